@@ -79,17 +79,12 @@ def log_interval(path: str | None, command: str, arguments: Sequence[str]) -> It
     finally:
         if path is not None:
             line = {
-                "command": command,
-                "arguments": list(arguments)[:1],
-                "start": start,
-                "end": time.monotonic(),
-                "pid": os.getpid(),
-                "boot": machine.boot(),
-            }
+                "command": command, "arguments": list(arguments)[:1], "start": start,
+                "end": time.monotonic(), "pid": os.getpid(), "boot": machine.boot(),
+            }  # fmt: skip
             with suppress(OSError):
-                file_path = Path(path)
-                file_path.parent.mkdir(parents=True, exist_ok=True)
-                with file_path.open("a", encoding="utf-8") as file:
+                Path(path).parent.mkdir(parents=True, exist_ok=True)
+                with Path(path).open("a", encoding="utf-8") as file:
                     file.write(json.dumps(line) + "\n")
 
 

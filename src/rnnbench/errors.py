@@ -26,14 +26,8 @@ Kind = TypeVar("Kind")
 
 
 class RnnbenchError(Exception):
-    """A fault, its location, and how to fix it.
-
-    **Arguments:**
-
-    - `what`: the fault, with the offending value.
-    - `where`: the file, key or run at fault.
-    - `remedy`: how the user can fix it.
-    """
+    """`what`: the fault, with the offending value; `where`: the file, key or run at fault;
+    `remedy`: how the user can fix it."""
 
     exit_code = 1
 

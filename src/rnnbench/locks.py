@@ -17,16 +17,12 @@ def locked(
     path: Path, holder: str = "", on_wait: Callable[[str], None] | None = None
 ) -> Iterator[int]:
     """Holds an exclusive lock on the file `path`, which is created if missing and never removed.
+    `holder` describes this process to those that wait for the lock; `on_wait` is called once,
+    before waiting, with the description of the current holder.
 
-    **Arguments:**
-
-    - `holder`: describes this process to those that wait for the lock.
-    - `on_wait`: called once, before waiting, with the description of the current holder.
-
-    **Yields** the file descriptor. A child process that inherits it holds the lock too, even
-    after its parent has exited. Raises `OSError` if the file cannot be opened, and
-    `RunError` if its file system has no locks.
-    """
+    **Yields** the file descriptor. A child process that inherits it holds the lock too, even after
+    its parent has exited. Raises `OSError` if the file cannot be opened, and `RunError` if its file
+    system has no locks."""
     descriptor = _open(path)
     try:
         if not _try_lock(descriptor, path):
@@ -58,11 +54,9 @@ def exclusive(results: Path, command: str = "snakemake") -> Iterator[None]:
     need. Raises `RunError` at once if another process holds it."""
     lock, holder = take(results / ".lock", f"process {os.getpid()}, {command}")
     if lock is None:
-        raise RunError(
-            f"is in use by another process ({holder}); nothing was changed.",
-            where=str(results),
-            remedy="wait for it or end it, then run the same command again.",
-        )
+        what = f"is in use by another process ({holder}); nothing was changed."
+        remedy = "wait for it or end it, then run the same command again."
+        raise RunError(what, where=str(results), remedy=remedy)
     try:
         yield
     finally:
@@ -75,11 +69,9 @@ def _try_lock(descriptor: int, path: Path) -> bool:
     except BlockingIOError:
         return False
     except OSError as error:
-        raise RunError(
-            f"its file system cannot lock files ({error.strerror}).",
-            where=str(path),
-            remedy="move the project to a file system with flock.",
-        ) from error
+        what = f"its file system cannot lock files ({error.strerror})."
+        remedy = "move the project to a file system with flock."
+        raise RunError(what, where=str(path), remedy=remedy) from error
     return True
 
 

@@ -47,19 +47,18 @@ def make(
         say(f"waiting for the environment {pins.key} ({holder})")
 
     with locks.locked(folder.with_suffix(".lock"), f"process {os.getpid()}", on_wait):
-        reason = damage(folder)
-        if reason is None:
-            return _marker(folder)
-        if (folder / MARKER).exists():
-            say(f"the environment {pins.key} is damaged ({reason}) and is created anew")
-        return _make(pins, folder)
+        if reason := damage(folder):
+            if (folder / MARKER).exists():
+                say(f"the environment {pins.key} is damaged ({reason}) and is created anew")
+            _make(pins, folder)
+        return dict(json.loads((folder / MARKER).read_text(encoding="utf-8")))
 
 
 def damage(folder: Path) -> str | None:
     """The first fault of the environment, or None. Checks the size, not the content, of every file
     that a package has recorded; takes about 50 ms."""
     try:
-        marker = _marker(folder)
+        marker = json.loads((folder / MARKER).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return "it is incomplete"
     python = folder / "bin" / "python"
@@ -87,12 +86,7 @@ def _fault(file: str, recorded: str) -> str | None:
     return None if size == int(recorded) else f"has {size} bytes, not {recorded}"
 
 
-def _marker(folder: Path) -> dict[str, Any]:
-    data: dict[str, Any] = json.loads((folder / MARKER).read_text(encoding="utf-8"))
-    return data
-
-
-def _make(pins: Pins, folder: Path) -> dict[str, Any]:
+def _make(pins: Pins, folder: Path) -> None:
     if (python := find(pins.python)) is None:
         what = f"Python {pins.python} is not installed on this machine."
         raise BuildError(what, where=str(pins.lock), remedy=install_hint(pins.python))
@@ -135,4 +129,3 @@ def _make(pins: Pins, folder: Path) -> dict[str, Any]:
     temporary = folder / f".{MARKER}"
     temporary.write_text(json.dumps(marker, indent=1), encoding="utf-8")
     temporary.replace(folder / MARKER)
-    return marker

@@ -161,22 +161,17 @@ def _foreign(
         result = subprocess.run(
             # -B: write no bytecode into the build.
             [*command, "-B", "-c", SCRIPT, json.dumps(DISTRIBUTIONS)],
-            env={**os.environ, **dict(extra)},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=TIMEOUT,
-        )
+            env={**os.environ, **dict(extra)}, stdin=subprocess.DEVNULL, capture_output=True,
+            text=True, timeout=TIMEOUT,
+        )  # fmt: skip
         if result.returncode:
             last = (result.stderr.strip().splitlines() or ["no message"])[-1]
             raise ValueError(f"exit status {result.returncode}: {last}")
         return dict(json.loads(result.stdout.strip().splitlines()[-1]))
     except (OSError, subprocess.TimeoutExpired, ValueError, TypeError, IndexError) as error:
-        raise BuildError(
-            f"{shlex.join(command)} cannot be run or does not report its versions ({error}).",
-            where=where,
-            remedy="make sure that this command starts a working Python 3.",
-        ) from error
+        what = f"{shlex.join(command)} cannot be run or does not report its versions ({error})."
+        remedy = "make sure that this command starts a working Python 3."
+        raise BuildError(what, where=where, remedy=remedy) from error
 
 
 def missing(build: Mapping[str, Any], root: Path = Path()) -> str | None:

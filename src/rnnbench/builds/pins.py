@@ -115,13 +115,12 @@ def lock_without(pins: Pins) -> str:
         return text
     name, _ = wheel_name(pins.wheel)
     replaced = next((group for group in SAME_IMPORT if name in group), {name})
-    lines, keep = [], True
+    kept, keep = "", True
     for line in text.splitlines():
         if match := PACKAGE.match(line):
             keep = normal(match[1]) not in replaced
-        if keep:
-            lines.append(line)
-    return "\n".join(lines) + "\n"
+        kept += f"{line}\n" if keep else ""
+    return kept
 
 
 def wheel_name(wheel: Path) -> tuple[str, str]:
@@ -144,10 +143,7 @@ def python_versions(conf: Path, choices: tuple[str, ...] = ()) -> dict[str, str]
             continue
         lock, python = str(build["lock"]), str(build.get("python"))
         if not is_version(python):
-            what, remedy = (
-                f"python is {python}, which is not a version.",
-                'write, e.g., python: "3.11".',
-            )
+            what, remedy = f"python is {python}, which is not a version.", 'write python: "3.11".'
             raise ConfigError(what, where=str(file), remedy=remedy)
         if (known := versions.setdefault(lock, python)) != python:
             what = f"{lock} is for Python {python}, but for {known} in another build."

@@ -37,13 +37,9 @@ def run(command: Sequence[str], *, where: str, remedy: str) -> None:
     with the last lines of its output."""
     try:
         subprocess.run(
-            command,
-            env=_environment(),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
+            command, env=_environment(), stdin=subprocess.DEVNULL, capture_output=True, text=True,
             check=True,
-        )
+        )  # fmt: skip
     except subprocess.CalledProcessError as error:
         lines = (error.stderr or error.stdout).strip().splitlines()[-LAST_LINES:]
         message = f"{Path(command[0]).name}: {' '.join(lines)}."
@@ -54,15 +50,10 @@ def run(command: Sequence[str], *, where: str, remedy: str) -> None:
 
 def _environment() -> dict[str, str]:
     """The current variables without those that point uv or Python to another environment."""
-    variables = {
-        name: value
-        for name, value in os.environ.items()
-        if name not in ("VIRTUAL_ENV", "PYTHONPATH", "PYTHONHOME", "CONDA_PREFIX")
-    }
+    others = ("VIRTUAL_ENV", "PYTHONPATH", "PYTHONHOME", "CONDA_PREFIX")
+    variables = {name: value for name, value in os.environ.items() if name not in others}
     links = os.environ.get("UV_FIND_LINKS") or _pip_find_links()
-    if links:
-        variables["UV_FIND_LINKS"] = links
-    return variables
+    return variables | ({"UV_FIND_LINKS": links} if links else {})
 
 
 @functools.cache
@@ -106,13 +97,9 @@ def _find(version: str, path: str, pyenv: Path) -> Path | None:
     try:
         done = subprocess.run(
             [uv_program(), *FIND, "--no-project", "--no-config", version],
-            env={**os.environ, "PATH": searched},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=TIMEOUT,
-            check=True,
-        )
+            env={**os.environ, "PATH": searched}, stdin=subprocess.DEVNULL, capture_output=True,
+            text=True, timeout=TIMEOUT, check=True,
+        )  # fmt: skip
     except (OSError, subprocess.SubprocessError):
         return None
     return Path(done.stdout.strip())

@@ -24,13 +24,8 @@ def command_parser(command: Callable[..., int]) -> argparse.ArgumentParser:
 
 def add_folder(parser: argparse.ArgumentParser, option: str, default: str, folder: str) -> None:
     """Adds an option for a `folder`, as its help calls it."""
-    parser.add_argument(
-        option,
-        type=Path,
-        default=Path(default),
-        metavar="DIR",
-        help=f"{folder} (default: %(default)s)",
-    )
+    text = f"{folder} (default: %(default)s)"
+    parser.add_argument(option, type=Path, default=Path(default), metavar="DIR", help=text)
 
 
 def add_results(parser: argparse.ArgumentParser, folder: str = "the results folder") -> None:
@@ -42,14 +37,8 @@ def add_root(parser: argparse.ArgumentParser) -> None:
 
 
 def add_conf(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--conf",
-        action="append",
-        default=[],
-        type=Path,
-        metavar="DIR",
-        help="a further config folder with choices or experiments of your own; repeatable",
-    )
+    text = "a further config folder with choices or experiments of your own; repeatable"
+    parser.add_argument("--conf", action="append", default=[], type=Path, metavar="DIR", help=text)
 
 
 def add_output(parser: argparse.ArgumentParser, metavar: str, what: str) -> None:
@@ -89,21 +78,19 @@ def parse_words(words: Sequence[str]) -> tuple[str, tuple[str, ...]]:
     experiments."""
     names = [word.removeprefix(NAMED) for word in words if _is_name(word)]
     if len(names) > 1:
-        raise ConfigError(
-            f"names two experiments, {names[0]} and {names[1]}.",
-            where="command line",
-            remedy="name only one experiment; an override is KEY=VALUE.",
-        )
+        what = f"names two experiments, {names[0]} and {names[1]}."
+        remedy = "name only one experiment; an override is KEY=VALUE."
+        raise ConfigError(what, where="command line", remedy=remedy)
     overrides = tuple(word for word in words if not _is_name(word))
     return names[0] if names else DEFAULT_EXPERIMENT, overrides
 
 
-def conf_folders(home: Path, further: Sequence[Path]) -> list[Path]:
-    """The config folders, `home` first. Raises `ConfigError` if one of `further` is not a
-    folder."""
+def conf_folders(home: Path, further: Sequence[Path], option: str = "--conf") -> list[Path]:
+    """The config folders, `home` first. Raises `ConfigError` if one of `further`, the values of
+    `option`, is not a folder."""
     for folder in further:
         if not folder.is_dir():
-            raise ConfigError("is not a folder.", where=f"--conf {folder}")
+            raise ConfigError("is not a folder.", where=f"{option} {folder}")
     return [home, *further]
 
 

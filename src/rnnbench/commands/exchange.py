@@ -62,31 +62,21 @@ def bundle(arguments: Sequence[str]) -> int:
     parser = experiment_parser(bundle)
     add_output(parser, "FOLDER", "new or empty folder")
     options = parse_experiment(parser, arguments, root / "conf")
-    plan = make_plan(
-        options.experiment, options.conf, root, site=SITE, overrides=" ".join(options.overrides)
-    )
+    overrides = " ".join(options.overrides)
+    plan = make_plan(options.experiment, options.conf, root, site=SITE, overrides=overrides)
     for dataset in sorted(set(plan.datasets.values())):
         provide(read_dataset(dataset, root), root)
-    pins = pinned(root)
-    lines = []
-    for run in sorted(plan.runs.values(), key=lambda run: run.order):
+    pins, lines = pinned(root), ""
+    for run in plan.runs.values():
         key = probe_key(run.choices, run.overrides)
-        lines.append({**_entry(run, root, pins), "probe": key if key in plan.probes else None})
-    preflights = {"certificates.json": plan.certificates, "probes.json": plan.probes}
-    size = _write(
-        options.output,
-        plan,
-        {
-            "plan.jsonl": "".join(f"{json.dumps(line)}\n" for line in lines).encode(),
-            "experiment.json": json_bytes(facts_of(plan)),
-            **{
-                name: json_bytes({key: _entry(item, root, pins) for key, item in planned.items()})
-                for name, planned in preflights.items()
-            },
-            "run.py": RUN.encode(),
-        },
-        {path: root / path for path in plan.datasets},
-    )
+        line = {**_entry(run, root, pins), "probe": key if key in plan.probes else None}
+        lines += json.dumps(line) + "\n"
+    contents = {"plan.jsonl": lines.encode(), "experiment.json": json_bytes(facts_of(plan))}
+    for name, planned in (("certificates", plan.certificates), ("probes", plan.probes)):
+        entries = {key: _entry(item, root, pins) for key, item in planned.items()}
+        contents[f"{name}.json"] = json_bytes(entries)
+    contents["run.py"] = RUN.encode()
+    size = _write(options.output, plan, contents, {path: root / path for path in plan.datasets})
     print(
         f"{options.output}: {len(plan.runs)} runs, {size / 1e6:.1f} MB; "
         "on the target machine: python run.py"
@@ -106,17 +96,16 @@ def _write(
     must be new or empty. Returns the number of bytes."""
     if folder.exists() and any(folder.iterdir()):
         raise ConfigError("is not empty.", where=str(folder), remedy="name a new folder.")
+    sources = dict(datasets)
     own = {}
     for file in _own_files(plan):
         short = hashlib.sha256(str(file).encode()).hexdigest()[:8]
         own[str(file)] = f"own/{short}/{file.name}"
-    worker, library = Path(rnnworker.__file__).parent, nvml()
-    sources = {
-        **datasets,
-        **{name: Path(file) for file, name in own.items()},
-        **{f"rnnworker/{f.relative_to(worker).as_posix()}": f for f in worker.rglob("*.py")},
-        **({NVML: Path(library)} if library else {}),
-    }
+        sources[own[str(file)]] = file
+    package = Path(rnnworker.__file__).parent
+    sources |= {f.relative_to(package.parent).as_posix(): f for f in package.rglob("*.py")}
+    if library := nvml():
+        sources[NVML] = Path(library)
     files = {**contents, **{name: file.read_bytes() for name, file in sources.items()}}
     digests = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
     about = {"schema": SCHEMA, "experiment": plan.experiment.name, "files": digests, "own": own}
@@ -160,17 +149,13 @@ def export(arguments: Sequence[str]) -> int:
     parser.add_argument("--site", action="append", help="only this site; repeatable (default: all)")
     add_results(parser)
     options = parser.parse_args(arguments)
-    known = {
-        folder.parent.name: folder
-        for folder in planned_folders(options.results, options.experiment)
-    }
+    folders = planned_folders(options.results, options.experiment)
+    known = {folder.parent.name: folder for folder in folders}
     sites = options.site or list(known)
     if not known or set(sites) - set(known):
-        raise ConfigError(
-            f"has no runs of {options.experiment} at {', '.join(sites) or 'any site'}.",
-            where=str(options.results),
-            remedy=f"name a site that has some: {', '.join(known) or 'none does'}.",
-        )
+        what = f"has no runs of {options.experiment} at {', '.join(sites) or 'any site'}."
+        remedy = f"name a site that has some: {', '.join(known) or 'none does'}."
+        raise ConfigError(what, where=str(options.results), remedy=remedy)
     files = {name: file for site in sites for name, file in archive.files_of(known[site]).items()}
     archive.write(options.output, files)
     records = sum(map(is_record, files.values()))
@@ -186,18 +171,10 @@ def import_(arguments: Sequence[str]) -> int:
     they go into results/ itself, and each file that is replaced is named.
     """
     parser = command_parser(import_)
-    parser.add_argument(
-        "sources",
-        nargs="+",
-        type=Path,
-        metavar="FILE|FOLDER",
-        help="a file of `rnnbench export`, or a bundle's folder after its runs",
-    )
-    parser.add_argument(
-        "--restore",
-        action="store_true",
-        help="bring back results of this machine: a backup, or a bundle that ran here",
-    )
+    sources = "a file of `rnnbench export`, or a bundle's folder after its runs"
+    parser.add_argument("sources", nargs="+", type=Path, metavar="FILE|FOLDER", help=sources)
+    restore = "bring back results of this machine: a backup, or a bundle that ran here"
+    parser.add_argument("--restore", action="store_true", help=restore)
     add_results(parser)
     options = parser.parse_args(arguments)
     with exclusive(options.results, "rnnbench import"):
@@ -208,9 +185,8 @@ def import_(arguments: Sequence[str]) -> int:
 def _import(sources: Sequence[Path], results: Path, restore: bool) -> None:
     root = results if restore else results / IMPORTED
     local = set() if restore else _own_names(results)
-    results.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
-        checked = []
+        checked = {}
         for source in sources:
             files = tempfile.TemporaryDirectory(prefix=incoming.UNPACKED, dir=results)
             folder = Path(stack.enter_context(files))
@@ -219,11 +195,10 @@ def _import(sources: Sequence[Path], results: Path, restore: bool) -> None:
             read = outcomes.lay_out if source.is_dir() else archive.unpack
             try:
                 read(source, folder)
-                admitted = incoming.examine(folder, root, local)
+                checked[source] = incoming.examine(folder, root, local)
             except RecordError as error:
                 raise _refused(source, folder, error) from error
-            checked.append((source, admitted))
-        for source, admitted in checked:
+        for source, admitted in checked.items():
             admitted.write()
             print(
                 f"{source}: {len(admitted.records)} records of {admitted.experiment}, "

@@ -31,15 +31,10 @@ def run(arguments: Sequence[str]) -> int:
 def command_of(arguments: Sequence[str]) -> list[str]:
     """The arguments of Snakemake."""
     parser = experiment_parser(run)
-    parser.add_argument(
-        "--cores", default="all", help="the number of CPU cores to use (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--budget",
-        type=float,
-        metavar="MINUTES",
-        help="measure no further repeats after so many minutes, in experiments with `repeats`",
-    )
+    cores = "the number of CPU cores to use (default: %(default)s)"
+    parser.add_argument("--cores", default="all", help=cores)
+    budget = "measure no further repeats after so many minutes, in experiments with `repeats`"
+    parser.add_argument("--budget", type=float, metavar="MINUTES", help=budget)
     given = list(arguments)
     separator = given.index("--") if "--" in given else len(given)
     options = parse_experiment(parser, given[:separator], Path("conf"))

@@ -29,13 +29,11 @@ def environment(arguments: Sequence[str]) -> int:
     complete already, and write its description to ``--output``."""
     parser = command_parser(environment)
     parser.add_argument("lock", type=Path, help="a lock file with hashes")
-    parser.add_argument(
-        "--python", required=True, metavar="VERSION", help="the Python version, such as 3.7"
-    )
+    version = "the Python version, such as 3.7"
+    parser.add_argument("--python", required=True, metavar="VERSION", help=version)
     parser.add_argument("--wheel", type=Path, help="a wheel that replaces the locked one")
-    parser.add_argument(
-        "--output", type=Path, help="a JSON file to write: path, Python and package versions"
-    )
+    output = "a JSON file to write: path, Python and package versions"
+    parser.add_argument("--output", type=Path, help=output)
     options = parser.parse_args(arguments)
     try:
         requested = pins(options.lock, options.python, options.wheel)
@@ -101,8 +99,8 @@ def doctor(arguments: Sequence[str]) -> int:
     files = {group: files_of(conf, group) for group in groups}
     sections = compose_choices(conf, files, default_model=True).sections
     devices, builds, datasets = (
-        [section for (of_group, _), section in sorted(sections.items()) if of_group == group]
-        for group in groups
+        [section for (group, _), section in sorted(sections.items()) if group == each]
+        for each in groups
     )
     device_reasons = {device["name"]: unmet_here({"device": device}) for device in devices}
     build_reasons = {build["name"]: missing(build, root) for build in builds}
@@ -144,14 +142,12 @@ def _available(
 ) -> Iterator[str]:
     """One line with the choices that can run on this machine (reason None), and one line with the
     other choices for each reason."""
-    able = [name for name, why in reasons.items() if why is None]
-    labels = (f"{name} ({notes[name]})" if name in notes else name for name in able)
-    yield f"{title:10} {', '.join(labels) or 'none'}"
-    unavailable: dict[str, list[str]] = {}
+    by_reason: dict[str | None, list[str]] = {None: []}
     for name, why in reasons.items():
-        if why is not None:
-            unavailable.setdefault(why, []).append(name)
-    for why, names in unavailable.items():
+        by_reason.setdefault(why, []).append(name)
+    labels = (f"{n} ({notes[n]})" if n in notes else n for n in by_reason.pop(None))
+    yield f"{title:10} {', '.join(labels) or 'none'}"
+    for why, names in by_reason.items():
         yield f"  not {', '.join(names)}: {why}"
 
 
@@ -171,18 +167,14 @@ def _datasets(datasets: Sequence[Mapping[str, Any]], root: Path) -> Iterator[str
     present = [dataset["name"] for dataset in listed if (root / dataset["path"]).exists()]
     absent = [dataset for dataset in listed if dataset["name"] not in present]
     yield f"datasets   {', '.join(present) or 'none'}"
-    mirror = os.environ.get(MIRROR)
-    from_mirror = f"from {MIRROR}={mirror}"
+    only, or_url = f"need {MIRROR}, which is not set", "from their URLs"
+    if mirror := os.environ.get(MIRROR):
+        only, or_url = (f"from {MIRROR}={mirror} {end}" for end in ("only", "or their URLs"))
     sources: dict[str, list[str]] = {}
     for dataset in absent:
+        source = or_url if dataset.get("url") else only
         if dataset["file"] in GENERATORS:
             source = "generated without network access"
-        elif dataset.get("url"):
-            source = f"{from_mirror} or their URLs" if mirror else "from their URLs"
-        else:
-            source = (
-                f"from {MIRROR}={mirror} only" if mirror else f"need {MIRROR}, which is not set"
-            )
         sources.setdefault(source, []).append(dataset["name"])
     for source, names in sources.items():
         yield f"  {source}: {', '.join(names)}"

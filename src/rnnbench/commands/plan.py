@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from rich.filesize import decimal
 
 from rnnbench.commands.arguments import experiment_parser, parse_experiment
@@ -50,18 +51,15 @@ def plan(arguments: Sequence[str]) -> int:
         left = [run.name for run in made.runs.values() if not _is_done(run, made, results)]
         here = machine.fingerprint()["machine"]
         files = [file for name in made.runs for file in record_files(results, here, name)[-1:]]
-        sizes = [
-            sum(part.stat().st_size for part in file.parent.glob(f"{file.stem}.*"))
-            for file in files
-        ]
+        parts = (file.parent.glob(f"{file.stem}.*") for file in files)
+        sizes = [sum(part.stat().st_size for part in of_run) for of_run in parts]
         estimate = forecast(left, _finished(files), lambda: _elsewhere(made, results, here), sizes)
         lacking = sum(not pins.folder(root).exists() for pins in made.environments.values())
         text = estimate_lines(made, estimate, lacking)
         if left:
             warnings = host_check.warnings(host_check.read_host_facts())
             text += [f"now:   {warning}" for warning in warnings]
-    for line in text:
-        print(line)
+    print("\n".join(text))
     return 0
 
 
@@ -150,8 +148,8 @@ def changed(before: Mapping[str, Any], after: Mapping[str, Any], prefix: str = "
 
 def _is_done(run: Run, plan: Plan, results: Path) -> bool:
     pointer = results / plan.site / plan.experiment.name / f"{run.name}.json"
-    repeats = plan.experiment.repeats
-    return is_valid(pointer, results, repeats.as_dict() if repeats else None, run.digest)
+    rule = msgspec.to_builtins(plan.experiment.repeats)
+    return is_valid(pointer, results, rule, run.digest)
 
 
 def _elsewhere(plan: Plan, results: Path, here: str) -> list[FinishedRun]:

@@ -32,17 +32,15 @@ def report(arguments: Sequence[str]) -> int:
     from rnnbench.report.page import CARD, card, write_index, write_report
 
     folders = folders_of(options)
-    runs: list[Run] = []
+    plans, faults = readable(folders, lambda folder: (folder, read_runs(folder / "plan.jsonl")))
+    runs = [run for _, planned in plans for run in planned]
     pointers: list[Path] = []
     missing: list[str] = []
-    plans, faults = readable(folders, lambda folder: (folder, read_runs(folder / "plan.jsonl")))
     for folder, planned in plans:
         site = f" at {folder.parent.name}" if len(folders) > 1 else ""
         for run in planned:
-            runs.append(run)
-            pointer = folder / f"{run.name}.json"
-            if pointer.is_file():
-                pointers.append(pointer)
+            if (file := folder / f"{run.name}.json").is_file():
+                pointers.append(file)
             else:
                 missing.append(f"{run.name}{site}")
     records, unreadable = records_of(pointers)
@@ -79,10 +77,9 @@ def _log_to_mlflow(report: Content, planned: Sequence[Run], out: Path) -> None:
     about = report.experiment
     answers = "\n\n".join(map(str, [*report.answers, *report.notes[ANSWER]]))
     text = "\n\n".join(filter(None, (f"**{about.title}**", answers, about.about)))
+    numbers = report.speedups, report.unequal_runs
     try:
-        address = publish(
-            Path(), about.name, text, planned, report.speedups, report.unequal_runs, out
-        )
+        address = publish(Path(), about.name, text, planned, *numbers, out)
         uri = tracking_uri(Path())
         if address and is_server(uri):
             print(f"MLflow: {redacted(uri, uri).rstrip('/')}/{address}")
@@ -99,11 +96,9 @@ def folders_of(options: argparse.Namespace) -> list[Path]:
         for folder in planned_folders(options.results, options.experiment, site)
     ]
     if not folders:
-        raise RecordError(
-            f"no site has a plan of {options.experiment}.",
-            where=str(options.results),
-            remedy=f"run `snakemake --cores all --config experiment={options.experiment}` first.",
-        )
+        what = f"no site has a plan of {options.experiment}."
+        remedy = f"run `snakemake --cores all --config experiment={options.experiment}` first."
+        raise RecordError(what, where=str(options.results), remedy=remedy)
     local = machine.fingerprint()["machine"]
     return sorted(folders, key=lambda folder: folder.parent.name != local)
 
@@ -114,8 +109,8 @@ def report_inputs(
     records: Sequence[Record],
     faults: list[RecordError],
 ) -> ReportInputs:
-    """The experiment's certificates and probes, price list, published rows, limits and MLflow
-    runs. Adds the faults of certificates and probes that cannot be read to `faults`."""
+    """What the report shows besides its records. Adds the faults of certificates and probes that
+    cannot be read to `faults`."""
     from rnnbench.report.tables import ReportInputs
     from rnnbench.sources.certificates import read_certificates
     from rnnbench.sources.prices import choose_prices
@@ -144,12 +139,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("experiment", help="the experiment's name, as in conf/experiment/")
     add_results(parser)
     parser.add_argument("--site", action="append", help="only this site; repeatable (default: all)")
-    parser.add_argument(
-        "--out",
-        type=Path,
-        metavar="DIR",
-        help="the folder to write the report into (default: reports/EXPERIMENT)",
-    )
+    out = "the folder to write the report into (default: reports/EXPERIMENT)"
+    parser.add_argument("--out", type=Path, metavar="DIR", help=out)
     parser.add_argument(
         "--price",
         metavar="NAME|FILE",
@@ -159,18 +150,10 @@ def _parser() -> argparse.ArgumentParser:
     add_folder(parser, "--prices", "conf/price", "the folder with the price lists")
     published = "the folder with the published rows, *.csv"
     add_folder(parser, "--published", "reports/published", published)
-    parser.add_argument(
-        "--deadline",
-        type=_positive,
-        metavar="SECONDS",
-        help="recommend the cheapest choice that trains within this time (default: no limit)",
-    )
-    parser.add_argument(
-        "--budget",
-        type=_positive,
-        metavar="USD",
-        help="recommend the fastest choice that costs at most this much (default: no limit)",
-    )
+    deadline = "recommend the cheapest choice that trains within this time (default: no limit)"
+    parser.add_argument("--deadline", type=_positive, metavar="SECONDS", help=deadline)
+    budget = "recommend the fastest choice that costs at most this much (default: no limit)"
+    parser.add_argument("--budget", type=_positive, metavar="USD", help=budget)
     return parser
 
 

@@ -35,12 +35,8 @@ def retry(arguments: Sequence[str]) -> int:
     """
     parser = command_parser(retry)
     parser.add_argument("experiment", help="the experiment's name")
-    parser.add_argument(
-        "names",
-        nargs="*",
-        metavar="NAME",
-        help="a run's name or a pattern with * (default: all void runs)",
-    )
+    names = "a run's name or a pattern with * (default: all void runs)"
+    parser.add_argument("names", nargs="*", metavar="NAME", help=names)
     parser.add_argument("--site", help="the site whose runs are retried (default: this machine)")
     add_results(parser)
     options = parser.parse_args(arguments)
@@ -82,13 +78,11 @@ def _no_finished_run(folder: Path) -> ConfigError:
 
 def _chosen(runs: Iterable[str], patterns: Sequence[str]) -> list[str]:
     """Those of the `runs` that match one of the `patterns`, each of which matches some."""
-    chosen: set[str] = set()
-    for pattern in patterns:
-        matches = fnmatch.filter(runs, pattern)
-        if not matches:
+    matches = {pattern: fnmatch.filter(runs, pattern) for pattern in patterns}
+    for pattern, found in matches.items():
+        if not found:
             raise ConfigError(f"no finished run is named {pattern!r}.", where="rnnbench retry")
-        chosen.update(matches)
-    return sorted(chosen)
+    return sorted(set().union(*matches.values()))
 
 
 def gc(arguments: Sequence[str]) -> int:
@@ -133,14 +127,13 @@ def unused(root: Path, results: Path) -> Iterator[tuple[Path, str]]:
     """The removable files and folders, each with the reason."""
     yield from _environments(root, results)
     old = time.time() - YOUNG_SECONDS
-    for path in sorted(results.glob("records/*/*/*")):
-        stamp = path.name.partition(".")[0]
-        record = path.parent / f"{stamp}.json"
+    for path in sorted(results.glob("records/*/*/[!.]*")):
+        record = path.parent / f"{path.name.partition('.')[0]}.json"
         has_record = record.exists() or record.with_suffix(".unreadable").exists()
         left_behind = path.name.endswith(ATTEMPT_SUFFIXES) and not has_record
-        if stamp and left_behind and _is_older(path, old):
+        if left_behind and _is_older(path, old):
             yield path, "of an attempt that left no record"
-    for pattern in ("**/.*.json.*", "*/*/.plan.jsonl.new"):
+    for pattern in ("**/.*.json.*", "*/*/.plan.jsonl.*"):
         for path in sorted(results.glob(pattern)):
             in_environment = path.parts[len(results.parts)] == "envs"
             if path.is_file() and not in_environment and _is_older(path, old):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import signal
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
@@ -12,6 +13,8 @@ from itertools import islice
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
+
+from msgspec import to_builtins
 
 import rnnworker
 from rnnbench.builds.launcher import lock_of
@@ -41,6 +44,8 @@ INPUTS = {
     "dataset_md5": "the data of dataset",
     "worker": "the Python code of model, rnn or rnnbench",
 }
+PLAN_AGAIN = "run the same command again, which plans with what is there now."
+STATUSES = ("certified", "failed", "not_run")  # of an implementation in a certificate
 SAMPLE = 20  # finished rounds that the estimate of the remaining time reads
 
 
@@ -66,21 +71,19 @@ def certificate_summary(
     """The lines to print: the counts, then one line for each implementation that failed. `rnns`:
     implementation → its ``rnn`` config section."""
     results = certificate["implementations"]
-    by_status = {
-        status: [name for name, result in results.items() if result["status"] == status]
-        for status in ("certified", "failed", "not_run")
-    }
-    counts = [f"{len(names)} {key.replace('_', ' ')}" for key, names in by_status.items() if names]
-    return [f"certificate {certificate['key']}: {', '.join(counts)}"] + [
-        f"  {name} failed: {results[name]['why'].rstrip('.')}{_fix(rnns[name])}"
-        for name in by_status["failed"]
-    ]
-
-
-def _fix(rnn: Mapping[str, Any]) -> str:
-    if not is_user_file(rnn.get("implementation")):
-        return ""
-    return f". Fix: correct {rnn['implementation']} or its YAML, as docs/own_kernel.md describes."
+    counts = Counter(result["status"] for result in results.values())
+    texts = [f"{counts[key]} {key.replace('_', ' ')}" for key in STATUSES if counts[key]]
+    lines = [f"certificate {certificate['key']}: {', '.join(texts)}"]
+    for name, result in results.items():
+        if result["status"] == "failed":
+            line, file = (
+                f"  {name} failed: {result['why'].rstrip('.')}",
+                rnns[name].get("implementation"),
+            )
+            if is_user_file(file):
+                line += f". Fix: correct {file} or its YAML, as docs/own_kernel.md describes."
+            lines.append(line)
+    return lines
 
 
 def probe(arguments: Sequence[str]) -> int:
@@ -100,11 +103,8 @@ def probe_summary(result: Mapping[str, Any]) -> str:
     if result["error"]:
         return f"probe {result['key']} failed: {result['error']}"
     failed = sum(model["error"] is not None for model in result["models"])
-    parts = [
-        f"{result['peak_gflops']:.3g} GFLOP/s",
-        f"{len(result['models'])} models" + (f", {failed} of them failed" if failed else ""),
-    ]
-    return f"probe {result['key']}: {', '.join(parts)}"
+    models = f"{len(result['models'])} models" + (f", {failed} of them failed" if failed else "")
+    return f"probe {result['key']}: {result['peak_gflops']:.3g} GFLOP/s, {models}"
 
 
 def requested(
@@ -120,7 +120,7 @@ def requested(
     add_root(parser)
     options = parser.parse_args(arguments)
     file = options.file.resolve()
-    experiment, site, results = (file.parents[i] for i in (1, 2, 3))
+    experiment, site, results = file.parents[1:4]
     place = Place(options.root.resolve(), results, site.name, experiment.name, timing_lock())
     return file, place, options.digest
 
@@ -138,11 +138,8 @@ def requested_preflight(
 def check_planned(planned: str | None, requested: str, where: str) -> None:
     """Raises `RunError` unless the `planned` digest is the one that Snakemake requested."""
     if planned != requested:
-        raise RunError(
-            "was planned again while this command was waiting to start.",
-            where=where,
-            remedy="run the same snakemake command again.",
-        )
+        what = "was planned again while this command was waiting to start."
+        raise RunError(what, where=where, remedy="run the same snakemake command again.")
 
 
 def check_inputs(
@@ -156,11 +153,8 @@ def check_inputs(
     present = {"build_lock": lock_of(config["build"], root), "dataset_md5": md5, "worker": worker}
     for key, what in INPUTS.items():
         if present[key] != identity.get(key):
-            raise RunError(
-                f"{what} changed since the plan was made; nothing was measured.",
-                where=where,
-                remedy="run the same command again, which plans with what is there now.",
-            )
+            what = f"{what} changed since the plan was made; nothing was measured."
+            raise RunError(what, where=where, remedy=PLAN_AGAIN)
     return pinned_md5
 
 
@@ -180,11 +174,8 @@ def watched(where: str, configs: Sequence[Mapping[str, Any]], root: Path) -> Cal
 
     def check() -> None:
         if look() != before:
-            raise RunError(
-                "the data or the Python code changed while it was read; nothing was recorded.",
-                where=where,
-                remedy="run the same command again, which plans with what is there now.",
-            )
+            what = "the data or the Python code changed while it was read; nothing was recorded."
+            raise RunError(what, where=where, remedy=PLAN_AGAIN)
 
     return check
 
@@ -218,10 +209,8 @@ def round(arguments: Sequence[str]) -> int:
     reference = str(base["name"]) if base else None
     rule = Repeats(**experiment.repeats) if experiment.repeats else None
     if needed := _needed(planned, place, label, rule, reference):
-        left = sum(
-            not is_valid(place.pointer(run.name), place.results, digest=run.digest)
-            for run in needed
-        )
+        files = {place.pointer(run.name): run.digest for run in needed}
+        left = sum(not is_valid(file, place.results, digest=files[file]) for file in files)
         texts = {0: "every run has a record", 1: "1 run starts"}
         text = texts.get(left, f"{left} runs start")
         print_progress(f"{label}  {text}{_remaining_time(place, total - number)}")
@@ -235,12 +224,10 @@ def _measure(
     planned: Sequence[Run], needed: Sequence[Run], place: Place, label: str, reference: str | None
 ) -> None:
     check = watched(str(planned[0].round), [run.config for run in needed], place.root)
-    pins = {
-        run.name: check_inputs(
-            run.name, run.identity, run.config, place.root, worker_digest(run.config)
-        )
-        for run in needed
-    }
+    pins = {}
+    for each in needed:
+        code = worker_digest(each.config)
+        pins[each.name] = check_inputs(each.name, each.identity, each.config, place.root, code)
     records = measure(needed, place, check, label=label, reference=reference, pinned_md5=pins)
     for run, record in records.items():
         print_progress(f"{label}  {run}  {_summary(record)}")
@@ -261,10 +248,8 @@ def _needed(
         reasons = process.submit(why_not_needed, planned, place, rule, reference).result()
     for run in planned:
         if why := reasons.get(run.name):
-            pointer = Pointer(
-                record=None, digest=run.digest, not_needed=why, repeats=rule.as_dict()
-            )
-            write_json(place.pointer(run.name), pointer)
+            unneeded = {"digest": run.digest, "not_needed": why, "repeats": to_builtins(rule)}
+            write_json(place.pointer(run.name), Pointer(record=None, **unneeded))
     for why in dict.fromkeys(reasons.values()):
         names = [name for name, reason in reasons.items() if reason == why]
         some = f" ({', '.join(names)})" if len(names) < len(reasons) else ""

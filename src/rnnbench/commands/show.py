@@ -46,18 +46,13 @@ def _newest(results: Path, pattern: str) -> Path:
     files = [file for root in roots(results) for file in record_files(root, name=pattern)]
     names = {path.parent.name for path in files}
     if not names:
-        raise ConfigError(
-            f"there is no record of {pattern!r} in {results}/records.",
-            where="rnnbench show",
-            remedy="`rnnbench grid EXPERIMENT` prints the names.",
-        )
+        what = f"there is no record of {pattern!r} in {results}/records."
+        remedy = "`rnnbench grid EXPERIMENT` prints the names."
+        raise ConfigError(what, where="rnnbench show", remedy=remedy)
     if len(names) > 1:
         few = ", ".join(sorted(names)[:4])
-        raise ConfigError(
-            f"{pattern!r} matches {len(names)} runs: {few}, …",
-            where="rnnbench show",
-            remedy="name one of them.",
-        )
+        what = f"{pattern!r} matches {len(names)} runs: {few}, …"
+        raise ConfigError(what, where="rnnbench show", remedy="name one of them.")
     newest = sorted(files, key=lambda path: path.name, reverse=True)
     return next((path for path in newest if not read_record(path).is_companion), newest[0])
 

@@ -1,4 +1,4 @@
-"""Log the records of pointers or rounds to MLflow; safe to repeat (Snakemake calls this)."""
+"""The command that logs records to MLflow."""
 
 from __future__ import annotations
 
@@ -70,13 +70,9 @@ def _track(arguments: argparse.Namespace) -> int:
     pairs = [(record, file) for file, record in records.items()]
     runs = log_records(pairs, root) if pairs else {}
     if arguments.output and not faults:
-        write_json(
-            arguments.output,
-            {
-                name: {"run_id": runs[record.key], "record": record.key}
-                for name, record in _named(requested.values())
-            },
-        )
+        named = _named(requested.values())
+        logged = {name: {"run_id": runs[each.key], "record": each.key} for name, each in named}
+        write_json(arguments.output, logged)
     return 1 if faults else 0
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 import yaml
@@ -32,19 +32,23 @@ class Pins(msgspec.Struct):
     outs: list[Pinned]
 
 
-def pinned(root: Path) -> dict[str, Pinned]:
-    """Path → `Pinned` for every entry of ``data.dvc`` in `root`. Raises `ConfigError`, which
-    names the faulty entry."""
-    file = root / FILE
+def read_yaml(file: Path) -> Any:
+    """Raises `ConfigError`."""
     try:
-        data = yaml.safe_load(file.read_text(encoding="utf-8"))
+        return yaml.safe_load(file.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         remedy = "run the command in the project's top folder."
         raise ConfigError("does not exist.", where=str(file), remedy=remedy) from error
     except (OSError, ValueError, yaml.YAMLError) as error:
         raise ConfigError(f"cannot be read as YAML ({error}).", where=str(file)) from error
+
+
+def pinned(root: Path) -> dict[str, Pinned]:
+    """Path → `Pinned` for every entry of ``data.dvc`` in `root`. Raises `ConfigError`, which
+    names the faulty entry."""
+    file = root / FILE
     remedy = "give each of the `outs` a `path` in data/ and the 32 hexadecimal digits of `md5sum`."
-    pins = converted(data, Pins, str(file), remedy).outs
+    pins = converted(read_yaml(file), Pins, str(file), remedy).outs
     repeated = [path for path, count in Counter(pin.path for pin in pins).items() if count > 1]
     if repeated:
         raise ConfigError(f"has duplicate paths: {', '.join(repeated)}.", where=str(file))
@@ -77,11 +81,9 @@ def own_md5(path: Path) -> str:
     try:
         return md5_of(path)
     except OSError as error:
-        raise ConfigError(
-            f"{path} cannot be read ({error.strerror or error}).",
-            where="dataset.path",
-            remedy="name a file that exists: dataset=file dataset.path=FILE.",
-        ) from error
+        what = f"{path} cannot be read ({error.strerror or error})."
+        remedy = "name a file that exists: dataset=file dataset.path=FILE."
+        raise ConfigError(what, where="dataset.path", remedy=remedy) from error
 
 
 def is_pinned(path: Path, pin: Pinned) -> bool:

@@ -19,10 +19,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from rnnbench.datasets.generate import GENERATORS
-from rnnbench.datasets.pins import FILE, Pinned, is_pinned, md5_of, pin_of
+from rnnbench.datasets.pins import FILE, Pinned, is_pinned, md5_of, pin_of, read_yaml
 from rnnbench.errors import ConfigError, DatasetError
 from rnnbench.locks import locked
 
@@ -49,16 +47,11 @@ def read_dataset(name: str, root: Path) -> dict[str, Any]:
     if name not in known:
         remedy = f"use one of {', '.join(known)}." if known else "run it in the project folder."
         raise ConfigError(f"there is no dataset {name!r}.", where=str(folder), remedy=remedy)
-    try:
-        data = yaml.safe_load(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError, yaml.YAMLError) as error:
-        raise ConfigError(f"cannot be read as YAML ({error}).", where=str(file)) from error
+    data = read_yaml(file)
     if not isinstance(data, dict) or not isinstance(data.get("path"), str) or data["path"] == "???":
-        raise ConfigError(
-            "has no path, so there is nothing to provide.",
-            where=str(file),
-            remedy="to use a file of your own, write dataset=file dataset.path=FILE in a grid.",
-        )
+        what = "has no path, so there is nothing to provide."
+        remedy = "to use a file of your own, write dataset=file dataset.path=FILE in a grid."
+        raise ConfigError(what, where=str(file), remedy=remedy)
     return {"name": name, **data}
 
 
@@ -69,13 +62,9 @@ def provide(dataset: Mapping[str, Any], root: Path) -> Path:
     ``RNNBENCH_DATA_MIRROR``, the dataset's URL or its generator, in this order; if a source has
     wrong bytes, a warning is logged and the next one is tried. An existing file with wrong bytes is
     renamed to ``NAME.wrong-MD5`` once the pinned bytes are available. The file is then added to the
-    DVC cache.
-
-    **Arguments:**
-
-    - `dataset`: a choice of ``conf/dataset``: ``name``, ``path`` (relative to `root`), ``file``
-      (its name in a mirror; default: the last part of ``path``), ``url`` or None.
-    - `root`: the project's top folder, which contains ``data.dvc``.
+    DVC cache. `dataset`: a choice of ``conf/dataset``: ``name``, ``path`` (relative to `root`, the
+    project's folder), ``file`` (its name in a mirror; default: the last part of ``path``), ``url``
+    or None.
 
     Raises `ConfigError` if ``data.dvc`` has no entry for it, and `DatasetError`, which lists each
     source with its reason, if none has the bytes. Safe to call from several processes at once.
@@ -94,11 +83,9 @@ def provide(dataset: Mapping[str, Any], root: Path) -> Path:
                 if not is_pinned(target, pin):
                     _obtain(pin, target, _sources(pin, file, dataset.get("url"), root))
     except OSError as error:
-        raise DatasetError(
-            f"cannot be written ({error}).",
-            where=str(target),
-            remedy="make the folder writable and check the free disk space.",
-        ) from error
+        what = f"cannot be written ({error})."
+        remedy = "make the folder writable and check the free disk space."
+        raise DatasetError(what, where=str(target), remedy=remedy) from error
     to_cache(pin, root)
     return target
 
@@ -141,27 +128,25 @@ def _obtain(pin: Pinned, target: Path, sources: Sources) -> None:
     finally:
         temporary.unlink(missing_ok=True)
     also = f" (the present file has md5 {present})" if present else ""
-    raise DatasetError(
-        f"no source has the bytes that {FILE} pins, md5 {pin.md5}{also}: {'; '.join(reasons)}.",
-        where=pin.path,
-        remedy=f"set {MIRROR} to a folder that contains {target.name}, or copy the file to "
-        f"{target} by hand.",
-    )
+    what = f"no source has the bytes that {FILE} pins, md5 {pin.md5}{also}: {'; '.join(reasons)}."
+    by_hand = f"copy the file to {target} by hand."
+    remedy = f"set {MIRROR} to a folder that contains {target.name}, or {by_hand}"
+    raise DatasetError(what, where=pin.path, remedy=remedy)
 
 
 def _from_mirror(copy: Path, path: Path) -> None:
     try:
         shutil.copyfile(copy, path)
-    except FileNotFoundError as error:
-        raise Unavailable("not found") from error
     except OSError as error:
-        raise Unavailable(f"cannot be copied ({error.strerror or error})") from error
+        absent = isinstance(error, FileNotFoundError)
+        why = "not found" if absent else f"cannot be copied ({error.strerror or error})"
+        raise Unavailable(why) from error
 
 
 def download(url: str, target: Path) -> None:
-    """Downloads `url` (http or https; the usual proxy variables are respected) to `target`, with a
-    progress bar. Raises `Unavailable` if the network or the server fails, including a response that
-    ends early, and `OSError` if `target` cannot be written; it is then incomplete."""
+    """Downloads `url` to `target`, with a progress bar. Raises `Unavailable` if the network or the
+    server fails, including a response that ends early, and `OSError` if `target` cannot be written;
+    it is then incomplete."""
     import requests
     from rich.console import Console
     from rich.progress import Progress

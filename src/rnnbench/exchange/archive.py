@@ -54,9 +54,8 @@ def _contents(path: Path) -> Iterator[tuple[str, bytes]]:
     """Name and content of each file of the archive."""
     try:
         with zipfile.ZipFile(path) as archive:
-            entries = archive.infolist()
-            _check(entries)
-            for entry in entries:
+            _check(archive.infolist())
+            for entry in archive.infolist():
                 yield entry.filename, archive.read(entry)
     except (OSError, EOFError, ValueError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
         raise RecordError(f"is not an export ({error}).", where=str(path)) from None
@@ -80,7 +79,7 @@ def _check(entries: list[zipfile.ZipInfo]) -> None:
         if not is_safe or entry.compress_type not in METHODS:
             raise ValueError(f"{name!r} is not a plain file with a safe name")
         if entry.file_size > MAX_FILE:
-            raise ValueError(f"{entry.filename} has more than {MAX_FILE >> 20} MiB")
+            raise ValueError(f"{name} has more than {MAX_FILE >> 20} MiB")
     if sum(entry.file_size for entry in entries) > MAX_BYTES:
         raise ValueError(f"more than {MAX_BYTES >> 30} GiB")
 

@@ -75,11 +75,11 @@ class Incoming:
         for record in sorted(self.records, key=lambda record: record.started):
             name = f"{record.site}/{self.experiment}/{record.name}.json"
             pointer = Pointer.of(record, companion_files(self.root, record))
-            existing: Pointer | None = None
+            newer = False
             with suppress(RecordError):
                 existing = Pointer.read(self.root / name)
-            newer = existing and existing.record and Path(existing.record).stem > record.started
-            if record.is_companion or newer or existing == pointer:
+                newer = existing == pointer or Path(existing.record or "").stem > record.started
+            if record.is_companion or newer:
                 continue
             if (self.root / name).exists() and name not in self.files:
                 self.replaced.append(name)
@@ -150,13 +150,13 @@ def _add_site_file(incoming: Incoming, name: str, file: Path, local: Collection[
     """Adds a file of the experiment at a site."""
     what, existing = name.split("/")[2:], incoming.root / name
     if len(what) == 2 and what[0] in PREFLIGHTS and file.suffix == ".json":
-        made = PREFLIGHTS[what[0]](read_json(file), name)
+        judged = PREFLIGHTS[what[0]]
+        made, known = judged(read_json(file), name), None
         if made.key != file.stem or made.machine in local:
             raise _refuse(name, f"says that it is {made.key!r}, made on {made.machine!r}")
-        same_plan = False
         with suppress(RecordError):
-            same_plan = PREFLIGHTS[what[0]](read_json(existing), name).digest == made.digest
-        incoming.add(name, file, keep=same_plan and made.digest is not None)
+            known = judged(read_json(existing), name).digest
+        incoming.add(name, file, keep=known is not None and known == made.digest)
         return
     pointer = Pointer.read(file) if len(what) == 1 and is_pointer(file) else None
     if what == ["plan.jsonl"]:

@@ -6,14 +6,13 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from rnnbench.errors import RecordError
-from rnnbench.exchange.archive import MAX_FILE, safe_name
+from rnnbench.exchange.archive import KINDS, MAX_FILE, safe_name
 from rnnbench.records.plan_file import Experiment, Skipped, read_experiment, read_runs
 from rnnbench.records.record import Record
 from rnnbench.records.store import read_json, write_json
@@ -43,7 +42,7 @@ def lay_out(bundle: Path, folder: Path) -> None:
         if not plan.exists():
             write_json(plan.with_name("experiment.json"), experiment)
             shutil.copyfile(bundle / "plan.jsonl", plan)
-    for kind in PREFLIGHTS:
+    for kind in KINDS:
         for data in preflights_in(bundle, kind):
             name = f"{data['machine']}/{experiment.name}/{kind}/{data['key']}.json"
             write_json(target(name), data)
@@ -76,8 +75,7 @@ def records_in(folder: Path, experiment: str) -> Iterator[tuple[Record, Path]]:
     record is its machine. Runs that received an external SIGKILL have no record, as in local
     measurements."""
     planned = {run.name: run for run in read_runs(folder / "plan.jsonl")}
-    rounds: dict[str, list[tuple[int, Trained, Path]]] = {}
-    companions: dict[str, Any] = {}
+    rounds: dict[str, tuple[Mapping[str, Any], dict[str, tuple[Trained, Path]]]] = {}
     for path in sorted(folder.glob("out/*/*/outcome.json")):
         with _is_an_outcome(path):
             data = read_json(path)
@@ -89,37 +87,15 @@ def records_in(folder: Path, experiment: str) -> Iterator[tuple[Record, Path]]:
                 run, experiment, hardware["machine"], data["started"], data["finished"], hardware,
                 outcome,
             )  # fmt: skip
-            order = facts["members"].index(run.name)
-            rounds.setdefault(facts["id"], []).append((order, trained, path))
-            companions[facts["id"]] = facts["companions"]
-    for identity, members in rounds.items():
-        members.sort(key=itemgetter(0))
+            if run.name not in facts["members"]:
+                raise ValueError(f"{run.name} is no member of its round")
+            _, measured = rounds.setdefault(facts["id"], (facts, {}))
+            measured[run.name] = trained, path.parent
+    for identity, (facts, measured) in rounds.items():
         with _is_an_outcome(folder):
-            cohort = [trained for _, trained, _ in members]
-            made = records_of(cohort, identity, companions[identity])
-        for _, trained, path in members:
-            if record := made.get(trained.run.name):
-                yield record, path.parent
-
-
-def _certificate(
-    planned: Mapping[str, Any], hardware: Mapping[str, Any], outcome: Outcome, attempt: Path
-) -> dict[str, Any]:
-    outcomes = {planned["devices"][0]["name"]: outcome}
-    for path in sorted(attempt.glob("*/outcome.json")):
-        other = read_json(path)
-        outcomes[other["device"]] = _outcome(path, other)
-    return assembled_certificate(planned, outcomes, hardware["machine"])
-
-
-def _probe(
-    planned: Mapping[str, Any], hardware: Mapping[str, Any], outcome: Outcome, attempt: Path
-) -> dict[str, Any]:
-    threads = read_json(attempt / "job.json")["threads"]
-    return assembled_probe(planned, threads, hardware, outcome)
-
-
-PREFLIGHTS = {"certificates": _certificate, "probes": _probe}
+            cohort = [measured[name][0] for name in facts["members"] if name in measured]
+            made = records_of(cohort, identity, facts["companions"])
+        yield from ((record, measured[name][1]) for name, record in made.items())
 
 
 def preflights_in(folder: Path, kind: str) -> Iterator[dict[str, Any]]:
@@ -133,13 +109,19 @@ def preflights_in(folder: Path, kind: str) -> Iterator[dict[str, Any]]:
             planned, outcome = all_planned[Path(data["name"]).name], _outcome(path, data)
             if data["digest"] != planned["digest"]:
                 raise RecordError("was made with another plan.", where=str(path))
-            made = (
-                None
-                if outcome.is_killed
-                else (PREFLIGHTS[kind](planned, data["hardware"], outcome, path.parent))
-            )
-        if made:
-            yield made
+            if outcome.is_killed:
+                continue
+            hardware = data["hardware"]
+            if kind == "probes":
+                threads = read_json(path.with_name("job.json"))["threads"]
+                made = assembled_probe(planned, threads, hardware, outcome)
+            else:
+                outcomes = {planned["devices"][0]["name"]: outcome}
+                for further in sorted(path.parent.glob("*/outcome.json")):
+                    other = read_json(further)
+                    outcomes[other["device"]] = _outcome(further, other)
+                made = assembled_certificate(planned, outcomes, hardware["machine"])
+        yield made
 
 
 @contextmanager

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Meta, Struct, inspect
 
 from rnnbench.errors import ConfigError, suggestion
-from rnnbench.grid.overrides import ABSENT, lookup
+from rnnbench.grid.overrides import ABSENT, lookup, replaced
 from rnnworker.attest import KERNELS
 from rnnworker.cards import replicas_of
 from rnnworker.options import IMPLEMENTATIONS, is_user_file
@@ -250,30 +250,22 @@ def _check_misspelt(model: Mapping[str, Any], source_of: Callable[[str], str]) -
     absent = set(Model.__struct_fields__) - model.keys()
     for key in model.keys() - set(Model.__struct_fields__):
         if similar := suggestion(str(key), absent, 0.8):
-            raise ConfigError(
-                f"model has the key {key}, which rnnbench does not read.",
-                where=source_of(f"model.{key}"),
-                remedy=f"{similar}Otherwise choose a less similar name.",
-            )
+            what = f"model has the key {key}, which rnnbench does not read."
+            remedy = f"{similar}Otherwise choose a less similar name."
+            raise ConfigError(what, where=source_of(f"model.{key}"), remedy=remedy)
 
 
-def _with_lower_case_optimizer(config: Mapping[str, Any]) -> dict[str, Any]:
+def _with_lower_case_optimizer(config: Mapping[str, Any]) -> Mapping[str, Any]:
     """Keras accepts the name of an optimizer in any case."""
-    model = config["model"]
-    optimizer = model.get("optimizer")
-    if isinstance(optimizer, dict) and "name" in optimizer:
-        model = {**model, "optimizer": {**optimizer, "name": str(optimizer["name"]).lower()}}
-    return {**config, "model": model}
+    key = "model.optimizer.name"
+    name = lookup(config, key)
+    return config if name is ABSENT else replaced(config, key.split("."), str(name).lower())
 
 
 _WORDS = {
-    "int": "an integer",
-    "float": "a number",
-    "str": "a string",
-    "bool": "true or false",
-    "array": "a list",
-    "object": "a mapping",
-}
+    "int": "an integer", "float": "a number", "str": "a string", "bool": "true or false",
+    "array": "a list", "object": "a mapping",
+}  # fmt: skip
 
 
 def _explained(
@@ -297,8 +289,9 @@ def _explained(
             remedy=f"{suggestion(detail, known)}the keys are {', '.join(known)}.",
         )
     if text.startswith("Object missing required field"):
-        abouts = [about for _, about in _at(kind, [*path, detail], config)]
-        meaning = next((f" ({'; such as '.join(_said(about))})" for about in abouts if about), "")
+        abouts = [about for _, about in _at(kind, [*path, detail], config) if about]
+        said = [(each.get("description"), *each.get("examples", ())) for each in abouts[:1]]
+        meaning = "".join(f" ({'; such as '.join(filter(None, each))})" for each in said)
         return ConfigError(
             f"{at} has no {detail}.",
             where=source_of(inner),
@@ -329,10 +322,6 @@ def _explained(
     remedy += "" if remedy.endswith("?") else "."
     shown = f"has the value {detail!r}" if value is ABSENT else f"is {value!r}"
     return ConfigError(f"{at} {shown}; it must be {expected}.", where=source_of(at), remedy=remedy)
-
-
-def _said(about: Mapping[str, Any]) -> list[str]:
-    return [*filter(None, [about.get("description")]), *about.get("examples", ())]
 
 
 def _words(names: str) -> str:

@@ -32,6 +32,11 @@ Choice = tuple[str, str]  # (group, choice)
 # Composes a config's name and group → choice into a plain config and all its choices.
 Compose = Callable[[str, Mapping[str, str]], tuple[dict[str, Any], dict[str, str]]]
 
+# What Hydra and YAML raise for a faulty file.
+FAULTS = (
+    *(HydraException, OmegaConfBaseException, yaml.YAMLError),
+    *(OSError, ValueError, TypeError, KeyError),
+)
 # A record, bundle or page would carry what a configuration reads from the environment.
 OmegaConf.clear_resolver("oc.env")
 
@@ -70,7 +75,7 @@ def compose_choices(conf: Sequence[Path], requested: ChoiceFiles, default_model:
     models = list(requested.get("model", {}))
     with _hydra(conf, requested) as (compose, folder):
         for model in [*models, None] if default_model or not models else models:
-            config, choices = compose("config", {} if model is None else {"model": model})
+            config, choices = compose("config", {"model": model} if model else {})
             if missing := [group for group in NAMES if group not in choices]:
                 raise ConfigError(
                     f"its defaults have no {missing[0]}.",
@@ -82,17 +87,17 @@ def compose_choices(conf: Sequence[Path], requested: ChoiceFiles, default_model:
             sections |= _sections(config, choices)
         any_model = choices["model"]
         sections |= _packaged(requested, sections, compose, folder)
-        remaining = ((group, choice) for group in NAMES for choice in requested.get(group, {}))
-        for group, choice in remaining:
+        for group, choice in ((g, each) for g in NAMES for each in requested.get(g, ())):
             if (group, choice) not in sections:
                 config, _ = compose("config", {"model": any_model, group: choice})
                 base = _base_of(config, base, {group: choice})
                 sections |= _sections(config, {group: choice})
-    files = {
-        (group, choice): requested.get(group, {}).get(choice, _file_in(conf, group, choice))
-        for group, choice in sections
-        if group in ("model", "rnn")
-    }
+    files: dict[Choice, Path] = {}
+    for group, choice in sections:
+        if group in ("model", "rnn"):
+            known = [Path(folder) / group / f"{choice}.yaml" for folder in conf]
+            file = next((path.resolve() for path in known if path.is_file()), known[0])
+            files[group, choice] = requested.get(group, {}).get(choice, file)
     for key, file in files.items():
         sections[key] = with_absolute_paths(key[0], sections[key], file)
     return Library(base, sections, defaults, any_model, files)
@@ -107,10 +112,9 @@ def is_open(part: Any) -> bool:
 def resolved(config: Mapping[str, Any], where: str) -> dict[str, Any]:
     """`config` with all ``${…}`` resolved. Raises a `ConfigError` that names the first key whose
     value is missing (``???``)."""
+    created = OmegaConf.create(dict(config))
     try:
-        plain = OmegaConf.to_container(
-            OmegaConf.create(dict(config)), resolve=True, throw_on_missing=True
-        )
+        plain = OmegaConf.to_container(created, resolve=True, throw_on_missing=True)
     except MissingMandatoryValue as error:
         raise ConfigError(
             f"{error.full_key} has no value.", where=where, remedy=f"write {error.full_key}=VALUE."
@@ -191,21 +195,13 @@ def _base_of(
     return rest
 
 
-def _file_in(conf: Sequence[Path], group: str, choice: str) -> Path:
-    candidates = [Path(folder) / group / f"{choice}.yaml" for folder in conf]
-    return next((path.resolve() for path in candidates if path.is_file()), candidates[0])
-
-
 @contextmanager
 def _hydra(conf: Sequence[Path], requested: ChoiceFiles) -> Iterator[tuple[Compose, Path]]:
     """Yields the function that composes, and the folder of the configs that it can compose."""
     folders = [Path(folder).resolve() for folder in conf]
     if not (folders[0] / "config.yaml").is_file():
-        raise ConfigError(
-            "has no config.yaml.",
-            where=display_path(folders[0]),
-            remedy="name the project's conf/ first.",
-        )
+        remedy = "name the project's conf/ first."
+        raise ConfigError("has no config.yaml.", where=display_path(folders[0]), remedy=remedy)
     with tempfile.TemporaryDirectory(prefix="rnnbench-conf-") as temporary:
         folder = Path(temporary)
         for group, files in requested.items():
@@ -234,28 +230,14 @@ def _composed(name: str, overrides: list[str], where: str) -> tuple[dict[str, An
         container = OmegaConf.to_container(OmegaConf.masked_copy(config, keys))
         # As the worker receives it: numeric keys become strings, and non-JSON values are rejected.
         plain = json.loads(json.dumps(container, allow_nan=False))
-    except (
-        HydraException,
-        OmegaConfBaseException,
-        yaml.YAMLError,
-        OSError,
-        ValueError,
-        TypeError,
-        KeyError,
-    ) as error:
-        raise ConfigError(
-            f"cannot be composed: {error}.",
-            where=where,
-            remedy="correct the file that the error names.",
-        ) from None
+    except FAULTS as error:
+        remedy = "correct the file that the error names."
+        raise ConfigError(f"cannot be composed: {error}.", where=where, remedy=remedy) from None
     chosen = {group: str(choices[group]) for group in NAMES if group in choices}
     for group, choice in chosen.items():
         if not isinstance(plain.get(group), dict):
-            raise ConfigError(
-                f"{group}={choice} has no keys.",
-                where=where,
-                remedy=f"give {group}/{choice}.yaml at least a name.",
-            )
+            remedy = f"give {group}/{choice}.yaml at least a name."
+            raise ConfigError(f"{group}={choice} has no keys.", where=where, remedy=remedy)
     return plain, chosen
 
 

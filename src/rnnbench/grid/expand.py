@@ -61,11 +61,9 @@ def expand(
         named = library.sections[group, choice].get("cells") if group == "rnn" else None
         for cell in named if isinstance(named, list) else ():
             if cell not in cells:
-                raise ConfigError(
-                    f"cells has the unknown name {cell!r}.",
-                    where=display_path(file),
-                    remedy=f"{suggestion(str(cell), cells)}the names are {', '.join(cells)}.",
-                )
+                what = f"cells has the unknown name {cell!r}."
+                remedy = f"{suggestion(str(cell), cells)}the names are {', '.join(cells)}."
+                raise ConfigError(what, where=display_path(file), remedy=remedy)
     check_reference(experiment, written, library.defaults, library.model)
     return grid_points_of(grids, library, unmet_constraints, dataset)
 
@@ -140,10 +138,8 @@ def _parsed(
         paths = [file_of(known, key, text, where, folder) for text in texts]
         for path in paths:
             if files.setdefault(key, {}).setdefault(path.stem, path) != path:
-                raise setting.error(
-                    f"{key}={path} and {files[key][path.stem]} have the same name.",
-                    "rename one of the two files.",
-                )
+                what = f"{key}={path} and {files[key][path.stem]} have the same name."
+                raise setting.error(what, "rename one of the two files.")
         settings[key] = setting._replace(values=tuple(path.stem for path in paths))
     return settings
 
@@ -151,20 +147,16 @@ def _parsed(
 def _check_setting(setting: Setting) -> None:
     key, mode, values, _ = setting
     if mode and key in NAMES:
-        raise setting.error(
-            f"{mode}{key} adds or deletes an axis; a grid point has each axis once.",
-            f"write {key}=CHOICE.",
-        )
+        what = f"{mode}{key} adds or deletes an axis; a grid point has each axis once."
+        raise setting.error(what, f"write {key}=CHOICE.")
     if mode and key in NUMBERS:
         raise setting.error(
             f"{mode}{key} adds or deletes a key that every grid point has.", f"write {key}=VALUE."
         )
     for value in values if key in ("seed", "repeat") else ():
         if type(value) is not int or value < 0:
-            raise setting.error(
-                f"{key} is {value!r}; it must be an integer ≥ 0.",
-                f"write {key}=range(3) or {key}=0,1,2.",
-            )
+            what = f"{key} is {value!r}; it must be an integer ≥ 0."
+            raise setting.error(what, f"write {key}=range(3) or {key}=0,1,2.")
 
 
 def _grid_point(
@@ -175,15 +167,12 @@ def _grid_point(
     sources: Mapping[tuple[str, str], str],
 ) -> GridPoint:
     named = {key: setting.value for key, setting in combination.items() if key in NAMES}
-    model = named.get("model", library.model)
-    defaults = library.defaults[model]
+    defaults = library.defaults[named.get("model", library.model)]
     choices = {group: named.get(group, defaults[group]) for group in NAMES}
     folders = {group: library.files[group, choices[group]].parent for group in ("model", "rnn")}
+    sections = {group: library.sections[group, choice] for group, choice in choices.items()}
     config, differing = apply_settings(
-        {
-            **{group: library.sections[group, choice] for group, choice in choices.items()},
-            **library.base,
-        },
+        {**sections, **library.base},
         [_adjusted(each, folders) for each in combination.values() if each.key not in NAMES],
     )
     where = next((setting.where for setting in combination.values()), "grid")
@@ -197,27 +186,18 @@ def _grid_point(
 
     check_config(config, source_of)
     check_own_code(config, source_of)
-    named_choices = {
-        axis: choice
-        for axis, choice in choices.items()
-        if axis in REQUIRED or choice != defaults[axis]
-    }
+    named = {axis: c for axis, c in choices.items() if axis in REQUIRED or c != defaults[axis]}
     overrides = {key: value for key, value in sorted(differing.items()) if key not in NUMBERS}
     numbers = {key: config[key] for key in NUMBERS}
-    name = name_of(named_choices, overrides, **numbers)
+    name = name_of(named, overrides, **numbers)
     skip = unmet(config)
     if not skip:
-        rnn = library.sections["rnn", choices["rnn"]]
-        check_options(config, overrides, rnn, f"{where}, grid point {name}")
+        check_options(config, overrides, sections["rnn"], f"{where}, grid point {name}")
+        skip = unmet_constraints(config) if unmet_constraints else None
     return GridPoint(
-        name=name,
-        choices=named_choices,
-        overrides=overrides,
-        config=config,
-        skip=skip or (unmet_constraints(config) if unmet_constraints else None),
-        grid=grid,
+        name=name, choices=named, overrides=overrides, config=config, skip=skip, grid=grid,
         **numbers,
-    )
+    )  # fmt: skip
 
 
 def _adjusted(setting: Setting, folders: Mapping[str, Path]) -> Setting:

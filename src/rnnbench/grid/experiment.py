@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -41,9 +42,6 @@ class Repeats(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             raise ValueError(f"most is {self.most}, but must not be below least, {self.least}")
         if self.until is None and self.budget_s is None:
             raise ValueError("needs until, budget_s or both; until: 0.025 means ± 2.5 %")
-
-    def as_dict(self) -> dict[str, Any]:
-        return msgspec.structs.asdict(self)
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,11 +89,12 @@ class Experiment(Settings, frozen=True, kw_only=True):
 
 LONGEST = 100  # characters of a name
 KEYS = ("title", "about", "grids", "reference", *Settings.__struct_fields__)
-OPENING, CLOSING, QUOTES = "([{", ")]}", "'\""
+# A quoted string, whose end may be missing, or one character.
+TOKEN = re.compile(r"""'(?:\\.|[^'\\])*'?|"(?:\\.|[^"\\])*"?|.""", re.DOTALL)
 
 
 def load_experiment(name: str, conf: Sequence[Path]) -> Experiment:
-    """Loads the experiment `name` from one of the config folders. Raises a `ConfigError` if it is
+    """The experiment `name` from one of the config folders. Raises a `ConfigError` if it is
     unknown, has an unknown or invalid key, or has an empty grid."""
     known = files_of(conf, "experiment")
     if name not in known:
@@ -107,13 +106,10 @@ def load_experiment(name: str, conf: Sequence[Path]) -> Experiment:
     file = known[name]
     where = display_path(file)
     if not is_name(name) or len(name) > LONGEST:
-        raise ConfigError(
-            f"the experiment's name is {name[:60]!r}.",
-            where=where,
-            remedy=f"rename the file: letters, digits and _.+=@-, at most {LONGEST} characters.",
-        )
+        remedy = f"rename the file: letters, digits and _.+=@-, at most {LONGEST} characters."
+        raise ConfigError(f"the experiment's name is {name[:60]!r}.", where=where, remedy=remedy)
     remedy = 'see docs/experiments.md, "Keys of an experiment".'
-    data = converted(_read(file), ExperimentFile, where, remedy)
+    data = converted(_read(file, where), ExperimentFile, where, remedy)
     settings = msgspec.structs.asdict(data) | {
         "title": data.title or name,
         "about": data.about or "",
@@ -123,27 +119,22 @@ def load_experiment(name: str, conf: Sequence[Path]) -> Experiment:
     return Experiment(name=name, file=file, **settings)
 
 
-def _read(file: Path) -> Any:
+def _read(file: Path, where: str) -> Any:
     # Here, because processes that measure import this module and must stay small.
     import yaml
     from omegaconf import OmegaConf
-    from omegaconf.errors import OmegaConfBaseException
+    from omegaconf.errors import OmegaConfBaseException as InvalidConfig
 
-    where = display_path(file)
-    errors = (yaml.YAMLError, OmegaConfBaseException, OSError, ValueError, RecursionError)
     try:
         data = OmegaConf.to_container(OmegaConf.load(file))
-    except errors as error:
+    except (yaml.YAMLError, InvalidConfig, OSError, ValueError, RecursionError) as error:
         raise ConfigError(
             f"cannot be read: {error}.", where=where, remedy="correct the YAML."
         ) from None
     for key in data if isinstance(data, dict) else ():
         if key not in KEYS:
-            raise ConfigError(
-                f"unknown key {key!r}.",
-                where=where,
-                remedy=f"{suggestion(str(key), KEYS)}the keys are {', '.join(KEYS)}.",
-            )
+            remedy = f"{suggestion(str(key), KEYS)}the keys are {', '.join(KEYS)}."
+            raise ConfigError(f"unknown key {key!r}.", where=where, remedy=remedy)
     return data
 
 
@@ -154,40 +145,28 @@ def _grids(data: ExperimentFile, where: str) -> tuple[tuple[str, ...], ...]:
         parts = [grid] if isinstance(grid, str) else grid
         split.append(tuple(override for part in parts for override in split_overrides(part)))
     if not split or not all(split):
-        raise ConfigError(
-            f"grids[{split.index(())}] is empty." if split else "grids is empty.",
-            where=where,
-            remedy='give it at least one grid, such as "model=digits_rnn rnn=keras,cell".',
-        )
+        what = f"grids[{split.index(())}] is empty." if split else "grids is empty."
+        remedy = 'give it at least one grid, such as "model=digits_rnn rnn=keras,cell".'
+        raise ConfigError(what, where=where, remedy=remedy)
     if data.repeats is None:
         return tuple(split)
     keys = {override.lstrip("+~").partition("=")[0] for grid in split for override in grid}
     if "repeat" in keys:
-        raise ConfigError(
-            "both a grid (repeat=) and the key repeats set the number of repeats.",
-            where=where,
-            remedy="remove repeat= from the grid.",
-        )
+        what = "both a grid (repeat=) and the key repeats set the number of repeats."
+        raise ConfigError(what, where=where, remedy="remove repeat= from the grid.")
     return tuple((*grid, f"repeat=range({data.repeats.most})") for grid in split)
 
 
 def split_overrides(text: str) -> list[str]:
     """Splits a string of overrides at whitespace outside quotes and brackets."""
-    words, word, depth, quote, escaped = [], "", 0, "", False
-    for letter in text:
-        if letter.isspace() and depth <= 0 and not quote:
-            words.append(word)
-            word = ""
-            continue
-        word += letter
-        if quote:
-            quote = "" if letter == quote and not escaped else quote
-        elif letter in QUOTES:
-            quote = letter
+    words, depth = [""], 0
+    for token in TOKEN.findall(text):
+        if token.isspace() and depth <= 0:
+            words.append("")
         else:
-            depth += (letter in OPENING) - (letter in CLOSING)
-        escaped = letter == "\\" and not escaped
-    return [word for word in [*words, word] if word]
+            words[-1] += token
+            depth += (token in "([{") - (token in ")]}")
+    return list(filter(None, words))
 
 
 def _reference(reference: Mapping[str, Any], where: str) -> dict[str, str]:
@@ -208,13 +187,8 @@ def check_reference(
     defaults: Mapping[str, Mapping[str, str]],
     default_model: str,
 ) -> None:
-    """Raises a `ConfigError` that names the file, the axis, and the choices in the grids.
-
-    **Arguments:**
-
-    - `grids`: the experiment's grids, without the overrides of the command line.
-    - `defaults`: model → group → the choice if a grid names none.
-    """
+    """Raises a `ConfigError` if the reference is in none of the `grids`, which are those of the
+    file. `defaults`: model → group → the choice if a grid names none."""
 
     def choices_of(grid: Mapping[str, Setting], axis: str) -> set[str]:
         if axis in grid:
@@ -222,16 +196,13 @@ def check_reference(
         models = grid["model"].values if "model" in grid else (default_model,)
         return {defaults[model][axis] for model in models if axis in defaults[model]}
 
-    where = display_path(experiment.file)
-    wanted = experiment.reference.items()
+    where, wanted = display_path(experiment.file), experiment.reference.items()
     for axis, choice in wanted:
         known = sorted(set().union(*(choices_of(grid, axis) for grid in grids)))
         if choice not in known:
-            raise ConfigError(
-                f"reference has {axis}={choice}, which is not in any grid.",
-                where=where,
-                remedy=f"{suggestion(choice, known)}the grids have {axis}={','.join(known)}.",
-            )
+            what = f"reference has {axis}={choice}, which is not in any grid."
+            remedy = f"{suggestion(choice, known)}the grids have {axis}={','.join(known)}."
+            raise ConfigError(what, where=where, remedy=remedy)
     if not any(all(choice in choices_of(grid, axis) for axis, choice in wanted) for grid in grids):
         raise ConfigError(
             f"reference is {' '.join('='.join(each) for each in wanted)}, but no grid contains all "

@@ -34,11 +34,9 @@ def nearest_conf(start: Path) -> Path:
     for folder in (start, *start.parents):
         if (folder / "conf" / "config.yaml").is_file():
             return folder / "conf"
-    raise ConfigError(
-        "no conf/config.yaml here or in any parent folder.",
-        where=str(start),
-        remedy="change into the project's folder, or name its config folder with --conf.",
-    )
+    what = "no conf/config.yaml here or in any parent folder."
+    remedy = "change into the project's folder, or name its config folder with --conf."
+    raise ConfigError(what, where=str(start), remedy=remedy)
 
 
 def files_of(conf: Sequence[Path], group: str) -> dict[str, Path]:
@@ -47,11 +45,9 @@ def files_of(conf: Sequence[Path], group: str) -> dict[str, Path]:
     for folder in conf:
         for path in sorted((Path(folder) / group).glob("*.yaml")):
             if path.stem in files:
-                raise ConfigError(
-                    f"{group}={path.stem} is also defined in {display_path(files[path.stem])}.",
-                    where=display_path(path),
-                    remedy="rename one of the two files.",
-                )
+                what = f"{group}={path.stem} is also defined in {display_path(files[path.stem])}."
+                remedy = "rename one of the two files."
+                raise ConfigError(what, where=display_path(path), remedy=remedy)
             files[path.stem] = path.resolve()
     return dict(sorted(files.items()))
 
@@ -84,11 +80,8 @@ def absolute(text: Any, folder: Path, where: str) -> Any:
         return text
     file = (folder / Path(path + end).expanduser()).resolve()
     if not file.is_file():
-        raise ConfigError(
-            f"{path}{end}: {file} does not exist.",
-            where=where,
-            remedy="write the path of the Python file relative to the YAML file, or absolute.",
-        )
+        remedy = "write the path of the Python file relative to the YAML file, or absolute."
+        raise ConfigError(f"{path}{end}: {file} does not exist.", where=where, remedy=remedy)
     return f"{file}{name}"
 
 
@@ -111,7 +104,7 @@ def user_files(config: Mapping[str, Any]) -> set[Path]:
 
 def check_own_code(config: Mapping[str, Any], source_of: Callable[[str], str]) -> None:
     """Raises a `ConfigError` if a function of the model or of the implementation does not exist.
-    `source_of`: maps a key to the file or grid that sets it."""
+    `source_of`: as for `choices.check_config`."""
     for key in FUNCTIONS:
         if (reference := lookup(config, key)) not in (ABSENT, None):
             _check_function(key, reference, source_of(key))
@@ -129,11 +122,8 @@ def _check_function(key: str, reference: str, where: str) -> None:
         file = Path(rnnworker.__file__).parent.joinpath(*parts).with_suffix(".py")
     names = _bindings(parsed(file).body)
     if name not in names and STAR not in names:
-        raise ConfigError(
-            f"{key}: {file} has no function {name}.",
-            where=where,
-            remedy=f"{suggestion(name, names)}name a function of that file, or add this one.",
-        )
+        remedy = f"{suggestion(name, names)}name a function of that file, or add this one."
+        raise ConfigError(f"{key}: {file} has no function {name}.", where=where, remedy=remedy)
 
 
 @cache
@@ -150,11 +140,8 @@ def _check_implementation(implementation: str, where: str) -> None:
     bound = _bindings(parsed(Path(implementation)).body)
     for name, count in OF_IMPLEMENTATION.items():
         if name not in bound and STAR not in bound:
-            raise ConfigError(
-                f"has no function {name}.",
-                where=implementation,
-                remedy=f"add {name}, as described in docs/own_kernel.md.",
-            )
+            remedy = f"add {name}, as described in docs/own_kernel.md."
+            raise ConfigError(f"has no function {name}.", where=implementation, remedy=remedy)
         statement = bound.get(name)
         if isinstance(statement, ast.FunctionDef) and not _accepts(statement.args, count):
             raise ConfigError(
@@ -167,10 +154,8 @@ def _check_implementation(implementation: str, where: str) -> None:
 def _accepts(arguments: ast.arguments, count: int) -> bool:
     """Whether a function can be called with `count` positional arguments."""
     maximum = len(arguments.posonlyargs) + len(arguments.args)
-    required = maximum - len(arguments.defaults)
-    has_required_keywords = any(default is None for default in arguments.kw_defaults)
-    fits = required <= count and (count <= maximum or arguments.vararg is not None)
-    return fits and not has_required_keywords
+    fits = maximum - len(arguments.defaults) <= count and (count <= maximum or arguments.vararg)
+    return bool(fits) and None not in arguments.kw_defaults
 
 
 def _bindings(body: Iterable[ast.stmt]) -> dict[str, ast.stmt]:
@@ -198,8 +183,5 @@ def parsed(file: Path) -> ast.Module:
             warnings.simplefilter("ignore")  # such as for an invalid escape sequence
             return ast.parse(file.read_bytes())
     except (OSError, SyntaxError, ValueError) as error:
-        raise ConfigError(
-            f"cannot be read as Python {platform.python_version()}: {error}.",
-            where=str(file),
-            remedy="correct the file.",
-        ) from None
+        what = f"cannot be read as Python {platform.python_version()}: {error}."
+        raise ConfigError(what, where=str(file), remedy="correct the file.") from None

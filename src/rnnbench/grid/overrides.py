@@ -15,6 +15,10 @@ from rnnbench.errors import ConfigError, suggestion
 ABSENT = object()
 # Hydra's type of override → its prefix.
 MODES = {"CHANGE": "", "ADD": "+", "FORCE_ADD": "++", "DEL": "~"}
+KINDS: dict[type, str] = {
+    bool: "true or false", int: "an integer", float: "a number", str: "a string", list: "a list",
+    dict: "a section with keys", type(None): "null",
+}  # fmt: skip
 
 
 class Setting(NamedTuple):
@@ -43,10 +47,8 @@ def parse_overrides(
     for text in overrides:
         setting = _parse(text, where, options)
         if setting.key in settings:
-            raise setting.error(
-                f"{setting.key} is set twice.",
-                f"write it once, with its values separated by commas: {setting.key}=A,B.",
-            )
+            remedy = f"write it once, with its values separated by commas: {setting.key}=A,B."
+            raise setting.error(f"{setting.key} is set twice.", remedy)
         settings[setting.key] = setting
     return settings
 
@@ -58,7 +60,7 @@ def combinations(settings: Mapping[str, Setting]) -> Iterator[dict[str, Setting]
         for setting in settings.values()
     ]
     for combination in itertools.product(*singles):
-        yield {setting.key: setting for setting in combination}
+        yield dict(zip(settings, combination, strict=True))
 
 
 def _parse(text: str, where: str, options: Callable[[str], Sequence[str]]) -> Setting:
@@ -93,10 +95,8 @@ def _parse(text: str, where: str, options: Callable[[str], Sequence[str]]) -> Se
     if override.package is not None:
         raise setting.error(f"{text!r} names a package.", "remove '@' and the package name.")
     if override.value_type == ValueType.INTERVAL_SWEEP:
-        raise setting.error(
-            f"{text!r} is an interval, which has no discrete values.",
-            "use range(start,stop,step) or a list A,B,C.",
-        )
+        what = f"{text!r} is an interval, which has no discrete values."
+        raise setting.error(what, "use range(start,stop,step) or a list A,B,C.")
     values: Iterable[Any] = [override.value()]
     if override.value_type == ValueType.GLOB_CHOICE_SWEEP:
         pattern = override.value()
@@ -197,10 +197,8 @@ def _check(config: Mapping[str, Any], setting: Setting, default: Any) -> None:
         )
     if mode in ("", "~") and default is ABSENT:
         similar = suggestion(key, _keys_of(config)).strip()
-        raise setting.error(
-            f"{mode}{key} is not a key of the config.",
-            similar or f"to add a key, write +{key}=VALUE.",
-        )
+        what = f"{mode}{key} is not a key of the config."
+        raise setting.error(what, similar or f"to add a key, write +{key}=VALUE.")
     if mode == "~" and value is not None and not _same(value, default):
         raise setting.error(
             f"~{key}={value!r} deletes a key whose value is {default!r}.", f"write ~{key}."
@@ -219,10 +217,8 @@ def _fitting(setting: Setting, default: Any) -> Any:
         return value
     if type(value) is not type(default):
         quotes = "; put the value in quotes" if isinstance(default, str) else ""
-        raise setting.error(
-            f"{setting.key}={value!r} is {_kind(value)}; it must be {_kind(default)}.",
-            f"its default is {default!r}{quotes}.",
-        )
+        what = f"{setting.key}={value!r} is {_kind(value)}; it must be {_kind(default)}."
+        raise setting.error(what, f"its default is {default!r}{quotes}.")
     return value
 
 
@@ -231,16 +227,7 @@ def _is_reference(value: Any) -> bool:
 
 
 def _kind(value: Any) -> str:
-    names: dict[type, str] = {
-        bool: "true or false",
-        int: "an integer",
-        float: "a number",
-        str: "a string",
-        list: "a list",
-        dict: "a section with keys",
-        type(None): "null",
-    }
-    return names.get(type(value), type(value).__name__)
+    return KINDS.get(type(value), type(value).__name__)
 
 
 def _same(value: Any, default: Any) -> bool:

@@ -47,12 +47,9 @@ class GridPoint:
 
 
 def name_of(
-    choices: Mapping[str, str],
-    overrides: Mapping[str, Any],
-    seed: int,
-    repeat: int,
+    choices: Mapping[str, str], overrides: Mapping[str, Any], seed: int, repeat: int,
     alias: str | None,
-) -> str:
+) -> str:  # fmt: skip
     """A name such as ``digits_rnn-lstm-keras-cpu_1-current-units512-as_b-s0-r2``, which is valid as
     a file name and as a Snakemake wildcard. Raises a `ConfigError` if it is too long."""
     parts = [slug(choices[axis]) for axis in NAMES if axis in choices]
@@ -64,11 +61,9 @@ def name_of(
     # Files that begin with a dot are hidden, and words that begin with a hyphen are options.
     name = re.sub("^[.-]", "_", "-".join([*parts, f"s{seed}", f"r{repeat}"]))
     if len(name) > LONGEST_NAME:
-        raise ConfigError(
-            f"the name has {len(name)} characters; it must have at most {LONGEST_NAME}.",
-            where=f"grid point {name}",
-            remedy="put long values into a choice in conf/ with a short name.",
-        )
+        what = f"the name has {len(name)} characters; it must have at most {LONGEST_NAME}."
+        remedy = "put long values into a choice in conf/ with a short name."
+        raise ConfigError(what, where=f"grid point {name}", remedy=remedy)
     return name
 
 

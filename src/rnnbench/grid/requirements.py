@@ -60,17 +60,13 @@ def _value(config: Mapping[str, Any], key: str, where: str) -> Any:
         group, _, rest = key.partition(".")
         name = lookup(config, f"{group}.name")
         choice = group if name is ABSENT else f"{group}={name}"
-        raise ConfigError(
-            f"{key} is needed, but {choice} does not set it.",
-            where=where,
-            remedy=f"add {rest or key} to {choice}.",
-        )
+        what = f"{key} is needed, but {choice} does not set it."
+        raise ConfigError(what, where=where, remedy=f"add {rest or key} to {choice}.")
     return value
 
 
 def _unmet_rnn(config: Mapping[str, Any]) -> str | None:
-    """Why a grid point is excluded by the ``cells`` of its rnn choice or by the requirements of
-    every user-supplied kernel, or None."""
+    """The ``cells`` of the rnn choice, and the requirements of every user-supplied kernel."""
     rnn = config["rnn"]
     cells, name = rnn.get("cells"), f"rnn={rnn.get('name')}"
     if cells is not None and lookup(config, "cell.name") not in cells:
@@ -87,30 +83,24 @@ def _unmet_rnn(config: Mapping[str, Any]) -> str | None:
 
 
 def _unmet_replicas(config: Mapping[str, Any]) -> str | None:
-    """Why `config` cannot train on the replicas of its device, or None."""
     replicas = nvidia.replicas_of(config["device"])
     if replicas == 1:
         return None
     framework, batch = config["build"]["framework"], config["model"]["batch"]
     if framework not in WITH_REPLICAS:
-        return (
-            f"{framework} trains on one device here; "
-            "choose a build of TensorFlow 2, which has tf.distribute.MirroredStrategy"
-        )
+        other = "choose a build of TensorFlow 2, which has tf.distribute.MirroredStrategy"
+        return f"{framework} trains on one device here; {other}"
     if config["build"].get("jit_compile"):
         return "XLA compiles a step for one device; choose a build without jit_compile"
     if batch % replicas:
         below = batch - batch % replicas
         choices = " or ".join(str(size) for size in (below, below + replicas) if size)
-        return (
-            f"a batch of {batch} cannot be split evenly among {replicas} replicas; "
-            f"choose model.batch={choices}"
-        )
+        why = f"a batch of {batch} cannot be split evenly among {replicas} replicas"
+        return f"{why}; choose model.batch={choices}"
     return None
 
 
 def _unmet_precision(config: Mapping[str, Any]) -> str | None:
-    """Why a run with `config` cannot compute in its precision, or None."""
     precision = requested_precision(config)
     if precision == "tf32" and config["device"].get("kind") != "gpu":
         return "TF32 exists on NVIDIA GPUs only"
@@ -125,14 +115,8 @@ def check_options(
     config: Mapping[str, Any], overrides: Mapping[str, Any], choice: Mapping[str, Any], at: str
 ) -> None:
     """Raises a `ConfigError` for ``rnn.options`` that the implementation would ignore, because the
-    name of the grid point would not describe what is measured.
-
-    **Arguments:**
-
-    - `overrides`: the overrides of the grid point, dotted key → value.
-    - `choice`: the section of the rnn choice, without overrides.
-    - `at`: the grid and the name of the grid point, for errors.
-    """
+    name of the grid point, made of its `overrides`, would not describe what is measured. `choice`:
+    the section of the rnn choice, without overrides; `at`: the location, for errors."""
     rnn, keys = config["rnn"], [*Rnn.__struct_fields__, *choice]
     for key in overrides:
         group, _, rest = key.removeprefix("~").partition(".")

@@ -111,12 +111,9 @@ def _imports(file: Path) -> tuple[Path, ...]:
 def _modules(name: str) -> Iterator[Path]:
     """The files that importing the module `name` executes; none if it is not the worker's."""
     first, *parts = name.split(".")
-    module = _ROOT
-    for part in (None, *parts) if first == _PACKAGE else ():
-        module = module / part if part else module
-        yield from (
-            path for path in (module / "__init__.py", module.with_suffix(".py")) if path.exists()
-        )
+    for depth in range(len(parts) + 1) if first == _PACKAGE else ():
+        module = _ROOT.joinpath(*parts[:depth])
+        yield from filter(Path.exists, (module / "__init__.py", module.with_suffix(".py")))
 
 
 @cache

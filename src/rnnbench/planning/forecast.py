@@ -48,11 +48,9 @@ def forecast(
     elsewhere: Callable[[], Iterable[FinishedRun]] = tuple,
     sizes: Sequence[int] = (),
 ) -> Forecast:
-    """Estimates the time and disk space of the runs to do, and the spread between runs.
-
-    **Arguments:** `left`: names of the runs to do; `past`: finished runs of any configurations;
-    `elsewhere`: returns this machine's other finished runs, called only if `past` has fewer than
-    `MIN_FREEDOM` degrees of freedom; `sizes`: bytes of the files of finished runs."""
+    """`left`: names of the runs to do; `past`: finished runs of any configurations; `elsewhere`:
+    returns this machine's other finished runs, called only if `past` has fewer than `MIN_FREEDOM`
+    degrees of freedom; `sizes`: bytes of the files of finished runs."""
     runs = list(past)
     walls: dict[str, list[float]] = defaultdict(list)
     for run in runs:
@@ -88,20 +86,16 @@ def run_spread(runs: Iterable[FinishedRun]) -> tuple[float, int]:
     for run in [run for run in usable if run.company] or usable:
         value = math.log(run.value or 0)
         groups[configuration_of(run.name), *run.company].append((value, run.widening))
-    freedom = sum(len(values) - 1 for values in groups.values())
-    squares = sum(
-        statistics.variance(value for value, _ in values)
-        * (len(values) - 1)
-        * _enlarged(len(company))
-        * statistics.fmean(widening**2 for _, widening in values)
-        for (_, *company), values in groups.items()
-        if len(values) > 1
-    )
+    squares, freedom = 0.0, 0
+    for (_, *company), values in groups.items():
+        if len(values) > 1:
+            logs, widenings = zip(*values, strict=True)
+            members, of_group = len(company), len(values) - 1
+            enlarged = members / (members - 1) if members > 1 else 1.0
+            widened = statistics.fmean(widening**2 for widening in widenings)
+            squares += statistics.variance(logs) * of_group * enlarged * widened
+            freedom += of_group
     return (math.sqrt(squares / freedom), freedom) if freedom else (0.0, 0)
-
-
-def _enlarged(members: int) -> float:
-    return members / (members - 1) if members > 1 else 1.0
 
 
 def repeats_for(difference: float, spread: float, power: float = 0.8) -> int | None:

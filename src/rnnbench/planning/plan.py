@@ -14,6 +14,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from rnnbench.axes import CERTIFIED_AXES
 from rnnbench.builds.pins import Pins
 from rnnbench.grid.experiment import Experiment
@@ -30,8 +32,10 @@ from rnnbench.records.keys import (
     probed_overrides,
 )
 from rnnbench.records.overrides import label
+from rnnbench.records.plan_file import Experiment as ExperimentFacts
+from rnnbench.records.plan_file import Skipped
 from rnnbench.records.record import Run
-from rnnbench.records.store import write_json
+from rnnbench.records.store import write_bytes, write_json
 from rnnworker.cards import replicas_of
 
 BATCH_RUNS = 24
@@ -44,8 +48,7 @@ PREFERRED = ("keras", "none", "auto", "cell")
 Lock = Callable[[Mapping[str, Any]], Any]  # a build's section → its lock
 
 
-@dataclass(frozen=True)
-class Preflight:
+class Preflight(msgspec.Struct, frozen=True, kw_only=True):
     """A certificate or a probe to make. `choices`, `overrides`: those that the runs it applies to
     have in common; `config`: the part of a run's config that its worker receives."""
 
@@ -61,7 +64,7 @@ class Preflight:
         return (self.config,)
 
     def as_dict(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in self.__dataclass_fields__}
+        return msgspec.structs.asdict(self)
 
 
 @dataclass(frozen=True)
@@ -85,8 +88,7 @@ class Round:
         return tuple(run.config for run in self.runs)
 
 
-@dataclass(frozen=True)
-class Certificate(Preflight):
+class Certificate(Preflight, frozen=True, kw_only=True):
     """A certificate to make.
 
     - `implementations`: list of ``{"name", "rnn", "skip"}``: the implementation's name (its rnn
@@ -101,8 +103,7 @@ class Certificate(Preflight):
     devices: tuple[Mapping[str, Any], ...]
 
 
-@dataclass(frozen=True)
-class Probe(Preflight):
+class Probe(Preflight, frozen=True, kw_only=True):
     """A probe to make. `config`: that of a run on this device and build. `models`: list of
     ``{"model", "cell", "config", "settings"}``: the choices of model and cell, the model's digest,
     and the config of a run that builds it."""
@@ -112,9 +113,9 @@ class Probe(Preflight):
 
 @dataclass(frozen=True)
 class Plan:
-    """The plan of an experiment on a site. `runs`: by name; `skipped`: name and reason of each
-    skipped grid point; `datasets`: path of each required pinned file → the dataset choice;
-    `certificates`, `probes`, `environments`: those to be made, by key."""
+    """The plan of an experiment on a site. `runs`: by name, in the order of measuring; `skipped`:
+    name and reason of each skipped grid point; `datasets`: path of each required pinned file → the
+    dataset choice; `certificates`, `probes`, `environments`: those to be made, by key."""
 
     experiment: Experiment
     site: str
@@ -129,7 +130,7 @@ class Plan:
     def rounds(self) -> Mapping[str, Round]:
         """The rounds by name, in the order of measuring."""
         by_round: dict[str, list[Run]] = {}
-        for run in sorted(self.runs.values(), key=lambda run: run.order):
+        for run in self.runs.values():
             by_round.setdefault(str(run.round), []).append(run)
         return {name: Round(name, runs[0].order, tuple(runs)) for name, runs in by_round.items()}
 
@@ -150,30 +151,24 @@ class Plan:
 def write_plan(plan: Plan, results: Path) -> None:
     """Writes the plan and the experiment's facts, for the processes that measure and report."""
     folder = results / plan.site / plan.experiment.name
-    folder.mkdir(parents=True, exist_ok=True)
-    runs = sorted(plan.runs.values(), key=lambda run: run.order)
-    temporary = folder / ".plan.jsonl.new"
-    temporary.write_bytes(b"".join(run.line() for run in runs))
-    temporary.replace(folder / "plan.jsonl")
-    write_json(
-        folder / "certificates.json",
-        {key: certificate.as_dict() for key, certificate in plan.certificates.items()},
-    )
-    write_json(folder / "probes.json", {key: probe.as_dict() for key, probe in plan.probes.items()})
+    write_bytes(folder / "plan.jsonl", b"".join(run.line() for run in plan.runs.values()))
+    write_json(folder / "certificates.json", plan.certificates)
+    write_json(folder / "probes.json", plan.probes)
     write_json(folder / "experiment.json", facts_of(plan))
 
 
-def facts_of(plan: Plan) -> dict[str, Any]:
+def facts_of(plan: Plan) -> ExperimentFacts:
     """The facts about the experiment that a report needs in addition to its runs."""
-    return {
-        "name": plan.experiment.name,
-        "title": plan.experiment.title,
-        "about": plan.experiment.about,
-        "reference": dict(plan.experiment.reference),
-        "lead": plan.experiment.lead,
-        "repeats": plan.experiment.repeats.as_dict() if plan.experiment.repeats else None,
-        "skipped": [{"name": name, "why": why} for name, why in plan.skipped],
-    }
+    experiment = plan.experiment
+    return ExperimentFacts(
+        name=experiment.name,
+        title=experiment.title,
+        about=experiment.about,
+        reference=dict(experiment.reference),
+        lead=experiment.lead,
+        repeats=msgspec.to_builtins(experiment.repeats),
+        skipped=tuple(Skipped(name, why) for name, why in plan.skipped),
+    )
 
 
 def certifiable(point: GridPoint) -> bool:
@@ -213,9 +208,7 @@ def _certificate(
 ) -> Certificate:
     """The certificate for the grid points in `group`, in the order of `_preference`."""
     chosen = next(point for point in group if point.skip is None)
-    config = {
-        name: value for name, value in chosen.config.items() if name not in NOT_OF_THE_FUNCTION
-    }
+    config = _without(NOT_OF_THE_FUNCTION, chosen.config)
     sections: dict[str, Mapping[str, Any]] = {}
     for point in group:
         sections.setdefault(_label(point, "rnn"), point.config["rnn"])
@@ -244,12 +237,9 @@ def _certificate(
 
 
 def _preflight(
-    key: str,
-    point: GridPoint,
-    axes: Iterable[str],
-    config: Mapping[str, Any],
+    key: str, point: GridPoint, axes: Iterable[str], config: Mapping[str, Any],
     identity: Mapping[str, Any],
-) -> dict[str, Any]:
+) -> dict[str, Any]:  # fmt: skip
     """What certificates and probes have in common."""
     return {
         "key": key,
@@ -267,13 +257,12 @@ def code_of(
 ) -> str:
     """The digest of the code that a `Certificate` with these fields is made with."""
     rnns = {entry["name"]: entry["rnn"] for entry in implementations}
-    return certifier_digest(
-        [
-            {**config, "device": place["device"], "rnn": rnns[name]}
-            for place in devices
-            for name in place["implementations"]
-        ]
-    )
+    tested = ((place["device"], name) for place in devices for name in place["implementations"])
+    return certifier_digest([{**config, "device": d, "rnn": rnns[name]} for d, name in tested])
+
+
+def _without(names: Iterable[str], config: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in config.items() if name not in names}
 
 
 def _label(point: GridPoint, axis: str) -> str:
@@ -327,15 +316,11 @@ def _probe(key: str, groups: Mapping[str, list[GridPoint]], build_lock: Lock) ->
     config: dict[str, Any] = {name: first.config[name] for name in PROBED_AXES}
     models: tuple[dict[str, Any], ...] = tuple(
         {
-            "model": point.choices["model"],
-            "cell": point.choices.get("cell", ""),
-            "config": digest,
-            "settings": {
-                name: value for name, value in point.config.items() if name not in NOT_OF_A_PROBE
-            },
+            "model": point.choices["model"], "cell": point.choices.get("cell", ""),
+            "config": digest, "settings": _without(NOT_OF_A_PROBE, point.config),
         }
         for digest, point in chosen.items()
-    )
+    )  # fmt: skip
     rnns = {model["config"]: model["settings"]["rnn"] for model in models}
     parts = {
         "build_lock": build_lock(config["build"]),

@@ -29,6 +29,7 @@ from rnnbench.plain_text import is_name
 from rnnbench.planning.digests import worker_digest
 from rnnbench.planning.plan import Plan, certifiable, certificates_of, probes_of
 from rnnbench.records.keys import certificate_key
+from rnnbench.records.overrides import section_of
 from rnnbench.records.record import Run
 from rnnbench.records.store import RESERVED
 from rnnworker import machine
@@ -40,9 +41,8 @@ FIXED_PER_JOB = {"device"}  # on a cluster, a job has one device
 
 
 class Ordered(NamedTuple):
-    """A grid point with its position in the order of measuring. `block`: number of its block, which
-    contains all grid points of one seed and repeat; `order`: position over all blocks. Both count
-    from 0."""
+    """A grid point, the number of its block, which contains all grid points of one seed and repeat,
+    and its position over all blocks. Both count from 0."""
 
     point: GridPoint
     block: int
@@ -72,60 +72,34 @@ def round_of(point: GridPoint, reference: Mapping[str, str], on_cluster: bool) -
     their alias. A run on a GPU or with ``measure.turns: false`` is a separate round."""
     if not takes_turns(point.config):
         return point.name
-    compared = ALWAYS_COMPARED | set(reference)
-    if on_cluster:
-        compared -= FIXED_PER_JOB
+    compared = (ALWAYS_COMPARED | set(reference)) - (FIXED_PER_JOB if on_cluster else set())
     choices = {axis: choice for axis, choice in point.choices.items() if axis not in compared}
-    sections = tuple(f"{axis}." for axis in compared)
-    overrides = {
-        key: value
-        for key, value in point.overrides.items()
-        if not key.removeprefix("~").startswith(sections)
-    }
+    changed = point.overrides.items()
+    overrides = {key: value for key, value in changed if section_of(key) not in compared}
     return name_of(choices, overrides, point.seed, point.repeat, None)
 
 
 def make_plan(
-    name: str,
-    conf: Sequence[Path],
-    root: Path,
-    *,
-    site: str | None = None,
-    overrides: str = "",
+    name: str, conf: Sequence[Path], root: Path, *, site: str | None = None, overrides: str = ""
 ) -> Plan:
-    """Reads the experiment and everything that its runs depend on.
-
-    **Arguments:**
-
-    - `name`: of the experiment.
-    - `conf`: folders of choices, the project's first.
-    - `root`: the project's folder.
-    - `site`: a cluster's name, or None for this machine, which skips points that it cannot run.
-    - `overrides`: the command line's; each replaces the grids' setting of the same key.
-    """
+    """Reads the experiment `name` and everything that its runs depend on. `conf`, `overrides`: as
+    for `expand`; `root`: the project's folder; `site`: a cluster's name, or None for this machine,
+    which skips points that it cannot run."""
     if site is not None and (not is_name(site) or site in RESERVED):
-        raise ConfigError(
-            f"the site is {site[:60]!r}.",
-            where="--config site",
-            remedy=f"use letters, digits and _.+=@-, and none of {', '.join(sorted(RESERVED))}.",
-        )
+        remedy = f"use letters, digits and _.+=@-, and none of {', '.join(sorted(RESERVED))}."
+        raise ConfigError(f"the site is {site[:60]!r}.", where="--config site", remedy=remedy)
     experiment = load_experiment(name, conf)
     missing_build = _once_per_section(lambda build: missing(build, root))
-    points = expand(
-        experiment,
-        conf,
-        split_overrides(overrides),
-        None if site else lambda c: unmet_here(c) or missing_build(c["build"]),
-    )
+    unmet = None if site else lambda c: unmet_here(c) or missing_build(c["build"])
+    points = expand(experiment, conf, split_overrides(overrides), unmet)
     pins = pinned(root)
     md5 = cache(lambda path: path and (pins[path].md5 if path in pins else own_md5(root / path)))
     environment_of = _once_per_section(lambda build: pins_of(build, root))
     lock = _once_per_section(lambda build: lock_of(build, root))
     skipped = tuple((point.name, point.skip) for point in points if point.skip)
     runs, datasets, environments = {}, {}, {}
-    for point, block, order in plan_order(
-        points, experiment.order_seed, experiment.grid_order == "sequential"
-    ):
+    sequential = experiment.grid_order == "sequential"
+    for point, block, order in plan_order(points, experiment.order_seed, sequential):
         config, path = point.config, point.config["dataset"].get("path")
         if path in pins:
             datasets[path] = config["dataset"]["name"]
@@ -153,11 +127,9 @@ def make_plan(
         )
     if not runs:
         reasons = "; ".join(sorted({why for _, why in skipped}))
-        raise ConfigError(
-            f"no grid point of {name} can run here: {reasons}.",
-            where=f"{display_path(experiment.file)}: grids",
-            remedy="choose other devices or builds, or run it on a machine that has these.",
-        )
+        what = f"no grid point of {name} can run here: {reasons}."
+        remedy = "choose other devices or builds, or run it on a machine that has these."
+        raise ConfigError(what, where=f"{display_path(experiment.file)}: grids", remedy=remedy)
     certificates = certificates_of(points, lambda config: md5(config["dataset"].get("path")), lock)
     probes = probes_of(points, lock) if experiment.probe else {}
     site = site or machine.fingerprint()["machine"]

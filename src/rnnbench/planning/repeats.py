@@ -94,15 +94,9 @@ def stop_reason(
     spent: float,
     widening: float = 1.0,
 ) -> str | None:
-    """Why repeat number `repeat` (from 0) of a configuration is not needed, or None if it is.
-
-    **Arguments:**
-
-    - `own`: values of the configuration's finished runs, one per run that is not void.
-    - `others`: the same for each other configuration on its device.
-    - `spent`: seconds that all runs of the experiment have taken so far.
-    - `widening`: of the interval of `own`.
-    """
+    """Why repeat number `repeat` (from 0) of a configuration is not needed, or None if it is. For
+    `own`, `others` and `widening` see `relative_ci_halfwidth`; `spent`: seconds that all runs of
+    the experiment have taken so far."""
     if repeat < rule.least:
         return None
     if rule.budget_s is not None and spent >= rule.budget_s:
@@ -119,10 +113,11 @@ def stop_reason(
 def relative_ci_halfwidth(
     own: Sequence[float], others: Sequence[Sequence[float]], widening: float = 1.0
 ) -> float:
-    """The upper half of the 95 % interval of the geometric mean of `own`, relative to it. Uses
-    Student's t on logarithms, as ``tables.stats``, with the larger of the spread of `own` and the
-    spread pooled over `own` and `others`, times `widening`. Never smaller than the interval in the
-    report."""
+    """The upper half of the 95 % interval of the geometric mean of `own`, the values of a
+    configuration's finished runs, relative to it. Uses Student's t on logarithms, as
+    ``tables.stats``, with the larger of the spread of `own` and the spread pooled over `own` and
+    `others` (those of each other configuration on its device), times `widening`. Never smaller than
+    the interval in the report."""
     logs = [[math.log(value) for value in values] for values in (own, *others) if len(values) > 1]
     squares = sum(statistics.variance(values) * (len(values) - 1) for values in logs)
     pooled = squares / sum(len(values) - 1 for values in logs)
@@ -135,21 +130,14 @@ def why_not_needed(
     planned: Sequence[Run], place: Place, rule: Repeats, reference: str | None = None
 ) -> dict[str, str]:
     """Run → why it need not be measured, for the `planned` runs of a round; empty if the round is
-    needed. Runs are compared within a round, so either all of its runs are needed or none.
-
-    **Arguments:**
-
-    - `rule`: the experiment's ``repeats``, applied to the records that this site has of it.
-    - `reference`: name of the run that the others are compared with. If runs are measured in turns,
-      the precision of their ratio to it decides.
-    """
+    needed. Runs are compared within a round, so either all of its runs are needed or none. `rule`
+    is applied to the records that this site has of the experiment; if runs are measured in turns,
+    the precision of their ratio to the run named `reference` decides."""
     runs = finished_runs(place)
     spent = sum(run.wall_seconds or 0.0 for run in runs.values())
-    values = _known_values(planned, runs, reference)
     reasons = {}
-    for configuration in {run.configuration for run in planned} & set(values):
-        others = [known for other, known in values.items() if other != configuration]
-        own, widening = values[configuration], _widening(runs, configuration)
+    for configuration, known in _known(planned, runs, reference).items():
+        own, others, widening = known
         reason = stop_reason(rule, planned[0].repeat, own, others, spent, widening)
         if reason is None:
             return {}
@@ -161,20 +149,17 @@ def why_not_needed(
 def known_so_far(planned: Sequence[Run], place: Place, reference: str) -> str:
     """What the finished rounds say about the runs `planned` for a round, relative to the run named
     `reference`: ``block 1.51× ± 6 % …``; empty if nothing is known yet."""
-    runs = finished_runs(place)
-    values = _known_values(planned, runs, reference)
+    known = _known(planned, finished_runs(place), reference)
     (base,) = (run for run in planned if run.name == reference)
     found = []
     for run in planned:
-        own = values.get(run.configuration, [])
+        own, others, widening = known.get(run.configuration, ([], [], 1.0))
         if run.name == reference or not own:
             continue
-        others = [known for other, known in values.items() if other != run.configuration]
         speedup = math.exp(-statistics.fmean(map(math.log, own)))
         text = f"{_label(run, base)} {speedup:.2f}×"
         if len(own) > 2:
-            half = relative_ci_halfwidth(own, others, _widening(runs, run.configuration))
-            text += f" ± {half:.1%}"
+            text += f" ± {relative_ci_halfwidth(own, others, widening):.1%}"
         found.append((speedup, text, len(own)))
     if not found:
         return ""
@@ -186,36 +171,37 @@ def known_so_far(planned: Sequence[Run], place: Place, reference: str) -> str:
     return f"so far, as fast as {_label(base, other)}: {texts} ({after})"
 
 
-def _widening(runs: Mapping[str, FinishedRun], configuration: str) -> float:
-    own = (run.widening for name, run in runs.items() if configuration_of(name) == configuration)
-    return max(own, default=1.0)
-
-
 def _label(run: Run, other: Run) -> str:
     """The choices of `run` that differ from those of `other`."""
     differing = [value for key, value in run.choices.items() if value != other.choices.get(key)]
     return " ".join(differing) or run.configuration
 
 
-def _known_values(
+def _known(
     planned: Sequence[Run], runs: Mapping[str, FinishedRun], reference: str | None
-) -> dict[str, list[float]]:
-    """Configuration → its values in the finished `runs` (`_values`), for those on the devices of
-    the `planned` runs of a round. The reference, if it has ratios, is left out."""
+) -> dict[str, tuple[list[float], list[list[float]], float]]:
+    """Configuration of the `planned` runs of a round → its values in the finished `runs`
+    (`_values`), those of each other configuration on the round's devices, and the widening of its
+    interval. The reference, if it has ratios, is left out."""
     base = configuration_of(reference) if reference else None
-    base_values = {
-        run.round: run.value for name, run in runs.items() if configuration_of(name) == base
-    }
     devices = {run.choices.get("device") for run in planned}
     finished: dict[str, list[FinishedRun]] = {run.configuration: [] for run in planned}
+    base_values: dict[str | None, float | None] = {}
+    widening: dict[str, float] = {}
     for name, run in runs.items():
+        configuration = configuration_of(name)
+        widening[configuration] = max(run.widening, widening.get(configuration, run.widening))
+        if configuration == base:
+            base_values[run.round] = run.value
         if run.device in devices and run.value is not None:
-            finished.setdefault(configuration_of(name), []).append(run)
+            finished.setdefault(configuration, []).append(run)
     if any(run.round for of_one in finished.values() for run in of_one):
         finished.pop(base or "", None)  # the reference has no ratio
+    values = {name: _values(each, base_values if base else None) for name, each in finished.items()}
     return {
-        configuration: _values(of_one, base_values if base else None)
-        for configuration, of_one in finished.items()
+        name: (own, [values[other] for other in values if other != name], widening.get(name, 1.0))
+        for name, own in values.items()
+        if name in {run.configuration for run in planned}
     }
 
 

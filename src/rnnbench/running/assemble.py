@@ -37,13 +37,9 @@ def records_of(
     cohort: Sequence[Trained], identity: str, companions: Collection[str] = ()
 ) -> dict[str, Record]:
     """Run → its record, for the members of a cohort in starting order, whether they succeeded or
-    not; those that received an external SIGKILL have none (see `failure_reason`).
-
-    **Arguments:**
-
-    - `identity`: of the round on its machine.
-    - `companions`: names of the runs that were measured only for the ratios of the others.
-    """
+    not; those that received an external SIGKILL have none (see `failure_reason`). `identity`: of
+    the round on its machine; `companions`: names of the runs that were measured only for the ratios
+    of the others."""
     members = {each.run.name: each.outcome for each in cohort}
     taken = {name: turns(outcome.events, outcome.turns) for name, outcome in members.items()}
     disturbed, asleep = disturbed_cycles(taken), asleep_in(members)
@@ -59,14 +55,10 @@ def records_of(
 
 
 def _record(
-    trained: Trained,
-    round_: RoundFacts,
-    taken: Mapping[str, list[Any]],
-    disturbed: Collection[int],
-    asleep: Mapping[str, float] | None,
-) -> Record:
-    """The record of one run. For the last arguments see `turns`, `disturbed_cycles` and
-    `asleep_in`."""
+    trained: Trained, round_: RoundFacts, taken: Mapping[str, list[Any]],
+    disturbed: Collection[int], asleep: Mapping[str, float] | None,
+) -> Record:  # fmt: skip
+    """For the last arguments see `turns`, `disturbed_cycles` and `asleep_in`."""
     outcome, events = trained.outcome, trained.outcome.events
     phases, epochs = phases_of(events), epochs_of(events)
     measured = {

@@ -49,9 +49,8 @@ OVER = {
 def held(folder: Path, on_wait: Callable[[str], None] = lambda owner: None) -> Iterator[IsCurrent]:
     """Owns the run whose attempts are in `folder`; first waits for a living attempt to end.
     `on_wait`: called once with a description of each owner that is waited for. Yields a function
-    that returns whether no later attempt has begun, because another process considered this one
-    dead; to be called before anything is recorded. Raises `OSError` if the folder cannot be
-    written."""
+    that returns whether no later attempt has begun, to be called before anything is recorded.
+    Raises `OSError` if the folder cannot be written."""
     folder.mkdir(parents=True, exist_ok=True)
     owner = this_process()
     number, descriptor = _claim(folder, owner, on_wait)
@@ -85,15 +84,14 @@ def this_process() -> dict[str, Any]:
 
 def slurm_job() -> dict[str, Any] | None:
     """Id, cluster, node, partition and restart count of this process's job; None outside Slurm."""
-    if not os.environ.get("SLURM_JOB_ID"):
+    read = os.environ.get
+    if not read("SLURM_JOB_ID"):
         return None
     return {
-        "id": os.environ["SLURM_JOB_ID"],
-        "cluster": os.environ.get("SLURM_CLUSTER_NAME"),
-        "node": os.environ.get("SLURMD_NODENAME"),
-        "partition": os.environ.get("SLURM_JOB_PARTITION"),
-        "restart": int(os.environ.get("SLURM_RESTART_COUNT", 0)),
-    }
+        "id": read("SLURM_JOB_ID"), "cluster": read("SLURM_CLUSTER_NAME"),
+        "node": read("SLURMD_NODENAME"), "partition": read("SLURM_JOB_PARTITION"),
+        "restart": int(read("SLURM_RESTART_COUNT", 0)),
+    }  # fmt: skip
 
 
 def _claim(folder: Path, me: Mapping[str, Any], on_wait: Callable[[str], None]) -> tuple[int, int]:

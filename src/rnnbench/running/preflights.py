@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -48,8 +49,7 @@ def certify(
     pinned_md5: str | None = None,
 ) -> dict[str, Any]:
     """Makes and writes the certificate that `planned` (an entry of ``certificates.json``)
-    describes. Nothing else on this host is timed in the meantime. `check`: as for `round.measure`.
-    Raises `RunError` if it cannot be made, `OSError` if it cannot be written."""
+    describes; see `make`."""
     jobs = {
         job["device"]: {**job_of(job["config"], place.root, pinned_md5=pinned_md5), **job}
         for job in certificate_jobs(planned)
@@ -64,10 +64,8 @@ def certify(
 def probe(
     planned: Mapping[str, Any], place: Place, check: Callable[[], None] = lambda: None
 ) -> dict[str, Any]:
-    """Makes and writes the probe that `planned` (an entry of ``probes.json``) describes. A failed
-    probe is written with its ``error``. Nothing else on this host is timed in the meantime.
-    `check`: as for `round.measure`. Raises `RunError` if the probe cannot be made, `OSError` if it
-    cannot be written."""
+    """Makes and writes the probe that `planned` (an entry of ``probes.json``) describes; see
+    `make`. A failed probe is written with its ``error``."""
     job = job_of(planned["config"], place.root, mode="probe", models=planned["models"])
     hardware = machine.fingerprint()
     return make(
@@ -86,11 +84,8 @@ def make(
 ) -> dict[str, Any]:
     """Runs `jobs` (device → job) in workers of their own while nothing else on this host is timed:
     side by side, or one after the other if one of them uses a GPU or memory may not suffice. Writes
-    and returns the result as the certificate or probe `key`.
+    and returns the result as the ``certificate`` or ``probe`` (`kind`) `key`.
 
-    **Arguments:**
-
-    - `kind`: ``certificate`` or ``probe``.
     - `check`: called when the workers have ended; raises if their inputs have changed.
     - `assembled`: makes the result from device → outcome.
 
@@ -98,29 +93,25 @@ def make(
     written.
     """
     folder = place.folder / f"{kind}s"
-    files: dict[str, Path] = {}
     labels: dict[str, str] = {}
     outcomes: dict[str, Outcome] = {}
-    for number, device in enumerate(jobs):
-        labels[device] = f"{kind} {key}" + (f" on {device}" if number else "")
-        files[device] = folder / "work" / (f"{key}.{number}" if number else key)
+    members = []
     with locks.locked(place.timing_lock, f"process {os.getpid()}, {kind} {key}") as timing:
-        for file in files.values():
+        for number, (device, job) in enumerate(jobs.items()):
+            labels[device] = f"{kind} {key}" + (f" on {device}" if number else "")
+            files = folder / "work" / (f"{key}.{number}" if number else key)
             for ending in (".log", ".events.jsonl"):  # of an earlier attempt
-                Path(f"{file}{ending}").unlink(missing_ok=True)
-        members = [
-            worker.member(
-                device, job, place.root, files[device], timing=timing,
-                limits={"default": SECONDS[kind]}, on_event=_say_phase(labels[device]),
-            )
-            for device, job in jobs.items()
-        ]  # fmt: skip
+                Path(f"{files}{ending}").unlink(missing_ok=True)
+            members.append(
+                worker.member(
+                    device, job, place.root, files, limits={"default": SECONDS[kind]},
+                    timing=timing, on_event=partial(_say_phase, labels[device]),
+                )
+            )  # fmt: skip
         few = len(jobs) <= memory_capacity(available_bytes())
         together = few and not any(job["card"] for job in jobs.values())
         for group in [members] if together else [[member] for member in members]:
             outcomes |= supervise(group)
-            for member in group:
-                worker.remove_job_file(files[member.name])
             for device, outcome in outcomes.items():
                 if outcome.is_killed:
                     raise RunError(
@@ -135,25 +126,17 @@ def make(
     return result
 
 
-def _say_phase(label: str) -> Callable[[Event], None]:
-    def on_event(event: Event) -> None:
-        if event["event"] == "phase_begin":
-            phase = str(event.get("phase"))
-            print_progress(f"{label}: {phase.removeprefix('certify_').removeprefix('model_')}")
-
-    return on_event
+def _say_phase(label: str, event: Event) -> None:
+    if event["event"] == "phase_begin":
+        phase = str(event.get("phase"))
+        print_progress(f"{label}: {phase.removeprefix('certify_').removeprefix('model_')}")
 
 
 def assembled_certificate(
     planned: Mapping[str, Any], outcomes: Mapping[str, Outcome], made_on: str
 ) -> dict[str, Any]:
-    """The certificate, from what the workers reported before they ended.
-
-    **Arguments:**
-
-    - `outcomes`: device → its worker's outcome; the first planned device has one.
-    - `made_on`: the machine.
-    """
+    """The certificate, from what the workers reported before they ended. `outcomes`: device → its
+    worker's outcome; the first planned device has one. `made_on`: the machine."""
     first = outcomes[planned["devices"][0]["name"]]
     reported = facts_of(first.events, "certificate")
     precision = reported.get("precision")

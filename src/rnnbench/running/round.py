@@ -51,10 +51,8 @@ def measure(
     reference: str | None = None,
     pinned_md5: Mapping[str, str | None] | None = None,
 ) -> dict[str, Record]:
-    """Measures the runs that `planned` (lines of the plan) describes in turns, or adopts records of
-    earlier attempts. Writes records and pointers. Returns run → record.
-
-    **Arguments:**
+    """Measures the `planned` runs in turns, or adopts records of earlier attempts. Writes records
+    and pointers. Returns run → record.
 
     - `check`: called when a run has read its inputs, before it is timed; raises if they have
       changed since they were compared with the plan.
@@ -72,19 +70,17 @@ def measure(
     for build in builds.values():
         prepare(build, place.root, lambda message: print_progress(f"{label}  {message}"))
 
-    def waiting(what: str) -> Callable[[str], None]:
-        return lambda holder: print_progress(
-            f"{label}  waiting {what} ({holder or 'unknown holder'})"
-        )
+    def waiting(what: str, holder: str) -> None:
+        print_progress(f"{label}  waiting for {what} ({holder or 'unknown holder'})")
 
     with ExitStack() as held:
         attempts = {}
         for each in sorted(by_name):
-            wait = waiting(f"for another attempt at {each}")
+            wait = partial(waiting, f"another attempt at {each}")
             own = attempt.held(place.folder / "attempts" / each, wait)
             attempts[each] = held.enter_context(own)
         holder = f"process {os.getpid()}, {name} of {place.root}"
-        wait = waiting("for this host to finish timing")
+        wait = partial(waiting, "this host to finish timing")
         timing = held.enter_context(locks.locked(place.timing_lock, holder, wait))
         runner = CohortRunner(
             place, check, label, name, hardware, pinned_md5 or {}, attempts, timing
@@ -110,9 +106,8 @@ def measure(
 
 def _card(runs: Sequence[Run]) -> Mapping[str, Any] | None:
     """Facts about the card on which `runs` are to take turns; None if they need no card."""
-    configs = (run.config for run in runs if takes_turns(run.config))
-    on_gpu = next((config for config in configs if config["device"].get("kind") == "gpu"), None)
-    return cards.query_contexts(card_of(on_gpu)) if on_gpu else None
+    used = (card_of(run.config) for run in runs if takes_turns(run.config))
+    return next(map(cards.query_contexts, filter(None, used)), None)
 
 
 def _point_to(record: Record, place: Place) -> None:
@@ -162,7 +157,7 @@ class CohortRunner:
         started = {run.name: _start_timestamp(self.folder(run)) for run in cohort}
         files = {run.name: self.folder(run) / started[run.name] for run in cohort}
         epochs = {run.name: int(run.config["model"].get("epochs", 0)) for run in cohort}
-        progress, code, job = Progress(self.label, epochs), revision(), attempt.slurm_job()
+        progress, code, slurm = Progress(self.label, epochs), revision(), attempt.slurm_job()
         unread = set(by_name)
 
         def on_event(run: Run, event: Event) -> None:
@@ -174,30 +169,22 @@ class CohortRunner:
         members = []
         for number, run in enumerate(cohort):
             pinned, root = self.pinned_md5.get(run.name), self.place.root
+            job = worker.job_of(run.config, root, pinned_md5=pinned, place=number)
             members.append(
                 worker.member(
-                    run.name,
-                    worker.job_of(run.config, root, pinned_md5=pinned, place=number),
-                    root,
-                    files[run.name],
-                    timing=self.timing,
-                    limits=run.config.get("limits") or {},
-                    on_event=partial(on_event, run),
+                    run.name, job, root, files[run.name], limits=run.config.get("limits") or {},
+                    timing=self.timing, on_event=partial(on_event, run),
                 )
-            )
+            )  # fmt: skip
         outcomes = supervise(members, zlib.crc32(f"{self.name} {started}".encode()))
-        for path in files.values():
-            worker.remove_job_file(path)
         if unread:  # they failed early
             self.check()
-        finished, place = timestamps.now(), self.place
+        of_all = (self.place.experiment, self.place.site)
+        finished = timestamps.now()
         trained = [
-            Trained(
-                run, place.experiment, place.site, started[run.name], finished, self.hardware,
-                outcomes[run.name],
-            )
+            Trained(run, *of_all, started[run.name], finished, self.hardware, outcomes[run.name])
             for run in cohort
-        ]  # fmt: skip
+        ]
         identity = f"{self.name}/{min(started.values())}"
         made = records_of(trained, identity, set(started) - requested)
         # Out of memory next to others does not mean that the run needs too much on its own.
@@ -205,7 +192,7 @@ class CohortRunner:
         for run in again:
             made.pop(run.name, None)
         for name, record in made.items():
-            log = {"job": {**job, "log": f"records/{record.key}.log"}} if job else {}
+            log = {"job": {**slurm, "log": f"records/{record.key}.log"}} if slurm else {}
             made[name] = replace(record, measured={**record.measured, "revision": code, **log})
         records = self._write(made.values(), requested)
         for run in again:
@@ -214,11 +201,9 @@ class CohortRunner:
                 print_progress(f"{self.label}  {run.name} {why}")
                 records |= self.measure([run], requested)
         if killed := [run.name for run in cohort if outcomes[run.name].is_killed]:
-            raise RunError(
-                f"received an external SIGKILL in phase {outcomes[killed[0]].phase}.",
-                where=", ".join(killed),
-                remedy="run the same command again; if memory ran out, choose a smaller batch.",
-            )
+            what = f"received an external SIGKILL in phase {outcomes[killed[0]].phase}."
+            remedy = "run the same command again; if memory ran out, choose a smaller batch."
+            raise RunError(what, where=", ".join(killed), remedy=remedy)
         return records
 
     def _write(self, made: Iterable[Record], requested: set[str]) -> dict[str, Record]:
@@ -256,11 +241,8 @@ def _start_timestamp(folder: Path) -> str:
 
 def existing_record(planned: Run, place: Place, folder: Path) -> Record | None:
     """The record of the planned run that was written without a pointer, unless ``rnnbench retry``
-    has requested since that the run be measured again.
-
-    It is in `folder`, which is this machine's, or in the folder of another machine of the same
-    site.
-    """
+    has requested since that the run be measured again. It is in `folder`, which is this machine's,
+    or in the folder of another machine of the same site."""
     retry = place.folder / "retry" / planned.name
     since = retry.read_text().strip() if retry.exists() else ""
     files = record_files(place.results, name=glob.escape(planned.name))

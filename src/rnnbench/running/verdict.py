@@ -41,9 +41,8 @@ def judge(
     device: Sequence[Reason] = (),
     disturbed: Sequence[bool] = (),
 ) -> Verdict:
-    """The verdict on a run from its phases, epochs and `measured` facts. `failure` is the
-    `failure_reason`, `device` the `device_reasons`; `disturbed`: of each of its turns, whether
-    other processes used the cores."""
+    """`failure`: the `failure_reason`; `device`: the `device_reasons`; `disturbed`: of each of the
+    run's turns, whether other processes used the cores."""
     reasons = (
         *([failure] if failure else ()),
         *device,
@@ -67,25 +66,24 @@ def failure_reason(outcome: Outcome) -> Reason | None:
     caller must treat it as a failure without a record."""
     events, phase, exit_code = outcome.events, outcome.phase, outcome.exit_code
     if over_limit := outcome.over_limit:
-        return Reason(
-            "over_limit",
-            f"phase {over_limit} exceeded its time limit and was terminated{_last_event(events)}",
-            f"raise limits.{over_limit}, or see the run's log for what hangs.",
-        )
+        text = f"phase {over_limit} exceeded its time limit and was terminated{_last_event(events)}"
+        remedy = f"raise limits.{over_limit}, or see the run's log for what hangs."
+        return Reason("over_limit", text, remedy)
     error = next((event for event in events if event["event"] == "error"), None)
-    if error is None and exit_code == 0:
-        return None
     if error is not None:
         text = f"{error.get('type')} in phase {error.get('phase')}: {error.get('message')}"
+    elif exit_code == 0:
+        return None
     elif exit_code > 0:
         text = f"ended with exit code {exit_code} in phase {phase}"
     else:
-        name = _signal_name(-exit_code)
-        text = f"was terminated by {name} in phase {phase}"
-        if outcome.out_of_memory:
-            by_kernel = exit_code == -signal.SIGKILL
-            what = "the kernel's OOM killer ended it" if by_kernel else RAN_OUT
-            text = f"{what} ({name}) in phase {phase}"
+        name, what = f"signal {-exit_code}", RAN_OUT
+        with suppress(ValueError):  # most real-time signals have no names
+            name = signal.Signals(-exit_code).name
+        if exit_code == -signal.SIGKILL:
+            what = "the kernel's OOM killer ended it"
+        ended = f"{what} ({name})" if outcome.out_of_memory else f"was terminated by {name}"
+        text = f"{ended} in phase {phase}"
     if outcome.out_of_memory:
         remedy = "use a smaller batch, a machine with more memory, or a higher limits.memory_bytes."
         return Reason("out_of_memory", text, remedy)
@@ -104,13 +102,6 @@ def _last_event(events: Sequence[Mapping[str, Any]]) -> str:
     return f"; its last event was {last['event']} {detail if detail is not None else ''}".rstrip()
 
 
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:  # most real-time signals have no names
-        return f"signal {number}"
-
-
 def closure(phases: Sequence[Phase], epochs: Sequence[Epoch]) -> float | None:
     """The share of the training phase that its set-up, epochs, validations and tear-down do not
     explain; 0 if the parts add up to the whole.
@@ -119,9 +110,8 @@ def closure(phases: Sequence[Phase], epochs: Sequence[Epoch]) -> float | None:
     phase's duration by a second clock that is never slewed. The closure thus reveals an epoch that
     is missing or counted twice, a wrong duration, and a monotonic clock that runs too fast or too
     slow. None if the worker did not measure the whole."""
-    train = next((phase for phase in phases if phase.name == "train"), None)
-    names = ("set_up", "tear_down", "second_clock")
-    set_up, tear_down, whole = (train.details.get(name) if train else None for name in names)
+    details = next((phase.details for phase in phases if phase.name == "train"), {})
+    set_up, tear_down, whole = map(details.get, ("set_up", "tear_down", "second_clock"))
     if not epochs or set_up is None or tear_down is None or not whole:
         return None
     took = (epoch.seconds if epoch.took is None else epoch.took for epoch in epochs)
@@ -156,11 +146,9 @@ def _kernel(kernel: Mapping[str, Any]) -> Reasons:
             "user-supplied rnn correct `kernels` or set it to null.",
         )
     else:
-        yield Reason(
-            "not_attested",
-            f"no recurrent kernel was observed, so {promised} is not attested",
-            "nothing contradicts it either; compare with a run whose kernel was observed.",
-        )
+        text = f"no recurrent kernel was observed, so {promised} is not attested"
+        remedy = "nothing contradicts it either; compare with a run whose kernel was observed."
+        yield Reason("not_attested", text, remedy)
 
 
 def _precision(used: Any) -> Reasons:
@@ -173,14 +161,11 @@ def _precision(used: Any) -> Reasons:
 
 def _start(measured: Mapping[str, Any]) -> Reasons:
     """Compares the weights right before training with the canonical ones of model and seed."""
-    names = ("weights_sha256", "started_weights_sha256")
-    canonical, started = (measured.get(name) for name in names)
+    canonical, started = map(measured.get, ("weights_sha256", "started_weights_sha256"))
     if None not in (canonical, started) and canonical != started:
-        yield Reason(
-            "warm_start",
-            "training did not start from the canonical weights of its model and seed",
-            "the model's function must only build layers, not load or train weights.",
-        )
+        text = "training did not start from the canonical weights of its model and seed"
+        remedy = "the model's function must only build layers, not load or train weights."
+        yield Reason("warm_start", text, remedy)
 
 
 def _loss(epochs: Sequence[Epoch]) -> Reasons:
@@ -276,22 +261,22 @@ def card_use(events: Sequence[Mapping[str, Any]], epochs: Sequence[Epoch]) -> di
       that the card does not report are None.
     """
     samples = [e.get("card") for e in events if e["event"] == "turn" and e.get("phase") == "train"]
-    pair: tuple[CardState, ...] = ()
-    if len(samples) == 1:
-        with suppress(msgspec.ValidationError):
-            pair = msgspec.convert(samples[0], tuple[CardState, CardState])
-    seconds = pair[1].t - pair[0].t if pair else 0.0
+    try:
+        ((first, last),) = msgspec.convert(samples, list[tuple[CardState, CardState]])
+    except ValueError:  # no card, several turns or a malformed sample
+        return {}
+    seconds = last.t - first.t
     if seconds <= 0:
         return {}
-    before, after = ([sample, *sample.further] for sample in pair)
+    before, after = ([sample, *sample.further] for sample in (first, last))
 
     def known(states: Sequence[CardState], name: str) -> list[Any]:
         return [value for state in states if (value := getattr(state, name)) is not None]
 
     def used(name: str) -> list[Any]:
         """For each card; None if it is unknown or decreased, as when the driver was reloaded."""
-        both = zip(before, after, strict=True)
-        pairs = ((getattr(one, name), getattr(other, name)) for one, other in both)
+        cards = zip(before, after, strict=True)
+        pairs = ((getattr(one, name), getattr(other, name)) for one, other in cards)
         return [b - a if None not in (a, b) and b >= a else None for a, b in pairs]
 
     def total(name: str) -> Any:
@@ -302,25 +287,18 @@ def card_use(events: Sequence[Mapping[str, Any]], epochs: Sequence[Epoch]) -> di
         return max(spans) / seconds if spans else None
 
     joules, count = total("joules"), sum(epoch.samples or 0 for epoch in epochs)
+    both = [*before, *after]
+    use: dict[str, Any] = {"seconds": seconds, "joules": joules}
+    use |= {"heat": share("thermal_s"), "power_limit": share("power_s"), "ecc": total("ecc")}
+    for name in ("others", "celsius", "memory_bytes"):
+        use[name] = max(known(both, name), default=None)
+    for name in ("sm_mhz", "memory_mhz"):
+        use[name] = [min(known(states, name), default=None) for states in (before, after)]
+    use["slowed"] = sorted({why for whys in known(both, "slowed") for why in whys})
     return {
         "joules_per_sample": joules / count if joules is not None and count else None,
         "card_watts": joules / seconds if joules is not None else None,
-        "card_use": {
-            "seconds": seconds,
-            "joules": joules,
-            "heat": share("thermal_s"),
-            "power_limit": share("power_s"),
-            "ecc": total("ecc"),
-            **{
-                name: max(known([*before, *after], name), default=None)
-                for name in ("others", "celsius", "memory_bytes")
-            },
-            **{
-                name: [min(known(states, name), default=None) for states in (before, after)]
-                for name in ("sm_mhz", "memory_mhz")
-            },
-            "slowed": sorted({why for whys in known([*before, *after], "slowed") for why in whys}),
-        },
+        "card_use": use,
     }
 
 
@@ -340,12 +318,8 @@ def card_reasons(use: Mapping[str, Any]) -> Reasons:
 def device_reasons(
     device: Mapping[str, Any], measured: Mapping[str, Any], hardware: Mapping[str, Any]
 ) -> list[Reason]:
-    """Reasons why the run did not have the requested device.
+    """Reasons why the run did not have the requested `device`, a section of the config.
 
-    **Arguments:**
-
-    - `device`: the requested device: ``kind``, ``threads``, ``replicas``, and ``gpu``, the model of
-      the card.
     - `measured`: facts reported by the framework: ``threads``, ``replicas``, ``framework_devices``,
       and the names of its ``framework_cards``; and ``card``, the one assigned to the run, with its
       ``further`` ones (`cards.select_card`).
@@ -353,12 +327,9 @@ def device_reasons(
       card is unknown.
     """
     threads, texts = measured.get("threads") or {}, []
-    asked, pinned = threads.get("asked"), threads.get("pinned_to")
-    actual = {
-        "intra_op": threads.get("intra_op"),
-        "pinned_to": None if pinned is None else len(pinned),
-    }
-    for key, number in actual.items():
+    asked, intra_op, pinned = map(threads.get, ("asked", "intra_op", "pinned_to"))
+    cores = pinned if pinned is None else len(pinned)
+    for key, number in (("intra_op", intra_op), ("pinned_to", cores)):
         if asked is not None and number not in (None, asked):
             texts.append(f"{asked} threads were requested, but {key} is {number}")
     seen = [str(name).upper() for name in measured.get("framework_devices") or []]

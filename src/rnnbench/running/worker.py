@@ -42,30 +42,18 @@ def member(
     root: Path,
     files: Path,
     *,
-    timing: int | None,
     limits: Mapping[str, float],
+    timing: int | None = None,
     **more: Any,
 ) -> Member:
-    """The member of a cohort that runs `job`.
-
-    **Arguments:**
-
-    - `files`: path prefix of its files ``.log``, ``.events.jsonl`` and, until `remove_job_file`,
-      ``.job.json``.
-    - `timing`: the descriptor of the host's timing lock, which the worker inherits, if any.
-    - `limits`, `more`: as in `Member`.
-    """
-    build = job["config"]["build"]
+    """The member of a cohort that runs `job`. `files`: path prefix of its files ``.log``,
+    ``.events.jsonl`` and, until it has been supervised, ``.job.json``; `timing`: the descriptor of
+    the host's timing lock, which the worker inherits; `limits`, `more`: as in `Member`."""
+    build, inherit = job["config"]["build"], () if timing is None else (timing,)
     environment(build)  # raises for what is no variable
-    inherit = () if timing is None else (timing,)
     files.parent.mkdir(parents=True, exist_ok=True)
-    return workers.member_of(
-        name, job, launcher(build, root), f"{files}.", limits, inherit=inherit, **more
-    )
-
-
-def remove_job_file(files: Path) -> None:
-    Path(f"{files}.job.json").unlink(missing_ok=True)
+    start = launcher(build, root)
+    return workers.member_of(name, job, start, f"{files}.", limits, inherit=inherit, **more)
 
 
 def nvml() -> str | None:
@@ -80,8 +68,11 @@ Event = dict[str, Any]
 
 
 def supervise(members: Sequence[Member], seed: int = 0) -> dict[str, Outcome]:
-    """Calls `rnnworker.rounds.supervise`, and reads events strictly."""
-    return rounds.supervise(members, seed, parse=parse)
+    """Calls `rnnworker.rounds.supervise`, reads events strictly, and removes the job files."""
+    outcomes: dict[str, Outcome] = rounds.supervise(members, seed, parse=parse)
+    for each in members:
+        Path(each.log).with_suffix(".job.json").unlink(missing_ok=True)
+    return outcomes
 
 
 def parse(line: bytes) -> Event | None:
@@ -121,9 +112,8 @@ class WorkflowImporters:
         self._importers: dict[str, Importer] = {}
         by_process: dict[str, list[Mapping[str, Any]]] = {}
         for config in configs:
-            if not may_fork(config) or pins_of(config["build"], root):
-                continue
-            by_process.setdefault(repr((config["build"], config["device"])), []).append(config)
+            if may_fork(config) and not pins_of(config["build"], root):
+                by_process.setdefault(repr((config["build"], config["device"])), []).append(config)
         ranked = sorted(by_process.values(), key=len, reverse=True)
         self._folder: Path | None = None
         if not ranked:
@@ -136,7 +126,7 @@ class WorkflowImporters:
                 self._start(config, root, self._folder / str(number))
 
     def _start(self, config: Mapping[str, Any], root: Path, files: Path) -> None:
-        like = member("import", job_of(config, root), root, files, timing=None, limits={})
+        like = member("import", job_of(config, root), root, files, limits={})
         kind = kind_of(like)
         if kind not in self._importers:
             with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:

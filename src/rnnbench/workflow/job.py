@@ -7,17 +7,18 @@ import contextlib
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-import msgspec
 import yaml
+from msgspec import to_builtins
+from msgspec.structs import replace as with_fields
 
 from rnnbench.builds.pins import ENVIRONMENTS, pins_of
-from rnnbench.commands.arguments import DEFAULT_EXPERIMENT
+from rnnbench.commands.arguments import DEFAULT_EXPERIMENT, conf_folders
 from rnnbench.datasets.pins import pinned
 from rnnbench.errors import ConfigError, RecordError, converted, say
 from rnnbench.grid.experiment import Experiment, Repeats
@@ -45,17 +46,12 @@ def load(config: Mapping[str, Any], root: Path) -> Job:
         raise ConfigError(
             "is a file, but records need a folder.", where=str(results), remedy="move it aside."
         )
-    extra = [Path(folder) for folder in str(config.get("conf", "")).split(",") if folder]
-    for folder in extra:
-        if not folder.is_dir():
-            raise ConfigError(f"{folder} is not a folder.", where="--config conf")
-    name = str(config.get("experiment", DEFAULT_EXPERIMENT))
-    site = config.get("site")
+    further = [Path(folder) for folder in str(config.get("conf", "")).split(",") if folder]
     plan = make_plan(
-        name,
-        [root / "conf", *extra],
+        str(config.get("experiment", DEFAULT_EXPERIMENT)),
+        conf_folders(root / "conf", further, "--config conf"),
         root,
-        site=str(site) if site else None,
+        site=str(config.get("site") or "") or None,
         overrides=str(config.get("overrides") or ""),
     )
     if "budget" in config:
@@ -66,17 +62,13 @@ def load(config: Mapping[str, Any], root: Path) -> Job:
 def with_budget(experiment: Experiment, minutes: Any) -> Experiment:
     """`experiment` with this budget. Raises `ConfigError` if it has a fixed number of repeats."""
     if experiment.repeats is None:
-        raise ConfigError(
-            f"{experiment.name} has a fixed number of repeats.",
-            where="--config budget",
-            remedy="give it `repeats: {least: 3, most: 8, until: 0.04}`, or leave the budget out.",
-        )
+        what = f"{experiment.name} has a fixed number of repeats."
+        remedy = "give it `repeats: {least: 3, most: 8, until: 0.04}`, or leave the budget out."
+        raise ConfigError(what, where="--config budget", remedy=remedy)
     seconds = converted(minutes, float, "--config budget", "give minutes, such as 3.") * 60
-    repeats = {**experiment.repeats.as_dict(), "budget_s": seconds}
+    repeats = {**to_builtins(experiment.repeats), "budget_s": seconds}
     remedy = "give more than 0 minutes."
-    return msgspec.structs.replace(
-        experiment, repeats=converted(repeats, Repeats, "--config budget", remedy)
-    )
+    return with_fields(experiment, repeats=converted(repeats, Repeats, "--config budget", remedy))
 
 
 def made_again(job: Job) -> list[str]:
@@ -91,14 +83,13 @@ def damaged(job: Job) -> list[str]:
     (the run's or a companion's) that is damaged or missing, or one that says "not needed" by an
     earlier value of `repeats`. Damaged records are reported. Only reads: `rnnbench round` sets
     damaged records aside and measures what is missing."""
-    rule = job.plan.experiment.repeats
-    repeats = rule.as_dict() if rule else None
+    rule, results = to_builtins(job.plan.experiment.repeats), job.root / job.results
     rounds = []
-    for name in job.rounds:
+    for name, of_round in zip(job.rounds, job.plan.rounds.values(), strict=True):
         if not (job.root / name).exists():
             continue
-        results = job.root / job.results
-        invalid = [file for file in job.pointers_of(name) if not is_valid(file, results, repeats)]
+        pointers = [job.pointers[run.name] for run in of_round.runs]
+        invalid = [file for file in pointers if not is_valid(file, results, rule)]
         rounds += [name] if invalid else []
         for file in filter(Path.exists, invalid):
             with contextlib.suppress(RecordError):
@@ -113,18 +104,17 @@ Planned = TypeVar("Planned", bound=Round | Preflight)
 
 @memoized
 class WildcardFunctions(Generic[Planned]):
-    """Functions of a rule's wildcards: the value of `wildcard` is the key in `items`. `kind` names
-    the items in the error for an unknown key."""
+    """Functions of a rule's only wildcard, whose value is the key in `items`. `kind` names the
+    items in the error for an unknown key."""
 
-    def __init__(self, kind: str, wildcard: str, items: Mapping[str, Planned], root: Path):
-        self._kind, self._wildcard, self._items, self._root = kind, wildcard, items, root
+    def __init__(self, kind: str, items: Mapping[str, Planned], root: Path):
+        self._kind, self._items, self._root = kind, items, root
 
     def planned(self, wildcards) -> Planned:
-        key = getattr(wildcards, self._wildcard)
-        try:
-            return self._items[key]
-        except KeyError:
-            raise ValueError(f"the experiment has no {self._kind} {key}") from None
+        (key,) = wildcards
+        if key not in self._items:
+            raise ValueError(f"the experiment has no {self._kind} {key}")
+        return self._items[key]
 
     def dataset(self, wildcards) -> list[str]:
         """The dataset files, without duplicates."""
@@ -163,24 +153,24 @@ class Job:
         self.report_folder = f"reports/{self.experiment}"
         self.report = f"{self.report_folder}/report.html"
         self.logs = f"{self.folder}/logs"
+        self.batches = plan.batches()
         self.first_priority = len(plan.runs) + 1  # above that of any round
-        self.round = WildcardFunctions("round", "round", plan.rounds, root)
-        self.certificate = WildcardFunctions("certificate", "key", plan.certificates, root)
-        self.probe = WildcardFunctions("probe", "key", plan.probes, root)
+        self.round = WildcardFunctions("round", plan.rounds, root)
+        self.certificate = WildcardFunctions("certificate", plan.certificates, root)
+        self.probe = WildcardFunctions("probe", plan.probes, root)
 
     # -- paths --------------------------------------------------------------------------
 
-    @cached_property
-    def batches(self) -> list[list[str]]:
-        return self.plan.batches()
+    def _files(self, folder: str, names: Iterable[object]) -> list[str]:
+        return [f"{self.folder}/{folder}/{name}.json" for name in names]
 
     @property
     def tracked(self) -> list[str]:
-        return [f"{self.folder}/tracked/{batch}.json" for batch in range(len(self.batches))]
+        return self._files("tracked", range(len(self.batches)))
 
     @property
     def rounds(self) -> list[str]:
-        return [f"{self.folder}/rounds/{name}.json" for name in self.plan.rounds]
+        return self._files("rounds", self.plan.rounds)
 
     @property
     def intervals(self) -> Path:
@@ -196,20 +186,16 @@ class Job:
     def finished(self) -> set[str]:
         return {name for name, file in self.pointers.items() if file.exists()}
 
-    def pointers_of(self, round_file: str) -> list[Path]:
-        """The pointers of the runs of a round."""
-        return [self.pointers[run.name] for run in self.plan.rounds[Path(round_file).stem].runs]
-
     @property
     def certificates(self) -> list[str]:
-        return [f"{self.folder}/certificates/{key}.json" for key in self.plan.certificates]
+        return self._files("certificates", self.plan.certificates)
 
     @property
     def probes(self) -> list[str]:
-        return [f"{self.folder}/probes/{key}.json" for key in self.plan.probes]
+        return self._files("probes", self.plan.probes)
 
     def batch_rounds(self, wildcards) -> list[str]:
-        return [f"{self.folder}/rounds/{name}.json" for name in self.batches[int(wildcards.batch)]]
+        return self._files("rounds", self.batches[int(wildcards.batch)])
 
     # -- parameters of rules ------------------------------------------------------------
 
@@ -236,7 +222,8 @@ class Job:
     @cached_property
     def plan_digest(self) -> str:
         runs = sorted((run.name, run.digest) for run in self.plan.runs.values())
-        text = json.dumps([runs, facts_of(self.plan)], sort_keys=True)
+        facts = to_builtins(facts_of(self.plan))
+        text = json.dumps([runs, facts], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
 
     @cached_property
@@ -253,8 +240,8 @@ class Job:
         """The pointers, certificates and probes of this experiment at other sites."""
         folders = site_folders(self.root / self.results, self.experiment)
         files = pointer_files(folders)
-        for kind in ("certificates", "probes"):
-            files += [file for folder in folders for file in folder.glob(f"{kind}/[!.]*.json")]
+        for folder in folders:
+            files += [*folder.glob("certificates/[!.]*.json"), *folder.glob("probes/[!.]*.json")]
         paths = (file.relative_to(self.root).as_posix() for file in files)
         return sorted(path for path in paths if not path.startswith(f"{self.folder}/"))
 

@@ -7,10 +7,9 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from rnnbench import locks
 from rnnbench.errors import RecordError, RunError, say
@@ -105,11 +104,10 @@ class Session:
 ALL_VOID = 3
 
 
-@dataclass(frozen=True)
-class Summary:
+class Summary(NamedTuple):
     """The last lines to print, the number of void runs, and the exit code, 0 or `ALL_VOID`."""
 
-    lines: tuple[str, ...]
+    lines: list[str]
     void: int
     exit_code: int
 
@@ -122,7 +120,7 @@ def summarize(job: Job) -> Summary:
     missing: list[str] = []
     logs: dict[Path, None] = {}
     unneeded = 0
-    for run in sorted(runs.values(), key=lambda run: run.order):
+    for run in runs.values():
         try:
             pointer = Pointer.read(job.pointers[run.name])
         except RecordError:
@@ -133,10 +131,8 @@ def summarize(job: Job) -> Summary:
         if pointer.record and pointer.verdict == "void":
             void[run.name] = _void_reason(job.root / job.results / pointer.record)
     all_void = bool(void) and len(void) + unneeded == len(runs)
-    lines = _shortened(
-        [f"{name} is void: {why}. Fix: {remedy}" for name, (why, remedy) in void.items()],
-        "void runs",
-    )
+    each = [f"{name} is void: {why}. Fix: {remedy}" for name, (why, remedy) in void.items()]
+    lines = _shortened(each, "void runs")
     lines += _shortened([line for log in logs for line in _last_message(log)], "failures")
     if unneeded:
         lines.append(f"{unneeded} of {len(runs)} runs were not needed; the report says why.")
@@ -154,7 +150,7 @@ def summarize(job: Job) -> Summary:
         lines.append(_void_total(job, len(void), reasons, all_void))
     if (job.root / job.report).exists():
         lines.append(f"the report is {job.report}")
-    return Summary(tuple(lines), len(void), ALL_VOID if all_void else 0)
+    return Summary(lines, len(void), ALL_VOID if all_void else 0)
 
 
 def _last_message(log: Path) -> list[str]:
@@ -167,7 +163,7 @@ def _last_message(log: Path) -> list[str]:
 
 
 def _void_total(job: Job, void: int, reasons: Counter[str], all_void: bool) -> str:
-    why, count = reasons.most_common(1)[0]
+    ((why, count),) = reasons.most_common(1)
     text = f"{void} of {len(job.plan.runs)} runs are void and left out of all results"
     if all_void:
         which = f"all {void} runs are" if void > 1 else "the only run is"

@@ -24,12 +24,8 @@ SIGTERM_SECONDS = 7.0  # a controller gives its worker twice three seconds
 
 def install(last_message: Callable[[], str], local: bool) -> None:
     """Installs handlers with which a signal ends this process, its jobs and their descendants.
-
-    **Arguments:**
-
-    - `last_message`: returns the last line to print.
-    - `local`: False if jobs run on a cluster, where Snakemake cancels them itself.
-    """
+    `last_message` returns the last line to print; `local` is False if jobs run on a cluster, where
+    Snakemake cancels them itself."""
 
     def stop(number: int, frame: object) -> None:
         for other in SIGNALS:
@@ -38,7 +34,9 @@ def install(last_message: Callable[[], str], local: bool) -> None:
             raise KeyboardInterrupt
         logging.getLogger("snakemake.logging").disabled = True
         end_descendants(os.getpid())
-        _print_error(f"rnnbench: interrupted: {last_message()}\n")
+        # Not through `sys.stderr`, which the signal may have interrupted during a write.
+        with suppress(OSError):
+            os.write(2, f"rnnbench: interrupted: {last_message()}\n".encode())
         _exit(number)
 
     for number in SIGNALS:
@@ -85,9 +83,3 @@ def _exit(number: int) -> None:
     with suppress(OSError, ValueError, RuntimeError):
         sys.stdout.flush()
     os._exit(128 + number)
-
-
-def _print_error(text: str) -> None:
-    """Bypasses `sys.stderr`, which the signal may have interrupted during a write."""
-    with suppress(OSError):
-        os.write(2, text.encode())
