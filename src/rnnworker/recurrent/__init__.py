@@ -6,6 +6,7 @@ import importlib
 import itertools
 import types
 
+from rnnworker import canonical_weights
 from rnnworker.options import IMPLEMENTATIONS, honoured, is_keras, is_user_file, not_honoured
 from rnnworker.recurrent import cells, composed, own_file
 
@@ -84,19 +85,19 @@ class Recurrent:
         if not parts:
             return getattr(self.module, "to_canonical", cells.to_canonical)(layer, values)
         converted, rest = [], iter(values or ())
-        for part in parts:
+        for part in parts.values():
             count = len(part.trainable_weights)
             its_values = None if values is None else list(itertools.islice(rest, count))
             converted.append(self.to_canonical(part, its_values))
-        return composed.join_parts(layer, converted)
+        return canonical_weights.join(parts, converted)
 
     def from_canonical(self, layer, arrays):
         parts = composed.parts_of(layer)
         if not parts:
             getattr(self.module, "from_canonical", cells.from_canonical)(layer, arrays)
             return
-        for part, its_arrays in zip(parts, composed.split_parts(layer, arrays)):
-            self.from_canonical(part, its_arrays)
+        for prefix, its_arrays in canonical_weights.split(arrays).items():
+            self.from_canonical(parts[prefix], its_arrays)
 
     def _single(self, units, bidirectional, options):
         options = self._options(options)

@@ -22,8 +22,7 @@ import itertools
 
 import numpy
 
-from rnnworker.canonical_weights import join_layers, split_layers
-from rnnworker.recurrent import composed
+from rnnworker import canonical_weights
 from rnnworker.recurrent.layer import sequence_layer
 
 # Cell (also cuDNN's mode) → cuDNN's gates as places in the canonical order.
@@ -113,18 +112,18 @@ def unpack(cell, trained, inputs, units, layers=1, directions=1):
 
 def pseudo_layers(arrays):
     """The canonical arrays of each pseudo-layer, in cuDNN's order."""
-    return [
-        part
-        for layer in split_layers(arrays)
-        for part in (composed.split(layer) if "forward_kernel" in layer else [layer])
-    ]
+    parts = canonical_weights.split(arrays).values()
+    return [each for part in parts for each in pseudo_layers(part)] or [arrays]
 
 
 def nested(parts, directions):
     """The reverse of `pseudo_layers`."""
+    join = canonical_weights.join
     if directions == 2:
-        parts = [composed.join(*pair) for pair in zip(parts[::2], parts[1::2])]
-    return join_layers(*parts) if len(parts) > 1 else parts[0]
+        pairs = zip(parts[::2], parts[1::2])
+        parts = [join(canonical_weights.DIRECTIONS, pair) for pair in pairs]
+    count = len(parts)
+    return join(canonical_weights.layer_prefixes(count), parts) if count > 1 else parts[0]
 
 
 def _trained_rows(cell):
