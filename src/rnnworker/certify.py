@@ -337,13 +337,13 @@ def differences_of(session, batches):
     """Returns the `difference` of a step with each of the `batches`, (x, y). `session` was built
     with `OPTIMIZER`, and its weights are loaded."""
     gradients_of = GRADIENTS[session.config["build"]["framework"]](session)
-    differences = []
+    variables, differences = session.model.trainable_weights, []
     for x, y in batches:
         session.reset()
-        before, gradients = values(session), gradients_of(x, y)
+        before, gradients = session.read(variables), gradients_of(x, y)
         for _ in range(1 + SKIPPED):
             session.train_batch(x, y)
-            after = values(session)
+            after = session.read(variables)
             # With float16 the loss is scaled up, and the framework skips a step that overflows.
             half = session.precision_facts()["policy"] == "mixed_float16"
             if not half or any((old != new).any() for old, new in zip(before, after)):
@@ -371,14 +371,6 @@ def difference(before, after, gradients):
 
 def _largest(array):
     return float(numpy.abs(array).max())
-
-
-def values(session):
-    """Returns the values of the trained variables, in the framework's layout."""
-    model = session.model
-    if hasattr(session, "session"):  # TensorFlow 1
-        return session.keras.backend.batch_get_value(model.trainable_weights)
-    return [numpy.array(variable.numpy()) for variable in model.trainable_variables]
 
 
 def _tensorflow1(session):

@@ -19,6 +19,8 @@ _SESSION_CACHE = {}
 
 
 class Session(KerasSession):
+    # `finish_device` does nothing: ``Session.run`` returns computed values, and Keras fetches those
+    # of each step.
     lead_in = 0  # ``fit`` on arrays prepares nothing when it begins
     resets_dropout = False  # the masks come from ops whose state cannot be set
     can_feed_on_device = False
@@ -74,8 +76,8 @@ class Session(KerasSession):
         # This makes the optimizer's variables too.
         self.model._make_train_function()
 
-    def read_state(self):
-        return self.keras.backend.batch_get_value(self._state())
+    def read(self, variables):
+        return self.keras.backend.batch_get_value(variables)
 
     def write_state(self, values):
         self.keras.backend.batch_set_value(list(zip(self._state(), values)))
@@ -147,9 +149,6 @@ class Session(KerasSession):
             run_metadata=trace,
         )
         return traced_ops(trace.step_stats)
-
-    def finish_device(self):
-        """Does nothing: ``Session.run`` returns computed values, and Keras fetches each step's."""
 
 
 def _session(tensorflow, threads):

@@ -30,7 +30,7 @@ class Session(KerasSession):
             for card in tensorflow.config.list_physical_devices("GPU"):
                 tensorflow.config.experimental.set_memory_growth(card, True)
             devices = tensorflow.config.list_logical_devices()
-        self._messages = tensorflow_facts.import_messages() + captured[0]
+        self._messages = "".join(tensorflow_facts.import_messages + captured)
         self._asynchronous = any(device.device_type != "CPU" for device in devices)
         self._probes = {}
 
@@ -195,7 +195,7 @@ def preload(config):
     with tensorflow_facts.captured_stderr() as captured:
         import keras  # noqa: F401
         import tensorflow  # noqa: F401
-    tensorflow_facts.keep_import_messages(captured[0])
+    tensorflow_facts.import_messages.append(captured[0])
 
 
 def set_environment(config):

@@ -16,7 +16,7 @@ import tempfile
 COMPILED = ("ThunkExecutor::", "CpuExecutable::", "GpuExecutable::")
 COMPILED_ON_GPU = ":XLA GPU module"  # ends the event's name (XLA's gpu_executable.cc)
 
-_IMPORT_MESSAGES = []
+import_messages = []  # what TensorFlow printed when it was imported before a fork
 # TensorFlow 1: "… instructions that this TensorFlow binary was not compiled to use: AVX2 FMA",
 # 1.2 on one line each: "wasn't compiled to use SSE4.1 instructions, but these are available".
 # TensorFlow 2: "To enable the following instructions: AVX2 FMA, in other operations, rebuild".
@@ -31,21 +31,18 @@ def facts(tensorflow, messages):
     """The facts for the record's ``environment`` as plain data; None for those that this version
     does not report. `messages`: what TensorFlow printed when it opened the device."""
     sysconfig = tensorflow.sysconfig
+    flags = _called(sysconfig, "get_compile_flags") or []
     return {
         "tensorflow": tensorflow.__version__,
         "tensorflow_git": getattr(tensorflow, "__git_version__", None),
         "compiler": getattr(tensorflow, "__compiler_version__", None),
         "build_info": _build_info(tensorflow),
-        "compile_flags": _flags(_called(sysconfig, "get_compile_flags")),
+        # Without the folders of this machine, which do not describe the build.
+        "compile_flags": [flag for flag in flags if not flag.startswith(("-I", "-L"))],
         "instructions_not_compiled_for": unused_instructions(messages),
         "onednn_on": onednn_on(messages),
         "onednn": onednn_version(_called(sysconfig, "get_include")),
     }
-
-
-def _flags(flags):
-    """`flags` without the folders of this machine, which do not describe the build."""
-    return [flag for flag in flags or [] if not flag.startswith(("-I", "-L"))]
 
 
 def unused_instructions(messages):
@@ -93,15 +90,6 @@ def captured_stderr():
             output = file.read()
             captured.append(output.decode("utf-8", "replace"))
             os.write(2, output)
-
-
-def keep_import_messages(messages):
-    """Keeps what TensorFlow printed when it was imported before a fork."""
-    _IMPORT_MESSAGES.append(messages)
-
-
-def import_messages():
-    return "".join(_IMPORT_MESSAGES)
 
 
 def _build_info(tensorflow):
