@@ -47,8 +47,7 @@ def probe(job, events, phases):
                 facts.update(model_facts(entry["settings"], threads), error=None)
             except Exception as error:  # the other models are still to be probed
                 traceback.print_exc()
-                message = user_functions.one_line(error)
-                facts.update(error="{}: {}".format(type(error).__name__, message))
+                facts.update(error=user_functions.described(error))
             models.append(facts)
         events.emit("facts", probe={"models": models})
 
