@@ -6,6 +6,7 @@ are fed to the session one by one. `fixed_shuffle_orders` sets their order.
 """
 
 import contextlib
+import functools
 import os
 
 import numpy
@@ -14,8 +15,6 @@ from rnnworker import optimizers
 from rnnworker.frameworks import tensorflow_facts
 from rnnworker.frameworks.keras_session import KerasSession
 from rnnworker.frameworks.keras_training import short_name
-
-_SESSION_CACHE = {}
 
 
 class Session(KerasSession):
@@ -33,7 +32,7 @@ class Session(KerasSession):
         with tensorflow_facts.captured_stderr() as captured:
             import tensorflow
 
-            self.session = _session(tensorflow, threads)
+            self.session = open_tensorflow(tensorflow, threads)
             self.tensorflow, self.keras = tensorflow, self.import_keras(tensorflow)
             self.keras.backend.set_session(self.session)
             # A user's ~/.keras/keras.json may set other values.
@@ -151,16 +150,15 @@ class Session(KerasSession):
         return traced_ops(trace.step_stats)
 
 
-def _session(tensorflow, threads):
+@functools.lru_cache(maxsize=None)
+def open_tensorflow(tensorflow, threads):
     """The only session of this process: all models are in one graph, and a variable has a value
     only in the session that initialised it."""
-    if not _SESSION_CACHE:
-        settings = tensorflow.ConfigProto(
-            intra_op_parallelism_threads=threads, inter_op_parallelism_threads=threads
-        )
-        settings.gpu_options.allow_growth = True
-        _SESSION_CACHE["session"] = tensorflow.Session(config=settings)
-    return _SESSION_CACHE["session"]
+    settings = tensorflow.ConfigProto(
+        intra_op_parallelism_threads=threads, inter_op_parallelism_threads=threads
+    )
+    settings.gpu_options.allow_growth = True
+    return tensorflow.Session(config=settings)
 
 
 def traced_ops(stats):

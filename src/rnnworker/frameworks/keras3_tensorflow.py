@@ -128,7 +128,7 @@ class Session(KerasSession):
 
             dataset = tensorflow.data.Dataset.from_tensor_slices(bounds(orders, batch))
             dataset = dataset.repeat().map(take).with_options(options)
-            return with_iterator(tensorflow, dataset)
+            return with_iterator(dataset)
 
     def set_tf32(self, on):
         self.tensorflow.config.experimental.enable_tensor_float_32_execution(on)
@@ -207,23 +207,16 @@ def set_environment(config):
         os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
 
 
-def with_iterator(tensorflow, dataset):
-    """`dataset`, which must not end, with a single iterator that is made now and shared by all
-    loops over the dataset."""
+def with_iterator(feed):
+    """The dataset `feed`, which must not end, with a single iterator that is made now and shared by
+    all loops over it. Its class is derived from that of `feed`, by which Keras recognizes it."""
+    iterator = iter(feed)
 
-    class WithIterator(tensorflow.data.Dataset):
+    class WithIterator(type(feed)):
         def __init__(self):
-            self.iterator = iter(dataset)
-            super().__init__(dataset._variant_tensor)
-
-        def _inputs(self):
-            return [dataset]
-
-        @property
-        def element_spec(self):
-            return dataset.element_spec
+            vars(self).update(vars(feed))
 
         def __iter__(self):
-            return self.iterator
+            return iterator
 
     return WithIterator()

@@ -45,7 +45,6 @@ class KerasSession(KerasTraining):
         self.feed = "device" if on_device else "host"
         self._initial = None
         self._validation_feed = None
-        self._on_start = None
 
     def thread_counts(self):
         """(within an op, between ops); None if the framework has no such setting."""

@@ -1,7 +1,4 @@
-"""Training in every Keras: the warm-up, ``fit`` with its clocks, validation.
-
-``keras_session`` builds the model.
-"""
+"""Training in every Keras: the warm-up, ``fit`` with its clocks, validation."""
 
 import contextlib
 import time
@@ -117,8 +114,7 @@ class KerasTraining:
         """Prepares the first timed epoch: restores the canonical weights and validates, since a
         validation precedes every other epoch too."""
         self.reset()
-        if self._on_start is not None:
-            self._on_start()
+        self._on_start()
         collect_and_freeze()
         self.evaluate()
 
@@ -181,7 +177,8 @@ def epoch_clock(keras):
                 return
             self.session.finish_device()
             self.clock.epoch_begins(self.began)
-            self.first = self.first if self.first is not None else self.clock.start
+            if self.first is None:
+                self.first = self.clock.start
 
         def on_epoch_end(self, epoch, logs=None):
             if not self.trains:
@@ -194,20 +191,11 @@ def epoch_clock(keras):
             end = time.monotonic()
             number = epoch + 1 - self.lead_in
             logs = {short_name(name): float(value) for name, value in (logs or {}).items()}
-            validated = self.session.evaluate()
-            self.on_epoch(
-                dict(
-                    times,
-                    epoch=number,
-                    samples=self.samples,
-                    steps=self.steps,
-                    loss=logs.get("loss"),
-                    acc=logs.get("acc"),
-                    val_loss=validated.get("loss"),
-                    val_acc=validated.get("acc"),
-                    val_seconds=time.monotonic() - end,
-                )
-            )
+            facts, validated = dict(times, epoch=number), self.session.evaluate()
+            facts.update(val_seconds=time.monotonic() - end, samples=self.samples, steps=self.steps)
+            for name in ("loss", "acc"):
+                facts.update({name: logs.get(name), "val_" + name: validated.get(name)})
+            self.on_epoch(facts)
             if not numpy.isfinite(logs.get("loss", numpy.nan)):
                 self.stopped = "loss not finite in epoch {}".format(number)
                 self.model.stop_training = True

@@ -36,19 +36,15 @@ class Recurrent:
 
     def __init__(self, keras, config):
         self._keras = keras
-        self._cell = config["cell"]["name"]
+        self.cell = config["cell"]["name"]
         self._rnn = config["rnn"]
         self._without_dropout = bool(config.get("certifying"))
         self.module = implementation(self._rnn["implementation"])
         ignored = not_honoured(config)
         if ignored:
-            raise ValueError(
-                "rnn.implementation {} does not honour rnn.options.{}: it honours {}".format(
-                    self._rnn["implementation"],
-                    ignored[0],
-                    ", ".join(honoured(config)) or "no options",
-                )
-            )
+            message = "rnn.implementation {} does not honour rnn.options.{}: it honours {}"
+            known = ", ".join(honoured(config)) or "no options"
+            raise ValueError(message.format(self._rnn["implementation"], ignored[0], known))
         self.layers = []
 
     def __call__(self, units, **options):
@@ -62,7 +58,7 @@ class Recurrent:
         implementation that has an op for a whole stack makes one layer of it."""
         if hasattr(self.module, "make_stack"):
             options, directions = self._options(options), 2 if bidirectional else 1
-            arguments = (self._keras, self._cell, units, layers, directions, options)
+            arguments = (self._keras, self.cell, units, layers, directions, options)
             layer = self.module.make_stack(*arguments)
         elif layers == 1:
             layer = self._single(units, bidirectional, options)
@@ -73,10 +69,6 @@ class Recurrent:
             layer = composed.stack(self._keras, inner, name)
         self.layers.append(layer)
         return layer
-
-    @property
-    def cell(self):
-        return self._cell
 
     def to_canonical(self, layer, values=None):
         """The canonical arrays of a layer in `layers`: its weights, or in their place `values`, the
@@ -102,19 +94,17 @@ class Recurrent:
     def _single(self, units, bidirectional, options):
         options = self._options(options)
         if not bidirectional:
-            return self.module.make(self._keras, self._cell, units, options)
+            return self.module.make(self._keras, self.cell, units, options)
         name = options.pop("name", None)
         forward, backward = (
-            self.module.make(self._keras, self._cell, units, dict(options, **direction))
+            self.module.make(self._keras, self.cell, units, dict(options, **direction))
             for direction in ({}, {"go_backwards": True})
         )
         return composed.both_directions(self._keras, forward, backward, name)
 
     def _options(self, options):
-        options = dict(self._rnn.get("options") or {}, **options)
-        options.setdefault("return_sequences", False)
-        options.setdefault("dropout", 0.0)
-        options.setdefault("recurrent_dropout", 0.0)
+        defaults = {"return_sequences": False, "dropout": 0.0, "recurrent_dropout": 0.0}
+        options = dict(defaults, **dict(self._rnn.get("options") or {}, **options))
         if isinstance(self.module, own_file.Implementation):
             own_file.check_dropout(self._rnn, options)
         if self._without_dropout:
