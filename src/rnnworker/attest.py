@@ -38,13 +38,9 @@ BACKWARD = ("gradient_tape", "gradients/", "_grad/")
 
 
 def kernels_in_tensorflow(ops, steps):
-    """Returns the kernels that a training step in TensorFlow ran, sorted.
-
-    **Arguments:**
-
-    - `ops`: (path, op type, number of executions) of one training step.
-    - `steps`: number of time steps of the recurrent layers; None if there is no such layer.
-    """
+    """Returns the kernels that a training step in TensorFlow ran, sorted. `ops`: (path, op type,
+    number of executions) of that step; `steps`: number of time steps of the recurrent layers; None
+    if there is no such layer."""
     kinds = {kind for _, kind, _ in ops}
     kernels = {
         kernel for kernel, start in FUSED for kind in kinds if kind.lstrip("_").startswith(start)

@@ -233,7 +233,6 @@ class Trial:
         return relative_error(outputs, trainer.saved["trained_outputs"])
 
     def _has_loaded(self, weights):
-        """Returns whether the session's weights are `weights`, bit by bit."""
         dumped = self.session.dump_weights()
         return canonical_weights.digest(dumped) == canonical_weights.digest(weights)
 
@@ -263,7 +262,6 @@ class Trial:
         ]
 
     def _probe_layer(self, index, arrays, batches):
-        """Appends the errors of a layer to those of each of the `batches`."""
         session, cell = self.session, self.config["cell"]["name"]
         layer, stream = session.recurrent.layers[index], numpy.random.RandomState(index)
         shape, output_shape = map(tuple, session.layer_shapes(layer))
@@ -336,11 +334,8 @@ def differences_of(session, batches):
 
 
 def difference(before, after, gradients):
-    """Returns the largest max |applied − computed| / max |computed| over all arrays, less what
-    rounding can explain; infinity if a value is not finite.
-
-    **Arguments:** lists of arrays, one per trained variable.
-    """
+    """Returns the largest max |applied − computed| / max |computed| over all trained variables,
+    less what rounding can explain; infinity if a value is not finite."""
     scales = list(map(_largest, gradients))
     largest = 0.0
     for old, new, gradient, scale in zip(before, after, gradients, scales):

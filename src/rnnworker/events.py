@@ -29,14 +29,9 @@ def to_json_data(value):
 
 
 class Events:
-    """Writes events to a file descriptor and waits for answers of the controller.
-
-    **Arguments:**
-
-    - `descriptor`: file descriptor for the JSON lines.
-    - `answers`: text stream on which the controller answers each handshake and gate with a line;
-      None if there is no controller.
-    """
+    """Writes events to a file descriptor and waits for answers of the controller. `answers`: text
+    stream on which the controller answers each handshake and gate with a line; None if there is no
+    controller."""
 
     def __init__(self, descriptor, answers=None):
         self._descriptor = descriptor

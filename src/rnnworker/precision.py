@@ -20,17 +20,14 @@ TOLERANCE = {
 
 
 def requested_precision(config):
-    """Returns the precision that a run's config requests."""
     return config.get("precision") or DEFAULT
 
 
 def policy(config):
-    """Returns the name of Keras's dtype policy for a run's config."""
     return requested_precision(config) if requested_precision(config) in MIXED else DEFAULT
 
 
 def compute_dtype(config):
-    """Returns the dtype in which layers compute under `policy`."""
     return policy(config).replace("mixed_", "")
 
 

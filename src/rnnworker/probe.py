@@ -53,7 +53,6 @@ def probe(job, events, phases):
 
 
 def model_facts(config, threads):
-    """Returns what the probe says of the model of a run with `config`."""
     session = frameworks.open_session(config, threads)
     session.build()
     layers, batch = weighted_layers(session), config["model"]["batch"]

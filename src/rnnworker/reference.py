@@ -33,14 +33,9 @@ class UnknownFunction(ValueError):
 
 
 def function_of(cell, options, keras_3):
-    """Returns the function that a layer computes: ``{"activation", "recurrent_activation",
-    "use_bias"}``. Raises `UnknownFunction` if the reference lacks an activation.
-
-    **Arguments:**
-
-    - `options`: ``rnn.options``; only these three matter.
-    - `keras_3`: whether it is Keras 3, whose hard_sigmoid has slope 1/6; in Keras 2 it is 1/5.
-    """
+    """Returns the function that a layer with ``rnn.options`` computes: ``{"activation",
+    "recurrent_activation", "use_bias"}``. Raises `UnknownFunction` if the reference lacks an
+    activation. In Keras 3 hard_sigmoid has slope 1/6, in Keras 2 it has 1/5."""
     function = dict(PLAIN, activation="relu" if cell == "rnn_relu" else "tanh")
     if cell.startswith("rnn_"):
         function["recurrent_activation"] = None
@@ -57,19 +52,17 @@ def function_of(cell, options, keras_3):
 
 
 def run(cell, x, arrays, output_gradient, function=None):
-    """Returns the outputs of a layer and the gradients of sum(outputs ∘ output_gradient).
+    """Returns the outputs of a layer and the gradients of sum(outputs ∘ output_gradient): (outputs,
+    shaped like `output_gradient`; gradients of ``x`` and of each array).
 
     **Arguments:**
 
     - `cell`: ``lstm``, ``gru``, ``gru_reset_before``, ``rnn_tanh`` or ``rnn_relu``.
     - `x`: (batch, time, inputs).
-    - `arrays`: canonical; with the prefixes ``forward_`` and ``backward_`` for a bidirectional
-      layer, ``layer0_``, ``layer1_``, … for a stack; without ``bias`` if the layer has none.
+    - `arrays`: canonical; without ``bias`` if the layer has none.
     - `output_gradient`: (batch, time, units) for all steps, (batch, units) for the last step;
       twice the units for a bidirectional layer, forward first.
     - `function`: from `function_of`; None is the cell as defined above.
-
-    **Returns** (outputs, shaped like `output_gradient`; gradients: ``x`` and one per array).
     """
     x, upstream = numpy.asarray(x, "float64"), numpy.asarray(output_gradient, "float64")
     arrays = {name: numpy.asarray(array, "float64") for name, array in arrays.items()}

@@ -1,7 +1,5 @@
-"""A framework that sleeps for known durations, which the harness must then measure.
-
-``rnn.fake`` in the config sets the durations and a fault (`DEFAULTS`).
-"""
+"""A framework that sleeps for known durations, which the harness must then measure. ``rnn.fake``
+in the config sets the durations and a fault (`DEFAULTS`)."""
 
 import os
 import random

@@ -162,8 +162,7 @@ def open_tensorflow(tensorflow, threads):
 
 
 def traced_ops(stats):
-    """[(path of the op, op type, count)] of a session's trace, whose labels have the form
-    ``path = Type(inputs)``."""
+    """[(path of the op, op type, count)] of a session's trace (labels: ``path = Type(inputs)``)."""
     counts = {}
     for device in stats.dev_stats:
         for node in device.node_stats:

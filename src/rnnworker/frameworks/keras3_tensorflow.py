@@ -15,8 +15,6 @@ STEPS = {"train_step": "train", "test_step": "val", "predict_step": "val"}
 
 
 class Session(KerasSession):
-    """Keras 3 with TensorFlow, the run's number of threads, and batches from memory."""
-
     def __init__(self, config, threads):
         super().__init__(config, threads)
         set_environment(config)
@@ -199,7 +197,6 @@ def preload(config):
 
 
 def set_environment(config):
-    """Sets the environment variables that TensorFlow and Keras read when they are imported."""
     os.environ["KERAS_BACKEND"] = "tensorflow"
     # At 0 TensorFlow reports the unused instructions once, when it opens the device.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "0")

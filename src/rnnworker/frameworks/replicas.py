@@ -11,8 +11,6 @@ from rnnworker.frameworks import keras3_tensorflow
 
 
 class Session(keras3_tensorflow.Session):
-    """The session of Keras on TensorFlow 2, training on ``device.replicas`` devices."""
-
     can_feed_on_device = False
 
     def __init__(self, config, threads):

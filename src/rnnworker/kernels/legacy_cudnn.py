@@ -2,11 +2,9 @@
 
 Source of the format of the weights: Keras 2's converter (``preprocess_weights_for_loading``, 2.2 to
 2.x): the rows of input matrices, read in order, are cuDNN's; recurrent matrices are transposed gate
-by gate; the biases are in one row, the input's before the state's.
-
-Keras trains both halves of an LSTM's row. Their sum learns twice as fast as the single bias of
-Keras's own LSTM, and the loss curves differ after the first step. Here the state's half is zero and
-not trained. Both halves of a GRU are trained, as in Keras's own GRU.
+by gate; the biases are in one row, the input's before the state's. Keras trains both halves of an
+LSTM's row; here the state's half is zero and not trained (`cudnn_layout` says why). Both halves of
+a GRU are trained, as in Keras's own GRU.
 """
 
 import numpy

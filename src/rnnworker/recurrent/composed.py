@@ -16,12 +16,8 @@ UNREGISTERED = ("rnnworker", USER_MODULE_PREFIX)
 
 
 def both_directions(keras, forward, backward, name=None):
-    """A layer of both: outputs side by side on the last axis, forward first.
-
-    **Arguments:**
-
-    - `forward`, `backward`: equal layers, except that the second has ``go_backwards``.
-    """
+    """A layer of two layers that differ only in ``go_backwards``: outputs side by side on the last
+    axis, forward first."""
     settings = {"name": name} if name else {}
     if _is_unregistered(forward) or _is_unregistered(getattr(forward, "cell", None)):
         return _pair_class(keras)(forward, backward, **settings)
