@@ -91,9 +91,7 @@ def weighted_layers(session):
     for described in session.layers():
         layer = by_name[described["name"]]
         inputs, outputs = map(_sizes, session.layer_shapes(layer))
-        rows = 1
-        for size in outputs[:-1]:
-            rows = None if rows is None or size is None else rows * size
+        rows = None if None in outputs[:-1] else int(numpy.prod(outputs[:-1]))
         steps = inputs[0] if described["kind"] == "recurrent" else None
         dense = type(layer).__name__ == "Dense"
         layers.append(dict(described, steps=steps, rows=rows, dense=dense))

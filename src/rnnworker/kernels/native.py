@@ -18,15 +18,15 @@ states are zero.
 import contextlib
 
 from rnnworker.canonical_weights import GATES
-from rnnworker.recurrent import cells
+from rnnworker.recurrent import cells, cudnn_layout
 from rnnworker.recurrent.layer import layer_settings, recurrent_layer
 
-# Cell → class in torch.nn, its settings, positions of torch's gates in the canonical order.
+# Cell → class in torch.nn, its settings. Its gates are in cuDNN's order.
 TORCH = {
-    "lstm": ("LSTM", {}, (0, 1, 2, 3)),
-    "gru": ("GRU", {}, (1, 0, 2)),
-    "rnn_tanh": ("RNN", {"nonlinearity": "tanh"}, (0,)),
-    "rnn_relu": ("RNN", {"nonlinearity": "relu"}, (0,)),
+    "lstm": ("LSTM", {}),
+    "gru": ("GRU", {}),
+    "rnn_tanh": ("RNN", {"nonlinearity": "tanh"}),
+    "rnn_relu": ("RNN", {"nonlinearity": "relu"}),
 }
 
 
@@ -43,15 +43,14 @@ def make(keras, cell, units, options):
 
 def torch_layout(cell):
     """The layout of [weight_ih, weight_hh, bias_ih, bias_hh], but for transposed matrices."""
-    gates = TORCH[cell][2]
-    second = "second_bias" if cell == "gru" else "frozen"
-    return tuple((name, gates) for name in (*cells.ARRAYS, second))
+    frozen = () if cell == "gru" else (("frozen", cudnn_layout.ORDERS[cell]),)
+    return cudnn_layout.layout(cell) + frozen
 
 
 def _torch_layer(keras, cell):
     import torch
 
-    name, settings, _ = TORCH[cell]
+    name, settings = TORCH[cell]
 
     class TorchNative(recurrent_layer(keras)):
         def make_weights(self, inputs):
