@@ -28,7 +28,7 @@ def initial(layers, seed):
     ``cell`` (recurrent only) and ``shapes``, a list of (array name, shape)."""
     return [
         {
-            name: _array(layer, name, tuple(shape), _stream(seed, index, name))
+            name: _array(layer, name, tuple(shape), stream(seed, index, name))
             for name, shape in layer["shapes"]
         }
         for index, layer in enumerate(layers)
@@ -71,9 +71,9 @@ def split(arrays):
     return {prefix: parts[prefix] for prefix in sorted(parts, key=lambda each: (len(each), each))}
 
 
-def _stream(seed, index, name):
-    text = "{}/{}/{}".format(seed, index, name).encode("utf-8")
-    return numpy.random.RandomState(zlib.crc32(text) & 0xFFFFFFFF)
+def stream(*seeds):
+    """Returns a ``numpy.random.RandomState`` that depends on the texts of `seeds`."""
+    return numpy.random.RandomState(zlib.crc32("/".join(map(str, seeds)).encode("utf-8")))
 
 
 def _array(layer, name, shape, stream):

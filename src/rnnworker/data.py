@@ -7,11 +7,10 @@ import io
 import os
 import pickle
 import sys
-import zlib
 
 import numpy
 
-from rnnworker import user_functions
+from rnnworker import canonical_weights, user_functions
 from rnnworker.readers import images
 
 CONVERT = "save its lists as an array of values and one of offsets, as docs/data.md describes"
@@ -113,6 +112,5 @@ def epoch_images(images, config, epoch):
     augment = config["model"]["data"].get("augment")
     if augment is None:
         return images
-    text = "{}/{}/augment".format(config["seed"], epoch).encode("utf-8")
-    stream = numpy.random.RandomState(zlib.crc32(text) & 0xFFFFFFFF)
+    stream = canonical_weights.stream(config["seed"], epoch, "augment")
     return user_functions.function(augment)(images, stream, config)

@@ -27,13 +27,9 @@ def policy(config):
     return requested_precision(config) if requested_precision(config) in MIXED else DEFAULT
 
 
-def compute_dtype(config):
-    return policy(config).replace("mixed_", "")
-
-
 def as_expected(config, facts):
     """Returns whether `facts` read back from the session, ``{"policy", "layers", "tf32"}``, match
     `config`: ``layers`` are compute dtypes of recurrent layers, ``tf32`` is None if unknown."""
     tf32_matches = facts["tf32"] is None or facts["tf32"] == (requested_precision(config) == "tf32")
-    other_dtypes = set(facts["layers"]) - {compute_dtype(config)}
+    other_dtypes = set(facts["layers"]) - {policy(config).replace("mixed_", "")}
     return tf32_matches and facts["policy"] == policy(config) and not other_dtypes

@@ -5,6 +5,7 @@ Users of these builds wrote ``fit(x, y, batch_size)``: NumPy slices the arrays i
 are fed to the session one by one. `fixed_shuffle_orders` sets their order.
 """
 
+import collections
 import contextlib
 import functools
 import os
@@ -163,13 +164,12 @@ def open_tensorflow(tensorflow, threads):
 
 def traced_ops(stats):
     """[(path of the op, op type, count)] of a session's trace (labels: ``path = Type(inputs)``)."""
-    counts = {}
+    counts = collections.Counter()
     for device in stats.dev_stats:
         for node in device.node_stats:
             path, equals, rest = node.timeline_label.partition(" = ")
             if equals:
-                op = (path, rest.partition("(")[0])
-                counts[op] = counts.get(op, 0) + 1
+                counts[path, rest.partition("(")[0]] += 1
     return [(path, kind, count) for (path, kind), count in sorted(counts.items())]
 
 

@@ -5,11 +5,11 @@ A graph may contain several implementations of one layer, of which the graph opt
 placement chooses one at run time; the profile names the ops whose kernels were started.
 """
 
+import collections
 import contextlib
 import glob
 import os
 import re
-import shutil
 import sys
 import tempfile
 
@@ -117,8 +117,7 @@ def executed_ops(tensorflow, run):
     options = tensorflow.profiler.experimental.ProfilerOptions(
         host_tracer_level=Level(3), device_tracer_level=Level(0)
     )
-    folder = tempfile.mkdtemp(prefix="rnnworker-profile-")
-    try:
+    with tempfile.TemporaryDirectory(prefix="rnnworker-profile-") as folder:
         tensorflow.profiler.experimental.start(folder, options)
         try:
             run()
@@ -126,8 +125,6 @@ def executed_ops(tensorflow, run):
             tensorflow.profiler.experimental.stop()
         pattern = os.path.join(folder, "**", "*.xplane.pb")
         return _ops(_space(glob.glob(pattern, recursive=True)[0]))
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 class Level(int):
@@ -151,14 +148,13 @@ def _space(file):
 
 
 def _ops(space):
-    counts = {}
-    for plane in space.planes:
-        if not plane.name.startswith("/host:CPU"):
-            continue
-        for line in plane.lines:
-            for event in line.events:
-                name = plane.event_metadata[event.metadata_id].name
-                counts[name] = counts.get(name, 0) + 1
+    counts = collections.Counter(
+        plane.event_metadata[event.metadata_id].name
+        for plane in space.planes
+        if plane.name.startswith("/host:CPU")
+        for line in plane.lines
+        for event in line.events
+    )
     ops = []
     for name, count in sorted(counts.items()):
         if name.startswith(COMPILED) or name.endswith(COMPILED_ON_GPU):
