@@ -19,9 +19,13 @@ NAMES = {
     "keras3_torch": {"while": "torch:loop", "unrolled": "torch:loop", "cudnn": "torch:cudnn"},
     "keras3_jax": {"while": "jax:scan", "cudnn": "jax:cudnn"},
 }
-TORCH_CUDNN = ("aten::_cudnn_rnn", "aten::miopen_rnn")
-TORCH_ONEDNN = ("aten::mkldnn_rnn_layer",)
-TORCH_NATIVE = ("aten::lstm", "aten::gru", "aten::rnn_tanh", "aten::rnn_relu")
+# Kernel of torch → its ops. The op over a whole sequence calls that of cuDNN or oneDNN if one is
+# used, so the first kernel that is found counts.
+TORCH = (
+    ("torch:cudnn", ("aten::_cudnn_rnn", "aten::miopen_rnn")),
+    ("torch:onednn", ("aten::mkldnn_rnn_layer",)),
+    ("torch:native", ("aten::lstm", "aten::gru", "aten::rnn_tanh", "aten::rnn_relu")),
+)
 
 FUSED = (
     ("cudnn", "CudnnRNN"),
@@ -34,13 +38,9 @@ BACKWARD = ("gradient_tape", "gradients/", "_grad/")
 
 
 def kernels_in_tensorflow(ops, steps):
-    """Returns the kernels that a training step in TensorFlow ran, sorted.
-
-    **Arguments:**
-
-    - `ops`: (path, op type, number of executions) of one training step.
-    - `steps`: number of time steps of the recurrent layers; None if there is no such layer.
-    """
+    """Returns the kernels that a training step in TensorFlow ran, sorted. `ops`: (path, op type,
+    number of executions) of that step; `steps`: number of time steps of the recurrent layers; None
+    if there is no such layer."""
     kinds = {kind for _, kind, _ in ops}
     kernels = {
         kernel for kernel, start in FUSED for kind in kinds if kind.lstrip("_").startswith(start)
@@ -64,14 +64,10 @@ def kernels_in_tensorflow(ops, steps):
 
 def kernels_in_torch(counts, steps):
     """As `kernels_in_tensorflow`, from {op: number of executions seen by the profiler} of one
-    training step. The op over a whole sequence calls that of cuDNN or oneDNN if one is used; only
-    layers call ``aten::matmul``, in the forward pass."""
-    if any(counts.get(op) for op in TORCH_CUDNN):
-        return ["torch:cudnn"]
-    if any(counts.get(op) for op in TORCH_ONEDNN):
-        return ["torch:onednn"]
-    if any(counts.get(op) for op in TORCH_NATIVE):
-        return ["torch:native"]
+    training step. Only layers call ``aten::matmul``, in the forward pass."""
+    for kernel, ops in TORCH:
+        if any(map(counts.get, ops)):
+            return [kernel]
     products = counts.get("aten::matmul", 0) + counts.get("aten::linear", 0)
     # At least one per time step: Keras may multiply the inputs of all steps before its loop.
     return ["torch:loop"] if steps and steps > 1 and products >= steps else []
@@ -152,11 +148,9 @@ def why_not_cudnn(facts):
 
 def layer_facts(layer):
     """Returns the settings of a Keras layer that decide whether cuDNN can be used."""
-    facts = {}
+    facts, cell = {}, getattr(layer, "cell", None)
     for name in ("recurrent_dropout", "unroll", "use_bias", "reset_after", "use_cudnn"):
-        value = getattr(layer, name, getattr(getattr(layer, "cell", None), name, None))
-        facts[name] = value
+        facts[name] = getattr(layer, name, getattr(cell, name, None))
     for name in ("activation", "recurrent_activation"):
-        value = getattr(layer, name, None)
-        facts[name] = getattr(value, "__name__", None)
+        facts[name] = getattr(getattr(layer, name, None), "__name__", None)
     return facts

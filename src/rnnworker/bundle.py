@@ -141,11 +141,10 @@ class Session:
         return LACKING if self.unfit else LEFT if left or self.unmade else 0
 
     def _say(self, name, message):
-        place = "[{}/{}]".format(self.places[name], len(self.runs))
-        print("{} {}  {}".format(place, name, message), flush=True)
+        place = self.places[name], len(self.runs)
+        print("[{}/{}] {}  {}".format(*place, name, message), flush=True)
 
     def check_builds(self, configs):
-        """Checks that the Python of each build of `configs` has the build's framework."""
         builds = [config["build"] for config in configs if not self.obstacle(config)]
         for build in {build["name"]: build for build in builds}.values():
             environment = workers.environment_of({"build": build}, 1)
@@ -154,7 +153,6 @@ class Session:
                 self.refuse(build, why)
 
     def refuse(self, build, why):
-        """Marks `build` as unfit and prints that its runs are skipped."""
         self.unfit[build["name"]] = why
         message = "build {0} cannot run: {1}, or use --python {0}=PATH. Its runs are skipped."
         print(message.format(build["name"], why), flush=True)
@@ -217,10 +215,9 @@ class Session:
         possible on this machine and likely to end in time. A failed one counts as made and affects
         no run."""
         for key in dict.fromkeys(keys):
-            entry, result = self.preflights[kind].get(key), None
-            if entry is None or os.path.join(kind, key) in self.settled:
+            entry, result, name = self.preflights[kind].get(key), None, "{}/{}".format(kind, key)
+            if entry is None or name in self.settled:
                 continue
-            name = os.path.join(kind, key)
             if not self.done(entry, name) and not self.obstacle(entry["config"]):
                 if self.fits([entry], name):
                     result = self.check(name, entry, LIMITS[kind])
@@ -242,10 +239,10 @@ class Session:
         about = {"id": "{}/{}".format(runs[0].get("round"), started)}
         about["members"] = [run["name"] for run in runs]
         about["companions"] = [run["name"] for run in runs if self.done(run)]
-        folders = {run["name"]: self._folder(run["name"], started) for run in runs}
-        jobs = [(run["name"], folders[run["name"]], jobs_of(run)[0]) for run in runs]
+        folders = [self._folder(run["name"], started) for run in runs]
+        jobs = [(run["name"], folder, jobs_of(run)[0]) for run, folder in zip(runs, folders)]
         outcomes = self._run_workers(jobs, [run["config"].get("limits") for run in runs])
-        for run in runs:
+        for run, folder in zip(runs, folders):
             name = run["name"]
             outcome, results[name] = outcomes.get(name), None
             if outcome is None or outcome.cut:
@@ -254,7 +251,7 @@ class Session:
                 again += [] if name in about["companions"] else [run]
                 continue
             self._note_duration(run, name, outcome.seconds)
-            results[name] = self._keep(folders[name], name, run, started, outcome, round=about)
+            results[name] = self._keep(folder, name, run, started, outcome, round=about)
         for run in again:
             print("{} ran out of memory; retrying it on its own".format(run["name"]), flush=True)
             results.update(self.train([run]))
@@ -346,11 +343,9 @@ def missing_requirement(build, python, environment):
     except subprocess.SubprocessError as error:
         return "{} does not work ({})".format(python, error)
     names = output.split()
-    if not names:
-        return None
-    return "{} has no {}; install {} there".format(
-        python, " and no ".join(names), "it" if len(names) == 1 else "them"
-    )
+    what = "it" if len(names) == 1 else "them"
+    message = "{} has no {}; install {} there".format(python, " and no ".join(names), what)
+    return message if names else None
 
 
 def jobs_of(planned):

@@ -17,7 +17,8 @@ import zlib
 
 import numpy
 
-LAYER = re.compile(r"layer(\d+)_")
+DIRECTIONS = ("forward_", "backward_")
+PREFIX = re.compile(r"layer\d+_|forward_|backward_")
 GATES = {"lstm": 4, "gru": 3, "gru_reset_before": 3, "rnn_tanh": 1, "rnn_relu": 1}
 
 
@@ -27,7 +28,7 @@ def initial(layers, seed):
     ``cell`` (recurrent only) and ``shapes``, a list of (array name, shape)."""
     return [
         {
-            name: _array(layer, name, tuple(shape), _stream(seed, index, name))
+            name: _array(layer, name, tuple(shape), stream(seed, index, name))
             for name, shape in layer["shapes"]
         }
         for index, layer in enumerate(layers)
@@ -45,32 +46,34 @@ def digest(weights):
     return state.hexdigest()
 
 
-def join_layers(*parts):
-    """Returns the canonical arrays of a stack; `parts`: the arrays of each of its layers."""
+def layer_prefixes(count):
+    return ["layer{}_".format(number) for number in range(count)]
+
+
+def join(prefixes, parts):
+    """Returns the canonical arrays of a layer that consists of several; `parts`: those of each."""
     return {
-        "layer{}_{}".format(number, name): array
-        for number, arrays in enumerate(parts)
+        prefix + name: array
+        for prefix, arrays in zip(prefixes, parts)
         for name, array in arrays.items()
     }
 
 
-def split_layers(arrays):
-    """The reverse of `join_layers`; [`arrays`] if they are those of a single layer."""
+def split(arrays):
+    """The reverse of `join`: {prefix: canonical arrays} of the layers of a stack, or of the
+    directions of a layer, in order; empty for a single layer in one direction."""
     parts = {}
     for name, array in arrays.items():
-        parts.setdefault(layer_number(name), {})[LAYER.sub("", name)] = array
-    return [parts[number] for number in sorted(parts)]
+        match = PREFIX.match(name)
+        if match:
+            parts.setdefault(match.group(), {})[name[match.end() :]] = array
+    # Forward before backward, layer2 before layer10.
+    return {prefix: parts[prefix] for prefix in sorted(parts, key=lambda each: (len(each), each))}
 
 
-def layer_number(name):
-    """The number in its stack of the layer that has the array `name`; 0 without a stack."""
-    match = LAYER.match(name)
-    return int(match.group(1)) if match else 0
-
-
-def _stream(seed, index, name):
-    text = "{}/{}/{}".format(seed, index, name).encode("utf-8")
-    return numpy.random.RandomState(zlib.crc32(text) & 0xFFFFFFFF)
+def stream(*seeds):
+    """Returns a ``numpy.random.RandomState`` that depends on the texts of `seeds`."""
+    return numpy.random.RandomState(zlib.crc32("/".join(map(str, seeds)).encode("utf-8")))
 
 
 def _array(layer, name, shape, stream):

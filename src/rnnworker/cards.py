@@ -60,7 +60,6 @@ def query_contexts(card):
 
 
 def parse_contexts(text):
-    """Parses nvidia-smi's line of ``compute_mode,memory.free`` for `query_contexts`."""
     mode, comma, free = text.strip().partition(",")
     if not comma or _unknown(mode.strip()) or not free.strip().isdigit():
         return None
@@ -202,8 +201,6 @@ def no_card():
 
 
 class CardState:
-    """The state of one GPU, read through NVIDIA's `library`."""
-
     def __init__(self, library, uuid):
         self.library = library
         for left in reversed(range(TRIES)):

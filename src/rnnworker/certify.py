@@ -4,8 +4,8 @@ In one process per device, and with dropout off, it compares each implementation
 `reference` at the model's shapes, for every size of a batch that ran, and the steps that it applies
 with the gradients that it computes. On the first device it also compares the implementations with
 each other: their layers, their training, and their outputs with the weights that the other has
-trained. A model without a recurrent layer has a single implementation, ``none``, which is judged by
-its steps and its loss.
+trained. A model without a recurrent layer has one implementation, ``none``: its steps and its loss
+are checked.
 
 With plain SGD, a step subtracts learning rate × gradient from the weights. Each step starts from
 the same weights with a new batch; before the step, the gradient of the loss is computed at these
@@ -13,6 +13,7 @@ weights without an update. The check exists because Keras 2.0.6 on TensorFlow 1.
 (``frameworks.keras206_tensorflow1``).
 """
 
+import itertools
 import traceback
 
 import numpy
@@ -69,7 +70,10 @@ def certify(job, events, phases):
                 trial = Trial(job, entry["rnn"], arrays, with_sgd=further)
                 batches = trial.probe(sizes)
                 result = {} if further else trial.measure()
-                result.update(worst(batches), function=trial.function)
+                for part in PROBED:
+                    errors = [batch[part] for batch in batches if batch[part] is not None]
+                    result[part] = max(errors, default=None)
+                result["function"] = trial.function
                 result["probed"] = {device: {"batches": batches, "why": None}}
                 if not further:
                     trials[name] = trial
@@ -77,7 +81,7 @@ def certify(job, events, phases):
                 result = dict(UNMEASURED, status="not_run", why=str(error))
             except Exception as error:  # the other implementations are still to be certified
                 traceback.print_exc()
-                result = dict(UNMEASURED, status="failed", why=_text(error))
+                result = dict(UNMEASURED, status="failed", why=user_functions.described(error))
                 trial = None
             # An implementation that cannot be built cannot take a step either.
             if trial is not None:
@@ -91,10 +95,6 @@ def certify(job, events, phases):
         with phases.phase("pairs"):
             pairs = compare_pairs(trials)
         events.emit("facts", certificate={"pairs": pairs})
-
-
-def _text(error):
-    return "{}: {}".format(type(error).__name__, user_functions.one_line(error))
 
 
 def relative_error(values, expected):
@@ -116,24 +116,18 @@ def compare_pairs(trials):
     """Returns the differences of each pair of implementations that ran. Implementations of one
     function also exchange their trained weights; in another function the same arrays mean something
     else or do not exist."""
-    comparisons, names = [], list(trials)
-    for index, a in enumerate(names):
-        for b in names[index + 1 :]:
-            first, second = trials[a].saved, trials[b].saved
-            outputs = [_largest_error(first["outputs"], second["outputs"])]
-            if trials[a].function == trials[b].function:
-                outputs += [trials[a].error_of(trials[b]), trials[b].error_of(trials[a])]
-            errors = {
-                "outputs": max((each for each in outputs if each is not None), default=None),
-                "gradients": _largest_error(first["gradients"], second["gradients"]),
-                "loss_curve": relative_error(first["loss_curve"], second["loss_curve"]),
-            }
-            comparisons.append(dict(errors, a=a, b=b))
+    comparisons = []
+    for (a, first), (b, second) in itertools.combinations(trials.items(), 2):
+        errors = {
+            part: list(map(relative_error, first.saved[part], second.saved[part]))
+            for part in PROBED
+        }
+        if first.function == second.function:
+            errors["outputs"] += [first.error_of(second), second.error_of(first)]
+        comparison = {part: max(errors[part], default=None) for part in PROBED}
+        curves = relative_error(first.saved["loss_curve"], second.saved["loss_curve"])
+        comparisons.append(dict(comparison, loss_curve=curves, a=a, b=b))
     return comparisons
-
-
-def _largest_error(values, expected):
-    return max((relative_error(a, b) for a, b in zip(values, expected)), default=None)
 
 
 def probe_weights(cell, arrays, seed):
@@ -169,16 +163,8 @@ def samples_of(job):
         found = load(**other) if other else arrays
         for part, training in (("x_train", True), ("x_val", False)):
             rows = workers.batch_sizes(len(found[part]), batch)
-            sizes.update((size, training) for size in rows)
-    return arrays, sorted(sizes, key=lambda size: (size[1], size[0]), reverse=True)
-
-
-def worst(batches):
-    """Returns the largest errors of all sizes of a batch; None if nothing was measured."""
-    return {
-        part: max((e[part] for e in batches if e[part] is not None), default=None)
-        for part in PROBED
-    }
+            sizes.update((training, size) for size in rows)
+    return arrays, [(rows, training) for training, rows in sorted(sizes, reverse=True)]
 
 
 def first_batches(arrays, config, steps):
@@ -247,7 +233,6 @@ class Trial:
         return relative_error(outputs, trainer.saved["trained_outputs"])
 
     def _has_loaded(self, weights):
-        """Returns whether the session's weights are `weights`, bit by bit."""
         dumped = self.session.dump_weights()
         return canonical_weights.digest(dumped) == canonical_weights.digest(weights)
 
@@ -262,14 +247,13 @@ class Trial:
         if session.recurrent.layers:
             options = self.config["rnn"].get("options") or {}
             self.function = reference.function_of(cell, options, hasattr(session.keras, "ops"))
-            kinds = [layer["kind"] == "recurrent" for layer in session.layers()]
-            probes = [
-                probe_weights(cell, arrays, index) if recurrent else arrays
-                for index, (recurrent, arrays) in enumerate(zip(kinds, self.weights))
-            ]
-            session.load_weights(probes)
-            self.round_trip = self._has_loaded(probes)
-            probes = [arrays for recurrent, arrays in zip(kinds, probes) if recurrent]
+            weights, probes = list(self.weights), []
+            for index, layer in enumerate(session.layers()):
+                if layer["kind"] == "recurrent":
+                    weights[index] = probe_weights(cell, weights[index], index)
+                    probes.append(weights[index])
+            session.load_weights(weights)
+            self.round_trip = self._has_loaded(weights)
             for index, arrays in enumerate(probes):
                 self._probe_layer(index, arrays, batches)
         return [
@@ -278,7 +262,6 @@ class Trial:
         ]
 
     def _probe_layer(self, index, arrays, batches):
-        """Appends the errors of a layer to those of each of the `batches`."""
         session, cell = self.session, self.config["cell"]["name"]
         layer, stream = session.recurrent.layers[index], numpy.random.RandomState(index)
         shape, output_shape = map(tuple, session.layer_shapes(layer))
@@ -290,11 +273,9 @@ class Trial:
         for batch in batches:
             rows = batch["rows"] // replicas
             # Rows do not depend on each other, so that outputs of the largest batch serve all.
-            for needed in {most, rows} if batch["training"] else {most}:
-                if needed not in expected:
-                    expected[needed] = reference.run(
-                        cell, x[:needed], arrays, upstream[:needed], self.function
-                    )
+            for needed in ({most, rows} if batch["training"] else {most}) - set(expected):
+                inputs = x[:needed], arrays, upstream[:needed]
+                expected[needed] = reference.run(cell, *inputs, function=self.function)
             if batch["training"]:
                 outputs, gradients = session.layer_gradients(layer, x[:rows], upstream[:rows])
                 batch["gradients"] += [
@@ -330,20 +311,20 @@ def applied(trial, job, rnn, arrays, tolerance):
     except Exception as error:  # the other implementations are still to be checked
         traceback.print_exc()
         empty = {"steps": 0, "off": None, "worst": None}
-        return dict(empty, threads=job["threads"], why=_text(error))
+        return dict(empty, threads=job["threads"], why=user_functions.described(error))
 
 
 def differences_of(session, batches):
     """Returns the `difference` of a step with each of the `batches`, (x, y). `session` was built
     with `OPTIMIZER`, and its weights are loaded."""
     gradients_of = GRADIENTS[session.config["build"]["framework"]](session)
-    differences = []
+    variables, differences = session.model.trainable_weights, []
     for x, y in batches:
         session.reset()
-        before, gradients = values(session), gradients_of(x, y)
+        before, gradients = session.read(variables), gradients_of(x, y)
         for _ in range(1 + SKIPPED):
             session.train_batch(x, y)
-            after = values(session)
+            after = session.read(variables)
             # With float16 the loss is scaled up, and the framework skips a step that overflows.
             half = session.precision_facts()["policy"] == "mixed_float16"
             if not half or any((old != new).any() for old, new in zip(before, after)):
@@ -353,12 +334,9 @@ def differences_of(session, batches):
 
 
 def difference(before, after, gradients):
-    """Returns the largest max |applied − computed| / max |computed| over all arrays, less what
-    rounding can explain; infinity if a value is not finite.
-
-    **Arguments:** lists of arrays, one per trained variable.
-    """
-    scales = [_largest(gradient) for gradient in gradients]
+    """Returns the largest max |applied − computed| / max |computed| over all trained variables,
+    less what rounding can explain; infinity if a value is not finite."""
+    scales = list(map(_largest, gradients))
     largest = 0.0
     for old, new, gradient, scale in zip(before, after, gradients, scales):
         off = _largest(old - new - gradient) - ROUNDING * max(_largest(old), _largest(new))
@@ -373,18 +351,10 @@ def _largest(array):
     return float(numpy.abs(array).max())
 
 
-def values(session):
-    """Returns the values of the trained variables, in the framework's layout."""
-    model = session.model
-    if hasattr(session, "session"):  # TensorFlow 1
-        return session.keras.backend.batch_get_value(model.trainable_weights)
-    return [numpy.array(variable.numpy()) for variable in model.trainable_variables]
-
-
 def _tensorflow1(session):
-    tensorflow, model = session.tensorflow, session.model
+    model, dense = session.model, session.tensorflow.convert_to_tensor
     gradients = session.keras.backend.gradients(model.total_loss, model.trainable_weights)
-    gradients = [tensorflow.convert_to_tensor(gradient) for gradient in gradients]
+    gradients = list(map(dense, gradients))
     return lambda x, y: session.session.run(gradients, feed_dict=session.step_feed(x, y))
 
 

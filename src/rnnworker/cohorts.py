@@ -37,14 +37,8 @@ def cohorts(missing, reference, peaks=(), available=None, card=None):
 
     Each cohort includes the `reference`, since ratios are taken within a cohort. A run that does
     not take turns (``measure.turns: false``, or on a GPU without memory for two) is a cohort on its
-    own.
-
-    **Arguments:**
-
-    - `peaks`: peak bytes of similar runs that were measured before.
-    - `available`: bytes of free memory; read from this host if None.
-    - `card`: as `cards.query_contexts` returns it.
-    """
+    own. `peaks`: peak bytes of similar runs that were measured before; `available`: bytes of free
+    memory, read from this host if None; `card`: as `cards.query_contexts` returns it."""
     on_card = gpu_capacity(card)
 
     def in_turns(run):

@@ -7,11 +7,10 @@ import io
 import os
 import pickle
 import sys
-import zlib
 
 import numpy
 
-from rnnworker import user_functions
+from rnnworker import canonical_weights, user_functions
 from rnnworker.readers import images
 
 CONVERT = "save its lists as an array of values and one of offsets, as docs/data.md describes"
@@ -23,10 +22,9 @@ def arrays(config, path, pinned_md5=None):
 
     **Arguments:**
 
-    - `config`: the run's config; ``model.data.prepare`` names a function of (source, config);
+    - `config`: the run's; ``model.data.prepare`` names a function of (source, config), and
       ``model.train_samples`` and ``model.val_samples``, if given, limit the number of samples.
-    - `path`: the dataset's file; None if the model generates its data.
-    - `pinned_md5`: the MD5 that ``data.dvc`` pins the file to; None for a user-supplied file.
+    - `path`, `pinned_md5`: as in `source`.
     """
     model = config["model"]
     prepare = user_functions.function(model["data"]["prepare"])
@@ -38,11 +36,12 @@ def arrays(config, path, pinned_md5=None):
 
 
 def source(path, pinned_md5=None):
-    """Returns the dataset's content: a dict of arrays for ``.npz`` and for the archive of CIFAR-10,
-    else the absolute path.
+    """Returns the content of the dataset's file: a dict of arrays for ``.npz`` and for the archive
+    of CIFAR-10, else the absolute path; None if the model generates its data (`path` is None).
 
     Unpickling can execute arbitrary code. Therefore pickles are loaded only from a file whose MD5
-    equals the one pinned in ``data.dvc``, computed on each call; otherwise raises ValueError."""
+    equals `pinned_md5`, the one pinned in ``data.dvc`` (None for a user-supplied file), computed on
+    each call; otherwise raises ValueError."""
     if path is None:
         return None
     trusted = pinned_md5 is not None and _md5(path) == pinned_md5
@@ -113,6 +112,5 @@ def epoch_images(images, config, epoch):
     augment = config["model"]["data"].get("augment")
     if augment is None:
         return images
-    text = "{}/{}/augment".format(config["seed"], epoch).encode("utf-8")
-    stream = numpy.random.RandomState(zlib.crc32(text) & 0xFFFFFFFF)
+    stream = canonical_weights.stream(config["seed"], epoch, "augment")
     return user_functions.function(augment)(images, stream, config)

@@ -29,14 +29,9 @@ def to_json_data(value):
 
 
 class Events:
-    """Writes events to a file descriptor and waits for answers of the controller.
-
-    **Arguments:**
-
-    - `descriptor`: file descriptor for the JSON lines.
-    - `answers`: text stream on which the controller answers each handshake and gate with a line;
-      None if there is no controller.
-    """
+    """Writes events to a file descriptor and waits for answers of the controller. `answers`: text
+    stream on which the controller answers each handshake and gate with a line; None if there is no
+    controller."""
 
     def __init__(self, descriptor, answers=None):
         self._descriptor = descriptor
@@ -47,14 +42,14 @@ class Events:
         self._lock = threading.Lock()
 
     def emit(self, event, **fields):
-        self._hold(event, fields)
+        self.emit_later(event, **fields)
         self._write()
 
     def emit_soon(self, event, **fields):
         """As `emit`, but writes at most once per second, because each write wakes the reader up
         next to timed work. A held event is written with the next event, or after two seconds if
         there is none. A crash in native code loses it."""
-        self._hold(event, fields)
+        self.emit_later(event, **fields)
         if time.monotonic() - self._written >= HOLD_SECONDS:
             self._write()
         elif self._late is None:
@@ -64,9 +59,6 @@ class Events:
 
     def emit_later(self, event, **fields):
         """Holds an event until the next one is written."""
-        self._hold(event, fields)
-
-    def _hold(self, event, fields):
         line = json.dumps(to_json_data(dict(fields, event=event, t=time.monotonic()))) + "\n"
         with self._lock:
             self._held += line.encode("utf-8")

@@ -20,23 +20,16 @@ TOLERANCE = {
 
 
 def requested_precision(config):
-    """Returns the precision that a run's config requests."""
     return config.get("precision") or DEFAULT
 
 
 def policy(config):
-    """Returns the name of Keras's dtype policy for a run's config."""
     return requested_precision(config) if requested_precision(config) in MIXED else DEFAULT
-
-
-def compute_dtype(config):
-    """Returns the dtype in which layers compute under `policy`."""
-    return policy(config).replace("mixed_", "")
 
 
 def as_expected(config, facts):
     """Returns whether `facts` read back from the session, ``{"policy", "layers", "tf32"}``, match
     `config`: ``layers`` are compute dtypes of recurrent layers, ``tf32`` is None if unknown."""
     tf32_matches = facts["tf32"] is None or facts["tf32"] == (requested_precision(config) == "tf32")
-    other_dtypes = set(facts["layers"]) - {compute_dtype(config)}
+    other_dtypes = set(facts["layers"]) - {policy(config).replace("mixed_", "")}
     return tf32_matches and facts["policy"] == policy(config) and not other_dtypes

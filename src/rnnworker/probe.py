@@ -47,14 +47,12 @@ def probe(job, events, phases):
                 facts.update(model_facts(entry["settings"], threads), error=None)
             except Exception as error:  # the other models are still to be probed
                 traceback.print_exc()
-                message = user_functions.one_line(error)
-                facts.update(error="{}: {}".format(type(error).__name__, message))
+                facts.update(error=user_functions.described(error))
             models.append(facts)
         events.emit("facts", probe={"models": models})
 
 
 def model_facts(config, threads):
-    """Returns what the probe says of the model of a run with `config`."""
     session = frameworks.open_session(config, threads)
     session.build()
     layers, batch = weighted_layers(session), config["model"]["batch"]
@@ -93,9 +91,7 @@ def weighted_layers(session):
     for described in session.layers():
         layer = by_name[described["name"]]
         inputs, outputs = map(_sizes, session.layer_shapes(layer))
-        rows = 1
-        for size in outputs[:-1]:
-            rows = None if rows is None or size is None else rows * size
+        rows = None if None in outputs[:-1] else int(numpy.prod(outputs[:-1]))
         steps = inputs[0] if described["kind"] == "recurrent" else None
         dense = type(layer).__name__ == "Dense"
         layers.append(dict(described, steps=steps, rows=rows, dense=dense))

@@ -1,15 +1,15 @@
 """Supervises the worker processes of a round: reads their events, answers their handshakes, gives
 them turns, and ends each worker that exceeds a limit.
 
-A round has one or more members. The work of a member before its first turn is not timed, so that
-several members can do it in parallel. Before timed work a member sends ``gate`` and waits. Once no
-member is working, one of the waiting members gets a turn, and the others sleep until it waits again
-or has ended. A single member gets one turn per timed phase.
+The work of a member before its first turn is not timed, so that several members can do it in
+parallel. Before timed work a member sends ``gate`` and waits. Once no member is working, one of the
+waiting members gets a turn, and the others sleep until it waits again or has ended. A single member
+gets one turn per timed phase.
 
 All members take the same number of steps in each turn, so that they train on the same batches in
 one cycle and end in the same cycle. Measurements show that many short turns give better results
-than few long ones, and that a process needs some milliseconds after sleeping (three steps of 2 ms)
-to reach its undisturbed speed.
+than few long ones, and that a process needs some milliseconds after sleeping to reach its
+undisturbed speed.
 """
 
 import math
@@ -32,15 +32,12 @@ MOST_TURNS = 200  # per member; more turns gain nothing
 
 def supervise(members, seed=0, end=None, parse=event_of):
     """Starts `members` and returns {name: `Outcome`} when they and their children have ended. As
-    many start in parallel as there are cores.
+    many start in parallel as there are cores. Raises OSError if a process cannot be started; no
+    process is left running then.
 
-    **Arguments:**
-
-    - `seed`: seed of the order of turns.
-    - `end`: monotonic time at which all remaining members are killed; None: never.
-    - `parse`: converts a line of bytes to an event, or None if it is not one.
-
-    Raises OSError if a process cannot be started; no process is left running then.
+    **Arguments:** `seed` of the order of turns; `end`, the monotonic time at which all remaining
+    members are killed (None: never); `parse` converts a line of bytes to an event, or None if it is
+    not one.
     """
     members = list(members)
     round_ = _Round(members, random.Random(seed), parse)
@@ -60,8 +57,6 @@ def supervise(members, seed=0, end=None, parse=event_of):
 
 
 class _Round:
-    """The event loop over all members of a round."""
-
     def __init__(self, members, stream, parse):
         self.planned, self.running = members[:], []
         self.importers, self.stream, self.parse = Importers(members), stream, parse
@@ -113,7 +108,6 @@ class _Round:
             return Running(member, self.parse)
 
     def _timeout(self, now, end):
-        """Returns the seconds until the next deadline; None if there is none."""
         deadlines = [process.deadline for process in self.processes() if process.is_working]
         deadlines += [] if end is None else [end]
         deadlines += [] if hasattr(os, "pidfd_open") else [now + POLL_SECONDS]

@@ -127,13 +127,11 @@ def _timed(call):
 
 
 def _limit_memory(limit):
-    """Limits the private writable memory of this process to `limit` bytes (None: not at all),
-    before any framework is imported.
+    """Limits the private writable memory of this process to `limit` bytes (None: not at all).
 
     The kernel counts it, so that no process has to watch the timed one. Address space that a
-    framework only reserves (glibc's arenas, CUDA's windows: inaccessible or not private) does not
-    count; this rules out RLIMIT_AS. RLIMIT_RSS has had no effect since Linux 2.4. GPU memory is not
-    counted.
+    framework only reserves does not count; this rules out RLIMIT_AS. RLIMIT_RSS has had no effect
+    since Linux 2.4. GPU memory is not counted.
     """
     if limit is not None:
         resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))

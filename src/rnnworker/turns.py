@@ -90,7 +90,6 @@ class Turns:
         self.begin(None)
 
     def begin(self, phase):
-        """Begins a phase, outside of any turn."""
         self._phase, self._turn = phase, None
         self.waited = self.waited_second = 0.0
         self.load = {}
@@ -111,7 +110,6 @@ class Turns:
         self._turn.update(measured)
 
     def end(self):
-        """Ends the current turn, if any, and reports it with the next event."""
         with self._waiting():
             self._report()
 
@@ -138,13 +136,9 @@ class Turns:
 class StepClock:
     """Times steps and epochs; the training loop calls a method at each beginning and end.
 
-    **Arguments:**
-
-    - `turns`: the run's `Turns`.
-    - `steps`: number of steps per epoch.
-    - `epochs`: number of epochs.
-    - `finish`: called with the inputs or outputs of a step before the clock is read within an
-      epoch; returns when the device has finished all its work.
+    **Arguments:** the run's `Turns`; the numbers of `steps` per epoch and of `epochs`; `finish`,
+    called with the inputs or outputs of a step before the clock is read within an epoch, which
+    returns when the device has finished all its work.
     """
 
     def __init__(self, turns, steps, epochs, finish=lambda values: None):
@@ -169,7 +163,6 @@ class StepClock:
         self._timed = 0
 
     def before(self, values=None):
-        """To be called right before a step."""
         if not self._done:
             self._rim += time.monotonic() - self.start
         if self._mark is not None and self._is_full():
@@ -184,7 +177,6 @@ class StepClock:
                 self._slice["start"] = self._mark
 
     def after(self, values=None):
-        """To be called right after a step."""
         self._done += 1
         self._left -= 1
         if self._mark is None:
@@ -212,7 +204,6 @@ class StepClock:
         return {"start": self.start, "seconds": seconds, "took": took, "rim": rim}
 
     def ends(self):
-        """To be called after the last epoch."""
         self._report()
 
     def _is_full(self):

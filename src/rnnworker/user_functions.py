@@ -47,6 +47,11 @@ def one_line(error):
     return (_location(error) + message)[:500]
 
 
+def described(error):
+    """Returns the type of `error` and its message on one line."""
+    return "{}: {}".format(type(error).__name__, one_line(error))
+
+
 def _location(error):
     frames = [
         (frame.f_code.co_filename, line)

@@ -18,7 +18,8 @@ WORKER = os.path.dirname(os.path.abspath(__file__))
 
 
 def job_of(config, root, pinned_md5=None, place=0, nvml=None, **more):
-    """Returns the job of a worker, on cores chosen by this function.
+    """Returns the job of a worker, on cores chosen here. Raises ValueError if the device has more
+    threads than this machine.
 
     **Arguments:**
 
@@ -28,8 +29,6 @@ def job_of(config, root, pinned_md5=None, place=0, nvml=None, **more):
     - `place`: the number of the worker in its cohort, whose members start on different cores.
     - `nvml`: path of nvidia-ml-py's module, with which a worker reads the state of its card.
     - `more`: further keys of the job.
-
-    Raises ValueError if the device has more threads than this machine.
     """
     topology, card = processors.read_topology(), card_of(config)
     cores = processors.for_device(topology, config["device"], card)
@@ -113,14 +112,9 @@ def environment_of(config, threads, card=None, environment=None):
 
 
 def member_of(name, job, launcher, files, limits, **more):
-    """Returns the member of a cohort that runs `job`.
-
-    **Arguments:**
-
-    - `launcher`: the first arguments of its command; the last one is its Python.
-    - `files`: beginning of the paths of its files ``log``, ``events.jsonl`` and ``job.json``.
-    - `limits` and `more`: as in `Member`.
-    """
+    """Returns the member of a cohort that runs `job`. `launcher`: the first arguments of its
+    command, the last one its Python; `files`: beginning of the paths of its files ``log``,
+    ``events.jsonl`` and ``job.json``; `limits` and `more`: as in `Member`."""
     job_file = files + "job.json"
     write(job_file, job)
     command = list(launcher) + [WORKER, job_file]
@@ -135,7 +129,6 @@ def read(path):
 
 
 def write(path, data):
-    """Writes `data` as JSON, atomically."""
     temporary = path + ".new"
     with open(temporary, "w") as file:
         json.dump(data, file)

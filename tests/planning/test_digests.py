@@ -107,7 +107,7 @@ OF_BOTH = [
     ("frameworks/__init__.py", '"build.framework', '"The build.framework'),
     ("__main__.py", "sys.exit(main", "sys.exit(0 or main"),
     ("kernels/keras.py", "use_cudnn=False", "use_cudnn=True"),
-    ("recurrent/composed.py", '"forward_"', '"forwards_"'),
+    ("recurrent/composed.py", '"use_cudnn"', '"cudnn"'),
     ("processors.py", "thread, cores", "thread, cores[:1]"),
     ("turns.py", "self._lead -= 1", "self._lead -= 2"),
     ("attest.py", '"XlaLaunch"', '"XlaLaunched"'),

@@ -64,8 +64,10 @@ def test_probe_weights_reveal_a_clip_and_leave_their_input_unchanged() -> None:
     assert not arrays["bias"].any()
     assert len(set(probe["bias"].tolist())) == 24
     state = (numpy.zeros((16, 6)), numpy.zeros((16, 6)))
+    activations = reference.ACTIVATIONS["tanh"], reference.ACTIVATIONS["sigmoid"]
     for _ in range(8):
-        state, _ = reference._lstm(stream.normal(size=(16, 5)), state, probe)
+        projected = stream.normal(size=(16, 5)) @ probe["kernel"] + probe["bias"]
+        state, _ = reference._lstm(projected, state, probe, {}, *activations)
     assert abs(state[1]).max() > 3.0
 
 
@@ -111,13 +113,13 @@ class Session:
         self.step, self.weights = 0, arrays(1.0, 1.0)
         self.load_weights = lambda weights: None
         self.model = self
-        self.trainable_variables = [self]
+        self.trainable_weights = [self]
 
     def reset(self) -> None:
         self.weights = arrays(1.0, 1.0)
 
-    def numpy(self) -> numpy.ndarray:
-        return self.weights[0]
+    def read(self, variables: list) -> list[numpy.ndarray]:
+        return self.weights[:1]
 
     def train_batch(self, x, y) -> None:
         self.step += 1

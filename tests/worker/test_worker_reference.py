@@ -68,7 +68,8 @@ def test_gradients_of_a_stack_match_finite_differences(
         {f"{prefix}{name}": array for prefix in prefixes for name, array in part.items()}
         for part in (arrays_of("gru", stream, inputs=inputs) for inputs in (INPUTS, width, width))
     ]
-    arrays = {n: a.copy() for n, a in canonical_weights.join_layers(*layers).items()}
+    joined = canonical_weights.join(canonical_weights.layer_prefixes(3), layers)
+    arrays = {name: array.copy() for name, array in joined.items()}
     x = stream.normal(size=(BATCH, TIME, INPUTS))
     upstream = stream.normal(size=(BATCH, TIME, width) if sequences else (BATCH, width))
     below = x

@@ -100,7 +100,7 @@ for path in sys.argv[3:]:
         import keras
     # A worker process executes one run: in TensorFlow 1 all models would share one graph.
     keras.backend.clear_session()
-    keras2_tensorflow1._SESSION_CACHE.clear()
+    keras2_tensorflow1.open_tensorflow.cache_clear()
     if job["config"]["dataset"]["name"] == "imdb":
         reviews = job
 
@@ -113,7 +113,7 @@ if numpy.__version__.startswith("1."):
     numpy.load = functools.partial(numpy.load, allow_pickle=True)
 (x_train, y_train), (x_val, y_val) = load(num_words=50)
 theirs = {"x_train": x_train, "y_train": y_train, "x_val": x_val, "y_val": y_val}
-ours = imdb.reviews(source, 50, (None, None))
+ours = imdb.reviews(source, {"words": 50})
 reviews = [
     {name: [numpy.ravel(row).tolist() for row in rows] for name, rows in arrays.items()}
     for arrays in (theirs, ours)

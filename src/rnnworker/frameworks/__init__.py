@@ -7,15 +7,9 @@ from rnnworker.frameworks.names import FRAMEWORKS
 
 
 def open_session(config, threads):
-    """Imports the framework that ``build.framework`` names and returns its session.
-
-    **Arguments:**
-
-    - `config`: the run's config.
-    - `threads`: the number of threads that the run may use; the process is pinned already.
-
-    **Raises:** `ValueError` if the framework is unknown.
-    """
+    """Imports the framework that ``build.framework`` of the run's `config` names and returns its
+    session, for a process that is pinned to cores for `threads` threads already. Raises ValueError
+    if the framework is unknown."""
     name = config["build"]["framework"]
     if name not in FRAMEWORKS:
         known = ", ".join(sorted(FRAMEWORKS))

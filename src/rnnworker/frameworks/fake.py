@@ -1,14 +1,5 @@
-"""A framework that sleeps for known durations, which the harness must then measure.
-
-``rnn.fake`` in the config sets the durations and a fault:
-
-    import_seconds, build_seconds, first_step_seconds, step_seconds (warm-up),
-    epoch_seconds, validation_seconds, evaluate_seconds, predict_seconds,
-    spread (relative, of the epochs, seeded by seed and repeat),
-    epoch_steps (the number of steps into which an epoch's seconds are divided),
-    fault: null | not_finite | raise | crash | hang | memory | eat | eat_native | garbage,
-    fault_epoch
-"""
+"""A framework that sleeps for known durations, which the harness must then measure. ``rnn.fake``
+in the config sets the durations and a fault (`DEFAULTS`)."""
 
 import os
 import random
@@ -21,16 +12,16 @@ DEFAULTS = {
     "import_seconds": 0.0,
     "build_seconds": 0.0,
     "first_step_seconds": 0.0,
-    "step_seconds": 0.0,
+    "step_seconds": 0.0,  # of the warm-up
     "epoch_seconds": 0.1,
-    "epoch_steps": 20,
+    "epoch_steps": 20,  # into which an epoch's seconds are divided
     "validation_seconds": 0.0,
     "evaluate_seconds": 0.01,
     "predict_seconds": 0.01,
     "samples": 1000,
-    "spread": 0.0,
+    "spread": 0.0,  # relative, of the epochs, seeded by seed and repeat
     "accuracy": 0.9,
-    "fault": None,
+    "fault": None,  # one of FAULTS
     "fault_epoch": 2,
 }
 FAULTS = (None, "not_finite", "raise", "crash", "hang", "memory", "eat", "eat_native", "garbage")
@@ -77,9 +68,8 @@ class Session:
         return {"parameters": 0}
 
     def train_steps(self, steps):
-        _sleep(
-            self.times["first_step_seconds"] if steps == 1 else steps * self.times["step_seconds"]
-        )
+        first = self.times["first_step_seconds"]
+        _sleep(first if steps == 1 else steps * self.times["step_seconds"])
 
     def warm_up(self, steps, seconds):
         self.train_steps(steps)
@@ -87,12 +77,10 @@ class Session:
 
     def fit(self, on_epoch, on_start, turns):
         start = time.monotonic()
-        if on_start is not None:
-            on_start()
-        stopped = None
+        on_start()
+        first = stopped = None
         epochs, steps = self.config["model"]["epochs"], self.times["epoch_steps"]
         clock = StepClock(turns, steps, epochs)
-        first = None
         for epoch in range(1, epochs + 1):
             clock.epoch_begins()
             first = first or clock.start
@@ -103,25 +91,15 @@ class Session:
                 clock.before()
                 self.slept["step"].append((time.monotonic(), _sleep(seconds)))
                 clock.after()
-            slept = sum(took for _, took in self.slept["step"][-steps:])
-            self.slept["epoch"].append(slept)
+            self.slept["epoch"].append(sum(took for _, took in self.slept["step"][-steps:]))
             times, end = clock.epoch_ends(), time.monotonic()
             self.slept["validation"].append(_sleep(self.times["validation_seconds"]))
             loss = float("nan") if fault == "not_finite" else 2.0 / (1 + epoch)
-            batch = self.config["model"]["batch"]
-            on_epoch(
-                dict(
-                    times,
-                    epoch=epoch,
-                    samples=self.times["samples"],
-                    steps=-(-self.times["samples"] // batch),
-                    loss=loss,
-                    acc=self.times["accuracy"],
-                    val_loss=loss,
-                    val_acc=self.times["accuracy"],
-                    val_seconds=time.monotonic() - end,
-                )
-            )
+            samples, batch = self.times["samples"], self.config["model"]["batch"]
+            facts = {"epoch": epoch, "samples": samples, "steps": -(-samples // batch)}
+            facts.update(dict.fromkeys(("loss", "val_loss"), loss))
+            facts.update(dict.fromkeys(("acc", "val_acc"), self.times["accuracy"]))
+            on_epoch(dict(times, val_seconds=time.monotonic() - end, **facts))
             last = time.monotonic()
             if fault == "not_finite":
                 stopped = "loss not finite in epoch {}".format(epoch)

@@ -2,11 +2,10 @@
 and GPU.
 
 Variables are references in this TensorFlow, and the training step of Keras 2.0.6 does not order
-the update of a variable after the gradients that read its old value: a step may apply another
-gradient than the one it computes, most often on one thread. This module therefore computes every
-gradient before the first update. With this change alone no step differs (``benchmarks/README.md``
-has the counts with and without it). Nor does Keras order the increment of the step count after
-Adam's bias correction or a decay reads it; this module reads the count first.
+the update of a variable after the gradients that read its old value, nor the increment of the step
+count after Adam's bias correction or a decay reads it: a step may apply another gradient than the
+one it computes, most often on one thread. This module computes every gradient before the first
+update and reads the count first; then no step differs (``benchmarks/README.md`` has the counts).
 ``build.as_published: true`` leaves the step as Keras 2.0.6 published it.
 """
 

@@ -5,7 +5,9 @@ Users of these builds wrote ``fit(x, y, batch_size)``: NumPy slices the arrays i
 are fed to the session one by one. `fixed_shuffle_orders` sets their order.
 """
 
+import collections
 import contextlib
+import functools
 import os
 
 import numpy
@@ -15,10 +17,10 @@ from rnnworker.frameworks import tensorflow_facts
 from rnnworker.frameworks.keras_session import KerasSession
 from rnnworker.frameworks.keras_training import short_name
 
-_SESSION_CACHE = {}
-
 
 class Session(KerasSession):
+    # `finish_device` does nothing: ``Session.run`` returns computed values, and Keras fetches those
+    # of each step.
     lead_in = 0  # ``fit`` on arrays prepares nothing when it begins
     resets_dropout = False  # the masks come from ops whose state cannot be set
     can_feed_on_device = False
@@ -31,7 +33,7 @@ class Session(KerasSession):
         with tensorflow_facts.captured_stderr() as captured:
             import tensorflow
 
-            self.session = _session(tensorflow, threads)
+            self.session = open_tensorflow(tensorflow, threads)
             self.tensorflow, self.keras = tensorflow, self.import_keras(tensorflow)
             self.keras.backend.set_session(self.session)
             # A user's ~/.keras/keras.json may set other values.
@@ -74,8 +76,8 @@ class Session(KerasSession):
         # This makes the optimizer's variables too.
         self.model._make_train_function()
 
-    def read_state(self):
-        return self.keras.backend.batch_get_value(self._state())
+    def read(self, variables):
+        return self.keras.backend.batch_get_value(variables)
 
     def write_state(self, values):
         self.keras.backend.batch_set_value(list(zip(self._state(), values)))
@@ -148,32 +150,26 @@ class Session(KerasSession):
         )
         return traced_ops(trace.step_stats)
 
-    def finish_device(self):
-        """Does nothing: ``Session.run`` returns computed values, and Keras fetches each step's."""
 
-
-def _session(tensorflow, threads):
+@functools.lru_cache(maxsize=None)
+def open_tensorflow(tensorflow, threads):
     """The only session of this process: all models are in one graph, and a variable has a value
     only in the session that initialised it."""
-    if not _SESSION_CACHE:
-        settings = tensorflow.ConfigProto(
-            intra_op_parallelism_threads=threads, inter_op_parallelism_threads=threads
-        )
-        settings.gpu_options.allow_growth = True
-        _SESSION_CACHE["session"] = tensorflow.Session(config=settings)
-    return _SESSION_CACHE["session"]
+    settings = tensorflow.ConfigProto(
+        intra_op_parallelism_threads=threads, inter_op_parallelism_threads=threads
+    )
+    settings.gpu_options.allow_growth = True
+    return tensorflow.Session(config=settings)
 
 
 def traced_ops(stats):
-    """[(path of the op, op type, count)] of a session's trace, whose labels have the form
-    ``path = Type(inputs)``."""
-    counts = {}
+    """[(path of the op, op type, count)] of a session's trace (labels: ``path = Type(inputs)``)."""
+    counts = collections.Counter()
     for device in stats.dev_stats:
         for node in device.node_stats:
             path, equals, rest = node.timeline_label.partition(" = ")
             if equals:
-                op = (path, rest.partition("(")[0])
-                counts[op] = counts.get(op, 0) + 1
+                counts[path, rest.partition("(")[0]] += 1
     return [(path, kind, count) for (path, kind), count in sorted(counts.items())]
 
 

@@ -15,8 +15,6 @@ STEPS = {"train_step": "train", "test_step": "val", "predict_step": "val"}
 
 
 class Session(KerasSession):
-    """Keras 3 with TensorFlow, the run's number of threads, and batches from memory."""
-
     def __init__(self, config, threads):
         super().__init__(config, threads)
         set_environment(config)
@@ -30,7 +28,7 @@ class Session(KerasSession):
             for card in tensorflow.config.list_physical_devices("GPU"):
                 tensorflow.config.experimental.set_memory_growth(card, True)
             devices = tensorflow.config.list_logical_devices()
-        self._messages = tensorflow_facts.import_messages() + captured[0]
+        self._messages = "".join(tensorflow_facts.import_messages + captured)
         self._asynchronous = any(device.device_type != "CPU" for device in devices)
         self._probes = {}
 
@@ -128,7 +126,7 @@ class Session(KerasSession):
 
             dataset = tensorflow.data.Dataset.from_tensor_slices(bounds(orders, batch))
             dataset = dataset.repeat().map(take).with_options(options)
-            return with_iterator(tensorflow, dataset)
+            return with_iterator(dataset)
 
     def set_tf32(self, on):
         self.tensorflow.config.experimental.enable_tensor_float_32_execution(on)
@@ -195,11 +193,10 @@ def preload(config):
     with tensorflow_facts.captured_stderr() as captured:
         import keras  # noqa: F401
         import tensorflow  # noqa: F401
-    tensorflow_facts.keep_import_messages(captured[0])
+    tensorflow_facts.import_messages.append(captured[0])
 
 
 def set_environment(config):
-    """Sets the environment variables that TensorFlow and Keras read when they are imported."""
     os.environ["KERAS_BACKEND"] = "tensorflow"
     # At 0 TensorFlow reports the unused instructions once, when it opens the device.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "0")
@@ -207,23 +204,16 @@ def set_environment(config):
         os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
 
 
-def with_iterator(tensorflow, dataset):
-    """`dataset`, which must not end, with a single iterator that is made now and shared by all
-    loops over the dataset."""
+def with_iterator(feed):
+    """The dataset `feed`, which must not end, with a single iterator that is made now and shared by
+    all loops over it. Its class is derived from that of `feed`, by which Keras recognizes it."""
+    iterator = iter(feed)
 
-    class WithIterator(tensorflow.data.Dataset):
+    class WithIterator(type(feed)):
         def __init__(self):
-            self.iterator = iter(dataset)
-            super().__init__(dataset._variant_tensor)
-
-        def _inputs(self):
-            return [dataset]
-
-        @property
-        def element_spec(self):
-            return dataset.element_spec
+            vars(self).update(vars(feed))
 
         def __iter__(self):
-            return self.iterator
+            return iterator
 
     return WithIterator()

@@ -1,8 +1,5 @@
 """The common part of all Keras sessions: building the model, canonical weights, and what
-certification and attestation need. `keras_training` has the rest.
-
-Subclasses import a framework and provide its batches; see ``keras3_tensorflow``.
-"""
+certification and attestation need. `keras_training` has the rest."""
 
 import contextlib
 import functools
@@ -19,9 +16,17 @@ from rnnworker.recurrent.composed import inner_layers
 
 
 class KerasSession(KerasTraining):
-    """The model of one run. Subclasses set ``self.keras`` and provide ``batches``, ``build_facts``,
-    ``devices``, ``layer_gradients(layer, x, upstream)``, and ``executed_ops(run)`` or
-    ``kernels(steps)``."""
+    """The model of one run. A framework's class sets ``self.keras`` and provides:
+
+    - ``batches(x, y, orders, batch)``: an input for ``fit`` that yields ``x[order], y[order]`` of
+      one order after another in batches of `batch` samples; no batch spans two orders. It never
+      ends: the last order is followed by the first.
+    - ``build_facts()``: facts about the framework for the record's ``environment``.
+    - ``devices()``: lists of names, ``framework_devices`` and, if known, ``framework_cards``.
+    - ``layer_gradients(layer, x, upstream)``: (outputs, gradients of sum(outputs ∘ upstream) with
+      respect to ``x`` and the canonical arrays), with ``training=True``.
+    - ``executed_ops(run)``: [(path, op type, count)] of the ops that `run` executes; or `kernels`.
+    """
 
     keras = None
     lead_in = 5  # untimed steps at the beginning of a training, see `epoch_clock`
@@ -40,23 +45,6 @@ class KerasSession(KerasTraining):
         self.feed = "device" if on_device else "host"
         self._initial = None
         self._validation_feed = None
-        self._on_start = None
-
-    # -- provided by the framework ------------------------------------------------------
-
-    def batches(self, x, y, orders, batch):
-        """An input for ``fit`` that yields ``x[order], y[order]`` of one order after another in
-        batches of `batch` samples; no batch spans two orders. It never ends: the last order is
-        followed by the first."""
-        raise NotImplementedError
-
-    def build_facts(self):
-        """Facts about the framework for the record's ``environment``."""
-        raise NotImplementedError
-
-    def devices(self):
-        """``framework_devices`` and, where they are known, ``framework_cards``: lists of names."""
-        raise NotImplementedError
 
     def thread_counts(self):
         """(within an op, between ops); None if the framework has no such setting."""
@@ -79,20 +67,9 @@ class KerasSession(KerasTraining):
     def tf32(self):
         """Whether TF32 is allowed, read back; None if the framework does not report it."""
 
-    def layer_gradients(self, layer, x, upstream):
-        """(outputs, gradients of sum(outputs ∘ upstream) with respect to ``x`` and the canonical
-        arrays), with ``training=True``."""
-        raise NotImplementedError
-
-    def executed_ops(self, run):
-        """[(path, op type, count)] of the ops that `run` executes."""
-        raise NotImplementedError
-
     def cudnn_facts(self):
         """``gpus`` and ``cuda_build`` as the framework reports them."""
         return {}
-
-    # -- the run's steps ----------------------------------------------------------------
 
     def environment(self):
         versions = {"keras": keras_version(self.keras), "numpy": numpy.__version__}
@@ -180,38 +157,42 @@ class KerasSession(KerasTraining):
 
     def layers(self):
         """The layers with weights in order, as arguments of ``canonical_weights.initial``."""
-        return [self._describe(layer) for layer in self._weighted()]
+        layers = []
+        for layer in self._weighted():
+            recurrent, arrays = layer in self.recurrent.layers, self._canonical(layer)
+            names = sorted(arrays) if recurrent else arrays
+            shapes = [(name, list(arrays[name].shape)) for name in names]
+            kind = "embedding" if type(layer).__name__ == "Embedding" else "other"
+            facts = {"name": layer.name, "cell": self.recurrent.cell, "shapes": shapes}
+            layers.append(dict(facts, kind="recurrent" if recurrent else kind))
+        return layers
 
     def load_weights(self, weights):
         for layer, arrays in zip(self._weighted(), weights):
             if layer in self.recurrent.layers:
                 self.recurrent.from_canonical(layer, arrays)
             else:
-                layer.set_weights([arrays[name] for name, _ in _shapes(layer)])
+                layer.set_weights([arrays[name] for name in _names(layer)])
         self._initial = self.read_state()
 
     def dump_weights(self):
         """The model's weights in canonical form."""
-        return [
-            self.recurrent.to_canonical(layer)
-            if layer in self.recurrent.layers
-            else dict(zip([name for name, _ in _shapes(layer)], layer.get_weights()))
-            for layer in self._weighted()
-        ]
+        return [self._canonical(layer) for layer in self._weighted()]
 
     def reset(self):
         """Restores the state after ``load_weights``: weights, optimizer, random states."""
         self.write_state(self._initial)
 
     def read_state(self):
+        return self.read(self._state())
+
+    def read(self, variables):
         # Copies: torch's are views of the variables' own memory.
-        return [numpy.array(variable.numpy()) for variable in self._state()]
+        return [numpy.array(variable.numpy()) for variable in variables]
 
     def write_state(self, values):
         for variable, value in zip(self._state(), values):
             variable.assign(value)
-
-    # -- certification and attestation --------------------------------------------------
 
     def train_batch(self, x, y):
         """Takes one training step; returns the loss before it."""
@@ -253,8 +234,6 @@ class KerasSession(KerasTraining):
         """The kernels that one training step ran on sequences of at least `steps` time steps."""
         return attest.kernels_in_tensorflow(self.executed_ops(lambda: self.train_steps(1)), steps)
 
-    # -- private ------------------------------------------------------------------------
-
     def _policy(self, new=None):
         """The name of Keras's dtype policy, after it was set to `new` if given."""
         mixed = getattr(self.keras, "mixed_precision", None)
@@ -267,19 +246,15 @@ class KerasSession(KerasTraining):
         return (getattr(mixed, "global_policy", None) or mixed.dtype_policy)().name
 
     def _weighted(self):
-        return [layer for layer in self.model.layers if layer.get_weights()]
+        return [layer for layer in self.model.layers if layer.weights]
+
+    def _canonical(self, layer):
+        if layer in self.recurrent.layers:
+            return self.recurrent.to_canonical(layer)
+        return dict(zip(_names(layer), layer.get_weights()))
 
     def _state(self):
         return list(self.model.variables) + list(self.model.optimizer.variables)
-
-    def _describe(self, layer):
-        if layer in self.recurrent.layers:
-            arrays = self.recurrent.to_canonical(layer)
-            shapes = [(name, list(arrays[name].shape)) for name in sorted(arrays)]
-            facts = {"kind": "recurrent", "cell": self.recurrent.cell, "shapes": shapes}
-            return dict(facts, name=layer.name)
-        kind = "embedding" if type(layer).__name__ == "Embedding" else "other"
-        return {"name": layer.name, "kind": kind, "shapes": _shapes(layer)}
 
     def _why_not_cudnn(self):
         reasons = []
@@ -294,11 +269,8 @@ class KerasSession(KerasTraining):
         return sorted(set(reasons), key=reasons.index)
 
 
-def _shapes(layer):
-    return [
-        (variable.name.split("/")[-1].split(":")[0], [int(size) for size in variable.shape])
-        for variable in layer.weights
-    ]
+def _names(layer):
+    return [variable.name.split("/")[-1].split(":")[0] for variable in layer.weights]
 
 
 def _inputs(layer):

@@ -1,7 +1,4 @@
-"""Training in every Keras: the warm-up, ``fit`` with its clocks, validation.
-
-``keras_session`` builds the model.
-"""
+"""Training in every Keras: the warm-up, ``fit`` with its clocks, validation."""
 
 import contextlib
 import time
@@ -80,11 +77,11 @@ class KerasTraining:
         augmented = bool(settings["data"].get("augment"))
         lead_in = 0 if augmented else self.lead_in
         steps_clock = StepClock(turns, steps, epochs, self.finish_step)
-        clock = epoch_clock(self.keras)(self, on_epoch, len(x), steps, steps_clock, lead_in)
+        sizes = {"samples": len(x), "steps": steps}
+        clock = epoch_clock(self, on_epoch, steps_clock, sizes, lead_in)
         self._on_start = on_start
         start = time.monotonic()
-        if augmented:
-            feed_of = self.augmented_feed(y, orders, batch)
+        feed_of = self.augmented_feed(y, orders, batch) if augmented else lambda *epoch: None
         if not lead_in:
             self.prepare_epochs()
         for first in range(0, epochs, 1 if augmented else epochs):
@@ -98,7 +95,7 @@ class KerasTraining:
                     orders[first:stop],
                     batch,
                     lead_in=lead_in,
-                    feed=feed_of(first, images) if augmented else None,
+                    feed=feed_of(first, images),
                     initial_epoch=first,
                     epochs=stop,
                     callbacks=[clock],
@@ -117,8 +114,7 @@ class KerasTraining:
         """Prepares the first timed epoch: restores the canonical weights and validates, since a
         validation precedes every other epoch too."""
         self.reset()
-        if self._on_start is not None:
-            self._on_start()
+        self._on_start()
         collect_and_freeze()
         self.evaluate()
 
@@ -157,63 +153,49 @@ def short_name(name):
     return "acc" if name in ACCURACIES else name
 
 
-def epoch_clock(keras):
-    class EpochClock(keras.callbacks.Callback):
-        """Reports the epochs of ``fit`` to `clock`, validates between epochs, timed separately,
-        and stops a training whose loss is not finite.
+def epoch_clock(session, on_epoch, clock, sizes, lead_in):
+    """A callback that reports the epochs of ``fit`` to `clock`, validates between epochs, timed
+    separately, and stops a training whose loss is not finite. `sizes`: further facts of an epoch.
 
-        The first `lead_in` epochs have one step each and are not timed: in them ``fit`` makes its
-        iterator, fills its prefetch buffers and starts its threads. After the last of them
-        ``session.prepare_epochs`` undoes their effect, and the training begins."""
+    The first `lead_in` epochs have one step each and are not timed: in them ``fit`` makes its
+    iterator, fills its prefetch buffers and starts its threads. After the last of them
+    ``session.prepare_epochs`` undoes their effect, and the training begins."""
 
-        def __init__(self, session, on_epoch, samples, steps, clock, lead_in):
-            super().__init__()
-            self.session, self.on_epoch, self.clock = session, on_epoch, clock
-            self.samples, self.steps, self.lead_in = samples, steps, lead_in
-            self.first = self.last = self.began = None
-            self.stopped = None
-            self.trains = False  # whether the current epoch belongs to the training
+    class EpochClock(session.keras.callbacks.Callback):
+        first = last = began = stopped = None
+        trains = False  # whether the current epoch belongs to the training
 
         def on_epoch_begin(self, epoch, logs=None):
-            self.trains = epoch >= self.lead_in
+            self.trains = epoch >= lead_in
             if not self.trains:
                 self.model.stop_training = True  # read after each step: this epoch has one step
                 return
-            self.session.finish_device()
-            self.clock.epoch_begins(self.began)
-            self.first = self.first if self.first is not None else self.clock.start
+            session.finish_device()
+            clock.epoch_begins(self.began)
+            if self.first is None:
+                self.first = clock.start
 
         def on_epoch_end(self, epoch, logs=None):
             if not self.trains:
                 self.model.stop_training = False
-                if epoch + 1 == self.lead_in:
-                    self.session.prepare_epochs()
+                if epoch + 1 == lead_in:
+                    session.prepare_epochs()
                 return
-            self.session.finish_device()
-            times = self.clock.epoch_ends()
+            session.finish_device()
+            times = clock.epoch_ends()
             end = time.monotonic()
-            number = epoch + 1 - self.lead_in
             logs = {short_name(name): float(value) for name, value in (logs or {}).items()}
-            validated = self.session.evaluate()
-            self.on_epoch(
-                dict(
-                    times,
-                    epoch=number,
-                    samples=self.samples,
-                    steps=self.steps,
-                    loss=logs.get("loss"),
-                    acc=logs.get("acc"),
-                    val_loss=validated.get("loss"),
-                    val_acc=validated.get("acc"),
-                    val_seconds=time.monotonic() - end,
-                )
-            )
+            validated = session.evaluate()
+            facts = dict(times, val_seconds=time.monotonic() - end, epoch=epoch + 1 - lead_in)
+            for name in ("loss", "acc"):
+                facts.update({name: logs.get(name), "val_" + name: validated.get(name)})
+            on_epoch(dict(facts, **sizes))
             if not numpy.isfinite(logs.get("loss", numpy.nan)):
-                self.stopped = "loss not finite in epoch {}".format(number)
+                self.stopped = "loss not finite in epoch {}".format(facts["epoch"])
                 self.model.stop_training = True
             self.last = time.monotonic()
 
-    return EpochClock
+    return EpochClock()
 
 
 @contextlib.contextmanager

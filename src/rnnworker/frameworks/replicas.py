@@ -11,8 +11,6 @@ from rnnworker.frameworks import keras3_tensorflow
 
 
 class Session(keras3_tensorflow.Session):
-    """The session of Keras on TensorFlow 2, training on ``device.replicas`` devices."""
-
     can_feed_on_device = False
 
     def __init__(self, config, threads):
@@ -56,7 +54,7 @@ class Session(keras3_tensorflow.Session):
         feed = self.strategy.distribute_datasets_from_function(
             lambda context: pipeline(batch_of, parts, batch)
         )
-        return with_iterator(feed)
+        return keras3_tensorflow.with_iterator(feed)
 
     def train_batch(self, x, y):
         """Through ``fit``: in Keras 3 ``train_on_batch`` gives each replica the whole batch."""
@@ -106,18 +104,3 @@ def parts_of(orders, batch, replicas):
         for start in range(0, len(order), batch)
         for part in numpy.split(numpy.asarray(order[start : start + batch]), replicas)
     ]
-
-
-def with_iterator(feed):
-    """The distributed dataset `feed`, which must not end, with a single iterator that is made now,
-    as in `keras3_tensorflow.with_iterator`. Keras recognizes a distributed dataset by its class."""
-    iterator = iter(feed)
-
-    class WithIterator(type(feed)):
-        def __init__(self):
-            vars(self).update(vars(feed))
-
-        def __iter__(self):
-            return iterator
-
-    return WithIterator()

@@ -5,18 +5,18 @@ A graph may contain several implementations of one layer, of which the graph opt
 placement chooses one at run time; the profile names the ops whose kernels were started.
 """
 
+import collections
 import contextlib
 import glob
 import os
 import re
-import shutil
 import sys
 import tempfile
 
 COMPILED = ("ThunkExecutor::", "CpuExecutable::", "GpuExecutable::")
 COMPILED_ON_GPU = ":XLA GPU module"  # ends the event's name (XLA's gpu_executable.cc)
 
-_IMPORT_MESSAGES = []
+import_messages = []  # what TensorFlow printed when it was imported before a fork
 # TensorFlow 1: "… instructions that this TensorFlow binary was not compiled to use: AVX2 FMA",
 # 1.2 on one line each: "wasn't compiled to use SSE4.1 instructions, but these are available".
 # TensorFlow 2: "To enable the following instructions: AVX2 FMA, in other operations, rebuild".
@@ -31,21 +31,18 @@ def facts(tensorflow, messages):
     """The facts for the record's ``environment`` as plain data; None for those that this version
     does not report. `messages`: what TensorFlow printed when it opened the device."""
     sysconfig = tensorflow.sysconfig
+    flags = _called(sysconfig, "get_compile_flags") or []
     return {
         "tensorflow": tensorflow.__version__,
         "tensorflow_git": getattr(tensorflow, "__git_version__", None),
         "compiler": getattr(tensorflow, "__compiler_version__", None),
         "build_info": _build_info(tensorflow),
-        "compile_flags": _flags(_called(sysconfig, "get_compile_flags")),
+        # Without the folders of this machine, which do not describe the build.
+        "compile_flags": [flag for flag in flags if not flag.startswith(("-I", "-L"))],
         "instructions_not_compiled_for": unused_instructions(messages),
         "onednn_on": onednn_on(messages),
         "onednn": onednn_version(_called(sysconfig, "get_include")),
     }
-
-
-def _flags(flags):
-    """`flags` without the folders of this machine, which do not describe the build."""
-    return [flag for flag in flags or [] if not flag.startswith(("-I", "-L"))]
 
 
 def unused_instructions(messages):
@@ -95,15 +92,6 @@ def captured_stderr():
             os.write(2, output)
 
 
-def keep_import_messages(messages):
-    """Keeps what TensorFlow printed when it was imported before a fork."""
-    _IMPORT_MESSAGES.append(messages)
-
-
-def import_messages():
-    return "".join(_IMPORT_MESSAGES)
-
-
 def _build_info(tensorflow):
     info = _called(tensorflow.sysconfig, "get_build_info")
     if info is None:
@@ -129,8 +117,7 @@ def executed_ops(tensorflow, run):
     options = tensorflow.profiler.experimental.ProfilerOptions(
         host_tracer_level=Level(3), device_tracer_level=Level(0)
     )
-    folder = tempfile.mkdtemp(prefix="rnnworker-profile-")
-    try:
+    with tempfile.TemporaryDirectory(prefix="rnnworker-profile-") as folder:
         tensorflow.profiler.experimental.start(folder, options)
         try:
             run()
@@ -138,8 +125,6 @@ def executed_ops(tensorflow, run):
             tensorflow.profiler.experimental.stop()
         pattern = os.path.join(folder, "**", "*.xplane.pb")
         return _ops(_space(glob.glob(pattern, recursive=True)[0]))
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 class Level(int):
@@ -163,14 +148,13 @@ def _space(file):
 
 
 def _ops(space):
-    counts = {}
-    for plane in space.planes:
-        if not plane.name.startswith("/host:CPU"):
-            continue
-        for line in plane.lines:
-            for event in line.events:
-                name = plane.event_metadata[event.metadata_id].name
-                counts[name] = counts.get(name, 0) + 1
+    counts = collections.Counter(
+        plane.event_metadata[event.metadata_id].name
+        for plane in space.planes
+        if plane.name.startswith("/host:CPU")
+        for line in plane.lines
+        for event in line.events
+    )
     ops = []
     for name, count in sorted(counts.items()):
         if name.startswith(COMPILED) or name.endswith(COMPILED_ON_GPU):

@@ -19,22 +19,13 @@ def make(keras, cell, units, options):
     supported("BlockLSTMV2", cell, ("lstm",), options)
     import tensorflow
 
-    return _layer_class(keras, tensorflow)(units, **layer_settings(options))
-
-
-def _layer_class(keras, tensorflow):
     class BlockLSTM(sequence_layer(keras, tensorflow)):
         layout = "lstm_ifco"
 
-        def make_weights(self, inputs):
-            self.matrix = self.zeros("kernel", inputs + self.units, GATES * self.units)
-            self.bias = self.zeros("bias", GATES * self.units)
-
         def hidden_states(self, sequence):
-            matrix, bias = (tensorflow.convert_to_tensor(v) for v in (self.matrix, self.bias))
-            return _block_lstm(tensorflow)(sequence, matrix, bias)
+            return _block_lstm(tensorflow)(sequence, *self.tensors())
 
-    return BlockLSTM
+    return BlockLSTM(units, **layer_settings(options))
 
 
 def _block_lstm(tensorflow):

@@ -15,64 +15,31 @@ from rnnworker.recurrent.layer import layer_settings, sequence_layer
 
 FORGET_BIAS = 0.0
 CELL_CLIP = -1.0
+LAYOUTS = {"lstm": "lstm_icfo", "gru_reset_before": "gru_reset_before"}
 
 
 def make(keras, cell, units, options):
-    supported("a block cell", cell, ("lstm", "gru_reset_before"), options)
+    supported("a block cell", cell, tuple(LAYOUTS), options)
     import tensorflow
 
-    layers = {"lstm": _lstm_layer, "gru_reset_before": _gru_layer}
-    return layers[cell](keras, tensorflow)(units, **layer_settings(options))
-
-
-def _lstm_layer(keras, tensorflow):
-    class BlockCellLSTM(sequence_layer(keras, tensorflow)):
-        layout = "lstm_icfo"
-
-        def make_weights(self, inputs):
-            self.matrix = self.zeros("kernel", inputs + self.units, 4 * self.units)
-            self.bias = self.zeros("bias", 4 * self.units)
+    class BlockCell(sequence_layer(keras, tensorflow)):
+        layout = LAYOUTS[cell]
 
         def hidden_states(self, sequence):
-            matrix, bias = (tensorflow.convert_to_tensor(v) for v in (self.matrix, self.bias))
-            cell = _lstm_cell(tensorflow)
+            weights = self.tensors()
+            if cell == "lstm":
+                step, states = _lstm_cell(tensorflow), 2
+            else:
+                step, states = _gru_cell(tensorflow), 1
+            return _loop(tensorflow, step, weights, sequence, self.units, states)
 
-            def step(states, x):
-                memory, hidden = cell(x, states[0], states[1], matrix, bias)
-                return memory, hidden
-
-            return _loop(tensorflow, step, sequence, self.units, 2)
-
-    return BlockCellLSTM
+    return BlockCell(units, **layer_settings(options))
 
 
-def _gru_layer(keras, tensorflow):
-    class BlockCellGRU(sequence_layer(keras, tensorflow)):
-        layout = "gru_reset_before"
-
-        def make_weights(self, inputs):
-            rows = inputs + self.units
-            self.gates = self.zeros("gates_kernel", rows, 2 * self.units)
-            self.gates_bias = self.zeros("gates_bias", 2 * self.units)
-            self.candidate = self.zeros("candidate_kernel", rows, self.units)
-            self.candidate_bias = self.zeros("candidate_bias", self.units)
-
-        def hidden_states(self, sequence):
-            names = ("gates", "candidate", "gates_bias", "candidate_bias")
-            weights = [tensorflow.convert_to_tensor(getattr(self, name)) for name in names]
-            cell = _gru_cell(tensorflow)
-
-            def step(states, x):
-                return (cell(x, states[0], *weights),)
-
-            return _loop(tensorflow, step, sequence, self.units, 1)
-
-    return BlockCellGRU
-
-
-def _loop(tensorflow, step, sequence, units, states):
-    """Runs `step` over a (time, batch, features) sequence in a while loop, from zero states. The
-    last of its `states` is the output. Returns (time, batch, units)."""
+def _loop(tensorflow, step, weights, sequence, units, states):
+    """Runs `step`, a function of (input, states, weights) → states, over a (time, batch, features)
+    sequence in a while loop, from zero states. The last of its `states` is the output. Returns
+    (time, batch, units)."""
     shape = tensorflow.shape(sequence)
     arrays = tensorflow.TensorArray
     inputs = arrays(sequence.dtype, size=shape[0]).unstack(sequence)
@@ -81,7 +48,7 @@ def _loop(tensorflow, step, sequence, units, states):
     zeros.set_shape([sequence.shape[1], units])
 
     def body(time, outputs, *before):
-        after = step(before, inputs.read(time))
+        after = step(inputs.read(time), *before, *weights)
         return (time + 1, outputs.write(time, after[-1])) + tuple(after)
 
     start = (tensorflow.constant(0), outputs) + (zeros,) * states
@@ -128,8 +95,8 @@ def _gru_cell(tensorflow):
     ops = tensorflow.raw_ops
 
     @tensorflow.custom_gradient
-    def cell(x, hidden, gates, candidate, gates_bias, candidate_bias):
-        """One step: (batch, inputs), (batch, units) → the new hidden state."""
+    def cell(x, hidden, gates, gates_bias, candidate, candidate_bias):
+        """One step: (batch, inputs), (batch, units) → the new hidden state, in a tuple."""
         arguments = {"x": x, "h_prev": hidden, "w_ru": gates, "w_c": candidate}
         arguments.update(b_ru=gates_bias, b_c=candidate_bias)
         new = ops.GRUBlockCell(**arguments)
@@ -142,11 +109,11 @@ def _gru_cell(tensorflow):
                 back.d_x,
                 back.d_h_prev,
                 tensorflow.matmul(x_and_hidden, back.d_r_bar_u_bar, transpose_a=True),
-                tensorflow.matmul(x_and_reset, back.d_c_bar, transpose_a=True),
                 tensorflow.reduce_sum(back.d_r_bar_u_bar, 0),
+                tensorflow.matmul(x_and_reset, back.d_c_bar, transpose_a=True),
                 tensorflow.reduce_sum(back.d_c_bar, 0),
             )
 
-        return new.h, gradient
+        return (new.h,), gradient
 
     return cell

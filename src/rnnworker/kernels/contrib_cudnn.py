@@ -3,12 +3,9 @@ GPU only.
 
 Source: tensorflow/contrib/cudnn_rnn/python/layers/cudnn_rnn.py of 1.15. The class makes its opaque
 buffer by an op that exists on a GPU only, and its size is unknown until that op has run; Keras's
-optimizers do not accept that. This module makes the buffer as a variable of its size
-(`cudnn_layout`) and passes it to the class, which calls its op on it.
-
-tf.contrib trains the whole buffer, including both bias sets of an LSTM or a simple cell. Their sum
-then learns twice as fast as Keras's single bias, and the loss curve differs from Keras's after the
-first step. Here the second sets are zero and not trained.
+optimizers do not accept that. This module makes the buffer as a variable of its size and passes it
+to the class, which calls its op on it. tf.contrib trains the whole buffer; here the second biases
+of an LSTM or a simple cell are zero and not trained (`cudnn_layout`).
 """
 
 from rnnworker.recurrent import cudnn_layout

@@ -92,8 +92,8 @@ def _set_fallback(keras, allowed):
     instead, which costs no time in a step. Otherwise, if cuDNN raises, Keras runs its own loop,
     even with ``use_cudnn=True`` and in the middle of a training.
 
-    Source: Keras 3.15, keras/src/backend/torch/rnn.py, ``lstm`` and ``gru``: ``except Exception:
-    pass`` before ``_fallback_lstm`` and ``_fallback_gru``, which this function replaces."""
+    Source: Keras 3.15, keras/src/backend/torch/rnn.py, ``lstm`` and ``gru``, which call
+    ``_fallback_lstm`` and ``_fallback_gru`` after ``except Exception: pass``."""
     backend = getattr(keras, "backend", None)
     if not hasattr(backend, "backend") or backend.backend() != "torch":
         return

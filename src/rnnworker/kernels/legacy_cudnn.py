@@ -2,11 +2,9 @@
 
 Source of the format of the weights: Keras 2's converter (``preprocess_weights_for_loading``, 2.2 to
 2.x): the rows of input matrices, read in order, are cuDNN's; recurrent matrices are transposed gate
-by gate; the biases are in one row, the input's before the state's.
-
-Keras trains both halves of an LSTM's row. Their sum learns twice as fast as the single bias of
-Keras's own LSTM, and the loss curves differ after the first step. Here the state's half is zero and
-not trained. Both halves of a GRU are trained, as in Keras's own GRU.
+by gate; the biases are in one row, the input's before the state's. Keras trains both halves of an
+LSTM's row; here the state's half is zero and not trained (`cudnn_layout` says why). Both halves of
+a GRU are trained, as in Keras's own GRU.
 """
 
 import numpy
@@ -76,28 +74,17 @@ def _with_one_bias(layer_class):
                 settings["shape"] = (4 * self.units,)
             return super().add_weight(*arguments, **settings)
 
-        calling = False
-
         def _process_batch(self, inputs, initial_state):
-            self.calling = True
+            import tensorflow
+
+            variable = self.bias
+            trained = tensorflow.convert_to_tensor(variable)
+            both_halves = tensorflow.concat([trained, tensorflow.zeros_like(trained)], 0)
+            object.__setattr__(self, "bias", both_halves)  # Keras's own would track it
             try:
                 return super()._process_batch(inputs, initial_state)
             finally:
-                self.calling = False
-
-        @property
-        def bias(self):
-            """Both halves while the layer passes them to cuDNN, else the variable."""
-            if not self.calling:
-                return self.trained_bias
-            import tensorflow
-
-            trained = tensorflow.convert_to_tensor(self.trained_bias)
-            return tensorflow.concat([trained, tensorflow.zeros_like(trained)], 0)
-
-        @bias.setter
-        def bias(self, variable):
-            self.trained_bias = variable
+                object.__setattr__(self, "bias", variable)
 
     return CuDNNLSTM
 

@@ -5,13 +5,10 @@ jax without Keras. Neither supports dropout inside the cell or masks.
 **torch.** Keras trains torch's own parameters. Source of their format: torch's documentation of
 these classes: one row per gate and unit, gates i, f, g, o for LSTM (Keras's i, f, c, o); r, z, n
 for GRU, whose canonical order is z, r, h. Each class adds two biases, ``bias_ih`` and ``bias_hh``.
-A GRU that resets after the product has two biases in canonical form too, and both are trained. The
-other cells have a single canonical bias, which is ``bias_ih``; ``bias_hh`` is zero and not trained.
-If it were trained, even with half of the bias in each, both would get the whole gradient: their sum
-would learn twice as fast, and the loss curve would differ from Keras's after the first step. As a
-consequence, Keras counts gates·units more parameters. On a CPU, the LSTM is oneDNN's over the whole
-sequence, forward and backward, and GRU and RNN are torch's own loop in C++ over single ops; on a
-GPU, all are cuDNN's.
+A GRU that resets after the product has two biases in canonical form too, and both are trained. In
+the other cells ``bias_hh`` is zero and not trained (`cudnn_layout` says why), and Keras counts
+gates·units more parameters. On a CPU, the LSTM is oneDNN's over the whole sequence, forward and
+backward, and GRU and RNN are torch's own loop in C++ over single ops; on a GPU, all are cuDNN's.
 
 **jax.** The inputs of all time steps are multiplied at once before the loop; Keras's own layer
 multiplies them inside the loop, step by step. The equations are those of ``reference``; initial
@@ -21,15 +18,15 @@ states are zero.
 import contextlib
 
 from rnnworker.canonical_weights import GATES
-from rnnworker.recurrent import cells
+from rnnworker.recurrent import cells, cudnn_layout
 from rnnworker.recurrent.layer import layer_settings, recurrent_layer
 
-# Cell → class in torch.nn, its settings, positions of torch's gates in the canonical order.
+# Cell → class in torch.nn, its settings. Its gates are in cuDNN's order.
 TORCH = {
-    "lstm": ("LSTM", {}, (0, 1, 2, 3)),
-    "gru": ("GRU", {}, (1, 0, 2)),
-    "rnn_tanh": ("RNN", {"nonlinearity": "tanh"}, (0,)),
-    "rnn_relu": ("RNN", {"nonlinearity": "relu"}, (0,)),
+    "lstm": ("LSTM", {}),
+    "gru": ("GRU", {}),
+    "rnn_tanh": ("RNN", {"nonlinearity": "tanh"}),
+    "rnn_relu": ("RNN", {"nonlinearity": "relu"}),
 }
 
 
@@ -46,15 +43,14 @@ def make(keras, cell, units, options):
 
 def torch_layout(cell):
     """The layout of [weight_ih, weight_hh, bias_ih, bias_hh], but for transposed matrices."""
-    gates = TORCH[cell][2]
-    second = "second_bias" if cell == "gru" else "frozen"
-    return tuple((name, gates) for name in (*cells.ARRAYS, second))
+    frozen = () if cell == "gru" else (("frozen", cudnn_layout.ORDERS[cell]),)
+    return cudnn_layout.layout(cell) + frozen
 
 
 def _torch_layer(keras, cell):
     import torch
 
-    name, settings, _ = TORCH[cell]
+    name, settings = TORCH[cell]
 
     class TorchNative(recurrent_layer(keras)):
         def make_weights(self, inputs):
@@ -109,16 +105,8 @@ def _jax_layer(keras, cell):
 
 
 def scan_cell(cell, x, arrays, sequences):
-    """The layer as a function.
-
-    **Arguments:**
-
-    - `x`: (batch, time, inputs).
-    - `arrays`: canonical.
-    - `sequences`: whether to return the outputs of all steps.
-
-    **Returns** (batch, time, units), or the last step's (batch, units).
-    """
+    """The layer as a function of `x` (batch, time, inputs) and canonical `arrays`. Returns the
+    outputs of all steps (batch, time, units) if `sequences`, else the last one (batch, units)."""
     import jax
 
     recurrent, bias = arrays["recurrent"], arrays["bias"]

@@ -14,7 +14,7 @@ def prepare(source, config):
     """x (samples, sequence) int32: the words of a review, then its pairs that have an index; the
     last ``sequence`` of these. y (samples, 1) float32."""
     model = config["model"]
-    arrays = imdb.reviews(source, model["words"], (model["train_samples"], model["val_samples"]))
+    arrays = imdb.reviews(source, model)
     known = _frequent(arrays["x_train"], model["words"], model["bigrams"])
     for name in ("x_train", "x_val"):
         extended = [append_pairs(review, known, model["words"]) for review in arrays[name]]

@@ -19,23 +19,17 @@ SEEDS = {"train": 113, "test": 226}
 START, UNKNOWN, FIRST_RANK = 1, 2, 3
 
 
-def reviews(source, words, limits):
-    """The reviews as lists of int32 arrays, the labels as (samples, 1) float32 arrays.
-
-    **Arguments:**
-
-    - `source`: the file's arrays.
-    - `words`: the number of word indices, including the reserved ones.
-    - `limits`: (training, validation) samples to keep, None for all.
-
-    **Returns:** a dict ``x_train, y_train, x_val, y_val``.
-    """
-    result = {}
-    for part, name, limit in (("train", "train", limits[0]), ("test", "val", limits[1])):
+def reviews(source, model):
+    """The reviews as lists of int32 arrays, the labels as (samples, 1) float32 arrays, in a dict
+    ``x_train, y_train, x_val, y_val``. `source`: the file's arrays; `model`: ``words``, the number
+    of word indices, including the reserved ones, and the numbers of samples to keep (None: all),
+    ``train_samples`` and ``val_samples``."""
+    result, words = {}, model["words"]
+    for part, name in (("train", "train"), ("test", "val")):
         values, offsets = _ragged(source, "x_" + part)
         order = numpy.arange(len(offsets) - 1)
         numpy.random.RandomState(SEEDS[part]).shuffle(order)
-        order = order[:limit]
+        order = order[: model.get(name + "_samples")]
         values = values.astype("int32") + FIRST_RANK
         values[values >= words] = UNKNOWN
         start = numpy.array([START], "int32")
@@ -59,7 +53,7 @@ def word_indices(source, config):
     """The arrays of the recurrent models: the last ``model.sequence`` words of each review, with
     ``model.words`` different word indices."""
     model = config["model"]
-    arrays = reviews(source, model["words"], (model["train_samples"], model["val_samples"]))
+    arrays = reviews(source, model)
     for name in ("x_train", "x_val"):
         arrays[name] = pad(arrays[name], model["sequence"])
     return arrays

@@ -6,6 +6,7 @@ import importlib
 import itertools
 import types
 
+from rnnworker import canonical_weights
 from rnnworker.options import IMPLEMENTATIONS, honoured, is_keras, is_user_file, not_honoured
 from rnnworker.recurrent import cells, composed, own_file
 
@@ -35,19 +36,15 @@ class Recurrent:
 
     def __init__(self, keras, config):
         self._keras = keras
-        self._cell = config["cell"]["name"]
+        self.cell = config["cell"]["name"]
         self._rnn = config["rnn"]
         self._without_dropout = bool(config.get("certifying"))
         self.module = implementation(self._rnn["implementation"])
         ignored = not_honoured(config)
         if ignored:
-            raise ValueError(
-                "rnn.implementation {} does not honour rnn.options.{}: it honours {}".format(
-                    self._rnn["implementation"],
-                    ignored[0],
-                    ", ".join(honoured(config)) or "no options",
-                )
-            )
+            message = "rnn.implementation {} does not honour rnn.options.{}: it honours {}"
+            known = ", ".join(honoured(config)) or "no options"
+            raise ValueError(message.format(self._rnn["implementation"], ignored[0], known))
         self.layers = []
 
     def __call__(self, units, **options):
@@ -61,7 +58,7 @@ class Recurrent:
         implementation that has an op for a whole stack makes one layer of it."""
         if hasattr(self.module, "make_stack"):
             options, directions = self._options(options), 2 if bidirectional else 1
-            arguments = (self._keras, self._cell, units, layers, directions, options)
+            arguments = (self._keras, self.cell, units, layers, directions, options)
             layer = self.module.make_stack(*arguments)
         elif layers == 1:
             layer = self._single(units, bidirectional, options)
@@ -73,10 +70,6 @@ class Recurrent:
         self.layers.append(layer)
         return layer
 
-    @property
-    def cell(self):
-        return self._cell
-
     def to_canonical(self, layer, values=None):
         """The canonical arrays of a layer in `layers`: its weights, or in their place `values`, the
         gradients of its trainable weights in their order."""
@@ -84,36 +77,34 @@ class Recurrent:
         if not parts:
             return getattr(self.module, "to_canonical", cells.to_canonical)(layer, values)
         converted, rest = [], iter(values or ())
-        for part in parts:
+        for part in parts.values():
             count = len(part.trainable_weights)
             its_values = None if values is None else list(itertools.islice(rest, count))
             converted.append(self.to_canonical(part, its_values))
-        return composed.join_parts(layer, converted)
+        return canonical_weights.join(parts, converted)
 
     def from_canonical(self, layer, arrays):
         parts = composed.parts_of(layer)
         if not parts:
             getattr(self.module, "from_canonical", cells.from_canonical)(layer, arrays)
             return
-        for part, its_arrays in zip(parts, composed.split_parts(layer, arrays)):
-            self.from_canonical(part, its_arrays)
+        for prefix, its_arrays in canonical_weights.split(arrays).items():
+            self.from_canonical(parts[prefix], its_arrays)
 
     def _single(self, units, bidirectional, options):
         options = self._options(options)
         if not bidirectional:
-            return self.module.make(self._keras, self._cell, units, options)
+            return self.module.make(self._keras, self.cell, units, options)
         name = options.pop("name", None)
         forward, backward = (
-            self.module.make(self._keras, self._cell, units, dict(options, **direction))
+            self.module.make(self._keras, self.cell, units, dict(options, **direction))
             for direction in ({}, {"go_backwards": True})
         )
         return composed.both_directions(self._keras, forward, backward, name)
 
     def _options(self, options):
-        options = dict(self._rnn.get("options") or {}, **options)
-        options.setdefault("return_sequences", False)
-        options.setdefault("dropout", 0.0)
-        options.setdefault("recurrent_dropout", 0.0)
+        defaults = {"return_sequences": False, "dropout": 0.0, "recurrent_dropout": 0.0}
+        options = dict(defaults, **dict(self._rnn.get("options") or {}, **options))
         if isinstance(self.module, own_file.Implementation):
             own_file.check_dropout(self._rnn, options)
         if self._without_dropout:

@@ -43,6 +43,12 @@ LAYOUTS = {
 }
 
 
+def shapes(layout, inputs, units):
+    """The shapes of the weights of a layout."""
+    rows = {MATRIX: (inputs + units,), "kernel": (inputs,), "recurrent": (units,)}
+    return [rows.get(name, ()) + (len(gates) * units,) for name, gates in LAYOUTS[layout]]
+
+
 def accepts(layer, setting):
     """Whether the constructor of the class `layer` has the argument `setting`."""
     return setting in inspect.signature(layer.__init__).parameters

@@ -6,23 +6,18 @@ Keras's ``Bidirectional`` recreates its inner layers from their configs, which l
 puts layers that Keras cannot recreate side by side in a layer that does the same.
 """
 
-from rnnworker import canonical_weights
+from rnnworker.canonical_weights import DIRECTIONS, layer_prefixes
 from rnnworker.recurrent.cells import accepts
 from rnnworker.user_functions import USER_MODULE_PREFIX
 
-PREFIXES = ("forward_", "backward_")
 RESTORED = ("use_cudnn", "_could_use_gpu_kernel")
 # The beginnings of the names of modules whose classes Keras cannot recreate.
 UNREGISTERED = ("rnnworker", USER_MODULE_PREFIX)
 
 
 def both_directions(keras, forward, backward, name=None):
-    """A layer of both: outputs side by side on the last axis, forward first.
-
-    **Arguments:**
-
-    - `forward`, `backward`: equal layers, except that the second has ``go_backwards``.
-    """
+    """A layer of two layers that differ only in ``go_backwards``: outputs side by side on the last
+    axis, forward first."""
     settings = {"name": name} if name else {}
     if _is_unregistered(forward) or _is_unregistered(getattr(forward, "cell", None)):
         return _pair_class(keras)(forward, backward, **settings)
@@ -70,46 +65,19 @@ def stack(keras, layers, name=None):
 
 
 def parts_of(layer):
-    """The layers of a stack, or both directions of a layer; none of any other layer."""
+    """{prefix in canonical form: part} of the layers of a stack, or of both directions of a layer;
+    empty for any other layer."""
     if hasattr(layer, "stacked_layers"):
-        return list(layer.stacked_layers)
+        parts = list(layer.stacked_layers)
+        return dict(zip(layer_prefixes(len(parts)), parts))
     if hasattr(layer, "forward_layer"):
-        return [layer.forward_layer, layer.backward_layer]
-    return []
+        return dict(zip(DIRECTIONS, (layer.forward_layer, layer.backward_layer)))
+    return {}
 
 
 def inner_layers(layer):
     """The single layers that `layer`, one of a model's recurrent layers, consists of."""
-    return [inner for part in parts_of(layer) for inner in inner_layers(part)] or [layer]
-
-
-def join_parts(layer, parts):
-    """The canonical arrays of `layer` from those of `parts_of` it."""
-    is_stack = hasattr(layer, "stacked_layers")
-    return (canonical_weights.join_layers if is_stack else join)(*parts)
-
-
-def split_parts(layer, arrays):
-    """The reverse of `join_parts`."""
-    is_stack = hasattr(layer, "stacked_layers")
-    return (canonical_weights.split_layers if is_stack else split)(arrays)
-
-
-def join(forward, backward):
-    """Two sets of canonical arrays → one, whose names begin with the direction."""
-    return {
-        prefix + name: array
-        for prefix, arrays in zip(PREFIXES, (forward, backward))
-        for name, array in arrays.items()
-    }
-
-
-def split(arrays):
-    """The reverse of `join`: one set of canonical arrays → [forward, backward]."""
-    return [
-        {name[len(prefix) :]: array for name, array in arrays.items() if name.startswith(prefix)}
-        for prefix in PREFIXES
-    ]
+    return [inner for part in parts_of(layer).values() for inner in inner_layers(part)] or [layer]
 
 
 def _is_unregistered(instance):

@@ -22,8 +22,8 @@ import itertools
 
 import numpy
 
-from rnnworker.canonical_weights import join_layers, split_layers
-from rnnworker.recurrent import composed
+from rnnworker import canonical_weights
+from rnnworker.recurrent import cells
 from rnnworker.recurrent.layer import sequence_layer
 
 # Cell (also cuDNN's mode) → cuDNN's gates as places in the canonical order.
@@ -75,56 +75,47 @@ def with_untrained(tensorflow, trained, cell, inputs, units, layers=1, direction
     return tensorflow.concat(list(itertools.chain(*((piece, zeros) for piece in pieces))), 0)
 
 
+def layout(cell):
+    """The trained weights of a pseudo-layer (see `cells.LAYOUTS`), their matrices transposed."""
+    names = cells.ARRAYS + (("second_bias",) if cell == "gru" else ())
+    return tuple((name, ORDERS[cell]) for name in names)
+
+
 def pack(cell, arrays):
     """Canonical arrays → the trained part of the buffer."""
-    order, parts = ORDERS[cell], pseudo_layers(arrays)
-    flat = [
-        numpy.split(part[name], len(order), axis=1)[gate].T.ravel()
-        for part in parts
-        for name in ("kernel", "recurrent")
-        for gate in order
-    ]
-    for part in parts:
-        for row in numpy.atleast_2d(part["bias"]):
-            flat += [numpy.split(row, len(order))[gate] for gate in order]
-    return numpy.concatenate(flat)
+    packed = [cells.pack(layout(cell), part) for part in pseudo_layers(arrays)]
+    matrices = [matrix.T.ravel() for weights in packed for matrix in weights[:2]]
+    return numpy.concatenate(matrices + [bias for weights in packed for bias in weights[2:]])
 
 
 def unpack(cell, trained, inputs, units, layers=1, directions=1):
     """The reverse of `pack`, for weights and for gradients."""
-    order, sizes = ORDERS[cell], _matrix_sizes(cell, inputs, units, layers, directions)
+    sizes = _matrix_sizes(cell, inputs, units, layers, directions)
     flat = numpy.split(numpy.asarray(trained), numpy.cumsum(sizes))
-    biases = flat.pop().reshape(layers * directions, _trained_rows(cell), len(order), units)
-
-    def canonical(gates):
-        return numpy.concatenate([gates[order.index(n)] for n in range(len(order))], axis=-1)
-
-    parts = []
-    for kernel, recurrent, rows in zip(flat[::2], flat[1::2], biases):
-        matrices = [value.reshape(len(order), units, -1) for value in (kernel, recurrent)]
-        part = {
-            name: canonical(numpy.swapaxes(value, 1, 2))
-            for name, value in zip(("kernel", "recurrent"), matrices)
-        }
-        bias = [canonical(row) for row in rows]
-        parts.append(dict(part, bias=numpy.stack(bias) if cell == "gru" else bias[0]))
+    columns = len(ORDERS[cell]) * units
+    biases = flat.pop().reshape(layers * directions, -1, columns)
+    matrices = [matrix.reshape(columns, -1).T for matrix in flat]
+    parts = [
+        cells.unpack(layout(cell), weights + tuple(rows), units)
+        for weights, rows in zip(zip(matrices[::2], matrices[1::2]), biases)
+    ]
     return nested(parts, directions)
 
 
 def pseudo_layers(arrays):
     """The canonical arrays of each pseudo-layer, in cuDNN's order."""
-    return [
-        part
-        for layer in split_layers(arrays)
-        for part in (composed.split(layer) if "forward_kernel" in layer else [layer])
-    ]
+    parts = canonical_weights.split(arrays).values()
+    return [each for part in parts for each in pseudo_layers(part)] or [arrays]
 
 
 def nested(parts, directions):
     """The reverse of `pseudo_layers`."""
+    join = canonical_weights.join
     if directions == 2:
-        parts = [composed.join(*pair) for pair in zip(parts[::2], parts[1::2])]
-    return join_layers(*parts) if len(parts) > 1 else parts[0]
+        pairs = zip(parts[::2], parts[1::2])
+        parts = [join(canonical_weights.DIRECTIONS, pair) for pair in pairs]
+    count = len(parts)
+    return join(canonical_weights.layer_prefixes(count), parts) if count > 1 else parts[0]
 
 
 def _trained_rows(cell):

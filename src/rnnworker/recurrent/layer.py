@@ -1,10 +1,13 @@
 """Base classes of rnnbench's own recurrent layers: shapes, direction, no masks."""
 
+from rnnworker.recurrent.cells import shapes
+
 
 def recurrent_layer(keras):
     """The base class of layers over (batch, time, features), a class of the given Keras. Subclasses
-    make their weights in ``make_weights(inputs)`` and provide ``outputs(inputs)``: (batch, time,
-    features) → (batch, units), or (batch, time, units) with ``return_sequences``."""
+    name the ``layout`` of their weights (`cells.LAYOUTS`), which are then in ``arrays``, or make
+    them in ``make_weights(inputs)``. They provide ``outputs(inputs)``: (batch, time, features) →
+    (batch, units), or (batch, time, units) with ``return_sequences``."""
 
     class RecurrentLayer(keras.layers.Layer):
         """inputs (batch, time, features) → last output (batch, units), or all outputs. A subclass
@@ -22,6 +25,12 @@ def recurrent_layer(keras):
             self.inputs_size = int(shape[-1])
             self.make_weights(self.inputs_size)
             self.built = True
+
+        def make_weights(self, inputs):
+            self.arrays = [
+                self.zeros("weight_{}".format(number), *shape)
+                for number, shape in enumerate(shapes(self.layout, inputs, self.units))
+            ]
 
         def zeros(self, name, *shape):
             return self.add_weight(shape=shape, initializer="zeros", name=name)
@@ -41,10 +50,13 @@ def recurrent_layer(keras):
 
 
 def sequence_layer(keras, tensorflow):
-    """A `recurrent_layer` made of TensorFlow's ops. Besides ``make_weights``, subclasses provide
+    """A `recurrent_layer` made of TensorFlow's ops. In place of ``outputs``, subclasses provide
     ``hidden_states(sequence)``: (time, batch, features) → (time, batch, directions·units)."""
 
     class SequenceLayer(recurrent_layer(keras)):
+        def tensors(self):
+            return [tensorflow.convert_to_tensor(variable) for variable in self.arrays]
+
         def outputs(self, inputs):
             sequence = tensorflow.transpose(inputs, [1, 0, 2])
             if self.go_backwards:

@@ -11,8 +11,6 @@ DROPOUTS = ("dropout", "recurrent_dropout")
 
 
 class Implementation:
-    """A user-supplied file, with the functions of a module of `rnnworker.kernels`."""
-
     def __init__(self, path):
         self.path = path
         self._module = user_functions.from_file(path)
