@@ -21,6 +21,8 @@ from rnnworker.members import Outcome
 from tests.conftest import Project, copy_of, make_project
 from tests.factory import read_pointer
 from tests.faults.mounts import filled, small_disk
+from tests.running.alone import train
+from tests.running.test_running_train import planned
 
 ALL = os.environ.get("RNNBENCH_FAULTS") == "all"
 
@@ -233,6 +235,27 @@ def test_a_workflow_continues(disk: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert len(project.records()) == 4
     assert {path: path.read_bytes() for path in before} == before
+
+
+@pytest.mark.fault("the disk is full when a record is written", "no record", "free disk space")
+def test_a_record(disk: Path, place: Place) -> None:
+    """With no free page of the disk, with one, and so on until a run fits on it."""
+    place = replace(place, results=disk / "results")
+    first = place.results / "records" / f"{train(planned(), place).key}.json"
+    content = first.read_bytes()
+    for pages in range(40):
+        name = f"other-s0-r{pages}"
+        with filled(disk, 4096 * pages):
+            try:
+                train(planned(name), place)
+                break
+            except OSError as error:
+                assert "free" in cli.FIXES[error.errno]
+        assert first.read_bytes() == content
+        assert not place.pointer(name).exists() and not list(disk.rglob(".*.json.*"))
+    assert pages > 3
+    train(planned(f"other-s0-r{pages - 1}"), place)
+    assert place.pointer(f"other-s0-r{pages - 1}").exists()
 
 
 @pytest.mark.parametrize("kind", ["certificate", "probe"])
