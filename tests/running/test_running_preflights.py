@@ -52,7 +52,10 @@ PLANNED = {
     "digest": "d",
     "choices": {"model": "digits_rnn", "cell": "lstm", "build": "current"},
     "overrides": {"model.units": 8},
-    "config": {"device": {"threads": 1}, "dataset": {"path": None}, "build": {"name": "b"}},
+    "config": {
+        **{"device": {"threads": 1}, "dataset": {"path": None}},
+        "build": {"name": "b", "framework": "none"},
+    },
     "devices": [cpu(1, "keras")],
     "implementations": implementations("keras", cudnn="cuDNN runs on NVIDIA GPUs only"),
 }

@@ -176,19 +176,19 @@ def test_a_companion_without_a_record_is_not_named(place: Place, monkeypatch) ->
 
 
 def test_a_new_configuration_is_compared_with_its_own_companion(place: Place) -> None:
-    for repeat in range(3):
-        measure_round(place, run("keras", repeat), run("cell", repeat, epoch_seconds=1.3 * EPOCH))
-    late = [run("late", repeat, epoch_seconds=1.2 * EPOCH) for repeat in range(3)]
+    for repeat in range(2):
+        measure_round(place, run("keras", repeat), run("cell", repeat, epoch_seconds=2.5 * EPOCH))
+    late = [run("late", repeat, epoch_seconds=1.5 * EPOCH) for repeat in range(2)]
     for repeat, line in enumerate(late):
         measure_round(place, run("keras", repeat), run("cell", repeat), line)
     pointers = sorted(place.folder.glob("*-s*-r*.json"))
     records, _ = records_of(pointers)
-    assert len(records) == 12 and sum(r.round.companion for r in records) == 3
+    assert len(records) == 8 and sum(r.round.companion for r in records) == 2
     table = time_table(Measurements(tidy(records), {"rnn": "keras"})).set_index("rnn")
-    assert table["runs"].to_dict() == {"keras": 3, "cell": 3, "late": 3}
-    assert table.loc["late", "speedup"] == pytest.approx(1 / 1.2, rel=0.1)
-    assert table.loc["cell", "speedup"] == pytest.approx(1 / 1.3, rel=0.1)
-    assert table.loc["late", "method"].startswith("in turns, 3 rounds")
+    assert table["runs"].to_dict() == {"keras": 2, "cell": 2, "late": 2}
+    assert table.loc["late", "speedup"] == pytest.approx(1 / 1.5, rel=0.2)
+    assert table.loc["cell", "speedup"] == pytest.approx(1 / 2.5, rel=0.2)
+    assert table.loc["late", "method"].startswith("in turns, 2 rounds")
 
 
 def test_each_cohort_of_a_large_round_includes_the_reference(place: Place, monkeypatch) -> None:

@@ -161,17 +161,18 @@ def test_retry_has_the_run_measured_again_once(place: Place, monkeypatch, clock)
     assert train(planned(), place).started == second.started
 
 
-@pytest.mark.parametrize("share", [0.0, 0.3, 0.99])
 @pytest.mark.fault(
     "a record is truncated by a power failure", "detected, set aside, measured again", SAME
 )
-def test_a_truncated_record_is_set_aside_and_reported(place: Place, share: float, capsys) -> None:
+def test_a_truncated_record_is_set_aside_and_reported(place: Place, capsys) -> None:
     first = train(planned(), place)
     (path,) = files(place, "2*.json")
-    part = path.read_bytes()[: int(share * path.stat().st_size)]
-    path.write_bytes(part)
-    with pytest.raises(RecordError):
-        read_record(path)
+    content = path.read_bytes()
+    for share in (0.0, 0.99, 0.3):
+        part = content[: int(share * len(content))]
+        path.write_bytes(part)
+        with pytest.raises(RecordError):
+            read_record(path)
     place.pointer(NAME).unlink()  # `damaged` has it made again
     second = train(planned(), place)
     assert second.started > first.started and second.verdict.status != "void"
