@@ -42,10 +42,9 @@ def victim(kind: str, snakemake: int, known: set[int]) -> int | None:
     if kind == "snakemake":
         return None if snakemake in known else snakemake
     end = {"worker": ".job.json", "controller": "round"}[kind]
-    for pid, command in descendants(snakemake).items():
-        if pid not in known and any(word.endswith(end) for word in command):
-            return pid
-    return None
+    running = descendants(snakemake).items()
+    found = (pid for pid, words in running if any(word.endswith(end) for word in words))
+    return next((pid for pid in found if pid not in known), None)
 
 
 @pytest.mark.parametrize(
