@@ -36,15 +36,11 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(members, "GRACE_SECONDS", 0.3)
 
     def start(script: str, limits: dict | None = None, **options) -> Outcome:
-        member = Member(
-            "worker",
-            [sys.executable, "-S", "-c", PROTOCOL + textwrap.dedent(script)],
-            {"MARK": "here", "FOLDER": str(tmp_path)},
-            tmp_path / "log",
-            tmp_path / "events.jsonl",
-            {"default": 20, **(limits or {})},
-            **options,
-        )
+        command = [sys.executable, "-S", "-c", PROTOCOL + textwrap.dedent(script)]
+        environment = {"MARK": "here", "FOLDER": str(tmp_path)}
+        files = tmp_path / "log", tmp_path / "events.jsonl"
+        limits = {"default": 20, **(limits or {})}
+        member = Member("worker", command, environment, *files, limits, **options)
         return supervise([member])["worker"]
 
     return start
@@ -132,8 +128,6 @@ def test_a_phase_over_its_limit_ends_the_worker_and_its_children(run, tmp_path: 
     start = time.monotonic()
     outcome = run(
         """
-        emit("phase_begin", phase="import")
-        emit("phase_end", phase="import")
         emit("phase_begin", phase="train")
         child = subprocess.Popen(["sleep", "30"])
         open(os.environ["FOLDER"] + "/child", "w").write(str(child.pid))
