@@ -219,10 +219,10 @@ def test_overrides(overrides: list[str], tmp_path: Path) -> None:
     | DEEP.map("grids: {}".format)
     | JSON.map(lambda data: f"title: x\ngrids: {json.dumps(data)}")
 )
-@example("grids: &a [*a]")
-@example("!!python/object:os.system x")
-@example("a: b: c")
-@example("\t- x")
+@example(content="grids: &a [*a]")
+@example(content="!!python/object:os.system x")
+@example(content="a: b: c")
+@example(content="\t- x")
 def test_experiments(content: str, tmp_path: Path) -> None:
     folder = tmp_path / "experiment"
     folder.mkdir(exist_ok=True)
