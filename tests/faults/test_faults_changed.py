@@ -20,6 +20,7 @@ from rnnbench.planning.plan import Plan, code_of, write_plan
 from rnnbench.planning.planner import make_plan
 from rnnbench.records.store import read_record
 from tests.conftest import Project, wait_until
+from tests.faults.matrix import rows
 
 SAME = "run the same command, which plans with what is there now"
 CODE = """
@@ -135,15 +136,7 @@ def measured(project: Project, plan: Plan) -> None:
     assert process.returncode == 0, error
 
 
-@pytest.mark.parametrize(
-    ("change", "key"),
-    [
-        pytest.param(
-            *value, id=name, marks=pytest.mark.fault(name, "refused before it is measured", SAME)
-        )
-        for name, value in CHANGES.items()
-    ],
-)
+@rows("change key", CHANGES, "{}", "refused before it is measured", SAME)
 def test_a_change_after_the_plan(own: Project, change: Callable[[Project], None], key: str) -> None:
     plan = planned(own)
     measured(own, plan)

@@ -20,6 +20,7 @@ from rnnbench.running import preflights
 from rnnworker.members import Outcome
 from tests.conftest import Project, copy_of, make_project
 from tests.factory import read_pointer
+from tests.faults.matrix import rows
 from tests.faults.mounts import filled, small_disk
 from tests.running.alone import train
 from tests.running.test_running_train import planned
@@ -134,16 +135,9 @@ PHASES = {
 }
 
 
-@pytest.mark.parametrize(
-    "phase",
-    [
-        pytest.param(
-            phase,
-            id=name,
-            marks=full_when(name, "one line; nothing counts as done"),
-        )
-        for name, phase in PHASES.items()
-    ],
+@rows(
+    *("phase", {name: (phase,) for name, phase in PHASES.items()}),
+    *("the disk is full when {}", "one line; nothing counts as done", "free disk space"),
 )
 def test_the_same_command_continues(measured: Project, disk: Path, phase: Phase) -> None:
     assert has_records(measured)

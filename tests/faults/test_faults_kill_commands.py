@@ -18,6 +18,7 @@ from rnnbench.workflow.signal_handling import is_running
 from tests.conftest import Project, copy_of, make_project, wait_until
 from tests.exchange.bundles import bundle, run
 from tests.factory import read_pointer
+from tests.faults.matrix import rows
 from tests.faults.test_faults_disk import ALL, PHASES, Phase, exported, has_records
 
 MOMENTS = 10 if ALL else 2
@@ -45,19 +46,13 @@ def is_whole(project: Project, phase: Phase) -> bool:
     return not list(project.folder.glob(phase.files[0])) or phase.complete(project)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(
-            name,
-            marks=pytest.mark.fault(
-                f"kill -9 of `rnnbench {name}`, {MOMENTS} moments",
-                "nothing half-written counts as done",
-                "run the same command",
-            ),
-        )
-        for name in COMMANDS
-    ],
+@rows(
+    *(
+        "name",
+        {name: (name,) for name in COMMANDS},
+        f"kill -9 of `rnnbench {{}}`, {MOMENTS} moments",
+    ),
+    *("nothing half-written counts as done", "run the same command"),
 )
 def test_killed_at_random_moments(measured: Project, name: str) -> None:
     phase = PHASES[COMMANDS[name]]
