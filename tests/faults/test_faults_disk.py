@@ -242,7 +242,7 @@ def test_a_certificate_and_a_probe(
 
     def make() -> int:
         result = {"key": "x" * 9999}
-        preflights.make(kind, "key", place, {"": {"card": None}}, lambda _: result)
+        preflights.make(kind, "key", place, {"": {"card": None}}, lambda: None, lambda _: result)
         return 0
 
     with filled(disk, 4096):
