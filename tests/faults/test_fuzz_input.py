@@ -19,7 +19,6 @@ from rnnbench.exchange import archive
 from rnnbench.grid.expand import expand
 from rnnbench.grid.experiment import load_experiment
 from rnnbench.planning.planner import make_plan
-from rnnbench.records.record import Record
 from rnnbench.records.store import read_record, write_json
 from rnnbench.running.assemble import Trained, records_of
 from rnnbench.running.worker import Outcome, parse
@@ -250,7 +249,3 @@ def test_published(line: int, column: int, value: str, raw: bytes | None, tmp_pa
     (tmp_path / PUBLISHED.name).write_bytes(content)
     with contextlib.suppress(RnnbenchError):
         read_published(tmp_path)
-
-
-def test_a_valid_record_is_read_unchanged() -> None:
-    assert Record.from_json(RECORD) == make_record(verdict="suspect", epochs=2)

@@ -53,16 +53,13 @@ def elsewhere(folder: Path, number: int = 1, **facts) -> Path:
     return path
 
 
-def hold_one_after_another(processes: list[subprocess.Popen]) -> None:
+def test_eight_processes_one_after_another(tmp_path: Path) -> None:
+    """Each takes over an attempt that has ended, for which all others wait too."""
+    processes = [start(tmp_path / "run", 0.1) for _ in range(8)]
     outputs = [process.communicate(timeout=60)[0].splitlines() for process in processes]
     times = sorted([float(line.split()[1]) for line in lines[-2:]] for lines in outputs)
-    assert len(times) == len(processes)
+    assert len(times) == 8 == len(list((tmp_path / "run").glob("*.json")))
     assert all(end <= begin for (_, end), (begin, _) in pairwise(times))
-
-
-def test_eight_processes_one_after_another(tmp_path: Path) -> None:
-    hold_one_after_another([start(tmp_path / "run", 0.1) for _ in range(8)])
-    assert len(list((tmp_path / "run").glob("*.json"))) == 8
 
 
 def test_a_killed_attempt_of_this_host_is_taken_over_at_once(tmp_path: Path) -> None:
@@ -102,13 +99,6 @@ def test_another_host_that_does_not_renew_is_dead_whatever_its_clock(tmp_path: P
     began = time.monotonic()
     with attempt.held(tmp_path):
         assert attempt.PATIENCE * 0.1 <= time.monotonic() - began < 5
-
-
-def test_only_one_process_takes_over_a_dead_attempt(tmp_path: Path) -> None:
-    for round_ in range(3):
-        folder = tmp_path / str(round_)
-        elsewhere(folder, ended="20261121T075000_123456Z")
-        hold_one_after_another([start(folder, 0.05) for _ in range(4)])
 
 
 def test_the_holder_renews_and_notices_that_it_was_considered_dead(tmp_path: Path) -> None:

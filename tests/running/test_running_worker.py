@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import subprocess
-from pathlib import Path
 
-from rnnbench.running import worker
 from rnnbench.running.worker import revision
-from rnnworker import machine
 from rnnworker.workers import environment_of
-from tests.worker.test_worker_cards import TWO
 
 
 def test_the_worker_environment_lacks_variables_that_would_interfere() -> None:
@@ -29,17 +25,6 @@ def test_the_worker_environment_lacks_variables_that_would_interfere() -> None:
     config = {"build": {"environment": {"PYTHONPATH": "/theirs", "OMP_NUM_THREADS": 7}}}
     expected = {**kept, "PATH": "/bin", "PYTHONPATH": "/theirs", "OMP_NUM_THREADS": "7"}
     assert environment_of(config, 2, environment=ours) == expected
-
-
-def test_a_run_on_a_gpu_sees_only_one_card(tmp_path: Path, monkeypatch) -> None:
-    config = {"device": {"kind": "gpu", "gpu": "H100"}, "build": {"name": "b", "environment": {}}}
-    monkeypatch.setattr(machine, "gpus", lambda: TWO)
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
-    job = worker.job_of(config, tmp_path)
-    assert job["card"]["uuid"] == "GPU-a1"
-    member = worker.member("run", job, tmp_path, tmp_path / "run", timing=0, limits={})
-    assert member.environment["CUDA_VISIBLE_DEVICES"] == "GPU-a1"
-    assert member.environment["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID"
 
 
 def git(folder, *arguments):
