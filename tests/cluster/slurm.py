@@ -1,4 +1,4 @@
-"""A private Slurm on loopback: munged, slurmctld and nodes n1, n2, …, all on this host.
+"""A private Slurm on loopback: munged, slurmctld and the nodes n1 and n2, all on this host.
 
 All its files are in DIR, including the process ids of its daemons, by which they are stopped. Must
 be started by root, because the nodes start jobs; needs the packages munge, slurmctld, slurmd and
@@ -21,8 +21,8 @@ CONFIGURATION = """\
 ClusterName=pretend
 SlurmctldHost={host}(127.0.0.1)
 SlurmctldPort={port}
-SlurmUser={user}
-SlurmdUser={user}
+SlurmUser=root
+SlurmdUser=root
 AuthType=auth/munge
 AuthInfo=socket={folder}/run/munge.sock
 CommunicationParameters=NoInAddrAny,NoCtldInAddrAny
@@ -51,7 +51,7 @@ SlurmctldTimeout=30
 SlurmdTimeout=10
 GresTypes=gpu
 NodeName=DEFAULT CPUs=2 RealMemory=8000 Gres=gpu:h200:1
-NodeName=n[1-{nodes}] NodeHostname={host} NodeAddr=127.0.0.1 Port=[{first}-{last}]
+NodeName=n[1-2] NodeHostname={host} NodeAddr=127.0.0.1 Port=[{first}-{last}]
 PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE
 PartitionName=gpu Nodes=n1 MaxTime=INFINITE
 """
@@ -66,71 +66,47 @@ def missing() -> str | None:
 
 
 class Slurm:
-    def __init__(self, folder: Path, nodes: int = 2):
-        self.folder, self.nodes = folder, nodes
-        self.environment = {
-            **os.environ,
-            "PATH": _path(),
-            "SLURM_CONF": str(folder / "etc" / "slurm.conf"),
-        }
+    def __init__(self, folder: Path):
+        self.folder = folder
+        configuration = {"SLURM_CONF": str(folder / "etc/slurm.conf")}
+        self.environment = {**os.environ, "PATH": _path(), **configuration}
 
     def up(self) -> None:
         for name in ("etc", "run", "state", "spool", "log", "munge"):
-            (self.folder / name).mkdir(parents=True, exist_ok=True)
-        for name in ("log", "munge"):
-            (self.folder / name).chmod(0o700)
+            (self.folder / name).mkdir(mode=0o700 if name in ("log", "munge") else 0o755)
         key = self.folder / "munge" / "key"
         key.write_bytes(os.urandom(128))
         key.chmod(0o600)
-        port = _free_ports(self.nodes + 1)
-        text = CONFIGURATION.format(
-            host=socket.gethostname().partition(".")[0],
-            user="root",
-            folder=self.folder,
-            nodes=self.nodes,
-            port=port,
-            first=port + 1,
-            last=port + self.nodes,
-        )
-        (self.folder / "etc" / "slurm.conf").write_text(text)
-        gres = f"NodeName=n[1-{self.nodes}] Name=gpu Type=h200 File=/dev/null\n"
-        (self.folder / "etc" / "gres.conf").write_text(gres)
+        port = _free_ports(3)
+        host = socket.gethostname().partition(".")[0]
+        ports = {"port": port, "first": port + 1, "last": port + 2}
+        text = CONFIGURATION.format(host=host, folder=self.folder, **ports)
+        (self.folder / "etc/slurm.conf").write_text(text)
+        gres = "NodeName=n[1-2] Name=gpu Type=h200 File=/dev/null\n"
+        (self.folder / "etc/gres.conf").write_text(gres)
         self.call(
             *("munged", f"--socket={self.folder}/run/munge.sock", f"--key-file={key}"),
             *(f"--pid-file={self.folder}/run/munged.pid", f"--log-file={self.folder}/log/munged"),
             f"--seed-file={self.folder}/munge/seed",
         )
-        self.start_controller()
-        for number in range(1, self.nodes + 1):
-            self.start_node(f"n{number}")
-        self.wait_for_nodes()
-
-    def start_controller(self) -> None:
         self.call("slurmctld")
-
-    def start_node(self, name: str) -> None:
-        self.call("slurmd", "-N", name)
+        for name in ("n1", "n2"):
+            self.call("slurmd", "-N", name)
+        self.wait_for_nodes()
 
     def wait_for_nodes(self, seconds: float = 90) -> None:
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             with suppress(subprocess.CalledProcessError):
                 states = self.call("sinfo", "-h", "-N", "-p", "main", "-o", "%T").split()
-                if states == ["idle"] * self.nodes:
+                if states == ["idle", "idle"]:
                     return
             time.sleep(0.1)
         raise TimeoutError(f"Slurm's nodes are not idle: see {self.folder}/log")
 
     def call(self, *command: str) -> str:
-        result = subprocess.run(
-            command,
-            env=self.environment,
-            check=True,
-            timeout=60,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-        )
+        output = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "text": True}
+        result = subprocess.run(command, env=self.environment, check=True, timeout=60, **output)
         return result.stdout
 
     def kill(self, daemon: str, number: int = signal.SIGTERM) -> None:
@@ -158,8 +134,7 @@ class Slurm:
         with suppress(subprocess.SubprocessError):
             self.call("scancel", "--user=root")
             time.sleep(1)
-        nodes = [file.stem for file in (self.folder / "run").glob("slurmd.*.pid")]
-        for daemon in [*nodes, "slurmctld", "munged"]:
+        for daemon in ("slurmd.n1", "slurmd.n2", "slurmctld", "munged"):
             self.kill(daemon)
 
 

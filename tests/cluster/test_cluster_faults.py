@@ -47,16 +47,6 @@ def running(slurm: Slurm) -> dict[str, tuple[str, str]]:
     return {Path(comment).stem: (job, node) for comment, job, node in jobs}
 
 
-def queued(slurm: Slurm) -> list[str]:
-    jobs = sorted((int(job), comment) for job, _, comment in slurm.jobs())
-    return [Path(comment).stem for _, comment in jobs if Path(comment).stem in ALL]
-
-
-def planned(project: ClusterProject) -> list[str]:
-    lines = (project.folder / FOLDER / "plan.jsonl").read_text().splitlines()
-    return list(dict.fromkeys(json.loads(line)["round"] for line in lines))
-
-
 def names(project: ClusterProject) -> Counter[str]:
     return Counter(path.parent.name for path in project.records())
 
@@ -77,7 +67,7 @@ def test_faults_are_reported_and_the_same_command_completes_the_grid(
         # The job of the lost round still runs, although Slurm has lost its node.
         until_lost.close()
         wait_until(lambda: runs(LOST) <= set(names(project)), 60, "the lost round's records")
-    slurm.start_node(node)
+    slurm.call("slurmd", "-N", node)
     slurm.wait_for_nodes(60)
     before = {path: path.read_bytes() for path in project.records()}
 
@@ -96,12 +86,15 @@ def start_with_faults(project: ClusterProject, slurm: Slurm) -> str:
         wait_until(lambda: CANCELLED in running(slurm), 90, "the round that is cancelled")
         slurm.call("scancel", running(slurm)[CANCELLED][0])
         wait_until(lambda: LIMITED in running(slurm), 90, "the round that exceeds its limit")
-        queue = queued(slurm)
-        assert queue == planned(project)[: len(queue)], "the queue is in the order of the plan"
+        lines = (project.folder / FOLDER / "plan.jsonl").read_text().splitlines()
+        planned = list(dict.fromkeys(json.loads(line)["round"] for line in lines))
+        jobs = sorted((int(job), Path(comment).stem) for job, _, comment in slurm.jobs())
+        queue = [name for _, name in jobs if name in ALL]
+        assert queue == planned[: len(queue)], "the queue is in the order of the plan"
         slurm.kill("slurmctld")
         time.sleep(OUTAGE_SECONDS)
         assert process.poll() is None, process.communicate()[0]
-        slurm.start_controller()
+        slurm.call("slurmctld")
         wait_until(lambda: LOST in running(slurm), 120, "the round that loses its node")
         node = running(slurm)[LOST][1]
         log = project.folder / FOLDER / "logs/round" / f"{LOST}.log"

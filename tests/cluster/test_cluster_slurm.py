@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from datetime import datetime
-from itertools import combinations, pairwise
+from itertools import combinations, pairwise, product
 from pathlib import Path
 
 import msgspec
@@ -39,12 +39,10 @@ ROUNDS = {
 }
 
 
-def timed(record: Record) -> list[tuple[float, float]]:
-    return [(phase.start, phase.end) for phase in record.phases if phase.timed]
-
-
 def overlap(one: Record, other: Record) -> bool:
-    return any(a < d and c < b for a, b in timed(one) for c, d in timed(other))
+    """Whether timed phases of both overlap."""
+    pairs = product(*([phase for phase in each.phases if phase.timed] for each in (one, other)))
+    return any(a.start < b.end and b.start < a.end for a, b in pairs)
 
 
 def turns(record: Record) -> list[tuple[float, float]]:

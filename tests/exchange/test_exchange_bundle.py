@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
-import math
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 
 from rnnbench.records.record import Record
@@ -16,21 +18,47 @@ from rnnworker.bundle import NEEDED
 from rnnworker.frameworks import FRAMEWORKS
 from tests.conftest import Project, make_project
 from tests.exchange.bundles import bundle, run
+from tests.running.alone import slept_effects
 
 
-def test_a_bundle_runs_resumes_and_is_imported(bundled: tuple[Project, Path]) -> None:
+def outcomes(folder: Path, pattern: str = "*") -> list[Path]:
+    return list(folder.glob(f"out/{pattern}/*/outcome.json"))
+
+
+def restored(project: Project, folder: Path) -> list[Record]:
+    """The records of the project after the import of the bundle."""
+    result = project.rnnbench("import", str(folder), "--restore")
+    assert result.returncode == 0, result.stderr
+    return [read_record(path) for path in project.records()]
+
+
+@pytest.fixture(scope="module")
+def finished(bundled: tuple[Project, Path]) -> tuple[Project, Path, list[Record]]:
+    """The project, the bundle after its four runs, which were interrupted once, and their
+    records."""
     project, folder = bundled
     stopped = run(folder, "--stop-after", "0.001")
     assert stopped.returncode == 1 and "runs are left" in stopped.stdout
-    assert len(list(folder.glob("out/*/*/outcome.json"))) < 4
+    assert len(outcomes(folder)) < 4
     resumed = run(folder)
     assert resumed.returncode == 0, resumed.stdout + resumed.stderr
-    assert len(list(folder.glob("out/*/*/outcome.json"))) == 4
-
-    imported = project.rnnbench("import", str(folder), "--restore")
-    assert imported.returncode == 0, imported.stderr
-    records = [read_record(path) for path in project.records()]
+    assert len(outcomes(folder)) == 4
+    records = restored(project, folder)
     assert len(records) == 4
+    return project, folder, records
+
+
+def check_difference(members: Sequence[Record], within: float) -> None:
+    """`fake_middle` took longer than `fake_fast` by what the fake framework slept, as logarithms
+    and `within` this distance."""
+    effects = {record.run.choices["rnn"]: effects_of(members)[record.key] for record in members}
+    slept = slept_effects(members)
+    measured = effects["fake_middle"].effect - effects["fake_fast"].effect
+    assert measured == pytest.approx(slept["fake_middle"] - slept["fake_fast"], abs=within)
+
+
+def test_a_bundle_runs_resumes_and_is_imported(finished) -> None:
+    project, folder, records = finished
     assert {record.verdict.status for record in records} <= {"clean", "suspect"}
     assert all(len(record.epochs) == 5 for record in records)
     by_round: dict[str, list[Record]] = {}
@@ -38,12 +66,63 @@ def test_a_bundle_runs_resumes_and_is_imported(bundled: tuple[Project, Path]) ->
         by_round.setdefault(record.round.id, []).append(record)
     assert len(by_round) == 2, "the runs of a repeat took turns"
     for members in by_round.values():
-        assert {record.run.choices["rnn"] for record in members} == {"fake_middle", "fake_fast"}
-        effects = effects_of(members)
-        effect = {record.run.choices["rnn"]: effects[record.key].effect for record in members}
-        assert effect["fake_middle"] - effect["fake_fast"] == pytest.approx(math.log(2), abs=0.1)
+        check_difference(members, within=0.1)
     again = project.rnnbench("import", str(folder), "--restore")
     assert again.returncode == 0 and "0 files written" in again.stdout
+
+
+TIMES = {"started", "finished", "id", "verdict", "turns", "switched_out", "major_faults",
+         "peak_memory_bytes"}  # fmt: skip
+# What only the machine that makes a bundle knows, or only the one that runs it.
+OF_A_PROJECT = {"revision", "digest", "identity"}
+
+
+def without_times(value: Any) -> Any:
+    """JSON without its times and what depends on them."""
+    if isinstance(value, dict):
+        left_out = TIMES | OF_A_PROJECT
+        return {key: without_times(item) for key, item in value.items() if key not in left_out}
+    if isinstance(value, list | tuple):
+        is_structure = bool(value) and isinstance(value[0], dict | str)
+        return [without_times(item) for item in value] if is_structure else []
+    return "seconds" if isinstance(value, float) else value
+
+
+def test_records_of_a_bundle_and_of_this_project_are_equal_but_for_times(
+    finished, measured_small: Project
+) -> None:
+    here = [read_record(path) for path in measured_small.records()]
+    local, elsewhere = (
+        {record.name: without_times(msgspec.to_builtins(record)) for record in records}
+        for records in (here, finished[2])
+    )
+    assert local == elsewhere and len(local) == 4
+    for record in (*here, *finished[2]):
+        assert record.measured["asleep"]["seconds"] > 0
+        assert record.measured["wall_seconds"] > 0 and record.turns["turn"]
+
+
+def test_a_missing_run_of_a_round_takes_turns_with_the_reference(finished, tmp_path: Path) -> None:
+    """The outcome is missing as after an interrupted bundle."""
+    _, folder, _ = finished
+    (lost,) = outcomes(folder, "*fake_fast*-r1")
+    lost.unlink()
+    for _ in range(2):  # the second time, all runs have an outcome
+        again = run(folder)
+        assert again.returncode == 0, again.stdout + again.stderr
+        assert len(outcomes(folder)) == 5, "the reference once more"
+    project = make_project(tmp_path)
+    records = restored(project, folder)
+    (companion,) = (record for record in records if record.is_companion)
+    members = [record for record in records if record.round.id == companion.round.id]
+    (late,) = (record for record in members if record is not companion)
+    check_difference(members, within=0.3)
+    files = (project.folder / "results").glob("*/small/*-r1.json")
+    pointers = [json.loads(path.read_text()) for path in files]
+    companions = {Path(data["record"]).parent.name: data.get("companions") for data in pointers}
+    assert len(companions) == 2, "the pointer of the reference names its first run"
+    assert companions.pop(late.name) == [f"records/{companion.key}.json"]
+    assert list(companions.values()) == [None]
 
 
 def test_a_changed_worker_is_refused(bundled: tuple[Project, Path], tmp_path: Path) -> None:
@@ -59,19 +138,24 @@ def test_a_changed_worker_is_refused(bundled: tuple[Project, Path], tmp_path: Pa
         target.write_text(before)
 
 
-def test_the_memory_limit_applies_in_a_bundle(tmp_path: Path) -> None:
+def test_what_runs_out_of_memory_before_its_limit_is_retried_on_its_own(tmp_path: Path) -> None:
     project = make_project(tmp_path)
-    grid = "model=fake build=fake rnn=fake_fast device=cpu_1 rnn.fake.fault=eat_native"
+    grid = "model=fake build=fake device=cpu_1"
     (project.conf / "experiment/eats.yaml").write_text(
-        f"title: x\ngrids: ['{grid} limits.memory_bytes=536870912']\n"
+        f"title: x\nreference: {{rnn: fake_middle}}\ngrids:\n- {grid} rnn=fake_middle\n"
+        f"- {grid} rnn=fake_fast rnn.fake.fault=memory rnn.fake.fault_epoch=1\n"
+        f"- {grid} rnn=fake_slow rnn.fake.fault=eat_native limits.memory_bytes=536870912\n"
     )
-    folder = tmp_path / "bundle"
-    bundle(project, "eats", folder)
-    assert run(folder).returncode == 0
-    imported = project.rnnbench("import", str(folder), "--restore")
-    assert imported.returncode == 0, imported.stderr
-    (record,) = map(read_record, project.records())
-    assert record.verdict.reasons[0].code == "out_of_memory"
+    folder = bundle(project, "eats", tmp_path / "bundle")
+    result = run(folder)
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert result.stdout.count("ran out of memory; retrying it on its own") == 1, result.stdout
+    records = {record.run.choices["rnn"]: record for record in restored(project, folder)}
+    assert records.pop("fake_middle").verdict.status != "void"
+    assert set(records) == {"fake_fast", "fake_slow"}
+    for record in records.values():
+        assert record.verdict.reasons[0].code == "out_of_memory"
+        assert record.round.members == (record.name,)
 
 
 def test_an_experiment_in_two_bundles(tmp_path: Path) -> None:
@@ -81,7 +165,7 @@ def test_an_experiment_in_two_bundles(tmp_path: Path) -> None:
         if not folder.exists():
             bundle(project, "small", folder, f"repeat={repeat}")
             assert run(folder).returncode == 0
-        assert project.rnnbench("import", str(folder), "--restore").returncode == 0
+        restored(project, folder)
     (plan,) = (project.folder / "results").glob("*/small/plan.jsonl")
     names = {json.loads(line)["name"] for line in plan.read_text().splitlines()}
     assert names == {path.stem for path in project.pointers("small")} and len(names) == 4
@@ -126,10 +210,7 @@ def from_canonical(layer, arrays):
 
 def test_a_bundle_with_a_user_supplied_model_and_kernel(tmp_path: Path) -> None:
     project, folder = make_project(tmp_path / "project"), tmp_path / "bundle"
-    for home, yaml, python in (
-        ("a", YAML, MODEL),
-        ("b", "implementation: mine.py\n", KERNEL),
-    ):
+    for home, yaml, python in (("a", YAML, MODEL), ("b", "implementation: mine.py\n", KERNEL)):
         (tmp_path / home).mkdir()
         (tmp_path / home / "mine.yaml").write_text(yaml)
         (tmp_path / home / "mine.py").write_text(python)
@@ -141,9 +222,7 @@ def test_a_bundle_with_a_user_supplied_model_and_kernel(tmp_path: Path) -> None:
         file.rename(file.with_suffix(".gone"))
     result = run(folder)
     assert result.returncode == 0 and "in phase" not in result.stdout, result.stdout
-    imported = project.rnnbench("import", str(folder), "--restore")
-    assert imported.returncode == 0, imported.stderr
-    (record,) = map(read_record, project.records())
+    (record,) = restored(project, folder)
     assert record.verdict.status != "void", record.verdict
     assert len(record.epochs) == 2
     config = record.run.config
@@ -152,9 +231,8 @@ def test_a_bundle_with_a_user_supplied_model_and_kernel(tmp_path: Path) -> None:
     assert json.loads(path.read_text())["implementations"]["mine"]["status"] == "certified"
 
 
-def bundle_of_two_builds(folder: Path) -> Path:
-    """A bundle of the fake build and of a build with torch, which the tests' Python lacks."""
-    project = make_project(folder / "home")
+def test_a_build_whose_framework_is_missing_or_broken_is_skipped_alone(tmp_path: Path) -> None:
+    project = make_project(tmp_path / "home")
     (project.conf / "build/lacking.yaml").write_text(
         "framework: keras3_torch\npython: python3\nenvironment: {}\n"
     )
@@ -163,47 +241,35 @@ def bundle_of_two_builds(folder: Path) -> Path:
         "- model=digits_rnn rnn=keras build=lacking model.epochs=1 repeat=0,1\n"
         "- model=fake rnn=fake_fast build=fake\n"
     )
-    return bundle(project, "two", folder / "bundle")
-
-
-def python_without_torch(folder: Path) -> Path:
-    """This interpreter, with NumPy and without torch and Keras."""
-    python = folder / "python"
-    hidden = "import sys; sys.modules.update(torch=None, keras=None)"
-    (folder / "site").mkdir()
-    (folder / "site" / "sitecustomize.py").write_text(hidden)
-    python.write_text(f'#!/bin/sh\nPYTHONPATH={folder}/site exec {sys.executable} "$@"\n')
+    folder = bundle(project, "two", tmp_path / "bundle")
+    # This interpreter, with NumPy and without torch and Keras.
+    python, site = tmp_path / "python", tmp_path / "site"
+    site.mkdir()
+    hidden = site / "sitecustomize.py"
+    hidden.write_text("import sys; sys.modules.update(torch=None, keras=None)")
+    python.write_text(f'#!/bin/sh\nPYTHONPATH={site} exec {sys.executable} "$@"\n')
     python.chmod(0o755)
-    return python
-
-
-def test_a_python_without_the_framework_is_reported_once_and_first(tmp_path: Path) -> None:
-    folder = bundle_of_two_builds(tmp_path)
-    python = python_without_torch(tmp_path)
+    arguments = ("--python", f"lacking={python}", "--no-certificates")
     for _ in range(2):  # a failed build is tried again
-        result = run(folder, "--python", f"lacking={python}", "--no-certificates")
+        result = run(folder, *arguments)
         assert result.returncode == 3, result.stdout + result.stderr
         first, *others = result.stdout.splitlines()
         assert first.startswith(f"build lacking cannot run: {python} has no torch and no keras;")
         assert "--python lacking=PATH" in first
         assert not any("lacking" in line for line in others), result.stdout
-        assert len(list(folder.glob("out/fake*/*/outcome.json"))) == 1
-        assert not list(folder.glob("out/*lacking*/*/outcome.json"))
+        assert len(outcomes(folder, "fake*")) == 1
+        assert not outcomes(folder, "*lacking*")
     skipped = json.loads((folder / "out/skipped.json").read_text())
     assert len(skipped) == 2 and "has no torch" in next(iter(skipped.values()))
     absent = run(folder, "--python", "lacking=/no/such/python", "--no-certificates")
     assert absent.returncode == 3 and "/no/such/python cannot be started" in absent.stdout
 
-
-def test_a_framework_that_cannot_be_imported_ends_only_its_build(tmp_path: Path) -> None:
-    folder = bundle_of_two_builds(tmp_path)
-    python = python_without_torch(tmp_path)
-    (tmp_path / "site" / "sitecustomize.py").unlink()
+    hidden.unlink()
     for name in ("torch", "keras"):
-        (tmp_path / "site" / f"{name}.py").write_text("raise OSError('libcudart is not here')")
-    result = run(folder, "--python", f"lacking={python}", "--no-certificates")
-    assert result.returncode == 3, result.stdout + result.stderr
-    assert result.stdout.count("build lacking cannot run") == 1
-    assert "in phase import: OSError: libcudart is not here" in result.stdout
-    assert len(list(folder.glob("out/*lacking*/*/outcome.json"))) == 1
-    assert len(list(folder.glob("out/fake*/*/outcome.json"))) == 1
+        (site / f"{name}.py").write_text("raise OSError('libcudart is not here')")
+    outcomes(folder, "fake*")[0].unlink()  # its run is done although the other build fails
+    broken = run(folder, *arguments)
+    assert broken.returncode == 3, broken.stdout + broken.stderr
+    assert broken.stdout.count("build lacking cannot run") == 1
+    assert "in phase import: OSError: libcudart is not here" in broken.stdout
+    assert len(outcomes(folder, "*lacking*")) == len(outcomes(folder, "fake*")) == 1

@@ -1,5 +1,6 @@
-"""A pytest plugin (``-p tests.faults.matrix``) that writes the results of tests marked ``fault`` to
-the table in tests/faults/README.md. A row passes if all its tests pass."""
+"""The table of faults in tests/faults/README.md. As a pytest plugin (``-p tests.faults.matrix``)
+this module writes the results of tests marked ``fault`` to it. A row passes if all its tests pass.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ import collections
 import datetime
 import os
 import platform
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -18,6 +20,18 @@ OUTCOMES: dict[tuple[str, str, str], collections.Counter] = collections.defaultd
 )
 SECONDS: collections.Counter = collections.Counter()
 SKIPPED: dict[tuple[str, str, str], str] = {}
+
+
+def rows(arguments: str, cases: Mapping[str, tuple], *row: str) -> pytest.MarkDecorator:
+    """Parametrizes a test by `cases`: name → values of the `arguments`. Each is a `row` of the
+    table, in which ``{}`` is its name."""
+    return pytest.mark.parametrize(
+        arguments.split(),
+        [
+            pytest.param(*values, id=name, marks=pytest.mark.fault(*(t.format(name) for t in row)))
+            for name, values in cases.items()
+        ],
+    )
 
 
 @pytest.hookimpl(hookwrapper=True)

@@ -8,7 +8,6 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -21,6 +20,7 @@ from rnnbench.planning.plan import Plan, code_of, write_plan
 from rnnbench.planning.planner import make_plan
 from rnnbench.records.store import read_record
 from tests.conftest import Project, wait_until
+from tests.faults.matrix import rows
 
 SAME = "run the same command, which plans with what is there now"
 CODE = """
@@ -47,7 +47,6 @@ GRID = "model=mine build=mine rnn=fake_fast device=cpu_1 dataset=file dataset.pa
 def own(project: Project) -> Project:
     """A project with an experiment ``mine`` of its own model, data and build."""
     files = project.folder / "files"
-    (files / "packages").mkdir(parents=True)
     installed(project, "9.1")
     np.savez(files / "mine.npz", x=np.zeros(9))
     (project.conf / "model/mine.py").write_text(CODE.format(1))
@@ -61,12 +60,11 @@ def own(project: Project) -> Project:
 def installed(project: Project, version: str) -> None:
     """A package of the build in this version."""
     packages = project.folder / "files/packages"
-    shutil.rmtree(packages)
+    shutil.rmtree(packages, ignore_errors=True)
+    metadata = f"Metadata-Version: 2.1\nName: ml_dtypes\nVersion: {version}\n"
     folder = packages / f"ml_dtypes-{version}.dist-info"
     folder.mkdir(parents=True)
-    (folder / "METADATA").write_text(
-        f"Metadata-Version: 2.1\nName: ml_dtypes\nVersion: {version}\n"
-    )
+    (folder / "METADATA").write_text(metadata)
 
 
 def edited_code(project: Project) -> None:
@@ -82,19 +80,15 @@ def replaced_data(project: Project) -> None:
     assert (file.stat().st_size, file.stat().st_mtime_ns) == (before.st_size, before.st_mtime_ns)
 
 
-def upgraded(project: Project) -> None:
-    installed(project, "9.2")
-
-
-def linked_elsewhere(name: str, change: Callable[[Path], None]) -> Callable[[Project], None]:
+def linked_elsewhere(name: str, change: Callable[[Project], None]) -> Callable[[Project], None]:
     """A symbolic link in place of a file leads to a changed copy."""
 
     def relink(project: Project) -> None:
         file = project.folder / name
-        other = file.with_name(f"other_{file.name}")
-        shutil.copy(file, other)
-        change(other)
-        file.unlink()
+        before = file.read_bytes()
+        change(project)
+        other = file.rename(file.with_name(f"other_{file.name}"))
+        assert other.read_bytes() != before
         file.symlink_to(other)
 
     return relink
@@ -103,15 +97,13 @@ def linked_elsewhere(name: str, change: Callable[[Path], None]) -> Callable[[Pro
 CHANGES = {
     "an own file is edited": (edited_code, "worker"),
     "data are replaced with equal size and time": (replaced_data, "dataset_md5"),
-    "a package of the build is upgraded": (upgraded, "build_lock"),
+    "a package of the build is upgraded": (lambda own: installed(own, "9.2"), "build_lock"),
     "a link to the data is turned elsewhere": (
-        linked_elsewhere("files/mine.npz", lambda file: np.savez(file, x=np.ones(9))),
+        linked_elsewhere("files/mine.npz", replaced_data),
         "dataset_md5",
     ),
     "an own file becomes a link to another file": (
-        linked_elsewhere(
-            "own/model/mine.py", lambda file: file.write_text(CODE.format(2)) and None
-        ),
+        linked_elsewhere("own/model/mine.py", edited_code),
         "worker",
     ),
 }
@@ -128,43 +120,43 @@ def planned(project: Project, experiment: str = "mine") -> Plan:
     return plan
 
 
-def round_arguments(project: Project, plan: Plan) -> list[str]:
+def measure(project: Project, plan: Plan) -> subprocess.Popen:
+    """Starts the only round of the plan."""
     (members,) = plan.rounds.values()
     file = f"results/{plan.site}/mine/rounds/{members.name}.json"
-    return ["round", file, "--digest", members.digest]
+    return subprocess.Popen(
+        [sys.executable, "-m", "rnnbench", "round", file, "--digest", members.digest],
+        cwd=project.folder, env=project.environment, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("change", "key"),
-    [
-        pytest.param(
-            *value, id=name, marks=pytest.mark.fault(name, "refused before it is measured", SAME)
-        )
-        for name, value in CHANGES.items()
-    ],
-)
+def measured(project: Project, plan: Plan) -> None:
+    process = measure(project, plan)
+    _, error = process.communicate(timeout=60)
+    assert process.returncode == 0, error
+
+
+@rows("change key", CHANGES, "{}", "refused before it is measured", SAME)
 def test_a_change_after_the_plan(own: Project, change: Callable[[Project], None], key: str) -> None:
     plan = planned(own)
-    first = own.rnnbench(*round_arguments(own, plan))
-    assert first.returncode == 0, first.stderr
+    measured(own, plan)
     (record,) = own.records()
     before = record.read_bytes()
 
     change(own)
     own.pointers("mine")[0].unlink()
-    refused = own.rnnbench(*round_arguments(own, plan))
+    refused = measure(own, plan)
+    _, error = refused.communicate(timeout=60)
     assert refused.returncode == 1
-    assert refused.stderr.count("changed since the plan was made") == 1, refused.stderr
-    assert "Fix: run the same command again" in refused.stderr
-    assert "Traceback" not in refused.stderr
+    assert error.count("changed since the plan was made") == 1, error
+    assert "Fix: run the same command again" in error and "Traceback" not in error
     assert own.records() == [record] and record.read_bytes() == before
     assert not own.pointers("mine")
 
     again = planned(own)
     (old,), (new,) = plan.runs.values(), again.runs.values()
     assert {name for name in new.identity if new.identity[name] != old.identity[name]} == {key}
-    second = own.rnnbench(*round_arguments(own, again))
-    assert second.returncode == 0, second.stderr
+    measured(own, again)
     records = [read_record(file) for file in own.records()]
     assert [record.run.digest for record in records] == [old.digest, new.digest]
     assert record.read_bytes() == before
@@ -179,19 +171,16 @@ def test_a_file_that_is_edited_during_its_run(own: Project) -> None:
     text = experiment.read_text()
     experiment.write_text(text.replace("grids: ['", "grids: ['model.epochs=9 "))
     plan = planned(own)
-    with (own.folder / "out").open("w") as out:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "rnnbench", *round_arguments(own, plan)],
-            cwd=own.folder, env=own.environment, stderr=out,
-        )  # fmt: skip
+    process = measure(own, plan)
     events = own.folder / "results/records"
-    wait_until(
-        lambda: any('"epoch"' in f.read_text() for f in events.rglob("*.events.jsonl")),
-        30,
-        "an epoch",
-    )
+
+    def has_begun() -> bool:
+        return any('"epoch"' in file.read_text() for file in events.rglob("*.events.jsonl"))
+
+    wait_until(has_begun, 30, "an epoch")
     edited_code(own)
-    assert process.wait(timeout=60) == 0, (own.folder / "out").read_text()
+    _, error = process.communicate(timeout=60)
+    assert process.returncode == 0, error
     (record,) = own.records()
     (old,), (new,) = plan.runs.values(), planned(own).runs.values()
     assert read_record(record).run.digest == old.digest != new.digest
@@ -227,9 +216,7 @@ def test_results_that_lead_elsewhere(own: Project) -> None:
         folder.mkdir(exist_ok=True)
         link.unlink(missing_ok=True)
         link.symlink_to(folder)
-        plan = planned(own)
-        done = own.rnnbench(*round_arguments(own, plan))
-        assert done.returncode == 0, done.stderr
+        measured(own, planned(own))
         records = {file: file.read_bytes() for file in own.records()}
         assert len(records) == 1 and own.pointers("mine")
         assert contents.setdefault(name, records) == records

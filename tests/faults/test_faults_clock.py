@@ -9,30 +9,10 @@ from datetime import UTC, datetime
 
 import pytest
 
-from rnnbench.commands.results import retry
-from rnnbench.records.store import Place, read_record
-from rnnbench.running import round as measuring
 from tests.conftest import Project
-from tests.running.alone import train
-from tests.running.test_running_train import NAME, files, planned
 
 AHEAD = datetime(2040, 1, 1, tzinfo=UTC)
 NO_LOCKS = "#include <errno.h>\nint flock(int f, int o) { errno = ENOLCK; return -1; }\n"
-
-
-@pytest.mark.fault(
-    "the clock is ahead, and set back before `rnnbench retry`", "the run is measured again", "none"
-)
-def test_retry_after_the_clock_was_ahead(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    with monkeypatch.context() as ahead:
-        ahead.setattr(measuring.timestamps, "now", lambda: "20400101T000000_000000Z")
-        first = train(planned(), place)
-    arguments = [place.experiment, NAME, "--site", place.site, "--results", str(place.results)]
-    assert retry(arguments) == 0
-    second = train(planned(), place)
-    assert second.started > first.started == "20400101T000000_000000Z"
-    assert [read_record(file) for file in files(place, "2*.json")] == [first, second]
-    assert train(planned(), place) == second, "it is measured once"
 
 
 @pytest.mark.fault(

@@ -20,7 +20,16 @@ from rnnbench.running import preflights
 from rnnworker.members import Outcome
 from tests.conftest import Project, copy_of, make_project
 from tests.factory import read_pointer
+from tests.faults.matrix import rows
 from tests.faults.mounts import filled, small_disk
+from tests.running.alone import train
+from tests.running.test_running_train import planned
+
+
+def full_when(what: str, happens: str) -> pytest.MarkDecorator:
+    """A row of the table of faults."""
+    return pytest.mark.fault(f"the disk is full when {what}", happens, "free disk space")
+
 
 ALL = os.environ.get("RNNBENCH_FAULTS") == "all"
 
@@ -31,48 +40,21 @@ def disk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield disk
 
 
+def exported(project: Project, folder: Path) -> Project:
+    """The project, whose experiment is exported to `folder`."""
+    project.environment["EXPORT"] = str(folder / "exported.zip")
+    done = project.rnnbench("export", "small", "-o", project.environment["EXPORT"])
+    assert done.returncode == 0, done.stderr
+    return project
+
+
 @pytest.fixture(scope="module")
 def measured(
     disk: Path, measured_small: Project, tmp_path_factory: pytest.TempPathFactory
 ) -> Project:
     """A project on the small disk whose experiment is measured, and exported elsewhere."""
     project = copy_of(measured_small, disk / "project")
-    export = str(tmp_path_factory.mktemp("elsewhere") / "small.zip")
-    assert project.rnnbench("export", "small", "-o", export).returncode == 0
-    project.environment["EXPORT"] = export
-    return project
-
-
-def site(project: Project) -> Path:
-    return next((project.folder / "results").glob("*/small"))
-
-
-def page(project: Project) -> Path:
-    return project.folder / "reports/small/report.html"
-
-
-def exported(project: Project) -> Path:
-    return project.folder / "small.zip"
-
-
-def tracked(project: Project) -> Path:
-    return site(project) / "tracked/9.json"
-
-
-def forget_data(project: Project) -> None:
-    (project.folder / "data/digits.npz").unlink()
-    shutil.rmtree(project.folder / ".dvc/cache")
-
-
-def forget_tracking(project: Project) -> None:
-    for file in (*project.folder.glob("mlflow.db*"), tracked(project)):
-        file.unlink(missing_ok=True)
-
-
-def lose_records(project: Project) -> None:
-    shutil.rmtree(project.folder / "results/records")
-    for pointer in project.pointers("small"):
-        pointer.unlink()
+    return exported(project, tmp_path_factory.mktemp("elsewhere"))
 
 
 def has_data(project: Project) -> bool:
@@ -80,19 +62,19 @@ def has_data(project: Project) -> bool:
 
 
 def is_tracked(project: Project) -> bool:
-    file = tracked(project)
-    return (
-        file.exists() and why_not_tracked(file) is None and len(json.loads(file.read_text())) == 2
-    )
+    files = list(project.folder.glob("results/*/small/tracked/9.json"))
+    whole = [file for file in files if why_not_tracked(file) is None]
+    return [len(json.loads(file.read_text())) for file in whole] == [2]
 
 
 def has_page(project: Project) -> bool:
-    return page(project).exists() and page(project).read_text().endswith("</html>\n")
+    page = project.folder / "reports/small/report.html"
+    return page.exists() and page.read_text().endswith("</html>\n")
 
 
 def has_export(project: Project) -> bool:
     """The file can be imported."""
-    file = exported(project)
+    file = project.folder / "small.zip"
     return file.exists() and project.rnnbench("import", "--restore", str(file)).returncode == 0
 
 
@@ -103,74 +85,69 @@ def has_records(project: Project) -> bool:
 
 @dataclass(frozen=True)
 class Phase:
-    """A command, what undoes its outcome, whether that is complete, and the free bytes at which it
-    fails; the first two are always tried."""
+    """A command, the files that it makes (the first one counts as done), whether they are complete,
+    and the free bytes at which it fails, of which the first two are always tried."""
 
-    arguments: Callable[[Project], list[str]]
-    undo: Callable[[Project], object]
+    command: str
+    files: tuple[str, ...]
     complete: Callable[[Project], bool]
     free: tuple[int, ...]
+
+    def arguments(self, project: Project) -> list[str]:
+        a_round = next(project.folder.glob("results/*/small/rounds/*.json"))
+        export, site = project.environment["EXPORT"], a_round.parents[1]
+        return self.command.format(round=a_round, site=site, export=export).split()
+
+    def undo(self, project: Project) -> None:
+        for name in self.files:
+            for path in list(project.folder.glob(name)):
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
 PHASES = {
     "a data set is provided": Phase(
-        lambda p: ["dataset", "digits"], forget_data, has_data, (0, 300_000, 4096, 65536)
+        "dataset digits",
+        ("data/digits.npz", ".dvc/cache"),
+        has_data,
+        (0, 300_000, 4096, 65536),
     ),
     "runs are logged to MLflow": Phase(
-        lambda p: [
-            *("track", str(next((site(p) / "rounds").glob("*.json")))),
-            *("--output", str(tracked(p))),
-        ],
-        forget_tracking,
+        "track {round} --output {site}/tracked/9.json",
+        ("results/*/small/tracked/9.json", "mlflow.db*"),
         is_tracked,
         (0, 65536, 4096, 300_000),
     ),
     "the report is written": Phase(
-        lambda p: ["report", "small"],
-        lambda p: shutil.rmtree(p.folder / "reports"),
+        "report small",
+        ("reports/small/report.html", "reports"),
         has_page,
         (0, 65536, 4096, 32768),
     ),
     "records are exported": Phase(
-        lambda p: ["export", "small", "-o", str(exported(p))],
-        lambda p: exported(p).unlink(missing_ok=True),
-        has_export,
-        (0, 4096),
+        "export small -o small.zip", ("small.zip",), has_export, (0, 4096)
     ),
     "records are imported": Phase(
-        lambda p: ["import", "--restore", p.environment["EXPORT"]],
-        lose_records,
+        "import --restore {export}",
+        ("results/records", "results/*/small/*-s*-r*.json"),
         has_records,
         (0, 300_000, 4096, 330_000),
     ),
 }
 
 
-@pytest.mark.parametrize(
-    "phase",
-    [
-        pytest.param(
-            phase,
-            id=name,
-            marks=pytest.mark.fault(
-                f"the disk is full when {name}",
-                "one line; nothing counts as done",
-                "free disk space",
-            ),
-        )
-        for name, phase in PHASES.items()
-    ],
+@rows(
+    *("phase", {name: (phase,) for name, phase in PHASES.items()}),
+    *("the disk is full when {}", "one line; nothing counts as done", "free disk space"),
 )
 def test_the_same_command_continues(measured: Project, disk: Path, phase: Phase) -> None:
-    assert phase.undo is not lose_records or has_records(measured)
+    assert has_records(measured)
     before = {
         path: path.read_bytes() for path in (*measured.records(), *measured.pointers("small"))
     }
     for free in phase.free if ALL else phase.free[:2]:
         phase.undo(measured)
-        arguments = phase.arguments(measured)
         with filled(disk, free):
-            full = measured.rnnbench(*arguments)
+            full = measured.rnnbench(*phase.arguments(measured))
             lines = full.stderr.splitlines()
             # MLflow's store and the file that says so are two places.
             assert 0 < len(lines) <= (2 if phase.complete is is_tracked else 1), full.stderr
@@ -189,38 +166,32 @@ def test_the_same_command_continues(measured: Project, disk: Path, phase: Phase)
         assert {path: path.read_bytes() for path in before} == before
 
 
-@pytest.mark.fault(
-    "the disk is full when a report is renewed",
-    "one line; the earlier page stays",
-    "free disk space",
+@pytest.mark.parametrize(
+    ("command", "file", "free"),
+    [
+        pytest.param(
+            *("report small --out reports/small", "reports/small/report.html", 0),
+            marks=full_when("a report is renewed", "one line; the earlier page stays"),
+        ),
+        pytest.param(
+            *("export small -o small.zip", "small.zip", 4096),
+            marks=full_when("an export is renewed", "one line; the earlier export stays"),
+        ),
+    ],
 )
-def test_an_earlier_page_stays(measured: Project, disk: Path) -> None:
-    before = page(measured).read_bytes()
-    with filled(disk, 0):
-        full = measured.rnnbench("report", "small", "--out", "reports/small")
+def test_an_earlier_file_stays(
+    measured: Project, disk: Path, command: str, file: str, free: int
+) -> None:
+    assert measured.rnnbench(*command.split()).returncode == 0
+    before = (measured.folder / file).read_bytes()
+    with filled(disk, free):
+        full = measured.rnnbench(*command.split())
         assert full.returncode == 1 and full.stderr.count("\n") == 1, full.stderr
-    assert page(measured).read_bytes() == before
-
-
-@pytest.mark.fault(
-    "the disk is full when an export is renewed",
-    "one line; the earlier export stays",
-    "free disk space",
-)
-def test_an_earlier_export_stays(measured: Project, disk: Path) -> None:
-    words = ("export", "small", "-o", str(exported(measured)))
-    assert measured.rnnbench(*words).returncode == 0
-    before = exported(measured).read_bytes()
-    with filled(disk, 4096):
-        full = measured.rnnbench(*words)
-        assert full.returncode == 1 and full.stderr.count("\n") == 1, full.stderr
-    assert exported(measured).read_bytes() == before
+    assert (measured.folder / file).read_bytes() == before
     assert not list(measured.folder.glob(".small.zip.new"))
 
 
-@pytest.mark.fault(
-    "the disk is full when a workflow starts", "no record; the log may end early", "free disk space"
-)
+@full_when("a workflow starts", "no record; the log may end early")
 def test_a_workflow_continues(disk: Path) -> None:
     (disk / "other").mkdir()
     project = make_project(disk / "other")
@@ -235,12 +206,29 @@ def test_a_workflow_continues(disk: Path) -> None:
     assert {path: path.read_bytes() for path in before} == before
 
 
+@full_when("a record is written", "no record")
+def test_a_record(disk: Path, place: Place) -> None:
+    """With no free page of the disk, with one, and so on until a run fits on it."""
+    place = replace(place, results=disk / "results")
+    first = place.results / "records" / f"{train(planned(), place).key}.json"
+    content = first.read_bytes()
+    for pages in range(40):
+        name = f"other-s0-r{pages}"
+        with filled(disk, 4096 * pages):
+            try:
+                train(planned(name), place)
+                break
+            except OSError as error:
+                assert "free" in cli.FIXES[error.errno]
+        assert first.read_bytes() == content
+        assert not place.pointer(name).exists() and not list(disk.rglob(".*.json.*"))
+    assert pages > 3
+    train(planned(f"other-s0-r{pages - 1}"), place)
+    assert place.pointer(f"other-s0-r{pages - 1}").exists()
+
+
 @pytest.mark.parametrize("kind", ["certificate", "probe"])
-@pytest.mark.fault(
-    "the disk is full when a certificate or a probe is written",
-    "one line; no file",
-    "free disk space",
-)
+@full_when("a certificate or a probe is written", "one line; no file")
 def test_a_certificate_and_a_probe(
     disk: Path, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -254,7 +242,7 @@ def test_a_certificate_and_a_probe(
 
     def make() -> int:
         result = {"key": "x" * 9999}
-        preflights.make(kind, "key", place, {"": {"card": None}}, lambda _: result)
+        preflights.make(kind, "key", place, {"": {"card": None}}, lambda: None, lambda _: result)
         return 0
 
     with filled(disk, 4096):
@@ -264,9 +252,7 @@ def test_a_certificate_and_a_probe(
     assert json.loads(file.read_text())["key"] == "x" * 9999
 
 
-@pytest.mark.fault(
-    "the disk is full when a command's log is written", "the command goes on", "free disk space"
-)
+@full_when("a command's log is written", "the command goes on")
 def test_a_log_that_cannot_be_written(measured: Project, disk: Path) -> None:
     project = replace(measured, environment={**measured.environment, "RNNBENCH_LOG": "log"})
     with filled(disk, 0):

@@ -14,13 +14,15 @@ import pytest
 
 from rnnbench.records.store import read_record
 from tests.conftest import Project, descendants, wait_until, working_in
+from tests.faults.matrix import rows
 
 MOMENTS = 20 if os.environ.get("RNNBENCH_FAULTS") == "all" else 2
 RUNS = MOMENTS + 1
-ROWS = {
-    "worker": ("kill -9 of a worker", "its run has no record; the other runs of its round do"),
-    "controller": ("kill -9 of `rnnbench round`", "its workers die with it; other rounds continue"),
-    "snakemake": ("kill -9 of Snakemake", "controllers and workers die with it"),
+SAME = "run the same command"
+KILLED = {
+    "worker": ("a worker", "its run has no record; the other runs of its round do"),
+    "controller": ("`rnnbench round`", "its workers die with it; other rounds continue"),
+    "snakemake": ("Snakemake", "controllers and workers die with it"),
 }
 
 
@@ -42,20 +44,18 @@ def victim(kind: str, snakemake: int, known: set[int]) -> int | None:
     if kind == "snakemake":
         return None if snakemake in known else snakemake
     end = {"worker": ".job.json", "controller": "round"}[kind]
-    for pid, command in descendants(snakemake).items():
-        if pid not in known and any(word.endswith(end) for word in command):
-            return pid
-    return None
+    running = descendants(snakemake).items()
+    found = (pid for pid, words in running if any(word.endswith(end) for word in words))
+    return next((pid for pid in found if pid not in known), None)
 
 
 @pytest.mark.parametrize(
     "kind",
     [
         pytest.param(
-            kind,
-            marks=pytest.mark.fault(f"{fault}, {MOMENTS} moments", outcome, "run the same command"),
+            kind, marks=pytest.mark.fault(f"kill -9 of {who}, {MOMENTS} moments", what, SAME)
         )
-        for kind, (fault, outcome) in ROWS.items()
+        for kind, (who, what) in KILLED.items()
     ],
 )
 def test_killed_at_random_moments(project: Project, kind: str) -> None:
@@ -97,7 +97,7 @@ def test_killed_at_random_moments(project: Project, kind: str) -> None:
 @pytest.mark.fault(
     f"kill -9 of the importer of a workflow, {MOMENTS} moments",
     "its workers die with it; the other rounds start workers of their own",
-    "run the same command",
+    SAME,
 )
 def test_importer_killed_at_random_moments(project: Project) -> None:
     generator = random.Random("importer 7")
@@ -145,29 +145,18 @@ def intact(project: Project, before: dict[Path, bytes]) -> dict[Path, bytes]:
 
 
 MANY = 2000
+# Fewer for Ctrl-C unless all faults are tested, because planning 2,000 runs takes long.
+SIGNALS = {
+    "SIGTERM": (signal.SIGTERM, MANY),
+    "Ctrl-C": (signal.SIGINT, MANY if MOMENTS == 20 else 100),
+}
 
 
-def jobs_ready(number: int) -> int:
-    """Fewer for Ctrl-C unless all faults are tested, because planning 2,000 runs takes long."""
-    return 100 if number == signal.SIGINT and MOMENTS < 20 else MANY
-
-
-@pytest.mark.parametrize(
-    "number",
-    [
-        pytest.param(
-            number,
-            marks=pytest.mark.fault(
-                f"{label} to Snakemake only, {jobs_ready(number):,} jobs ready",
-                "all processes end in under 10 s",
-                "run the same command",
-            ),
-        )
-        for number, label in ((signal.SIGTERM, "SIGTERM"), (signal.SIGINT, "Ctrl-C"))
-    ],
+@rows(
+    *("number many", SIGNALS, "{} to Snakemake only, 2,000 jobs ready"),
+    *("all processes end in under 10 s", SAME),
 )
-def test_ends_soon_with_many_jobs_ready(project: Project, number: int) -> None:
-    many = jobs_ready(number)
+def test_ends_soon_with_many_jobs_ready(project: Project, number: int, many: int) -> None:
     (project.conf / "experiment/many.yaml").write_text(
         "title: many\ngrids: ['model=fake build=fake rnn=fake_fast device=cpu_1"
         f" repeat=range({many})']\n"

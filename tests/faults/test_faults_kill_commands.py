@@ -18,7 +18,8 @@ from rnnbench.workflow.signal_handling import is_running
 from tests.conftest import Project, copy_of, make_project, wait_until
 from tests.exchange.bundles import bundle, run
 from tests.factory import read_pointer
-from tests.faults.test_faults_disk import ALL, PHASES, has_page, is_tracked, page, tracked
+from tests.faults.matrix import rows
+from tests.faults.test_faults_disk import ALL, PHASES, Phase, exported, has_records
 
 MOMENTS = 10 if ALL else 2
 
@@ -26,43 +27,35 @@ MOMENTS = 10 if ALL else 2
 @pytest.fixture(scope="module")
 def measured(measured_small: Project, tmp_path_factory: pytest.TempPathFactory) -> Project:
     project = copy_of(measured_small, tmp_path_factory.mktemp("project"))
-    export = str(project.folder / "small.zip")
-    assert project.rnnbench("export", "small", "-o", export).returncode == 0
-    project.environment["EXPORT"] = export
-    return project
+    return exported(project, project.folder)
 
 
-def readable(project: Project) -> bool:
-    results = project.folder / "results"
-    pointers = [read_pointer(results, pointer) for pointer in project.pointers("small")]
-    return all([*pointers, *map(read_record, project.records())])
-
-
-# Command → what it does, and whether what a kill has left is whole.
 COMMANDS = {
-    "report": ("the report is written", lambda p: has_page(p) or not page(p).exists()),
-    "track": ("runs are logged to MLflow", lambda p: is_tracked(p) or not tracked(p).exists()),
-    "import": ("records are imported", readable),
+    "report": "the report is written",
+    "track": "runs are logged to MLflow",
+    "import": "records are imported",
 }
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(
-            name,
-            marks=pytest.mark.fault(
-                f"kill -9 of `rnnbench {name}`, {MOMENTS} moments",
-                "nothing half-written counts as done",
-                "run the same command",
-            ),
-        )
-        for name in COMMANDS
-    ],
+def is_whole(project: Project, phase: Phase) -> bool:
+    """Whether what a kill has left is complete, or does not count as done."""
+    if phase.complete is has_records:
+        results = project.folder / "results"
+        pointers = [read_pointer(results, pointer) for pointer in project.pointers("small")]
+        return all([*pointers, *map(read_record, project.records())])
+    return not list(project.folder.glob(phase.files[0])) or phase.complete(project)
+
+
+@rows(
+    *(
+        "name",
+        {name: (name,) for name in COMMANDS},
+        f"kill -9 of `rnnbench {{}}`, {MOMENTS} moments",
+    ),
+    *("nothing half-written counts as done", "run the same command"),
 )
 def test_killed_at_random_moments(measured: Project, name: str) -> None:
-    what, whole = COMMANDS[name]
-    phase = PHASES[what]
+    phase = PHASES[COMMANDS[name]]
     before = {path: path.read_bytes() for path in measured.records()}
     phase.undo(measured)
     command, begin = phase.arguments(measured), time.monotonic()
@@ -82,7 +75,7 @@ def test_killed_at_random_moments(measured: Project, name: str) -> None:
         time.sleep(generator.uniform(0.3, 1.0) * seconds)
         process.kill()
         process.wait()
-        assert whole(measured)
+        assert is_whole(measured, phase)
         again = measured.rnnbench(*command)
         assert again.returncode == 0 and "Traceback" not in again.stderr, again.stderr
         assert phase.complete(measured)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import Project, copy_of
+from tests.faults.matrix import rows
 from tests.faults.mounts import mounted
 
 
@@ -39,33 +40,24 @@ COMMANDS = {
 }
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(
-            name,
-            marks=pytest.mark.fault(
-                f"{name}/ is read-only", "one line; no record changes", "make it writable"
-            ),
-        )
-        for name in COMMANDS
-    ],
+@rows(
+    *("name commands", {name: (name, commands) for name, commands in COMMANDS.items()}),
+    *("{}/ is read-only", "one line; no record changes", "make it writable"),
 )
-def test_a_read_only_folder(measured: Project, name: str) -> None:
+def test_a_read_only_folder(measured: Project, name: str, commands: list[list[str]]) -> None:
     before = {path: path.read_bytes() for path in measured.records()}
     if name == "data":
         (measured.folder / "data/digits.npz").unlink()
     if name == "mlruns":
         measured.folder.joinpath("mlflow.db").unlink()
     with read_only(measured.folder / name):
-        for command in COMMANDS[name]:
+        for command in commands:
             result = measured.rnnbench(*command)
             assert result.returncode == 1, result.stdout
             assert result.stderr.count("\n") == 1 and "Read-only file system" in result.stderr
             assert result.stderr.startswith("rnnbench: ") and "Fix: " in result.stderr
     assert {path: path.read_bytes() for path in measured.records()} == before
-    last = COMMANDS[name][-1]
-    again = measured.rnnbench(*last)
+    again = measured.rnnbench(*commands[-1])
     assert again.returncode == 0, again.stderr
 
 

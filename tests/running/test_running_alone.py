@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 import threading
@@ -12,9 +11,10 @@ from rnnbench.builds.launcher import lock_of
 from rnnbench.grid.point import digest_of_round
 from rnnbench.planning.digests import worker_digest
 from rnnbench.records.record import Record
-from rnnbench.records.store import Place, read_record
+from rnnbench.records.store import Place, read_record, write_json
 from rnnworker import processors
 from tests.conftest import ROOT, make_project, wait_until
+from tests.factory import as_run
 from tests.running.alone import train
 from tests.running.test_running_train import NAME, planned
 
@@ -34,17 +34,15 @@ def test_a_cpu_hog_started_during_a_run_makes_the_run_suspect(place: Place) -> N
     try:
         line = planned(epoch_seconds=0.4)
         line["config"]["model"]["epochs"] = 12
-        record = train(line, place, label="")
+        record = train(line, place)
     finally:
         starter.join()
         for hog in hogs:
             hog.kill()
             hog.wait()
     assert record.verdict.status == "suspect"
-    reasons = {reason.code: reason for reason in record.verdict.reasons}
-    assert "of a core during train" in reasons["foreign_load"].text
-    assert "measure the run again" in reasons["foreign_load"].remedy
-    (phase,) = (phase for phase in record.phases if phase.name == "train")
+    assert "foreign_load" in [reason.code for reason in record.verdict.reasons]
+    phase = record.phase("train")
     assert phase.details["load"]["foreign"] > 0.4 * phase.seconds, (
         "the hog used more than half of the seconds"
     )
@@ -58,20 +56,18 @@ def has_trained_an_epoch(place: Place) -> bool:
 def test_two_experiments_started_at_once_are_not_timed_at_once(tmp_path: Path) -> None:
     started = []
     for name in ("one", "two"):
-        (tmp_path / name).mkdir()
         project = make_project(tmp_path / name)
-        line = planned(epoch_seconds=0.5)
+        project.environment["RNNBENCH_TIMING_LOCK"] = str(tmp_path / "timing.lock")
+        line = planned(epoch_seconds=0.3)
         config = line["config"]
+        lock = lock_of(config["build"], ROOT)
         line["identity"] = {
-            "build_lock": lock_of(config["build"], ROOT), "dataset_md5": None,
-            "worker": worker_digest(config),
+            "build_lock": lock, "dataset_md5": None, "worker": worker_digest(config),
         }  # fmt: skip
         folder = project.folder / f"results/here/{name}"
-        folder.mkdir(parents=True)
-        (folder / "plan.jsonl").write_text(json.dumps(line) + "\n")
         facts = {"name": name, "title": name, "about": "", "reference": {}}
-        (folder / "experiment.json").write_text(json.dumps(facts))
-        project.environment["RNNBENCH_TIMING_LOCK"] = str(tmp_path / "timing.lock")
+        write_json(folder / "experiment.json", facts)
+        (folder / "plan.jsonl").write_bytes(as_run(line).line())
         digest = digest_of_round({NAME: line["digest"]})
         arguments = ["round", str(folder / f"rounds/{line['round']}.json"), "--digest", digest]
         started.append(

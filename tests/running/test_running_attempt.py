@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -52,19 +53,13 @@ def elsewhere(folder: Path, number: int = 1, **facts) -> Path:
     return path
 
 
-def hold_one_after_another(processes: list[subprocess.Popen]) -> None:
-    outputs = [process.communicate(timeout=60)[0].splitlines() for process in processes]
-    times = sorted(
-        tuple(float(line.split()[1]) for line in lines if not line.startswith("waits"))
-        for lines in outputs
-    )
-    assert len(times) == len(processes) and all(len(each) == 2 for each in times)
-    assert all(end <= begin for (_, end), (begin, _) in zip(times, times[1:], strict=False))
-
-
 def test_eight_processes_one_after_another(tmp_path: Path) -> None:
-    hold_one_after_another([start(tmp_path / "run", 0.1) for _ in range(8)])
-    assert len(list((tmp_path / "run").glob("*.json"))) == 8
+    """Each takes over an attempt that has ended, for which all others wait too."""
+    processes = [start(tmp_path / "run", 0.1) for _ in range(8)]
+    outputs = [process.communicate(timeout=60)[0].splitlines() for process in processes]
+    times = sorted([float(line.split()[1]) for line in lines[-2:]] for lines in outputs)
+    assert len(times) == 8 == len(list((tmp_path / "run").glob("*.json")))
+    assert all(end <= begin for (_, end), (begin, _) in pairwise(times))
 
 
 def test_a_killed_attempt_of_this_host_is_taken_over_at_once(tmp_path: Path) -> None:
@@ -85,21 +80,17 @@ def test_a_killed_attempt_of_this_host_is_taken_over_at_once(tmp_path: Path) -> 
 
 def test_another_host_is_waited_for_while_it_renews(tmp_path: Path) -> None:
     path, waited = elsewhere(tmp_path), []
-    holder = renewing(path, times=15)
-    with attempt.held(tmp_path, waited.append):
-        assert not holder.is_alive(), "taken over from a living attempt"
-    assert waited == ["process 1 on other"]
 
-
-def renewing(path: Path, times: int):
     def renew() -> None:
-        for _ in range(times):
+        for _ in range(15):
             os.utime(path)
             time.sleep(0.1)
 
-    thread = threading.Thread(target=renew)
-    thread.start()
-    return thread
+    holder = threading.Thread(target=renew)
+    holder.start()
+    with attempt.held(tmp_path, waited.append):
+        assert not holder.is_alive(), "taken over from a living attempt"
+    assert waited == ["process 1 on other"]
 
 
 def test_another_host_that_does_not_renew_is_dead_whatever_its_clock(tmp_path: Path) -> None:
@@ -110,18 +101,18 @@ def test_another_host_that_does_not_renew_is_dead_whatever_its_clock(tmp_path: P
         assert attempt.PATIENCE * 0.1 <= time.monotonic() - began < 5
 
 
-def test_only_one_process_takes_over_a_dead_attempt(tmp_path: Path) -> None:
-    for round_ in range(5):
-        folder = tmp_path / str(round_)
-        elsewhere(folder, ended="20261121T075000_123456Z")
-        hold_one_after_another([start(folder, 0.05) for _ in range(4)])
-
-
-def test_an_attempt_notices_that_it_was_considered_dead(tmp_path: Path) -> None:
+def test_the_holder_renews_and_notices_that_it_was_considered_dead(tmp_path: Path) -> None:
+    path, began = tmp_path / "1.json", time.process_time()
     with attempt.held(tmp_path) as is_current:
+        before = path.stat().st_mtime_ns
+        time.sleep(1)
+        assert path.stat().st_mtime_ns > before
         assert is_current()
         elsewhere(tmp_path, 2)
         assert not is_current()
+    assert json.loads(path.read_text())["ended"]
+    # Renewals are a hundred times as frequent as by default.
+    assert time.process_time() - began < 0.1
 
 
 def test_a_file_that_is_just_being_written_is_alive(tmp_path: Path) -> None:
@@ -129,14 +120,6 @@ def test_a_file_that_is_just_being_written_is_alive(tmp_path: Path) -> None:
     waited: list[str] = []
     with attempt.held(tmp_path, waited.append):
         assert waited and (tmp_path / "2.json").exists()
-
-
-def test_the_holder_renews(tmp_path: Path) -> None:
-    with attempt.held(tmp_path):
-        path = tmp_path / "1.json"
-        before = path.stat().st_mtime_ns
-        wait_until(lambda: path.stat().st_mtime_ns > before, 5, "renewed")
-    assert json.loads(path.read_text())["ended"]
 
 
 def pretend_squeue(folder: Path, monkeypatch, script: str) -> None:
@@ -183,11 +166,3 @@ def test_a_dead_attempt_is_taken_over_at_once(tmp_path: Path, monkeypatch, dead:
     elsewhere(tmp_path / "run", **dead)
     with attempt.held(tmp_path / "run", pytest.fail) as is_current:
         assert (tmp_path / "run/2.json").exists() and is_current()
-
-
-def test_waiting_and_renewing_cost_no_processor_time(tmp_path: Path) -> None:
-    began = time.process_time()
-    with attempt.held(tmp_path):
-        time.sleep(1)
-    # Renewals are a hundred times as frequent as by default.
-    assert time.process_time() - began < 0.1

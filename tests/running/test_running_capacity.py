@@ -13,19 +13,14 @@ from rnnworker.cohorts import GUESS_BYTES, cohorts, max_size, starting_order
 GB = 10**9
 
 
-def run(
-    name: str,
-    kind: str = "cpu",
-    members: int | None = None,
-    turns: bool = True,
-    on_gpu: bool = False,
-) -> dict[str, Any]:
-    config = {
-        "device": {"kind": kind, "turns": on_gpu},
-        "measure": {"turns": turns},
-        "limits": {"members": members},
+def run(name: str, kind: str = "cpu", members: int | None = None, **turns: bool) -> dict[str, Any]:
+    """`turns`: whether the `device` has its runs take turns, and whether this run is to (`own`)."""
+    device = {"kind": kind, "turns": turns.get("device", False)}
+    measure = {"turns": turns.get("own", True)}
+    return {
+        "name": name,
+        "config": {"device": device, "measure": measure, "limits": {"members": members}},
     }
-    return {"name": name, "config": config}
 
 
 def names(groups) -> list[str]:
@@ -45,7 +40,7 @@ A, B, C, D, E = (run(name) for name in "abcde")
         ([A, B, C, D, E], C, 6.5 * GB, ["cab", "cde"]),  # room for three
         ([A, B, C], A, 1 * GB, ["ab", "ac"]),  # always with the reference
         ([A, B, C], None, 4.4 * GB, ["ab", "c"]),
-        ([A, run("g", "gpu"), B, run("h", turns=False)], A, 64 * GB, ["g", "h", "ab"]),
+        ([A, run("g", "gpu"), B, run("h", own=False)], A, 64 * GB, ["g", "h", "ab"]),
         ([run("g", "gpu"), run("h", "gpu")], run("g", "gpu"), 64 * GB, ["g", "h"]),
     ],
 )
@@ -61,7 +56,8 @@ def test_known_peaks_and_a_configured_maximum_limit_a_cohort() -> None:
     assert max_size([A] * 40, [1], 64 * GB) == 16
 
 
-ON_GPU = [run(name, "gpu", on_gpu=True) for name in "ghij"]
+ALONE = ["g", "h", "i", "j"]
+ON_GPU = [run(name, "gpu", device=True) for name in "ghij"]
 
 
 @pytest.mark.parametrize(
@@ -69,12 +65,12 @@ ON_GPU = [run(name, "gpu", on_gpu=True) for name in "ghij"]
     [
         ("Default, 81079", ["ghij"]),
         ("Default, 17500", ["ghi", "gj"]),  # room for three: 4 GB each, of 70 %
-        ("Default, 9000", ["g", "h", "i", "j"]),  # too little memory for two
-        ("Exclusive_Process, 81079", ["g", "h", "i", "j"]),
-        ("Prohibited, 81079", ["g", "h", "i", "j"]),
-        ("[N/A], 81079", ["g", "h", "i", "j"]),  # unknown
-        ("Default, [Insufficient Permissions]", ["g", "h", "i", "j"]),
-        ("", ["g", "h", "i", "j"]),
+        ("Default, 9000", ALONE),  # too little memory for two
+        ("Exclusive_Process, 81079", ALONE),
+        ("Prohibited, 81079", ALONE),
+        ("[N/A], 81079", ALONE),  # unknown
+        ("Default, [Insufficient Permissions]", ALONE),
+        ("", ALONE),
     ],
 )
 def test_runs_share_a_gpu_as_its_memory_allows(reported: str, groups: list[str]) -> None:

@@ -35,12 +35,11 @@ def turn(before: object, after: object, phase: str = "train") -> dict:
     return {"event": "turn", "phase": phase, "card": [before, after]}
 
 
-def epochs(samples: int):
-    return [replace(epoch, samples=samples) for epoch in FALLING]
+EPOCHS = [replace(epoch, samples=500) for epoch in FALLING]
 
 
 def test_energy_per_sample_and_the_state_of_the_card() -> None:
-    measured = card_use([turn(BEFORE, AFTER), turn(BEFORE, AFTER, "evaluate")], epochs(500))
+    measured = card_use([turn(BEFORE, AFTER), turn(BEFORE, AFTER, "evaluate")], EPOCHS)
     assert measured["joules_per_sample"] == pytest.approx(3000.0 / (500 * len(FALLING)))
     assert measured["card_watts"] == 300.0
     use = measured["card_use"]
@@ -59,18 +58,18 @@ def test_two_cards_are_added_and_the_worse_one_counts() -> None:
         {**BEFORE, "further": [BEFORE]},
         {**AFTER, "further": [{**hot, "slowed": ["HwThermalSlowdown"]}]},
     )
-    measured = card_use([pair], epochs(500))
+    measured = card_use([pair], EPOCHS)
     use = measured["card_use"]
     assert (use["joules"], measured["card_watts"]) == (4000.0, 400.0)
     assert (use["heat"], use["ecc"], use["celsius"]) == (pytest.approx(0.2), 1, 88)
     assert use["sm_mhz"] == [1980, 1200]
     assert use["slowed"] == ["HwThermalSlowdown", "SwPowerCap"]
     assert [reason.code for reason in card_reasons(use)] == ["card_hot", "card_ecc"]
-
-
-def test_the_energy_of_two_cards_is_unknown_if_one_does_not_report_it() -> None:
-    pair = turn({**BEFORE, "further": [BEFORE]}, {**AFTER, "further": [{**AFTER, "joules": None}]})
-    assert card_use([pair], epochs(500))["card_watts"] is None
+    # The energy is unknown if one card does not report it.
+    silent = turn(
+        {**BEFORE, "further": [BEFORE]}, {**AFTER, "further": [{**AFTER, "joules": None}]}
+    )
+    assert card_use([silent], EPOCHS)["card_watts"] is None
 
 
 @pytest.mark.parametrize(
@@ -84,16 +83,16 @@ def test_the_energy_of_two_cards_is_unknown_if_one_does_not_report_it() -> None:
     ],
 )
 def test_without_two_samples_there_are_no_facts(events: list) -> None:
-    assert card_use(events, epochs(500)) == {}
+    assert card_use(events, EPOCHS) == {}
 
 
 def test_values_that_a_card_does_not_report_are_none() -> None:
     nothing = {**dict.fromkeys(BEFORE), "slowed": None}
-    measured = card_use([turn({**nothing, "t": 1.0}, {**nothing, "t": 2.0})], epochs(500))
+    measured = card_use([turn({**nothing, "t": 1.0}, {**nothing, "t": 2.0})], EPOCHS)
     assert measured["joules_per_sample"] is None
     assert measured["card_use"]["heat"] is measured["card_use"]["others"] is None
     # A counter that decreased was reset.
-    measured = card_use([turn(AFTER, {**BEFORE, "t": 120.0})], epochs(500))
+    measured = card_use([turn(AFTER, {**BEFORE, "t": 120.0})], EPOCHS)
     assert measured["card_use"]["joules"] is None
 
 
@@ -106,7 +105,7 @@ def test_values_that_a_card_does_not_report_are_none() -> None:
     ],
 )
 def test_reasons_that_make_a_run_suspect(after: dict, code: str, text: str) -> None:
-    measured = card_use([turn(BEFORE, {**AFTER, **after})], epochs(500))
+    measured = card_use([turn(BEFORE, {**AFTER, **after})], EPOCHS)
     verdict = judge([], FALLING, measured)
     assert verdict.status == "suspect"
     (reason,) = verdict.reasons
@@ -114,7 +113,7 @@ def test_reasons_that_make_a_run_suspect(after: dict, code: str, text: str) -> N
 
 
 def test_energy_is_in_the_tables_the_report_and_mlflow() -> None:
-    measured = card_use([turn(BEFORE, AFTER)], epochs(500))
+    measured = card_use([turn(BEFORE, AFTER)], EPOCHS)
     card = {"name": "NVIDIA H200", "uuid": "GPU-1"}
     record = make_record(measured={**measured, "card": card, "card_peak_memory_bytes": 5})
     frame = tidy([record])

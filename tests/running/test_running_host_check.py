@@ -6,15 +6,8 @@ from rnnbench.running.host_check import read_host_facts, warnings
 from rnnworker import machine
 from rnnworker.processors import KNOWN
 
-QUIET = {
-    "load": 0.1,
-    "cores": 2,
-    "slowness": 1.02,
-    "governor": "performance",
-    "on_battery": False,
-    "swapped_bytes": 0,
-    "gpu_processes": (),
-}
+QUIET = {"load": 0.1, "cores": 2, "slowness": 1.02, "governor": "performance"}
+QUIET |= {"on_battery": False, "swapped_bytes": 0, "gpu_processes": ()}
 
 
 @pytest.mark.parametrize(

@@ -17,32 +17,47 @@ from rnnbench.records.store import Place, read_json
 from rnnbench.running import preflights, worker
 from rnnbench.running.worker import Outcome
 
-ENTRY = {"status": "certified", "why": None, "kernel": ["while"], "outputs": 1e-7}
-ENTRY |= {"gradients": 1e-6, "loss_curve": [2.0] * 20, "round_trip": True, "function": None}
 STEPS = {"threads": 1, "steps": 30, "off": 0, "worst": 2e-7, "why": None}
-ENTRY["applied"] = {"cpu_1": STEPS}
 BATCH = {"rows": 16, "training": True, "outputs": 1e-7, "gradients": 1e-6}
 LAYERS = {"batches": [BATCH], "wrong": None, "why": None}
-ENTRY["probed"] = {"cpu_1": LAYERS}
+ENTRY = {
+    "status": "certified", "why": None, "kernel": ["while"], "outputs": 1e-7, "gradients": 1e-6,
+    "loss_curve": [2.0] * 20, "round_trip": True, "function": None,
+    "applied": {"cpu_1": STEPS}, "probed": {"cpu_1": LAYERS},
+}  # fmt: skip
 REPORTED = {
     "precision": "float32",
     "tolerance": {"outputs": 1e-5, "gradients": 1e-4, "loss_curve": 1e-3},
     "implementations": {"keras": ENTRY},
     "pairs": [],
 }
+
+
+def cpu(number: int, *names: str, threads: int = 1) -> dict[str, Any]:
+    """A device of a planned certificate, and the implementations that the grid has on it."""
+    device = {"name": f"cpu_{number}", "kind": "cpu", "threads": threads}
+    sizes = [{"batch": 16}]
+    return {
+        "name": device["name"], "device": device, "implementations": names, "batches": sizes,
+    }  # fmt: skip
+
+
+def implementations(*names: str, **skipped: str) -> list[dict[str, Any]]:
+    whys = {**skipped, **dict.fromkeys(names)}
+    return [{"name": name, "rnn": {}, "skip": why} for name, why in whys.items()]
+
+
 PLANNED = {
     "key": "digits_rnn-lstm-current",
     "digest": "d",
     "choices": {"model": "digits_rnn", "cell": "lstm", "build": "current"},
     "overrides": {"model.units": 8},
-    "config": {"device": {"threads": 1}, "dataset": {"path": None}, "build": {"name": "b"}},
-    "devices": [
-        {"name": "cpu_1", "device": {"threads": 1}, "implementations": ["keras"], "batches": []}
-    ],
-    "implementations": [
-        {"name": "cudnn", "rnn": {}, "skip": "cuDNN runs on NVIDIA GPUs only"},
-        {"name": "keras", "rnn": {}, "skip": None},
-    ],
+    "config": {
+        **{"device": {"threads": 1}, "dataset": {"path": None}},
+        "build": {"name": "b", "framework": "none"},
+    },
+    "devices": [cpu(1, "keras")],
+    "implementations": implementations("keras", cudnn="cuDNN runs on NVIDIA GPUs only"),
 }
 FACTS = {"event": "facts", "t": 1.0, "certificate": REPORTED}
 
@@ -67,11 +82,8 @@ def test_it_has_the_format_that_the_report_reads() -> None:
 
 ON_TWO = {
     **PLANNED,
-    "implementations": [{"name": name, "rnn": {}, "skip": None} for name in ("block", "keras")],
-    "devices": [
-        {"name": name, "device": {"threads": threads}, "implementations": names, "batches": []}
-        for name, threads, names in (("cpu_1", 1, ["block", "keras"]), ("cpu_2", 2, ["keras"]))
-    ],
+    "implementations": implementations("block", "keras"),
+    "devices": [cpu(1, "block", "keras"), cpu(2, "keras", threads=2)],
 }
 
 
@@ -122,31 +134,10 @@ def test_what_was_not_reported_is_named() -> None:
     assert "without reporting it" in keras["applied"]["cpu_2"]["why"]
 
 
-def test_a_worker_that_died_certified_nothing() -> None:
+def test_a_worker_that_died_certified_nothing_and_its_summary_names_a_remedy() -> None:
     made = assembled(PLANNED, cpu_1=Outcome(exit_code=-11, phase="certify_keras"))
-    keras = made["implementations"]["keras"]
-    assert keras["status"] == "failed"
-    assert "SIGSEGV" in keras["why"]
-    assert "certify_keras" in keras["why"]
+    assert (made["implementations"]["keras"]["status"], made["pairs"]) == ("failed", [])
     assert made["implementations"]["cudnn"]["status"] == "not_run"
-    assert made["pairs"] == []
-
-
-def test_an_implementation_that_hangs_does_not_affect_finished_ones() -> None:
-    entries = [{"name": name, "rnn": {}, "skip": None} for name in ("keras", "slow", "untried")]
-    outcome = Outcome(
-        events=[FACTS], exit_code=-15, phase="certify_slow", over_limit="certify_slow"
-    )
-    devices = [{**PLANNED["devices"][0], "implementations": ["keras", "slow", "untried"]}]
-    planned = {**PLANNED, "implementations": entries, "devices": devices}
-    made = assembled(planned, cpu_1=outcome)
-    statuses = {name: entry["status"] for name, entry in made["implementations"].items()}
-    assert statuses == {"keras": "certified", "slow": "failed", "untried": "not_run"}
-    assert "exceeded its time limit" in made["implementations"]["slow"]["why"]
-
-
-def test_the_summary_for_people() -> None:
-    made = assembled(PLANNED, cpu_1=Outcome(exit_code=-11, phase="certify_keras"))
     own = {"implementation": "/home/me/mine.py"}
     first, second = summary(made, {"keras": own, "block": {"implementation": "block"}})
     assert first == "certificate digits_rnn-lstm-current: 1 failed, 1 not run"
@@ -155,6 +146,18 @@ def test_the_summary_for_people() -> None:
     assert second.endswith(f"in phase certify_keras. {remedy}")
     _, second = summary(made, {"keras": {"implementation": "keras"}})
     assert "Fix" not in second
+
+
+def test_an_implementation_that_hangs_does_not_affect_finished_ones() -> None:
+    names = ("keras", "slow", "untried")
+    phase = "certify_slow"
+    outcome = Outcome(events=[FACTS], exit_code=-15, phase=phase, over_limit=phase)
+    entries = implementations(*names)
+    planned = {**PLANNED, "implementations": entries, "devices": [cpu(1, *names)]}
+    made = assembled(planned, cpu_1=outcome)
+    statuses = {name: entry["status"] for name, entry in made["implementations"].items()}
+    assert statuses == {"keras": "certified", "slow": "failed", "untried": "not_run"}
+    assert "exceeded its time limit" in made["implementations"]["slow"]["why"]
 
 
 PROBE = {
@@ -187,11 +190,6 @@ KINDS = {
 }
 
 
-@pytest.fixture
-def place(tmp_path: Path) -> Place:
-    return Place(tmp_path, tmp_path / "results", "here", "mine", tmp_path / "timing.lock")
-
-
 def file_of(kind: str, place: Place) -> Path:
     return place.folder / f"{kind}s" / f"{KINDS[kind][0]['key']}.json"
 
@@ -210,9 +208,9 @@ def made(
 
 def test_they_are_written_to_the_paths_that_snakemake_expects(place: Place, monkeypatch) -> None:
     facts = f"events.emit('facts', certificate=json.loads({json.dumps(REPORTED)!r}))"
+    names = "[entry['name'] for entry in job['implementations']]"
     check = (
-        "assert job['mode'] == 'certify' and [e['name'] for e in job['implementations']] == "
-        "['keras']; print('on its standard output')"
+        f"print('on its standard output'); assert (job['mode'], {names}) == ('certify', ['keras'])"
     )
     certificate = made("certificate", place, monkeypatch, facts, check)
     probe = made("probe", place, monkeypatch, "events.emit('facts', probe={'peak_gflops': 3.0})")
@@ -225,15 +223,14 @@ def test_they_are_written_to_the_paths_that_snakemake_expects(place: Place, monk
     assert probe["error"] is None and probe["peak_gflops"] == 3.0
 
 
-def why(kind: str, result: dict[str, Any]) -> str:
-    return result["implementations"]["keras"]["why"] if kind == "certificate" else result["error"]
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_memory_limit_applies_to_them(place: Place, kind: str, monkeypatch) -> None:
     result = made(kind, place, monkeypatch, "bytearray(2**31)")
-    assert f"MemoryError in phase {KINDS[kind][2]}" in why(kind, result)
-    assert kind == "probe" or result["implementations"]["keras"]["status"] == "failed"
+    if kind == "certificate":
+        result = result["implementations"]["keras"]
+        assert result["status"] == "failed"
+    why = result["error" if kind == "probe" else "why"]
+    assert f"MemoryError in phase {KINDS[kind][2]}" in why
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -251,26 +248,31 @@ def test_memory_errors_in_its_log_are_recognised(place: Place, monkeypatch) -> N
     assert again["error"] == "was terminated by SIGABRT in phase large"
 
 
+# A worker that reports the device and the number of threads that it was started with.
 PER_DEVICE = """
 import json, os, sys
-job = json.load(open(sys.argv[2]))
+with open(sys.argv[-1]) as file:
+    job = json.load(file)
+steps = {"threads": job["threads"], "steps": 30, "off": 0, "worst": 0.0, "why": None}
+errors = {"outputs": 1e-7, "gradients": 1e-6}
+batches = [dict(errors, rows=batch["batch"], training=True) for batch in job["batches"]]
+layers = {"batches": batches, "wrong": None, "why": None}
+result = {"applied": {job["device"]: steps}, "probed": {job["device"]: layers}}
+if not job["further_device"]:
+    result.update(status="certified", why=None, outputs=1e-7, function=None)
 names = [entry["name"] for entry in job["implementations"]]
-applied = {{job["device"]: dict({steps!r}, threads=job["threads"])}}
-probed = {{job["device"]: {layers!r}}}
-entries = {{name: dict({entry!r}, applied=applied, probed=probed) for name in names}}
-if job["further_device"]:
-    entries = {{name: {{"applied": applied, "probed": probed}} for name in names}}
-event = {{"event": "facts", "t": 1.0, "certificate": {{"implementations": entries}}}}
+certificate = {"precision": "float32", "implementations": {name: result for name in names}}
+event = {"event": "facts", "t": 1.0, "certificate": certificate}
 os.write(int(os.environ["RNNWORKER_EVENTS"]), (json.dumps(event) + "\\n").encode())
 """
 
 
 def test_one_worker_is_started_for_each_device(place: Place, monkeypatch) -> None:
-    script = PER_DEVICE.format(steps=STEPS, entry=ENTRY, layers=LAYERS)
-    monkeypatch.setattr(worker, "launcher", lambda build, root: (sys.executable, "-c", script))
+    command = (sys.executable, "-c", PER_DEVICE)
+    monkeypatch.setattr(worker, "launcher", lambda build, root: command)
     entries = preflights.certify(ON_TWO, place)["implementations"]
     assert list(entries["block"]["applied"]) == ["cpu_1"]
     assert list(entries["keras"]["applied"]) == ["cpu_1", "cpu_2"]
     assert list(entries["keras"]["probed"]) == ["cpu_1", "cpu_2"]
-    assert entries["keras"]["applied"]["cpu_1"]["threads"] == 1
-    assert entries["keras"]["outputs"] == ENTRY["outputs"]
+    assert [steps["threads"] for steps in entries["keras"]["applied"].values()] == [1, 2]
+    assert entries["keras"]["outputs"] == 1e-7

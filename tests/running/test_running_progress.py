@@ -21,9 +21,15 @@ def test_the_remaining_time_is_estimated_from_finished_runs() -> None:
     assert progress.remaining([10.0], 0) == ""
 
 
-def test_a_long_round_reports_its_progress(monkeypatch, capsys) -> None:
-    now = [100.0]
-    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+@pytest.fixture
+def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The seconds of the clock, which a test sets."""
+    seconds = [100.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: seconds[0])
+    return seconds
+
+
+def test_a_long_round_reports_its_progress(now: list[float], capsys) -> None:
     reporter = progress.Progress("[1/9] name", {"a": 4, "b": 4})
     first, second = (partial(reporter.reached, name) for name in "ab")
     first({"event": "handshake"})
@@ -36,26 +42,20 @@ def test_a_long_round_reports_its_progress(monkeypatch, capsys) -> None:
     second({"event": "gate", "left": 20})
     second({"event": "gate", "left": "few"})
     second({"event": "gate"})
-    (line,) = capsys.readouterr().err.splitlines()
-    assert line == (
-        "[1/9] name  ▕██████████          ▏ 50% of 2 runs, 4 turns (20 s of training left)"
-    )
+    bar = "▕██████████          ▏ 50%"
+    message = f"[1/9] name  {bar} of 2 runs, 4 turns (20 s of training left)\n"
+    assert capsys.readouterr().err == message
 
 
-def test_the_progress_of_a_single_run_is_measured_in_epochs(monkeypatch, capsys) -> None:
-    now = [100.0]
-    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+def test_the_progress_of_a_single_run_is_measured_in_epochs(now: list[float], capsys) -> None:
     on_event = partial(progress.Progress("name", {"a": 4}).reached, "a")
     on_event({"event": "gate", "left": 400})
+    on_event({"event": "epoch", "epoch": 1})
+    assert capsys.readouterr().err == "", "it is quiet for ten seconds"
     now[0] += 20
     on_event({"event": "epoch", "epoch": 1})
-    (line,) = capsys.readouterr().err.splitlines()
-    assert line == "name  ▕█████               ▏ 25% of 1 run (60 s of training left)"
-
-
-def test_a_short_run_prints_nothing(capsys) -> None:
-    progress.Progress("name", {"a": 5}).reached("a", {"event": "epoch", "epoch": 3})
-    assert capsys.readouterr().err == ""
+    message = "name  ▕█████               ▏ 25% of 1 run (60 s of training left)\n"
+    assert capsys.readouterr().err == message
 
 
 def test_labels_are_aligned() -> None:

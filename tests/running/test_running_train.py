@@ -16,9 +16,12 @@ from rnnbench.errors import RecordError, RunError
 from rnnbench.records.plan_file import read_round
 from rnnbench.records.store import Place, read_record, timing_lock, write_json
 from rnnbench.running import round as measuring
+from rnnworker import proc_files
 from tests.factory import as_run, read_pointer
 from tests.running.alone import train
 
+SAME = "run the same command"
+LOG = "follow the reason's fix; the log has details"
 NAME = "fake-lstm-fake_fast-cpu_1-fake-s0-r0"
 
 
@@ -103,51 +106,108 @@ def test_a_run_leaves_its_record_and_pointer(place: Place, monkeypatch) -> None:
     assert not files(place, "*.job.json")
 
 
-def test_a_record_without_its_pointer_is_adopted(place: Place, monkeypatch) -> None:
-    first = train(planned(), place, label="")
-    place.pointer(NAME).unlink()
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "no pointer",
+        pytest.param(
+            "half a pointer",
+            marks=pytest.mark.fault(
+                "a pointer is truncated", "detected; the record is found again", SAME
+            ),
+        ),
+        pytest.param(
+            "half of the events",
+            marks=pytest.mark.fault(
+                "events.jsonl is truncated", "the record has all events", "nothing"
+            ),
+        ),
+    ],
+)
+def test_a_record_is_adopted(place: Place, monkeypatch, damage: str) -> None:
+    first, pointer = train(planned(), place), place.pointer(NAME)
+    content = pointer.read_bytes()
+    pointer.unlink()
+    if damage == "half a pointer":
+        pointer.write_bytes(content[:20])
+    elif damage == "half of the events":
+        (events,) = files(place, "*.events.jsonl")
+        events.write_bytes(events.read_bytes()[:777])
     the_worker_must_not_start(monkeypatch)
-    again = train({**planned(), "order": 17, "block": 2}, place, label="")
+    assert train(planned(), place) == first
+    assert pointer.read_bytes() == content
+
+
+def test_an_adopted_record_is_the_newest_at_its_present_position(place: Place, monkeypatch) -> None:
+    first = train(planned(), place)
+    the_worker_must_not_start(monkeypatch)
+    place.pointer(NAME).unlink()
+    again = train({**planned(), "order": 17, "block": 2}, place)
     assert again.started == first.started
     # The plan may have changed since: the position is the one in the current plan.
     assert (again.run.order, again.run.block) == (17, 2)
-    assert read_pointer(place.results, place.pointer(NAME)).started == first.started
     newer = "20990101T000000_000000Z"
     (path,) = files(place, "2*.json")
     write_json(path.with_name(f"{newer}.json"), {**msgspec.to_builtins(first), "started": newer})
-    assert train(planned(), place, label="").started == newer, "the newest of two is adopted"
+    assert train(planned(), place).started == newer
 
 
 @pytest.mark.parametrize("change", [{"digest": "e" * 64}, {"experiment": "other"}])
 def test_a_record_of_another_run_is_not_adopted(place: Place, change: dict) -> None:
-    train(planned(), place, label="")
+    train(planned(), place)
     experiment = change.get("experiment", "selftest")
     other_place = Place(place.root, place.results, "here", experiment, place.timing_lock)
-    train({**planned(), "digest": change.get("digest", "d" * 64)}, other_place, label="")
+    train({**planned(), "digest": change.get("digest", "d" * 64)}, other_place)
     assert len(files(place, "2*.json")) == 2
 
 
-def test_retry_has_the_run_measured_again_once(place: Place, monkeypatch, capsys) -> None:
-    first = train(planned(), place, label="")
-    retry(["selftest", NAME, "--site", "here", "--results", str(place.results)])
+@pytest.mark.parametrize(
+    "clock",
+    [
+        None,
+        pytest.param(
+            "20400101T000000_000000Z",
+            marks=pytest.mark.fault(
+                "the clock is ahead, and set back before `rnnbench retry`",
+                "the run is measured again",
+                "none",
+            ),
+        ),
+    ],
+)
+def test_retry_has_the_run_measured_again_once(place: Place, monkeypatch, clock) -> None:
+    with monkeypatch.context() as changed:
+        if clock:
+            changed.setattr(measuring.timestamps, "now", lambda: clock)
+        first = train(planned(), place)
+    assert clock in (None, first.started)
+    assert retry(["selftest", NAME, "--site", "here", "--results", str(place.results)]) == 0
     assert not place.pointer(NAME).exists()
-    second = train(planned(), place, label="")
+    second = train(planned(), place)
     assert second.started > first.started
-    assert len(files(place, "2*.json")) == 2
+    assert [read_record(file) for file in files(place, "2*.json")] == [first, second]
     # The request is older than the second record, which is therefore adopted.
     place.pointer(NAME).unlink()
     the_worker_must_not_start(monkeypatch)
-    assert train(planned(), place, label="").started == second.started
+    assert train(planned(), place).started == second.started
 
 
-def test_an_unreadable_record_is_set_aside_and_reported(place: Place, capsys) -> None:
-    first = train(planned(), place, label="")
+@pytest.mark.fault(
+    "a record is truncated by a power failure", "detected, set aside, measured again", SAME
+)
+def test_a_truncated_record_is_set_aside_and_reported(place: Place, capsys) -> None:
+    first = train(planned(), place)
     (path,) = files(place, "2*.json")
-    half = path.read_text()[:100]
-    path.write_text(half)
-    second = train(planned(), place, label="")
-    assert second.started > first.started
-    assert path.with_suffix(".unreadable").read_text() == half
+    content = path.read_bytes()
+    for share in (0.0, 0.99, 0.3):
+        part = content[: int(share * len(content))]
+        path.write_bytes(part)
+        with pytest.raises(RecordError):
+            read_record(path)
+    place.pointer(NAME).unlink()  # `damaged` has it made again
+    second = train(planned(), place)
+    assert second.started > first.started and second.verdict.status != "void"
+    assert path.with_suffix(".unreadable").read_bytes() == part
     assert not path.exists()
     (message,) = [line for line in capsys.readouterr().err.splitlines() if "set aside" in line]
     assert str(path) in message
@@ -157,36 +217,66 @@ def test_an_unreadable_record_is_set_aside_and_reported(place: Place, capsys) ->
     "the clock is set back", "file names still sort in the order of measurement", "nothing"
 )
 def test_starts_are_unique_and_in_order_if_the_clock_is_set_back(place: Place, monkeypatch) -> None:
-    first = train(planned(), place, label="")
+    first = train(planned(), place)
     monkeypatch.setattr(measuring.timestamps, "now", lambda: "20200101T000000_000000Z")
-    second = train({**planned(), "digest": "e" * 64}, place, label="")
-    third = train({**planned(), "digest": "f" * 64}, place, label="")
+    second = train({**planned(), "digest": "e" * 64}, place)
+    third = train({**planned(), "digest": "f" * 64}, place)
     assert first.started < second.started < third.started
     assert len(files(place, "2*.json")) == 3
 
 
+def misbehaving(fault: str, code: str, text: str, epochs: int | None, *row: str) -> Any:
+    """A fault of the fake framework. `epochs`: None if the last one may be lost; `row`: its row in
+    the table of faults."""
+    marks = [pytest.mark.fault(*row)] if row else []
+    return pytest.param(fault, code, text, epochs, marks=marks, id=fault)
+
+
+TOO_MUCH = (
+    "a worker uses too much memory",
+    "void: out of memory, at `limits.memory_bytes`",
+    "use a smaller batch, or a higher limit",
+)
+
+
 @pytest.mark.parametrize(
-    ("fault", "code", "epochs"),
+    ("fault", "code", "text", "epochs"),
     [
-        ("not_finite", "loss_not_finite", 2),
-        ("raise", "exception", 1),
-        ("memory", "out_of_memory", 1),
-        ("crash", "died", 0),  # a crash in native code loses events that had not been sent
+        misbehaving("not_finite", "loss_not_finite", "in epoch 2", 2),
+        misbehaving("raise", "exception", "RuntimeError in phase train", 1),
+        misbehaving("memory", "out_of_memory", "MemoryError in phase train", 1),
+        misbehaving("eat", "out_of_memory", "MemoryError in phase train", 1, *TOO_MUCH),
+        misbehaving("eat_native", "out_of_memory", "(SIGABRT) in phase train", None, *TOO_MUCH),
+        misbehaving(
+            # A crash in native code loses events that had not been sent.
+            *("crash", "died", "SIGABRT in phase train", 0),
+            *("a worker crashes in native code", "void: names the signal and the phase", LOG),
+        ),
+        misbehaving(
+            *("hang", "over_limit", "phase train exceeded its time limit", 1),
+            *("a worker hangs", "terminated at the phase's limit; void: names the last event", LOG),
+        ),
     ],
 )
 def test_a_fault_in_the_model_is_a_void_record(
-    place: Place, fault: str, code: str, epochs: int
+    place: Place, fault: str, code: str, text: str, epochs: int | None
 ) -> None:
-    record = train(planned(fault=fault), place, label="")
+    line = planned(fault=fault)
+    limits = {"default": 60, "memory_bytes": 2**29}
+    line["config"]["limits"] = limits | ({"train": 4.0} if fault == "hang" else {})
+    record = train(line, place)
     assert record.verdict.status == "void"
-    assert code in [reason.code for reason in record.verdict.reasons]
-    assert len(record.epochs) == epochs
-    assert read_pointer(place.results, place.pointer(NAME)).verdict == record.verdict
+    reason = record.verdict.reasons[0]
+    assert reason.code == code and text in reason.text
+    assert fault != "hang" or reason.text.endswith("its last event was epoch 1")
+    assert epochs in (None, len(record.epochs))
+    assert read_pointer(place.results, place.pointer(NAME)) == record
     assert json.loads(place.pointer(NAME).read_text())["verdict"] == "void"
 
 
+@pytest.mark.fault("a worker prints garbage", "ignored and counted; the run is valid", "nothing")
 def test_garbage_among_the_events_is_counted_and_harmless(place: Place) -> None:
-    record = train(planned(fault="garbage"), place, label="")
+    record = train(planned(fault="garbage"), place)
     assert record.measured["garbage_lines"] == 1
     assert record.verdict.status != "void"
     assert len(record.epochs) == 2
@@ -202,7 +292,7 @@ def started_by(script: Path, text: str) -> dict[str, Any]:
 
 
 def test_a_worker_that_ends_without_finishing_is_void(place: Place, tmp_path: Path) -> None:
-    record = train(started_by(tmp_path / "ends", "true"), place, label="")
+    record = train(started_by(tmp_path / "ends", "true"), place)
     assert [reason.code for reason in record.verdict.reasons] == ["died"]
 
 
@@ -212,22 +302,43 @@ def test_a_worker_that_receives_an_external_sigkill_leaves_no_record(
 ) -> None:
     """Also below a launcher."""
     with pytest.raises(RunError, match="received an external SIGKILL in phase start"):
-        train(started_by(tmp_path / "killed", script), place, label="")
+        train(started_by(tmp_path / "killed", script), place)
     assert not place.pointer(NAME).exists()
     assert not files(place, "2*.json")
 
 
-def test_a_launcher_may_start_the_worker_as_its_child(place: Place, tmp_path: Path) -> None:
-    """As launchers of containers and environments do."""
-    record = train(started_by(tmp_path / "wrapper", '"$@"\nexit $?'), place, label="")
+@pytest.mark.fault(
+    "the kernel's OOM killer ends the worker", "void: out of memory", "use a smaller batch"
+)
+def test_a_sigkill_that_the_kernel_counts_is_out_of_memory(
+    place: Place, tmp_path: Path, monkeypatch
+) -> None:
+    counts = iter((4, 5))
+    monkeypatch.setattr(proc_files, "oom_kills", lambda: next(counts))
+    record = train(started_by(tmp_path / "killed", "kill -9 $$"), place)
+    (reason,) = record.verdict.reasons
+    assert reason.code == "out_of_memory" and "kernel" in reason.text
+
+
+def test_a_launcher_may_start_the_worker_as_its_child(place: Place, tmp_path, monkeypatch) -> None:
+    """As launchers of containers and environments do. What Snakemake exports does not reach it."""
+    monkeypatch.setenv("MKL_NUM_THREADS", "99")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setenv("PASSES", "through")
+    record = train(started_by(tmp_path / "wrapper", 'env\n"$@"\nexit $?'), place)
     assert record.verdict.status != "void", record.verdict
     assert len(record.epochs) == 2
+    (log,) = files(place, "2*.log")
+    environment = dict(entry.partition("=")[::2] for entry in log.read_text().splitlines())
+    expected = {"PASSES": "through", "OMP_NUM_THREADS": "1", "RNNWORKER_HANDSHAKE": "1"}
+    assert expected.items() <= environment.items()
+    assert not {"MKL_NUM_THREADS", "PYTHONPATH"} & set(environment)
 
 
 def test_an_unwritable_results_folder_is_reported(place: Place) -> None:
     place.results.write_text("a file is in the way")
     with pytest.raises(OSError) as caught:
-        train(planned(), place, label="")
+        train(planned(), place)
     assert caught.value.errno in cli.FIXES and str(place.results) in caught.value.filename
 
 
@@ -235,23 +346,8 @@ def test_too_many_threads_leave_no_record(place: Place) -> None:
     line = planned()
     line["config"]["device"]["threads"] = 4096
     with pytest.raises(RunError, match="asks for 4096 threads"):
-        train(line, place, label="")
+        train(line, place)
     assert not files(place, "2*")
-
-
-def test_the_threads_snakemake_exports_do_not_reach_the_worker(
-    place: Place, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setenv("MKL_NUM_THREADS", "99")
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    monkeypatch.setenv("PASSES", "through")
-    train(started_by(tmp_path / "show", "env"), place, label="")
-    (log,) = files(place, "2*.log")
-    environment = dict(entry.partition("=")[::2] for entry in log.read_text().splitlines())
-    assert environment["PASSES"] == "through"
-    assert environment["OMP_NUM_THREADS"] == "1"
-    assert environment["RNNWORKER_HANDSHAKE"] == "1"
-    assert not {"MKL_NUM_THREADS", "PYTHONPATH"} & set(environment)
 
 
 def test_the_lines_of_a_round_are_read_from_the_plan(tmp_path: Path) -> None:

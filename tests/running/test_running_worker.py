@@ -3,57 +3,28 @@
 from __future__ import annotations
 
 import subprocess
-from pathlib import Path
 
-from rnnbench.running import worker
 from rnnbench.running.worker import revision
-from rnnworker import machine
 from rnnworker.workers import environment_of
-from tests.worker.test_worker_cards import TWO
 
 
 def test_the_worker_environment_lacks_variables_that_would_interfere() -> None:
+    threads = ("OMP", "MKL", "OPENBLAS", "NUMEXPR", "GOTO")
     ours = {
-        "HOME": "/home/me",
-        "PATH": "/bin",
-        "PYTHONPATH": "/ours",
-        "PYTHONHOME": "/ours",
-        "VIRTUAL_ENV": "/ours",
-        **{f"{name}_NUM_THREADS": "8" for name in ("OMP", "MKL", "OPENBLAS", "NUMEXPR", "GOTO")},
-        "VECLIB_MAXIMUM_THREADS": "8",
-        "MLFLOW_TRACKING_URI": "http://somewhere",
-        "MLFLOW_RUN_ID": "1",
-        "SNAKEMAKE_PROFILE": "x",
+        **{"HOME": "/home/me", "PATH": "/bin", "PYTHONHOME": "/ours", "VIRTUAL_ENV": "/ours"},
+        **{f"{name}_NUM_THREADS": "8" for name in threads},
+        **{"PYTHONPATH": "/ours", "VECLIB_MAXIMUM_THREADS": "8", "SNAKEMAKE_PROFILE": "x"},
+        **{"MLFLOW_TRACKING_URI": "http://somewhere", "MLFLOW_RUN_ID": "1"},
     }
+    kept = {"HOME": "/home/me", "OMP_NUM_THREADS": "2", "PYTHONUNBUFFERED": "1"}
     config = {"build": {"environment": {"TF_FLAG": True, "PATH": "/theirs"}}}
-    assert environment_of(config, 2, environment=ours) == {
-        "HOME": "/home/me",
-        "PATH": "/theirs",
-        "OMP_NUM_THREADS": "2",
-        "PYTHONUNBUFFERED": "1",
-        "TF_FLAG": "1",
-    }
+    expected = {**kept, "PATH": "/theirs", "TF_FLAG": "1"}
+    assert environment_of(config, 2, environment=ours) == expected
     assert ours["PATH"] == "/bin"
-
-
-def test_the_build_may_set_removed_variables() -> None:
-    build = {"environment": {"PYTHONPATH": "/theirs", "OMP_NUM_THREADS": 7}}
-    assert environment_of({"build": build}, 2, environment={"PYTHONPATH": "/ours"}) == {
-        "PYTHONPATH": "/theirs",
-        "OMP_NUM_THREADS": "7",
-        "PYTHONUNBUFFERED": "1",
-    }
-
-
-def test_a_run_on_a_gpu_sees_only_one_card(tmp_path: Path, monkeypatch) -> None:
-    config = {"device": {"kind": "gpu", "gpu": "H100"}, "build": {"name": "b", "environment": {}}}
-    monkeypatch.setattr(machine, "gpus", lambda: TWO)
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
-    job = worker.job_of(config, tmp_path)
-    assert job["card"]["uuid"] == "GPU-a1"
-    member = worker.member("run", job, tmp_path, tmp_path / "run", timing=0, limits={})
-    assert member.environment["CUDA_VISIBLE_DEVICES"] == "GPU-a1"
-    assert member.environment["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID"
+    # A build may set what was removed.
+    config = {"build": {"environment": {"PYTHONPATH": "/theirs", "OMP_NUM_THREADS": 7}}}
+    expected = {**kept, "PATH": "/bin", "PYTHONPATH": "/theirs", "OMP_NUM_THREADS": "7"}
+    assert environment_of(config, 2, environment=ours) == expected
 
 
 def git(folder, *arguments):
