@@ -72,7 +72,7 @@ def estimate_lines(plan: Plan, estimate: Forecast, environments: int) -> list[st
     ]
     if plan.skipped:
         points = counted(len(plan.skipped), "grid point")
-        text[0] += f" ({points} cannot run here: `rnnbench grid {plan.experiment.name}` says why)"
+        text[0] += f" ({points} cannot run here: `rnnbench grid` says why)"
     if estimate.left:
         text += _cost_lines(plan, estimate, environments)
     basis = "a guess"

@@ -22,7 +22,7 @@ from rnnbench.builds.pins import pins_of
 from rnnbench.datasets.pins import own_md5, pinned
 from rnnbench.errors import ConfigError, display_path
 from rnnbench.grid.expand import expand
-from rnnbench.grid.experiment import load_experiment, split_overrides
+from rnnbench.grid.experiment import load_experiment, split_overrides, varied
 from rnnbench.grid.point import GridPoint, digest_of, full_identity, name_of
 from rnnbench.grid.requirements import unmet_here
 from rnnbench.plain_text import is_name
@@ -82,16 +82,17 @@ def round_of(point: GridPoint, reference: Mapping[str, str], on_cluster: bool) -
 def make_plan(
     name: str, conf: Sequence[Path], root: Path, *, site: str | None = None, overrides: str = ""
 ) -> Plan:
-    """Reads the experiment `name` and everything that its runs depend on. `conf`, `overrides`: as
+    """Reads the experiment `name` (or the path of its file) and everything that its runs depend on. `conf`, `overrides`: as
     for `expand`; `root`: the project's folder; `site`: a cluster's name, or None for this machine,
     which skips points that it cannot run."""
     if site is not None and (not is_name(site) or site in RESERVED):
         remedy = f"use letters, digits and _.+=@-, and none of {', '.join(sorted(RESERVED))}."
         raise ConfigError(f"the site is {site[:60]!r}.", where="--config site", remedy=remedy)
-    experiment = load_experiment(name, conf)
+    changes = split_overrides(overrides)
+    experiment = varied(load_experiment(name, conf), changes)
     missing_build = _once_per_section(lambda build: missing(build, root))
     unmet = None if site else lambda c: unmet_here(c) or missing_build(c["build"])
-    points = expand(experiment, conf, split_overrides(overrides), unmet)
+    points = expand(experiment, conf, changes, unmet)
     pins = pinned(root)
     md5 = cache(lambda path: path and (pins[path].md5 if path in pins else own_md5(root / path)))
     environment_of = _once_per_section(lambda build: pins_of(build, root))
