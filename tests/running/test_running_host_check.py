@@ -1,19 +1,23 @@
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
+from rnnbench.running import host_check
 from rnnbench.running.host_check import read_host_facts, warnings
 from rnnworker import machine
 from rnnworker.processors import KNOWN
 
-QUIET = {"load": 0.1, "cores": 2, "slowness": 1.02, "governor": "performance"}
+QUIET = {"busy": 0.1, "cores": 2, "slowness": 1.02, "governor": "performance"}
 QUIET |= {"on_battery": False, "swapped_bytes": 0, "gpu_processes": ()}
 
 
 @pytest.mark.parametrize(
     ("facts", "text"),
     [
-        ({"load": 1.4}, "1.4 of 2 cores busy"),
+        ({"busy": 1.4}, "1.4 of 2 cores busy"),
         ({"slowness": 1.21}, "reads take 1.21 times as long"),
         ({"governor": "powersave"}, "governor is powersave"),
         ({"on_battery": True}, "battery"),
@@ -37,3 +41,11 @@ def test_facts_of_this_host_can_be_read() -> None:
     known = machine.fingerprint()["processor"] in KNOWN
     assert (facts["slowness"] is not None) == known
     assert not known or 0.9 < facts["slowness"] < 3
+
+
+def test_the_time_of_our_own_processes_is_not_that_of_others(monkeypatch) -> None:
+    monkeypatch.setattr(host_check.psutil, "cpu_times", lambda percpu: [])
+    before = host_check._others_seconds({0})
+    code = "import time\nwhile time.process_time() < 0.3: pass"
+    subprocess.run([sys.executable, "-c", code], check=True)
+    assert host_check._others_seconds({0}) < before - 0.25

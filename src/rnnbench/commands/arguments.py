@@ -32,6 +32,15 @@ def add_results(parser: argparse.ArgumentParser, folder: str = "the results fold
     add_folder(parser, "--results", "results", folder)
 
 
+def add_experiment(parser: argparse.ArgumentParser) -> None:
+    """Adds the name of an experiment with results. The path of its file stands for its name."""
+    parser.add_argument(
+        "experiment",
+        type=lambda text: Path(text).stem if text.endswith((".yaml", ".yml")) else text,
+        help="the experiment's name, with overrides such as quick+model.epochs=3",
+    )
+
+
 def add_root(parser: argparse.ArgumentParser) -> None:
     add_folder(parser, "--root", ".", "the project folder")
 
@@ -55,8 +64,9 @@ def experiment_parser(command: Callable[..., int]) -> argparse.ArgumentParser:
         "words",
         nargs="*",
         metavar="EXPERIMENT KEY=VALUE",
-        help=f"a name in conf/experiment/ (default: {DEFAULT_EXPERIMENT}), then Hydra overrides, "
-        "each of which replaces that key in all grids",
+        help="a name in conf/experiment/ or the path of a YAML file "
+        f"(default: {DEFAULT_EXPERIMENT}), then Hydra overrides, each of which replaces that key "
+        "in all grids; with overrides, it is an experiment of its own, EXPERIMENT+KEY=VALUE",
     )
     add_conf(parser)
     return parser

@@ -14,6 +14,7 @@ from typing import Any
 import rnnworker
 from rnnbench.builds.pins import pins_of
 from rnnbench.commands.arguments import (
+    add_experiment,
     add_output,
     add_results,
     command_parser,
@@ -144,7 +145,7 @@ def _entry(planned: Run | Preflight, root: Path, pins: Mapping[str, Any]) -> dic
 def export(arguments: Sequence[str]) -> int:
     """Write an experiment's records to one file for another machine."""
     parser = command_parser(export)
-    parser.add_argument("experiment", help="the experiment's name")
+    add_experiment(parser)
     add_output(parser, "FILE.zip", "file")
     parser.add_argument("--site", action="append", help="only this site; repeatable (default: all)")
     add_results(parser)

@@ -51,13 +51,13 @@ def grid(arguments: Sequence[str]) -> int:
     # Imported late: `run` only starts Snakemake.
     from rnnbench.grid.expand import expand
     from rnnbench.grid.experiment import load_experiment
-    from rnnbench.grid.requirements import unmet_here
+    from rnnbench.planning.planner import unmet_at
 
     parser = experiment_parser(grid)
     parser.add_argument("--json", action="store_true", help="print a JSON list instead of a table")
     options = parse_experiment(parser, arguments, nearest_conf(Path.cwd()))
     experiment = load_experiment(options.experiment, options.conf)
-    points = expand(experiment, options.conf, options.overrides, unmet_here)
+    points = expand(experiment, options.conf, options.overrides, unmet_at(Path.cwd()))
     if options.json:
         print(json.dumps([as_json(point) for point in points], indent=2, ensure_ascii=False))
     else:

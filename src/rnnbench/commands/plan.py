@@ -16,7 +16,7 @@ from rnnbench.errors import RecordError
 from rnnbench.grid.point import full_identity
 from rnnbench.planning.forecast import ENVIRONMENT_BYTES, Forecast, forecast, repeats_for
 from rnnbench.planning.plan import Plan
-from rnnbench.planning.planner import make_plan
+from rnnbench.planning.planner import NothingToRun, make_plan
 from rnnbench.planning.repeats import FinishedRun, finished
 from rnnbench.records.pointer import is_valid
 from rnnbench.records.record import Run
@@ -43,7 +43,13 @@ def plan(arguments: Sequence[str]) -> int:
     root = Path.cwd()
     options = parse_experiment(parser, arguments, root / "conf")
     overrides = " ".join(options.overrides)
-    made = make_plan(options.experiment, options.conf, root, site=options.site, overrides=overrides)
+    try:
+        made = make_plan(
+            options.experiment, options.conf, root, site=options.site, overrides=overrides
+        )
+    except NothingToRun as error:
+        print(error)
+        return 0
     results = root / "results"
     if options.why:
         text = changes_by_run(made, results)
@@ -53,7 +59,15 @@ def plan(arguments: Sequence[str]) -> int:
         files = [file for name in made.runs for file in record_files(results, here, name)[-1:]]
         parts = (file.parent.glob(f"{file.stem}.*") for file in files)
         sizes = [sum(part.stat().st_size for part in of_run) for of_run in parts]
-        estimate = forecast(left, _finished(files), lambda: _elsewhere(made, results, here), sizes)
+        rule = made.experiment.repeats
+        estimate = forecast(
+            left,
+            _finished(files),
+            lambda: _elsewhere(made, results, here),
+            sizes,
+            {name for name in left if rule and made.runs[name].repeat >= rule.least},
+            rule.budget_s if rule else None,
+        )
         lacking = sum(not pins.folder(root).exists() for pins in made.environments.values())
         text = estimate_lines(made, estimate, lacking)
         if left:
@@ -72,7 +86,7 @@ def estimate_lines(plan: Plan, estimate: Forecast, environments: int) -> list[st
     ]
     if plan.skipped:
         points = counted(len(plan.skipped), "grid point")
-        text[0] += f" ({points} cannot run here: `rnnbench grid {plan.experiment.name}` says why)"
+        text[0] += f" ({points} cannot run here: `rnnbench grid` says why)"
     if estimate.left:
         text += _cost_lines(plan, estimate, environments)
     basis = "a guess"

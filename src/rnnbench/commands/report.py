@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from rnnbench.commands.arguments import add_folder, add_results, command_parser
+from rnnbench.commands.arguments import add_experiment, add_folder, add_results, command_parser
 from rnnbench.errors import ConfigError, RecordError, RnnbenchError, say
 from rnnbench.records.plan_file import read_experiment, read_runs
 from rnnbench.records.pointer import Pointer, records_of
@@ -136,7 +136,7 @@ def report_inputs(
 
 def _parser() -> argparse.ArgumentParser:
     parser = command_parser(report)
-    parser.add_argument("experiment", help="the experiment's name, as in conf/experiment/")
+    add_experiment(parser)
     add_results(parser)
     parser.add_argument("--site", action="append", help="only this site; repeatable (default: all)")
     out = "the folder to write the report into (default: reports/EXPERIMENT)"

@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from rnnbench.builds.pins import ENVIRONMENTS, pins_of
-from rnnbench.commands.arguments import add_results, add_root, command_parser
+from rnnbench.commands.arguments import add_experiment, add_results, add_root, command_parser
 from rnnbench.errors import ConfigError, RnnbenchError
 from rnnbench.exchange.incoming import UNPACKED
 from rnnbench.grid.point import configuration_of
@@ -34,7 +34,7 @@ def retry(arguments: Sequence[str]) -> int:
     Records are kept; the new ones are stored next to them.
     """
     parser = command_parser(retry)
-    parser.add_argument("experiment", help="the experiment's name")
+    add_experiment(parser)
     names = "a run's name or a pattern with * (default: all void runs)"
     parser.add_argument("names", nargs="*", metavar="NAME", help=names)
     parser.add_argument("--site", help="the site whose runs are retried (default: this machine)")

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import argparse
+import json
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rnnbench.commands.arguments import add_results, command_parser
 from rnnbench.errors import ConfigError, say
@@ -64,14 +70,29 @@ def compare(arguments: Sequence[str]) -> int:
     an override (units=512) or a pattern of run names (digits_*-unrolled-*). Configurations that
     differ only in what A and B name are paired. A pair whose functions differ according to a
     certificate has no ratio.
+
+    With KEY=VALUE or --budget, the choices A and B are measured first, in turns: what has a record
+    is not measured again. Exits with 1 if --fail-if is shown to hold.
     """
     parser = command_parser(compare)
     parser.add_argument("a", help="the terms of A, such as unrolled or unrolled,cpu_2")
     parser.add_argument("b", help="the terms of B, such as keras")
+    parser.add_argument(
+        "overrides", nargs="*", metavar="KEY=VALUE", help="measure with these Hydra overrides"
+    )
+    parser.add_argument(
+        "--budget", type=float, metavar="SECONDS", help="measure for about so long (default: 60)"
+    )
+    parser.add_argument("--json", metavar="FILE", help="write the table to FILE; - for the output")
+    parser.add_argument(
+        "--fail-if",
+        metavar="CONDITION",
+        help="such as 'unrolled<1.2': fail if the whole interval of its speed-up is below 1.2",
+    )
     parser.add_argument("--experiment", default="*", help="only this experiment (default: all)")
     parser.add_argument("--site", default="*", help="only this site (default: all)")
     add_results(parser)
-    options = parser.parse_args(arguments)
+    options = parser.parse_intermixed_args(arguments)
 
     from rnnbench.report.notes import session_notes
     from rnnbench.report.terminal import print_comparison
@@ -79,9 +100,13 @@ def compare(arguments: Sequence[str]) -> int:
     from rnnbench.tables.estimates import Measurements
     from rnnbench.tables.frame import tidy
 
+    limit = _condition(options.fail_if, options.a, options.b)
+    if options.overrides or options.budget:
+        options.experiment = _measured(options)
     records, certificates = read_certified(options.results, options.experiment, options.site)
     if not records:
-        raise ConfigError("has no records.", where=str(options.results), remedy="run snakemake.")
+        remedy = "run snakemake, or add --budget 60, which measures A and B."
+        raise ConfigError("has no records.", where=str(options.results), remedy=remedy)
     frame = tidy(records)
     a, b = options.a.split(","), options.b.split(",")
     measured = Measurements(frame, certificates=certificates)
@@ -97,11 +122,76 @@ def compare(arguments: Sequence[str]) -> int:
             where="rnnbench compare",
             remedy=remedy,
         )
-    print_comparison(table, options.a, options.b)
-    held = session_notes(measured.runs) if table["low"].notna().any() else ()
-    for line in dict.fromkeys([*held, *void]):
-        print(line)
-    return 0
+    if options.json:
+        text = table.drop(columns="unequal").to_json(orient="records", indent=2)
+        Path("/dev/stdout" if options.json == "-" else options.json).write_text(f"{text}\n")
+    if options.json != "-":
+        print_comparison(table, options.a, options.b)
+        held = session_notes(measured.runs) if table["low"].notna().any() else ()
+        for line in dict.fromkeys([*held, *void]):
+            print(line)
+    return int(limit is not None and any(limit(row) for row in table.to_dict("records")))
+
+
+def _condition(text: str | None, a: str, b: str) -> Callable[[Mapping[Any, Any]], bool] | None:
+    """Whether a row of `versus` shows the condition ``NAME<FACTOR`` or ``NAME>FACTOR``, on the
+    speed-up of A over B or of B over A: whether its whole interval fulfils it."""
+    if text is None:
+        return None
+    match = re.fullmatch(r"\s*(.+?)\s*([<>])\s*(\d+(?:\.\d+)?)\s*", text)
+    name, sign, factor = match.groups() if match else ("", "", "")
+    if name not in (a, b):
+        remedy = f"write '{a}<1.2' or '{b}>1.5', in quotes."
+        raise ConfigError(f"{text!r} is no condition.", where="--fail-if", remedy=remedy)
+
+    def holds(row: Mapping[Any, Any]) -> bool:
+        low, high = row["low"], row["high"]
+        if name == b:
+            low, high = 1 / high, 1 / low
+        return high < float(factor) if sign == "<" else low > float(factor)
+
+    return holds
+
+
+def _measured(options: argparse.Namespace) -> str:
+    """Measures the choices A and B in turns and returns the experiment's name."""
+    from rnnbench.axes import NAMES
+    from rnnbench.grid.experiment import load_experiment, varied
+    from rnnbench.grid.files import files_of, nearest_conf
+
+    conf, names = [nearest_conf(Path.cwd())], (options.a, options.b)
+    known = {axis: files_of(conf, axis) for axis in NAMES}
+    own = [name for name in names if Path(name).suffix]
+    axes = [axis for axis in NAMES if all(n in known[axis] or n in own for n in names)]
+    axis = "rnn" if len(own) == 2 else next(iter(axes), None)
+    if axis is None:
+        raise ConfigError(
+            f"{options.a} and {options.b} are not two choices of one axis.",
+            where="rnnbench compare",
+            remedy=f"name two files of conf/AXIS/, or your own; axes are {', '.join(NAMES)}.",
+        )
+    paths = [str(Path(name).resolve()) if name in own else name for name in reversed(names)]
+    stems = [Path(path).stem for path in paths]
+    options.a, options.b = reversed(stems)
+    experiment = {
+        "title": f"{options.a} against {options.b}",
+        "grids": [f"{axis}={','.join(paths)}"],
+        "reference": {axis: options.b},
+        "repeats": {"least": 3, "most": 30, "until": 0.02, "budget_s": options.budget or 60.0},
+        "probe": False,
+    }
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / f"{options.a}-{options.b}.yaml"
+        file.write_text(json.dumps(experiment))  # JSON is YAML
+        command = [sys.executable, "-m", "rnnbench", "run", str(file), *options.overrides]
+        code = subprocess.run(command, stdout=sys.stderr, check=False).returncode
+        if code:
+            raise ConfigError(
+                f"{options.a} and {options.b} could not be measured (exit code {code}).",
+                where="rnnbench compare",
+                remedy="see the messages above.",
+            )
+        return varied(load_experiment(str(file), conf), options.overrides).name
 
 
 def read_certified(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,7 +13,7 @@ from msgspec import Meta
 
 from rnnbench.axes import NAMES
 from rnnbench.errors import ConfigError, converted, display_path, suggestion
-from rnnbench.grid.files import files_of
+from rnnbench.grid.files import file_of, files_of
 from rnnbench.plain_text import is_name
 from rnnworker.options import PREFIX
 
@@ -87,24 +88,18 @@ class Experiment(Settings, frozen=True, kw_only=True):
         return f'{display_path(self.file)}, grid "{" ".join(self.grids[grid])}"'
 
 
-LONGEST = 100  # characters of a name
+LONGEST, LONGEST_SUFFIX = 100, 60  # characters of a name, and of what overrides add to one
 KEYS = ("title", "about", "grids", "reference", *Settings.__struct_fields__)
 # A quoted string, whose end may be missing, or one character.
 TOKEN = re.compile(r"""'(?:\\.|[^'\\])*'?|"(?:\\.|[^"\\])*"?|.""", re.DOTALL)
 
 
 def load_experiment(name: str, conf: Sequence[Path]) -> Experiment:
-    """The experiment `name` from one of the config folders. Raises a `ConfigError` if it is
-    unknown, has an unknown or invalid key, or has an empty grid."""
-    known = files_of(conf, "experiment")
-    if name not in known:
-        raise ConfigError(
-            f"experiment {name!r} is unknown.",
-            where=", ".join(display_path(Path(folder) / "experiment") for folder in conf),
-            remedy=f"{suggestion(name, known)}the experiments are {', '.join(known) or 'none'}.",
-        )
-    file = known[name]
-    where = display_path(file)
+    """Loads an experiment by its name in one of the config folders, or by the path of its YAML
+    file. Raises a `ConfigError` if it is unknown, has an unknown or invalid key, or has an empty
+    grid."""
+    file = file_of(files_of(conf, "experiment"), "experiment", name, "command line", Path.cwd())
+    name, where = file.stem, display_path(file)
     if not is_name(name) or len(name) > LONGEST:
         remedy = f"rename the file: letters, digits and _.+=@-, at most {LONGEST} characters."
         raise ConfigError(f"the experiment's name is {name[:60]!r}.", where=where, remedy=remedy)
@@ -117,6 +112,23 @@ def load_experiment(name: str, conf: Sequence[Path]) -> Experiment:
         "reference": _reference(data.reference or {}, where),
     }
     return Experiment(name=name, file=file, **settings)
+
+
+def varied(experiment: Experiment, overrides: Sequence[str]) -> Experiment:
+    """`experiment` with the overrides of the command line, as an experiment of its own: its name
+    and title say them, so that its results and page never replace those of `experiment`."""
+    if not overrides:
+        return experiment
+    text = " ".join(sorted(overrides))
+    short = re.sub(r"[^=,\s]*/([^/,\s]+)\.ya?ml", r"\1", text).replace(" ", "+")
+    name = re.sub(r"[^A-Za-z0-9_.+=@-]+", "_", short)[:LONGEST_SUFFIX]
+    if name != text.replace(" ", "+"):  # another text may have the same name
+        name += f"-{hashlib.md5(text.encode()).hexdigest()[:6]}"
+    return msgspec.structs.replace(
+        experiment,
+        name=f"{experiment.name}+{name}",
+        title=f"{experiment.title}, with {text}",
+    )
 
 
 def _read(file: Path, where: str) -> Any:

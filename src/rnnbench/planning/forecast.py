@@ -7,14 +7,14 @@ import math
 import statistics
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from rnnbench.grid.point import configuration_of
 from rnnbench.planning.repeats import FinishedRun
 from rnnbench.tables.stats import student_quantile
 
-GUESS_SECONDS = 60.0
+GUESS_SECONDS = 10.0  # the experiments of conf/experiment take 4 to 20 s per run on two cores
 OVERHEAD_SECONDS = 2.0  # per run, for controller, tracking and scheduling
 GUESS_BYTES = 60_000
 # The spread of a ratio was 1.7 % over 60 rounds on two shared virtual cores (benchmarks/README.md,
@@ -47,10 +47,13 @@ def forecast(
     past: Iterable[FinishedRun],
     elsewhere: Callable[[], Iterable[FinishedRun]] = tuple,
     sizes: Sequence[int] = (),
+    optional: Collection[str] = (),
+    budget: float | None = None,
 ) -> Forecast:
     """`left`: names of the runs to do; `past`: finished runs of any configurations; `elsewhere`:
     returns this machine's other finished runs, called only if `past` has fewer than `MIN_FREEDOM`
-    degrees of freedom; `sizes`: bytes of the files of finished runs."""
+    degrees of freedom; `sizes`: bytes of the files of finished runs; `optional`: the runs beyond
+    the minimum number of repeats, which use no more than what is left of `budget` (seconds)."""
     runs = list(past)
     walls: dict[str, list[float]] = defaultdict(list)
     for run in runs:
@@ -58,7 +61,14 @@ def forecast(
             walls[configuration_of(run.name)].append(run.wall_seconds)
     means = {configuration: statistics.fmean(values) for configuration, values in walls.items()}
     default = statistics.median(means.values()) if means else GUESS_SECONDS
-    seconds = [means.get(configuration_of(name), default) + OVERHEAD_SECONDS for name in left]
+    of_run = {name: means.get(configuration_of(name), default) for name in left}
+    needed = sum(seconds for name, seconds in of_run.items() if name not in optional)
+    further = sum(of_run.values()) - needed
+    if budget is not None:
+        spent = sum(run.wall_seconds or 0.0 for run in runs)
+        further = min(further, max(0.0, budget - spent - needed))
+    seconds = needed + further
+    measured = len(left) * (seconds / sum(of_run.values()) if left else 0)
     size = statistics.fmean(sizes) if sizes else GUESS_BYTES
     spread, freedom = run_spread(runs)
     borrowed = freedom < MIN_FREEDOM
@@ -66,7 +76,7 @@ def forecast(
         spread, freedom = run_spread([*runs, *elsewhere()])
     return Forecast(
         left=len(left),
-        seconds=sum(seconds),
+        seconds=seconds + measured * OVERHEAD_SECONDS,
         guessed=sum(configuration_of(name) not in means for name in left),
         bytes=size * len(left),
         spread=spread if freedom else GUESS_SPREAD,

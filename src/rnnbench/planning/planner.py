@@ -12,6 +12,7 @@ not affect one implementation more than the others.
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -22,7 +23,7 @@ from rnnbench.builds.pins import pins_of
 from rnnbench.datasets.pins import own_md5, pinned
 from rnnbench.errors import ConfigError, display_path
 from rnnbench.grid.expand import expand
-from rnnbench.grid.experiment import load_experiment, split_overrides
+from rnnbench.grid.experiment import load_experiment, split_overrides, varied
 from rnnbench.grid.point import GridPoint, digest_of, full_identity, name_of
 from rnnbench.grid.requirements import unmet_here
 from rnnbench.plain_text import is_name
@@ -38,6 +39,10 @@ from rnnworker.cohorts import takes_turns
 Value = TypeVar("Value")
 ALWAYS_COMPARED = {"rnn"}
 FIXED_PER_JOB = {"device"}  # on a cluster, a job has one device
+
+
+class NothingToRun(ConfigError):
+    """No grid point of the experiment can run on this machine."""
 
 
 class Ordered(NamedTuple):
@@ -82,16 +87,15 @@ def round_of(point: GridPoint, reference: Mapping[str, str], on_cluster: bool) -
 def make_plan(
     name: str, conf: Sequence[Path], root: Path, *, site: str | None = None, overrides: str = ""
 ) -> Plan:
-    """Reads the experiment `name` and everything that its runs depend on. `conf`, `overrides`: as
-    for `expand`; `root`: the project's folder; `site`: a cluster's name, or None for this machine,
-    which skips points that it cannot run."""
+    """Reads the experiment `name` (or the path of its file) and everything that its runs depend on.
+    `conf`, `overrides`: as for `expand`; `root`: the project's folder; `site`: a cluster's name, or
+    None for this machine, which skips points that it cannot run."""
     if site is not None and (not is_name(site) or site in RESERVED):
         remedy = f"use letters, digits and _.+=@-, and none of {', '.join(sorted(RESERVED))}."
         raise ConfigError(f"the site is {site[:60]!r}.", where="--config site", remedy=remedy)
-    experiment = load_experiment(name, conf)
-    missing_build = _once_per_section(lambda build: missing(build, root))
-    unmet = None if site else lambda c: unmet_here(c) or missing_build(c["build"])
-    points = expand(experiment, conf, split_overrides(overrides), unmet)
+    changes = split_overrides(overrides)
+    experiment = varied(load_experiment(name, conf), changes)
+    points = expand(experiment, conf, changes, None if site else unmet_at(root))
     pins = pinned(root)
     md5 = cache(lambda path: path and (pins[path].md5 if path in pins else own_md5(root / path)))
     environment_of = _once_per_section(lambda build: pins_of(build, root))
@@ -126,14 +130,27 @@ def make_plan(
             certificate=certificate_key(point.choices, config) if certifiable(point) else None,
         )
     if not runs:
-        reasons = "; ".join(sorted({why for _, why in skipped}))
-        what = f"no grid point of {name} can run here: {reasons}."
-        remedy = "choose other devices or builds, or run it on a machine that has these."
-        raise ConfigError(what, where=f"{display_path(experiment.file)}: grids", remedy=remedy)
+        words = " ".join([name, *changes])
+        counts = Counter(why for _, why in skipped).most_common()
+        reasons = "; ".join(why for why, _ in counts[:3])
+        reasons += f"; and others, which `rnnbench grid {words}` lists" if counts[3:] else ""
+        raise NothingToRun(
+            f"none of the {len(points)} grid points can run on this machine: {reasons}.",
+            where=f"{display_path(experiment.file)}: grids",
+            remedy="choose other devices or builds, or measure it on a machine that has these: "
+            f"`rnnbench bundle {words} -o FOLDER` here, `python FOLDER/run.py` there, "
+            "`rnnbench import FOLDER` here.",
+        )
     certificates = certificates_of(points, lambda config: md5(config["dataset"].get("path")), lock)
     probes = probes_of(points, lock) if experiment.probe else {}
     site = site or machine.fingerprint()["machine"]
     return Plan(experiment, site, runs, skipped, datasets, certificates, probes, environments)
+
+
+def unmet_at(root: Path) -> Callable[[Mapping[str, Any]], str | None]:
+    """Maps a config to the reason why this machine, with the project in `root`, cannot run it."""
+    missing_build = _once_per_section(lambda build: missing(build, root))
+    return lambda config: unmet_here(config) or missing_build(config["build"])
 
 
 def _once_per_section(function: Callable[[Any], Value]) -> Callable[[Any], Value]:

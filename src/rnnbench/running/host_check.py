@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 import warnings as warnings_module
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -15,6 +16,7 @@ import psutil
 
 GOVERNOR = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
 BUSY_SHARE = 0.25
+SAMPLE_SECONDS = 1.0  # at least
 SLOWED = 1.2  # duration of the random reads at which steps take 7 % longer (`tables.states`)
 SWAPPED_BYTES = 64 * 2**20
 
@@ -25,10 +27,10 @@ def warnings(facts: Mapping[str, Any]) -> list[str]:
     **Arguments:** `facts` as `read_host_facts` returns them; facts that could not be read are None.
     """
     messages = []
-    load, cores = facts.get("load"), facts.get("cores") or 1
-    if load is not None and load > BUSY_SHARE * cores:
+    busy, cores = facts.get("busy"), facts.get("cores") or 1
+    if busy is not None and busy > BUSY_SHARE * cores:
         messages.append(
-            f"other processes keep {load:.1f} of {cores} cores busy; stop them, or runs will be "
+            f"other processes keep {busy:.1f} of {cores} cores busy; stop them, or runs will be "
             "suspect"
         )
     slowness = facts.get("slowness")
@@ -53,23 +55,43 @@ def warnings(facts: Mapping[str, Any]) -> list[str]:
 
 
 def read_host_facts() -> dict[str, Any]:
-    """Facts for `warnings`: load of the last minute (runnable processes), cores, frequency
-    governor, battery, swapped bytes, other processes on NVIDIA GPUs, and how many times their known
-    duration random reads take (`rnnworker.processors`; None if it is not known)."""
+    """Facts for `warnings`: cores, how many of them other processes keep busy in about a second,
+    frequency governor, battery, swapped bytes, other processes on NVIDIA GPUs, and how many times
+    their known duration random reads take (`rnnworker.processors`; None if it is not known)."""
+    cores = os.sched_getaffinity(0)
+    started, before = time.monotonic(), _others_seconds(cores)
+    slowness = _slowness()
+    time.sleep(max(0.0, SAMPLE_SECONDS + started - time.monotonic()))
+    busy = (_others_seconds(cores) - before) / (time.monotonic() - started)
     battery, governor = psutil.sensors_battery(), None
     with suppress(OSError):
         governor = GOVERNOR.read_text().strip()
     with warnings_module.catch_warnings(action="ignore"):  # gVisor has no /proc/vmstat
         swapped = psutil.swap_memory().used
     return {
-        "load": os.getloadavg()[0],
-        "cores": len(os.sched_getaffinity(0)),
-        "slowness": _slowness(),
+        "busy": min(max(busy, 0.0), len(cores)),
+        "cores": len(cores),
+        "slowness": slowness,
         "governor": governor,
         "on_battery": battery is not None and not battery.power_plugged,
         "swapped_bytes": swapped,
         "gpu_processes": _gpu_processes(),
     }
+
+
+def _others_seconds(cores: set[int]) -> float:
+    """CPU seconds on `cores` since the machine started, without those of this process and its
+    descendants."""
+    of_all = 0.0
+    for core, times in enumerate(psutil.cpu_times(percpu=True)):
+        if core in cores:
+            of_all += times.user + times.system + times.nice + times.irq + times.softirq
+    of_ours = 0.0
+    this = psutil.Process()
+    for process in (this, *this.children(recursive=True)):
+        with suppress(psutil.Error):
+            of_ours += sum(process.cpu_times()[:4])  # user and system, also of ended children
+    return of_all - of_ours
 
 
 def _slowness() -> float | None:

@@ -10,7 +10,7 @@ from typing import Annotated, Literal, get_args
 import msgspec
 from msgspec import Meta
 
-from rnnbench.errors import ConfigError, converted
+from rnnbench.errors import ConfigError, converted, suggestion
 
 Kind = Literal["on_demand", "preemptible", "owned"]
 KINDS = get_args(Kind)
@@ -70,10 +70,19 @@ def choose_prices(name: str | None, folder: Path, devices: Collection[str]) -> P
     """The price list with the given `name` or path. Without a name, the list in `folder` that
     prices most of `devices` (of several, the newest; with the same date, the last by name); None if
     no list prices any."""
+    files = {path.stem: path for path in sorted(folder.glob("*.yaml"))}
+    if name in files:
+        return read_prices(files[name])
+    if name and not Path(name).suffix:
+        raise ConfigError(
+            f"there is no price list {name}.",
+            where=str(folder),
+            remedy=f"{suggestion(name, files)}the lists are {', '.join(files) or 'none'}; "
+            "or name a file.",
+        )
     if name:
-        path = Path(name)
-        return read_prices(path if path.suffix else folder / f"{name}.yaml")
-    lists = [read_prices(path) for path in sorted(folder.glob("*.yaml"))]
+        return read_prices(Path(name))
+    lists = [read_prices(path) for path in files.values()]
     priced = {each.name: sum(map(bool, map(each.price_of, devices))) for each in lists}
     usable = [each for each in lists if priced[each.name]]
     return max(usable, key=lambda each: (priced[each.name], each.date, each.name), default=None)

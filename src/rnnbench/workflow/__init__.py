@@ -4,6 +4,7 @@ from rnnbench.workflow.job import Job, load, made_again
 from rnnbench.workflow.session import Session
 from rnnbench.workflow.snakemake_hooks import (
     export_environment,
+    list_jobs_of_a_dry_run,
     silence_scheduler_log,
     submit_by_priority,
 )
@@ -12,6 +13,7 @@ __all__ = [
     "Job",
     "Session",
     "export_environment",
+    "list_jobs_of_a_dry_run",
     "load",
     "made_again",
     "silence_scheduler_log",

@@ -9,7 +9,9 @@ import sys
 from pathlib import Path
 from typing import Any, TypeVar
 
+from snakemake.logging import DefaultFilter
 from snakemake.scheduling.job_scheduler import JobScheduler
+from snakemake.settings.enums import Quietness
 
 SILENCED = ("Select jobs to execute", "Execute ", "Assuming unrestricted shared filesystem")
 Kind = TypeVar("Kind", bound=type)
@@ -20,6 +22,14 @@ def silence_scheduler_log() -> None:
     logging.getLogger("snakemake.logging").addFilter(
         lambda record: not str(record.msg).startswith(SILENCED)
     )
+
+
+def list_jobs_of_a_dry_run() -> None:
+    """Lists the jobs of ``snakemake -n``, although the profile's ``quiet`` hides those of a run."""
+    for handler in logging.getLogger("snakemake.logging").handlers:
+        for each in handler.filters:
+            if isinstance(each, DefaultFilter) and each.dryrun:
+                each.quiet = {Quietness.HOST}
 
 
 def submit_by_priority() -> None:
