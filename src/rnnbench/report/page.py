@@ -114,13 +114,7 @@ def to_readme(report: Content) -> str:
 
 def _without_formulas(table: pd.DataFrame) -> pd.DataFrame:
     """`table` with an apostrophe before texts that a spreadsheet would compute."""
-
-    def safe(value: Any) -> Any:
-        is_formula = isinstance(value, str) and value.startswith(("=", "+", "-", "@"))
-        return f"'{value}" if is_formula else value
-
-    texts = table.select_dtypes(["object", "string"]).columns
-    return table.assign(**{name: table[name].map(safe) for name in texts})
+    return table.replace(r"^([=+@-])", r"'\1", regex=True)
 
 
 def _only_text(value: Any) -> Any:
