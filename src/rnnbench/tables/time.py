@@ -1,17 +1,10 @@
 """Time per epoch and speed-up of each configuration, the same for ``evaluate()`` and ``predict()``,
 and the fastest implementation of each contest.
 
-Picking the fastest of several configurations finds differences by chance: with eight equal
-contestants and separate 95 % intervals, 8 to 10 % of the headlines claimed that one of them is
-faster than the reference; with twelve contestants, 11 to 13 %. Statements about the fastest
-therefore use Dunnett's comparison with the reference, whose intervals hold simultaneously for all
-contestants. The lead over the runner-up uses the same quantile, which makes it Hsu's comparison
-with the best (Annals of Statistics 9, 1981). Simulated (``benchmarks/headline.py``; 3 to 10 repeats
-in blocks; equal spreads, spreads of 1 to 3 %, and one noisy configuration): 2 to 4 % of the
-headlines claim a difference that does not exist. With 3 repeats of 8 configurations, a difference
-of 5 % is shown in 50 % of the headlines (67 % with separate intervals), one of 10 % in 89 % (no
-change).
-"""
+Picking the fastest of several configurations finds differences by chance. Statements about the
+fastest therefore use Dunnett's comparison with the reference, whose intervals hold simultaneously
+for all contestants. The lead over the runner-up uses the same quantile, which makes it Hsu's
+comparison with the best (Annals of Statistics 9, 1981). Simulated in ``benchmarks/headline.py``."""
 
 from __future__ import annotations
 
@@ -55,6 +48,10 @@ FASTEST_COLUMNS = [
     "lead_low", "lead_high", "lead_shown", "lead_is_speedup", "left_out", "void", "reference_void",
     "equal", "slow_speedup", "slow_share", "slowed",
 ]  # fmt: skip
+NO_CONTESTANT = {
+    "name": "", "contestants": 0, "suspect": False, "slowed": False, "reference_suspect": False,
+    "runner_up_suspect": False, "words": "", "runner_up": "", "equal": "",
+}  # fmt: skip
 Value = TypeVar("Value")
 
 
@@ -273,10 +270,13 @@ def fastest(measured: Measurements, time_table: pd.DataFrame) -> pd.DataFrame:
             for row in ordered
             if row not in ranked
         )
-        base = measured.against[key_of((ranked or members)[0])]
+        shown = (ranked or members)[0]
+        base = measured.against[key_of(shown)]
         rows.append(
             {
-                **(_winner(measured, ranked, base, axes) if ranked else _none(members[0])),
+                **{name: shown[name] for name in CONFIGURATION},
+                **NO_CONTESTANT,
+                **(_winner(measured, ranked, base, axes) if ranked else {}),
                 "implementations": implementations,
                 "left_out": left_out,
                 "void": "; ".join(f"`{_name(row, axes)}` ({row['why']})" for row in voided),
@@ -298,33 +298,19 @@ def _void_configurations(measured: Measurements) -> list[dict[Any, Any]]:
     return void
 
 
-def _none(configuration: Mapping[Any, Any]) -> dict[str, Any]:
-    """The row of a contest without contestants, with the axes of one of its configurations."""
-    return {
-        **{name: configuration[name] for name in CONFIGURATION}, "name": "", "contestants": 0,
-        "suspect": False, "slowed": False, "reference_suspect": False, "runner_up_suspect": False,
-        "words": "", "runner_up": "", "equal": "",
-    }  # fmt: skip
-
-
 def _winner(
     measured: Measurements, ranked: list[dict[Any, Any]], base: Key, axes: list[str]
 ) -> dict[str, Any]:
     first, comparisons, estimates = ranked[0], len(ranked) - 1, measured.estimates
     key, base_runs = key_of(first), measured.groups.get(base)
     row = {
-        **{name: first[name] for name in CONFIGURATION},
+        **{name: first[name] for name in ("speedup", "words", "equal")},
         "name": _name(first, axes),
         "contestants": len(ranked),
         "suspect": bool(first["suspect"]),
         "slowed": estimates.is_slowed(key),
         "reference_suspect": base_runs is not None and bool(base_runs["suspect"].any()),
-        "runner_up_suspect": False,
         "seconds": first["epoch_seconds"],
-        "speedup": first["speedup"],
-        "words": first["words"],
-        "equal": first["equal"],
-        "runner_up": "",
     }
     if not comparisons:
         return {**row, "low": first["speedup_low"], "high": first["speedup_high"]}
