@@ -79,7 +79,9 @@ class PublishedRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         return f"{self.device}, {self.vcpus} vCPUs" if self.vcpus else self.device or "not stated"
 
 
-COLUMNS = tuple(name for name in PublishedRow.__struct_fields__ if name != "below")
+FIELDS = [field for field in msgspec.structs.fields(PublishedRow) if field.name != "below"]
+COLUMNS = tuple(field.name for field in FIELDS)
+REQUIRED_COLUMNS = tuple(field.name for field in FIELDS if field.required)
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
