@@ -28,7 +28,6 @@ COST_COLUMNS = [
     "break_even_usd_per_hour", "on_front",
 ]  # fmt: skip
 Found = tuple[dict[Any, Any] | None, pd.DataFrame]
-ENERGY_COLUMNS = [*COUNTED, "millijoules", "low", "high", "watts"]
 PROBE_PRECISION = "float32"  # see rnnworker.probe
 ABOVE_PEAK = (
     "the runs exceed the peak of the probe, which is therefore not the peak of the device: probe "
@@ -176,7 +175,7 @@ def energy(measured: Measurements) -> pd.DataFrame:
                     "watts": mean_interval(runs["card_watts"].tolist()).estimate,
                 }
             )
-    return pd.DataFrame(rows, columns=ENERGY_COLUMNS)
+    return pd.DataFrame(rows, columns=[*COUNTED, "millijoules", "low", "high", "watts"])
 
 
 def efficiency(measured: Measurements) -> pd.DataFrame:

@@ -11,7 +11,8 @@ towards 0 with an odd number, because the member in the middle *is* the level of
 
 The duration of the random reads is a covariate of the turns (`_slope`), and the slowness of the
 machine (`states`) one of the rounds. See ``docs/measurement.md`` for the method, and
-``benchmarks/calibration.py`` for its test on simulated machines."""
+``benchmarks/calibration.py`` for its test on simulated machines.
+"""
 
 from __future__ import annotations
 

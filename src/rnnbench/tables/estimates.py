@@ -12,7 +12,8 @@ differences of the pair in their common units (Student's t), below five repeats 
 pooled spread (`pooled_spread`), and from the means of the sessions if there are several. Two
 configurations that have too few common units but are linked by others get the standard error of the
 fit, and two that are not linked Welch's interval. See ``docs/measurement.md``, "Repeats and
-intervals"."""
+intervals".
+"""
 
 from __future__ import annotations
 

@@ -9,7 +9,8 @@ slows the random reads down by more than a training step, which takes their time
 `GAIN`; the slowness is at least that.
 
 Ratios of the undisturbed machine are estimated by analysis of covariance (`covariance`) with the
-slowness of the rounds as the covariate, up to `SATURATED`."""
+slowness of the rounds as the covariate, up to `SATURATED`.
+"""
 
 from __future__ import annotations
 

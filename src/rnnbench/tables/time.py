@@ -4,7 +4,8 @@ and the fastest implementation of each contest.
 Picking the fastest of several configurations finds differences by chance. Statements about the
 fastest therefore use Dunnett's comparison with the reference, whose intervals hold simultaneously
 for all contestants. The lead over the runner-up uses the same quantile, which makes it Hsu's
-comparison with the best (Annals of Statistics 9, 1981). Simulated in ``benchmarks/headline.py``."""
+comparison with the best (Annals of Statistics 9, 1981). Simulated in ``benchmarks/headline.py``.
+"""
 
 from __future__ import annotations
 
