@@ -13,7 +13,7 @@ import math
 import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -53,7 +53,6 @@ NO_CONTESTANT = {
     "name": "", "contestants": 0, "suspect": False, "slowed": False, "reference_suspect": False,
     "runner_up_suspect": False, "words": "", "runner_up": "", "equal": "",
 }  # fmt: skip
-Value = TypeVar("Value")
 
 
 @dataclass(frozen=True)
@@ -164,29 +163,13 @@ def ratios_shown(table: pd.DataFrame) -> int:
     return int(table["speedup_low"].notna().sum()) + unequal
 
 
-def unequal_runs(frame: pd.DataFrame, time_table: pd.DataFrame, reference: str) -> dict[str, str]:
-    """Record key → ``≠1.2134 (1.1902–1.2371) against keras: activation relu instead of tanh``, for
-    each run of the tidy `frame` whose configuration has such a ratio in `time_table`. `reference`
-    is the reference as text."""
-    texts = {
-        key_of(row): f"{row['unequal']} against {reference}: {row['difference']}"
-        for row in time_table.to_dict("records")
-        if isinstance(row["unequal"], Unequal)
-    }
-    return _by_run(frame, texts)
-
-
-def run_speedups(frame: pd.DataFrame, time_table: pd.DataFrame) -> dict[str, float]:
-    """Record key → speed-up of its configuration in `time_table`, for each run of the tidy `frame`
-    that has one."""
-    rows = time_table[time_table["speedup"].notna()].to_dict("records")
-    return _by_run(frame, {key_of(row): row["speedup"] for row in rows})
-
-
-def _by_run(frame: pd.DataFrame, by_key: Mapping[Any, Value]) -> dict[str, Value]:
+def by_run(frame: pd.DataFrame, configurations: pd.DataFrame) -> dict[str, dict[Any, Any]]:
+    """Record key → the row of its configuration in `configurations`, for each run of the tidy
+    `frame` that is not void and has one."""
+    rows = {key_of(row): row for row in configurations.to_dict("records")}
     runs = frame[(frame["phase"] == "run") & (frame["verdict"] != "void")]
     keys = zip(runs["record"], runs[KEY].itertuples(index=False, name=None), strict=True)
-    return {record: by_key[key] for record, key in keys if key in by_key}
+    return {record: rows[key] for record, key in keys if key in rows}
 
 
 def calls(measured: Measurements) -> pd.DataFrame:
