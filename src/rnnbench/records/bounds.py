@@ -9,7 +9,6 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from rnnbench.errors import RecordError
 from rnnbench.records import timestamps
 
 Moment = Annotated[float, Meta(ge=-1e11, le=1e11)]  # seconds on some clock
@@ -123,6 +122,6 @@ def check_timestamp(field: str, value: str) -> None:
     """Raises a `ValueError` unless `value` is a timestamp."""
     try:
         timestamps.read(value)
-    except RecordError:
+    except ValueError:
         example = "a timestamp such as 20261121T075000_123456Z"
         raise ValueError(f"{field} is {value[:80]!r}, not {example}") from None

@@ -11,7 +11,7 @@ import msgspec
 
 from rnnbench.errors import RecordError
 from rnnbench.records.record import Run
-from rnnbench.records.store import read_json
+from rnnbench.records.store import as_kind, read_json
 
 
 class RunHead(msgspec.Struct, frozen=True):
@@ -49,14 +49,8 @@ class Experiment(msgspec.Struct, frozen=True):
 
 def read_experiment(file: Path) -> Experiment:
     """Raises `RecordError` if the file does not describe an experiment."""
-    try:
-        return msgspec.convert(read_json(file), Experiment)
-    except msgspec.ValidationError as error:
-        raise RecordError(
-            f"does not describe an experiment ({error}).",
-            where=str(file),
-            remedy="move the file aside and run snakemake again, which writes it.",
-        ) from error
+    remedy = "move the file aside and run snakemake again, which writes it."
+    return as_kind(read_json(file), Experiment, "does not describe an experiment", file, remedy)
 
 
 def read_runs(plan: Path) -> list[Run]:

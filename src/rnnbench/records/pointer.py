@@ -15,7 +15,7 @@ import msgspec
 from rnnbench.errors import RecordError
 from rnnbench.records.bounds import Seconds
 from rnnbench.records.record import Record
-from rnnbench.records.store import read_json, read_record, record_files
+from rnnbench.records.store import as_kind, read_json, read_record, record_files
 
 _NAME = re.compile(r"-s\d+-r\d+\.json$")
 
@@ -57,8 +57,7 @@ class Pointer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     @classmethod
     def read(cls, file: Path) -> Pointer:
         """The pointer in `file`. Raises a `RecordError` that names it."""
-        (pointer,) = _converted([read_json(file)], file)
-        return pointer
+        return _pointer(read_json(file), file)
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -79,18 +78,13 @@ def read_pointers(file: Path) -> list[Pointer]:
     """The pointers of a round's runs, or the only one if `file` is a pointer."""
     data = read_json(file)
     members = data.get("members") if isinstance(data, dict) else None
-    return _converted(members.values() if isinstance(members, dict) else [data], file)
+    every = members.values() if isinstance(members, dict) else [data]
+    return [_pointer(each, file) for each in every]
 
 
-def _converted(data: Iterable[Any], file: Path) -> list[Pointer]:
-    try:
-        return [msgspec.convert(each, Pointer) for each in data]
-    except msgspec.ValidationError as error:
-        raise RecordError(
-            f"is not a pointer to a record ({error}).",
-            where=str(file),
-            remedy="remove the file and run the same snakemake command again, which makes it.",
-        ) from error
+def _pointer(data: Any, file: Path) -> Pointer:
+    remedy = "remove the file and run the same snakemake command again, which makes it."
+    return as_kind(data, Pointer, "is not a pointer to a record", file, remedy)
 
 
 def pointer_files(folders: Iterable[Path]) -> list[Path]:

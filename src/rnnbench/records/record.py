@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import math
 import statistics
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any
 
@@ -285,9 +286,6 @@ class Record(Part, frozen=True, kw_only=True):
     def round_id(self) -> str | None:
         return self.round.id if self.round else None
 
-    def phase(self, name: str) -> Phase | None:
-        return next((phase for phase in self.phases if phase.name == name), None)
-
     @classmethod
     def from_json(cls, data: Any, where: str = "record") -> Record:
         """The record in `data`. Raises a `RecordError` that names `where` and the field if `data`
@@ -319,7 +317,7 @@ def disturbed_cycles(members: Mapping[str, Turns]) -> frozenset[int]:
     `took` seconds is a number of ticks. Its variance is at most (1 + took / TICK) / 4 ticks²: 1/4
     from the ends of the turn, and took / TICK binomial draws if the core is busy half of the time.
     Records of schema 3 and earlier only have the turns' own flags (``good``)."""
-    totals: dict[int, list[float]] = {}  # others, core seconds, variance in ticks²
+    used, available, variance = (defaultdict[int, float](float) for _ in range(3))
     flagged: set[int] = set()
     for turns in members.values():
         if "good" in turns:
@@ -329,14 +327,11 @@ def disturbed_cycles(members: Mapping[str, Turns]) -> frozenset[int]:
             rows = zip(*(turns[name] for name in ("cycle", "others", "took", "cores")), strict=True)
             for cycle, others, took, cores in rows:
                 if None not in (others, took, cores):
-                    parts = (others, cores * took, cores * (1 + took / TICK) / 4)
-                    known = totals.get(cycle, [0.0, 0.0, 0.0])
-                    totals[cycle] = [a + b for a, b in zip(known, parts, strict=True)]
-    return frozenset(
-        flagged
-        | {
-            cycle
-            for cycle, (others, available, variance) in totals.items()
-            if others > max(DISTURBED_SHARE * available, 2 * TICK * math.sqrt(variance))
-        }
-    )
+                    used[cycle] += others
+                    available[cycle] += cores * took
+                    variance[cycle] += cores * (1 + took / TICK) / 4  # ticks²
+    for cycle, others in used.items():
+        noise = 2 * TICK * math.sqrt(variance[cycle])
+        if others > max(DISTURBED_SHARE * available[cycle], noise):
+            flagged.add(cycle)
+    return frozenset(flagged)

@@ -104,6 +104,14 @@ def read_json(path: Path) -> Any:
         ) from error
 
 
+def as_kind(data: Any, kind: type[Content], fault: str, where: object, remedy: str) -> Content:
+    """`data` as a `kind`. Raises a `RecordError` with the `fault` if it is not one."""
+    try:
+        return msgspec.convert(data, kind)
+    except msgspec.ValidationError as error:
+        raise RecordError(f"{fault} ({error}).", where=str(where), remedy=remedy) from error
+
+
 def strict_loads(content: bytes) -> Any:
     """The JSON in `content` of an untrusted file, without control characters. Raises a `ValueError`
     with a readable message for NaN, infinity, numbers out of range, deep nesting and lone

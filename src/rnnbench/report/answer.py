@@ -77,7 +77,7 @@ def answers(m: Tables) -> list[Answer]:
             places.setdefault(row["void"], []).append(row["place"])
         if void := [f"{void}{' and'.join(where)}" for void, where in places.items() if void]:
             texts.append(f"{ALL_VOID}: {n.few(void, LEFT_OUT)}")
-        speed = capitalized(f"{'; '.join(texts)}.")
+        speed = n.capitalized(f"{'; '.join(texts)}.")
         if slowed := dict.fromkeys(row["place"] for row in contests if row["slowed"]):
             speed = f"{SLOWED.format(' and'.join(slowed))} {speed}"
         learning, alike = (
@@ -98,29 +98,14 @@ def _with_texts(row: Row, reference: Mapping[str, str], name_machine: bool) -> R
         "place": place,
         # The names contain the devices, if these are compared.
         "where": place if "device" not in reference or name_machine else "",
-        "winner": daggered(row["name"], row["suspect"]),
-        "base": daggered(reference_label(axes), row["reference_suspect"]),
-        "second": daggered(row["runner_up"], row["runner_up_suspect"]),
+        "winner": n.daggered(row["name"], row["suspect"]),
+        "base": n.daggered(reference_label(axes), row["reference_suspect"]),
+        "second": n.daggered(row["runner_up"], row["runner_up_suspect"]),
         "ratio": n.ratio(row["speedup"]),
-        "span": interval_text(row, "low", "high", "speedup"),
+        "span": n.interval_text(row, "low", "high", "speedup"),
         "lead_ratio": n.ratio(row["lead"]),
-        "lead_span": interval_text(row, "lead_low", "lead_high", "lead"),
+        "lead_span": n.interval_text(row, "lead_low", "lead_high", "lead"),
     }
-
-
-def daggered(name: str, suspect: bool) -> str:
-    """`name` as code, with a dagger if any of its runs is suspect."""
-    return n.marked(f"`{name}`", suspect)
-
-
-def interval_text(row: Mapping[Any, Any], low: str, high: str, ratio: str) -> str:
-    """``95 % CI 1.45–1.54``, from the columns of these names."""
-    return f"95 % CI {n.ratio_span(row[low], row[high], row[ratio])}"
-
-
-def capitalized(text: str) -> str:
-    """`text` with its first letter in upper case, the others as they are."""
-    return text[:1].upper() + text[1:]
 
 
 def _contests(contests: Sequence[Row], model: str) -> list[str]:

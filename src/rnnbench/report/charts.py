@@ -47,8 +47,9 @@ def dots(
                   align="left")  # fmt: skip
     at = {"x": value, "y": y, "color": colour}
     if runs is None:
-        one = _layer("rule", {"x": value}, [{"value": 1}], strokeDash=[4, 3], opacity=0.6)
-        layers = [one, interval, _layer("point", at, size=70, filled=True, opacity=1), text]
+        one = pd.DataFrame({"value": [1]})
+        line = _layer("rule", {"x": value}, one, strokeDash=[4, 3], opacity=0.6)
+        layers = [line, interval, _layer("point", at, size=70, filled=True, opacity=1), text]
     else:
         shown = runs[["place", "series", "value", "suspect"]]
         drawn = _filled_and_open(shown, at, size=26, strokeWidth=1.3, opacity=0.8, yOffset=9)
@@ -59,10 +60,7 @@ def dots(
 
 def names_axis(shown: Mapping[str, str]) -> Spec:
     """The axis of places for `dots`, which are identified by name and labelled as `shown`."""
-    expression = "datum.label"
-    for name, label in shown.items():
-        if name != label:
-            expression = f"datum.label == {json.dumps(name)} ? {json.dumps(label)} : ({expression})"
+    expression = f"({json.dumps(shown)})[datum.label]"
     return {"title": None, "labelExpr": expression, "labelFontWeight": 500, "labelLimit": 190}
 
 
@@ -251,7 +249,7 @@ def in_order(rows: pd.DataFrame, palette: Mapping[str, str]) -> Spec:
         "y": percent,
         "color": _colour(palette, {**LEGEND, "symbolOpacity": 1}),
     }
-    zero = _layer("rule", {"y": _field("zero")}, [{"zero": 0}], opacity=0.5)
+    zero = _layer("rule", {"y": _field("zero")}, pd.DataFrame({"zero": [0]}), opacity=0.5)
     return _layered([zero, *_filled_and_open(rows, at, size=55, opacity=0.9)], 460, 130)
 
 
@@ -318,12 +316,9 @@ def _colour(palette: Mapping[str, str], legend: Spec | None = None) -> Spec:
     return _field("series", "nominal", scale=scale, legend=legend)
 
 
-def _layer(
-    mark: str, encoding: Spec, rows: pd.DataFrame | list[Spec] | None = None, **style: Any
-) -> Spec:
+def _layer(mark: str, encoding: Spec, rows: pd.DataFrame | None = None, **style: Any) -> Spec:
     """A layer of marks. `rows`: its own; None: those of the chart."""
-    own = {} if rows is None else _data(rows)
-    return {**own, "mark": {"type": mark, **style}, "encoding": encoding}
+    return {**_data(rows), "mark": {"type": mark, **style}, "encoding": encoding}
 
 
 def _filled_and_open(rows: pd.DataFrame, encoding: Spec, **style: Any) -> list[Spec]:
@@ -335,13 +330,12 @@ def _filled_and_open(rows: pd.DataFrame, encoding: Spec, **style: Any) -> list[S
 
 
 def _layered(layers: list[Spec], width: int, height: int, rows: pd.DataFrame | None = None) -> Spec:
-    own = {} if rows is None else _data(rows)
-    return {**own, "layer": layers, "width": width, "height": height}
+    return {**_data(rows), "layer": layers, "width": width, "height": height}
 
 
-def _data(rows: pd.DataFrame | list[Spec]) -> Spec:
-    if isinstance(rows, list):
-        return {"data": {"values": rows}}
+def _data(rows: pd.DataFrame | None) -> Spec:
+    if rows is None:
+        return {}
     # JSON has no NaN, which differs from itself.
     values = [
         {name: value if value == value else None for name, value in row.items()}

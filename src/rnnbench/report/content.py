@@ -20,7 +20,7 @@ from rnnbench.report.sections import SECTIONS
 from rnnbench.report.tables import ReportInputs, Tables
 from rnnbench.tables.estimates import IN_TURNS
 from rnnbench.tables.runs import epochs, order, provenance
-from rnnbench.tables.time import extra_ratios, ratios_shown, run_speedups, unequal_runs
+from rnnbench.tables.time import by_run, extra_ratios, ratios_shown
 
 LEAD = 2  # figures next to the answer
 # `lead` of an experiment → the section whose tables and figures lead, and their ids or kinds.
@@ -91,8 +91,12 @@ class Content:
         self.any_suspect = bool(m.runs["verdict"].eq("suspect").any())
         self.pooled = bool(m.time["method"].str.contains("pooled").any())
         self.in_turns = bool(m.time["method"].str.startswith(IN_TURNS).any())
-        self.unequal_runs = unequal_runs(m.frame, m.time, self.reference_words)
-        self.speedups = run_speedups(m.frame, m.time)
+        self.unequal_runs = {
+            key: f"{row['unequal']} against {self.reference_words}: {row['difference']}"
+            for key, row in by_run(m.frame, m.time[m.time["unequal"].ne("")]).items()
+        }
+        compared = by_run(m.frame, m.time[m.time["speedup"].notna()])
+        self.speedups = {key: row["speedup"] for key, row in compared.items()}
         self.notes = notes_by_place(m, unneeded)
         self.csv: dict[str, pd.DataFrame] = {
             "accuracy": m.accuracy, "alike": m.alike, "time": m.time, "runs": m.runs,

@@ -14,7 +14,7 @@ import pandas as pd
 from rnnbench.axes import CONFIGURATION, TASK
 from rnnbench.grid.point import configuration_of
 from rnnbench.records import timestamps
-from rnnbench.records.record import Record
+from rnnbench.records.record import STATUSES, Record
 from rnnbench.report import numbers as n
 from rnnbench.tables.certificates import UNKNOWN
 from rnnbench.tables.effects import conditions_of
@@ -138,8 +138,7 @@ def optimizer_notes(records: Iterable[Record]) -> Iterator[str]:
 
 
 def verdict_text(every: pd.DataFrame) -> str:
-    count = every["verdict"].value_counts()
-    clean, suspect, void = (int(count.get(name, 0)) for name in ("clean", "suspect", "void"))
+    clean, suspect, void = (int(every["verdict"].eq(name).sum()) for name in STATUSES)
     return (
         f"{n.counted(len(every), 'run')}: {clean} clean, {suspect} suspect (included; results that "
         f"use them are marked {n.DAGGER}), {void} void (excluded from all results)."
@@ -196,10 +195,10 @@ def turn_notes(usable: pd.DataFrame) -> Iterator[str]:
 def disturbance_notes(records: Sequence[Record]) -> Iterator[str]:
     """How many cycles of the rounds were disturbed or slowed, and which numbers contain them."""
     conditions = conditions_of(records)
-    cycles = sum(len(state.cycles) for state in conditions)
-    disturbed = sum(len(state.disturbed) for state in conditions)
-    left_out = sum(len(state.left_out) for state in conditions)
-    slowed = sum(len(state.slowed) for state in conditions)
+    cycles, disturbed, left_out, slowed = (
+        sum(len(getattr(state, name)) for state in conditions)
+        for name in ("cycles", "disturbed", "left_out", "slowed")
+    )
     if disturbed:
         which = "these" if left_out == disturbed else f"{left_out} of these {disturbed}"
         yield (

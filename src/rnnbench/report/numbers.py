@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from rnnbench.records import timestamps
 from rnnbench.tables.time import MARK, Unequal
 
 NOTHING = "–"
@@ -109,15 +110,27 @@ def mebibytes(value: Any) -> str:
 
 def moment(started: str) -> str:
     """``20261121T075000_123456Z`` as ``2026-11-21 07:50:00``."""
-    if len(started) < 15 or started[8] != "T":
-        return started
-    date, clock = started[:8], started[9:15]
-    return f"{date[:4]}-{date[4:6]}-{date[6:]} {clock[:2]}:{clock[2:4]}:{clock[4:]}"
+    return f"{timestamps.read(started):%Y-%m-%d %H:%M:%S}"
 
 
 def marked(text: str, suspect: bool) -> str:
     """`text`, with a dagger if it uses suspect runs."""
     return f"{text} {DAGGER}" if suspect else text
+
+
+def daggered(name: str, suspect: bool) -> str:
+    """`name` as code, with a dagger if any of its runs is suspect."""
+    return marked(f"`{name}`", suspect)
+
+
+def interval_text(row: Mapping[Any, Any], low: str, high: str, ratio: str) -> str:
+    """``95 % CI 1.45–1.54``, from the columns of these names."""
+    return f"95 % CI {ratio_span(row[low], row[high], row[ratio])}"
+
+
+def capitalized(text: str) -> str:
+    """`text` with its first letter in upper case, the others as they are."""
+    return text[:1].upper() + text[1:]
 
 
 def few(texts: Sequence[str], most: int, separator: str = "; ") -> str:

@@ -51,7 +51,11 @@ def write_report(report: Content, out: Path) -> list[Path]:
     texts |= {f"figures/{figure.id}.svg": standalone(figure.svg) for figure in report.all_figures}
     if report.lead_figures:
         texts[PREVIEW] = to_png(report.lead_figures[0].svg)
-    return write_texts(texts, out)
+    # Figures and tables of an earlier report would look current.
+    for stale in (*out.glob("figures/*.svg"), *out.glob("tables/*.csv")):
+        if stale.relative_to(out).as_posix() not in texts:
+            stale.unlink()
+    return _write_texts(texts, out)
 
 
 def write_published(
@@ -68,26 +72,18 @@ def write_published(
     sections = [source_section(table, source) for source in told(table, sources)]
     if claims:
         sections.insert(0, claims_section(claims_table(claims, table), ours))
-    text = (
-        environment(html=True)
-        .get_template("published.html.j2")
-        .render(
-            sections=list(filter(None, sections)),
-            count=numbers.counted(len(rows), "published row"),
-            title="Published comparisons",
-            description="Quoted comparisons of cuDNN, GPUs and CPUs, with the sources' numbers.",
-        )
+    text = _rendered(
+        "published.html.j2",
+        sections=list(filter(None, sections)),
+        count=numbers.counted(len(rows), "published row"),
+        title="Published comparisons",
+        description="Quoted comparisons of cuDNN, GPUs and CPUs, with the sources' numbers.",
     )
-    return write_texts({"published.html": text}, out, clean=False)
+    return _write_texts({"published.html": text}, out)
 
 
-def write_texts(texts: dict[str, str | bytes], out: Path, *, clean: bool = True) -> list[Path]:
-    """Writes each text to its path below `out`. `clean` deletes other figures and tables: those of
-    an earlier report would look current. The page is written last, each file at once."""
-    for folder, ending in (("figures", "svg"), ("tables", "csv")):
-        for stale in (out / folder).glob(f"*.{ending}") if clean else ():
-            if f"{folder}/{stale.name}" not in texts:
-                stale.unlink()
+def _write_texts(texts: dict[str, str | bytes], out: Path) -> list[Path]:
+    """Writes each text to its path below `out`: the page, which is the first, last."""
     for name, text in reversed(texts.items()):
         write_bytes(out / name, text if isinstance(text, bytes) else text.encode("utf-8"))
     return [out / name for name in texts]
@@ -95,32 +91,23 @@ def write_texts(texts: dict[str, str | bytes], out: Path, *, clean: bool = True)
 
 def to_page(report: Content) -> str:
     """The self-contained HTML page."""
-    return (
-        environment(html=True)
-        .get_template("report.html.j2")
-        .render(
-            page=report,
-            title=report.experiment.title,
-            description=report.answers[0].speed_sentence.replace("`", ""),
-            picture=PREVIEW if report.lead_figures else "",
-        )
+    return _rendered(
+        "report.html.j2",
+        page=report,
+        title=report.experiment.title,
+        description=report.answers[0].speed_sentence.replace("`", ""),
+        picture=PREVIEW if report.lead_figures else "",
     )
 
 
 def to_readme(report: Content) -> str:
     """The report as GitHub Markdown, with links to the figures' files."""
-    return environment(html=False).get_template("report.md.j2").render(page=report)
+    return _rendered("report.md.j2", page=report)
 
 
 def _without_formulas(table: pd.DataFrame) -> pd.DataFrame:
     """`table` with an apostrophe before texts that a spreadsheet would compute."""
-
-    def safe(value: Any) -> Any:
-        is_formula = isinstance(value, str) and value.startswith(("=", "+", "-", "@"))
-        return f"'{value}" if is_formula else value
-
-    texts = table.select_dtypes(["object", "string"]).columns
-    return table.assign(**{name: table[name].map(safe) for name in texts})
+    return table.replace(r"^([=+@-])", r"'\1", regex=True)
 
 
 def _only_text(value: Any) -> Any:
@@ -130,9 +117,9 @@ def _only_text(value: Any) -> Any:
     return re.sub(r"\](?=[(:\[])", r"\]", str(value).replace("<", "&lt;"))
 
 
-def environment(*, html: bool) -> Environment:
-    """The Jinja environment, with filters for tables and text."""
-    result = Environment(
+def _rendered(template: str, **values: Any) -> str:
+    html = template.endswith(".html.j2")
+    environment = Environment(
         loader=PackageLoader("rnnbench.report", "templates"),
         autoescape=html,
         undefined=StrictUndefined,
@@ -141,7 +128,7 @@ def environment(*, html: bool) -> Environment:
         keep_trailing_newline=True,
         finalize=None if html else _only_text,
     )
-    result.filters |= {
+    environment.filters |= {
         "spans": spans,
         "shortened": shortened,
         "markdown": to_markdown,
@@ -151,8 +138,9 @@ def environment(*, html: bool) -> Environment:
         "median_epoch": median_epoch,
         "markup": Markup,
     }
-    result.globals |= {"fold": FOLD, "n": numbers, "links": LINKS, "description": "", "picture": ""}
-    return result
+    shared = {"fold": FOLD, "n": numbers, "links": LINKS, "description": "", "picture": ""}
+    environment.globals |= shared
+    return environment.get_template(template).render(**values)
 
 
 def spans(text: str) -> Iterator[tuple[bool, str]]:
@@ -197,7 +185,6 @@ def _entries(reports: Path) -> list[dict[str, Any]]:
 def write_index(reports: Path) -> Path:
     """Writes ``index.html`` for the reports below `reports`. Returns its path."""
     with locked(reports / ".index.lock"):
-        page = environment(html=True).get_template("index.html.j2")
         published = (reports / "published.html").is_file()
-        text = page.render(entries=_entries(reports), published=published, title="Reports")
-        return write_texts({"index.html": text}, reports, clean=False)[0]
+        facts = {"entries": _entries(reports), "published": published, "title": "Reports"}
+        return _write_texts({"index.html": _rendered("index.html.j2", **facts)}, reports)[0]

@@ -3,8 +3,9 @@ threads, efficiency, certificates and time to accuracy."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 import pandas as pd
@@ -164,7 +165,8 @@ def _regression(row: dict[Any, Any]) -> str:
 
 def _heat_maps(labelled: pd.DataFrame) -> Iterator[Figure]:
     rank = labelled.groupby("build")["epoch_seconds"].median().rank().to_dict()
-    for key, cells in _first(labelled, [*ALL_BUT_BUILD, "implementation"]):
+    groups = labelled.groupby([*ALL_BUT_BUILD, "implementation"], sort=False)
+    for key, cells in islice(groups, DRAWN):
         rows = cells.to_dict("records")
         fastest = cells.groupby("column_name")["epoch_seconds"].transform("min")
         devices = list(dict.fromkeys(cells["column_name"]))
@@ -181,20 +183,13 @@ def _heat_maps(labelled: pd.DataFrame) -> Iterator[Figure]:
                          charts.heat_map(some))  # fmt: skip
 
 
-def _first(table: pd.DataFrame, by: Sequence[str]) -> Iterator[tuple[Any, pd.DataFrame]]:
-    """The first `DRAWN` groups of `table` that have the same values of `by`."""
-    for place, group in enumerate(table.groupby(list(by), sort=False)):
-        if place < DRAWN:
-            yield group
-
-
 def threads_section(m: Tables) -> Section:
     table, published = m.scaling, published_scaling(m.frame, m.inputs.published)
     section = Section("threads", csv={"threads": table})
     drawn, views = [], []
     if len(table):
         named = with_labels(table)
-        for key, cells in _first(named, [*GROUP, "machine"]):
+        for key, cells in islice(named.groupby([*GROUP, "machine"], sort=False), DRAWN):
             title = f"Speed-up by threads on {key[-1]}"
             chart = _by_threads(cells, of_these(m.palette, named["series"]))
             drawn.append(figure("threads", joined(key[:-1]), str(key[-1]), title, chart))
@@ -272,8 +267,11 @@ def _certificate(row: Mapping[Any, Any]) -> str:
 
 
 def kernels_view(table: pd.DataFrame) -> TableView:
-    """One row per network, implementation and kernel; the variant is named if it matters."""
-    table = table.assign(variant=_distinguishing_variants(table))
+    """One row per network, implementation and kernel; the variant is named if the implementation
+    has another kernel, or another reason, in another variant."""
+    kinds = table.groupby(["cell", "build", "implementation"])[["kernel", "why_not_cudnn"]]
+    differs = kinds.transform("nunique").gt(1).any(axis=1)
+    table = table.assign(variant=table["variant"].where(differs, ""))
     by = [*NETWORK, "implementation", "kernel", "why_not_cudnn"]
     counted = (
         table.groupby(by, sort=False)
@@ -295,15 +293,6 @@ def kernels_view(table: pd.DataFrame) -> TableView:
                    (note,) if common else ())  # fmt: skip
 
 
-def _distinguishing_variants(table: pd.DataFrame) -> list[str]:
-    """The variant of each row whose implementation has another kernel, or another reason, in
-    another variant; otherwise ``""``."""
-    pairs_found = zip(table["kernel"], table["why_not_cudnn"], strict=True)
-    found = table.assign(found=pd.Series(list(pairs_found), table.index, dtype=object))
-    different = found.groupby(["cell", "build", "implementation"])["found"].transform("nunique") > 1
-    return list(table["variant"].where(different, ""))
-
-
 def target_section(m: Tables) -> Section:
     table = target(m.frame)
     section = Section("target", (WORDS["target"]["text"],), csv={"target": table})
@@ -312,7 +301,7 @@ def target_section(m: Tables) -> Section:
     labelled, drawn = with_labels(table), []
     several = labelled["group_name"].nunique() > 1
     lines = with_labels(curves(m.frame, "val_acc"))
-    for key, cells in _first(lines, ["group_name", "column_name"]):
+    for key, cells in islice(lines.groupby(["group_name", "column_name"], sort=False), DRAWN):
         place = key if several else ("", " ".join(map(str, key)))
         chart = charts.by_seconds(cells, of_these(m.palette, cells["series"]))
         title = f"Validation accuracy over time on {key[1]}"

@@ -11,14 +11,7 @@ import pandas as pd
 from rnnbench.axes import GROUP, KEY
 from rnnbench.records.overrides import reference_label
 from rnnbench.report import numbers as n
-from rnnbench.report.answer import (
-    ALL_VOID,
-    Answer,
-    capitalized,
-    daggered,
-    interval_text,
-    outlier_sentence,
-)
+from rnnbench.report.answer import ALL_VOID, Answer, outlier_sentence
 from rnnbench.report.labels import (
     configuration_anchors,
     same_group,
@@ -101,7 +94,7 @@ def _excluded(fastest: pd.DataFrame) -> str:
 
 
 def _sentence(clauses: list[str]) -> str:
-    return capitalized(f"{'; '.join(clauses)}.") if clauses else ""
+    return n.capitalized(f"{'; '.join(clauses)}.") if clauses else ""
 
 
 def _is_tie(contests: pd.DataFrame) -> pd.Series[bool]:
@@ -228,11 +221,11 @@ def _fastest_call(row: Mapping[Any, Any], base: str, variant: str) -> str:
     what = f"for a batch of {row['batch']:.0f}"
     if row["samples"] > row["batch"]:
         what = f"for {row['samples']:.0f} samples in batches of {row['batch']:.0f}"
-    name = daggered(row["implementation"] or row["model"], row["suspect"])
+    name = n.daggered(row["implementation"] or row["model"], row["suspect"])
     compared = ""
     if row["words"] in COMPARED and n.is_number(row["speedup_low"]):
         ratio = n.ratio(row["speedup"])
-        span = interval_text(row, "speedup_low", "speedup_high", "speedup")
+        span = n.interval_text(row, "speedup_low", "speedup_high", "speedup")
         text = f"{ratio} as fast as `{base}`"
         if row["words"] == NO_DIFFERENCE:
             text = f"{NO_DIFFERENCE} from `{base}`: {ratio}"

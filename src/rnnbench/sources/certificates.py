@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from rnnbench.errors import RecordError
 from rnnbench.records.bounds import Count
-from rnnbench.records.store import IMPORTED, read_json, readable
+from rnnbench.records.store import IMPORTED, as_kind, read_json, readable
 from rnnworker.precision import DEFAULT, TOLERANCE
 
 NOT_TRIED = "it was not tried"
@@ -131,14 +131,9 @@ def certificate_of(data: Any, where: str) -> Certificate:
         if isinstance(entries, dict):
             upgraded = {name: _upgraded(entry) for name, entry in entries.items()}
             data = {**data, "implementations": upgraded}
-    try:
-        found = msgspec.convert(data, Certificate)
-    except msgspec.ValidationError as error:
-        raise RecordError(
-            f"is not a complete certificate of schema 1, 2 or 3: {error}.",
-            where=where,
-            remedy="delete it and run snakemake again, which makes a new certificate.",
-        ) from error
+    fault = "is not a complete certificate of schema 1, 2 or 3"
+    remedy = "delete it and run snakemake again, which makes a new certificate."
+    found = as_kind(data, Certificate, fault, where, remedy)
     entries = {name: judged(each, found.tolerance) for name, each in found.implementations.items()}
     for pair in found.pairs:
         pair.equal = _are_equal(pair, entries, found.tolerance)

@@ -38,12 +38,11 @@ class PriceList(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     note: str = ""
     reference: str = ""
 
-    def price_of(self, device: str, kind: str = "") -> Price | None:
-        """The price of `device` of the given `kind`. Without a `kind`, the first that the list has
-        of on demand, preemptible and owned; None if it has none."""
-        by_kind = {price.kind: price for price in self.prices if price.device == device}
-        kinds = (kind,) if kind else KINDS
-        return next((by_kind[name] for name in kinds if name in by_kind), None)
+    def price_of(self, device: str) -> Price | None:
+        """The first price of `device` that the list has of on demand, preemptible and owned, or
+        None."""
+        prices = (price for price in self.prices if price.device == device)
+        return min(prices, key=lambda price: KINDS.index(price.kind), default=None)
 
 
 def read_prices(path: Path) -> PriceList:

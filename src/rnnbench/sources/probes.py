@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Meta
 
 from rnnbench.errors import RecordError
-from rnnbench.records.store import read_json, readable
+from rnnbench.records.store import as_kind, read_json, readable
 
 SCHEMA = 1
 Rate = Annotated[float, Meta(gt=0, le=1e12)]
@@ -66,11 +66,5 @@ def read_probes(folders: Iterable[Path]) -> tuple[list[Probe], list[RecordError]
 
 def probe_of(data: Any, where: str) -> Probe:
     """The probe in `data`. Raises a `RecordError` naming the fault."""
-    try:
-        return msgspec.convert(data, Probe)
-    except msgspec.ValidationError as error:
-        raise RecordError(
-            f"is not a probe of schema {SCHEMA}: {error}.",
-            where=where,
-            remedy="delete it and run snakemake again, which probes again.",
-        ) from error
+    remedy = "delete it and run snakemake again, which probes again."
+    return as_kind(data, Probe, f"is not a probe of schema {SCHEMA}", where, remedy)

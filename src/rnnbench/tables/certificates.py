@@ -9,7 +9,7 @@ from functools import cache, cached_property
 from typing import Any
 
 import pandas as pd
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from rnnbench.axes import CERTIFIED_AXES, GROUP, NAMES
 from rnnbench.records.keys import certificate_key, function_overrides
@@ -114,7 +114,7 @@ class Certificates:
         for side in (a, b):
             if failure := self._failure(side):
                 return UNEQUAL, failure
-        if differences := _differences(*self._options(a, b)):
+        if differences := self._differences(a, b):
             return UNEQUAL, f"{ANOTHER_FUNCTION}{differences}"
         if _label(a) == _label(b) and all(a.get(name) == b.get(name) for name in SAME_PLACE):
             return CERTIFIED, "the same implementation in the same build on the same device"
@@ -158,17 +158,23 @@ class Certificates:
                 return gaps[0] if gaps else "there is no certificate for them"
         return None
 
-    def _options(self, a: Configuration, b: Configuration) -> list[dict[str, str]]:
-        """The options that define the functions of two configurations: as requested, updated by
-        what the worker read if it read them for both."""
+    def _differences(self, a: Configuration, b: Configuration) -> str:
+        """How the options differ that define the functions: as requested, updated by what the
+        worker read if it read them for both."""
         read = [
             next((entry.function for _, entry in self._entries(side) if entry.function), {})
             for side in (a, b)
         ]
-        return [
-            {**_requested_function(side), **(_as_text(found) if all(read) else {})}
+        own, other = (
+            _requested_function(side)
+            | {name: str(value) for name, value in found.items() if all(read)}
             for side, found in zip((a, b), read, strict=True)
-        ]
+        )
+        return ", ".join(
+            f"{name.replace('_', ' ')} {own.get(name, 'none')} instead of {other.get(name, 'none')}"
+            for name in dict.fromkeys([*own, *other])
+            if own.get(name) != other.get(name)
+        )
 
 
 def _gap(certificate: Certificate, configuration: Configuration, sizes: Sizes) -> str | None:
@@ -249,33 +255,20 @@ def _marked(record: Record, why: str | None) -> Record:
         return record
     status = "suspect" if record.verdict.status == "clean" else record.verdict.status
     reason = Reason(DOES_NOT_LEARN, why, NOT_LEARNING_REMEDY)
-    verdict = Verdict(status, (*record.verdict.reasons, reason))
-    return replace(record, verdict=verdict)
+    return replace(record, verdict=Verdict(status, (*record.verdict.reasons, reason)))
 
 
 def _label(configuration: Configuration) -> str:
-    return labelled(str(configuration["rnn"]), configuration.get("options", NONE))
+    return labelled(configuration["rnn"], configuration.get("options", NONE))
 
 
-def _as_text(options: Mapping[str, Any]) -> dict[str, str]:
-    return {name: str(value) for name, value in options.items()}
-
-
-def _requested_function(configuration: Mapping[str, Any]) -> dict[str, str]:
+def _requested_function(configuration: Configuration) -> dict[str, str]:
     items = [
         item for name in ("options", "variant") for item in configuration.get(name, NONE).items
     ]
     requested = {option_of(key): value for key, value in items if option_of(key) in OF_THE_FUNCTION}
     activation = "relu" if configuration["cell"] == "rnn_relu" else "tanh"
     return {"activation": activation, **DEFAULT_FUNCTION, **requested}
-
-
-def _differences(a: Mapping[str, str], b: Mapping[str, str]) -> str:
-    return ", ".join(
-        f"{name.replace('_', ' ')} {a.get(name, 'none')} instead of {b.get(name, 'none')}"
-        for name in dict.fromkeys([*a, *b])
-        if a.get(name) != b.get(name)
-    )
 
 
 def _precision(configuration: Configuration) -> str:
@@ -321,22 +314,19 @@ def certified(certificates: Iterable[Certificate]) -> pd.DataFrame:
         for certificate in certificates
         for name, entry in certificate.implementations.items()
     ]
-    tolerances = [f"tolerance_{part}" for part in PARTS]
-    columns = ["rnn", "status", "why", *PARTS, "round_trip", "batches", "steps", *tolerances]
-    return pd.DataFrame(rows, columns=[*CERTIFICATE_COLUMNS, *columns])
+    return pd.DataFrame(rows)
 
 
 def pairs(certificates: Iterable[Certificate]) -> pd.DataFrame:
     """One row per pair of each certificate: `model`, `cell`, `build`, `variant`, `a`, `b`,
     `outputs`, `gradients`, `loss_curve` (differences between a and b), `equal` (bool).
     Source: the certificates."""
-    columns = ["a", "b", *ERRORS, "equal"]
     rows = [
-        {**_certificate_columns(certificate), **{name: getattr(pair, name) for name in columns}}
+        {**_certificate_columns(certificate), **asdict(pair)}
         for certificate in certificates
         for pair in certificate.pairs
     ]
-    return pd.DataFrame(rows, columns=[*CERTIFICATE_COLUMNS, *columns])
+    return pd.DataFrame(rows)
 
 
 def _certificate_columns(certificate: Certificate) -> dict[str, Any]:

@@ -28,7 +28,6 @@ COST_COLUMNS = [
     "break_even_usd_per_hour", "on_front",
 ]  # fmt: skip
 Found = tuple[dict[Any, Any] | None, pd.DataFrame]
-ENERGY_COLUMNS = [*COUNTED, "millijoules", "low", "high", "watts"]
 PROBE_PRECISION = "float32"  # see rnnworker.probe
 ABOVE_PEAK = (
     "the runs exceed the peak of the probe, which is therefore not the peak of the device: probe "
@@ -147,16 +146,11 @@ def _price(place: Mapping[Any, Any], prices: PriceList | None) -> Price | None:
 
 
 def _mark_front(rows: list[dict[str, Any]]) -> None:
-    """Sets `on_front` in `rows`: no other row is at least as fast and as cheap, and better in
-    one."""
+    known = [(row["seconds"], row["usd"]) for row in rows if row["usd"] is not None]
     for row in rows:
-        row["on_front"] = row["usd"] is not None and not any(
-            other["usd"] is not None
-            and other["seconds"] <= row["seconds"]
-            and other["usd"] <= row["usd"]
-            and (other["seconds"], other["usd"]) != (row["seconds"], row["usd"])
-            for other in rows
-        )
+        own = row["seconds"], row["usd"]
+        better = (each != own and each[0] <= own[0] and each[1] <= own[1] for each in known)
+        row["on_front"] = own in known and not any(better)
 
 
 def energy(measured: Measurements) -> pd.DataFrame:
@@ -181,7 +175,7 @@ def energy(measured: Measurements) -> pd.DataFrame:
                     "watts": mean_interval(runs["card_watts"].tolist()).estimate,
                 }
             )
-    return pd.DataFrame(rows, columns=ENERGY_COLUMNS)
+    return pd.DataFrame(rows, columns=[*COUNTED, "millijoules", "low", "high", "watts"])
 
 
 def efficiency(measured: Measurements) -> pd.DataFrame:
@@ -206,16 +200,11 @@ def efficiency(measured: Measurements) -> pd.DataFrame:
     For an incomplete model too little work is counted, so it has a time per timestep but no shares.
     """
     by_key = {(probe.machine, probe.key): probe for probe in measured.probes}
-    machine = KEY.index("machine")
-    rows = [
-        {
-            **identified(key, runs),
-            **_efficiency(
-                runs, measured.estimates.seconds(key), by_key.get((key[machine], runs["probe"][0]))
-            ),
-        }
-        for key, runs in measured.groups.items()
-    ]
+    rows = []
+    for key, runs in measured.groups.items():
+        probe = by_key.get((runs["machine"][0], runs["probe"][0]))
+        of_key = _efficiency(runs, measured.estimates.seconds(key), probe)
+        rows.append({**identified(key, runs), **of_key})
     return pd.DataFrame(rows, columns=EFFICIENCY_COLUMNS)
 
 
@@ -282,25 +271,21 @@ def scaling(measured: Measurements) -> pd.DataFrame:
     speed-up. Source: runs that are not void on devices named ``cpu_N``.
     """
     families: dict[Key, dict[int, Key]] = {}
-    for key in measured.groups:
-        configuration = dict(zip(KEY, key, strict=True))
-        if (threads := threads_of(configuration["device"])) is not None:
-            family = tuple(configuration[name] for name in FAMILY)
+    for key, runs in measured.groups.items():
+        if (threads := threads_of(runs["device"][0])) is not None:
+            family = tuple(runs[name][0] for name in FAMILY)
             families.setdefault(family, {})[threads] = key
     rows: list[dict[str, Any]] = []
     for by_count in families.values():
-        if len(by_count) < MIN_COUNTS:
-            continue
         least, family_rows = min(by_count), []
         for threads, key in sorted(by_count.items()):
-            ratio, ideal = measured.estimates.ratio(key, by_count[least]), threads / least
+            ratio = measured.estimates.ratio(key, by_count[least])
             family_rows.append(
                 {
                     **identified(key, measured.groups[key]),
                     "threads": threads,
                     **({"speedup": 1.0} if threads == least else ratio.columns("speedup")),
-                    "ideal": ideal,
-                    "efficiency": ratio.estimate / ideal,
+                    "efficiency": ratio.estimate / (threads / least),
                 }
             )
         rows += _fitted(family_rows)
@@ -315,42 +300,37 @@ def published_scaling(frame: pd.DataFrame, published: Iterable[PublishedRow]) ->
     the fewest vCPUs of the same source, model and build, without interval; `ideal`,
     `serial_fraction`, `fitted` as in `scaling`.
     """
-    measured: dict[str, set[int]] = {}
-    for model, device in frame[["model", "device"]].drop_duplicates().itertuples(index=False):
-        if (threads := threads_of(device)) is not None:
-            measured.setdefault(model, set()).add(threads)
+    measured = frame["device"].map(threads_of).groupby(frame["model"]).nunique()
     families: dict[tuple[str, str, str], dict[int, float]] = {}
     for row in published:
-        if row.vcpus and not row.below and len(measured.get(row.model, ())) > 1:
+        if row.vcpus and not row.below and measured.get(row.model, 0) > 1:
             family = families.setdefault((row.source, row.model, row.build), {})
             family.setdefault(row.vcpus, row.train_seconds)
     rows: list[dict[str, Any]] = []
-    for (source, model, build), seconds in families.items():
-        if len(seconds) < MIN_COUNTS:
-            continue
-        least = min(seconds)
-        rows += _fitted(
-            [
-                {
-                    "source": source,
-                    "model": model,
-                    "build": build,
-                    "threads": count,
-                    "seconds": seconds[count],
-                    "speedup": seconds[least] / seconds[count],
-                    "ideal": count / least,
-                }
-                for count in sorted(seconds)
-            ]
-        )
+    for key, seconds in families.items():
+        family_rows = [
+            {
+                **dict(zip(("source", "model", "build"), key, strict=True)),
+                "threads": count,
+                "seconds": seconds[count],
+                "speedup": seconds[min(seconds)] / seconds[count],
+            }
+            for count in sorted(seconds)
+        ]
+        rows += _fitted(family_rows)
     return pd.DataFrame(rows, columns=PUBLISHED_COLUMNS)
 
 
 def _fitted(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The rows of a family with `serial_fraction` and `fitted`."""
-    serial = serial_fraction([row["ideal"] for row in rows], [row["speedup"] for row in rows])
+    """The rows of a family, fewest threads first, with `ideal` and the fit of Amdahl's law; none if
+    they are too few."""
+    if len(rows) < MIN_COUNTS:
+        return []
+    ideals = [row["threads"] / rows[0]["threads"] for row in rows]
+    serial = serial_fraction(ideals, [row["speedup"] for row in rows])
     return [
-        {**row, "serial_fraction": serial, "fitted": amdahl(row["ideal"], serial)} for row in rows
+        {**row, "ideal": ideal, "serial_fraction": serial, "fitted": amdahl(ideal, serial)}
+        for row, ideal in zip(rows, ideals, strict=True)
     ]
 
 

@@ -1,27 +1,17 @@
 """Compares the members of a round: one number for each, from its turns. No side effects.
 
-In each cycle every member has one turn, so that all turns of a cycle meet the same conditions of
-the machine. Two members are compared by the median, over their common cycles, of the difference of
-their log seconds per step. The effects of all members are the least-squares fit to these medians,
+Two members are compared by the median, over their common cycles, of the difference of their log
+seconds per step. The effects of all members are the least-squares fit to these medians,
 
     median of (member i - member j)  =  effect of i - effect of j,
 
-weighted by the number of common cycles, so that they are consistent: a / b times b / c is a / c. If
-all members have the same cycles, the effect of i is the mean over j of the medians. Differences of
-two turns are unbiased with any number of members. Tukey's median polish, which rnnbench used
-before, is biased towards 0 with an odd number: the member in the middle then *is* the level of its
-cycle (``benchmarks/calibration.py``; with 3 members and 10 % noise, 10 % were reported as 3.7 %).
+weighted by the number of common cycles, so that they are consistent: a / b times b / c is a / c.
+Differences of two turns are unbiased with any number of members; Tukey's median polish is biased
+towards 0 with an odd number, because the member in the middle *is* the level of its cycle.
 
-A state of the machine can end between two turns of a cycle, so that one member meets it and another
-does not: in a noisy hour, ratios of rounds differed by 4 % because of it. The random reads before
-and after each turn (`rnnworker.processors`) show it. Their duration is a covariate of the turns,
-with one slope for all members of a round (`_slope`).
-
-A cycle counts unless other processes used the members' cores (`disturbed_cycles`); a round that
-has too few others is compared by all and marked. Slowed cycles are not compared if a round has
-`LEAST_UNDISTURBED` others. By how much the machine was slowed down from outside in each round
-(`states`) is the covariate by which the effects of rounds with the same members are taken to those
-of the undisturbed machine.
+The duration of the random reads is a covariate of the turns (`_slope`), and the slowness of the
+machine (`states`) one of the rounds. See ``docs/measurement.md`` for the method, and
+``benchmarks/calibration.py`` for its test on simulated machines.
 """
 
 from __future__ import annotations
@@ -36,16 +26,7 @@ import numpy as np
 from scipy.sparse.csgraph import connected_components
 
 from rnnbench.records.record import Record, Turns, disturbed_cycles, run_value
-from rnnbench.tables.states import (
-    SLOWED,
-    Round,
-    Slowness,
-    Source,
-    covariance,
-    lowest,
-    medians,
-    slowness,
-)
+from rnnbench.tables import states
 
 LEAST_CYCLES = 5  # that two members have in common
 LEAST_UNDISTURBED = 10  # cycles of a round, for the others not to be compared
@@ -99,7 +80,7 @@ class Conditions(NamedTuple):
     disturbed: frozenset[int]
     left_out: frozenset[int]
     lacking: float
-    slowness: Slowness
+    slowness: states.Slowness
 
     @property
     def cycles(self) -> np.ndarray:
@@ -109,7 +90,7 @@ class Conditions(NamedTuple):
     @property
     def slowed(self) -> frozenset[int]:
         """The cycles in which the machine was slowed down and that are not left out."""
-        is_slowed = self.slowness.machine > math.log(SLOWED)
+        is_slowed = self.slowness.machine > math.log(states.SLOWED)
         return frozenset(np.flatnonzero(is_slowed).tolist()) - self.left_out
 
     @property
@@ -130,7 +111,7 @@ class Conditions(NamedTuple):
         processes used the cores in most of all."""
         others = len(self.disturbed - self.left_out)
         slow = max(self.lacking, self.median(self.slowness.machine))
-        return slow > math.log(SLOWED) or 2 * others > len(self.cycles)
+        return slow > math.log(states.SLOWED) or 2 * others > len(self.cycles)
 
 
 def conditions_of(records: Iterable[Record]) -> list[Conditions]:
@@ -141,7 +122,7 @@ def conditions_of(records: Iterable[Record]) -> list[Conditions]:
             rounds.setdefault(record.round.id, {})[record.key] = record
     turns = [{key: record.turns for key, record in own.items()} for own in rounds.values()]
     seen = [
-        Round(
+        states.Round(
             [f"{record.machine}/{record.run.configuration}" for record in own.values()],
             list(map(_source, own.values())),
             _logs(members),
@@ -149,12 +130,14 @@ def conditions_of(records: Iterable[Record]) -> list[Conditions]:
         )
         for members, own in zip(turns, rounds.values(), strict=True)
     ]
-    levels = lowest([own.reads for own in seen], [own.configurations for own in seen])
+    levels = states.lowest([own.reads for own in seen], [own.configurations for own in seen])
     found = []
-    for members, own, slow in zip(turns, seen, slowness(seen), strict=True):
+    for members, own, slow in zip(turns, seen, states.slowness(seen), strict=True):
         undisturbed = np.array([levels[name][0] for name in own.configurations])[:, None]
-        alike = _without_states(own.logs, own.reads - undisturbed)
-        disturbed, left_out = disturbed_cycles(members), _left_out(members, own.logs)
+        slower = own.reads - undisturbed
+        alike = own.logs - np.nan_to_num(_slope(own.logs, slower) * slower)
+        disturbed = disturbed_cycles(members)
+        left_out = _left_out(disturbed, own.logs)
         lacking = _lacking(members, left_out)
         found.append(
             Conditions(members, own.configurations, alike, disturbed, left_out, lacking, slow)
@@ -192,7 +175,7 @@ def effects_of(records: Iterable[Record]) -> dict[str, Effect]:
     for group, alike_rounds in alike.items():
         slows, lackings, keys_of = zip(*alike_rounds, strict=True)
         logs = np.array([[found[own[name]].effect for own in keys_of] for name in group])
-        adjusted, widening = covariance(logs, np.array(slows), fmean(lackings))
+        adjusted, widening = states.covariance(logs, np.array(slows), fmean(lackings))
         for name, row in zip(group, adjusted.tolist(), strict=True):
             for own, log in zip(keys_of, row, strict=True):
                 found[own[name]] = found[own[name]]._replace(effect=log, widening=widening)
@@ -208,7 +191,7 @@ def effects(members: Mapping[str, Turns]) -> dict[str, float]:
     """Member → the log of its effect under the conditions of the round, for members with at least
     `LEAST_CYCLES` cycles in common with another member."""
     logs, names = _logs(members), list(members)
-    fitted = _fitted(_without(logs, _left_out(members, logs)))
+    fitted = _fitted(_without(logs, _left_out(disturbed_cycles(members), logs)))
     return {names[index]: log for index, log in fitted.items()}
 
 
@@ -231,21 +214,16 @@ def _seconds_of(records: Iterable[Record]) -> dict[str, float]:
     }
 
 
-def _without_states(logs: np.ndarray, reads: np.ndarray) -> np.ndarray:
-    """The `logs` of turns (members × cycles) without what the random `reads` explain (log of how
-    many times as long as undisturbed they took)."""
-    return logs - np.nan_to_num(_slope(logs, reads) * reads)
-
-
 def _slope(logs: np.ndarray, reads: np.ndarray) -> float:
-    """Log seconds of steps per log seconds of reads, by least absolute deviations of all pairs of
-    turns of a cycle, each pair of members with a level of its own; between 0 and `STEEPEST`."""
+    """Log seconds of steps per log seconds of reads (relative to undisturbed ones), by least
+    absolute deviations of all pairs of turns of a cycle, each pair of members with a level of its
+    own; between 0 and `STEEPEST`."""
     one, other = np.triu_indices(len(logs), 1)
     steps, slower = logs[one] - logs[other], reads[one] - reads[other]
     seen = ~np.isnan(steps + slower) & (slower != 0)
     slope, weights = 0.0, np.abs(slower[seen])
     for _ in range(ITERATIONS if seen.any() else 0):
-        level = medians(steps - slope * slower, (1,))[:, None]
+        level = states.medians(steps - slope * slower, (1,))[:, None]
         slopes = (steps - level)[seen] / slower[seen]
         order = np.argsort(slopes)
         half = np.searchsorted(np.cumsum(weights[order]), weights.sum() / 2)
@@ -265,10 +243,8 @@ def _lacking(members: Mapping[str, Turns], left_out: Collection[int]) -> float:
     return -math.log1p(-min(max(0.0, used / cores_seconds), 0.9)) if cores_seconds else 0.0
 
 
-def _left_out(members: Mapping[str, Turns], logs: np.ndarray) -> frozenset[int]:
-    """All disturbed cycles, unless a member could then not be compared any more. `logs`: of the
-    members' turns."""
-    disturbed = disturbed_cycles(members)
+def _left_out(disturbed: frozenset[int], logs: np.ndarray) -> frozenset[int]:
+    """The disturbed cycles, unless a member could then not be compared any more."""
     rest = _compared(_common(_without(logs, disturbed)))
     is_enough = np.array_equal(rest, _compared(_common(logs)))
     return disturbed if is_enough else frozenset()
@@ -277,17 +253,16 @@ def _left_out(members: Mapping[str, Turns], logs: np.ndarray) -> frozenset[int]:
 def _relative(turns: Turns, left_out: frozenset[int]) -> float:
     """The log of the mean seconds per step of the turns that are not left out / of all turns."""
     columns = ("seconds", "steps", "full", "cycle")
-    seconds, steps, full, cycle = (np.asarray(turns[name]) for name in columns)
-    full = full.astype(bool)
+    seconds, steps, full, cycle = (np.array(turns[name]) for name in columns)
     kept = full & ~np.isin(cycle, list(left_out))
     means = [float(seconds[of].sum() / steps[of].sum()) for of in (kept, full)]
     return math.log(means[0] / means[1])
 
 
-def _source(record: Record) -> Source:
+def _source(record: Record) -> states.Source:
     choices, hardware = record.run.choices, record.hardware
     numpy = tuple(map(int, re.findall(r"\d+", str(record.environment.get("numpy")))[:2]))
-    return Source(
+    return states.Source(
         record.machine,
         str(hardware.get("processor")) if numpy >= KNOWN_FROM else "",
         choices.get("build", ""),
@@ -298,10 +273,9 @@ def _source(record: Record) -> Source:
 def _reads(members: Mapping[str, Turns]) -> np.ndarray:
     """Log seconds of the random reads after the members' turns (members × cycles), NaN for none."""
     logs = _empty(members)
-    for index, turns in enumerate(members.values()):
-        if turns.get("cycle") and "reads" in turns:
-            seconds = np.array([value or math.nan for value in turns["reads"]], float)
-            logs[index, np.array(turns["cycle"])] = np.log(seconds)
+    for row, turns in zip(logs, members.values(), strict=True):
+        if turns.get("reads"):
+            row[turns["cycle"]] = np.log(np.array(turns["reads"], float))
     return logs
 
 
@@ -313,18 +287,16 @@ def _empty(members: Mapping[str, Turns]) -> np.ndarray:
 def _logs(members: Mapping[str, Turns]) -> np.ndarray:
     """Log seconds per step of the members' full turns (members × cycles), NaN for none."""
     logs = _empty(members)
-    for index, turns in enumerate(members.values()):
+    for row, turns in zip(logs, members.values(), strict=True):
         if turns.get("cycle"):
-            seconds, steps = (np.array(turns[name], float) for name in ("seconds", "steps"))
-            full = np.array(turns["full"], bool)
-            logs[index, np.array(turns["cycle"])[full]] = np.log(seconds[full] / steps[full])
+            columns = ("cycle", "seconds", "steps", "full")
+            cycle, seconds, steps, full = (np.array(turns[name]) for name in columns)
+            row[cycle[full]] = np.log(seconds[full] / steps[full])
     return logs
 
 
 def _without(logs: np.ndarray, cycles: Collection[int]) -> np.ndarray:
-    rest = logs.copy()
-    rest[:, [cycle for cycle in cycles if cycle < logs.shape[1]]] = np.nan
-    return rest
+    return np.where(np.isin(np.arange(logs.shape[1]), list(cycles)), np.nan, logs)
 
 
 def _common(logs: np.ndarray) -> np.ndarray:

@@ -7,22 +7,12 @@ The log seconds of a run are modelled as
 
 where a unit is a round in turns, or a block of runs that were measured on their own. Least squares
 (Fisher, *Statistical Methods for Research Workers*, 1925, two-way analysis) gives the seconds of
-each configuration. If every configuration has a run in every unit, these are the geometric means
-over its runs; otherwise a configuration that missed a slow round is not faster for it. A ratio is
-always the quotient of these seconds, so that no two tables give different numbers for a pair.
-
-Its interval comes from the differences of the pair in their common units (Student's t), below five
-repeats possibly with the pooled spread (`pooling`). Two configurations that have too few common
-units but are linked by others get the standard error of the fit, and two that are not linked, such
-as runs on different machines, Welch's interval.
-
-Runs in turns have the effects and seconds of the undisturbed machine (`states`), and the intervals
-of their ratios are wider by what that extrapolation adds.
-
-Rounds that follow each other meet the same state of the machine and are not independent. If the
-common units extend over `LEAST_SESSIONS` or more sessions of half an hour, the interval is at least
-as wide as Student's from the means of the sessions; otherwise it holds for the time of measuring
-only, which the page says.
+each configuration. A ratio is always the quotient of these seconds. Its interval comes from the
+differences of the pair in their common units (Student's t), below five repeats possibly with the
+pooled spread (`pooled_spread`), and from the means of the sessions if there are several. Two
+configurations that have too few common units but are linked by others get the standard error of the
+fit, and two that are not linked Welch's interval. See ``docs/measurement.md``, "Repeats and
+intervals".
 """
 
 from __future__ import annotations
@@ -407,12 +397,10 @@ def with_named_options(table: pd.DataFrame, reference: Mapping[str, str]) -> pd.
     is not part of the name: ``keras``, ``keras activation=relu``."""
     if not _function_options(reference) or table.empty:
         return table
-    rows = table[NAMING].drop_duplicates().to_dict("records")
-    moved = {tuple(row.values()): move_named_options(row, reference) for row in rows}
-    keys = list(table[NAMING].itertuples(index=False, name=None))
-    return table.assign(
-        **{name: [moved[key][name] for key in keys] for name in ("variant", "implementation")}
-    )
+    move = cache(lambda *row: move_named_options(dict(zip(NAMING, row, strict=True)), reference))
+    rows = [move(*row) for row in table[NAMING].itertuples(index=False, name=None)]
+    moved = {name: [row[name] for row in rows] for name in ("variant", "implementation")}
+    return table.assign(**moved)
 
 
 def move_named_options(row: Mapping[Any, Any], reference: Mapping[str, str]) -> dict[str, Any]:

@@ -82,8 +82,7 @@ def tidy(records: Iterable[Record]) -> pd.DataFrame:
     - `first_call`, `call_seconds`: seconds of the first call and median seconds of later calls.
     """
     records = list(records)
-    effects = effects_of(records)
-    runs, rows, counts = [], [], []
+    effects, runs, rows, counts = effects_of(records), [], [], []
     for record in records:
         record_rows = [
             {"phase": "epoch", "timed": True, **{name: getattr(epoch, name) for name in EPOCH}}
@@ -143,13 +142,8 @@ def run_facts(record: Record) -> dict[str, Any]:
         "not_learning": any(reason.code == DOES_NOT_LEARN for reason in record.verdict.reasons),
         "round": record.round.id if record.round and record.round.in_turns else "",
         "companion": record.is_companion,
-        "batch": _section(config, "model").get("batch"),
+        "batch": (config.get("model") or {}).get("batch"),
     }
-
-
-def _section(config: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    found = config.get(name)
-    return found if isinstance(found, Mapping) else {}
 
 
 def implementation_of(rnn: str, alias: str, options: Overrides = NONE) -> str:
@@ -162,7 +156,7 @@ def implementation_of(rnn: str, alias: str, options: Overrides = NONE) -> str:
 def _function_options(record: Record) -> dict[str, Any]:
     """Dotted key → value of the ``rnn.options`` that change the function, from the overrides and
     from the file of the choice."""
-    defaults = _section(record.run.config, "rnn").get("options") or {}
+    defaults = (record.run.config.get("rnn") or {}).get("options") or {}
     options = {f"rnn.options.{name}": value for name, value in defaults.items()}
     requested = {**options, **record.run.overrides}
     return {key: value for key, value in requested.items() if option_of(key) in OF_THE_FUNCTION}
@@ -291,14 +285,13 @@ def ranked(frame: pd.DataFrame) -> pd.DataFrame:
     same device; those without a time come last.
     """
     values = run_values(frame)
-    typical = values.groupby(["model", "variant", "device", "machine"])["seconds"].transform(
-        "median"
-    )
-    relative = (values["seconds"] / typical).groupby(values["implementation"]).median().to_dict()
+    place = values.groupby(["model", "variant", "device", "machine"])
+    relative = values["seconds"] / place["seconds"].transform("median")
+    typical = relative.groupby(values["implementation"]).median()
 
     def key(column: pd.Series) -> pd.Series:
         if column.name == "implementation":
-            return column.map(lambda name: relative.get(name, float("inf")))
+            return column.map(typical)  # those without a time come last
         if column.name == "cell":
             return column.map(lambda name: CELLS.index(name) if name in CELLS else len(CELLS))
         return column.map({name: _natural(str(name)) for name in column.unique()})

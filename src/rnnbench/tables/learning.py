@@ -3,24 +3,20 @@ seed; accuracy outliers, which are configurations whose accuracy differs from al
 task; learning curves; and the time to a target accuracy.
 
 Runs of the same seed start from the same weights and see the same batches in every implementation,
-build and device. The configurations of one task (model, RNN cell, dataset, overrides) therefore
-differ less than seeds do. A configuration that is further from the others than a change of seed
-explains has learnt something else.
+build and device. A configuration of a task (model, RNN cell, dataset, overrides) that is further
+from the others than a change of seed explains has learnt something else.
 
 The unit of the test is the seed. The difference of a configuration is the median, over the others,
 of the mean difference in validation accuracy over their common seeds (the median of a single seed
-would be biased near an accuracy of 1). The allowed difference is
-Student's t for the spread between seeds within configurations, with C (S - 1) degrees of freedom
-for C configurations of S seeds, with Šidák's correction over all tasks, because one sentence may
-speak about all of them. This is exact if the results of different implementations are independent.
-Many give the same bits: configurations that agree in each seed within the sampling error of the
-accuracy on n validation samples, √(p (1 - p) / n), therefore count as one. The spread is at least
-that error. Simulated (``benchmarks/accuracy.py``): an outlier is reported in at most 5 % of the
-tasks in which all configurations are equal.
+would be biased near an accuracy of 1). The allowed difference is Student's t for the spread between
+seeds within configurations, with C (S - 1) degrees of freedom for C configurations of S seeds, with
+Šidák's correction over all tasks, because one sentence may speak about all of them. Configurations
+that agree in each seed within the sampling error of the accuracy on n validation samples,
+√(p (1 - p) / n), count as one, because many give the same bits. The spread is at least that error.
 
-Accuracies are multiples of 1 / n for n validation samples, so the differences of a few seeds are
-often equal, which says little about their spread: rounding alone gives a difference a standard
-deviation of 0.4 / n. It is therefore taken to be at least 1 / n (``benchmarks/accuracy.py``).
+Accuracies are multiples of 1 / n, so the differences of a few seeds are often equal, which says
+little about their spread. It is therefore taken to be at least 1 / n. Simulated in
+``benchmarks/accuracy.py``.
 """
 
 from __future__ import annotations

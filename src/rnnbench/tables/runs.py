@@ -129,19 +129,15 @@ def provenance(records: Iterable[Record]) -> pd.DataFrame:
         ]
         facts += [("build", build, fact, value) for fact, value in record.environment.items()]
         facts.append(("build", build, "lock", record.run.identity.get("build_lock")))
-        facts.append(("dataset", _dataset(record), "md5", record.run.identity.get("dataset_md5")))
+        dataset = (record.run.config.get("dataset") or {}).get("name")
+        dataset = dataset or record.run.choices.get("dataset", "")
+        facts.append(("dataset", dataset, "md5", record.run.identity.get("dataset_md5")))
         for what, which, fact, value in facts:
             text = flat_text(value)
             if text and len(text) <= MAX_LENGTH:
                 rows[(what, which, fact, text)] = None
     ordered = sorted(rows, key=lambda row: (PROVENANCE_ORDER[row[0]], row[1]))
     return pd.DataFrame(ordered, columns=PROVENANCE_COLUMNS)
-
-
-def _dataset(record: Record) -> str:
-    dataset = record.run.config.get("dataset")
-    name = dataset.get("name") if isinstance(dataset, dict) else None
-    return str(name or record.run.choices.get("dataset", ""))
 
 
 def steadiness(frame: pd.DataFrame) -> pd.DataFrame:

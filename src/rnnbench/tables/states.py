@@ -1,25 +1,15 @@
 """How much the machine was slowed down in each cycle of the rounds, and ratios for the undisturbed
-machine. No side effects.
-
-A shared machine has states that last from seconds to minutes: a neighbour on the same host slows
-every member down, but not equally, although no other process uses our cores. Ratios from such
-cycles differ from those of the undisturbed machine, and from hour to hour (block against keras on
-one core: 1.48 undisturbed, 1.6 to 1.75 when slowed by a fifth or more).
+machine (``docs/measurement.md``; ``benchmarks/README.md``, "Noisy hours"). No side effects.
 
 The slowness of a cycle is the mean, over its members, of how much longer their steps took than
 the shortest that are known of their configuration: the lowest twentieth, over all rounds, of the
 running median over `SMOOTHED` cycles. The noise of the turns moves the lowest twentieth of each
-member and the mean of all; what it explains, by the least noisy round, is subtracted.
-
-If a whole session was slowed, the shortest that is known is slow too. The random reads before and
-after each turn (`rnnworker.processors`) can tell: their shortest time depends on the processor
-and NumPy only, and is known for those of `processors.KNOWN`, or from other rounds. A neighbour
-slows them down by more than a training step, which takes their time to the power of `GAIN`; the
-slowness is at least that.
+member and the mean of all; what it explains, by the least noisy round, is subtracted. A neighbour
+slows the random reads down by more than a training step, which takes their time to the power of
+`GAIN`; the slowness is at least that.
 
 Ratios of the undisturbed machine are estimated by analysis of covariance (`covariance`) with the
-slowness of the rounds as the covariate, up to `SATURATED`. Leaving out the slowed cycles instead
-leaves too few of them in a noisy hour: intervals of ± 12 %, and ratios from a handful of cycles.
+slowness of the rounds as the covariate, up to `SATURATED`.
 """
 
 from __future__ import annotations

@@ -150,18 +150,16 @@ def _probability_within(c: float, comparisons: int, degrees_of_freedom: float) -
     return float((u_weights / 2) @ inside @ (z_weights / z_weights.sum()))
 
 
-def difference_interval(values: Sequence[float], confidence: float = 0.95) -> Interval:
-    """The arithmetic mean of `values` with Student's t-interval: mean ± t(n - 1) · s / √n (Student,
-    Biometrika 6, 1908). Intended for differences, which may be negative. Equal values give an
-    interval of width zero."""
-    half = mean_halfwidth(values, confidence) if len(values) > 1 else None
+def difference_interval(values: Sequence[float]) -> Interval:
+    """The arithmetic mean of `values` with Student's 95 % interval: mean ± t(n - 1) · s / √n
+    (Student, Biometrika 6, 1908). Equal values give an interval of width zero."""
+    half = mean_halfwidth(values, 0.95) if len(values) > 1 else None
     return Interval.around(statistics.fmean(values), half)
 
 
 def mean_interval(values: Sequence[float]) -> Interval:
-    """The geometric mean of positive `values` (one per run) with Student's 95 % interval of the
-    logarithms: exp(m ± t(n - 1) · s / √n), with m and s the mean and standard deviation of the log
-    values."""
+    """The geometric mean of positive `values` (one per run) with the `difference_interval` of their
+    logarithms."""
     return difference_interval([math.log(value) for value in values]).map(math.exp)
 
 

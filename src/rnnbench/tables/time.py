@@ -1,16 +1,10 @@
 """Time per epoch and speed-up of each configuration, the same for ``evaluate()`` and ``predict()``,
 and the fastest implementation of each contest.
 
-Picking the fastest of several configurations finds differences by chance: with eight equal
-contestants and separate 95 % intervals, 8 to 10 % of the headlines claimed that one of them is
-faster than the reference; with twelve contestants, 11 to 13 %. Statements about the fastest
-therefore use Dunnett's comparison with the reference, whose intervals hold simultaneously for all
-contestants. The lead over the runner-up uses the same quantile, which makes it Hsu's comparison
-with the best (Annals of Statistics 9, 1981). Simulated (``benchmarks/headline.py``; 3 to 10 repeats
-in blocks; equal spreads, spreads of 1 to 3 %, and one noisy configuration): 2 to 4 % of the
-headlines claim a difference that does not exist. With 3 repeats of 8 configurations, a difference
-of 5 % is shown in 50 % of the headlines (67 % with separate intervals), one of 10 % in 89 % (no
-change).
+Picking the fastest of several configurations finds differences by chance. Statements about the
+fastest therefore use Dunnett's comparison with the reference, whose intervals hold simultaneously
+for all contestants. The lead over the runner-up uses the same quantile, which makes it Hsu's
+comparison with the best (Annals of Statistics 9, 1981). Simulated in ``benchmarks/headline.py``.
 """
 
 from __future__ import annotations
@@ -19,7 +13,7 @@ import math
 import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -55,7 +49,10 @@ FASTEST_COLUMNS = [
     "lead_low", "lead_high", "lead_shown", "lead_is_speedup", "left_out", "void", "reference_void",
     "equal", "slow_speedup", "slow_share", "slowed",
 ]  # fmt: skip
-Value = TypeVar("Value")
+NO_CONTESTANT = {
+    "name": "", "contestants": 0, "suspect": False, "slowed": False, "reference_suspect": False,
+    "runner_up_suspect": False, "words": "", "runner_up": "", "equal": "",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -166,29 +163,13 @@ def ratios_shown(table: pd.DataFrame) -> int:
     return int(table["speedup_low"].notna().sum()) + unequal
 
 
-def unequal_runs(frame: pd.DataFrame, time_table: pd.DataFrame, reference: str) -> dict[str, str]:
-    """Record key → ``≠1.2134 (1.1902–1.2371) against keras: activation relu instead of tanh``, for
-    each run of the tidy `frame` whose configuration has such a ratio in `time_table`. `reference`
-    is the reference as text."""
-    texts = {
-        key_of(row): f"{row['unequal']} against {reference}: {row['difference']}"
-        for row in time_table.to_dict("records")
-        if isinstance(row["unequal"], Unequal)
-    }
-    return _by_run(frame, texts)
-
-
-def run_speedups(frame: pd.DataFrame, time_table: pd.DataFrame) -> dict[str, float]:
-    """Record key → speed-up of its configuration in `time_table`, for each run of the tidy `frame`
-    that has one."""
-    rows = time_table[time_table["speedup"].notna()].to_dict("records")
-    return _by_run(frame, {key_of(row): row["speedup"] for row in rows})
-
-
-def _by_run(frame: pd.DataFrame, by_key: Mapping[Any, Value]) -> dict[str, Value]:
+def by_run(frame: pd.DataFrame, configurations: pd.DataFrame) -> dict[str, dict[Any, Any]]:
+    """Record key → the row of its configuration in `configurations`, for each run of the tidy
+    `frame` that is not void and has one."""
+    rows = {key_of(row): row for row in configurations.to_dict("records")}
     runs = frame[(frame["phase"] == "run") & (frame["verdict"] != "void")]
     keys = zip(runs["record"], runs[KEY].itertuples(index=False, name=None), strict=True)
-    return {record: by_key[key] for record, key in keys if key in by_key}
+    return {record: rows[key] for record, key in keys if key in rows}
 
 
 def calls(measured: Measurements) -> pd.DataFrame:
@@ -273,10 +254,13 @@ def fastest(measured: Measurements, time_table: pd.DataFrame) -> pd.DataFrame:
             for row in ordered
             if row not in ranked
         )
-        base = measured.against[key_of((ranked or members)[0])]
+        shown = (ranked or members)[0]
+        base = measured.against[key_of(shown)]
         rows.append(
             {
-                **(_winner(measured, ranked, base, axes) if ranked else _none(members[0])),
+                **{name: shown[name] for name in CONFIGURATION},
+                **NO_CONTESTANT,
+                **(_winner(measured, ranked, base, axes) if ranked else {}),
                 "implementations": implementations,
                 "left_out": left_out,
                 "void": "; ".join(f"`{_name(row, axes)}` ({row['why']})" for row in voided),
@@ -298,33 +282,19 @@ def _void_configurations(measured: Measurements) -> list[dict[Any, Any]]:
     return void
 
 
-def _none(configuration: Mapping[Any, Any]) -> dict[str, Any]:
-    """The row of a contest without contestants, with the axes of one of its configurations."""
-    return {
-        **{name: configuration[name] for name in CONFIGURATION}, "name": "", "contestants": 0,
-        "suspect": False, "slowed": False, "reference_suspect": False, "runner_up_suspect": False,
-        "words": "", "runner_up": "", "equal": "",
-    }  # fmt: skip
-
-
 def _winner(
     measured: Measurements, ranked: list[dict[Any, Any]], base: Key, axes: list[str]
 ) -> dict[str, Any]:
     first, comparisons, estimates = ranked[0], len(ranked) - 1, measured.estimates
     key, base_runs = key_of(first), measured.groups.get(base)
     row = {
-        **{name: first[name] for name in CONFIGURATION},
+        **{name: first[name] for name in ("speedup", "words", "equal")},
         "name": _name(first, axes),
         "contestants": len(ranked),
         "suspect": bool(first["suspect"]),
         "slowed": estimates.is_slowed(key),
         "reference_suspect": base_runs is not None and bool(base_runs["suspect"].any()),
-        "runner_up_suspect": False,
         "seconds": first["epoch_seconds"],
-        "speedup": first["speedup"],
-        "words": first["words"],
-        "equal": first["equal"],
-        "runner_up": "",
     }
     if not comparisons:
         return {**row, "low": first["speedup_low"], "high": first["speedup_high"]}

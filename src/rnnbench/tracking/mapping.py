@@ -13,10 +13,10 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from rnnbench.records.record import Epoch, Record, Verdict, run_value
+from rnnbench.records.record import Record, run_value
 from rnnbench.records.timestamps import milliseconds
 
-PARAM_LENGTH, TAG_LENGTH, DIGEST_LENGTH = 6000, 5000, 36
+KEY_LENGTH, PARAM_LENGTH, TAG_LENGTH, DIGEST_LENGTH = 250, 6000, 5000, 36
 TRUNCATED = " …[truncated]"
 RECORD, COMPLETE = "rnnbench.record", "rnnbench.complete"
 # The facts that are tags because users filter by them. All facts are in ``facts.json``.
@@ -28,6 +28,9 @@ FACTS_AS_TAGS = (
 )
 # Keys that describe a choice and are not hyperparameters.
 NOT_A_PARAM = ("about", "requires", "source")
+# The phases whose seconds are metrics, and those of which the seconds of the median call are.
+SECONDS, CALLS = ("import", "build", "first_step", "warmup", "train"), ("evaluate", "predict")
+EPOCH = ("loss", "acc", "val_loss", "val_acc", "val_seconds")
 
 
 class DatasetInput(NamedTuple):
@@ -92,20 +95,22 @@ def facts(record: Record) -> dict[str, Any]:
 
 def note(record: Record) -> str:
     """A summary of the run in one sentence."""
-    seconds = [epoch.seconds for epoch in record.epochs if is_number(epoch.seconds)]
-    parts = [f"{' '.join(map(str, record.run.choices.values()))} on {record.machine}"]
+    seconds = [epoch.seconds for epoch in record.epochs]
+    parts = [f"{' '.join(record.run.choices.values())} on {record.machine}"]
     if seconds:
         parts.append(f"{run_value(seconds):.4g} s per epoch (median of {max(1, len(seconds) - 1)})")
     if record.epochs and (acc := record.epochs[-1].val_acc) is not None:
         parts.append(f"validation accuracy {acc:.4g}")
-    return f"{', '.join(parts)}; {_verdict(record.verdict)}"
+    verdict = record.verdict
+    reasons = "; ".join(f"{reason.text} {reason.remedy}".strip() for reason in verdict.reasons)
+    return f"{', '.join(parts)}; {verdict.status}" + (f": {reasons}" if reasons else ".")
 
 
 def dataset(record: Record) -> DatasetInput | None:
     """The run's dataset, with the md5 that DVC pins as its digest; None if it has none."""
     config = record.run.config.get("dataset") or {}
     md5 = record.run.identity.get("dataset_md5")
-    if not md5 or not isinstance(config, Mapping):
+    if not md5:
         return None
     url, path = config.get("url"), config.get("path")
     source_type, source = ("http", {"url": url}) if url else ("local", {"uri": path or ""})
@@ -116,11 +121,6 @@ def dataset(record: Record) -> DatasetInput | None:
 def shortened(text: str, length: int) -> str:
     """`text`, cut to `length` characters with a mark at the end if it is longer."""
     return text if len(text) <= length else text[: length - len(TRUNCATED)] + TRUNCATED
-
-
-def _verdict(verdict: Verdict) -> str:
-    reasons = "; ".join(f"{reason.text} {reason.remedy}".strip() for reason in verdict.reasons)
-    return f"{verdict.status}: {reasons}" if reasons else f"{verdict.status}."
 
 
 def _flat(data: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -136,11 +136,6 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
 
 
-KEY_LENGTH = 250
-SECONDS = ("import", "build", "first_step", "warmup", "train")
-CALLS = ("evaluate", "predict")
-
-
 class Point(NamedTuple):
     """One value of a metric; `timestamp` is in milliseconds since 1970 (UTC)."""
 
@@ -152,10 +147,29 @@ class Point(NamedTuple):
 
 def metrics(record: Record) -> list[Point]:
     """All metrics of a finished run."""
-    end = milliseconds(record.finished)
-    points = _phase_points(record) if record.phases else []
-    seconds = [epoch.seconds for epoch in record.epochs if is_number(epoch.seconds)]
-    if seconds:
+    start, end = milliseconds(record.started), milliseconds(record.finished)
+    zero = record.phases[0].start if record.phases else 0.0
+
+    def at(seconds: float) -> int:
+        return start + round((seconds - zero) * 1000)
+
+    points = []
+    for epoch in record.epochs if record.phases else ():
+        time, rate = at(epoch.start + epoch.seconds), epoch.samples / epoch.seconds
+        values = {"epoch_seconds": epoch.seconds, **{name: getattr(epoch, name) for name in EPOCH}}
+        values["samples_per_second"] = rate
+        points += [
+            Point(name, float(value), time, epoch.epoch)
+            for name, value in values.items()
+            if is_number(value)
+        ]
+    for phase in record.phases:
+        if phase.name in SECONDS:
+            points.append(Point(f"{phase.name}_seconds", phase.seconds, at(phase.end), 0))
+        if phase.name in CALLS and (calls := phase.details.get("calls")):
+            median = statistics.median(calls)
+            points.append(Point(f"{phase.name}_seconds", median, at(phase.end), 0))
+    if seconds := [epoch.seconds for epoch in record.epochs]:
         points.append(Point("median_epoch_seconds", run_value(seconds), end, 0))
     existing = {point.key for point in points}
     points += [
@@ -164,41 +178,6 @@ def metrics(record: Record) -> list[Point]:
         if is_number(value) and key not in existing
     ]
     return points
-
-
-def _phase_points(record: Record) -> list[Point]:
-    """The metrics of the phases and epochs."""
-    start, zero = milliseconds(record.started), record.phases[0].start
-
-    def at(seconds: float) -> int:
-        return start + round((seconds - zero) * 1000)
-
-    points = []
-    for epoch in record.epochs:
-        time = at(epoch.start + epoch.seconds)
-        values = _epoch_values(epoch).items()
-        points += [Point(k, float(v), time, epoch.epoch) for k, v in values if is_number(v)]
-    for phase in record.phases:
-        if phase.name in SECONDS:
-            points.append(Point(f"{phase.name}_seconds", phase.seconds, at(phase.end), 0))
-        calls = [call for call in phase.details.get("calls") or () if is_number(call)]
-        if phase.name in CALLS and calls:
-            median = statistics.median(calls)
-            points.append(Point(f"{phase.name}_seconds", median, at(phase.end), 0))
-    return points
-
-
-def _epoch_values(epoch: Epoch) -> dict[str, Any]:
-    rate = epoch.samples / epoch.seconds if epoch.seconds else None
-    return {
-        "epoch_seconds": epoch.seconds,
-        "loss": epoch.loss,
-        "acc": epoch.acc,
-        "val_loss": epoch.val_loss,
-        "val_acc": epoch.val_acc,
-        "val_seconds": epoch.val_seconds,
-        "samples_per_second": rate,
-    }
 
 
 def mlflow_key(key: str) -> str:

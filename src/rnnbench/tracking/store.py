@@ -111,14 +111,12 @@ def experiment_id(client: MlflowClient, root: Path, name: str) -> str:
 
 def all_runs(client: MlflowClient, experiment: str, condition: str = "") -> list[Run]:
     """All runs of the experiment `experiment` (an id) that satisfy the condition."""
-    runs: list[Run] = []
-    token = None
-    while True:
-        page = client.search_runs([experiment], condition, page_token=token)
+    page = client.search_runs([experiment], condition)
+    runs: list[Run] = [*page]
+    while page.token:
+        page = client.search_runs([experiment], condition, page_token=page.token)
         runs += page
-        token = page.token
-        if not token:
-            return runs
+    return runs
 
 
 def prepare() -> None:
