@@ -21,6 +21,8 @@ from rnnbench.errors import BuildError
 from rnnworker.precision import TOLERANCE
 from tests.conftest import ROOT
 
+# Of scripts: without a GPU and without TensorFlow's log.
+VARIABLES = {"CUDA_VISIBLE_DEVICES": "-1", "TF_CPP_MIN_LOG_LEVEL": "3"}
 # Begins a script: ``certificate(job)`` returns what `certify` reports about a job.
 CERTIFY = """
 import json, sys
@@ -110,7 +112,7 @@ def answer(
         [python, "-W", "ignore", "-c", script, *map(str, arguments)],
         capture_output=True,
         text=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT / "src"), **variables},
+        env={**os.environ, **VARIABLES, "PYTHONPATH": str(ROOT / "src"), **variables},
         timeout=timeout,
     )
     assert done.returncode == 0, done.stderr[-3000:]
@@ -134,8 +136,10 @@ def python_of(build: str, temporary: pytest.TempPathFactory) -> tuple[Path, dict
 
 
 def answer_of(
-    build: str, script: str, *arguments: object, temporary: pytest.TempPathFactory, **variables: str
+    build: str, script: str, *arguments: object, temporary: pytest.TempPathFactory
 ) -> Any:
-    """`answer` of the interpreter of a build in ``conf/build``, with its environment variables."""
+    """`answer` of the interpreter of a build in ``conf/build``, with its environment variables and
+    its backend of Keras."""
     python, own = python_of(build, temporary)
-    return answer(python, script, *arguments, timeout=1200, **own, **variables)
+    backend = settings_of(build)["framework"].partition("_")[2].rstrip("12")
+    return answer(python, script, *arguments, timeout=1200, KERAS_BACKEND=backend, **own)
