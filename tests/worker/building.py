@@ -78,6 +78,13 @@ def equal(pair: Mapping[str, Any], precision: str = "float32") -> bool:
     return all(pair[part] is None or pair[part] <= allowed[part] for part in allowed)
 
 
+def write(folder: Path, files: Mapping[str, str]) -> None:
+    """Writes text files (name below `folder` → content) and their folders."""
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+
+
 def build_python(build: str, version: str, temporary: pytest.TempPathFactory) -> Path:
     """Returns the interpreter of `build`'s environment with Python `version`, in this checkout or
     made from the lock. Skips the test if that Python or the packages are unavailable."""
