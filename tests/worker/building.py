@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy
 import pytest
 import yaml
 
@@ -83,6 +84,15 @@ def write(folder: Path, files: Mapping[str, str]) -> None:
     for name, text in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
+
+
+def write_digits(file: Path, train: int, val: int) -> None:
+    """Writes so many random training and validation samples in the format of the digits."""
+    stream, arrays = numpy.random.RandomState(0), {}
+    for part, samples in (("train", train), ("val", val)):
+        arrays[f"x_{part}"] = stream.uniform(size=(samples, 8, 8)).astype("float32")
+        arrays[f"y_{part}"] = stream.randint(0, 10, samples)
+    numpy.savez(file, **arrays)
 
 
 def build_python(build: str, version: str, temporary: pytest.TempPathFactory) -> Path:
