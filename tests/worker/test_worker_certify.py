@@ -1,42 +1,13 @@
-"""The arithmetic of certificates: errors, pairs of implementations, and whether a training step
-applies its gradient, all computed by hand."""
+"""The arithmetic of certificates: errors, and the difference between the gradients that a training
+step applied and the computed ones, all by hand."""
 
 from __future__ import annotations
-
-from types import SimpleNamespace
 
 import numpy
 import pytest
 
 from rnnbench.sources.certificates import Batch, wrong
 from rnnworker import certify, events, precision, reference
-
-
-class Trial:
-    """An implementation of `function` that has trained this number of arrays, and computes these
-    `outputs` with the weights of another one."""
-
-    def __init__(self, function: dict, arrays: int, outputs: float = 1.0):
-        self.function, self.arrays, self.served = function, arrays, numpy.array([outputs, 1.0])
-        self.saved = {"trained": [1.0] * arrays, "trained_outputs": numpy.ones(2)}
-        self.saved.update(outputs=[], gradients=[], loss_curve=[1.0])
-        self.session = self
-
-    def load_weights(self, weights: list) -> None:
-        assert len(weights) == self.arrays, "a layer without a bias has fewer"
-
-    def outputs(self, samples: int) -> numpy.ndarray:
-        return self.served
-
-    error_of = certify.Trial.error_of
-
-
-def test_weights_are_exchanged_between_implementations_of_one_function() -> None:
-    with_bias, without = ({"use_bias": True}, {"use_bias": False})
-    trials = {"a": Trial(with_bias, 3), "b": Trial(with_bias, 3), "c": Trial(without, 2)}
-    trials["d"] = Trial(with_bias, 3, outputs=1.5)
-    found = {pair["a"] + pair["b"]: pair["outputs"] for pair in certify.compare_pairs(trials)}
-    assert found == {"ab": 0.0, "ac": None, "ad": 0.5, "bc": None, "bd": 0.5, "cd": None}
 
 
 def test_relative_error_is_on_the_scale_of_the_array() -> None:
@@ -99,43 +70,3 @@ def test_the_difference_between_applied_and_computed_gradients(
     before: list, after: list, gradients: list, expected: float
 ) -> None:
     assert certify.difference(before, after, gradients) == expected
-
-
-class Session:
-    """Applies only half of its gradient in every third step."""
-
-    threads = 1
-    config = {"build": {"framework": "made_up"}}  # noqa: RUF012
-
-    def __init__(self) -> None:
-        self.step, self.weights = 0, arrays(1.0, 1.0)
-        self.load_weights = lambda weights: None
-        self.model = self
-        self.trainable_variables = [self]
-
-    def reset(self) -> None:
-        self.weights = arrays(1.0, 1.0)
-
-    def numpy(self) -> numpy.ndarray:
-        return self.weights[0]
-
-    def train_batch(self, x, y) -> None:
-        self.step += 1
-        share = 0.5 if self.step % 3 == 0 else 1.0
-        self.weights = [self.weights[0] - numpy.float32(share) * x[0]]
-
-    def precision_facts(self) -> dict:
-        return {"policy": "float32"}
-
-
-def test_steps_that_are_off_are_counted(monkeypatch) -> None:
-    monkeypatch.setitem(certify.GRADIENTS, "made_up", lambda session: lambda x, y: [x[0]])
-    x = numpy.array([[0.5, 0.25]], "float32")
-    trial = SimpleNamespace(
-        session=Session(), weights=[], config={"model": {"batch": 1}, "seed": 0}
-    )
-    data = {"x_train": x, "y_train": x}
-    result = certify.applied(trial, {}, {}, data, {"gradients": 1e-4})
-    worst = result.pop("worst")
-    assert result == {"threads": 1, "steps": 30, "off": 10, "why": None}
-    assert worst == pytest.approx(0.5, abs=1e-5)
