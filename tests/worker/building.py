@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy
 import pytest
 import yaml
 
@@ -21,6 +22,8 @@ from rnnbench.errors import BuildError
 from rnnworker.precision import TOLERANCE
 from tests.conftest import ROOT
 
+# Of scripts: without a GPU and without TensorFlow's log.
+VARIABLES = {"CUDA_VISIBLE_DEVICES": "-1", "TF_CPP_MIN_LOG_LEVEL": "3"}
 # Begins a script: ``certificate(job)`` returns what `certify` reports about a job.
 CERTIFY = """
 import json, sys
@@ -76,6 +79,22 @@ def equal(pair: Mapping[str, Any], precision: str = "float32") -> bool:
     return all(pair[part] is None or pair[part] <= allowed[part] for part in allowed)
 
 
+def write(folder: Path, files: Mapping[str, str]) -> None:
+    """Writes text files (name below `folder` → content) and their folders."""
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+
+
+def write_digits(file: Path, train: int, val: int) -> None:
+    """Writes so many random training and validation samples in the format of the digits."""
+    stream, arrays = numpy.random.RandomState(0), {}
+    for part, samples in (("train", train), ("val", val)):
+        arrays[f"x_{part}"] = stream.uniform(size=(samples, 8, 8)).astype("float32")
+        arrays[f"y_{part}"] = stream.randint(0, 10, samples)
+    numpy.savez(file, **arrays)
+
+
 def build_python(build: str, version: str, temporary: pytest.TempPathFactory) -> Path:
     """Returns the interpreter of `build`'s environment with Python `version`, in this checkout or
     made from the lock. Skips the test if that Python or the packages are unavailable."""
@@ -110,7 +129,7 @@ def answer(
         [python, "-W", "ignore", "-c", script, *map(str, arguments)],
         capture_output=True,
         text=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT / "src"), **variables},
+        env={**os.environ, **VARIABLES, "PYTHONPATH": str(ROOT / "src"), **variables},
         timeout=timeout,
     )
     assert done.returncode == 0, done.stderr[-3000:]
@@ -134,8 +153,10 @@ def python_of(build: str, temporary: pytest.TempPathFactory) -> tuple[Path, dict
 
 
 def answer_of(
-    build: str, script: str, *arguments: object, temporary: pytest.TempPathFactory, **variables: str
+    build: str, script: str, *arguments: object, temporary: pytest.TempPathFactory
 ) -> Any:
-    """`answer` of the interpreter of a build in ``conf/build``, with its environment variables."""
+    """`answer` of the interpreter of a build in ``conf/build``, with its environment variables and
+    its backend of Keras."""
     python, own = python_of(build, temporary)
-    return answer(python, script, *arguments, timeout=1200, **own, **variables)
+    backend = settings_of(build)["framework"].partition("_")[2].rstrip("12")
+    return answer(python, script, *arguments, timeout=1200, KERAS_BACKEND=backend, **own)

@@ -5,14 +5,15 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
 
 
 @pytest.fixture
-def pipe() -> Iterator[tuple[int, int, Callable[[], list[dict]]]]:
-    """A reader, a writer, and a function that ends the writing and returns what was written."""
+def pipe() -> Iterator[SimpleNamespace]:
+    """`reader`, `writer`, and `received`, which ends the writing and returns what was written."""
     reader, writer = os.pipe()
 
     def received() -> list[dict]:
@@ -20,7 +21,7 @@ def pipe() -> Iterator[tuple[int, int, Callable[[], list[dict]]]]:
         with os.fdopen(os.dup(reader), "rb") as file:
             return [json.loads(line) for line in file.read().splitlines()]
 
-    yield reader, writer, received
+    yield SimpleNamespace(reader=reader, writer=writer, received=received)
     for descriptor in (reader, writer):
         with contextlib.suppress(OSError):
             os.close(descriptor)

@@ -26,28 +26,52 @@ UNROLLED = [(f"lstm/cell_{step}/MatMul", "MatMul", 1) for step in range(STEPS)]
 INPUTS = [(f"lstm_{layer}/MatMul", "MatMul", 1) for layer in range(STEPS)]
 LOOPS = [(f"lstm_{layer}/while/cell/MatMul", "MatMul", STEPS) for layer in range(STEPS)]
 CUDNN = [("lstm/CudnnRNNV3", "CudnnRNNV3", 1), ("gradients/x", "CudnnRNNBackpropV3", 1)]
+IN_TENSORFLOW = [
+    (DENSE, []),
+    (DENSE + WHILE, ["while"]),
+    (DENSE + BLOCK_CELL, ["block_cell"]),
+    (DENSE + [("gru/while/body/_2/GRUBlockCell", "GRUBlockCell", STEPS)], ["block_cell"]),
+    (DENSE + [("l/BlockLSTMV2", "BlockLSTMV2", 1)], ["block"]),
+    (DENSE + UNROLLED, ["unrolled"]),
+    (DENSE + UNROLLED[:-2], []),
+    (DENSE + INPUTS + LOOPS, ["while"]),
+    (DENSE + UNROLLED + WHILE, ["unrolled", "while"]),
+    (DENSE + CUDNN, ["cudnn"]),
+    (DENSE + CUDNN + WHILE, ["cudnn", "while"]),
+    ([("ThunkExecutor::Execute", "XlaLaunch", 3)], ["xla"]),
+    ([], []),
+]
+IN_TORCH = [
+    ({"aten::matmul": 2 * STEPS + 1, "aten::mm": 6 * STEPS}, ["torch:loop"]),
+    ({"aten::linear": STEPS + 2}, ["torch:loop"]),
+    ({"aten::matmul": 2}, []),
+    ({"aten::lstm": 1, "aten::matmul": 2 * STEPS}, ["torch:native"]),
+    ({"aten::lstm": 1, "aten::mkldnn_rnn_layer": 1}, ["torch:onednn"]),
+    ({"aten::gru": 1, "aten::_cudnn_rnn": 1, "aten::matmul": 1}, ["torch:cudnn"]),
+    ({}, []),
+]
+DENSE_IN_JAX = [((), "dot_general")] * 3
+SCAN = [((), "scan"), (("scan",), "dot_general"), (("scan",), "tanh")]
+IN_JAX = [
+    (DENSE_IN_JAX, []),
+    (DENSE_IN_JAX + SCAN, ["jax:scan"]),
+    (DENSE_IN_JAX + [((), "while"), (("while",), "add")], []),
+    (DENSE_IN_JAX + [((), "dot_general")] * (5 * STEPS - 1), ["unrolled"]),
+    (DENSE_IN_JAX + [((), "rnn_fwd"), ((), "rnn_bwd")], ["jax:cudnn"]),
+    (DENSE_IN_JAX + [((), "rnn_fwd")] + SCAN, ["jax:cudnn", "jax:scan"]),
+]
 
 
 @pytest.mark.parametrize(
-    ("ops", "kernels"),
+    ("kernels_in", "executed", "kernels"),
     [
-        (DENSE, []),
-        (DENSE + WHILE, ["while"]),
-        (DENSE + BLOCK_CELL, ["block_cell"]),
-        (DENSE + [("gru/while/body/_2/GRUBlockCell", "GRUBlockCell", STEPS)], ["block_cell"]),
-        (DENSE + [("l/BlockLSTMV2", "BlockLSTMV2", 1)], ["block"]),
-        (DENSE + UNROLLED, ["unrolled"]),
-        (DENSE + UNROLLED[:-2], []),
-        (DENSE + INPUTS + LOOPS, ["while"]),
-        (DENSE + UNROLLED + WHILE, ["unrolled", "while"]),
-        (DENSE + CUDNN, ["cudnn"]),
-        (DENSE + CUDNN + WHILE, ["cudnn", "while"]),
-        ([("ThunkExecutor::Execute", "XlaLaunch", 3)], ["xla"]),
-        ([], []),
+        *((attest.kernels_in_tensorflow, *case) for case in IN_TENSORFLOW),
+        *((attest.kernels_in_torch, *case) for case in IN_TORCH),
+        *((attest.kernels_in_jax, *case) for case in IN_JAX),
     ],
 )
-def test_kernels_are_named_from_what_was_executed(ops: list, kernels: list[str]) -> None:
-    assert attest.kernels_in_tensorflow(ops, STEPS) == kernels
+def test_kernels_are_named_from_what_was_executed(kernels_in, executed, kernels) -> None:
+    assert kernels_in(executed, STEPS) == kernels
 
 
 def test_unrolled_needs_time_steps() -> None:
@@ -55,92 +79,53 @@ def test_unrolled_needs_time_steps() -> None:
     assert attest.kernels_in_tensorflow(DENSE, 1) == []
 
 
-@pytest.mark.parametrize(
-    ("counts", "kernels"),
-    [
-        ({"aten::matmul": 2 * STEPS + 1, "aten::mm": 6 * STEPS}, ["torch:loop"]),
-        ({"aten::linear": STEPS + 2}, ["torch:loop"]),
-        ({"aten::matmul": 2}, []),
-        ({"aten::lstm": 1, "aten::matmul": 2 * STEPS}, ["torch:native"]),
-        ({"aten::lstm": 1, "aten::mkldnn_rnn_layer": 1}, ["torch:onednn"]),
-        ({"aten::gru": 1, "aten::_cudnn_rnn": 1, "aten::matmul": 1}, ["torch:cudnn"]),
-        ({}, []),
-    ],
-)
-def test_kernels_in_torch(counts: dict, kernels: list[str]) -> None:
-    assert attest.kernels_in_torch(counts, STEPS) == kernels
-
-
-DENSE_IN_JAX = [((), "dot_general")] * 3
-SCAN = [((), "scan"), (("scan",), "dot_general"), (("scan",), "tanh")]
-
-
-@pytest.mark.parametrize(
-    ("primitives", "kernels"),
-    [
-        (DENSE_IN_JAX, []),
-        (DENSE_IN_JAX + SCAN, ["jax:scan"]),
-        (DENSE_IN_JAX + [((), "while"), (("while",), "add")], []),
-        (DENSE_IN_JAX + [((), "dot_general")] * (5 * STEPS - 1), ["unrolled"]),
-        (DENSE_IN_JAX + [((), "rnn_fwd"), ((), "rnn_bwd")], ["jax:cudnn"]),
-        (DENSE_IN_JAX + [((), "rnn_fwd")] + SCAN, ["jax:cudnn", "jax:scan"]),
-    ],
-)
-def test_kernels_in_jax(primitives: list, kernels: list[str]) -> None:
-    assert attest.kernels_in_jax(primitives, STEPS) == kernels
-
-
 def test_primitives_are_found_inside_loops_and_calls() -> None:
-    def equation(name: str, **params) -> SimpleNamespace:
-        return SimpleNamespace(primitive=SimpleNamespace(name=name), params=params)
+    def equations(**named: dict) -> SimpleNamespace:
+        each = [(SimpleNamespace(name=name), params) for name, params in named.items()]
+        return SimpleNamespace(eqns=[SimpleNamespace(primitive=p, params=q) for p, q in each])
 
-    def jaxpr(*equations) -> SimpleNamespace:
-        return SimpleNamespace(eqns=equations)
-
-    body = SimpleNamespace(jaxpr=jaxpr(equation("dot_general")))
-    called = jaxpr(equation("scan", jaxpr=body, length=8), equation("add"))
-    outer = jaxpr(equation("pjit", jaxpr=called), equation("cond", branches=(body, body)))
+    body = SimpleNamespace(jaxpr=equations(dot_general={}))
+    called = equations(scan={"jaxpr": body, "length": 8}, add={})
+    outer = equations(pjit={"jaxpr": called}, cond={"branches": (body, body)})
     product = ((), "dot_general")
     inside = [((), "scan"), (("scan",), "dot_general"), ((), "add")]
     assert list(primitives(outer)) == [((), "pjit"), *inside, ((), "cond"), product, product]
 
 
-TORCH, JAX = {"framework": "keras3_torch"}, {"framework": "keras3_jax"}
+TORCH, JAX, MADE_UP = ({"framework": name} for name in ("keras3_torch", "keras3_jax", "f"))
 COMPILED = {"jit_compile": True}
 NESTED = {"f": {"cpu": {"gru": ["b"]}}}
-CLASSES = {"lstm": ["block"], "A": ["while"]}
+LSTM, GRU = ({"cell": {"name": name}} for name in ("lstm", "gru"))
+CLASSES = {"kernels": {"lstm": ["block"], "A": ["while"]}, "options": {"class": "A"}}
 
 
 @pytest.mark.parametrize(
-    ("kernels", "kind", "build", "more", "expected"),
+    ("rnn", "kind", "build", "cell", "expected"),
     [
-        (["while"], "cpu", {}, {}, ["while"]),
-        (None, "cpu", {}, {}, None),
-        ({"cpu": ["while"], "gpu": ["cudnn"]}, "gpu", {}, {}, ["cudnn"]),
-        ({"gpu": ["cudnn"]}, "cpu", {}, {}, None),
-        (["while"], "cpu", COMPILED, {}, ["xla"]),
-        (None, "cpu", COMPILED, {}, None),
-        (["while"], "cpu", TORCH, {}, ["torch:loop"]),
-        (["unrolled"], "cpu", TORCH, {}, ["torch:loop"]),
-        (["cudnn"], "gpu", TORCH, {}, ["torch:cudnn"]),
-        (["while"], "cpu", {**TORCH, **COMPILED}, {}, None),
-        (["while"], "cpu", {**JAX, **COMPILED}, {}, ["jax:scan"]),
-        (["unrolled"], "cpu", {**JAX, **COMPILED}, {}, ["unrolled"]),
-        (["cudnn"], "gpu", JAX, {}, ["jax:cudnn"]),
-        ({"keras3_jax": ["a"], **NESTED}, "cpu", JAX, {}, ["a"]),
-        (NESTED, "cpu", {"framework": "f"}, {"cell": {"name": "gru"}}, ["b"]),
-        (NESTED, "cpu", {"framework": "f"}, {"cell": {"name": "lstm"}}, None),
-        ({"lstm": ["block"]}, "cpu", {}, {"cell": {"name": "lstm"}}, ["block"]),
-        (CLASSES, "cpu", {}, {"cell": {"name": "lstm"}, "options": {"class": "A"}}, ["while"]),
+        ({"kernels": ["while"]}, "cpu", {}, {}, ["while"]),
+        ({"kernels": None, "options": None}, "cpu", {}, LSTM, None),
+        ({}, "cpu", {}, {}, None),
+        ({"kernels": {"cpu": ["while"], "gpu": ["cudnn"]}}, "gpu", {}, {}, ["cudnn"]),
+        ({"kernels": {"gpu": ["cudnn"]}}, "cpu", {}, {}, None),
+        ({"kernels": ["while"]}, "cpu", COMPILED, {}, ["xla"]),
+        ({}, "cpu", COMPILED, {}, None),
+        ({"kernels": ["while"]}, "cpu", TORCH, {}, ["torch:loop"]),
+        ({"kernels": ["unrolled"]}, "cpu", TORCH, {}, ["torch:loop"]),
+        ({"kernels": ["cudnn"]}, "gpu", TORCH, {}, ["torch:cudnn"]),
+        ({"kernels": ["while"]}, "cpu", {**TORCH, **COMPILED}, {}, None),
+        ({"kernels": ["while"]}, "cpu", {**JAX, **COMPILED}, {}, ["jax:scan"]),
+        ({"kernels": ["unrolled"]}, "cpu", {**JAX, **COMPILED}, {}, ["unrolled"]),
+        ({"kernels": ["cudnn"]}, "gpu", JAX, {}, ["jax:cudnn"]),
+        ({"kernels": {"keras3_jax": ["a"], **NESTED}}, "cpu", JAX, {}, ["a"]),
+        ({"kernels": NESTED}, "cpu", MADE_UP, GRU, ["b"]),
+        ({"kernels": NESTED}, "cpu", MADE_UP, LSTM, None),
+        ({"kernels": {"lstm": ["block"]}}, "cpu", {}, LSTM, ["block"]),
+        (CLASSES, "cpu", {}, LSTM, ["while"]),
     ],
 )
-def test_expected_kernels(kernels, kind: str, build: dict, more: dict, expected) -> None:
-    rnn = {"kernels": kernels, "options": more.get("options")}
-    config = {"rnn": rnn, "device": {"kind": kind}, "build": build, "cell": more.get("cell", {})}
+def test_expected_kernels(rnn: dict, kind: str, build: dict, cell: dict, expected) -> None:
+    config = {"rnn": rnn, "device": {"kind": kind}, "build": build, **cell}
     assert attest.expected(config) == expected
-    if kernels is None:
-        del rnn["kernels"], rnn["options"], config["cell"]
-        assert attest.expected(config) is None
 
 
 @pytest.mark.parametrize(
@@ -190,9 +175,9 @@ def test_each_obstacle_to_cudnn_gives_one_reason(change: dict, reason: str | Non
 def test_layer_facts_include_those_of_the_cell() -> None:
     cell = SimpleNamespace(recurrent_dropout=0.2, use_bias=True)
     layer = SimpleNamespace(cell=cell, unroll=True, activation=len)
-    facts = attest.layer_facts(layer)
-    assert (facts["recurrent_dropout"], facts["unroll"], facts["activation"]) == (0.2, True, "len")
-    assert facts["recurrent_activation"] is None
+    known = {"recurrent_dropout": 0.2, "use_bias": True, "unroll": True, "activation": "len"}
+    unknown = dict.fromkeys(("reset_after", "use_cudnn", "recurrent_activation"))
+    assert attest.layer_facts(layer) == {**known, **unknown}
 
 
 def test_ops_are_counted_in_the_host_plane() -> None:

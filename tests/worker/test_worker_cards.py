@@ -47,36 +47,35 @@ def test_visible_devices(machine: list[dict], variable: str | None, uuids) -> No
 
 
 @pytest.mark.parametrize(
-    ("wanted", "machine", "variable", "numbers"),
+    ("wanted", "replicas", "machine", "variable", "numbers"),
     [
-        (None, TWO, None, [0]),
-        ("H100", TWO, None, [1]),
-        ("H100", TWO, "0", []),
-        ("H100 PCIe", TWO, None, [0]),
-        ("H200", EIGHT, None, []),
+        (None, 1, TWO, None, [0]),
+        ("H100", 1, TWO, None, [1]),
+        ("H100", 1, TWO, "0", []),
+        ("H100 PCIe", 1, TWO, None, [0]),
+        ("H200", 1, EIGHT, None, []),
         # With two replicas, cards of one model.
-        (None, EIGHT, None, [0, 1]),
-        (None, EIGHT, "7,2", [7, 2]),
-        (None, machine_of(PCIE, SXM, PCIE), None, [0, 2]),
-        (None, machine_of(PCIE, SXM, SXM), None, [1, 2]),
-        ("H100", machine_of(PCIE, PCIE, SXM, SXM), None, [2, 3]),
+        (None, 2, EIGHT, None, [0, 1]),
+        (None, 2, EIGHT, "7,2", [7, 2]),
+        (None, 2, machine_of(PCIE, SXM, PCIE), None, [0, 2]),
+        (None, 2, machine_of(PCIE, SXM, SXM), None, [1, 2]),
+        ("H100", 2, machine_of(PCIE, PCIE, SXM, SXM), None, [2, 3]),
+        (None, 2, ONE, None, []),
+        (None, 2, TWO, None, []),
+        (None, 2, EIGHT, "3", []),
     ],
 )
-def test_a_run_gets_cards_of_the_requested_model(wanted, machine, variable, numbers) -> None:
+def test_a_run_gets_cards_of_the_requested_model(
+    wanted, replicas: int, machine, variable, numbers
+) -> None:
     environment = {} if variable is None else {cards.VISIBLE: variable}
-    device = {"kind": "gpu", "gpu": wanted, "replicas": len(numbers)}
+    device = {"kind": "gpu", "gpu": wanted, "replicas": replicas}
     card, uuids = cards.select_card(device, machine, environment), [f"GPU-a{n}" for n in numbers]
     assert [each["uuid"] for each in cards.all_cards(card)] == uuids
     only = {cards.VISIBLE: ",".join(uuids), "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
     assert cards.variables(card) == (only if uuids else {})
     if len(numbers) > 1:
         assert cards.query_contexts(card) is None, "such a run is alone on its cards"
-
-
-@pytest.mark.parametrize(("machine", "variable"), [(ONE, None), (TWO, None), (EIGHT, "3")])
-def test_too_few_cards_of_one_model_for_two_replicas_are_none(machine, variable) -> None:
-    environment = {} if variable is None else {cards.VISIBLE: variable}
-    assert cards.select_card({"kind": "gpu", "replicas": 2}, machine, environment) is None
 
 
 @pytest.mark.parametrize(
@@ -159,53 +158,52 @@ STATE = {
 }
 
 
+H200 = {"name": "NVIDIA H200", "uuid": "GPU-a1"}
+
+
 @pytest.fixture
-def library(tmp_path: Path):
-    def make(failures: int = 0, processes: str = "['this one']") -> str:
-        file = tmp_path / "pynvml.py"
+def reader(tmp_path: Path):
+    """Makes the function that reads a card, with a driver that fails so many times and lists these
+    processes."""
+
+    def make(failures: int = 0, processes: str = "[]", file: str = "pynvml.py", **card):
         text = LIBRARY.replace("FAILURES", str(failures)).replace("PROCESSES", processes)
-        file.write_text(text)
-        return str(file)
+        (tmp_path / "pynvml.py").write_text(text)
+        return cards.card_reader({"card": {**H200, **card}, "nvml": str(tmp_path / file)})
 
     return make
 
 
-def job(file: str | None) -> dict:
-    return {"card": {"name": "NVIDIA H200", "uuid": "GPU-a1"}, "nvml": file}
-
-
+@pytest.mark.parametrize("failures", [0, 1])
 @pytest.mark.parametrize(
     ("processes", "others"), [("[]", 0), ("['this one']", 0), ("['this one', 1, 2]", 2)]
 )
-def test_state_of_a_card(library, processes: str, others: int) -> None:
-    state = cards.card_reader(job(library(processes=processes)))()
+def test_state_of_a_card(reader, failures: int, processes: str, others: int) -> None:
+    """A driver that fails once is asked again."""
+    state = reader(failures, processes)()
     assert state.pop("t") > 0
     assert state == {**STATE, "others": others}
 
 
-def test_a_driver_that_fails_once_is_read_again(library) -> None:
-    assert cards.card_reader(job(library(failures=1)))()["joules"] == 5.0
-
-
-def test_the_state_of_further_cards_is_read_too(library) -> None:
-    pair = job(library())
-    pair["card"]["further"] = [{"name": "NVIDIA H200", "uuid": "GPU-a2"}]
-    state = cards.card_reader(pair)()
+def test_the_state_of_further_cards_is_read_too(reader) -> None:
+    state = reader(further=[{**H200, "uuid": "GPU-a2"}])()
     (second,) = state["further"]
     assert (state["joules"], second["joules"]) == (5.0, 5.0)
     assert set(second) == set(state) - {"further"}
 
 
-@pytest.mark.parametrize("case", ["driver", "card", "further card", "library"])
-def test_a_card_that_cannot_be_read_is_logged(library, case: str, capsys) -> None:
-    faulty = job(library(failures=9 if case == "driver" else 0))
-    if case == "library":
-        faulty["nvml"] = "/nowhere/pynvml.py"
-    if case == "card":
-        faulty["card"]["uuid"] = "GPU-of another"
-    if case == "further card":
-        faulty["card"]["further"] = [{"name": "NVIDIA H200", "uuid": "GPU-of another"}]
-    assert cards.card_reader(faulty)() is None
+@pytest.mark.parametrize(
+    "fault",
+    [
+        {"failures": 9},
+        {"file": "absent.py"},
+        {"uuid": "GPU-of another"},
+        {"further": [{**H200, "uuid": "GPU-of another"}]},
+    ],
+    ids=["driver", "library", "card", "further card"],
+)
+def test_a_card_that_cannot_be_read_is_logged(reader, fault: dict, capsys) -> None:
+    assert reader(**fault)() is None
     assert "The state of the GPU is not read: " in capsys.readouterr().err
 
 

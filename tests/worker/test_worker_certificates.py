@@ -5,6 +5,7 @@ implementations pass is checked in `test_worker_conformance`."""
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -13,14 +14,7 @@ import pytest
 
 from rnnbench.sources.certificates import Batch, wrong
 from rnnworker import precision
-from tests.worker.building import (
-    ALL_CERTIFICATES,
-    answer,
-    answer_of,
-    build_python,
-    certificate_job,
-    equal,
-)
+from tests.worker.building import ALL_CERTIFICATES, answer_of, certificate_job, equal, write
 
 # Implementation → what is said about it, and the implementation that it changes.
 FAULTS = {
@@ -32,16 +26,15 @@ FAULTS = {
     "other_kernel": ("it ran while instead of block_cell", "block_cell"),
     "warm_start": ("did not start from the canonical weights", "keras"),
     "lossy": ("do not survive a round trip", "keras"),
-    "raises": ("ValueError: on purpose", "keras"),
+    "raises": ("RuntimeError: {folder}/raises.py, line 8: on purpose", "keras"),
 }
 RELU = {"activation": "relu", "recurrent_activation": "hard_sigmoid"}
-# Name → implementation and its options.
-WITH_OPTIONS: dict[str, tuple[str, dict[str, Any]]] = {
-    "plain": ("keras", {}),
-    "relu": ("keras", RELU),
-    "relu_unrolled": ("unrolled", RELU),
-    "no_bias": ("keras", {"use_bias": False}),
-    "typo": ("keras", {"activaton": "relu"}),
+WITH_OPTIONS: dict[str, dict[str, Any]] = {
+    "plain": {"implementation": "keras"},
+    "relu": {"implementation": "keras", "options": RELU},
+    "relu_unrolled": {"implementation": "unrolled", "options": RELU},
+    "no_bias": {"implementation": "keras", "options": {"use_bias": False}},
+    "typo": {"implementation": "keras", "options": {"activaton": "relu"}},
 }
 FAULTY = '''
 from types import SimpleNamespace
@@ -57,11 +50,10 @@ generic = known("keras")
 
 def loading(change):
     """Keras's layer, which loads changed weights."""
-
-    def from_canonical(layer, arrays):
-        cells.from_canonical(layer, change(dict(arrays)))
-
-    return SimpleNamespace(make=generic.make, from_canonical=from_canonical)
+    return SimpleNamespace(
+        make=generic.make,
+        from_canonical=lambda layer, arrays: cells.from_canonical(layer, change(dict(arrays))),
+    )
 
 
 def swapped(arrays):
@@ -100,10 +92,6 @@ def computing(module, target, value):
     return SimpleNamespace(make=make)
 
 
-def raises(*arguments):
-    raise ValueError("on purpose")
-
-
 CELL = "rnnworker.kernels.block_cell."
 FAULTS = {
     "swapped_gate": loading(swapped),
@@ -117,10 +105,20 @@ FAULTS = {
     "other_kernel": generic,
     "warm_start": loading(warm),
     "lossy": loading(lossy),
-    "raises": SimpleNamespace(make=raises),
 }
 recurrent.implementation = lambda name: FAULTS[name] if name in FAULTS else known(name)
 '''
+RAISES = """
+from rnnworker.recurrent.cells import from_canonical, to_canonical
+
+
+def make(keras, cell, units, options):
+    class Mine(keras.layers.LSTM):
+        def call(self, *arguments, **settings):
+            raise RuntimeError("on purpose")
+
+    return Mine(units, **options)
+"""
 WITHOUT_RECURRENT = """
 def build(keras, recurrent, config):
     layers = keras.layers
@@ -128,32 +126,40 @@ def build(keras, recurrent, config):
     hidden = layers.Dropout(0.5)(layers.Flatten()(inputs))
     return keras.models.Model(inputs, layers.Dense(10, activation="softmax")(hidden))
 """
-SHAPE = {"sequence": 8, "features": 5, "units": 6}
+KERAS = {"keras": {"implementation": "keras", "kernels": ["while"]}}
 
 
-def job(cell: str, rnn: dict[str, dict[str, Any]], **model: Any) -> dict[str, Any]:
-    return certificate_job("keras3_tensorflow", cell, rnn, **SHAPE, **model)
+def job(rnn: dict[str, dict[str, Any]], **model: Any) -> dict[str, Any]:
+    shape = {"sequence": 8, "features": 5, "units": 6}
+    return certificate_job("keras3_tensorflow", "lstm", rnn, **shape, **model)
+
+
+def why_wrong(implementation: dict[str, Any]) -> str | None:
+    """What the controller says about its outputs and gradients."""
+    batches = implementation.get("probed", {}).get("cpu_1", {}).get("batches", [])
+    return wrong(msgspec.convert(batches, list[Batch]), precision.TOLERANCE["float32"], "cpu_1")
 
 
 @pytest.fixture(scope="module")
-def certificates(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("own")
+
+
+@pytest.fixture(scope="module")
+def certificates(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """One process with TensorFlow makes all of them."""
     kernels = {"keras": ["while"], "block": ["block"], "block_cell": ["block_cell"]}
-    keras = {"keras": {"implementation": "keras", "kernels": ["while"]}}
     faulty = {
         name: {"implementation": name, "kernels": kernels[changed]}
         for name, (_, changed) in FAULTS.items()
     }
-    options = {
-        name: {"implementation": implementation, "options": given}
-        for name, (implementation, given) in WITH_OPTIONS.items()
-    }
-    file = tmp_path_factory.mktemp("model") / "dense.py"
-    file.write_text(WITHOUT_RECURRENT)
+    faulty["raises"]["implementation"] = f"{folder}/raises.py"
+    write(folder, {"raises.py": RAISES, "dense.py": WITHOUT_RECURRENT})
+    none = {"none": {"implementation": "none"}}
     jobs = {
-        "faults": job("lstm", {**keras, **faulty}),
-        "none": job("lstm", {"none": {"implementation": "none"}}, function=f"{file}:build"),
-        "options": job("lstm", options),
+        "faults": job({**KERAS, **faulty}),
+        "none": job(none, function=f"{folder}/dense.py:build"),
+        "options": job(WITH_OPTIONS),
     }
     script = FAULTY + ALL_CERTIFICATES
     made = answer_of("current", script, json.dumps([*jobs.values()]), temporary=tmp_path_factory)
@@ -161,21 +167,16 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_fault_is_detected_and_named(certificates: dict, fault: str) -> None:
+def test_a_fault_is_detected_and_named(certificates: dict, folder: Path, fault: str) -> None:
     result = certificates["faults"]["implementations"][fault]
-    batches = result.get("probed", {}).get("cpu_1", {}).get("batches", [])
-    why = wrong(msgspec.convert(batches, list[Batch]), precision.TOLERANCE["float32"], "cpu_1")
-    assert FAULTS[fault][0] in f"{result['why']}; {why}"
+    assert FAULTS[fault][0].format(folder=folder) in f"{result['why']}; {why_wrong(result)}"
     assert (result["status"] == "failed") is (result["why"] is not None)
 
 
 def test_a_fault_does_not_affect_others(certificates: dict) -> None:
     result = certificates["faults"]["implementations"]["keras"]
-    assert (result["status"], result["why"]) == ("certified", None)
+    assert (result["status"], result["why"], why_wrong(result)) == ("certified", None, None)
     layers = result["probed"]["cpu_1"]["batches"]
-    assert (
-        wrong(msgspec.convert(layers, list[Batch]), precision.TOLERANCE["float32"], "cpu_1") is None
-    )
     sizes = [(each["rows"], each["training"]) for each in layers]
     assert sizes == [(16, True), (8, True), (16, False), (4, False)]
     assert [each["gradients"] is None for each in layers] == [False, False, True, True]
@@ -190,7 +191,7 @@ replicas.parts_of = lambda *arguments: [part for part in split(*arguments)[::2] 
 
 
 def test_a_wrong_split_among_replicas_is_noticed(tmp_path_factory) -> None:
-    made = job("lstm", {"keras": {"implementation": "keras", "kernels": ["while"]}})
+    made = job(KERAS)
     made["config"]["device"]["replicas"] = 2
     script = SPLIT + ALL_CERTIFICATES
     (found,) = answer_of("current", script, json.dumps([made]), temporary=tmp_path_factory)
@@ -201,8 +202,7 @@ def test_a_wrong_split_among_replicas_is_noticed(tmp_path_factory) -> None:
 def test_a_model_without_a_recurrent_layer_is_judged_by_its_steps(certificates: dict) -> None:
     result = certificates["none"]["implementations"]["none"]
     assert (result["status"], result["why"]) == ("certified", None)
-    for name in ("outputs", "gradients", "round_trip", "function"):
-        assert result[name] is None
+    assert {result[name] for name in ("outputs", "gradients", "round_trip", "function")} == {None}
     assert len(result["loss_curve"]) == 20
     assert result["applied"]["cpu_1"]["off"] == 0
 
@@ -211,11 +211,8 @@ def test_options_change_the_certified_function(certificates: dict) -> None:
     results = certificates["options"]["implementations"]
     assert {name for name, result in results.items() if result["status"] == "failed"} == {"typo"}
     assert results["plain"]["function"]["activation"] == "tanh"
-    assert results["relu"]["function"] == {
-        "activation": "relu",
-        "recurrent_activation": "hard_sigmoid of Keras 3",
-        "use_bias": True,
-    }
+    relu = {**RELU, "recurrent_activation": "hard_sigmoid of Keras 3", "use_bias": True}
+    assert results["relu"]["function"] == relu
     pairs = certificates["options"]["pairs"]
     same = {(pair["a"], pair["b"]) for pair in pairs if equal(pair)}
     assert same == {("relu", "relu_unrolled")}
@@ -243,14 +240,15 @@ MNIST_MLP = {
 def test_tensorflow_1_2_applies_its_gradients_except_as_published(
     as_published: bool, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    python = build_python("tf_1_2", "3.6", tmp_path_factory)
-    stream = numpy.random.RandomState(0)
-    images = {f"x_{part}": stream.randint(0, 256, (4000, 28, 28)) for part in ("train", "test")}
-    labels = {f"y_{part}": stream.randint(0, 10, 4000) for part in ("train", "test")}
+    stream, arrays = numpy.random.RandomState(0), {}
+    for part in ("train", "test"):
+        arrays[f"x_{part}"] = stream.randint(0, 256, (4000, 28, 28)).astype("uint8")
+        arrays[f"y_{part}"] = stream.randint(0, 10, 4000).astype("uint8")
     file = tmp_path_factory.mktemp("images") / "noise.npz"
-    numpy.savez(file, **{name: a.astype("uint8") for name, a in {**images, **labels}.items()})
+    numpy.savez(file, **arrays)
     request = certificate_job("keras206_tensorflow1", "lstm", {}, **MNIST_MLP)
     request["config"]["build"]["as_published"] = as_published
-    applied = answer(python, APPLIED, json.dumps({**request, "dataset": str(file)}), timeout=600)
+    arguments = (APPLIED, json.dumps({**request, "dataset": str(file)}))
+    applied = answer_of("tf_1_2", *arguments, temporary=tmp_path_factory)
     assert (applied["steps"], applied["why"]) == (30, None)
     assert (applied["off"] > 0) == as_published

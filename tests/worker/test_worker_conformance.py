@@ -22,7 +22,14 @@ from rnnbench.grid.experiment import Experiment
 from rnnworker import attest, precision
 from rnnworker.kernels import contrib
 from tests.conftest import ROOT
-from tests.worker.building import ALL_CERTIFICATES, answer_of, certificate_job, equal, settings_of
+from tests.worker.building import (
+    ALL_CERTIFICATES,
+    answer_of,
+    certificate_job,
+    equal,
+    settings_of,
+    write,
+)
 
 
 class Case(NamedTuple):
@@ -51,7 +58,8 @@ CASES = {
         Case("gru_reset_before", "keras cell block_cell"),
         Case("rnn_tanh", "keras cell"),
         Case("rnn_relu", "keras unrolled"),
-        Case("lstm", "keras unrolled block block_cell", STACK),
+        # In both directions and two layers, whose products outside the loops are not unrolled ones.
+        Case("lstm", "keras unrolled block block_cell scan_lstm", STACK),
         Case("lstm", "keras block_cell", {**TWO_LAYERS, "recurrent_dropout": 0.5}),
     ],
     "keras3_torch": [
@@ -90,11 +98,7 @@ CASES = {
         Case("lstm", "keras", TWO_LAYERS),
     ],
 }
-# Build → the kernels in files of users, and the model.
-OWN: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
-    "current": (("scan_lstm", "raises"), STACK),
-    "keras3_torch": (("both_biases",), {}),
-}
+KERNELS_OF_OWN = {"scan_lstm": ["while"], "both_biases": ["torch:onednn"]}
 # torch.nn.LSTM with both biases trained.
 BOTH_BIASES = """
 import torch
@@ -115,9 +119,11 @@ def make(keras, cell, units, options):
 """
 
 
-@cache
-def choice_of(name: str) -> dict[str, Any]:
-    """The choice of an implementation: what its file in ``conf/rnn`` says, and its class."""
+def choice_of(name: str, own: Path) -> dict[str, Any]:
+    """The choice of an implementation: what its file in ``conf/rnn`` says, and its class; or that
+    of a user's kernel."""
+    if (own / f"{name}.py").exists():
+        return {"implementation": f"{own}/{name}.py", "kernels": KERNELS_OF_OWN[name]}
     implementation, _, its_class = name.partition(":")
     choice = yaml.safe_load((ROOT / "conf" / "rnn" / f"{implementation}.yaml").read_text())
     options = {**choice.get("options", {}), **({"class": its_class} if its_class else {})}
@@ -125,8 +131,8 @@ def choice_of(name: str) -> dict[str, Any]:
     return {"implementation": implementation, "options": options, "kernels": kernels}
 
 
-def job_of(build: str, case: Case) -> dict[str, Any]:
-    rnn = {name: choice_of(name) for name in case.names.split()}
+def job_of(build: str, case: Case, own: Path) -> dict[str, Any]:
+    rnn = {name: choice_of(name, own) for name in case.names.split()}
     build, _, replicas = build.partition(" ")
     framework = settings_of(build)["framework"]
     job = certificate_job(framework, case.cell, rnn, case.precision, **case.model)
@@ -136,30 +142,23 @@ def job_of(build: str, case: Case) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def own(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the kernels of `OWN`: that of docs/own_kernel.md, and one that raises."""
+    """A folder with kernels of users: that of docs/own_kernel.md, and `BOTH_BIASES`."""
     folder = tmp_path_factory.mktemp("own")
     page = (ROOT / "docs" / "own_kernel.md").read_text()
     text = page.partition("`scan_lstm.py`:\n\n```python\n")[2].partition("```")[0]
-    shifted = "            raise RuntimeError('on purpose')\n            projected ="
-    raises = text.replace("            projected =", shifted, 1)
-    files = {"scan_lstm": text, "raises": raises, "both_biases": BOTH_BIASES}
-    for name, content in files.items():
-        (folder / f"{name}.py").write_text(content)
+    write(folder, {"scan_lstm.py": text, "both_biases.py": BOTH_BIASES})
     return folder
 
 
 @pytest.fixture(scope="module")
 def certificates(own: Path, tmp_path_factory: pytest.TempPathFactory):
-    """A function of the build that returns the certificates of its cases, then that of `OWN`."""
+    """A function of the build that returns the certificates of its cases."""
 
     @cache
     def made(build: str) -> list[dict[str, Any]]:
-        jobs = [job_of(build, case) for case in CASES[build]]
-        if build in OWN:
-            names, model = OWN[build]
-            files = {name: {"implementation": str(own / f"{name}.py")} for name in names}
-            rnn = {"keras": choice_of("keras"), **files}
-            jobs.append(certificate_job(settings_of(build)["framework"], "lstm", rnn, **model))
+        jobs = [job_of(build, case, own) for case in CASES[build]]
+        if build == "keras3_torch":
+            jobs.append(job_of(build, Case("lstm", "keras both_biases"), own))
         # TensorFlow 1 optimises the graph of all models again for each new one.
         parts = [[job] for job in jobs] if build.startswith("tf_1_") else [jobs]
         answers = (
@@ -179,19 +178,19 @@ def certificates(own: Path, tmp_path_factory: pytest.TempPathFactory):
     ids=lambda value: str(value),
 )
 def test_each_computes_the_reference_and_trains_as_the_others_do(
-    certificates, build: str, number: int
+    certificates, own: Path, build: str, number: int
 ) -> None:
     case, certificate = CASES[build][number], certificates(build)[number]
     assert set(certificate["implementations"]) == set(case.names.split())
     allowed = precision.TOLERANCE[case.precision]
-    job = job_of(build, case)
+    job = job_of(build, case, own)
     for name, entry in certificate["implementations"].items():
         assert (entry["status"], entry["why"], entry["round_trip"]) == ("certified", None, True)
         assert entry["outputs"] <= allowed["outputs"]
         assert entry["gradients"] <= allowed["gradients"]
         # Half precision rounds to 5e-4 or worse: a smaller error means float32.
         assert (entry["outputs"] > 1e-4) == case.precision.startswith("mixed")
-        assert entry["kernel"] == attest.expected({**job["config"], "rnn": choice_of(name)})
+        assert entry["kernel"] == attest.expected({**job["config"], "rnn": choice_of(name, own)})
         assert len(entry["loss_curve"]) == 20
         applied = entry["applied"]["cpu_1"]
         assert applied.pop("worst") <= allowed["gradients"]
@@ -209,27 +208,12 @@ def test_two_trained_biases_would_learn_faster(certificates) -> None:
     assert pair["loss_curve"] > 1e-3
 
 
-def test_the_kernel_of_the_documentation_is_certified_and_an_exception_is_reported(
-    certificates, own: Path
-) -> None:
-    """In both directions and two layers, whose products outside the loops are not unrolled ones."""
-    entries = certificates("current")[-1]["implementations"]
-    mine, raises = entries["scan_lstm"], entries["raises"]
-    assert (mine["status"], mine["why"]) == ("certified", None)
-    assert mine["kernel"] == ["while"], "found, although the choice names none"
-    assert mine["applied"]["cpu_1"]["off"] == 0
-    (pair,) = certificates("current")[-1]["pairs"]
-    assert (pair["a"], pair["b"], equal(pair)) == ("keras", "scan_lstm", True)
-    why = f"RuntimeError: {own}/raises.py, line 15: on purpose"
-    assert (raises["status"], raises["why"]) == ("failed", why)
-
-
 def test_a_class_of_tf_contrib_belongs_to_its_cell_and_has_a_kernel() -> None:
     assert contrib.class_name("lstm", None) == "LSTMBlockFusedCell"
     assert contrib.class_name("gru_reset_before", "GRUCell") == "GRUCell"
     with pytest.raises(ValueError, match="'GRUCell' must be one of CudnnCompatibleGRUCell for gru"):
         contrib.class_name("gru", "GRUCell")
-    kernels = choice_of("contrib")["kernels"]
+    kernels = choice_of("contrib", Path())["kernels"]
     classes = {name for names in contrib.CLASSES.values() for name in names}
     assert set(kernels) == classes | set(contrib.CLASSES)
     assert all(kernels[cell] == kernels[names[0]] for cell, names in contrib.CLASSES.items())

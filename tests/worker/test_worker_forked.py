@@ -19,31 +19,25 @@ from rnnworker.members import Member, Outcome
 from tests.conftest import wait_until
 from tests.running.test_running_train import planned
 
-FORKED = {"before_fork"}
-
 
 @pytest.fixture
 def workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Makes the members of a round, {name: settings of the fake framework}."""
     monkeypatch.setattr(members, "GRACE_SECONDS", 0.3)
-    lock = (tmp_path / "timing.lock").open("a")
+    with (tmp_path / "timing.lock").open("a") as lock:
+        options = {"timing": lock.fileno(), "limits": {"default": 30, "train": 2.0}}
 
-    def make(on_event: Callable = lambda event: None, **fakes: dict[str, Any]) -> list[Member]:
-        return [
-            worker.member(
-                name,
-                worker.job_of(planned(name, **fake)["config"], tmp_path),
-                tmp_path,
-                tmp_path / name,
-                timing=lock.fileno(),
-                limits={"default": 30, "train": 2.0},
-                on_event=on_event,
-            )
-            for name, fake in fakes.items()
-        ]
+        def make(on_event: Callable = lambda event: None, **fakes: dict[str, Any]) -> list[Member]:
+            jobs = {
+                name: worker.job_of(planned(name, **fake)["config"], tmp_path)
+                for name, fake in fakes.items()
+            }
+            return [
+                worker.member(name, job, tmp_path, tmp_path / name, on_event=on_event, **options)
+                for name, job in jobs.items()
+            ]
 
-    yield make
-    lock.close()
+        yield make
 
 
 @pytest.fixture
@@ -71,10 +65,14 @@ def wait_until_ended(pid: int) -> None:
     wait_until(ended, 20, f"end of process {pid}")
 
 
-def imports(outcome: Outcome) -> dict[str, Any]:
-    """Details of its phase `import`."""
+def is_forked(outcome: Outcome) -> bool:
+    """Whether its phase `import` says what happened before the fork."""
     ends = [event for event in outcome.events if event["event"] == "phase_end"]
-    return next(event["details"] for event in ends if event["phase"] == "import")
+    return "before_fork" in next(e["details"] for e in ends if e["phase"] == "import")
+
+
+def exit_codes(outcomes: dict[str, Outcome]) -> list[int | None]:
+    return [outcome.exit_code for outcome in outcomes.values()]
 
 
 def pid_of(outcome: Outcome) -> int:
@@ -92,25 +90,18 @@ def noting(parents: list[int]) -> Callable[[dict], None]:
 
 
 def test_members_of_one_build_are_forked_from_one_process(workers, importers) -> None:
-    parents: list[int] = []
-    outcomes = supervise(workers(noting(parents), a={}, b={}, c={}))
-    assert [outcome.exit_code for outcome in outcomes.values()] == [0, 0, 0]
-    assert len(importers) == 1 and set(parents) == {importers[0]._process.pid}
-    assert len({pid_of(outcome) for outcome in outcomes.values()}) == 3
-    assert all(imports(outcome).keys() >= FORKED for outcome in outcomes.values())
-    assert all(outcome.turns for outcome in outcomes.values())
-    assert importers[0]._process.returncode == 0
-
-
-def test_a_member_without_equals_is_not_forked(workers, importers) -> None:
+    """A member without equals is not."""
     single = supervise(workers(a={}))["a"]
-    assert not importers and "before_fork" not in imports(single)
-    a, b, c = workers(a={}, b={}, c={})
-    b = b._replace(environment={**b.environment, "ONE_DNN": "0"})
-    outcomes = supervise([a, b, c])
-    assert [outcome.exit_code for outcome in outcomes.values()] == [0, 0, 0]
-    forked = {name for name, outcome in outcomes.items() if "before_fork" in imports(outcome)}
-    assert forked == {"a", "c"}
+    assert not importers and not is_forked(single)
+    parents: list[int] = []
+    a, b, other = workers(noting(parents), a={}, b={}, other={})
+    other = other._replace(environment={**other.environment, "ONE_DNN": "0"})
+    outcomes = supervise([a, b, other])
+    assert exit_codes(outcomes) == [0, 0, 0] and all(each.turns for each in outcomes.values())
+    assert [is_forked(outcomes[name]) for name in ("a", "b", "other")] == [True, True, False]
+    assert len(importers) == 1 and importers[0]._process.returncode == 0
+    assert sorted(parents) == sorted([importers[0]._process.pid] * 2 + [os.getpid()])
+    assert len({pid_of(outcome) for outcome in outcomes.values()}) == 3
 
 
 def test_a_forked_worker_ends_and_prints_like_a_started_one(workers, tmp_path: Path) -> None:
@@ -121,8 +112,7 @@ def test_a_forked_worker_ends_and_prints_like_a_started_one(workers, tmp_path: P
     assert {name for name in logs if "a made-up fault in the model" in logs[name]} == {"raised"}
     started = supervise([member._replace(forks=False) for member in workers(**fakes)])
     for name in fakes:
-        assert "before_fork" in imports(forked[name])
-        assert "before_fork" not in imports(started[name])
+        assert is_forked(forked[name]) and not is_forked(started[name])
         for what in ("exit_code", "over_limit", "phase"):
             assert getattr(forked[name], what) == getattr(started[name], what)
     assert forked["aborted"].exit_code == -signal.SIGABRT
@@ -133,15 +123,14 @@ def test_members_of_a_failed_importer_start_on_their_own(
     workers, importers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def kill(importer: forked_workers.Importer, selector) -> None:
-        importers.append(importer)
         os.kill(importer._process.pid, signal.SIGKILL)
         watch(importer, selector)
 
     watch = forked_workers.Importer.watch
     monkeypatch.setattr(forked_workers.Importer, "watch", kill)
     outcomes = supervise(workers(a={}, b={}))
-    assert importers and [outcome.exit_code for outcome in outcomes.values()] == [0, 0]
-    assert not any("before_fork" in imports(outcome) for outcome in outcomes.values())
+    assert importers and exit_codes(outcomes) == [0, 0]
+    assert not any(map(is_forked, outcomes.values()))
 
 
 def test_an_importer_over_its_limit_is_killed(workers, importers, monkeypatch) -> None:
@@ -149,8 +138,7 @@ def test_an_importer_over_its_limit_is_killed(workers, importers, monkeypatch) -
         member._replace(limits={**member.limits, "import": 0.0}) for member in workers(a={}, b={})
     ]
     monkeypatch.setattr(members.Running, "check_limit", lambda member, selector: None)
-    outcomes = supervise(limited)
-    assert [outcome.exit_code for outcome in outcomes.values()] == [0, 0]
+    assert exit_codes(supervise(limited)) == [0, 0]
     assert importers[0].gone and importers[0]._process.returncode is not None
 
 
@@ -160,7 +148,7 @@ def test_members_end_with_their_importer(workers, importers) -> None:
             os.kill(importers[0]._process.pid, signal.SIGKILL)
 
     outcomes = supervise(workers(kill, a={}, b={}))
-    assert {outcome.exit_code for outcome in outcomes.values()} == {-signal.SIGKILL}
+    assert exit_codes(outcomes) == [-signal.SIGKILL] * 2
     for outcome in outcomes.values():
         wait_until_ended(pid_of(outcome))
 
@@ -184,11 +172,13 @@ def test_the_importer_of_a_workflow_serves_rounds_and_single_workers(start_share
     shared, parents = start_shared(), []
     first = supervise(workers(noting(parents), a={}, b={"fault": "crash", "fault_epoch": 1}))
     second = supervise(workers(noting(parents), c={}))
-    exits = [outcome.exit_code for outcome in (*first.values(), *second.values())]
-    assert exits == [0, -signal.SIGABRT, 0]
+    assert exit_codes(first | second) == [0, -signal.SIGABRT, 0]
     assert parents == [shared._process.pid] * 3
     assert shared._process.poll() is None
     assert os.environ[forked_workers.FOLDER] != ""
+    shared._process.kill()
+    shared._process.wait()
+    assert exit_codes(supervise(workers(d={}))) == [0], "they do without one that has ended"
 
 
 def test_the_workers_of_a_killed_supervisor_end(start_shared, workers, tmp_path: Path) -> None:
@@ -205,13 +195,6 @@ def test_the_workers_of_a_killed_supervisor_end(start_shared, workers, tmp_path:
     os.waitpid(supervisor, 0)
     wait_until_ended(hello["pid"])
     assert supervise(workers(c={}))["c"].exit_code == 0 and shared._process.poll() is None
-
-
-def test_workers_do_without_an_importer_that_has_ended(start_shared, workers) -> None:
-    shared = start_shared()
-    shared._process.kill()
-    shared._process.wait()
-    assert supervise(workers(a={}))["a"].exit_code == 0
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from rnnworker import cards, machine
+from tests.worker.building import write
 
 FACTS = {
     "cpu": "Intel(R) Xeon(R) CPU E5-2690 v4 @ 2.60GHz",
@@ -89,17 +90,13 @@ echo '{}'
 @pytest.fixture
 def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A machine with two P100, whose nvidia-smi fails on its first two calls."""
-    for number in ("0000:3b:00.0", "0000:af:00.0"):
-        folder = tmp_path / "driver/gpus" / number
-        folder.mkdir(parents=True)
-        (folder / "information").write_text(INFORMATION.format("Tesla P100-PCIE-16GB"))
-    program = tmp_path / "nvidia-smi"
-    program.write_text(FAILS_TWICE.format(tmp_path, LINE, LINE))
-    program.chmod(0o755)
+    gpus = [f"driver/gpus/{number}/information" for number in ("0000:3b:00.0", "0000:af:00.0")]
+    write(tmp_path, dict.fromkeys(gpus, INFORMATION.format("Tesla P100-PCIE-16GB")))
+    write(tmp_path, {"nvidia-smi": FAILS_TWICE.format(tmp_path, LINE, LINE)})
+    (tmp_path / "nvidia-smi").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    monkeypatch.setattr(machine, "DRIVER", str(tmp_path / "driver"))
-    monkeypatch.setattr(machine, "DEVICES", str(tmp_path / "dev"))
-    monkeypatch.setattr(machine, "PCI", str(tmp_path / "pci"))
+    for name, folder in (("DRIVER", "driver"), ("DEVICES", "dev"), ("PCI", "pci")):
+        monkeypatch.setattr(machine, name, str(tmp_path / folder))
     return tmp_path
 
 
@@ -125,24 +122,17 @@ def test_the_key_equals_that_from_names_of_nvidia_smi(driver: Path, monkeypatch)
     assert machine.key({**facts, "gpu_models": []}) == "intel_xeon_e5-28c-1048b9"
 
 
-def test_models_if_the_driver_lists_none(driver: Path) -> None:
-    listed = driver / "driver/gpus/0000:3b:00.0/information"
-    listed.write_text(INFORMATION.format("Unknown"))
-    (driver / "dev").mkdir()
-    for name in ("nvidia0", "nvidia1", "nvidiactl"):
-        (driver / "dev" / name).touch()
+def test_models_if_the_driver_lists_none_or_is_absent(driver: Path, monkeypatch) -> None:
+    with monkeypatch.context() as absent:
+        absent.setattr(machine, "DRIVER", str(driver / "absent"))
+        assert machine.gpu_models() == machine.gpus() == []
+    write(driver, {"driver/gpus/0000:3b:00.0/information": INFORMATION.format("Unknown")})
+    write(driver / "dev", dict.fromkeys(("nvidia0", "nvidia1", "nvidiactl"), ""))
     assert machine.gpu_models() == ["nvidia gpu", "nvidia gpu"]
     for number, (vendor, kind) in enumerate(PCI_DEVICES):
-        folder = driver / "pci" / str(number)
-        folder.mkdir(parents=True)
-        for file, text in (("vendor", vendor), ("class", kind), ("device", "15f8")):
-            (folder / file).write_text(f"0x{text}\n")
+        files = {"vendor": f"0x{vendor}\n", "class": f"0x{kind}\n", "device": "0x15f8\n"}
+        write(driver / "pci" / str(number), files)
     assert machine.gpu_models() == ["nvidia 15f8"]
-
-
-def test_without_a_driver_there_are_no_models(driver: Path, monkeypatch) -> None:
-    monkeypatch.setattr(machine, "DRIVER", str(driver / "absent"))
-    assert machine.gpu_models() == machine.gpus() == []
 
 
 def test_the_processor_from_cpuinfo(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,23 +13,18 @@ import numpy
 import pytest
 
 from rnnbench.datasets.pins import md5_of
-from rnnworker import data
-from rnnworker.models import (
-    adding,
-    cifar10_cnn,
-    imdb_fasttext,
-    lstm_textgen,
-    mnist_cnn,
-    mnist_mlp,
-    mnist_rnn,
-    padded,
-    shape,
-)
+from rnnworker import data, user_functions
+from rnnworker.models import adding, cifar10_cnn
 from rnnworker.readers import imdb
 
 
 def config(**model: Any) -> dict[str, Any]:
     return {"model": {"train_samples": None, "val_samples": None, **model}, "seed": 0}
+
+
+def prepare(model: str, source: Any, seed: int = 0, **settings: Any) -> dict[str, numpy.ndarray]:
+    function = user_functions.function(f"rnnworker.models.{model}:prepare")
+    return function(source, {**config(**settings), "seed": seed})
 
 
 def assert_sizes(arrays: dict[str, numpy.ndarray], train: int, val: int, sample: tuple) -> None:
@@ -64,15 +59,15 @@ def write_cifar10(file: Path, batches: list[numpy.ndarray]) -> None:
 @pytest.mark.parametrize(
     ("model", "settings", "sample"),
     [
-        (mnist_mlp, {}, (784,)),
-        (mnist_cnn, {}, (28, 28, 1)),
-        (mnist_rnn, {"sequence": 28}, (28, 28)),
-        (mnist_rnn, {"sequence": 784}, (784, 1)),
+        ("mnist_mlp", {}, (784,)),
+        ("mnist_cnn", {}, (28, 28, 1)),
+        ("mnist_rnn", {"sequence": 28}, (28, 28)),
+        ("mnist_rnn", {"sequence": 784}, (784, 1)),
     ],
 )
-def test_mnist_is_scaled_and_reshaped(model, settings, sample) -> None:
+def test_mnist_is_scaled_and_reshaped(model: str, settings: dict, sample: tuple) -> None:
     source = mnist()
-    arrays = model.prepare(source, config(**settings))
+    arrays = prepare(model, source, **settings)
     assert_sizes(arrays, 5, 3, sample)
     assert arrays["x_train"].dtype == "float32"
     assert arrays["y_train"].tolist() == [0, 1, 2, 3, 4]
@@ -82,20 +77,22 @@ def test_mnist_is_scaled_and_reshaped(model, settings, sample) -> None:
 REVIEWS = [[5, 9, 4], [1], [7, 8, 7, 8, 2]]
 
 
-def reviews() -> dict[str, numpy.ndarray]:
-    lists = numpy.empty(3, dtype=object)
-    lists[:] = REVIEWS
-    labels = numpy.array([0, 1, 1])
-    return {"x_train": lists, "y_train": labels, "x_test": lists, "y_test": labels}
+def reviews(**parts: list[list[int]]) -> dict[str, numpy.ndarray]:
+    """The word ranks of `parts` as in Keras's ``imdb.npz``."""
+    arrays: dict[str, numpy.ndarray] = {}
+    for part, lists in (parts or {"train": REVIEWS, "test": REVIEWS}).items():
+        arrays[f"x_{part}"] = numpy.empty(len(lists), dtype=object)
+        arrays[f"x_{part}"][:] = lists
+        arrays[f"y_{part}"] = (numpy.arange(len(lists)) > 0).astype(int)
+    return arrays
 
 
 def converted() -> dict[str, numpy.ndarray]:
-    values = numpy.array([word for review in REVIEWS for word in review], "int32")
-    result = {"y_train": numpy.array([0, 1, 1]), "y_test": numpy.array([0, 1, 1])}
+    arrays = reviews()
     for part in ("train", "test"):
-        result[f"x_{part}_values"] = values
-        result[f"x_{part}_offsets"] = numpy.array([0, 3, 4, 9])
-    return result
+        arrays[f"x_{part}_values"] = numpy.concatenate(arrays.pop(f"x_{part}")).astype("int32")
+        arrays[f"x_{part}_offsets"] = numpy.array([0, 3, 4, 9])
+    return arrays
 
 
 @pytest.mark.parametrize("source", [reviews(), converted()], ids=["lists", "converted"])
@@ -123,12 +120,11 @@ def test_fewer_samples_are_the_first_of_the_same_order() -> None:
 
 
 def test_the_most_frequent_pairs_get_an_index_and_follow_the_words() -> None:
-    settings = config(words=20, bigrams=1, sequence=9)
-    arrays = imdb_fasttext.prepare(reviews(), settings)
+    arrays = prepare("imdb_fasttext", reviews(), words=20, bigrams=1, sequence=9)
     # 7 8 is the only pair that occurs twice: it is pair 0, index 20.
     assert [0, 1, 10, 11, 10, 11, 5, 20, 20] in arrays["x_train"].tolist()
     assert arrays["x_train"].max() == 20
-    none = imdb_fasttext.prepare(reviews(), config(words=20, bigrams=0, sequence=9))
+    none = prepare("imdb_fasttext", reviews(), words=20, bigrams=0, sequence=9)
     assert none["x_train"].max() == 12
 
 
@@ -136,13 +132,13 @@ def test_windows_and_their_next_characters(tmp_path: Path) -> None:
     file = tmp_path / "text.txt"
     file.write_text("ABcabcabcabcabcabcab", encoding="utf-8")
     settings = {"characters": 3, "sequence": 4, "step": 3, "held_out": 0.5}
-    arrays = lstm_textgen.prepare(str(file), config(**settings))
+    arrays = prepare("lstm_textgen", str(file), **settings)
     assert_sizes(arrays, 2, 2, (4, 3))
     assert arrays["x_train"][0].argmax(-1).tolist() == [0, 1, 2, 0]
     assert arrays["x_train"].sum(-1).tolist() == [[1] * 4] * 2
     assert arrays["y_train"].tolist() == [1, 1]
     with pytest.raises(ValueError, match=r"3 different characters: write model\.characters=3"):
-        lstm_textgen.prepare(str(file), config(**{**settings, "characters": 57}))
+        prepare("lstm_textgen", str(file), **{**settings, "characters": 57})
 
 
 def test_cifars_archive_is_read_only_if_it_is_pinned(tmp_path: Path) -> None:
@@ -152,7 +148,7 @@ def test_cifars_archive_is_read_only_if_it_is_pinned(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"holds pickles and is not pinned in data\.dvc"):
         data.source(str(file))
     source = data.source(str(file), md5_of(file))
-    arrays = cifar10_cnn.prepare(source, config())
+    arrays = prepare("cifar10_cnn", source)
     assert arrays["x_train"].shape == (10, 32, 32, 3)
     assert arrays["y_val"].tolist() == [3, 7]
     assert arrays["x_train"][0, 0, 1].tolist() == pytest.approx([1 / 255, 1 / 255, 1 / 255])
@@ -212,18 +208,19 @@ def test_targets_of_the_adding_problem_equal_a_calculation_by_hand() -> None:
 
 
 def test_the_constant_answer_one_half_has_the_documented_error() -> None:
-    settings = config(train_samples=20000, val_samples=10, sequence=100, data_seed=0)
-    y = adding.prepare(None, settings)["y_train"]
+    settings = {"train_samples": 20000, "val_samples": 10, "sequence": 100, "data_seed": 0}
+    y = prepare("adding", None, **settings)["y_train"]
     first_step = 0.1 + 0.9 / 48
     assert ((y - 0.5) ** 2).mean() == pytest.approx((2 - first_step) / 48, rel=0.03)
 
 
 def test_synthetic_data_depends_on_the_data_seed_only() -> None:
-    settings = config(train_samples=6, val_samples=2, sequence=7, features=3, data_seed=0)
-    for model in (adding, shape):
-        arrays = model.prepare(None, {**settings, "seed": 1})
-        same = model.prepare(None, {**settings, "seed": 2})
-        other = model.prepare(None, config(**{**settings["model"], "data_seed": 1}))
+    settings = {"train_samples": 6, "val_samples": 2, "sequence": 7, "features": 3}
+    for model in ("adding", "shape"):
+        arrays, same, other = (
+            prepare(model, None, seed, **settings, data_seed=data_seed)
+            for seed, data_seed in ((1, 0), (2, 0), (1, 1))
+        )
         assert arrays["x_train"].tobytes() == same["x_train"].tobytes()
         assert arrays["x_train"].tobytes() != other["x_train"].tobytes()
     assert_sizes(arrays, 6, 2, (7, 3))
@@ -231,10 +228,8 @@ def test_synthetic_data_depends_on_the_data_seed_only() -> None:
 
 @pytest.mark.parametrize("padding", ["none", "right", "left"])
 def test_sentences_are_padded_on_the_chosen_side(padding: str) -> None:
-    settings = config(
-        padding=padding, words=50, sequence=8, train_samples=200, val_samples=3, data_seed=0
-    )
-    arrays = padded.prepare({}, settings)
+    settings = {"words": 50, "sequence": 8, "train_samples": 200, "val_samples": 3, "data_seed": 0}
+    arrays = prepare("padded", {}, padding=padding, **settings)
     x, empty = arrays["x_train"], arrays["x_train"] == 0
     assert (x.shape, arrays["y_val"].shape) == ((200, 8), (3, 1))
     assert x.max() < 50 and empty.any() == (padding != "none")
@@ -249,12 +244,11 @@ def test_sentences_are_padded_on_the_chosen_side(padding: str) -> None:
 @pytest.mark.parametrize(
     ("model", "settings", "message"),
     [
-        (mnist_rnn, {"sequence": 30}, r"model\.sequence=30 does not divide"),
-        (adding, {"sequence": 5, "train_samples": 1}, r"model\.sequence=5"),
-        (padded, {"padding": "both", "words": 9, "sequence": 2},
-         "padding=both must be one of none, right, left"),
+        ("mnist_rnn", {"sequence": 30}, r"model\.sequence=30 does not divide"),
+        ("adding", {"sequence": 5, "train_samples": 1}, r"model\.sequence=5"),
+        ("padded", {"padding": "both", "words": 9, "sequence": 2}, "must be one of none, right, l"),
     ],
-)  # fmt: skip
-def test_an_impossible_setting_is_an_error(model, settings: dict, message: str) -> None:
+)
+def test_an_impossible_setting_is_an_error(model: str, settings: dict, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        model.prepare(mnist(), config(**settings, data_seed=0))
+        prepare(model, mnist(), **settings, data_seed=0)

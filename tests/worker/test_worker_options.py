@@ -24,8 +24,7 @@ BUILDS = {
     "tf_1_2": ("keras", "auto", "unrolled"),
 }
 SCRIPT = '''
-import json, os, sys
-os.environ.update(KERAS_BACKEND="tensorflow", TF_CPP_MIN_LOG_LEVEL="3", CUDA_VISIBLE_DEVICES="-1")
+import json, sys
 framework, requests = sys.argv[1], json.loads(sys.argv[2])
 if framework == "keras2_tensorflow1":
     import tensorflow
@@ -44,12 +43,7 @@ def values_in(layer, option):
     """The values of an option in the layer and in the cell inside it; names of functions."""
     holders = [part for part in (layer, getattr(layer, "cell", None)) if hasattr(part, option)]
     values = [getattr(holder, option) for holder in holders]
-    return [
-        value
-        if value is None or isinstance(value, int)
-        else getattr(value, "__name__", type(value).__name__)
-        for value in values
-    ]
+    return [getattr(value, "__name__", repr(value).partition(" object")[0]) for value in values]
 
 
 def value_of(option):
@@ -58,15 +52,19 @@ def value_of(option):
     return "non_neg" if option.endswith("constraint") else VALUES[option]
 
 
-results = []
-for name, cell, option in requests:
-    config = {"cell": {"name": cell}, "build": {"framework": framework}}
-    layers = []
-    for given in ({}, {option: value_of(option)}):
-        config["rnn"] = {"implementation": name, "options": given}
-        layers.append(Recurrent(keras, config)(4))
-    results.append([values_in(layer, option) for layer in layers])
-print(json.dumps(results))
+def layer_of(name, cell, **given):
+    rnn = {"implementation": name, "options": given}
+    config = {"cell": {"name": cell}, "rnn": rnn, "build": {"framework": framework}}
+    return Recurrent(keras, config)(4)
+
+
+print(json.dumps([
+    [
+        values_in(layer_of(name, cell, **given), option)
+        for given in ({}, {option: value_of(option)})
+    ]
+    for name, cell, option in requests
+]))
 '''
 
 

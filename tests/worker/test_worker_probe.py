@@ -6,35 +6,34 @@ import pytest
 
 from rnnworker import probe
 
-LSTM = {"name": "lstm", "kind": "recurrent", "steps": 8, "rows": 1, "dense": False,
-        "shapes": [("bias", [256]), ("kernel", [8, 256]), ("recurrent", [64, 256])]}  # fmt: skip
-DENSE = {"name": "dense", "kind": "other", "steps": None, "rows": 1, "dense": True,
-         "shapes": [("kernel", [64, 10]), ("bias", [10])]}  # fmt: skip
-EMBEDDING = {"name": "e", "kind": "embedding", "steps": None, "rows": 5, "dense": False,
-             "shapes": [("embeddings", [100, 8])]}  # fmt: skip
-NORM = {**DENSE, "name": "norm", "dense": False, "shapes": [("gamma", [64]), ("beta", [64])]}
-CONV = {**DENSE, "name": "conv", "dense": False, "shapes": [("kernel", [3, 3, 1, 8])]}
-FORWARD = 2 * 16 * (8 * (8 * 256 + 64 * 256) + 64 * 10)
+
+def layer(kind: str = "other", rows: int | None = 1, steps=None, dense=False, **shapes) -> dict:
+    facts = {"name": "layer", "kind": kind, "steps": steps, "rows": rows, "dense": dense}
+    return {**facts, "shapes": list(shapes.items())}
 
 
-RECURRENT = FORWARD - 2 * 16 * 64 * 10
-BOTH = {**LSTM, "shapes": [(prefix + name, shape) for prefix in ("forward_", "backward_")
-                           for name, shape in LSTM["shapes"]]}  # fmt: skip
-STACKED = [8, 256], [64, 256], [64, 256], [64, 256]
-NAMES = ("layer0_kernel", "layer0_recurrent", "layer1_kernel", "layer1_recurrent")
-STACK = {**LSTM, "shapes": list(zip(NAMES, STACKED, strict=True))}
+SHAPES = {"bias": [256], "kernel": [8, 256], "recurrent": [64, 256]}
+LSTM = layer("recurrent", steps=8, **SHAPES)
+DIRECTIONS = ("forward", "backward")
+BOTH = {f"{direction}_{name}": SHAPES[name] for direction in DIRECTIONS for name in SHAPES}
+STACKED = {"layer0_kernel": [8, 256], "layer0_recurrent": [64, 256]}
+STACKED |= {"layer1_kernel": [64, 256], "layer1_recurrent": [64, 256]}
+DENSE = layer(dense=True, kernel=[64, 10], bias=[10])
+EMBEDDING = layer("embedding", rows=5, embeddings=[100, 8])
+NORM, CONV = layer(gamma=[64], beta=[64]), layer(kernel=[3, 3, 1, 8])
+RECURRENT_FLOPS, DENSE_FLOPS = 2 * 16 * 8 * (8 * 256 + 64 * 256), 2 * 16 * 64 * 10
 
 
 @pytest.mark.parametrize(
     ("layers", "flops", "complete"),
     [
-        ([LSTM, DENSE], FORWARD, True),
-        ([EMBEDDING, BOTH], 2 * RECURRENT, True),
-        ([STACK], 2 * 16 * 8 * (8 * 256 + 3 * 64 * 256), True),
-        ([NORM, DENSE], 2 * 16 * 64 * 10, True),
-        ([CONV, NORM, {**DENSE, "rows": 7}], 2 * 112 * 64 * 10, False),
-        ([{**LSTM, "steps": None}, DENSE], 2 * 16 * 64 * 10, False),
-        ([{**DENSE, "rows": None}, LSTM], RECURRENT, False),
+        ([LSTM, DENSE], RECURRENT_FLOPS + DENSE_FLOPS, True),
+        ([EMBEDDING, layer("recurrent", steps=8, **BOTH)], 2 * RECURRENT_FLOPS, True),
+        ([layer("recurrent", steps=8, **STACKED)], 2 * 16 * 8 * (8 * 256 + 3 * 64 * 256), True),
+        ([NORM, DENSE], DENSE_FLOPS, True),
+        ([CONV, NORM, {**DENSE, "rows": 7}], 7 * DENSE_FLOPS, False),
+        ([{**LSTM, "steps": None}, DENSE], DENSE_FLOPS, False),
+        ([{**DENSE, "rows": None}, LSTM], RECURRENT_FLOPS, False),
     ],
 )
 def test_products_of_layers_by_hand(layers: list[dict], flops: int, complete: bool) -> None:

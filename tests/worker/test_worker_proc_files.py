@@ -16,6 +16,7 @@ from rnnbench.running.worker import Outcome
 from rnnworker import proc_files
 from rnnworker.proc_files import available_bytes, quota
 from tests.conftest import ROOT
+from tests.worker.building import write
 
 # /proc/PID/cgroup, the mount (root, type, options), and the group's file with the counts.
 SLURM_2 = ("0::/job_7/step_0", ("/", "cgroup2", "rw"), "job_7/step_0/memory.events")
@@ -34,44 +35,44 @@ COUNTS = "low 0\noom 9\noom_kill 3\noom_group_kill 0\n"
 
 def fake_proc(folder: Path, groups: str, mount: tuple[str, str, str], files: dict) -> Path:
     """Writes a fake /proc/PID with `files` of control groups, and returns its folder."""
-    (folder / "self").mkdir()
-    (folder / "self/cgroup").write_text(groups + "\n")
     root, kind, options = mount
     other = "22 1 0:4 / /proc rw - proc proc rw\n"
     line = f"31 1 0:5 {root} {folder}/groups rw shared:9 - {kind} {kind} {options}\n"
-    (folder / "self/mountinfo").write_text(other + line)
-    for name, text in files.items():
-        (folder / "groups" / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / "groups" / name).write_text(text)
+    write(folder / "self", {"cgroup": groups + "\n", "mountinfo": other + line})
+    write(folder / "groups", files)
     return folder / "self"
 
 
 @pytest.mark.parametrize(
-    ("group", "kills"),
+    ("group", "others", "kills"),
     [
-        *((group, 3) for group in (SLURM_2, SLURM_1, CONTAINER, BIND)),
-        *((group, None) for group in (WHOLE_HOST_2, WHOLE_HOST_1, ELSEWHERE)),
+        *((group, {}, 3) for group in (SLURM_2, SLURM_1, CONTAINER, BIND)),
+        *((group, {}, None) for group in (WHOLE_HOST_2, WHOLE_HOST_1, ELSEWHERE)),
+        # Without those in groups below.
+        (SLURM_2, {"job_7/step_0/memory.events.local": "oom_kill 1\n"}, 1),
     ],
 )
-def test_only_kills_in_the_own_group_count(tmp_path: Path, group, kills: int | None) -> None:
+def test_only_kills_in_the_own_group_count(tmp_path: Path, group, others, kills) -> None:
     groups, mount, file = group
-    assert proc_files.oom_kills(fake_proc(tmp_path, groups, mount, {file: COUNTS})) == kills
-
-
-def test_kills_in_groups_below_do_not_count(tmp_path: Path) -> None:
-    groups, mount, file = SLURM_2
-    files = {file: COUNTS, "job_7/step_0/memory.events.local": "oom_kill 1\n"}
-    assert proc_files.oom_kills(fake_proc(tmp_path, groups, mount, files)) == 1
-
-
-def test_without_control_groups_kills_are_unknown(tmp_path: Path) -> None:
-    assert proc_files.oom_kills(tmp_path) is None
+    process = fake_proc(tmp_path, groups, mount, {file: COUNTS, **others})
+    assert proc_files.oom_kills(process) == kills
+    assert proc_files.oom_kills(tmp_path) is None, "without control groups"
 
 
 @pytest.mark.parametrize(("signal", "code"), [(9, "out_of_memory"), (11, "died")])
 def test_only_a_sigkill_is_due_to_memory(signal: int, code: str) -> None:
     reason = failure_reason(Outcome(exit_code=-signal, oom_kill=True))
     assert reason is not None and reason.code == code
+
+
+KILLED = """
+import os, sys, subprocess; from pathlib import Path
+from rnnworker import proc_files
+Path(sys.argv[1], 'cgroup.procs').write_text(str(os.getpid()))
+before = proc_files.oom_kills()
+eat = [sys.executable, '-c', 'bytearray(b"x") * 2**28']
+print(subprocess.run(eat).returncode, proc_files.oom_kills() - before)
+"""
 
 
 @pytest.fixture
@@ -98,18 +99,9 @@ def group() -> Iterator[Path]:
 
 
 def test_a_real_kill_is_counted_in_its_own_group_only(group: Path) -> None:
-    script = (
-        "import os, sys, subprocess; from pathlib import Path\n"
-        "from rnnworker import proc_files\n"
-        "Path(sys.argv[1], 'cgroup.procs').write_text(str(os.getpid()))\n"
-        "before = proc_files.oom_kills()\n"
-        "eat = [sys.executable, '-c', 'bytearray(b\"x\") * 2**28']\n"
-        "code = subprocess.run(eat).returncode\n"
-        "print(code, proc_files.oom_kills() - before)\n"
-    )
     outside = proc_files.oom_kills()
     done = subprocess.run(
-        [sys.executable, "-c", script, str(group)],
+        [sys.executable, "-c", KILLED, str(group)],
         env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
         capture_output=True,
         text=True,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ from rnnbench.errors import RunError
 from rnnbench.running.worker import job_of
 from rnnworker import processors
 from rnnworker.processors import Processor, choose, read_topology
+from tests.worker.building import write
 
 
 def machine(sockets: int, cores: int, siblings: int) -> list[Processor]:
@@ -62,20 +62,16 @@ def test_an_unavailable_number_of_threads_is_refused(threads: int) -> None:
 
 
 def test_a_job_with_too_many_threads_is_refused(tmp_path: Path) -> None:
-    config = {"device": {"kind": "cpu", "threads": 4096}, "build": {}}
-    with pytest.raises(RunError) as caught:
-        job_of(config, tmp_path)
-    assert re.search(r"^device\.threads: asks for 4096 .* Fix: .* with 1 to ", str(caught.value))
+    message = r"^device\.threads: asks for 4096 .* Fix: .* with 1 to "
+    with pytest.raises(RunError, match=message):
+        job_of({"device": {"kind": "cpu", "threads": 4096}, "build": {}}, tmp_path)
 
 
 def test_the_topology_has_only_processors_that_this_process_may_use(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for number, socket, core in ((3, 0, 1), (7, 1, 5)):
-        folder = tmp_path / f"cpu{number}" / "topology"
-        folder.mkdir(parents=True)
-        (folder / "physical_package_id").write_text(f"{socket}\n")
-        (folder / "core_id").write_text(f"{core}\n")
+    write(tmp_path / "cpu3/topology", {"physical_package_id": "0\n", "core_id": "1\n"})
+    write(tmp_path / "cpu7/topology", {"physical_package_id": "1\n", "core_id": "5\n"})
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: {9, 7, 3})
     # The kernel has no topology of processor 9, which counts as a core of the first socket.
     listed = (Processor(3, 0, 1), Processor(7, 1, 5), Processor(9, 0, 9))
@@ -90,37 +86,26 @@ SERVER = machine(2, 16, 2)  # 0-15 and 32-47 on node 0, 16-31 and 48-63 on node 
 @pytest.fixture
 def sys(tmp_path: Path) -> Path:
     """The /sys of a machine whose GPU is on node 1."""
-    for node, cores in enumerate(("0-15,32-47\n", "16-31,48-63\n")):
-        folder = tmp_path / f"devices/system/node/node{node}"
-        folder.mkdir(parents=True)
-        (folder / "cpulist").write_text(cores)
-    card = tmp_path / "bus/pci/devices/0000:af:00.0"
-    card.mkdir(parents=True)
-    (card / "numa_node").write_text("1\n")
+    nodes = "devices/system/node"
+    files = {f"{nodes}/node0/cpulist": "0-15,32-47\n", f"{nodes}/node1/cpulist": "16-31,48-63\n"}
+    write(tmp_path, {**files, "bus/pci/devices/0000:af:00.0/numa_node": "1\n"})
     return tmp_path
 
 
-def test_a_gpu_run_gets_a_few_cores_of_its_node(sys: Path) -> None:
+def test_a_gpu_run_gets_a_few_cores_of_its_node_and_a_cpu_run_all(sys: Path) -> None:
     assert processors.for_device(SERVER, GPU, CARD, sys) == tuple(range(16, 24))
     assert processors.for_device(SERVER, {**GPU, "threads": 2}, CARD, sys) == (16, 17)
     # More than the node has: chosen from the whole machine.
     assert len(processors.for_device(SERVER, {**GPU, "threads": 40}, CARD, sys)) == 40
-
     # A job without cores near its GPU uses its other cores.
     assert processors.for_device(machine(1, 4, 1), GPU, CARD, sys) == (0, 1, 2, 3)
+    assert len(processors.for_device(SERVER, {"kind": "cpu", "threads": None}, None, sys)) == 64
 
 
 @pytest.mark.parametrize("card", [None, {}, {"bus": None}, {"bus": "00000000:3B:00.0"}, CARD])
 def test_all_processors_count_as_near_if_the_node_is_unknown(card, sys: Path) -> None:
     (sys / "bus/pci/devices/0000:af:00.0/numa_node").write_text("-1\n")
     assert processors.for_device(SERVER, GPU, card, sys) == tuple(range(8))
-
-
-def test_a_cpu_run_uses_all_processors_by_default(sys: Path) -> None:
-    cpu = {"kind": "cpu", "threads": None}
-    assert len(processors.for_device(SERVER, cpu, None, sys)) == 64
-    with pytest.raises(ValueError, match="asks for 65 threads"):
-        processors.for_device(SERVER, {**cpu, "threads": 65}, None)
 
 
 @pytest.mark.parametrize(("quota", "cores"), [(2.5, 2), (0.5, 1), (100.0, 64)])
@@ -134,31 +119,35 @@ def so_far(own: float, processors: dict, faults: int = 0, switched: int = 0) -> 
     return {"own": own, "processors": processors, **counts}
 
 
-LOADS = {
-    # Processor 1 does not belong to this run and is not counted.
-    "others work on two of three processors": (
-        so_far(1.0, {0: (10.0, 0.5), 1: (20.0, 0.0), 2: (30.0, 1.0)}, 3, 5),
-        so_far(4.0, {0: (13.0, 0.75), 1: (99.0, 9.0), 2: (31.5, 1.5)}, 4, 15),
-        {"own": 3.0, "busy": 4.5, "foreign": 1.5, "steal": 0.75, "major_faults": 1,
-         "switched_out": 10},
-    ),
-    "that of others is never negative": (
-        so_far(0.0, {0: (1.0, 0.0)}), so_far(2.005, {0: (3.0, 0.0)}), {"foreign": 0.0},
-    ),
-    "a processor that comes online is not counted": (
-        so_far(0.0, {0: (1.0, 0.0)}), so_far(0.0, {0: (2.0, 0.0), 2: (500.0, 5.0)}), {"busy": 1.0},
-    ),
-    "without /proc/stat": (so_far(0.0, {}), so_far(2.0, {}), {"own": 2.0}),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize(("before", "after", "expected"), LOADS.values(), ids=LOADS)
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [
+        # Processor 1 does not belong to this run and is not counted.
+        (
+            so_far(1.0, {0: (10.0, 0.5), 1: (20.0, 0.0), 2: (30.0, 1.0)}, 3, 5),
+            so_far(4.0, {0: (13.0, 0.75), 1: (99.0, 9.0), 2: (31.5, 1.5)}, 4, 15),
+            {"own": 3.0, "busy": 4.5, "foreign": 1.5, "steal": 0.75},
+        ),
+        # The load of others is never negative.
+        (
+            so_far(0.0, {0: (1.0, 0.0)}),
+            so_far(2.005, {0: (3.0, 0.0)}, 1, 10),
+            {"own": 2.005, "busy": 2.0, "foreign": 0.0, "steal": 0.0},
+        ),
+        # A processor that comes online is not counted.
+        (
+            so_far(0.0, {0: (1.0, 0.0)}, 2),
+            so_far(0.0, {0: (2.0, 0.0), 2: (500.0, 5.0)}, 3, 10),
+            {"own": 0.0, "busy": 1.0, "foreign": 1.0, "steal": 0.0},
+        ),
+        # Without /proc/stat.
+        (so_far(0.0, {}), so_far(2.0, {}, 1, 10), {"own": 2.0}),
+    ],
+)
 def test_load_of_the_run_and_of_others(before, after, expected, monkeypatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0, 2})
-    load = processors.load_between(before, after)
-    assert {name: load[name] for name in expected} == expected
-    if not after["processors"]:
-        assert not {"busy", "foreign", "steal"} & set(load)
+    counts = {"major_faults": 1, "switched_out": 10}
+    assert processors.load_between(before, after) == {**counts, **expected}
 
 
 def test_work_of_this_process_counts_as_own() -> None:

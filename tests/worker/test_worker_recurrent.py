@@ -11,19 +11,9 @@ import numpy
 import pytest
 
 from rnnworker import user_functions
-from rnnworker.canonical_weights import GATES
-from rnnworker.kernels import (
-    block,
-    block_cell,
-    contrib,
-    contrib_cudnn,
-    cudnn_compatible,
-    cudnn_raw,
-    legacy_cudnn,
-    native,
-)
+from rnnworker.kernels import legacy_cudnn, native
 from rnnworker.options import IMPLEMENTATIONS
-from rnnworker.recurrent import Recurrent, cudnn_layout, implementation, own_file
+from rnnworker.recurrent import Recurrent, implementation, own_file
 from tests.conftest import ROOT
 
 UNITS, COLUMNS = 4, 16
@@ -44,6 +34,10 @@ def to_canonical(layer, values=None):
 def from_canonical(layer, arrays):
     layer.arrays = arrays
 """
+TRANSPOSED = (
+    r"to_canonical returns recurrent of shape \(16, 4\): for cell=lstm with 4 units it "
+    r"must be \(4, 16\) \(docs/own_kernel.md\)"
+)
 KERAS = SimpleNamespace(layers=SimpleNamespace(Layer=type("Layer", (), {})))
 
 
@@ -70,12 +64,7 @@ def test_a_file_is_an_implementation(tmp_path: Path) -> None:
         ("return layer\n", "return None\n", "mine.py: make returns a NoneType"),
         ("dict(layer", "list(layer", r"to_canonical returns list, not a dict of kernel, recurr"),
         ("= arrays", "= {'kernel': arrays['kernel']}", r"returns \['kernel'\], not a dict"),
-        (
-            "= arrays",
-            "= dict(arrays, recurrent=arrays['recurrent'].T)",
-            r"to_canonical returns recurrent of shape \(16, 4\): for cell=lstm with 4 units it "
-            r"must be \(4, 16\) \(docs/own_kernel.md\)",
-        ),
+        ("= arrays", "= dict(arrays, recurrent=arrays['recurrent'].T)", TRANSPOSED),
         ("= arrays", "= dict(arrays, bias=arrays['bias'] + 1)", "returns another bias than from_"),
     ],
 )
@@ -135,26 +124,27 @@ def test_every_implementation_has_a_choice_and_makes_layers() -> None:
 
 
 @pytest.mark.parametrize(
-    ("module", "backend", "name", "other"),
+    ("kernel", "backend", "name", "other"),
     [
-        (block, None, "BlockLSTMV2", "gru"),
-        (block_cell, None, "a block cell", "gru"),
-        (contrib, None, "tf.contrib", "another"),
-        (contrib_cudnn, None, "tf.contrib.cudnn_rnn", "gru_reset_before"),
-        (cudnn_compatible, None, "a cuDNN-compatible cell", "rnn_tanh"),
-        (cudnn_raw, None, "CudnnRNN", "gru_reset_before"),
-        (legacy_cudnn, None, "a CuDNN layer", "rnn_tanh"),
-        (native, "torch", "torch.nn", "gru_reset_before"),
-        (native, "jax", "the scan", "another"),
+        ("block", None, "BlockLSTMV2", "gru"),
+        ("block_cell", None, "a block cell", "gru"),
+        ("contrib", None, "tf.contrib", "another"),
+        ("contrib_cudnn", None, "tf.contrib.cudnn_rnn", "gru_reset_before"),
+        ("cudnn_compatible", None, "a cuDNN-compatible cell", "rnn_tanh"),
+        ("cudnn_raw", None, "CudnnRNN", "gru_reset_before"),
+        ("legacy_cudnn", None, "a CuDNN layer", "rnn_tanh"),
+        ("native", "torch", "torch.nn", "gru_reset_before"),
+        ("native", "jax", "the scan", "another"),
     ],
 )
-def test_other_cells_and_dropout_are_errors(module, backend, name: str, other: str) -> None:
+def test_other_cells_and_dropout_are_errors(kernel: str, backend, name: str, other: str) -> None:
     keras = SimpleNamespace(backend=SimpleNamespace(backend=lambda: backend))
+    make = implementation(kernel).make
     with pytest.raises(ValueError, match=rf"{name} supports .*lstm.*, not {other}"):
-        module.make(keras, other, 4, {})
+        make(keras, other, 4, {})
     for dropout in ("dropout", "recurrent_dropout"):
         with pytest.raises(ValueError, match=f"{name} has no dropout inside the cell"):
-            module.make(keras, "lstm", 4, {dropout: 0.5})
+            make(keras, "lstm", 4, {dropout: 0.5})
 
 
 def test_a_build_without_the_layer_is_an_error() -> None:
@@ -164,26 +154,3 @@ def test_a_build_without_the_layer_is_an_error() -> None:
     keras = SimpleNamespace(backend=SimpleNamespace(backend=lambda: "tensorflow"))
     with pytest.raises(ValueError, match="torch or jax; this Keras is on tensorflow"):
         native.make(keras, "lstm", 4, {})
-
-
-@pytest.mark.parametrize(("cell", "name"), sorted(legacy_cudnn.LAYERS.items()))
-def test_keras_2s_layers_pass_cudnn_its_buffer(cell: str, name: str) -> None:
-    """``CuDNNLSTM`` flattens its matrices gate by gate in their order; ``CuDNNGRU`` puts r before z
-    (``_process_batch`` in Keras 2's cudnn_recurrent.py)."""
-    order, columns = cudnn_layout.ORDERS[cell], GATES[cell] * UNITS
-    shapes = {"kernel": (3, columns), "recurrent": (UNITS, columns)}
-    shapes["bias"] = (2, columns) if cell == "gru" else (columns,)
-    stream = numpy.random.RandomState(0)
-    arrays = {n: stream.normal(size=shape).astype("float32") for n, shape in shapes.items()}
-    kernel, recurrent, bias = values = legacy_cudnn.pack(name, arrays)
-    assert (kernel.shape, bias.size) == (arrays["kernel"].shape, arrays["bias"].size)
-    again = legacy_cudnn.unpack(name, values)
-    assert again.keys() == arrays.keys()
-    assert all(numpy.array_equal(again[n], array) for n, array in arrays.items())
-    parts = [
-        numpy.split(matrix, len(order), axis=1)[gate].ravel()
-        for matrix in (kernel, recurrent)
-        for gate in order
-    ]
-    weights = numpy.concatenate(parts)
-    assert numpy.array_equal(weights, cudnn_layout.pack(cell, arrays)[: len(weights)])

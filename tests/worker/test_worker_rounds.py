@@ -41,17 +41,12 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(members, "GRACE_SECONDS", 0.3)
 
     def start(scripts: dict[str, str], limits: dict | None = None, **options):
-        members = [
-            Member(
-                name,
-                [sys.executable, "-S", "-c", PROTOCOL + GATE + textwrap.dedent(script)],
-                {"FOLDER": str(tmp_path)},
-                tmp_path / f"{name}.log",
-                tmp_path / f"{name}.events.jsonl",
-                {"default": 30, **(limits or {})},
-            )
-            for name, script in scripts.items()
-        ]
+        limits = {"default": 30, **(limits or {})}
+        members = []
+        for name, script in scripts.items():
+            command = [sys.executable, "-S", "-c", PROTOCOL + GATE + textwrap.dedent(script)]
+            files = tmp_path / f"{name}.log", tmp_path / f"{name}.events.jsonl"
+            members.append(Member(name, command, {"FOLDER": str(tmp_path)}, *files, limits))
         return supervise(members, **options)
 
     return start
@@ -114,38 +109,37 @@ def test_each_square_is_drawn_anew() -> None:
     assert drawn[:4] != drawn[4:]
 
 
-@pytest.mark.parametrize(
-    ("end", "exit_code"),
-    [
-        ("sys.exit(3)", 3),
-        ("os.kill(os.getpid(), 11)", -11),
-        ("gate(); os.kill(os.getpid(), 9)", -9),
-    ],
-)
-def test_the_end_of_one_member_does_not_affect_the_others(run, end: str, exit_code: int) -> None:
-    outcomes = run({"a": TURNS, "b": f"turn(); turn(); {end}", "c": TURNS})
-    assert [outcomes[name].exit_code for name in "abc"] == [0, exit_code, 0]
+def test_the_end_of_one_member_does_not_affect_the_others(run) -> None:
+    ends = {"left": "sys.exit(3)", "crashed": "os.kill(os.getpid(), 11)"}
+    ends["killed"] = "gate(); os.kill(os.getpid(), 9)"
+    outcomes = run({"a": TURNS, **{name: f"turn(); turn(); {ends[name]}" for name in ends}})
+    exits = {name: outcome.exit_code for name, outcome in outcomes.items()}
+    assert exits == {"a": 0, "left": 3, "crashed": -11, "killed": -9}
     counted = Counter(name for *_, name in spans(outcomes))
-    assert counted == {"a": 8, "b": 2, "c": 8}
+    assert counted == {"a": 8, "left": 2, "crashed": 2, "killed": 2}
 
 
-def test_a_member_that_hangs_in_its_turn_is_ended_and_the_others_continue(run) -> None:
+def test_the_limit_of_a_phase_covers_its_turns_and_not_the_waiting_for_them(run) -> None:
+    """Each turn is far shorter than the limit; all of a member's turns together may be longer. A
+    member that hangs in its turn is ended too, and the others continue."""
+    begin = 'emit("phase_begin", phase="train")\n'
     outcomes = run(
-        {"a": TURNS, "b": 'emit("phase_begin", phase="train")\nturn()\ngate()\ntime.sleep(60)'},
-        limits={"train": 0.5},
+        {
+            "short": begin + "for _ in range(10): turn(0.01)",
+            "long": begin + "for _ in range(30): turn(0.1)",
+            "hung": begin + "turn()\ngate()\ntime.sleep(60)",
+        },
+        limits={"train": 1.0},
     )
-    assert (outcomes["b"].over_limit, outcomes["a"].over_limit) == ("train", None)
-    assert outcomes["a"].exit_code == 0
-    assert Counter(name for *_, name in spans(outcomes)) == {"a": 8, "b": 1}
-
-
-def test_waiting_for_a_turn_is_not_work(run) -> None:
-    short = 'emit("phase_begin", phase="train")\nfor _ in range(4): turn(0.05)'
-    outcomes = run(
-        {"a": short, "b": "for _ in range(4): turn(0.5)"}, limits={"train": 1.2, "start": 30}
-    )
-    assert [outcome.over_limit for outcome in outcomes.values()] == [None, None]
-    assert len(spans(outcomes)) == 8
+    over_limit = {name: outcome.over_limit for name, outcome in outcomes.items()}
+    assert over_limit == {"short": None, "long": "train", "hung": "train"}
+    assert outcomes["short"].exit_code == 0
+    taken = spans(outcomes)
+    counted = Counter(name for *_, name in taken)
+    assert (counted["short"], counted["hung"]) == (10, 1)
+    assert 0.5 < sum(end - start for start, end, name in taken if name == "long") < 1.5
+    waited = max(start for start, _, name in taken if name == "short") - taken[0][0]
+    assert waited > 1.5, "longer than the limit"
 
 
 def test_cpu_use_of_a_waiting_member_is_reported(run) -> None:
@@ -189,15 +183,6 @@ def test_no_process_is_left_if_one_cannot_start(tmp_path: Path, fault: str) -> N
 def children() -> set[str]:
     """The child processes of this one that are alive or were not waited for."""
     return set(Path(f"/proc/self/task/{os.getpid()}/children").read_text().split())
-
-
-def test_the_limit_of_a_phase_covers_all_of_its_turns(run) -> None:
-    """Each turn is far shorter than the limit; all of them together are longer."""
-    long = 'emit("phase_begin", phase="train")\nfor _ in range(30): turn(0.1)'
-    outcomes = run({"a": long, "b": TURNS}, {"train": 1.0})
-    assert outcomes["a"].over_limit == "train" and outcomes["b"].over_limit is None
-    worked = sum(end - start for start, end, name in spans(outcomes) if name == "a")
-    assert 0.5 < worked < 1.5
 
 
 @pytest.mark.parametrize(

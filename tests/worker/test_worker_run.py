@@ -32,10 +32,9 @@ CONFIG = {
 class Session(fake.Session):
     """A model of one weight matrix. With `warm` it is not reset after the warm-up."""
 
-    warm = False
-
-    def __init__(self, config: dict, threads: int) -> None:
-        super().__init__(config, threads)
+    def __init__(self, warm: bool) -> None:
+        super().__init__(CONFIG, 1)
+        self.warm = warm
         self.notes: list[str] = []
 
     def layers(self) -> list[dict]:
@@ -70,16 +69,12 @@ class Session(fake.Session):
         return super().predict()
 
 
-class Warm(Session):
-    warm = True
-
-
 @pytest.fixture
 def execute(monkeypatch: pytest.MonkeyPatch, tmp_path):
-    """Executes a job with a session of this class; returns the session and its events."""
+    """Executes a job; returns its session and its events."""
 
-    def executed(kind: type = Session, **job: Any) -> tuple[Session, list[dict]]:
-        session = kind(CONFIG, 1)
+    def executed(warm: bool = False, **job: Any) -> tuple[Session, list[dict]]:
+        session = Session(warm)
         monkeypatch.setattr(frameworks, "open_session", lambda config, threads: session)
         with (tmp_path / "events").open("wb") as file:
             events = Events(file.fileno())
@@ -94,24 +89,22 @@ def execute(monkeypatch: pytest.MonkeyPatch, tmp_path):
     return executed
 
 
-def test_the_kernel_is_attested_after_the_first_step_and_outside_the_timed_phases(execute) -> None:
-    _, events = execute()
+def test_the_order_of_a_run(execute) -> None:
+    """The kernel is attested after the first step and outside the timed phases. Evaluation and
+    prediction wait for one turn before their first call."""
+    session, events = execute()
     assert assemble.facts_of(events, "measured")["kernel"] == KERNEL
     phases = [(e["phase"], e["timed"]) for e in events if e["event"] == "phase_begin"]
     assert [name for name, _ in phases][3:6] == ["first_step", "attest", "warmup"]
     assert ("attest", False) in phases
-
-
-def test_evaluate_and_predict_wait_for_one_turn_before_their_first_call(execute) -> None:
-    session, _ = execute()
     training, *later = session.notes
     assert training == "take"
     assert later == ["take", *["evaluate"] * 4, "take", *["predict"] * 3]
 
 
-@pytest.mark.parametrize(("session", "codes"), [(Session, []), (Warm, ["warm_start"])])
-def test_a_warm_started_run_is_void(execute, session: type, codes: list) -> None:
-    _, events = execute(session)
+@pytest.mark.parametrize(("warm", "codes"), [(False, []), (True, ["warm_start"])])
+def test_a_warm_started_run_is_void(execute, warm: bool, codes: list) -> None:
+    _, events = execute(warm)
     facts = assemble.facts_of(events, "measured")
     judged = verdict.judge(assemble.phases_of(events), assemble.epochs_of(events), facts)
     assert [r.code for r in judged.reasons if r.code == "warm_start"] == codes
@@ -160,16 +153,17 @@ class Clocked(KerasSession):
         self.called: list[str] = []
 
     def train_steps(self, steps):
-        self.now += 0.05 + steps * self.step  # each fit has a constant overhead
-        self.called.append("train")
+        self.advance("train", 0.05 + steps * self.step)  # each fit has a constant overhead
 
     def evaluate(self):
-        self.now += 0.01
-        self.called.append("evaluate")
+        self.advance("evaluate", 0.01)
 
     def predict(self):
-        self.now += 0.01
-        self.called.append("predict")
+        self.advance("predict", 0.01)
+
+    def advance(self, called: str, seconds: float) -> None:
+        self.called.append(called)
+        self.now += seconds
 
 
 @pytest.mark.parametrize(

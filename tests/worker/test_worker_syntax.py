@@ -6,18 +6,15 @@ import ast
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-import rnnworker
 from rnnbench.builds.uv import find
+from tests.test_architecture import FRAMEWORKS, WORKER, imports
 
-ROOT = Path(rnnworker.__file__).parent
-FILES = sorted(ROOT.rglob("*.py"))
+FILES = sorted(WORKER.rglob("*.py"))
 # Modules added after 3.6 or removed since; the rest of the standard library may be imported.
 NOT_IN_3_6 = {"dataclasses", "contextvars", "graphlib", "tomllib", "zoneinfo", "imp", "distutils"}
-FRAMEWORKS = {"tensorflow", "keras", "tf_keras", "torch", "jax"}
 COMPILE_AND_RUN = """
 import sys
 for name in sys.argv[1:]:
@@ -33,17 +30,6 @@ assert machine.fingerprint()["machine"]
 """
 
 
-def imports(file: Path) -> set[str]:
-    names = set()
-    for node in ast.walk(ast.parse(file.read_text())):
-        if isinstance(node, ast.Import):
-            names |= {alias.name.partition(".")[0] for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{file} imports relatively"
-            names.add((node.module or "").partition(".")[0])
-    return names
-
-
 def test_syntax_of_python_3_6() -> None:
     assert {"run.py", "events.py", "block.py", "keras_session.py"} <= {f.name for f in FILES}
     for file in FILES:
@@ -57,7 +43,7 @@ def test_a_real_python_3_6_compiles_it_all_and_runs_modules_without_dependencies
     output = subprocess.check_output(
         [python, "-c", COMPILE_AND_RUN, *map(str, FILES)],
         text=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT.parent)},
+        env={**os.environ, "PYTHONPATH": str(WORKER.parent)},
     )
     compiled, *_, end = output.splitlines()
     assert compiled == f"compiled {len(FILES)}"
@@ -67,8 +53,9 @@ def test_a_real_python_3_6_compiles_it_all_and_runs_modules_without_dependencies
 def test_imports_are_standard_library_numpy_and_the_framework_only() -> None:
     allowed = (set(sys.stdlib_module_names) - NOT_IN_3_6) | {"rnnworker", "numpy"}
     for file in FILES:
-        extra = imports(file) - allowed
-        package = file.relative_to(ROOT).parts[0]
+        assert "from ." not in file.read_text(), f"{file} imports relatively"
+        extra = {name.partition(".")[0] for name in imports(file)} - allowed
+        package = file.relative_to(WORKER).parts[0]
         if package in ("frameworks", "kernels", "recurrent"):
             # Before Python 3.8, pkg_resources lists the installed packages.
             extra -= {*FRAMEWORKS, "pkg_resources"}

@@ -8,13 +8,12 @@ import subprocess
 from functools import cache
 from pathlib import Path
 
-import numpy
 import pytest
 
 from rnnbench.grid.expand import expand
 from rnnbench.grid.experiment import Experiment
 from tests.conftest import ROOT
-from tests.worker.building import python_of
+from tests.worker.building import python_of, write_digits
 
 SCRIPT = Path(__file__).parent / "timed_phases.py"
 # The last batch of an epoch and of a validation is smaller: XLA compiles for each size.
@@ -39,15 +38,14 @@ COMPILING = ("tf_2_21_xla", "keras3_jax")
 
 
 def configured(name: str, folder: Path) -> dict:
+    (folder / "augment.py").write_text(AUGMENT)
+    variants = {
+        "on_device": ["+device.feed=device"],
+        "replicas": ["+device.replicas=2"],
+        "augmented": [f"+model.data.augment={folder}/augment.py:augment"],
+    }
     build, _, variant = name.partition(" ")
-    grid = (*GRID.split(), f"build={build}")
-    if variant == "on_device":
-        grid += ("+device.feed=device",)
-    if variant == "replicas":
-        grid += ("+device.replicas=2",)
-    if variant == "augmented":
-        (folder / "augment.py").write_text(AUGMENT)
-        grid += (f"+model.data.augment={folder}/augment.py:augment",)
+    grid = (*GRID.split(), f"build={build}", *variants.get(variant, []))
     experiment = Experiment(name="timed", grids=(grid,), file=ROOT / "conf/experiment/timed.yaml")
     (point,) = expand(experiment, [ROOT / "conf"])
     return dict(point.config)
@@ -61,11 +59,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory):
 
 def _run(name: str, temporary: pytest.TempPathFactory) -> dict:
     folder = temporary.mktemp(name.replace(" ", "_"))
-    stream, arrays = numpy.random.RandomState(0), {}
-    for part, samples in (("train", 44), ("val", 20)):
-        arrays[f"x_{part}"] = stream.rand(samples, 8, 8).astype("float32")
-        arrays[f"y_{part}"] = stream.randint(0, 10, samples)
-    numpy.savez(folder / "digits.npz", **arrays)
+    write_digits(folder / "digits.npz", 44, 20)
     job = {"config": configured(name, folder), "threads": 1, "dataset": str(folder / "digits.npz")}
     (folder / "job.json").write_text(json.dumps(job))
     # What runs in the interpreter of the tests needs no other environment.
@@ -98,7 +92,7 @@ def test_nothing_is_traced_or_compiled_in_a_timed_phase(trained, build: str) -> 
 @pytest.mark.parametrize("build", TRAINED)
 def test_epochs_train_the_canonical_batches_from_the_canonical_weights(trained, build) -> None:
     result = trained(build)
-    assert len(result["losses"]) == len(result["validation"]) == 3
+    assert len(result["loss"]) == len(result["val_loss"]) == 3
     assert result["apart"] < 1e-4
 
 
@@ -106,12 +100,12 @@ def test_epochs_train_the_canonical_batches_from_the_canonical_weights(trained, 
 def test_replicas_report_the_losses_of_one_device(trained, replicas: str) -> None:
     result, alone = trained(replicas), trained(replicas.split()[0])
     assert (result["replicas"], alone["replicas"]) == ([2, 2], [None, 1])
-    for name in ("losses", "validation"):
+    for name in ("loss", "val_loss"):
         assert result[name] == pytest.approx(alone[name], rel=1e-5)
 
 
 @pytest.mark.parametrize("build", [*BUILDS[1:], *AUGMENTED[1:], *ON_DEVICE])
 def test_frameworks_report_the_same_losses(trained, build: str) -> None:
     result, reference = trained(build), trained(AUGMENTED[0] if build in AUGMENTED else BUILDS[0])
-    for name in ("losses", "validation"):
+    for name in ("loss", "val_loss"):
         assert result[name] == pytest.approx(reference[name], rel=2e-3)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import itertools
 import weakref
+from types import SimpleNamespace
 
 import pytest
 
@@ -12,18 +13,17 @@ from rnnworker.events import Events
 from rnnworker.turns import Phases, StepClock, Turns
 
 
-def phases_of(writer: int) -> Phases:
-    events = Events(writer)
+@pytest.fixture
+def phases(pipe) -> Phases:
+    events = Events(pipe.writer)
     return Phases(events, Turns(events))
 
 
-def test_a_phase_is_reported_with_its_times_and_load(pipe) -> None:
-    _, writer, received = pipe
-    phases = phases_of(writer)
+def test_a_phase_is_reported_with_its_times_and_load(phases: Phases, pipe) -> None:
     with phases.phase("train", timed=True) as details:
         details["steps"] = 3
         assert phases.current == "train"
-    begin, end = received()
+    begin, end = pipe.received()
     assert (begin["event"], begin["phase"], begin["timed"]) == ("phase_begin", "train", True)
     assert (end["event"], end["phase"], end["timed"]) == ("phase_end", "train", True)
     assert begin["t"] <= end["start"] <= end["end"] <= end["t"]
@@ -38,8 +38,7 @@ class Knot:
         self.itself = self
 
 
-def test_garbage_is_collected_before_a_timed_phase(pipe) -> None:
-    phases = phases_of(pipe[1])
+def test_garbage_is_collected_before_a_timed_phase(phases: Phases) -> None:
     gc.disable()
     try:
         left = weakref.ref(Knot())
@@ -55,28 +54,17 @@ def test_garbage_is_collected_before_a_timed_phase(pipe) -> None:
         gc.unfreeze()
 
 
-def test_a_phase_that_fails_has_no_end(pipe) -> None:
-    _, writer, received = pipe
-    phases = phases_of(writer)
+def test_a_phase_that_fails_has_no_end(phases: Phases, pipe) -> None:
     with pytest.raises(ZeroDivisionError), phases.phase("build"):
         raise ZeroDivisionError
-    assert [event["event"] for event in received()] == ["phase_begin"]
+    assert [event["event"] for event in pipe.received()] == ["phase_begin"]
     assert phases.current == "build"
-
-
-class Clock:
-    """A clock that only the test advances."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.now = 100.0
-        monkeypatch.setattr("rnnworker.turns.time.monotonic", lambda: self.now)
-        monkeypatch.setattr("rnnworker.turns.second_clock", lambda: self.now)
 
 
 class Supervisor:
     """Answers each gate with the next of `answers`, after `asleep` seconds."""
 
-    def __init__(self, clock: Clock, answers, asleep: float = 7.0) -> None:
+    def __init__(self, clock: SimpleNamespace, answers, asleep: float = 7.0) -> None:
         self.clock, self.answers, self.asleep = clock, iter(answers), asleep
         self.turns: list[dict] = []
         self.requests: list[dict] = []
@@ -92,8 +80,12 @@ class Supervisor:
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    return Clock(monkeypatch)
+def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """A clock that only the test advances."""
+    clock = SimpleNamespace(now=100.0)
+    monkeypatch.setattr("rnnworker.turns.time.monotonic", lambda: clock.now)
+    monkeypatch.setattr("rnnworker.turns.second_clock", lambda: clock.now)
+    return clock
 
 
 def trained(clock, supervisor, *, epochs=4, steps=10, step=0.01, cold=0.0, rim=0.002, validation=1):
@@ -159,15 +151,11 @@ def test_an_epoch_with_too_few_timed_steps_has_no_seconds(clock) -> None:
 def test_the_device_has_finished_whenever_the_clock_is_read() -> None:
     pending, finished = [], []
 
-    class Events:
-        def gate(self, **fields):
-            assert not pending, "the device is not idle at the gate"
-            return "turn 0 1 2\n"
+    def gate(**fields) -> str:
+        assert not pending, "the device is not idle at the gate"
+        return "turn 0 1 2\n"
 
-        def emit_later(self, event, **fields):
-            pass
-
-    turns = Turns(Events())
+    turns = Turns(SimpleNamespace(gate=gate, emit_later=lambda event, **fields: None))
     turns.begin("train")
 
     def finish(values):

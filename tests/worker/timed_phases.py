@@ -18,27 +18,27 @@ counts = {"traced": 0, "compiled": 0}
 opened = []
 
 
-def count_tensorflow():
-    """Counts graphs: each function that TensorFlow traces is one, also in tf.data pipelines."""
-    from tensorflow.python.framework import func_graph
+def count(framework):
+    """Begins to count traces and, in jax, compilations. In TensorFlow each function that it traces
+    is a graph, also in tf.data pipelines."""
+    if framework.endswith(("tensorflow", "tensorflow2")):
+        from tensorflow.python.framework import func_graph
 
-    original = func_graph.FuncGraph.__init__
+        original = func_graph.FuncGraph.__init__
 
-    def counted(self, *arguments, **settings):
-        counts["traced"] += 1
-        return original(self, *arguments, **settings)
+        def counted(self, *arguments, **settings):
+            counts["traced"] += 1
+            return original(self, *arguments, **settings)
 
-    func_graph.FuncGraph.__init__ = counted
+        func_graph.FuncGraph.__init__ = counted
+    if framework == "keras3_jax":
+        import jax
 
+        def listen(name, seconds, **more):
+            counts["traced"] += "trace" in name
+            counts["compiled"] += "backend_compile" in name
 
-def count_jax():
-    import jax
-
-    def count(name, seconds, **more):
-        counts["traced"] += "trace" in name
-        counts["compiled"] += "backend_compile" in name
-
-    jax.monitoring.register_event_duration_secs_listener(count)
+        jax.monitoring.register_event_duration_secs_listener(listen)
 
 
 class Counting(Events):
@@ -83,29 +83,20 @@ def open_session(config, threads, opening=frameworks.open_session):
         events.epochs_begin()
 
     session.prepare_epochs = prepare_epochs
-    if config["build"]["framework"].endswith(("tensorflow", "tensorflow2")):
-        count_tensorflow()
-    if config["build"]["framework"] == "keras3_jax":
-        count_jax()
+    count(config["build"]["framework"])
     return session
 
 
-def on_host(session, opening=frameworks.open_session):
-    """Returns a session like `session` with the canonical weights and single batches."""
-    config = dict(session.config, device=dict(session.config["device"], feed="host"))
-    other = opening(config, session.threads)
-    other.arrays = session.arrays
-    other.build()
-    other.load_weights(canonical_weights.initial(other.layers(), config["seed"]))
-    return other
-
-
-def batch_by_batch(session):
+def batch_by_batch(session, opening=frameworks.open_session):
     """Returns the largest difference between the weights trained by ``fit`` and those after
-    training on the same batches one by one."""
+    training on the same batches one by one, which come from the host."""
     fitted = session.dump_weights()
     if session.feed == "device":
-        session = on_host(session)
+        config = dict(session.config, device=dict(session.config["device"], feed="host"))
+        arrays, session = session.arrays, opening(config, session.threads)
+        session.arrays = arrays
+        session.build()
+        session.load_weights(canonical_weights.initial(session.layers(), config["seed"]))
     session.reset()
     model, seed = session.config["model"], session.config["seed"]
     x, y = session.arrays["x_train"], session.arrays["y_train"]
@@ -128,13 +119,9 @@ def main(job):
         turns = Turns(events)
         run._run(json.load(file), events, Phases(events, turns), turns)
     facts = opened[0].device_facts()
-    result = {
-        "replicas": [facts.get("replicas"), len(facts.get("framework_devices", ()))],
-        "phases": events.phases,
-        "losses": [epoch["loss"] for epoch in events.epochs],
-        "validation": [epoch["val_loss"] for epoch in events.epochs],
-        "apart": batch_by_batch(opened[0]),
-    }
+    replicas = [facts.get("replicas"), len(facts.get("framework_devices", ()))]
+    result = {name: [epoch[name] for epoch in events.epochs] for name in ("loss", "val_loss")}
+    result.update(phases=events.phases, replicas=replicas, apart=batch_by_batch(opened[0]))
     print(json.dumps(result))
 
 
