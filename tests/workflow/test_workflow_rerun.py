@@ -91,7 +91,8 @@ def test_only_a_real_run_repairs_a_damaged_pointer(small: Project) -> None:
 )
 def test_a_second_snakemake_ends_at_once(project: Project) -> None:
     first = project.start(experiment="small")
-    wait_until(project.records, 60, "a record")
+    plans = "results/*/small/plan.jsonl"  # written when the folder is locked
+    wait_until(lambda: list(project.folder.glob(plans)), 60, "the plan")
     second = project.snakemake(experiment="small")
     assert second.returncode == 1
     assert "is in use by another process" in second.stderr
