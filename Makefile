@@ -24,7 +24,7 @@ MKDOCS = NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 run: $(MADE)
 	$(BIN)/snakemake --cores all
 
-# Without servers, browsers, old builds and clusters.
+# Without workflows, servers, browsers, old builds and clusters.
 test: $(MADE)
 	$(BIN)/python -m pytest --numprocesses 2 --quick
 

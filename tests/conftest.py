@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import shutil
 import signal
@@ -53,10 +52,15 @@ NEEDS_BY_PATH = {
     "cluster/": "Slurm and PostgreSQL",
     "exchange/test_exchange_bundle": "bundles that train",
     "faults/test_faults_": "processes that are killed",
+    "outside/test_outside_bundles": "bundles that train",
     "workflow/test_workflow_": "Snakemake",
 }
 # By a fixture, also if a parameter names it.
-NEEDS_BY_FIXTURE = {"browser": "a browser", "server": "an MLflow server"}
+NEEDS_BY_FIXTURE = {
+    "browser": "a browser",
+    "measured_small": "Snakemake",
+    "server": "an MLflow server",
+}
 # By a function that a test module imports from `tests.worker.building`.
 BUILDING = "tests.worker.building"
 NEEDS_BY_NAME = {
@@ -66,22 +70,19 @@ NEEDS_BY_NAME = {
     "answer": "a framework in a separate process",
     "answer_of": "a framework in a separate process",
 }
-WORKFLOW = "workflow/test_workflow_selftest.py"  # the one that `make test` runs from end to end
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--quick",
         action="store_true",
-        help="leave out tests that need servers, browsers, old builds or a cluster",
+        help="leave out tests that need Snakemake, servers, browsers or old builds",
     )
 
 
 def needs(item: pytest.Item) -> str | None:
     """What a test needs beyond the project's own environment, or None."""
     path = item.path.relative_to(ROOT / "tests").as_posix()
-    if path == WORKFLOW:
-        return None
     parameters = item.callspec.params.values() if hasattr(item, "callspec") else ()
     fixtures = {*item.fixturenames, *(value for value in parameters if isinstance(value, str))}
     imported = {
@@ -94,7 +95,7 @@ def needs(item: pytest.Item) -> str | None:
         *(what for name, what in NEEDS_BY_FIXTURE.items() if name in fixtures),
         *(NEEDS_BY_NAME[name] for name in imported),
     ]
-    return found[0] if found else None
+    return next(iter(found), None)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -167,18 +168,6 @@ class Project:
 
     def pointers(self, experiment: str = "selftest") -> list[Path]:
         return sorted((self.folder / "results").glob(f"*/{experiment}/*-s*-r*.json"))
-
-
-def turns(project: Project) -> list[tuple[float, float, str]]:
-    """All turns of all workers: begin and end (monotonic seconds) and the run's name."""
-    all_turns = []
-    for path in (project.folder / "results").glob("records/*/*/*.events.jsonl"):
-        for line in path.read_text().splitlines():
-            with contextlib.suppress(ValueError):  # truncated by a kill
-                event = json.loads(line)
-                if event["event"] == "turn":
-                    all_turns.append((event["begin"], event["t"], path.parent.name))
-    return sorted(all_turns)
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -34,9 +35,26 @@ PHASE_SECONDS = {
     "evaluate": 0.5,
     "predict": 0.5,
 }
-VOID = Verdict(
-    "void", (Reason("loss_not_finite", "the loss is not finite from epoch 2.", "lower the rate."),)
-)
+NOT_FINITE = Reason("loss_not_finite", "the loss is not finite from epoch 2.", "lower the rate.")
+LOAD = Reason("foreign_load", "0.4 CPU seconds a second of others.", "measure it again.")
+VOID = Verdict("void", (NOT_FINITE,))
+VERDICTS = {"clean": Verdict("clean"), "suspect": Verdict("suspect", (LOAD,)), "void": VOID}
+# What a build and a machine report about themselves.
+ENVIRONMENT = {
+    "python": "3.11.2",
+    "tensorflow": "2.21.0",
+    "keras": "3.12.0",
+    "numpy": "2.3.5",
+    "backend": "tensorflow",
+    "packages": ["keras==3.12.0", "numpy==2.3.5", "tensorflow-cpu==2.21.0"],
+}
+HARDWARE = {
+    "cpu": "Imaginary CPU @ 2.00GHz",
+    "cores": 2,
+    "memory_bytes": 8 * 2**30,
+    "system": "Linux-6.1-x86_64",
+    "gpus": [],
+}
 
 
 def make_record(
@@ -74,7 +92,7 @@ def make_record(
     if isinstance(epoch_seconds, int | float):
         epoch_seconds = [epoch_seconds] * epochs
     if isinstance(verdict, str):
-        verdict = VOID if verdict == "void" else _verdict(verdict)
+        verdict = VERDICTS[verdict]
     overrides = dict(overrides or {})
     choices = {"model": model, "cell": cell, "rnn": rnn, "device": device, "build": build}
     suffix = "".join(f"-{k.rpartition('.')[2]}{v}" for k, v in sorted(overrides.items()))
@@ -102,8 +120,8 @@ def make_record(
         machine=machine,
         started=written(started),
         finished=written(started + timedelta(seconds=wall)),
-        environment=make_environment(),
-        hardware=make_hardware(machine),
+        environment=copy.deepcopy(ENVIRONMENT),
+        hardware={"machine": machine, "host": machine.partition("-")[0], **copy.deepcopy(HARDWARE)},
         phases=phases,
         epochs=timed,
         measured={
@@ -323,38 +341,6 @@ def make_probe(
         "models": [model],
     }  # fmt: skip
     return {**probe, **changes}
-
-
-def make_environment() -> dict[str, Any]:
-    """The facts that a build reports about itself."""
-    return {
-        "python": "3.11.2",
-        "tensorflow": "2.21.0",
-        "keras": "3.12.0",
-        "numpy": "2.3.5",
-        "backend": "tensorflow",
-        "packages": ["keras==3.12.0", "numpy==2.3.5", "tensorflow-cpu==2.21.0"],
-    }
-
-
-def make_hardware(machine: str) -> dict[str, Any]:
-    """The facts that a machine reports about itself."""
-    return {
-        "machine": machine,
-        "host": machine.partition("-")[0],
-        "cpu": "Imaginary CPU @ 2.00GHz",
-        "cores": 2,
-        "memory_bytes": 8 * 2**30,
-        "system": "Linux-6.1-x86_64",
-        "gpus": [],
-    }
-
-
-def _verdict(status: str) -> Verdict:
-    if status == "clean":
-        return Verdict("clean")
-    reason = Reason("foreign_load", "0.4 CPU seconds a second of others.", "measure it again.")
-    return Verdict(status, (reason,))
 
 
 def _phases(

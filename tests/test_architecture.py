@@ -26,18 +26,20 @@ ALLOWED_IN = {
 COMMON = {"axes", "errors", "locks", "plain_text"}
 
 
-def imports(file: Path) -> set[str]:
-    return imports_of(ast.walk(ast.parse(file.read_text())))
-
-
-def imports_of(nodes: Iterable[ast.AST]) -> set[str]:
+def imports(file: Path, *, at_once: bool = False) -> set[str]:
+    """What `file` imports; `at_once`: without what its functions import later."""
+    tree = ast.parse(file.read_text())
     names: set[str] = set()
-    for node in nodes:
+    for node in tree.body if at_once else ast.walk(tree):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
             names |= {f"{node.module}.{alias.name}" for alias in node.names}
     return names
+
+
+def libraries(names: Iterable[str]) -> set[str]:
+    return {name.split(".")[0] for name in names}
 
 
 def package_of(file: Path) -> str:
@@ -46,64 +48,36 @@ def package_of(file: Path) -> str:
 
 def drawn_imports() -> dict[str, set[str]]:
     """Package → packages it may import, from the mermaid diagram."""
-    arrows: dict[str, set[str]] = {}
     diagram = re.search(r"```mermaid\n(.*?)```", (ROOT / "ARCHITECTURE.md").read_text(), re.S)
     assert diagram
-    for line in diagram.group(1).splitlines():
-        if "-->" in line:
-            source, targets = line.split("-->")
-            arrows.setdefault(source.strip(), set()).update(
-                target.strip() for target in targets.split("&")
-            )
-    return arrows
-
-
-def actual_imports() -> dict[str, set[str]]:
-    arrows: dict[str, set[str]] = {}
-    for file in CONTROLLER.rglob("*.py"):
-        package = package_of(file)
-        for name in imports(file):
-            if name.startswith("rnnbench."):
-                target = name.split(".")[1]
-                if target != package:
-                    arrows.setdefault(package, set()).add(target)
-    return arrows
+    lines = re.findall(r"^ *(\w+) --> (.*)$", diagram.group(1), re.M)
+    assert len(lines) == len({source for source, _ in lines})
+    return {source: set(targets.split(" & ")) for source, targets in lines}
 
 
 def test_diagram_matches_imports() -> None:
-    actual = {
-        package: targets - COMMON
-        for package, targets in actual_imports().items()
-        if package not in {"__main__", "cli", *COMMON} and targets - COMMON
-    }
-    assert actual == drawn_imports()
-
-
-def test_controller_imports_no_framework() -> None:
+    actual: dict[str, set[str]] = {}
     for file in CONTROLLER.rglob("*.py"):
-        assert not {name.split(".")[0] for name in imports(file)} & FRAMEWORKS, file
+        package = package_of(file)
+        ours = {name.split(".")[1] for name in imports(file) if name.startswith("rnnbench.")}
+        if others := ours - COMMON - {package}:
+            actual.setdefault(package, set()).update(others)
+    started = {"__main__", "cli"}
+    assert {name: actual[name] for name in set(actual) - started - COMMON} == drawn_imports()
 
 
-def test_worker_imports_nothing_from_the_controller() -> None:
+def test_libraries_are_imported_in_their_packages_only() -> None:
+    for file in CONTROLLER.rglob("*.py"):
+        allowed = {name for name, packages in ALLOWED_IN.items() if package_of(file) in packages}
+        forbidden = (FRAMEWORKS | set(ALLOWED_IN)) - allowed
+        assert not libraries(imports(file)) & forbidden, file
     for file in WORKER.rglob("*.py"):
-        assert not {name.split(".")[0] for name in imports(file)} & NOT_FOR_WORKERS, file
-
-
-def test_heavy_libraries_are_imported_in_their_packages_only() -> None:
-    for file in CONTROLLER.rglob("*.py"):
-        for library in {name.split(".")[0] for name in imports(file)} & set(ALLOWED_IN):
-            assert package_of(file) in ALLOWED_IN[library], f"{file} imports {library}"
-
-
-def imported_at_once(file: Path) -> set[str]:
-    """What importing `file` imports, without what its functions import later."""
-    nodes = ast.parse(file.read_text()).body
-    return imports_of(node for node in nodes if isinstance(node, ast.Import | ast.ImportFrom))
+        assert not libraries(imports(file)) & NOT_FOR_WORKERS, file
 
 
 def test_what_the_controller_imports_of_the_worker_needs_the_standard_library_only() -> None:
     names = set().union(*map(imports, CONTROLLER.rglob("*.py")))
-    reached = {name for name in names if name.split(".")[0] == "rnnworker"}
+    reached = {name for name in names if name.startswith("rnnworker.")}
     # Layouts of weights are converted with NumPy; rnnbench.weights is imported by its command.
     reached -= {name for name in reached if name.startswith("rnnworker.kernels")}
     reached.add("rnnworker.bundle")  # run on a machine that may have Python alone
@@ -114,8 +88,7 @@ def test_what_the_controller_imports_of_the_worker_needs_the_standard_library_on
             file = WORKER.joinpath(*parts).with_suffix(".py")
             if parts and file.exists() and file not in seen:
                 seen.add(file)
-                found = imported_at_once(file)
-                others = {other for other in found if other.split(".")[0] != "rnnworker"}
-                assert {n.split(".")[0] for n in others} <= set(sys.stdlib_module_names), file
-                reached |= found - others
+                found = imports(file, at_once=True)
+                assert libraries(found) <= {"rnnworker", *sys.stdlib_module_names}, file
+                reached |= {name for name in found if name.startswith("rnnworker.")}
     assert len(seen) > 10

@@ -1,5 +1,6 @@
-"""What is added to the project by few files: a kernel, a build, a model, an axis. Runs that do not
-use it keep their digests, so that nothing is measured again; with a new axis, every run has it."""
+"""A kernel, a build and a model are added by the files of `CHOICES`, an axis by those of `AXIS` and
+its choices. Runs that do not use what was added keep their digests, so that nothing is measured
+again; with a new axis, every run has it."""
 
 from __future__ import annotations
 
@@ -9,7 +10,6 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -33,57 +33,41 @@ optimizer: {name: adam, learning_rate: 0.001}
 loss: sparse_categorical_crossentropy
 recurrent: true
 """
-AXIS = 'AXES = (\n    Axis("start", group=True),'
-# What is added → overrides that use it, number of files allowed, file → content or replacement.
-ADDED: dict[str, tuple[str, int, dict[str, str | tuple[str, str]]]] = {
-    "kernel": (
-        "rnn=mine",
-        2,
-        {
-            "src/rnnworker/kernels/mine.py": KERNEL,
-            "conf/rnn/mine.yaml": "implementation: mine\nkernels: [while]\n",
-        },
-    ),
-    "build": ("build=mine", 1, {"conf/build/mine.yaml": "framework: keras3_tensorflow\n"}),
-    "model": (
-        "model=mine",
-        2,
-        {"src/rnnworker/models/mine.py": MODEL, "conf/model/mine.yaml": MODEL_YAML},
-    ),
-    "axis": (
-        "start=mine,zero",
-        4,
-        {
-            "src/rnnbench/axes.py": ("AXES = (", AXIS),
-            "conf/config.yaml": ("  - cell: lstm", "  - cell: lstm\n  - start: zero"),
-            "conf/start/zero.yaml": "value: 0.0\n",
-            "conf/start/mine.yaml": "value: 1.0\n",
-        },
-    ),
+# File → content.
+CHOICES = {
+    "src/rnnworker/kernels/mine.py": KERNEL,
+    "conf/rnn/mine.yaml": "implementation: mine\nkernels: [while]\n",
+    "conf/build/mine.yaml": "framework: keras3_tensorflow\n",
+    "src/rnnworker/models/mine.py": MODEL,
+    "conf/model/mine.yaml": MODEL_YAML,
 }
-# Prints the digests of the runs of `quick`, without overrides and with those of the command line.
+# File → what is replaced in it, and by what.
+AXIS = {
+    "src/rnnbench/axes.py": ("AXES = (", 'AXES = (\n    Axis("start", group=True),'),
+    "conf/config.yaml": ("  - cell: lstm", "  - cell: lstm\n  - start: zero"),
+}
+# Prints the digests of the runs of `quick`, for each argument that has overrides.
 SCRIPT = """
 import json, sys
 from pathlib import Path
 from rnnbench.planning.planner import make_plan
 quick = ("quick", [Path("conf")], Path())
-plans = [make_plan(*quick, site="x", overrides=overrides) for overrides in ("", sys.argv[1])]
+plans = [make_plan(*quick, site="x", overrides=overrides) for overrides in sys.argv[1:]]
 print(json.dumps([{name: run.digest for name, run in plan.runs.items()} for plan in plans]))
 """
 
 
-@pytest.fixture(scope="module")
-def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("project")
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
     for name in ("src", "conf"):
-        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copyfile(ROOT / "data.dvc", folder / "data.dvc")
-    return folder
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copyfile(ROOT / "data.dvc", tmp_path / "data.dvc")
+    return tmp_path
 
 
-def digests(project: Path, overrides: str = "") -> list[dict[str, Any]]:
+def digests(project: Path, *overrides: str) -> list[dict[str, str]]:
     process = subprocess.run(
-        [sys.executable, "-c", SCRIPT, overrides],
+        [sys.executable, "-c", SCRIPT, *overrides],
         cwd=project,
         env={**os.environ, "PYTHONPATH": str(project / "src")},
         capture_output=True,
@@ -94,23 +78,25 @@ def digests(project: Path, overrides: str = "") -> list[dict[str, Any]]:
     return json.loads(process.stdout)
 
 
-@pytest.mark.parametrize("thing", ADDED)
-def test_something_is_added_by_few_files(copy: Path, tmp_path: Path, thing: str) -> None:
-    overrides, allowed, files = ADDED[thing]
-    before, _ = digests(copy)
-    project = shutil.copytree(copy, tmp_path / "project")
-    for name, content in files.items():
+def test_a_kernel_a_build_and_a_model_leave_the_digests_of_other_runs(project: Path) -> None:
+    (before,) = digests(project, "")
+    for name, content in CHOICES.items():
+        (project / name).write_text(content)
+    axes = ("rnn", "build", "model")
+    same, *added = digests(project, "", *(f"repeat=0 {axis}=mine" for axis in axes))
+    assert same == before
+    for runs in added:
+        assert runs and all("mine" in name for name in runs)
+
+
+def test_every_run_has_a_new_axis(project: Path) -> None:
+    for name, (old, new) in AXIS.items():
         file = project / name
-        if isinstance(content, tuple):
-            old, new = content
-            assert old in file.read_text()
-            content = file.read_text().replace(old, new, 1)
-        file.parent.mkdir(exist_ok=True)
-        file.write_text(content)
-    assert len(files) <= allowed
-    same, added = digests(project, f"repeat=0 {overrides}")
-    assert added and all("mine" in name or thing == "axis" for name in added)
-    if thing == "axis":
-        assert {name.partition("-")[0] for name in added} == {"mine", "zero"}
-    else:
-        assert same == before
+        assert old in file.read_text()
+        file.write_text(file.read_text().replace(old, new, 1))
+    (project / "conf/start").mkdir()
+    for name, value in (("zero", 0.0), ("mine", 1.0)):
+        (project / f"conf/start/{name}.yaml").write_text(f"value: {value}\n")
+    default, added = digests(project, "repeat=0", "repeat=0 start=mine,zero")
+    assert {name.partition("-")[0] for name in default} == {"zero"}
+    assert {name.partition("-")[0] for name in added} == {"mine", "zero"}

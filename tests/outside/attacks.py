@@ -13,6 +13,7 @@ import struct
 import warnings
 import zipfile
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 EXPERIMENT = "quick"
@@ -21,65 +22,43 @@ HTML = "<script>alert(1)</script><img src=x onerror=alert(2)>"
 LINK = "[here](javascript:alert(3))"
 FORMULA = "=HYPERLINK(A1)"
 Files = dict[str, bytes]
-Change = Callable[[Files], None]
+Change = Callable[[Files], object]
 
 
 def record_name(files: Files) -> str:
-    return next(name for name in files if name.startswith("records/") and name.endswith("Z.json"))
-
-
-def site_file(name: str, content: bytes = b"{}") -> Change:
-    def change(files: Files) -> None:
-        files[f"away/{EXPERIMENT}/{name}"] = content
-
-    return change
+    return next(name for name in files if name.startswith("records/"))
 
 
 def added(name: str, content: bytes = b"{}") -> Change:
-    def change(files: Files) -> None:
-        files[name] = content
-
-    return change
+    return lambda files: files.update({name: content})
 
 
-def edited(find: Callable[[Files], str], edit: Callable[[Any], Any]) -> Change:
-    """The JSON of a file edited in place, or replaced by what `edit` returns."""
-
-    def change(files: Files) -> None:
-        name = find(files)
-        data = json.loads(files[name])
-        changed = edit(data)
-        files[name] = json.dumps(data if changed is None else changed).encode()
-
-    return change
-
-
-def in_record(*path: str | int, value: Any) -> Change:
-    def edit(data: Any) -> None:
-        for key in path[:-1]:
-            data = data[key]
-        data[path[-1]] = value
-
-    return edited(record_name, edit)
+def site_file(name: str, content: bytes = b"{}") -> Change:
+    return added(f"away/{EXPERIMENT}/{name}", content)
 
 
 def a_pointer(data: Any) -> Change:
     return site_file("x-s0-r0.json", json.dumps(data).encode())
 
 
-def in_facts(**values: Any) -> Change:
-    return edited(
-        lambda files: f"away/{EXPERIMENT}/experiment.json", lambda data: {**data, **values}
-    )
+def edited(part: str, *path: str | int, value: Any) -> Change:
+    """Another value in the JSON of the first file whose name contains `part`."""
 
-
-def in_preflight(kind: str, *path: str | int, value: Any) -> Change:
-    def edit(data: Any) -> None:
+    def change(files: Files) -> None:
+        name = next(name for name in files if part in name)
+        data = parent = json.loads(files[name])
         for key in path[:-1]:
-            data = data[key]
-        data[path[-1]] = value
+            parent = parent[key]
+        parent[path[-1]] = value
+        files[name] = json.dumps(data).encode()
 
-    return edited(lambda files: next(name for name in files if f"/{kind}/" in name), edit)
+    return change
+
+
+in_record = partial(edited, "records/")
+in_facts = partial(edited, "/experiment.json")
+in_certificate = partial(edited, "/certificates/")
+in_probe = partial(edited, "/probes/")
 
 
 def as_home(files: Files) -> None:
@@ -96,14 +75,6 @@ def record_of_home(files: Files) -> None:
     """A record of this machine at the other machine's site."""
     name = record_name(files)
     files[name.replace("away", "home")] = files.pop(name).replace(b"away", b"home")
-
-
-def without_record(files: Files) -> None:
-    del files[record_name(files)]
-
-
-def other_digest(files: Files) -> None:
-    in_record("run", "config", "model", "units", value=9999)(files)
 
 
 def garbled(files: Files) -> None:
@@ -130,11 +101,15 @@ def plan_line(**values: Any) -> Change:
 
 
 BIG = 10**400
+SITES = (
+    *("imported", "records", "-x", ".git", "a b", 'a"b', "a;b", "a\nb", "a\\b"),
+    *(f"a{RIGHT_TO_LEFT}b", "a" * 300),
+)
 REFUSED: dict[str, Change] = {
     "of this machine": as_home,
     "a record of this machine": record_of_home,
-    "a probe of this machine": in_preflight("probes", "machine", value="home"),
-    "a certificate of this machine": in_preflight("certificates", "machine", value="home"),
+    "a probe of this machine": in_probe("machine", value="home"),
+    "a certificate of this machine": in_certificate("machine", value="home"),
     "a pointer": a_pointer({"record": "records/away/x/20270101T000000_000000Z.json"}),
     "a pointer out of the folder": a_pointer({"record": "../../../etc/passwd"}),
     "a pointer that is a list": a_pointer([]),
@@ -143,7 +118,7 @@ REFUSED: dict[str, Change] = {
     "a record at a site without a plan": in_record("site", value="third"),
     "a record at a site above": in_record("site", value="../../x"),
     "a record of another experiment": in_record("experiment", value="../other"),
-    "another configuration": other_digest,
+    "another configuration": in_record("run", "config", "model", "units", value=9999),
     "another digest": in_record("run", "digest", value="0" * 64),
     "no model": in_record("run", "choices", "model", value=""),
     "another machine in the record": in_record("machine", value="third"),
@@ -181,10 +156,10 @@ REFUSED: dict[str, Change] = {
     "a plan with a name of another folder": plan_line(name="../../x-s0-r0"),
     "a plan with a name in right-to-left": plan_line(name=f"x{RIGHT_TO_LEFT}y-s0-r0"),
     "a plan with another digest": plan_line(digest="0" * 64),
-    "facts of another experiment": in_facts(name="other"),
-    "facts whose title is a list": in_facts(title=["x"]),
-    "facts whose reference is a text": in_facts(reference="keras"),
-    "facts whose skipped runs are numbers": in_facts(skipped=[1, 2]),
+    "facts of another experiment": in_facts("name", value="other"),
+    "facts whose title is a list": in_facts("title", value=["x"]),
+    "facts whose reference is a text": in_facts("reference", value="keras"),
+    "facts whose skipped runs are numbers": in_facts("skipped", value=[1, 2]),
     "certificates.json": site_file("certificates.json"),
     "a mark to retry": site_file("retry/x", b"2027"),
     "an attempt": site_file("attempts/x/1.json"),
@@ -194,40 +169,30 @@ REFUSED: dict[str, Change] = {
     "an environment of an experiment": added(f"envs/{EXPERIMENT}/plan.jsonl"),
     "the cache": added(f"cache/{EXPERIMENT}/plan.jsonl"),
     "the lock": added(".lock"),
-    "a site of imports": moved("imported"),
-    "a site named records": moved("records"),
+    **{f"a site {name!r}": moved(name) for name in SITES},
     "a file named records": added("records"),
     "a file named like a site": added("away2"),
-    "a site with a hyphen first": moved("-x"),
-    "a site with a dot first": moved(".git"),
-    "a site with a space": moved("a b"),
-    "a site with quotes": moved('a"b'),
-    "a site with a semicolon": moved("a;b"),
-    "a site with a newline": moved("a\nb"),
-    "a site with a backslash": moved("a\\b"),
-    "a site in right-to-left": moved(f"a{RIGHT_TO_LEFT}b"),
-    "a site of 300 characters": moved("a" * 300),
     "a parent folder": added("../x.json"),
     "an absolute path": added("/tmp/x.json"),
     "a log of no record": added("records/away/x-s0-r0/20270101T000000_000000Z.log"),
     "a record in a deeper folder": added("records/away/x/y/20270101T000000_000000Z.json"),
     "a script": site_file("x.py", b"print(1)"),
-    "a probe of a newer schema": in_preflight("probes", "schema", value=2),
-    "a probe whose speed is a text": in_preflight("probes", "peak_gflops", value="fast"),
-    "a probe whose speed is NaN": in_preflight("probes", "peak_gflops", value=float("nan")),
-    "a probe too fast for a float": in_preflight("probes", "peak_gflops", value=BIG),
+    "a probe of a newer schema": in_probe("schema", value=2),
+    "a probe whose speed is a text": in_probe("peak_gflops", value="fast"),
+    "a probe whose speed is NaN": in_probe("peak_gflops", value=float("nan")),
+    "a probe too fast for a float": in_probe("peak_gflops", value=BIG),
     "a probe that is a text file": site_file("probes/cpu_1-current.txt"),
     "a probe in a deeper folder": site_file("probes/work/cpu_1-current.json"),
-    "a certificate whose pairs are numbers": in_preflight("certificates", "pairs", value=[1]),
-    "a probe of negative speed": in_preflight("probes", "peak_gflops", value=-1.0),
-    "a probe of infinite speed": in_preflight("probes", "peak_gflops", value=1e300),
-    "a certificate with a negative error": in_preflight(
-        "certificates", "implementations", "keras", "outputs", value=-1.0
+    "a certificate whose pairs are numbers": in_certificate("pairs", value=[1]),
+    "a probe of negative speed": in_probe("peak_gflops", value=-1.0),
+    "a probe of infinite speed": in_probe("peak_gflops", value=1e300),
+    "a certificate with a negative error": in_certificate(
+        "implementations", "keras", "outputs", value=-1.0
     ),
-    "a certificate with a status of its own": in_preflight(
-        "certificates", "implementations", "keras", "status", value="perfect"
+    "a certificate with a status of its own": in_certificate(
+        "implementations", "keras", "status", value="perfect"
     ),
-    "a certificate with another key": in_preflight("certificates", "key", value="x"),
+    "a certificate with another key": in_certificate("key", value="x"),
     "a record that is cut off": garbled,
     "a record that is NaN": in_record("epochs", 1, "loss", value=float("nan")),
 }
@@ -244,10 +209,6 @@ def not_needed(files: Files) -> None:
         site_file(f"{name}.json", json.dumps(pointer).encode())(files)
 
 
-def companion(files: Files) -> None:
-    in_record("round", "companion", value=True)(files)
-
-
 def with_reason(text: str) -> Change:
     reason = {"code": "x", "text": text, "remedy": text}
     return in_record("verdict", value={"status": "suspect", "reasons": [reason]})
@@ -257,7 +218,7 @@ def own_axes(**choices: str) -> Change:
     """The choices of all records and of the plan."""
 
     def change(files: Files) -> None:
-        for name in filter(lambda name: name.endswith("Z.json"), list(files)):
+        for name in [name for name in files if name.startswith("records/")]:
             data = json.loads(files[name])
             data["run"]["choices"].update(choices)
             files[name] = json.dumps(data).encode()
@@ -267,16 +228,16 @@ def own_axes(**choices: str) -> Change:
 
 CONTAINED: dict[str, Change] = {
     "nothing wrong": lambda files: None,
-    "a run without its record": without_record,
+    "a run without its record": lambda files: files.pop(record_name(files)),
     "runs that were not needed": not_needed,
-    "a companion of a round without others": companion,
-    "a title of HTML": in_facts(title=HTML + LINK),
-    "a title that controls a terminal": in_facts(title=ESCAPE + RIGHT_TO_LEFT),
-    "an about of HTML": in_facts(about=HTML + LINK + ESCAPE),
-    "a title that is a formula": in_facts(title=FORMULA),
-    "skipped runs of HTML": in_facts(skipped=[{"name": HTML, "why": ESCAPE + LINK}]),
-    "another reference": in_facts(reference={"rnn": "unrolled"}),
-    "another lead": in_facts(lead="kernels"),
+    "a companion of a round without others": in_record("round", "companion", value=True),
+    "a title of HTML": in_facts("title", value=HTML + LINK),
+    "a title that controls a terminal": in_facts("title", value=ESCAPE + RIGHT_TO_LEFT),
+    "an about of HTML": in_facts("about", value=HTML + LINK + ESCAPE),
+    "a title that is a formula": in_facts("title", value=FORMULA),
+    "skipped runs of HTML": in_facts("skipped", value=[{"name": HTML, "why": ESCAPE + LINK}]),
+    "another reference": in_facts("reference", value={"rnn": "unrolled"}),
+    "another lead": in_facts("lead", value="kernels"),
     "a reason of HTML": with_reason(HTML + LINK),
     "a reason that controls a terminal": with_reason(ESCAPE + RIGHT_TO_LEFT),
     "a reason of 100,000 characters": with_reason("x" * 100_000),
@@ -291,15 +252,15 @@ CONTAINED: dict[str, Change] = {
     "the largest energy": in_record("measured", "joules_per_sample", value=1e15),
     "an accuracy of 1": in_record("epochs", -1, "val_acc", value=1.0),
     "a loss of 1e308": in_record("epochs", -1, "val_loss", value=1e308),
-    "a certificate that allows everything": in_preflight(
-        "certificates", "tolerance", value={"outputs": 9, "gradients": 9, "loss_curve": 9}
+    "a certificate that allows everything": in_certificate(
+        "tolerance", value={"outputs": 9, "gradients": 9, "loss_curve": 9}
     ),
-    "a certificate that says equal": in_preflight("certificates", "pairs", 0, "outputs", value=5.0),
-    "a certificate that says wrong": in_preflight(
-        "certificates", "implementations", "keras", "function_why", value=HTML + ESCAPE
+    "a certificate that says equal": in_certificate("pairs", 0, "outputs", value=5.0),
+    "a certificate that says wrong": in_certificate(
+        "implementations", "keras", "function_why", value=HTML + ESCAPE
     ),
-    "a certificate of no machine": in_preflight("certificates", "machine", value=None),
-    "a probe of HTML": in_preflight("probes", "error", value=HTML + ESCAPE),
+    "a certificate of no machine": in_certificate("machine", value=None),
+    "a probe of HTML": in_probe("error", value=HTML + ESCAPE),
 }
 
 

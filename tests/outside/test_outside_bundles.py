@@ -17,7 +17,7 @@ from tests.exchange.bundles import bundle, run
 from tests.outside.attacks import ESCAPE, HTML
 from tests.outside.conftest import contents, without_imports
 
-Change = Callable[[Path], None]
+Change = Callable[[Path], object]
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +47,7 @@ def edited(**values: Any) -> Change:
 
 
 def written(name: str, content: str) -> Change:
-    return lambda folder: (folder / name).write_text(content) and None
+    return lambda folder: (folder / name).write_text(content)
 
 
 def event(**fields: Any) -> Change:
@@ -66,14 +66,6 @@ def linked(folder: Path) -> None:
     log.symlink_to("/etc/passwd")
 
 
-def linked_folder(folder: Path) -> None:
-    (folder / "out/x").symlink_to("/etc")
-
-
-def pipe(folder: Path) -> None:
-    os.mkfifo(outcome(folder).with_name("more"))
-
-
 REFUSED: dict[str, Change] = {
     "another machine's folder": edited(hardware={"machine": "../../x"}),
     "of this machine": edited(hardware={"machine": "home"}),
@@ -89,24 +81,22 @@ REFUSED: dict[str, Change] = {
     "a round without others": edited(round=None),
     "a round without the run": edited(round={"id": "x", "members": [], "companions": []}),
     "a round of numbers": edited(round={"id": "x", "members": [1, 2]}),
-    "a list": lambda folder: outcome(folder).write_text("[]") and None,
-    "not JSON": lambda folder: outcome(folder).write_text("{") and None,
+    "a list": lambda folder: outcome(folder).write_text("[]"),
+    "not JSON": lambda folder: outcome(folder).write_text("{"),
     "no plan": written("plan.jsonl", "{}\n"),
     "an experiment in another folder": written("experiment.json", json.dumps({"name": "../x"})),
     "facts that are a list": written("experiment.json", "[]"),
     "skipped runs that are a list": written("out/skipped.json", "[1]"),
     "a link to a file of this machine": linked,
-    "a link to a folder of this machine": linked_folder,
-    "a pipe": pipe,
+    "a link to a folder of this machine": lambda folder: (folder / "out/x").symlink_to("/etc"),
+    "a pipe": lambda folder: os.mkfifo(outcome(folder).with_name("more")),
 }
 CONTAINED: dict[str, Change] = {
     "a share of negative seconds": edited(seconds=-1e9, garbage="x", oom_kill=HTML),
     "garbage": event(event="facts", measured={"peak_memory_bytes": -1, "card": 3}),
     "negative seconds": event(event="epoch", epoch=9, start=1, seconds=-3, samples=1, steps=1),
     "text that controls a terminal": event(event="error", phase="train", type=HTML, message=ESCAPE),
-    "noise": lambda folder: (
-        outcome(folder).with_name("events.jsonl").write_bytes(b"\xff\x00" * 99) and None
-    ),
+    "noise": lambda folder: outcome(folder).with_name("events.jsonl").write_bytes(b"\xff\x00" * 99),
 }
 
 

@@ -20,49 +20,6 @@ from rnnbench.records.store import RESERVED
 from tests.conftest import ROOT
 from tests.outside.attacks import RIGHT_TO_LEFT
 
-NAMES = (
-    *("a b", "a'b", 'a"b', "a;b", "a$(touch x)", "a`b`", "a|b", "a\nb", "-x", "--conf", "..", "."),
-    *("a{b}", "a%b", "a#b", "a*", "~", f"a{RIGHT_TO_LEFT}b", "a\x1bb", "ä", "a" * 150),
-)
-GRID = "title: x\ngrids: ['device=cpu_1 rnn=keras']\n"
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_an_experiment_and_a_site_have_plain_names(tmp_path: Path, name: str) -> None:
-    (tmp_path / "experiment").mkdir()
-    (tmp_path / "experiment" / f"{name}.yaml").write_text(GRID)
-    conf = [ROOT / "conf", tmp_path]
-    with pytest.raises(ConfigError) as caught:
-        load_experiment(name, conf)
-    message = str(caught.value)
-    assert "Fix: rename the file" in message and "\n" not in message
-    assert "\x1b" not in message and RIGHT_TO_LEFT not in message
-    if len(name) < 100:
-        with pytest.raises(ConfigError, match="the site is"):
-            make_plan("quick", conf, ROOT, site=name)
-
-
-@pytest.mark.parametrize("name", sorted(RESERVED))
-def test_a_site_is_no_folder_of_the_project(name: str) -> None:
-    with pytest.raises(ConfigError, match="none of"):
-        make_plan("quick", [ROOT / "conf"], ROOT, site=name)
-
-
-@pytest.mark.parametrize("name", ["a b", "a;b", "a$(touch x)", "a\nb", f"a{RIGHT_TO_LEFT}b", "ä"])
-def test_choices_of_any_name_give_plain_names_of_runs(tmp_path: Path, name: str) -> None:
-    (tmp_path / "device").mkdir()
-    (tmp_path / "device" / f"{name}.yaml").write_text("name: x\nkind: cpu\nthreads: 1\n")
-    conf = [ROOT / "conf", tmp_path]
-    grids = f"device='{name}'".replace("\n", "\\n")
-    try:
-        points = expand(load_experiment("quick", conf), conf, [grids])
-    except ConfigError as error:
-        assert "\n" not in str(error)
-        return
-    assert all(part.isascii() and part.isprintable() for part in (p.name for p in points))
-
-
-BASE = {"model": "fake", "rnn": "fake_fast", "device": "pretend_slow", "build": "fake"}
 SHELL = ("a$(touch made)", "a`touch made`", "a;touch made", "a|touch made", "'", '"', "a\\b", "a%b")
 OTHERS = (
     "-x",
@@ -73,107 +30,135 @@ OTHERS = (
     "a\nb",
     f"a{RIGHT_TO_LEFT}b",
     "a\x1bb",
-    "null",
-    "1e5",
+    "a b",
     "a,b",
+    "ä",
 )
+# YAML reads these as values.
+VALUES = ("null", "1e5")
+FORBIDDEN = (*SHELL, *OTHERS, "a{b}", "a#b", "a*", "~")
+GRID = "title: x\ngrids: ['device=cpu_1 rnn=keras']\n"
+TAGS = ("!!python/object/apply:os.mkdir ['made']", "!!python/name:os.mkdir ''", "!made x")
+BASE = {"model": "fake", "rnn": "fake_fast", "device": "pretend_slow", "build": "fake"}
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    yield
+    assert not list(tmp_path.rglob("made"))
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Path:
+    """A copy of the test configuration."""
+    return shutil.copytree(ROOT / "tests/conf", tmp_path / "own")
+
+
+def is_one_line(error: ConfigError) -> bool:
+    """Whether the message names a fix and cannot control a terminal."""
+    return "Fix: " in str(error) and not set(str(error)) & {"\n", "\x1b", RIGHT_TO_LEFT}
+
+
+@pytest.mark.parametrize("name", [*FORBIDDEN, "a" * 150])
+def test_an_experiment_and_a_site_have_plain_names(tmp_path: Path, name: str) -> None:
+    (tmp_path / "experiment").mkdir()
+    (tmp_path / "experiment" / f"{name}.yaml").write_text(GRID)
+    conf = [ROOT / "conf", tmp_path]
+    with pytest.raises(ConfigError, match="Fix: rename the file") as caught:
+        load_experiment(name, conf)
+    assert is_one_line(caught.value)
+    if len(name) < 100:
+        with pytest.raises(ConfigError, match="the site is") as caught:
+            make_plan("quick", conf, ROOT, site=name)
+        assert is_one_line(caught.value)
+
+
+@pytest.mark.parametrize("name", sorted(RESERVED))
+def test_a_site_is_no_folder_of_the_project(name: str) -> None:
+    with pytest.raises(ConfigError, match="none of"):
+        make_plan("quick", [ROOT / "conf"], ROOT, site=name)
 
 
 def quoted(name: str) -> str:
     return "'" + name.replace("'", "\\'") + "'"
 
 
+def grid_of(group: str, name: str, own: Path) -> list[str]:
+    """A grid with a choice of the `group` or an alias of this name."""
+    if group in BASE and len(name) < 250:
+        shutil.copy(own / group / f"{BASE[group]}.yaml", own / group / f"{name}.yaml")
+    return [f"{key}={quoted(value)}" for key, value in {**BASE, group: name}.items()]
+
+
 @pytest.mark.parametrize("group", [*BASE, "alias"])
-def test_names_of_choices_and_aliases_do_nothing(group: str, tmp_path: Path) -> None:
+def test_names_of_choices_and_aliases_do_nothing(group: str, own: Path) -> None:
     """Every name of a run can be a file, a word of a shell and a part of an archive."""
-    for number, name in enumerate((*SHELL, *OTHERS, "a" * 300)):
-        own = tmp_path / str(number)
-        shutil.copytree(ROOT / "tests/conf", own)
-        choices = {**BASE, group: name}
-        if group in BASE and len(name) < 250:
-            shutil.copy(own / group / f"{BASE[group]}.yaml", own / group / f"{name}.yaml")
-        words = [f"{key}={quoted(value)}" for key, value in choices.items()]
-        grid = json.dumps({"title": name, "grids": [words]})
-        (own / "experiment/x.yaml").write_text(grid)
-        try:
-            plan = make_plan("x", [ROOT / "conf", own], ROOT)
-        except ConfigError as error:
-            assert "\n" not in str(error) and "Fix: " in str(error)
-            assert not set(str(error)) & {"\x1b", RIGHT_TO_LEFT}
-            assert len(name) > 250, error
-            continue
-        for run in plan.runs.values():
-            assert is_name(run.name) and is_name(str(run.round)), name
-            assert (run.alias if group == "alias" else run.choices[group]) == name
+    names = [*SHELL, *OTHERS, *VALUES]
+    # Names that differ only in forbidden characters need different seeds.
+    grids = [[*grid_of(group, name, own), f"seed={n}"] for n, name in enumerate(names)]
+    (own / "experiment/x.yaml").write_text(json.dumps({"title": "".join(names), "grids": grids}))
+    plan = make_plan("x", [ROOT / "conf", own], ROOT)
+    runs = sorted(plan.runs.values(), key=lambda run: run.seed)
+    assert [run.alias if group == "alias" else run.choices[group] for run in runs] == names
+    assert all(is_name(run.name) and is_name(str(run.round)) for run in runs)
+
+    grids = [grid_of(group, "a" * 300, own)]
+    (own / "experiment/x.yaml").write_text(json.dumps({"title": "x", "grids": grids}))
+    with pytest.raises(ConfigError) as caught:
+        make_plan("x", [ROOT / "conf", own], ROOT)
+    assert is_one_line(caught.value)
 
 
-@pytest.mark.parametrize("command", ["python3; touch made", "$(touch made)", "`touch made`", "a|b"])
-def test_the_command_of_a_build_goes_through_no_shell(
-    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    build = {"name": "mine", "framework": "fake", "command": command}
-    reason = missing(build, tmp_path)
-    assert reason is not None and "is not an executable program" in reason and "\n" not in reason
-    spared = {**build, "command": f"{sys.executable} -I '; touch made' $(touch made)"}
-    reason = missing(spared, tmp_path)
-    assert reason is not None and "cannot be run" in reason and "\n" not in reason
-    assert not (tmp_path / "made").exists()
+def test_the_command_of_a_build_goes_through_no_shell(tmp_path: Path) -> None:
+    build = {"name": "mine", "framework": "fake"}
+    for command in ("python3; touch made", "$(touch made)", "`touch made`", "a|b"):
+        reason = missing({**build, "command": command}, tmp_path)
+        assert reason and "is not an executable program" in reason and "\n" not in reason
+    spared = f"{sys.executable} -I '; touch made' $(touch made)"
+    reason = missing({**build, "command": spared}, tmp_path)
+    assert reason and "cannot be run" in reason and "\n" not in reason
 
 
-TAGS = ("!!python/object/apply:os.mkdir ['made']", "!!python/name:os.mkdir ''", "!made x")
-
-
-@pytest.mark.parametrize("tag", TAGS)
 @pytest.mark.parametrize("group", [*BASE, "dataset", "cell", "experiment", "config"])
-def test_tags_of_yaml_create_nothing(
-    group: str, tag: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    own, conf = tmp_path / "own", tmp_path / "conf"
-    shutil.copytree(ROOT / "tests/conf", own)
-    shutil.copytree(ROOT / "conf", conf)
+def test_tags_of_yaml_create_nothing(group: str, own: Path, tmp_path: Path) -> None:
+    conf = shutil.copytree(ROOT / "conf", tmp_path / "conf")
     choices = {**BASE, "dataset": "digits", "cell": "lstm"}
     if group in choices:
         folder = own if (own / group).exists() else conf
         file = folder / group / f"{choices[group]}.yaml"
     else:
         file = conf / "config.yaml" if group == "config" else own / "experiment/small.yaml"
-    file.write_text(f"about: {tag}\n{file.read_text()}".replace("\nabout:", "\n# about:"))
     grid = " ".join(f"{key}={value}" for key, value in choices.items())
-    with pytest.raises(ConfigError) as caught:
-        expand(load_experiment("small", [conf, own]), [conf, own], split_overrides(grid))
-    message = str(caught.value)
-    assert "\n" not in message and "Fix: " in message
-    assert file.name in message and "tag" in message
-    assert not (tmp_path / "made").exists()
-
-
-def test_tags_of_yaml_in_an_override_are_text(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    conf = [ROOT / "conf"]
+    text = file.read_text().replace("\nabout:", "\n# about:")
     for tag in TAGS:
-        for override in (f"+model.x={tag}", f"+model.x={quoted(tag)}"):
-            try:
-                points = expand(load_experiment("quick", conf), conf, [override])
-            except ConfigError as error:
-                assert "\n" not in str(error)
-                continue
+        file.write_text(f"about: {tag}\n{text}")
+        with pytest.raises(ConfigError, match="tag") as caught:
+            expand(load_experiment("small", [conf, own]), [conf, own], split_overrides(grid))
+        assert is_one_line(caught.value) and file.name in str(caught.value)
+
+
+@pytest.mark.parametrize("tag", TAGS)
+def test_tags_of_yaml_in_an_override_are_text(tag: str) -> None:
+    quick = load_experiment("quick", [ROOT / "conf"])
+    for value in (tag, quoted(tag)):
+        try:
+            points = expand(quick, [ROOT / "conf"], [f"+model.x={value}"])
+        except ConfigError as error:
+            assert "\n" not in str(error)
+        else:
             assert {point.config["model"]["x"] for point in points} == {tag}
-    assert not (tmp_path / "made").exists()
 
 
 def test_the_devices_of_a_cluster_are_only_options(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    spec = importlib.util.spec_from_file_location(
-        "submit", ROOT / "workflow/profiles/slurm/submit.py"
-    )
+    script = ROOT / "workflow/profiles/slurm/submit.py"
+    spec = importlib.util.spec_from_file_location("submit", script)
     submit = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(submit)
     default = submit.options("none of them")
-    for name in (*SHELL, *OTHERS):
+    for name in (*SHELL, *OTHERS, *VALUES):
         assert submit.options(name) == default
     file = tmp_path / "devices.yaml"
     monkeypatch.setenv("RNNBENCH_DEVICES", str(file))
@@ -184,4 +169,3 @@ def test_the_devices_of_a_cluster_are_only_options(
         with pytest.raises(SystemExit, match=r"devices.yaml: is unusable .*Fix: ") as caught:
             submit.options("x")
         assert "\n" not in str(caught.value)
-    assert not (tmp_path / "made").exists()

@@ -6,7 +6,6 @@ import io
 import json
 import os
 import pickle
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,7 +15,7 @@ import pytest
 
 from rnnbench import cli
 from rnnworker import data
-from tests.outside.attacks import ESCAPE
+from tests.outside.attacks import ESCAPE, packed
 
 Fill = Callable[[h5py.Group], object]
 
@@ -40,14 +39,6 @@ def npz(**arrays: np.ndarray) -> bytes:
 def npy(array: np.ndarray) -> bytes:
     content = io.BytesIO()
     np.save(content, array)
-    return content.getvalue()
-
-
-def archive(files: dict[str, bytes]) -> bytes:
-    content = io.BytesIO()
-    with zipfile.ZipFile(content, "w") as file:
-        for name, data in files.items():
-            file.writestr(name, data)
     return content.getvalue()
 
 
@@ -86,8 +77,7 @@ def weight(values: object, **options: object) -> Fill:
 
 
 def keras_3(config: object, fill: Fill = lambda file: None) -> bytes:
-    parts = {"config.json": json.dumps(config).encode(), "model.weights.h5": hdf5(fill)}
-    return archive(parts)
+    return packed({"config.json": json.dumps(config).encode(), "model.weights.h5": hdf5(fill)})
 
 
 DENSE = {"config": {"layers": [{"class_name": "Dense", "config": {"name": "d"}}]}}
@@ -97,12 +87,12 @@ REFUSED = {
     "pickle.npz": PICKLE,
     "objects_alone.npz": npy(np.array([Attack()], dtype=object)),
     "array_alone.npz": npy(SECRET),
-    "torch.npz": archive(TORCH),
+    "torch.npz": packed(TORCH),
     "pickle.pt": PICKLE,
-    "torch.pt": archive(TORCH),
+    "torch.pt": packed(TORCH),
     "pickle.h5": PICKLE,
     "pickle.keras": PICKLE,
-    "torch.keras": archive(TORCH),
+    "torch.keras": packed(TORCH),
     "link.h5": checkpoint(lambda group: group.__setitem__("k", LINK)),
     "linked_layer.h5": hdf5(linked_layer),
     "raw.h5": checkpoint(

@@ -15,23 +15,23 @@ from pathlib import Path
 
 import pytest
 
-from rnnbench.records.pointer import Pointer
 from rnnbench.records.record import Record
-from rnnbench.records.store import write_json, write_record
+from tests.factory import put
 
 
-@pytest.fixture(autouse=True)
-def _no_tracking_uri(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+@pytest.fixture(autouse=True, scope="module")
+def _no_tracking_uri() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("MLFLOW_TRACKING_URI", raising=False)
+        yield
 
 
 def write_run(root: Path, record: Record) -> tuple[Record, Path]:
     """Writes the record with its log, events and pointer; returns the record and its file."""
-    results = root / "results"
-    file = write_record(results, record)
+    put(root / "results", record, site="site", experiment=record.experiment)
+    file = root / "results" / record.path
     file.with_suffix(".log").write_text("output of the worker\n")
     file.with_suffix(".events.jsonl").write_text('{"event": "hello"}\n')
-    write_json(pointer_of(root, record), Pointer.of(record))
     return record, file
 
 
@@ -69,21 +69,18 @@ class MlflowServer:
         return f"http://127.0.0.1:{self.port}"
 
     def up(self, seconds: float = 90) -> None:
-        environment = {
-            **os.environ,
-            "MLFLOW_DISABLE_TELEMETRY": "true",
-            "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
-            **self.extra,
-        }
+        command = [
+            *(sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1"),
+            *("--port", str(self.port), "--workers", "1", "--backend-store-uri", self.store),
+            *("--artifacts-destination", str(self.folder / "artifacts"), *self.options),
+        ]
+        settings = {
+            "MLFLOW_DISABLE_TELEMETRY": "true", "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
+        }  # fmt: skip
         with (self.folder / "server.log").open("a") as log:
             self.process = subprocess.Popen(
-                [
-                    *(sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1"),
-                    *("--port", str(self.port), "--workers", "1"),
-                    *("--backend-store-uri", self.store),
-                    *("--artifacts-destination", str(self.folder / "artifacts"), *self.options),
-                ],
-                env=environment,
+                command,
+                env={**os.environ, **settings, **self.extra},
                 cwd=self.folder,
                 stdout=log,
                 stderr=log,

@@ -87,8 +87,7 @@ def test_the_complete_duplicate_is_kept():
     assert [each.info.run_id for each in kept_first(found)] == ["c", "b", "a"]
 
 
-def test_store_addresses_and_redaction(tmp_path, monkeypatch):
-    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+def test_store_addresses_and_redaction(tmp_path):
     assert database_file(tracking_uri(tmp_path)) == tmp_path / "mlflow.db"
     assert database_file("postgresql://a:b@host/db") is None
     uri = "http://me:p%40ss@host:5000"

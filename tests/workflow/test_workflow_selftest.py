@@ -10,6 +10,7 @@ import sqlite3
 import statistics
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -17,7 +18,7 @@ import pytest
 from rnnbench.records.record import run_value
 from rnnbench.records.store import read_record
 from rnnbench.tables.stats import mean_interval
-from tests.conftest import Project, make_project, turns
+from tests.conftest import Project, make_project
 from tests.running.alone import slept_effects, slept_in_turns
 
 EPOCH_SECONDS = {"fake_slow": 0.30, "fake_middle": 0.20, "fake_fast": 0.10}
@@ -39,8 +40,19 @@ def records(finished: Project):
     return [read_record(path) for path in finished.records()]
 
 
-def report_table(project: Project, name: str) -> pd.DataFrame:
-    return pd.read_csv(project.folder / "reports" / "selftest" / "tables" / f"{name}.csv")
+@pytest.fixture(scope="module")
+def turns(finished: Project) -> list[tuple[float, float, str]]:
+    """All turns of all workers: begin and end (monotonic seconds) and the run's name."""
+    return sorted(
+        (event["begin"], event["t"], file.parent.name)
+        for file in finished.folder.glob("results/records/*/*/*.events.jsonl")
+        for event in json_lines(file)
+        if event["event"] == "turn"
+    )
+
+
+def json_lines(file: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in file.read_text().splitlines()]
 
 
 def excess(measured: Sequence[float], slept: Sequence[float]) -> float:
@@ -79,7 +91,8 @@ def test_a_wrong_measurement_would_be_detected(records, wrong: float) -> None:
 
 
 def test_report_has_the_known_times_throughputs_and_speedups(finished: Project, records) -> None:
-    table = report_table(finished, "time").set_index("rnn")
+    file = finished.folder / "reports/selftest/tables/time.csv"
+    table = pd.read_csv(file).set_index("rnn")
     rounds = [[r for r in records if r.run.repeat == repeat] for repeat in range(3)]
     effects = [slept_effects(members) for members in rounds]
     measured = [run_value([epoch.seconds for epoch in record.epochs]) for record in records]
@@ -113,39 +126,31 @@ def test_mlflow_has_every_run_with_its_axes(finished: Project, records) -> None:
     assert epochs == sum(len(record.epochs) for record in records)
 
 
-def test_nothing_ran_during_a_turn(finished: Project, records) -> None:
-    all_turns = turns(finished)
-    assert len(all_turns) >= 5 * len(records)
-    for (_, end, one), (start, _, other) in itertools.pairwise(all_turns):
+def test_nothing_ran_during_a_turn(finished: Project, records, turns) -> None:
+    assert len(turns) >= 5 * len(records)
+    for (_, end, one), (start, _, other) in itertools.pairwise(turns):
         assert end <= start, f"{one} and {other} were timed at the same time"
     for record in records:
         steps = zip(record.turns["start"], record.turns["seconds"], strict=True)
-        own = [(begin, end) for begin, end, name in all_turns if name == record.name]
+        own = [(begin, end) for begin, end, name in turns if name == record.name]
         for start, seconds in steps:
             assert any(begin <= start and start + seconds <= end for begin, end in own)
-    lines = intervals(finished.folder)
+    (file,) = finished.folder.glob("results/*/intervals.jsonl")
+    lines = json_lines(file)
     assert {line["command"] for line in lines} == {"dataset", "round", "track", "report"}
     for line in lines:
-        if line["command"] == "round":
-            continue
-        for start, end, name in all_turns:
+        for start, end, name in turns if line["command"] != "round" else ():
             assert line["end"] <= start or end <= line["start"], f"{line['command']} during {name}"
 
 
-def test_rounds_follow_the_plan_and_each_run_has_one_turn_per_cycle(finished, records) -> None:
-    plan = next((finished.folder / "results").glob("*/selftest/plan.jsonl"))
-    lines = [json.loads(line) for line in plan.read_text().splitlines()]
-    planned = list(dict.fromkeys(line["round"] for line in lines))
+def test_rounds_follow_the_plan_and_each_run_has_one_turn_per_cycle(
+    finished: Project, records, turns
+) -> None:
+    (plan,) = finished.folder.glob("results/*/selftest/plan.jsonl")
+    planned = list(dict.fromkeys(line["round"] for line in json_lines(plan)))
     begun = sorted((record.started, record.round.id) for record in records)
     measured = list(dict.fromkeys(name.split("/")[1] for _, name in begun))
     assert measured == planned and len(planned) == 3
-    first = [
-        [name for _, _, name in turns(finished) if name.endswith(f"r{repeat}")][:3]
-        for repeat in range(3)
-    ]
-    assert all(len(set(cycle)) == 3 for cycle in first), "each run has one turn in a cycle"
-
-
-def intervals(folder: Path) -> list[dict]:
-    (file,) = (folder / "results").glob("*/intervals.jsonl")
-    return [json.loads(line) for line in file.read_text().splitlines()]
+    for repeat in range(3):
+        names = [name for _, _, name in turns if name.endswith(f"r{repeat}")]
+        assert len(set(names[:3])) == 3, "each run has one turn in a cycle"

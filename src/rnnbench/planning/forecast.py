@@ -124,6 +124,8 @@ def power_of(difference: float, spread: float, runs: int) -> float:
     many or more) and noncentrality log(1 + difference) / (spread · √(2/n))."""
     from scipy.special import nctdtr
 
+    if spread == 0:  # all runs took equally long
+        return 1.0
     freedom = runs - 1
     noncentrality = math.log1p(difference) / (spread * math.sqrt(2 / runs))
     return 1.0 - float(nctdtr(freedom, noncentrality, student_quantile(0.95, freedom)))
