@@ -173,7 +173,7 @@ ON_A_CPU = {
     "pip_against_compiled": 18,
     "k80_p100": 0,
 }
-ON_A_CARD = {"samples_612235": 6, "cpu_against_gpu": 24, "k80_p100": 24, "contrib": 0}
+ON_A_CARD = {"samples_612235": 18, "cpu_against_gpu": 48, "k80_p100": 24, "contrib": 0}
 
 
 @pytest.mark.parametrize("name", ON_A_CPU)

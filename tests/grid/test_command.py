@@ -35,7 +35,7 @@ def test_json(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        (["experiment=quikc"], "conf/experiment: experiment 'quikc' is unknown"),
+        (["experiment=quikc"], "command line: experiment=quikc is not a choice"),
         (["rnn=kears"], "command line: rnn=kears is not a choice"),
         (["--conf", "/nowhere"], "--conf /nowhere: is not a folder"),
         (["experiment=quick", "experiment=quick"], "names two experiments"),

@@ -5,14 +5,41 @@ from pathlib import Path
 import pytest
 
 from rnnbench.grid.expand import expand
-from rnnbench.grid.experiment import load_experiment
+from rnnbench.grid.experiment import LONGEST, load_experiment, varied
+from rnnbench.plain_text import is_name
 from tests.grid.conftest import assert_error
 
 
 def test_an_unknown_experiment_lists_the_known_ones(conf: list[Path], extra: Path) -> None:
     (extra / "experiment" / "other.yaml").write_text("grids: [rnn=keras]")
-    message = "'quikc' is unknown.*mean quick.* are .*other, .*quick"
+    message = "experiment=quikc is not a choice.*mean quick.* are .*other, .*quick"
     assert_error(message, load_experiment, "quikc", conf)
+
+
+def test_an_experiment_may_be_the_path_of_its_file(conf: list[Path], tmp_path: Path) -> None:
+    file = tmp_path / "elsewhere.yaml"
+    file.write_text("grids: [rnn=keras]")
+    assert load_experiment(str(file), conf).name == "elsewhere"
+    same = tmp_path / "quick.yaml"
+    same.write_text("grids: [rnn=keras]")
+    assert_error("same name as .*rename your file", load_experiment, str(same), conf)
+
+
+def test_overrides_make_an_experiment_of_their_own(conf: list[Path]) -> None:
+    quick = load_experiment("quick", conf)
+    assert varied(quick, ()) is quick
+    names = [
+        varied(quick, overrides.split()).name
+        for overrides in (
+            "model.batch=64 device=cpu_1", "device=cpu_1 model.batch=64", "model.batch=16,64",
+            "model.batch=16_64", "model=/a/mine.yaml", "model=/b/mine.yaml", f"alias={'x' * 99}",
+        )
+    ]  # fmt: skip
+    assert names[0] == names[1] == "quick+device=cpu_1+model.batch=64"
+    assert names[4].startswith("quick+model=mine-")
+    assert len(set(names)) == len(names) - 1, "other overrides, other names"
+    assert all(is_name(name) and len(name) <= LONGEST for name in names)
+    assert varied(quick, ["model.batch=64"]).title.endswith("digits, with model.batch=64")
 
 
 def test_the_same_name_in_two_folders_is_rejected(conf: list[Path], extra: Path) -> None:

@@ -14,6 +14,7 @@ from rnnbench.grid.experiment import Repeats
 from rnnbench.planning.forecast import (
     GUESS_SECONDS,
     GUESS_SPREAD,
+    OVERHEAD_SECONDS,
     forecast,
     repeats_for,
     run_spread,
@@ -28,10 +29,18 @@ def finished(configuration: str, *walls: float) -> list[FinishedRun]:
     ]
 
 
+def test_repeats_beyond_the_minimum_take_what_the_budget_leaves() -> None:
+    runs = ["a-s0-r0", "a-s0-r1", "a-s0-r2"]
+    of_run = GUESS_SECONDS + OVERHEAD_SECONDS
+    for budget, measured in ((None, 3), (1e9, 3), (1.5 * GUESS_SECONDS, 1.5), (0.0, 1)):
+        result = forecast(runs, [], optional={"a-s0-r1", "a-s0-r2"}, budget=budget)
+        assert result.seconds == pytest.approx(measured * of_run)
+
+
 def test_without_finished_runs_the_forecast_is_a_guess() -> None:
     result = forecast(["a-s0-r0", "a-s0-r1"], [])
     assert result.guessed == result.left == 2
-    assert result.seconds == pytest.approx(2 * GUESS_SECONDS, rel=0.1)
+    assert result.seconds == 2 * (GUESS_SECONDS + OVERHEAD_SECONDS)
     assert (result.spread, result.degrees_of_freedom) == (GUESS_SPREAD, 0)
 
 
