@@ -368,3 +368,8 @@ def _phases(
         phases.append(Phase(name, now, now + PHASE_SECONDS[name], True, calls))
         now += PHASE_SECONDS[name]
     return tuple(phases), tuple(epochs)
+
+
+def phase_of(record: Record, name: str) -> Phase:
+    """The phase `name` of a record, which must have it."""
+    return next(phase for phase in record.phases if phase.name == name)

@@ -14,6 +14,7 @@ import pytest
 
 from rnnbench.records.store import read_record
 from tests.conftest import Project, descendants, wait_until, working_in
+from tests.factory import phase_of
 from tests.faults.matrix import rows
 
 MOMENTS = 20 if os.environ.get("RNNBENCH_FAULTS") == "all" else 2
@@ -166,7 +167,7 @@ def test_ends_soon_with_many_jobs_ready(project: Project, number: int, many: int
     wait_until(lambda: victim("worker", process.pid, set()), 20, "the next worker")
     before = intact(project, {})
     # A round of one run starts no importer: it was forked from the workflow's.
-    assert "before_fork" in read_record(next(iter(before))).phase("import").details
+    assert "before_fork" in phase_of(read_record(next(iter(before))), "import").details
     begin = time.monotonic()
     os.kill(process.pid, number)
     out, _ = process.communicate(timeout=60)

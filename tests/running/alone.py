@@ -9,7 +9,7 @@ from rnnbench.records.record import Record
 from rnnbench.records.store import Place
 from rnnbench.running.round import measure
 from rnnbench.tables.effects import effects
-from tests.factory import as_run
+from tests.factory import as_run, phase_of
 
 
 def train(planned: Mapping[str, Any], place: Place, *, label: str = "", **options: Any) -> Record:
@@ -40,9 +40,7 @@ def slept_effects(records: Iterable[Record]) -> dict[str, float]:
 
 def _slept(record: Record) -> list[float | None]:
     """The seconds slept in each turn; None if it ended in another epoch than it began."""
-    phase = record.phase("train")
-    assert phase is not None
-    steps = phase.details["slept"]["step"]
+    steps = phase_of(record, "train").details["slept"]["step"]
     columns = (record.turns[name] for name in ("start", "seconds", "steps"))
     turns: list[float | None] = []
     for start, seconds, count in zip(*columns, strict=True):

@@ -14,7 +14,7 @@ from rnnbench.records.record import Record
 from rnnbench.records.store import Place, read_record, write_json
 from rnnworker import processors
 from tests.conftest import ROOT, make_project, wait_until
-from tests.factory import as_run
+from tests.factory import as_run, phase_of
 from tests.running.alone import train
 from tests.running.test_running_train import NAME, planned
 
@@ -42,7 +42,7 @@ def test_a_cpu_hog_started_during_a_run_makes_the_run_suspect(place: Place) -> N
             hog.wait()
     assert record.verdict.status == "suspect"
     assert "foreign_load" in [reason.code for reason in record.verdict.reasons]
-    phase = record.phase("train")
+    phase = phase_of(record, "train")
     assert phase.details["load"]["foreign"] > 0.4 * phase.seconds, (
         "the hog used more than half of the seconds"
     )

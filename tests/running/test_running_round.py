@@ -23,7 +23,7 @@ from rnnbench.tables.frame import tidy
 from rnnbench.tables.time import time as time_table
 from rnnworker import cohorts, members
 from rnnworker.cohorts import GUESS_BYTES
-from tests.factory import as_run
+from tests.factory import as_run, phase_of
 from tests.running.alone import slept_effects, slept_in_turns
 from tests.running.test_running_train import planned
 
@@ -68,7 +68,7 @@ def test_members_in_turns_have_the_known_ratios(place: Place) -> None:
         assert all(seconds > 0 for seconds in record.turns["reads"])
         excess = [seconds / slept - 1 for seconds, slept in slept_in_turns(record)]
         assert min(excess) >= 0 and sorted(excess)[len(excess) // 4] < 0.01
-        waited = record.phase("train").details["waited"]
+        waited = phase_of(record, "train").details["waited"]
         assert waited > EPOCH, "its phase includes the others' turns"
         duration = record.phases[-1].end - record.phases[0].start
         assert record.measured["wall_seconds"] < duration, "its share of the cohort's duration"

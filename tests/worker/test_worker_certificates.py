@@ -114,7 +114,7 @@ from rnnworker.recurrent.cells import from_canonical, to_canonical
 
 def make(keras, cell, units, options):
     class Mine(keras.layers.LSTM):
-        def call(self, *arguments, **settings):
+        def call(self, sequences, initial_state=None, mask=None, training=False):
             raise RuntimeError("on purpose")
 
     return Mine(units, **options)

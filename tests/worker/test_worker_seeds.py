@@ -154,7 +154,9 @@ def write_data(folder: Path) -> dict[str, dict[str, Any]]:
     numpy.savez(folder / "mnist.npz", **mnist(SAMPLES, SAMPLES))
     write_digits(folder / "digits.npz", SAMPLES, SAMPLES)
     lists = [[stream.randint(1, 60, 5 + i).tolist() for i in range(SAMPLES)] for _ in range(2)]
-    numpy.savez(folder / "imdb.npz", **reviews(train=lists[0], test=lists[1]))
+    # Both labels: with one, what Keras 3 does differently in embeddings would count more.
+    labels = dict.fromkeys(("y_train", "y_test"), numpy.arange(SAMPLES) % 2)
+    numpy.savez(folder / "imdb.npz", **reviews(train=lists[0], test=lists[1]) | labels)
     (folder / "nietzsche.txt").write_text("".join("abcde"[i % 5] for i in range(100)))
     sizes = (2, 2, 2, 1, 1, SAMPLES)
     images = [stream.randint(0, 256, (size, 3072)).astype("uint8") for size in sizes]

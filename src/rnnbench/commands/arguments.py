@@ -66,7 +66,7 @@ def experiment_parser(command: Callable[..., int]) -> argparse.ArgumentParser:
         metavar="EXPERIMENT KEY=VALUE",
         help="a name in conf/experiment/ or the path of a YAML file "
         f"(default: {DEFAULT_EXPERIMENT}), then Hydra overrides, each of which replaces that key "
-        "in all grids; with overrides, it is an experiment of its own, EXPERIMENT+KEY=VALUE",
+        "in all grids; what is run with overrides is an experiment of its own, NAME+KEY=VALUE",
     )
     add_conf(parser)
     return parser

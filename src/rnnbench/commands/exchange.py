@@ -64,7 +64,9 @@ def bundle(arguments: Sequence[str]) -> int:
     add_output(parser, "FOLDER", "new or empty folder")
     options = parse_experiment(parser, arguments, root / "conf")
     overrides = " ".join(options.overrides)
-    plan = make_plan(options.experiment, options.conf, root, site=SITE, overrides=overrides)
+    # Not separate: bundles of parts of an experiment become one report when they are imported.
+    name, conf = options.experiment, options.conf
+    plan = make_plan(name, conf, root, site=SITE, overrides=overrides, separate=False)
     for dataset in sorted(set(plan.datasets.values())):
         provide(read_dataset(dataset, root), root)
     pins, lines = pinned(root), ""

@@ -85,16 +85,25 @@ def round_of(point: GridPoint, reference: Mapping[str, str], on_cluster: bool) -
 
 
 def make_plan(
-    name: str, conf: Sequence[Path], root: Path, *, site: str | None = None, overrides: str = ""
+    name: str,
+    conf: Sequence[Path],
+    root: Path,
+    *,
+    site: str | None = None,
+    overrides: str = "",
+    separate: bool = True,
 ) -> Plan:
     """Reads the experiment `name` (or the path of its file) and everything that its runs depend on.
     `conf`, `overrides`: as for `expand`; `root`: the project's folder; `site`: a cluster's name, or
-    None for this machine, which skips points that it cannot run."""
+    None for this machine, which skips points that it cannot run; `separate`: whether overrides make
+    an experiment of their own (`varied`)."""
     if site is not None and (not is_name(site) or site in RESERVED):
         remedy = f"use letters, digits and _.+=@-, and none of {', '.join(sorted(RESERVED))}."
         raise ConfigError(f"the site is {site[:60]!r}.", where="--config site", remedy=remedy)
     changes = split_overrides(overrides)
-    experiment = varied(load_experiment(name, conf), changes)
+    experiment = load_experiment(name, conf)
+    if separate:
+        experiment = varied(experiment, changes)
     points = expand(experiment, conf, changes, None if site else unmet_at(root))
     pins = pinned(root)
     md5 = cache(lambda path: path and (pins[path].md5 if path in pins else own_md5(root / path)))

@@ -234,7 +234,9 @@ def run_values(frame: pd.DataFrame, companions: bool = False) -> pd.DataFrame:
     values["epochs"] = by_run["epoch"].count()
     values[["steps", "samples"]] = by_run[["steps", "samples"]].median()
     for call in CALLS:
-        values[call] = phase_of(frame, call, ["call_seconds"])["call_seconds"]
+        # Reindexed, because a table without rows would take over the rows that are assigned to it.
+        of_call = phase_of(frame, call, ["call_seconds"])["call_seconds"]
+        values[call] = of_call.reindex(values.index)
     if not companions:
         return values[~values["companion"]].reset_index()
     # Without companions that serve no ratio, and without configurations that have no other runs.
