@@ -13,7 +13,7 @@ import yaml
 
 from rnnbench.datasets.pins import pinned
 from rnnbench.grid.choices import Model, Rnn, schemas
-from rnnbench.grid.expand import expand
+from rnnbench.grid.expand import SIZES, expand
 from rnnbench.grid.experiment import load_experiment
 from rnnbench.grid.point import GridPoint
 from rnnworker import user_functions
@@ -197,30 +197,26 @@ def test_each_call_of_inference_has_one_batch_of_any_size() -> None:
     assert sizes == {(1, 1), (2, 2), (512, 512)}
 
 
-ALL_SAMPLES = "model.train_samples=null model.val_samples=null"
-ALL_REVIEWS = "model.train_samples=25000 model.val_samples=25000"
-
-
 @pytest.mark.parametrize(
     ("name", "overrides"),
     [
-        ("relu_confound", ALL_SAMPLES),
+        ("relu_confound", "scale=published"),
         ("relu_confound", "device=gpu build=tf_cuda"),
-        (
-            "keras_implementation",
-            f"model=lstm_textgen model.batch=128 model.epochs=10 {ALL_SAMPLES}",
-        ),
+        ("keras_implementation", "model=lstm_textgen model.batch=128 scale=published"),
         ("why_not_cudnn", "device=gpu build=tf_cuda"),
-        ("threads", f"model.epochs=4 {ALL_REVIEWS}"),
-        ("samples_612235", "model.train_samples=612235 model.val_samples=61224"),
-        ("cpu_against_gpu", ALL_SAMPLES),
-        ("pip_against_compiled", ALL_REVIEWS),
+        ("threads", "scale=published"),
+        ("samples_612235", "scale=published"),
+        ("cpu_against_gpu", "scale=published"),
+        ("pip_against_compiled", "scale=published"),
         ("k80_p100", "device=gpu"),
     ],
 )
 def test_the_full_size_is_one_override(name: str, overrides: str) -> None:
     assert overrides in load_experiment(name, [CONF]).about
-    assert points_of(name, overrides)
+    points = points_of(name, overrides)
+    assert points
+    if "scale=" in overrides:
+        assert not SIZES.intersection(key for point in points for key in point.overrides)
 
 
 MIRRORED = {"mnist": "mnist_10k", "imdb": "imdb_from_text"}

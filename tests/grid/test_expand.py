@@ -146,6 +146,15 @@ def test_a_model_in_a_second_config_folder(expanded: Expand, extra: Path) -> Non
     assert none.config["model"]["function"] == f"{extra}/model/mlp.py:build"
 
 
+def test_the_published_scale_is_that_of_the_models_files(expanded: Expand) -> None:
+    grid = "model=shape_short model.batch=1,2 model.val_samples=${model.batch} model.epochs=2"
+    points = expanded(grid, overrides=["scale=published"])
+    sizes = [[p.config["model"][key] for key in ("epochs", "val_samples")] for p in points]
+    assert sizes == [[20, 1], [20, 2]]
+    large = functools.partial(expanded, overrides=["scale=large"])
+    assert_error("command line: scale is large", large, grid)
+
+
 @pytest.mark.parametrize(
     ("grids", "message"),
     [

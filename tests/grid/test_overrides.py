@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from rnnbench.grid.experiment import split_overrides
-from rnnbench.grid.overrides import Setting, apply_settings, parse_overrides
+from rnnbench.grid.overrides import Setting, apply_settings, combinations, parse_overrides
 from tests.grid.conftest import assert_error
 
 
@@ -53,12 +53,19 @@ def test_prefixes_are_modes() -> None:
         (["a=interval(0,1)"], "an interval, which has no discrete values"),
         (["device=glob(tpu*)"], "has no value, so the grid is empty"),
         (["seed=range(0)"], "has no value, so the grid is empty"),
+        (["repeat=range(1000000)"], r"'repeat=range.*' has 1,000,000 values.*at most 100,000"),
+        (["a=range(0,1,0)"], "has inf values"),
         (["a=1", "+a=2"], "a is set twice"),
         (["model@other=a"], "names a package"),
     ],
 )
 def test_a_text_that_is_not_an_override_is_an_error(overrides: list[str], message: str) -> None:
     assert_error(message, parse, *overrides)
+
+
+def test_a_grid_that_is_too_large_is_not_expanded() -> None:
+    settings = parse("a=1,2", "b=range(1000)", "c=range(1000)")
+    assert_error(r"here: the grid has 2,000,000 points", next, combinations(settings))
 
 
 CONFIG: dict[str, Any] = {

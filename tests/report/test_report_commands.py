@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rnnbench.cli import main
-from rnnbench.commands.show import compare, show
+from rnnbench.commands.show import _condition, compare, show
 from rnnbench.errors import ConfigError
 from rnnbench.records.store import write_json
 from tests.factory import make_record
@@ -19,12 +19,31 @@ def results(tmp_path):
 
 
 def test_compare_prints_each_pair_with_its_interval(results, capsys):
-    assert compare(["unrolled", "keras", "--results", str(results)]) == 0
+    arguments = ["unrolled", "keras", "--results", str(results)]
+    assert compare(arguments) == 0
     text = capsys.readouterr().out
+    assert all(" as fast as `keras` (" in line for line in text.splitlines()[-2:])
     assert "cpu_1" in text and "cpu_2" in text and "faster" in text and "3, 3" in text
     assert "2 ratios: even if nothing differed, about 0.1 would appear to differ" in " ".join(
         text.split()
     )
+
+
+@pytest.mark.parametrize(
+    ("text", "holds"),
+    [("a<1.3", True), ("a<1.2", False), ("a > 1.1", True), ("a>1.2", False), ("b<0.9", True),
+     ("b>0.8", False)],
+)  # fmt: skip
+def test_a_condition_holds_for_the_whole_interval(text, holds):
+    condition = _condition(text, "a", "b")
+    assert condition is not None
+    assert condition({"ratio": 1.2, "low": 1.15, "high": 1.25}) == holds
+
+
+@pytest.mark.parametrize("text", ["a", "c<1", "a<b", "a<-1", "a=1"])
+def test_another_text_is_no_condition(text):
+    with pytest.raises(ConfigError, match="is no condition"):
+        _condition(text, "a", "b")
 
 
 def test_another_function_gets_only_a_marked_ratio(results, capsys):
@@ -36,6 +55,10 @@ def test_another_function_gets_only_a_marked_ratio(results, capsys):
     assert len(ratios) == 2 and all(line.count("≠ 1.") == line.count("×") == 1 for line in ratios)
     assert "≠ compares the times of two different functions: not a speed-up." in text
     assert "unrolled: gradients differ by 0.03 (allowed 0.0001)" in " ".join(text.split())
+    assert text.splitlines()[-1].startswith("No speed-up between `unrolled` and `keras` (")
+    with pytest.raises(ConfigError, match="no pair has an interval"):
+        compare(["unrolled", "keras", "--results", str(results), "--fail-if", "unrolled<9"])
+    capsys.readouterr()
     compare(["cell", "keras", "--results", str(results)])
     assert "Not certified: cell was not certified: it was not tried" in capsys.readouterr().out
 

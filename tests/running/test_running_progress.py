@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import os
+import sys
 from functools import partial
 
 import pytest
@@ -30,7 +32,7 @@ def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 def test_a_long_round_reports_its_progress(now: list[float], capsys) -> None:
-    reporter = progress.Progress("[1/9] name", {"a": 4, "b": 4})
+    reporter = progress.Progress("[1/9]", {"a": 4, "b": 4})
     first, second = (partial(reporter.reached, name) for name in "ab")
     first({"event": "handshake"})
     for on_event in (first, second):
@@ -43,7 +45,7 @@ def test_a_long_round_reports_its_progress(now: list[float], capsys) -> None:
     second({"event": "gate", "left": "few"})
     second({"event": "gate"})
     bar = "▕██████████          ▏ 50%"
-    message = f"[1/9] name  {bar} of 2 runs, 4 turns (20 s of training left)\n"
+    message = f"[1/9] {bar} of 2 runs, 4 turns (20 s of training left)\n"
     assert capsys.readouterr().err == message
 
 
@@ -54,10 +56,25 @@ def test_the_progress_of_a_single_run_is_measured_in_epochs(now: list[float], ca
     assert capsys.readouterr().err == "", "it is quiet for ten seconds"
     now[0] += 20
     on_event({"event": "epoch", "epoch": 1})
-    message = "name  ▕█████               ▏ 25% of 1 run (60 s of training left)\n"
+    message = "name ▕█████               ▏ 25% of 1 run (60 s of training left)\n"
     assert capsys.readouterr().err == message
 
 
+def test_a_terminal_shows_one_bar(now: list[float], monkeypatch, capsys) -> None:
+    reader, writer = os.openpty()
+    with os.fdopen(reader), open(writer, "w") as terminal:
+        monkeypatch.setattr(sys, "__stderr__", terminal)
+        with progress.Progress("[1/9]", {"a": 4}) as reporter:
+            for left in (100, 75, 50):
+                now[0] += 0.6
+                reporter.reached("a", {"event": "gate", "left": left})
+        shown = os.read(reader, 4096).decode()
+    start = f"[1/9] ▕{'':20}▏  0% of 1 run: starting"
+    half = f"[1/9] ▕{'█' * 10:20}▏ 50% of 1 run (1 s of training left)"
+    assert shown.split("\r\x1b[K") == ["", start, half, ""]
+    assert capsys.readouterr().err == "", "a log has no bar"
+
+
 def test_labels_are_aligned() -> None:
-    assert progress.progress_label(0, 24, "x") == "[ 1/24] x"
-    assert progress.progress_label(23, 24, "x") == "[24/24] x"
+    assert progress.progress_label(0, 24) == "[ 1/24]"
+    assert progress.progress_label(23, 24) == "[24/24]"

@@ -1,8 +1,12 @@
-"""An experiment with adaptive repeats."""
+"""Adaptive repeats: of an experiment, and of two choices that `rnnbench compare` measures."""
 
 from __future__ import annotations
 
-from tests.conftest import Project
+import json
+import re
+import shutil
+
+from tests.conftest import ROOT, Project
 
 ADAPTIVE = """
 title: adaptive
@@ -33,3 +37,24 @@ def test_a_workflow_omits_repeats_that_are_not_needed(project: Project) -> None:
 
     retried = project.rnnbench("retry", "adaptive", "*-r0")
     assert "2 of 6" in retried.stdout
+
+
+def test_compare_measures_two_choices(project: Project) -> None:
+    shutil.copytree(ROOT / "tests/conf", project.folder / "conf", dirs_exist_ok=True)
+    (project.folder / "workflow").symlink_to(ROOT / "workflow")
+    kernel = project.conf / "rnn/mine.yaml"
+    (project.conf / "rnn/fake_middle.yaml").rename(kernel)
+    words = ["compare", "fake_fast", str(kernel), "model=fake", "build=fake", "--budget", "1"]
+    words += ["--json", "table.json"]
+    done = project.rnnbench(*words, "--fail-if", "mine>0.9")
+    assert done.returncode == 0, done.stdout + done.stderr
+    # With daggers or "no difference shown" on a busy host.
+    assert re.search("`fake_fast`.* `mine`.*, 95 % CI ", done.stdout.splitlines()[-1])
+    (row,) = json.loads((project.folder / "table.json").read_text())
+    assert row["a"] == "fake_fast" and 1.5 < row["ratio"] < 2.5
+    records = project.records()
+    assert len(records) >= 6 and list(project.folder.glob("reports/fake_fast-mine+*/report.html"))
+
+    again = project.rnnbench(*words, "--fail-if", "fake_fast>0.2")
+    assert again.returncode == 1 and again.stderr.endswith("--fail-if: 'fake_fast>0.2' holds.\n")
+    assert project.records() == records, "nothing was measured again"

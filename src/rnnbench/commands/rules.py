@@ -23,7 +23,7 @@ from rnnbench.datasets.pins import own_md5, pinned, verify
 from rnnbench.errors import RecordError, RunError
 from rnnbench.grid.experiment import Repeats
 from rnnbench.grid.files import user_files
-from rnnbench.grid.point import digest_of_round
+from rnnbench.grid.point import configuration_of, digest_of_round
 from rnnbench.planning.digests import prober_digest, worker_digest
 from rnnbench.planning.plan import code_of
 from rnnbench.planning.repeats import known_so_far, why_not_needed
@@ -203,17 +203,17 @@ def round(arguments: Sequence[str]) -> int:
     planned, number, total = read_round(place.folder / "plan.jsonl", file.stem)
     digests = {run.name: run.digest for run in planned}
     check_planned(digest_of_round(digests), digest, file.stem)
-    label = progress_label(number, total, file.stem)
+    label = progress_label(number, total)
     experiment = read_experiment(place.folder / "experiment.json")
     base = reference_of([run.as_dict() for run in planned], experiment.reference)
     reference = str(base["name"]) if base else None
     rule = Repeats(**experiment.repeats) if experiment.repeats else None
-    if needed := _needed(planned, place, label, rule, reference):
+    if needed := _needed(planned, place, f"{label} {file.stem}", rule, reference):
         files = {place.pointer(run.name): run.digest for run in needed}
         left = sum(not is_valid(file, place.results, digest=files[file]) for file in files)
         texts = {0: "every run has a record", 1: "1 run starts"}
         text = texts.get(left, f"{left} runs start")
-        print_progress(f"{label}  {text}{_remaining_time(place, total - number)}")
+        print_progress(f"{label} {file.stem}: {text}{_remaining_time(place, total - number)}")
         _measure(planned, needed, place, label, reference)
     pointers = {name: Pointer.read(place.pointer(name)) for name in digests}
     write_json(file, {"members": pointers})
@@ -230,9 +230,9 @@ def _measure(
         pins[each.name] = check_inputs(each.name, each.identity, each.config, place.root, code)
     records = measure(needed, place, check, label=label, reference=reference, pinned_md5=pins)
     for run, record in records.items():
-        print_progress(f"{label}  {run}  {_summary(record)}")
+        print_progress(f"{label} {run}: {_summary(record)}")
     if reference and len(planned) > 1 and (known := known_so_far(planned, place, reference)):
-        print_progress(f"{label}  {known}")
+        print_progress(f"{label} {configuration_of(str(planned[0].round))} {known}")
 
 
 def _needed(
@@ -253,7 +253,7 @@ def _needed(
     for why in dict.fromkeys(reasons.values()):
         names = [name for name, reason in reasons.items() if reason == why]
         some = f" ({', '.join(names)})" if len(names) < len(reasons) else ""
-        print_progress(f"{label}  not needed{some}: {why}")
+        print_progress(f"{label}: not needed{some}: {why}")
     return [run for run in planned if run.name not in reasons]
 
 

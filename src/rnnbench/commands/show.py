@@ -72,7 +72,8 @@ def compare(arguments: Sequence[str]) -> int:
     certificate has no ratio.
 
     With KEY=VALUE or --budget, the choices A and B are measured first, in turns: what has a record
-    is not measured again. Exits with 1 if --fail-if is shown to hold.
+    is not measured again. A choice may be the path of a YAML file. Exits with 1 if --fail-if is
+    shown to hold, with 2 if no pair has an interval that could show it.
     """
     parser = command_parser(compare)
     parser.add_argument("a", help="the terms of A, such as unrolled or unrolled,cpu_2")
@@ -93,16 +94,18 @@ def compare(arguments: Sequence[str]) -> int:
     parser.add_argument("--site", default="*", help="only this site (default: all)")
     add_results(parser)
     options = parser.parse_intermixed_args(arguments)
+    choices = options.a, options.b
+    options.a, options.b = (Path(c).stem if _is_file(c) else c for c in choices)
 
     from rnnbench.report.notes import session_notes
-    from rnnbench.report.terminal import print_comparison
+    from rnnbench.report.terminal import print_answers, print_comparison
     from rnnbench.tables.comparison import versus, void_messages
     from rnnbench.tables.estimates import Measurements
     from rnnbench.tables.frame import tidy
 
     limit = _condition(options.fail_if, options.a, options.b)
     if options.overrides or options.budget:
-        options.experiment = _measured(options)
+        options.experiment = _measured(options, choices)
     records, certificates = read_certified(options.results, options.experiment, options.site)
     if not records:
         remedy = "run snakemake, or add --budget 60, which measures A and B."
@@ -130,7 +133,17 @@ def compare(arguments: Sequence[str]) -> int:
         held = session_notes(measured.runs) if table["low"].notna().any() else ()
         for line in dict.fromkeys([*held, *void]):
             print(line)
-    return int(limit is not None and any(limit(row) for row in table.to_dict("records")))
+        print_answers(table)
+    if limit is None:
+        return 0
+    rows = table.dropna(subset=["low", "high"]).to_dict("records")
+    if not rows:
+        what = f"no pair has an interval, so {options.fail_if!r} is neither shown nor excluded."
+        remedy = "measure at least two rounds of two choices that compute the same function."
+        raise ConfigError(what, where="--fail-if", remedy=remedy)
+    if failed := any(map(limit, rows)):
+        say(f"--fail-if: {options.fail_if!r} holds.")
+    return int(failed)
 
 
 def _condition(text: str | None, a: str, b: str) -> Callable[[Mapping[Any, Any]], bool] | None:
@@ -153,26 +166,28 @@ def _condition(text: str | None, a: str, b: str) -> Callable[[Mapping[Any, Any]]
     return holds
 
 
-def _measured(options: argparse.Namespace) -> str:
-    """Measures the choices A and B in turns and returns the experiment's name."""
+def _is_file(choice: str) -> bool:
+    return choice.endswith((".yaml", ".yml"))
+
+
+def _measured(options: argparse.Namespace, choices: tuple[str, str]) -> str:
+    """Measures the `choices` A and B in turns and returns the experiment's name."""
     from rnnbench.axes import NAMES
     from rnnbench.grid.experiment import load_experiment, varied
     from rnnbench.grid.files import files_of, nearest_conf
 
-    conf, names = [nearest_conf(Path.cwd())], (options.a, options.b)
+    conf = [nearest_conf(Path.cwd())]
     known = {axis: files_of(conf, axis) for axis in NAMES}
-    own = [name for name in names if Path(name).suffix]
-    axes = [axis for axis in NAMES if all(n in known[axis] or n in own for n in names)]
-    axis = "rnn" if len(own) == 2 else next(iter(axes), None)
+    named = [choice for choice in choices if not _is_file(choice)]
+    axes = [axis for axis in NAMES if all(choice in known[axis] for choice in named)]
+    axis = next(iter(axes), None) if named else "rnn"  # two files are two kernels
     if axis is None:
         raise ConfigError(
-            f"{options.a} and {options.b} are not two choices of one axis.",
+            f"{' and '.join(choices)} are not two choices of one axis.",
             where="rnnbench compare",
             remedy=f"name two files of conf/AXIS/, or your own; axes are {', '.join(NAMES)}.",
         )
-    paths = [str(Path(name).resolve()) if name in own else name for name in reversed(names)]
-    stems = [Path(path).stem for path in paths]
-    options.a, options.b = reversed(stems)
+    paths = [str(Path(choice).resolve()) if _is_file(choice) else choice for choice in choices]
     experiment = {
         "title": f"{options.a} against {options.b}",
         "grids": [f"{axis}={','.join(paths)}"],
@@ -181,7 +196,7 @@ def _measured(options: argparse.Namespace) -> str:
         "probe": False,
     }
     with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / f"{options.a}-{options.b}.yaml"
+        file = Path(folder) / f"{'-'.join(sorted((options.a, options.b)))}.yaml"
         file.write_text(json.dumps(experiment))  # JSON is YAML
         command = [sys.executable, "-m", "rnnbench", "run", str(file), *options.overrides]
         code = subprocess.run(command, stdout=sys.stderr, check=False).returncode

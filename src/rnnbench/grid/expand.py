@@ -27,6 +27,8 @@ Grid = Mapping[str, Setting]
 Combination = Mapping[str, Setting]  # key → the setting with one of its values
 Constraints = Callable[[Mapping[str, Any]], str | None]
 NUMBERS = ("seed", "repeat", "alias")
+# What `scale=published` leaves to the models' files, which have the published sizes.
+SIZES = {f"model.{key}" for key in ("epochs", "train_samples", "val_samples", "bigrams")}
 
 
 def expand(
@@ -42,16 +44,29 @@ def expand(
     - `conf`: the project's config folder, then any further ones.
     - `overrides`: the command line's; each replaces a grid's setting of the same key, and
       ``dataset`` only the data set that its choice's file names as ``replaces``, if it names one.
+      ``scale=published`` drops the `SIZES` of all grids.
     - `unmet_constraints`: maps a config to the reason why it cannot run on this machine, or None.
     """
     files: dict[str, dict[str, Path]] = {}
     from_command_line = _parsed(overrides, "command line", conf, Path.cwd(), files)
     dataset = from_command_line.pop("dataset", None)
+    scale = from_command_line.pop("scale", None)
+    if scale and (scale.mode, scale.values) != ("", ("published",)):
+        what = f"scale is {scale.mode}{','.join(map(str, scale.values))}."
+        raise scale.error(
+            what, "write scale=published, or leave it out for the sizes of the grids."
+        )
     folder = experiment.file.parent
     written = [
         _parsed(grid, experiment.where(index), conf, folder, files)
         for index, grid in enumerate(experiment.grids)
     ]
+    if scale:
+        written = [
+            # A reference to another key, such as ${model.batch}, is no size.
+            {key: each for key, each in grid.items() if key not in SIZES or is_open(each.values)}
+            for grid in written
+        ]
     grids = [{**grid, **from_command_line} for grid in written]
     # A reference may be the default of a model that the command line has replaced.
     composed = [*grids, *written] if experiment.reference else grids

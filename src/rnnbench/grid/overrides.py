@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 from rnnbench.errors import ConfigError, suggestion
 
 ABSENT = object()
+MOST_POINTS = 100_000  # of a grid, and values of a range
+TOO_MANY = f"write a grid of at most {MOST_POINTS:,} points; several grids may have more together."
 # Hydra's type of override → its prefix.
 MODES = {"CHANGE": "", "ADD": "+", "FORCE_ADD": "++", "DEL": "~"}
 KINDS: dict[type, str] = {
@@ -54,7 +56,12 @@ def parse_overrides(
 
 
 def combinations(settings: Mapping[str, Setting]) -> Iterator[dict[str, Setting]]:
-    """The product of all settings: key → the setting with one of its values."""
+    """The product of all settings: key → the setting with one of its values. Raises `ConfigError`
+    if it has more than `MOST_POINTS`."""
+    count = math.prod(len(setting.values) for setting in settings.values())
+    if count > MOST_POINTS:
+        longest = max(settings.values(), key=lambda setting: len(setting.values))
+        raise longest.error(f"the grid has {count:,} points.", TOO_MANY)
     singles = [
         [setting._replace(values=(value,)) for value in setting.values]
         for setting in settings.values()
@@ -66,7 +73,13 @@ def combinations(settings: Mapping[str, Setting]) -> Iterator[dict[str, Setting]
 def _parse(text: str, where: str, options: Callable[[str], Sequence[str]]) -> Setting:
     # Here, because processes that measure import this module and must stay small.
     from hydra.core.override_parser.overrides_parser import OverridesParser
-    from hydra.core.override_parser.types import Glob, QuotedString, Transformer, ValueType
+    from hydra.core.override_parser.types import (
+        Glob,
+        QuotedString,
+        RangeSweep,
+        Transformer,
+        ValueType,
+    )
     from hydra.errors import HydraException
 
     def plain(value: Any) -> Any:
@@ -98,6 +111,11 @@ def _parse(text: str, where: str, options: Callable[[str], Sequence[str]]) -> Se
         what = f"{text!r} is an interval, which has no discrete values."
         raise setting.error(what, "use range(start,stop,step) or a list A,B,C.")
     values: Iterable[Any] = [override.value()]
+    if override.value_type == ValueType.RANGE_SWEEP:
+        sweep = override.value()
+        assert isinstance(sweep, RangeSweep)
+        if not (count := _count(sweep.start, sweep.stop, sweep.step)) <= MOST_POINTS:
+            raise setting.error(f"{text!r} has {count:,.0f} values.", TOO_MANY)
     if override.value_type == ValueType.GLOB_CHOICE_SWEEP:
         pattern = override.value()
         assert isinstance(pattern, Glob)
@@ -110,6 +128,14 @@ def _parse(text: str, where: str, options: Callable[[str], Sequence[str]]) -> Se
             f"{text!r} has no value, so the grid is empty.", "widen the pattern or the range."
         )
     return setting
+
+
+def _count(start: Any, stop: Any, step: Any) -> float:
+    """The number of values of a range, before it is expanded; infinite for a step of 0."""
+    try:
+        return float((stop - start) / step)
+    except ArithmeticError:
+        return math.inf
 
 
 def _error_position(message: str) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import pandas as pd
 from rich.box import SIMPLE_HEAD
@@ -11,9 +12,13 @@ from rich.table import Table
 
 from rnnbench.records.record import Record
 from rnnbench.report import numbers as n
+from rnnbench.report.answer import SINGLE_RUN
 from rnnbench.report.runs import median_epoch
 from rnnbench.tables.certificates import UNEQUAL, UNKNOWN
-from rnnbench.tables.time import MARK, Unequal
+from rnnbench.tables.stats import ONE_RUN
+from rnnbench.tables.time import COMPARED, MARK, NO_DIFFERENCE, Unequal
+
+ANSWERS = 4  # pairs with a sentence; the table has the others
 
 
 def _table(heads: Sequence[str], rows: Iterable[Sequence[str]], numbers: bool = True) -> Table:
@@ -55,6 +60,30 @@ def print_comparison(table: pd.DataFrame, a: str, b: str) -> None:
     if ratios > 1:
         console.print(f"{ratios} ratios: even if nothing differed, about {0.05 * ratios:.2g} would "
                       "appear to differ from 1 by chance.")  # fmt: skip
+
+
+def print_answers(table: pd.DataFrame) -> None:
+    """Prints what the ratios say, one sentence per pair of the table of `versus`."""
+    sentences = [_answer(row) for row in table.to_dict("records")]
+    Console().print(n.few(sentences, ANSWERS, "\n"), markup=False, highlight=False, soft_wrap=True)
+
+
+def _answer(row: Mapping[Any, Any]) -> str:
+    """``block trains 1.25× as fast as keras, 95 % CI 1.22–1.28``, with the faster one first."""
+    a, b = n.daggered(row["a"], row["suspect"]), n.daggered(row["b"], row["suspect"])
+    where = f" ({row['same']})" if row["same"] else ""
+    if row["words"] not in COMPARED:
+        return f"No speed-up between {a} and {b}{where}: {row['words']}."
+    faster = row
+    if row["ratio"] < 1:
+        a, b = b, a
+        faster = {"ratio": 1 / row["ratio"], "low": 1 / row["high"], "high": 1 / row["low"]}
+    ratio = n.ratio(faster["ratio"])
+    alone = row["words"] == ONE_RUN
+    interval = SINGLE_RUN if alone else n.interval_text(faster, "low", "high", "ratio")
+    if row["words"] == NO_DIFFERENCE:
+        return f"{n.capitalized(NO_DIFFERENCE)} between {a} and {b}{where}: {ratio}, {interval}."
+    return f"{a} trains {ratio} as fast as {b}{where}, {interval}."
 
 
 def print_run(record: Record, place: str) -> None:

@@ -1,22 +1,35 @@
-"""Progress messages while runs are measured."""
+"""Progress messages while runs are measured: lines, and a bar on a terminal."""
 
 from __future__ import annotations
 
+import shutil
 import sys
 import time
 from collections.abc import Mapping
 from typing import Any
 
-QUIET_SECONDS = 10.0
+QUIET_SECONDS = 10.0  # between two lines about a round
+REDRAW_SECONDS = 1.0  # of the bar, which is drawn between two turns
 
 
 def print_progress(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def progress_label(order: int, total: int, name: str) -> str:
-    """``[ 3/12] NAME``; `order` counts from 0."""
-    return f"[{order + 1:{len(str(total))}}/{total}] {name}"
+def draw(text: str) -> bool:
+    """Replaces the line of the terminal by `text`, which no log gets. Returns whether there is a
+    terminal."""
+    terminal = sys.__stderr__
+    if terminal is None or not terminal.isatty():
+        return False
+    fitting = text[: shutil.get_terminal_size().columns - 1]
+    print(f"\r\x1b[K{fitting}", end="", file=terminal, flush=True)
+    return True
+
+
+def progress_label(order: int, total: int) -> str:
+    """``[ 3/12]``; `order` counts from 0."""
+    return f"[{order + 1:{len(str(total))}}/{total}]"
 
 
 def duration(seconds: float) -> str:
@@ -35,22 +48,30 @@ def remaining(done_seconds: list[float], left: int) -> str:
 
 
 class Progress:
-    """Prints a round's progress, at most every ten seconds: the share of its training that is done,
-    the number of runs, and the estimated remaining time. `epochs`: run → its number of epochs."""
+    """Shows a round's progress: the share of its training that is done, the number of runs, and the
+    estimated remaining time. On a terminal as a bar, until the `with` block ends, otherwise as a
+    line every ten seconds. `epochs`: run → its number of epochs."""
 
     def __init__(self, label: str, epochs: Mapping[str, int]):
         self._label, self._epochs = label, epochs
         self._steps: dict[str, int] = {}  # all steps of a run, once it has reported them
         self._done = dict.fromkeys(epochs, 0.0)
         self._turns = 0
-        self._began = self._printed = time.monotonic()
+        self._began = self._shown = time.monotonic()
+
+    def __enter__(self) -> Progress:
+        draw(self._text(0.0, self._began))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        draw("")
 
     def reached(self, name: str, event: Mapping[str, Any]) -> None:
         """To be called with each `event` of the run `name`."""
         left, epoch = event.get("left"), event.get("epoch")
         if event["event"] == "gate" and isinstance(left, int) and left > 0:
             if name not in self._steps:  # turns begin when all runs have started
-                self._began = self._printed = time.monotonic()
+                self._began = self._shown = time.monotonic()
             self._turns += 1
             self._report(name, 1 - left / self._steps.setdefault(name, left))
         elif event["event"] == "epoch" and isinstance(epoch, int) and epoch > 0:
@@ -59,10 +80,21 @@ class Progress:
     def _report(self, name: str, share: float) -> None:
         self._done[name] = max(share, self._done[name])
         done, now = sum(self._done.values()) / len(self._done), time.monotonic()
-        if now - self._printed < QUIET_SECONDS or not 0 < done < 1:
+        silent = now - self._shown
+        if silent < REDRAW_SECONDS or not 0 < done < 1:
             return
-        self._printed = now
+        text = self._text(done, now)
+        if draw(text):
+            self._shown = now
+        elif silent >= QUIET_SECONDS:
+            self._shown = now
+            print_progress(text)
+
+    def _text(self, done: float, now: float) -> str:
         bar = "█" * round(20 * done)
-        runs = f"{len(self._done)} runs, {self._turns} turns" if len(self._done) > 1 else "1 run"
+        runs = f"{len(self._done)} runs" if len(self._done) > 1 else "1 run"
+        if not done:
+            return f"{self._label} ▕{bar:20}▏ {done:3.0%} of {runs}: starting"
+        runs += f", {self._turns} turns" if len(self._done) > 1 else ""
         left = duration((now - self._began) * (1 - done) / done)
-        print_progress(f"{self._label}  ▕{bar:20}▏ {done:3.0%} of {runs} ({left} of training left)")
+        return f"{self._label} ▕{bar:20}▏ {done:3.0%} of {runs} ({left} of training left)"

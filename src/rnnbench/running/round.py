@@ -68,10 +68,10 @@ def measure(
     # Snakemake has made the environments; damage is repaired here, before anything is timed.
     builds = {run.config["build"]["name"]: run.config["build"] for run in planned}
     for build in builds.values():
-        prepare(build, place.root, lambda message: print_progress(f"{label}  {message}"))
+        prepare(build, place.root, lambda message: print_progress(f"{label} {message}"))
 
     def waiting(what: str, holder: str) -> None:
-        print_progress(f"{label}  waiting for {what} ({holder or 'unknown holder'})")
+        print_progress(f"{label} waiting for {what} ({holder or 'unknown holder'})")
 
     with ExitStack() as held:
         attempts = {}
@@ -157,7 +157,7 @@ class CohortRunner:
         started = {run.name: _start_timestamp(self.folder(run)) for run in cohort}
         files = {run.name: self.folder(run) / started[run.name] for run in cohort}
         epochs = {run.name: int(run.config["model"].get("epochs", 0)) for run in cohort}
-        progress, code, slurm = Progress(self.label, epochs), revision(), attempt.slurm_job()
+        code, slurm = revision(), attempt.slurm_job()
         unread = set(by_name)
 
         def on_event(run: Run, event: Event) -> None:
@@ -176,7 +176,8 @@ class CohortRunner:
                     timing=self.timing, on_event=partial(on_event, run),
                 )
             )  # fmt: skip
-        outcomes = supervise(members, zlib.crc32(f"{self.name} {started}".encode()))
+        with Progress(self.label, epochs) as progress:
+            outcomes = supervise(members, zlib.crc32(f"{self.name} {started}".encode()))
         if unread:  # they failed early
             self.check()
         of_all = (self.place.experiment, self.place.site)
@@ -198,7 +199,7 @@ class CohortRunner:
         for run in again:
             if run.name in requested:
                 why = "ran out of memory; retrying it on its own"
-                print_progress(f"{self.label}  {run.name} {why}")
+                print_progress(f"{self.label} {run.name} {why}")
                 records |= self.measure([run], requested)
         if killed := [run.name for run in cohort if outcomes[run.name].is_killed]:
             what = f"received an external SIGKILL in phase {outcomes[killed[0]].phase}."
