@@ -210,6 +210,7 @@ class Measure(Struct, forbid_unknown_fields=True):
     warmup_seconds: Annotated[float, Meta(ge=0)] = 0.0
     evaluate_calls: NotNegative | None = None
     predict_calls: NotNegative | None = None
+    uncertified: bool | None = None
     turns: bool | None = None
 
 
