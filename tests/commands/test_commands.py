@@ -34,6 +34,7 @@ def test_run_composes_the_snakemake_command(tmp_path: Path) -> None:
         *("--cores", "2", "-n", "--profile", "x", "--config"),
         *("experiment=mine", "overrides=model.epochs=3 repeat=0", f"conf={tmp_path}"),
     ]
+    assert command_of(["--allow-void"])[-1] == "allow_void=true"
     with pytest.raises(ConfigError, match="is not a folder"):
         command_of(["--conf", str(tmp_path / "absent")])
 

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rnnbench.cli import main
 from rnnbench.commands import plan
 from rnnbench.records.pointer import Pointer
 from rnnbench.records.store import write_json, write_record
 from rnnworker import machine
-from tests.conftest import Project
+from tests.conftest import ROOT, Project
 from tests.factory import make_record
+from tests.grid.conftest import MINE, MINE_YAML
 
 NAME = "fake-lstm-fake_fast-cpu_1-fake-s0-r0"
 
@@ -52,3 +60,113 @@ def test_changes_leave_out_the_values_of_digests() -> None:
     before = {"worker": "0" * 64, "config": {"a": {"b": 1}}}
     after = {"worker": "1" * 64, "config": {"a": {"b": 2}, "c": None}, "dataset_md5": None}
     assert plan.changed(before, after) == ["worker changed", "a.b: 1 → 2"]
+
+
+X, Y = np.zeros((4, 8, 8)), np.zeros(4)
+ARRAYS = {"x_train": X, "y_train": Y, "x_val": X, "y_val": Y}
+KERNEL = """
+def make(keras, cell, units, options): ...
+def to_canonical(layer, values=None): ...
+def from_canonical(layer, arrays): ...
+"""
+FILES: dict[str, str | bytes | dict[str, np.ndarray]] = {
+    "table.csv": "a,b,label\n1,2,0\n",
+    "table.parquet": b"PAR1",
+    "text.txt": "no arrays",
+    "not.npz": b"no zip file",
+    "good.npz": ARRAYS,
+    "names.npz": {"X": X, "y": Y},
+    "objects.npz": ARRAYS | {"x_train": np.array([[1], [1, 2]], dtype=object)},
+    "texts.npz": ARRAYS | {"y_train": np.array(["a"] * 4)},
+    "lengths.npz": ARRAYS | {"y_val": Y[1:]},
+    "empty.npz": ARRAYS | {"x_train": X[:0], "y_train": Y[:0]},
+    "mine.py": MINE,
+    "mine.yaml": MINE_YAML,
+    "loss.yaml": MINE_YAML.replace("sparse_categorical_crossentropy", "sparse_crossentropy"),
+    "function.yaml": MINE_YAML.replace("mine.py:build", "mine.py:bild"),
+    "other.yaml": MINE_YAML.replace("mine.py:build", "other.py:build"),
+    "reads.yaml": MINE_YAML + "arrays: [X, Z]\n",
+    "itself.yaml": MINE_YAML + "arrays: null\n",
+    "kernel.py": KERNEL,
+    "kernel.yaml": "implementation: kernel.py\n",
+    "cells.yaml": "implementation: kernel.py\ncells: [lsmt]\n",
+    "broken.py": "def make(:",
+    "broken.yaml": "implementation: broken.py\n",
+    "lacks.yaml": "implementation: mine.py\n",
+    "grids.yaml": "grids: []\n",
+    "keys.yaml": "grid: [rnn=keras]\n",
+    "yaml.yaml": "grids: [rnn=keras",
+    "reference.yaml": "grids: [rnn=keras]\nreference: {rnn: block}\n",
+}
+OWN = "dataset=file dataset.path="
+# Words on the command line → what the error says; {} is the folder of `FILES`.
+BAD = {
+    f"{OWN}{{}}/table.csv": r"dataset.path: \S+table.csv is not .* x_train.*pandas.read_csv.*savez",
+    f"{OWN}{{}}/table.parquet": r"table.parquet is not .* Fix: convert it: .*pandas.read_parquet",
+    f"{OWN}{{}}/text.txt": "text.txt is not .* Fix: write these arrays with numpy.savez",
+    f"{OWN}{{}}/not.npz": "not.npz cannot be read as an .npz file .*zip.* Fix: write it with",
+    f"{OWN}{{}}/absent.npz": "absent.npz cannot be read .*No such file",
+    f"{OWN}{{}}": "dataset.path: .* cannot be read .*directory",
+    f"{OWN}{{}}/names.npz": r"has X \(4, 8, 8\) float64, y .*not x_train.*digits_rnn reads x_train",
+    f"{OWN}{{}}/objects.npz": "x_train in .*objects.npz holds pickled objects.* Fix: save numbers",
+    f"model={{}}/itself.yaml {OWN}{{}}/objects.npz": "objects.npz holds pickled objects",
+    f"{OWN}{{}}/texts.npz": "y_train in .*texts.npz is of type <U1.* Fix: save numbers",
+    f"{OWN}{{}}/lengths.npz": r"x_val \(4, 8, 8\) and y_val \(3,\). Fix: give both the same",
+    f"{OWN}{{}}/empty.npz": "x_train in .*empty.npz has no samples",
+    f"model=mnist_rnn {OWN}{{}}/good.npz": "not x_test, y_test; mnist_rnn reads x_train, y_train",
+    f"model={{}}/reads.yaml {OWN}{{}}/names.npz": "but not Z; reads reads X, Z. .*as `arrays`",
+    "dataset={}/table.csv": "dataset=.*csv is not a choice. Fix: write dataset=file dataset.path=",
+    "dataset=file": "dataset.path has no value",
+    "dataset=digit": "Fix: did you mean digits",
+    "model={}/mine.py": "Fix: write the path of a YAML file that names .*docs/models.md",
+    "model={}/absent.yaml": "absent.yaml: no such file. Fix: correct the path",
+    "model={}/loss.yaml": "loss.yaml: model.loss is 'sparse_crossentropy'; it must be one of",
+    "model={}/function.yaml": "mine.py has no function bild. Fix: did you mean build",
+    "model={}/other.yaml": "other.yaml: other.py: .*other.py does not exist",
+    "model.loss=mean_square": "model.loss is 'mean_square'.* Fix: did you mean mean_squared_error",
+    "model.epochs=0": "model.epochs is 0; it must be an integer ≥ 1. Fix: ",
+    "model.epoch=3": "Fix: did you mean model.epochs",
+    "model.optimizer.name=adm": "Fix: did you mean adam",
+    "rnn={}/kernel.py": "Fix: write the path of a YAML file that names .*docs/own_kernel.md",
+    "rnn={}/cells.yaml": "cells.yaml: cells has the unknown name 'lsmt'. Fix: did you mean lstm",
+    "rnn={}/broken.yaml": "broken.py: cannot be read as Python .*line 1.* Fix: correct the file",
+    "rnn={}/lacks.yaml": "mine.py: has no function make. Fix: add make",
+    "rnn=kears": "rnn=kears is not a choice. Fix: did you mean keras",
+    "rnn=keras,cell +rnn.options.unrol=true": "does not honour rnn.options.unrol.* Fix: ",
+    "device=cpu_0": "device=cpu_0 is not a choice. Fix: did you mean cpu_",
+    "precision=half": "precision is 'half'; it must be one of float32.* Fix: ",
+    "repeat=-1": "repeat is -1; it must be an integer ≥ 0. Fix: ",
+    "rnn=[keras": "is not an override.* Fix: write key=value",
+    "quick --conf {}/absent": "--conf .*absent: is not a folder. Fix: name a folder",
+    "quikc": "experiment=quikc is not a choice. Fix: did you mean quick",
+    "{}/grids.yaml": "grids.yaml: grids is empty. Fix: give it at least one grid",
+    "{}/keys.yaml": "keys.yaml: .*unknown key 'grid'.* Fix: did you mean grids",
+    "{}/yaml.yaml": "yaml.yaml: cannot be read: .* Fix: correct the YAML",
+    "{}/reference.yaml": "reference.yaml: reference has rnn=block, .* Fix: .*rnn=keras",
+}
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("files")
+    for name, content in FILES.items():
+        if isinstance(content, dict):
+            np.savez(folder / name, **content)
+        else:
+            (folder / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+    return folder
+
+
+@pytest.mark.parametrize("words", BAD)
+def test_bad_input_is_one_line_with_a_fix(words: str, files: Path, monkeypatch, capsys) -> None:
+    monkeypatch.chdir(ROOT)
+    assert main(["plan", *words.format(*[files] * words.count("{}")).split()]) == 2
+    out, error = capsys.readouterr()
+    assert out == "" and error.count("\n") == 1 and error.count("Fix: ") == 1
+    assert re.search(BAD[words], error), error
+
+
+def test_own_data_that_fit_are_accepted(files: Path, monkeypatch, capsys) -> None:
+    monkeypatch.chdir(ROOT)
+    for words in (f"{OWN}{files}/good.npz", f"model={files}/itself.yaml {OWN}{files}/table.csv"):
+        assert main(["plan", "repeat=0", *words.split()]) == 0, capsys.readouterr().err

@@ -36,7 +36,8 @@ data: {prepare: mine.py:prepare}
 batch: 10
 epochs: 2
 optimizer: {name: adam}
-loss: none
+arrays: [x]
+loss: mse
 recurrent: true
 """
 BUILD = "framework: fake\npython: null\ncommand: null\nenvironment: {PYTHONPATH: %s}\n"

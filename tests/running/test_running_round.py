@@ -14,7 +14,7 @@ import pytest
 from rnnbench.errors import RunError
 from rnnbench.records.pointer import is_valid, records_of
 from rnnbench.records.record import Record
-from rnnbench.records.store import Place, read_json, read_record
+from rnnbench.records.store import Place, read_json, read_record, write_json
 from rnnbench.running import round as measuring
 from rnnbench.running.round import measure
 from rnnbench.tables.effects import effects_of
@@ -106,6 +106,47 @@ def test_the_failures_of_members_do_not_affect_the_others(place: Place, capsys) 
     for fault in faults:
         own = records[fault].round.members == (records[fault].name,)
         assert own == (fault == "memory")
+
+
+BOOM = "ValueError: /home/me/mine.py, line 3: boom"
+
+
+@pytest.mark.parametrize(
+    ("section", "key", "trained"),
+    [
+        (None, "", False),
+        ("measure", "uncertified", True),
+        ("build", "as_published", True),
+        ("identity", "an older certificate", True),
+    ],
+)
+def test_a_run_whose_certificate_failed_is_not_trained(
+    place: Place, section: str | None, key: str, trained: bool
+) -> None:
+    lines = [run("mine"), run("block")]
+    for line in lines:
+        line["certificate"] = "fake-lstm-fake"
+    lines[0]["config"]["rnn"]["implementation"] = "/home/me/mine.py"
+    if section in lines[0]["config"]:
+        lines[0]["config"][section][key] = True
+    entries = {
+        "mine": {"status": "failed", "why": BOOM, "function_why": BOOM},
+        "block": {"status": "certified"},
+    }
+    made = {"schema": 3, "implementations": entries, "digest": key if section == "identity" else ""}
+    write_json(place.folder / "certificates/fake-lstm-fake.json", made)
+    write_json(place.folder / "certificates.json", {"fake-lstm-fake": {"digest": ""}})
+    records = measure_round(place, *lines, reference="mine")
+    assert len(records["block"].epochs) == 4
+    assert bool(records["mine"].epochs) == trained
+    if not trained:
+        (reason,) = records["mine"].verdict.reasons
+        assert (records["mine"].verdict.status, reason.code) == ("void", "not_certified")
+        assert BOOM in reason.text and "correct /home/me/mine.py" in reason.remedy
+        assert "results/here/selftest/certificates/work/fake-lstm-fake.log" in reason.remedy
+        assert is_valid(place.pointer(lines[0]["name"]), place.results)
+    files = place.results.glob(f"records/*/{lines[0]['name']}/2*Z.json")
+    assert len(list(files)) == 1, "it is no companion either"
 
 
 def test_only_the_killed_member_is_measured_again(place: Place, monkeypatch) -> None:

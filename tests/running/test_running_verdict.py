@@ -72,6 +72,13 @@ def test_a_good_run_is_clean(given: dict[str, Any]) -> None:
     assert (verdict.status, verdict.reasons) == ("clean", ())
 
 
+def test_the_remedy_of_a_loss_that_was_never_finite_is_not_the_learning_rate() -> None:
+    for epochs, at_fault in ((losses(None), "certificate"), (losses(2.0, None), "learning rate")):
+        (reason,) = judge([], epochs, {}).reasons
+        assert at_fault in reason.remedy
+        assert ("learning rate" in reason.remedy) == (at_fault == "learning rate")
+
+
 DEVICE = Reason("wrong_device", "K80 was requested", "run it elsewhere.")
 FAILURE = Reason("exception", "RuntimeError in phase build: no", "see the log.")
 ALL_BAD = {"phases": [train(foreign=5.0)], "epochs": losses(1.0, None), "measured": {"closure": 1}}

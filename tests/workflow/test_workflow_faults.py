@@ -8,7 +8,7 @@ from rnnbench import workflow
 from rnnbench.errors import ConfigError
 from rnnbench.records.store import why_not_tracked
 from rnnbench.tracking.track import read_tracked
-from rnnbench.workflow.session import ALL_VOID
+from rnnbench.workflow.session import NO_USABLE_RUN
 from tests.conftest import Project
 
 
@@ -40,24 +40,27 @@ def test_snakemake_prints_one_line_and_exits_with_2(project: Project) -> None:
     assert "results" in line and "Fix: " in line
 
 
-def test_void_runs_are_recorded_and_reported_and_all_void_is_exit_code_3(project: Project) -> None:
+def test_a_configuration_with_only_void_runs_is_reported_and_exit_code_3(project: Project) -> None:
     result = project.snakemake(experiment="faulty")
-    assert result.returncode == 0, result.stdout + result.stderr
-    message = "2 of 3 runs are void and left out of all results: "
+    assert result.returncode == NO_USABLE_RUN == 3, result.stdout + result.stderr
+    message = "2 of 3 runs are void and left out of all results; 2 configurations have no usable "
+    message += "run (exit code 3). Fix: "
     assert result.stderr.count(message) == 1 and "so there is no result" not in result.stderr
     assert "NaN or infinite in epoch 2" in result.stderr
     assert "RuntimeError in phase train: a made-up fault in the model" in result.stderr
     assert len(project.records()) == 3
+    command = project.command(experiment="faulty")
+    assert project.run([*command, "allow_void=true"]).returncode == 0
     page = (project.folder / "reports/faulty/report.md").read_text()
     assert "NaN or infinite in epoch 2" in page
 
     experiment = project.conf / "experiment/faulty.yaml"
     good = "  - model=fake build=fake rnn=fake_fast device=cpu_1\n"
     experiment.write_text(experiment.read_text().replace(good, ""))
-    message = "all 2 runs are void, so there is no result (exit code 3): "
+    message = "all 2 runs are void, so there is no result (exit code 3). "
     for done in (False, True):
         result = project.snakemake(experiment="faulty")
-        assert result.returncode == ALL_VOID == 3, result.stdout + result.stderr
+        assert result.returncode == NO_USABLE_RUN, result.stdout + result.stderr
         assert result.stderr.count(message) == 1 and "`rnnbench retry faulty`" in result.stderr
         assert ("Nothing to be done" in result.stdout + result.stderr) == done
     dry = project.snakemake("-n", experiment="faulty")

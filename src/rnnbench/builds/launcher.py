@@ -190,7 +190,7 @@ def missing(build: Mapping[str, Any], root: Path = Path()) -> str | None:
             return f"no Python {pins.python} on this machine: {install_hint(pins.python)}"
         command, installed = launcher(build, root), versions(build, root)["distributions"]
     except (ConfigError, BuildError) as error:
-        return str(error)
+        return f"{error.where}: {error.what.rstrip('.')}: {error.remedy.rstrip('.')}"
     for group in FRAMEWORKS[framework]:
         if not any(installed.get(name, "").startswith(prefix) for name, prefix in group.items()):
             needed = " or ".join(f"{name} {prefix}x" for name, prefix in group.items())

@@ -100,7 +100,8 @@ def conf_folders(home: Path, further: Sequence[Path], option: str = "--conf") ->
     `option`, is not a folder."""
     for folder in further:
         if not folder.is_dir():
-            raise ConfigError("is not a folder.", where=f"{option} {folder}")
+            remedy = "name a folder with choices or experiments."
+            raise ConfigError("is not a folder.", where=f"{option} {folder}", remedy=remedy)
     return [home, *further]
 
 

@@ -35,12 +35,15 @@ def command_of(arguments: Sequence[str]) -> list[str]:
     parser.add_argument("--cores", default="all", help=cores)
     budget = "measure no further repeats after so many minutes, in experiments with `repeats`"
     parser.add_argument("--budget", type=float, metavar="MINUTES", help=budget)
+    void = "exit with 0, instead of 3, if all runs of a configuration are void"
+    parser.add_argument("--allow-void", action="store_true", help=void)
     given = list(arguments)
     separator = given.index("--") if "--" in given else len(given)
     options = parse_experiment(parser, given[:separator], Path("conf"))
     settings = [f"experiment={options.experiment}"]
     settings += [f"overrides={' '.join(options.overrides)}"] if options.overrides else []
     settings += [] if options.budget is None else [f"budget={options.budget:g}"]
+    settings += ["allow_void=true"] if options.allow_void else []
     _, *further = options.conf
     settings += [f"conf={','.join(map(str, further))}"] if further else []
     return ["--cores", options.cores, *given[separator + 1 :], "--config", *settings]

@@ -47,6 +47,15 @@ COMMON_SETTINGS = (
     *("learning_rate", "decay", "weight_decay", "clipnorm", "clipvalue", "global_clipnorm"),
     *("use_ema", "ema_momentum", "ema_overwrite_frequency"),
 )
+# Source: ``keras/src/losses/__init__.py``.
+LOSSES = (
+    *("kl_divergence", "poisson", "binary_crossentropy", "binary_focal_crossentropy"),
+    *("categorical_crossentropy", "categorical_focal_crossentropy"),
+    *("sparse_categorical_crossentropy", "mean_squared_error", "mean_absolute_error"),
+    *("mean_absolute_percentage_error", "mean_squared_logarithmic_error", "cosine_similarity"),
+    *("log_cosh", "huber", "hinge", "squared_hinge", "categorical_hinge", "dice", "tversky"),
+    *("circle", "ctc", "bce", "kld", "mae", "mse", "mape", "msle"),
+)
 _OPTIMIZERS = tuple(
     msgspec.defstruct(
         name.capitalize(),
@@ -113,11 +122,19 @@ class Model(Choice, kw_only=True, forbid_unknown_fields=False):
         ),
     ]
     loss: Annotated[
-        str, Meta(description="the name of a Keras loss, such as sparse_categorical_crossentropy")
+        Literal[LOSSES],  # type: ignore[valid-type]
+        Meta(description="the name of a Keras loss, such as sparse_categorical_crossentropy"),
     ]
     recurrent: Annotated[
         bool, Meta(description="true if the model calls recurrent, else false, with rnn=none")
     ]
+    arrays: Annotated[
+        list[str] | None,
+        Meta(
+            description="the arrays that prepare reads from the .npz file of a data set of yours; "
+            "absent: x_train, y_train, x_val, y_val; null: prepare reads the file itself"
+        ),
+    ] = None
     metrics: list[str] | None = None
     units: Positive | None = None
     train_samples: Annotated[
@@ -193,6 +210,7 @@ class Measure(Struct, forbid_unknown_fields=True):
     warmup_seconds: Annotated[float, Meta(ge=0)] = 0.0
     evaluate_calls: NotNegative | None = None
     predict_calls: NotNegative | None = None
+    uncertified: bool | None = None
     turns: bool | None = None
 
 

@@ -25,6 +25,12 @@ from rnnworker.options import IMPLEMENTATIONS, is_user_file
 FUNCTIONS = ("model.function", "model.data.prepare", "model.data.augment")
 IMPLEMENTATION = "rnn.implementation"
 STAR = "*"  # stands for the names of a star import, which are known only after executing the file
+# What to write in place of a path that is not that of a YAML file.
+BY_PATH = {
+    "model": "write the path of a YAML file that names the Python file (docs/models.md).",
+    "rnn": "write the path of a YAML file that names the Python file (docs/own_kernel.md).",
+    "dataset": "write dataset=file dataset.path=FILE (docs/data.md, Your own data).",
+}
 # Function of an implementation's file → number of positional arguments of its call.
 OF_IMPLEMENTATION = {"make": 4, "to_canonical": 2, "from_canonical": 2}
 
@@ -58,8 +64,11 @@ def file_of(known: Mapping[str, Path], group: str, choice: str, where: str, fold
     if choice in known:
         return known[choice]
     if not choice.endswith((".yaml", ".yml")):
-        remedy = f"{suggestion(choice, known)}the choices of {group} are "
-        remedy += f"{', '.join(known) or 'none'}; to add one, create conf/{group}/{choice}.yaml."
+        remedy = BY_PATH.get(group, "write the path of a YAML file.")
+        if "/" not in choice and not choice.endswith(".py"):
+            remedy = f"{suggestion(choice, known)}the choices of {group} are "
+            remedy += f"{', '.join(known) or 'none'}; "
+            remedy += f"to add one, create conf/{group}/{choice}.yaml."
         raise ConfigError(f"{group}={choice} is not a choice.", where=where, remedy=remedy)
     path = (folder / Path(choice).expanduser()).resolve()
     if not path.is_file():

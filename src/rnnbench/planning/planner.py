@@ -20,6 +20,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from rnnbench.builds.launcher import lock_of, missing
 from rnnbench.builds.pins import pins_of
+from rnnbench.datasets.arrays import DEFAULT, check_arrays
 from rnnbench.datasets.pins import own_md5, pinned
 from rnnbench.errors import ConfigError, display_path
 from rnnbench.grid.expand import expand
@@ -107,6 +108,7 @@ def make_plan(
     points = expand(experiment, conf, changes, None if site else unmet_at(root))
     pins = pinned(root)
     md5 = cache(lambda path: path and (pins[path].md5 if path in pins else own_md5(root / path)))
+    check = cache(check_arrays)
     environment_of = _once_per_section(lambda build: pins_of(build, root))
     lock = _once_per_section(lambda build: lock_of(build, root))
     skipped = tuple((point.name, point.skip) for point in points if point.skip)
@@ -116,6 +118,9 @@ def make_plan(
         config, path = point.config, point.config["dataset"].get("path")
         if path in pins:
             datasets[path] = config["dataset"]["name"]
+        elif path and md5(path):
+            needed = config["model"].get("arrays", DEFAULT)
+            check(root / path, needed and tuple(needed), config["model"]["name"])
         if environment := environment_of(config["build"]):
             environments[environment.key] = environment
         identity = {

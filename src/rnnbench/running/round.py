@@ -2,7 +2,8 @@
 
 If a member's record exists already, it is adopted. If the reference's record exists but other
 members' do not, the reference is measured with them again as their companion, because only runs
-measured at the same time can be compared.
+measured at the same time can be compared. A run whose certificate failed is not trained: its record
+is void.
 """
 
 from __future__ import annotations
@@ -23,8 +24,9 @@ from rnnbench import locks
 from rnnbench.builds.environments import prepare
 from rnnbench.errors import RecordError, RunError
 from rnnbench.records import timestamps
+from rnnbench.records.overrides import label as label_of
 from rnnbench.records.pointer import Pointer, companion_files, is_valid
-from rnnbench.records.record import Record, Run
+from rnnbench.records.record import Reason, Record, Run, Verdict
 from rnnbench.records.store import (
     Place,
     read_json,
@@ -36,9 +38,11 @@ from rnnbench.records.store import (
 from rnnbench.running import attempt, worker
 from rnnbench.running.assemble import Trained, records_of
 from rnnbench.running.progress import Progress, print_progress
-from rnnbench.running.worker import Event, revision, supervise
+from rnnbench.running.worker import Event, Outcome, revision, supervise
+from rnnbench.sources.certificates import certificate_of
 from rnnworker import cards, machine
 from rnnworker.cohorts import cohorts, must_retry_alone, starting_order, takes_turns
+from rnnworker.options import is_user_file
 from rnnworker.workers import card_of
 
 
@@ -86,14 +90,17 @@ def measure(
             place, check, label, name, hardware, pinned_md5 or {}, attempts, timing
         )
         records = {}
+        refused = {run.name: why for run in planned if (why := why_not_trained(run, place))}
         for run in planned:
             if record := existing_record(run, place, runner.folder(run)):
                 records[run.name] = record
                 _point_to(record, place)
+            elif run.name in refused:
+                records |= runner.refuse(run, refused[run.name])
         missing = [run for run in planned if run.name not in records]
         groups = cohorts(
             [run.as_dict() for run in missing],
-            by_name[reference].as_dict() if reference in by_name else None,
+            by_name[reference].as_dict() if reference in by_name.keys() - refused else None,
             runner.peaks(planned),
             card=_card(missing),
         )
@@ -102,6 +109,32 @@ def measure(
             requested = {run.name for run in missing if run.name not in records}
             records |= runner.measure([by_name[line["name"]] for line in group], requested)
     return records
+
+
+def why_not_trained(run: Run, place: Place) -> Reason | None:
+    """Why a run is not trained: its certificate found its implementation wrong on its device. None
+    with ``measure.uncertified`` or ``build.as_published``, which ask for it all the same."""
+    asked = run.config["measure"].get("uncertified") or run.config["build"].get("as_published")
+    if run.certificate is None or asked:
+        return None
+    folder = place.folder / "certificates"
+    try:
+        planned = read_json(place.folder / "certificates.json").get(run.certificate) or {}
+        made = certificate_of(read_json(folder / f"{run.certificate}.json"), run.certificate)
+    except RecordError:
+        return None
+    entry = made.implementations.get(label_of(run.choices["rnn"], run.overrides, "rnn"))
+    wrong = entry and entry.wrong_on(label_of(run.choices["device"], run.overrides, "device"))
+    if not wrong or made.digest != planned.get("digest"):
+        return None
+    file = run.config["rnn"]["implementation"]
+    log = os.path.relpath(folder / "work" / f"{run.certificate}.log", place.root)
+    correct = f"correct {file} or its YAML (docs/own_kernel.md)" if is_user_file(file) else "see it"
+    return Reason(
+        "not_certified",
+        f"not trained, because the certificate of rnn={run.choices['rnn']} failed: {wrong}",
+        f"{correct}; {log} has the details. +measure.uncertified=true trains it all the same.",
+    )
 
 
 def _card(runs: Sequence[Run]) -> Mapping[str, Any] | None:
@@ -147,6 +180,15 @@ class CohortRunner:
                 latest = read_json(max(files, key=lambda file: file.name))
                 peaks.append(int(latest["measured"]["peak_memory_bytes"]))
         return peaks
+
+    def refuse(self, run: Run, reason: Reason) -> dict[str, Record]:
+        """Writes the void record of a run that is not trained, and its pointer."""
+        started = _start_timestamp(self.folder(run))
+        of_all = (self.place.experiment, self.place.site)
+        untrained = Trained(run, *of_all, started, started, self.hardware, Outcome())
+        made = records_of([untrained], f"{self.name}/{started}")
+        void = replace(made[run.name], verdict=Verdict("void", (reason,)))
+        return self._write([void], {run.name})
 
     def measure(self, cohort: Sequence[Run], requested: set[str]) -> dict[str, Record]:
         """Measures the `cohort`, writes records and pointers, and returns the records of the

@@ -174,6 +174,9 @@ def _loss(epochs: Sequence[Epoch]) -> Reasons:
         if epoch.loss is None or not math.isfinite(epoch.loss):
             text = f"loss became NaN or infinite in epoch {epoch.epoch}"
             remedy = "lower the learning rate, clip gradients, or check the data."
+            if epoch is epochs[0]:
+                remedy = "look for NaN in the data and in what the implementation computes, which "
+                remedy += "its certificate in the report compares with the float64 reference."
             yield Reason("loss_not_finite", text, remedy)
             return
     if len(epochs) > 1 and first is not None and last is not None and last >= first:

@@ -75,6 +75,11 @@ class Implementation(msgspec.Struct):
     applied: dict[str, Steps] = {}
     function_why: str | None = None
 
+    def wrong_on(self, device: str) -> str | None:
+        """What is wrong with its function, or with its layers or steps on the `device`, or None."""
+        layers, steps = self.probed.get(device, Layers()), self.applied.get(device, Steps())
+        return self.function_why or layers.wrong or steps.fault
+
 
 class Pair(msgspec.Struct):
     a: str

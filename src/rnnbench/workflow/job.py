@@ -56,7 +56,9 @@ def load(config: Mapping[str, Any], root: Path) -> Job:
     )
     if "budget" in config:
         plan = replace(plan, experiment=with_budget(plan.experiment, config["budget"]))
-    return Job(plan, root)
+    where, remedy = "--config allow_void", "write allow_void=true."
+    allow_void = converted(config.get("allow_void", False), bool, where, remedy, strict=False)
+    return Job(plan, root, allow_void)
 
 
 def with_budget(experiment: Experiment, minutes: Any) -> Experiment:
@@ -141,12 +143,13 @@ class WildcardFunctions(Generic[Planned]):
 
 @memoized
 class Job:
-    """An experiment at a site, for the rules of Snakemake. Paths are relative to the project."""
+    """An experiment at a site, for the rules of Snakemake. Paths are relative to the project.
+    `allow_void`: a configuration without a usable run is no failure."""
 
     results = "results"
 
-    def __init__(self, plan: Plan, root: Path):
-        self.plan, self.root = plan, root
+    def __init__(self, plan: Plan, root: Path, allow_void: bool = False):
+        self.plan, self.root, self.allow_void = plan, root, allow_void
         self.experiment, self.site = plan.experiment.name, plan.site
         self.folder = f"{self.results}/{self.site}/{self.experiment}"
         self.store = f"{self.results}/{self.site}/store.json"

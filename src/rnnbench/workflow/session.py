@@ -5,8 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -99,13 +98,14 @@ class Session:
         return summarize(self.job)
 
 
-# Exit code of snakemake if every run has a record and all are void; 1 and 2 are those of
-# `rnnbench.errors`. If only some runs are void, the exit code is 0.
-ALL_VOID = 3
+# Exit code of snakemake if every run has a record and those of a configuration are all void; 1 and
+# 2 are those of `rnnbench.errors`. With ``--config allow_void=true`` it is 0.
+NO_USABLE_RUN = 3
 
 
 class Summary(NamedTuple):
-    """The last lines to print, the number of void runs, and the exit code, 0 or `ALL_VOID`."""
+    """The last lines to print, the number of void runs, and the exit code, 0 or
+    `NO_USABLE_RUN`."""
 
     lines: list[str]
     void: int
@@ -113,10 +113,11 @@ class Summary(NamedTuple):
 
 
 def summarize(job: Job) -> Summary:
-    """One line per void run and per failure, then one each for the runs that were not needed, the
-    missing runs, the void runs together and the report's path."""
+    """One line per reason of void runs and per failure, then one each for the runs that were not
+    needed, the missing runs, the void runs together and the report's path."""
     runs, folder = job.plan.runs, job.root / job.folder
     void: dict[str, tuple[str, str]] = {}
+    usable: set[str] = set()
     missing: list[str] = []
     logs: dict[Path, None] = {}
     unneeded = 0
@@ -130,9 +131,10 @@ def summarize(job: Job) -> Summary:
         unneeded += pointer.record is None
         if pointer.record and pointer.verdict == "void":
             void[run.name] = _void_reason(job.root / job.results / pointer.record)
-    all_void = bool(void) and len(void) + unneeded == len(runs)
-    each = [f"{name} is void: {why}. Fix: {remedy}" for name, (why, remedy) in void.items()]
-    lines = _shortened(each, "void runs")
+        elif pointer.record:
+            usable.add(run.configuration)
+    unusable = {runs[name].configuration for name in void} - usable
+    lines = _shortened(list(_void_lines(void)), "reasons of void runs")
     lines += _shortened([line for log in logs for line in _last_message(log)], "failures")
     if unneeded:
         lines.append(f"{unneeded} of {len(runs)} runs were not needed; the report says why.")
@@ -146,11 +148,11 @@ def summarize(job: Job) -> Summary:
     if untracked := next(filter(None, tracked), None):
         lines.append(f"runs are missing in MLflow: {untracked}")
     if void:
-        reasons = Counter(why for why, _ in void.values())
-        lines.append(_void_total(job, len(void), reasons, all_void))
+        all_void = len(void) + unneeded == len(runs)
+        lines.append(_void_total(job, void, len(unusable), all_void))
     if (job.root / job.report).exists():
         lines.append(f"the report is {job.report}")
-    return Summary(lines, len(void), ALL_VOID if all_void else 0)
+    return Summary(lines, len(void), NO_USABLE_RUN if unusable and not job.allow_void else 0)
 
 
 def _last_message(log: Path) -> list[str]:
@@ -162,16 +164,31 @@ def _last_message(log: Path) -> list[str]:
     return [line.removeprefix("rnnbench: ") for line in lines if line.startswith("rnnbench: ")][-1:]
 
 
-def _void_total(job: Job, void: int, reasons: Counter[str], all_void: bool) -> str:
-    ((why, count),) = reasons.most_common(1)
-    text = f"{void} of {len(job.plan.runs)} runs are void and left out of all results"
+def _void_lines(void: Mapping[str, tuple[str, str]]) -> Iterator[str]:
+    """One line per reason, with the first run that has it."""
+    by_reason: dict[tuple[str, str], list[str]] = {}
+    for name, reason in void.items():
+        by_reason.setdefault(reason, []).append(name)
+    for (why, remedy), (name, *others) in by_reason.items():
+        which = f"{name} and {len(others)} more are" if others else f"{name} is"
+        yield f"{which} void: {why.rstrip('.')}. Fix: {remedy}"
+
+
+def _void_total(
+    job: Job, void: Mapping[str, tuple[str, str]], unusable: int, all_void: bool
+) -> str:
+    text = f"{len(void)} of {len(job.plan.runs)} runs are void and left out of all results"
     if all_void:
-        which = f"all {void} runs are" if void > 1 else "the only run is"
-        text = f"{which} void, so there is no result (exit code {ALL_VOID})"
-    share = "" if count == void else f" ({count} of them)"
+        which = f"all {len(void)} runs are" if len(void) > 1 else "the only run is"
+        text = f"{which} void, so there is no result"
+    elif unusable:
+        which = "configurations have" if unusable > 1 else "configuration has"
+        text += f"; {unusable} {which} no usable run"
+    if unusable:
+        text += f" (exit code {0 if job.allow_void else NO_USABLE_RUN})"
     return (
-        f"{text}: {why}{share}. Fix: correct that, run `rnnbench retry {job.experiment}`, "
-        "then the same command again, which measures them again."
+        f"{text}. Fix: correct what is named above, run `rnnbench retry {job.experiment}`, then "
+        "the same command again, which measures them again."
     )
 
 
