@@ -98,22 +98,22 @@ def _with_texts(row: Row, reference: Mapping[str, str], name_machine: bool) -> R
         "place": place,
         # The names contain the devices, if these are compared.
         "where": place if "device" not in reference or name_machine else "",
-        "winner": f"`{row['name']}`",
-        "base": f"`{reference_label(axes)}`",
-        "second": f"`{row['runner_up']}`",
-        "ratio": n.marked(n.ratio(row["speedup"]), row["speedup_suspect"]),
+        "winner": n.daggered(row["name"], row["suspect"]),
+        "base": n.daggered(reference_label(axes), row["reference_suspect"]),
+        "second": n.daggered(row["runner_up"], row["runner_up_suspect"]),
+        "ratio": n.ratio(row["speedup"]),
         "span": n.interval_text(row, "low", "high", "speedup"),
-        "lead_ratio": n.marked(n.ratio(row["lead"]), row["lead_suspect"]),
+        "lead_ratio": n.ratio(row["lead"]),
         "lead_span": n.interval_text(row, "lead_low", "lead_high", "lead"),
     }
 
 
 def _contests(contests: Sequence[Row], model: str) -> list[str]:
-    """A clause per device; devices where the same implementation is faster than the reference share
-    one."""
+    """A clause per device; devices where the same implementation is faster than the reference, with
+    the same suspect marks, share one."""
     clauses: list[list[str]] = []
     for number, row in enumerate(contests[:CONTESTS]):
-        same = ("words", "name")
+        same = ("words", "name", "suspect", "reference_suspect")
         previous = contests[number - 1] if number else {"words": ""}
         if row["words"] == FASTER and all(row[each] == previous.get(each) for each in same):
             clauses[-1].append(f"{row['ratio']}{row['where']} {_speedup_interval(row)}")
@@ -148,8 +148,7 @@ def _clause(row: Row, model: str) -> str:
             why = f"every run of the reference {base} is void there"
         elif row["words"] == WRONG_REFERENCE:
             why = f"there is no speed-up, because the reference {base} {NOT_LEARNING}"
-        seconds = n.marked(f"{n.plain(row['seconds'])} s", row["suspect"])
-        return f"{name} has the shortest epochs{here} ({seconds}); {why}"
+        return f"{name} has the shortest epochs{here} ({n.plain(row['seconds'])} s); {why}"
     if row["words"] == IS_REFERENCE:
         return f"{name}, the reference, {trains} fastest{where}{_reference_lead(row)}"
     if row["words"] == ONE_RUN:
@@ -165,9 +164,8 @@ def _speedup_interval(row: Row) -> str:
     fastest may then be fastest by chance."""
     text = row["span"]
     if n.is_number(row["slow_speedup"]):
-        slow = n.marked(n.ratio(row["slow_speedup"]), row["speedup_suspect"])
         text += (
-            f"; about {slow} while the machine was slowed down, "
+            f"; about {n.ratio(row['slow_speedup'])} while the machine was slowed down, "
             f"{n.percent(row['slow_share'])} of the time"
         )
     if row["runner_up"] and not row["lead_shown"] and n.is_number(row["lead_low"]):

@@ -3,6 +3,7 @@ curves, points, and heat maps. Each gets its rows and the colours of its series.
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -19,24 +20,25 @@ DASH = 9
 SIZED = ("series", "size", "value", "low", "high")
 LEGEND = {"orient": "top", "title": None}
 THIN = {"strokeWidth": 1.2, "opacity": 0.8}
-NAMES: Spec = {"title": None, "labelFontWeight": 500, "labelLimit": 190}
+NAMES: Spec = {"title": None, "labelLimit": 150}
 
 
 def dots(
     rows: pd.DataFrame,
     palette: Mapping[str, str],
     x: Spec,
+    names: Spec = NAMES,
     runs: pd.DataFrame | None = None,
     row: int = ROW,
 ) -> Spec:
     """A line per `place`: its `value` with its interval `low` to `high` (missing: none), and its
     `label` in a column to the right of the plot, clear of gridlines and of the data. Colours are by
-    `series`; `x` is the axis. With `runs`, the values are bars above a dot per run
+    `series`; `x` and `names` are the axes. With `runs`, the values are bars above a dot per run
     (`place`, `series`, `value`, `suspect`: open); without, they are dots, and a dashed line is
     drawn at 1."""
     rows = rows[["place", "series", "value", "low", "high", "label"]]
     height = row * rows["place"].nunique()
-    y = _field("place", "nominal", sort=list(dict.fromkeys(rows["place"])), axis=NAMES)
+    y = _field("place", "nominal", sort=list(dict.fromkeys(rows["place"])), axis=names)
     colour = _colour(palette)
     value, low = (_field(name, **x) for name in ("value", "low"))
     ends = {"x": low, "x2": {"field": "high"}, "y": y, "color": colour}
@@ -54,6 +56,12 @@ def dots(
         tick = _layer("tick", at, thickness=3, size=13, opacity=1)
         layers = [interval, *drawn, tick, text]
     return _layered(layers, WIDTH, height, rows)
+
+
+def names_axis(shown: Mapping[str, str]) -> Spec:
+    """The axis of places for `dots`, which are identified by name and labelled as `shown`."""
+    expression = f"({json.dumps(shown)})[datum.label]"
+    return {"title": None, "labelExpr": expression, "labelFontWeight": 500, "labelLimit": 190}
 
 
 def seconds_axis(limits: tuple[float, float]) -> Spec:

@@ -12,7 +12,7 @@ from rnnbench.axes import TASK
 from rnnbench.report import charts
 from rnnbench.report import numbers as n
 from rnnbench.report.labels import configuration_anchors, joined
-from rnnbench.report.parts import WORDS, Column, Figure, Section, figure, span_of, view_of
+from rnnbench.report.parts import WORDS, Column, Figure, Section, figure, marked, span_of, view_of
 from rnnbench.report.tables import ReportInputs, Tables
 from rnnbench.sources.prices import PriceList
 from rnnbench.tables.cost import cheapest_within, fastest_under
@@ -31,11 +31,11 @@ def _relative_span(row: dict[Any, Any]) -> str:
 
 TIME_COLUMNS = (
     Column("fastest implementation", "series", number=False, linked=True),
-    Column("seconds", lambda r: n.plain(r["seconds"]), "one training"),
-    Column("95 % CI", span_of("seconds"), "one training", quiet=True),
+    Column("seconds", lambda r: marked(n.plain(r["seconds"]), r), "one training"),
+    Column("95 % CI", span_of("seconds"), "one training"),
     Column("relative time", lambda r: "reference" if r["reference"] else n.ratio(r["relative"]),
-           "one training", suspect="relative_suspect"),
-    Column("95 % CI", _relative_span, "one training", quiet=True),
+           "one training"),
+    Column("95 % CI", _relative_span, "one training"),
 )  # fmt: skip
 COST_COLUMNS = (
     # Prices are not measurements, so they have no runs to link to.
@@ -43,16 +43,15 @@ COST_COLUMNS = (
     Column("kind", lambda r: r["price_kind"].replace("_", " ") or n.NOTHING, "price",
            number=False),
     Column("USD", lambda r: n.plain(r["usd"]), "cost"),
-    Column("relative", lambda r: n.ratio(r["relative_usd"]), "cost", suspect="relative_suspect"),
-    Column("break-even USD / h", lambda r: n.plain(r["break_even_usd_per_hour"]), "cost",
-           suspect="relative_suspect"),
+    Column("relative", lambda r: n.ratio(r["relative_usd"]), "cost"),
+    Column("break-even USD / h", lambda r: n.plain(r["break_even_usd_per_hour"]), "cost"),
 )  # fmt: skip
 KIND_COLUMNS = (
     Column("fastest implementation", "series", number=False),
     Column("kind of price", "kind", number=False),
     Column("USD / h", lambda r: n.plain(r["usd_per_hour"], 4), linked=False),
     Column("USD", lambda r: n.plain(r["seconds"] / 3600 * r["usd_per_hour"])),
-    Column("relative cost", lambda r: n.ratio(r["relative"]), suspect="relative_suspect"),
+    Column("relative cost", lambda r: n.ratio(r["relative"])),
     Column("95 % CI", span_of("relative", n.ratio_span), quiet=True),
 )
 
@@ -165,5 +164,4 @@ def _figures(labelled: pd.DataFrame, m: Tables) -> Iterator[Figure]:
 
 def _ratio(row: dict[Any, Any]) -> str:
     has_1 = n.is_number(row["low"]) and row["low"] <= 1 <= row["high"]
-    ratio = n.marked(n.ratio(row["value"]), row["relative_suspect"])
-    return ratio + (f" {NO_DIFFERENCE}" if has_1 and not row["reference"] else "")
+    return n.ratio(row["value"]) + (f" {NO_DIFFERENCE}" if has_1 and not row["reference"] else "")

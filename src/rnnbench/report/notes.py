@@ -149,9 +149,12 @@ def ratio_note(count: int) -> str:
     if count == 0:
         return "No ratio with a confidence interval is shown."
     return (
-        f"This page shows {n.counted(count, 'ratio')} with 95 % confidence intervals: even if "
-        "nothing differed, 1 in 20 would appear to differ from 1 by chance. All ratios to one "
-        "reference count as one of these, because their intervals hold simultaneously (Dunnett)."
+        f"This page shows {n.counted(count, 'ratio')} with individual 95 % confidence intervals: "
+        f"even if nothing differed, about {0.05 * count:.2g} would appear to differ from 1 by "
+        "chance. The fastest implementation is selected from several, so the intervals in the "
+        "answer are wider: they are simultaneous for all comparisons with the reference on a "
+        "device (Dunnett), and at most 1 in 20 such answers claims a difference that does not "
+        "exist."
     )
 
 

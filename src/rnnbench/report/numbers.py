@@ -12,6 +12,7 @@ from rnnbench.tables.time import MARK, Unequal
 NOTHING = "–"
 DAGGER = "†"
 TIMES = "×"
+FINEST = 5  # decimals of a bound close to 1; a bound that is closer reads as 1
 
 
 def is_number(value: Any) -> bool:
@@ -53,18 +54,16 @@ def ratio(value: Any) -> str:
 
 
 def ratio_span(low: Any, high: Any, like: Any) -> str:
-    """The interval of a ratio with the decimals of `ratio(like)`. A bound that rounds to 1 shows on
-    which side of 1 it is: ``<1.00–2.01``."""
+    """The interval of a ratio with the decimals of `ratio(like)`, or more if needed to show on
+    which side of 1 a bound is: ``0.998–2.013``, not ``1.00–2.01``."""
     if not (is_number(low) and is_number(high)):
         return NOTHING
     decimals = len(ratio(like).rstrip(TIMES).partition(".")[2])
-    return "–".join(_bound(f"{bound:.{decimals}f}", bound) for bound in (low, high))
-
-
-def _bound(text: str, bound: float) -> str:
-    if bound == 1 or float(text) != 1:
-        return text
-    return f"<{text}" if bound < 1 else f">{text}"
+    while decimals < FINEST and any(
+        bound != 1 and float(f"{bound:.{decimals}f}") == 1 for bound in (low, high)
+    ):
+        decimals += 1
+    return f"{low:.{decimals}f}–{high:.{decimals}f}"
 
 
 def unequal(value: Unequal) -> str:
@@ -117,6 +116,11 @@ def moment(started: str) -> str:
 def marked(text: str, suspect: bool) -> str:
     """`text`, with a dagger if it uses suspect runs."""
     return f"{text} {DAGGER}" if suspect else text
+
+
+def daggered(name: str, suspect: bool) -> str:
+    """`name` as code, with a dagger if any of its runs is suspect."""
+    return marked(f"`{name}`", suspect)
 
 
 def interval_text(row: Mapping[Any, Any], low: str, high: str, ratio: str) -> str:

@@ -152,10 +152,8 @@ def spans(text: str) -> Iterator[tuple[bool, str]]:
 
 def unbroken(text: str) -> str:
     """`text` without line breaks inside ``95 % CI 1.45–1.54`` and ``1e-07``."""
-    text = re.sub(
-        r"(?<=\d) %(?: CI)?(?: (?=[\d<>]))?", lambda m: m.group().replace(" ", NBSP), text
-    )
-    text = re.sub(r"(?<=\d)–(?=[\d<>])", "–" + JOINER, text)
+    text = re.sub(r"(?<=\d) %(?: CI)?(?: (?=\d))?", lambda m: m.group().replace(" ", NBSP), text)
+    text = re.sub(r"(?<=\d)–(?=\d)", "–" + JOINER, text)
     return re.sub(r"(?<=\de)-(?=\d)", HYPHEN, text)
 
 

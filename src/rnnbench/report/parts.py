@@ -94,8 +94,7 @@ Text = str | Callable[[Any], str]  # of a row: the name of its column, or a func
 class Column:
     """`label` under the heading `spanner` (none for ``""``), with the `text` of each row. `quiet`:
     in a lighter colour, because it belongs to the column before it. `linked`: the text links to
-    the runs behind it (None: if it is a number). `suspect`: the column of the table that says
-    whether suspect runs are among them; its numbers are then marked with a dagger."""
+    the runs behind it (None: if it is a number)."""
 
     label: str
     text: Text
@@ -103,13 +102,6 @@ class Column:
     number: bool = True
     quiet: bool = False
     linked: bool | None = None
-    suspect: str = "suspect"
-
-    def cell(self, row: Mapping[Any, Any]) -> str:
-        text = text_of(self.text, row)
-        is_measured = self.number and not self.quiet and self.linked is not False
-        has_number = any(map(str.isdigit, text))
-        return n.marked(text, is_measured and has_number and bool(row.get(self.suspect)))
 
 
 @dataclass(frozen=True)
@@ -198,7 +190,7 @@ def view_of(
     rows = [
         Row(
             text_of(head, row),
-            tuple(column.cell(row) for column in columns),
+            tuple(text_of(column.text, row) for column in columns),
             text_of(group, row),
             tuple(row.get("anchor", "") if linked else "" for linked in links),
             row.get("head_anchor", ""),
@@ -221,7 +213,7 @@ def by_device(
     rows = []
     for (block, name), by_name in lines.items():
         cells = [(by_name.get(device), column) for device in devices for column in columns]
-        texts = tuple(column.cell(row) if row else n.NOTHING for row, column in cells)
+        texts = tuple(text_of(column.text, row) if row else n.NOTHING for row, column in cells)
         links = tuple(row["anchor"] if row else "" for row, _ in cells)
         rows.append(Row(name, texts, block, links))
     under = tuple(replace(column, spanner=device) for device in devices for column in columns)

@@ -47,7 +47,9 @@ ENDS = ["value", "low", "high"]
 
 def speedup_text(row: Any) -> str:
     other = row["unequal"]
-    return n.unequal(other) if isinstance(other, Unequal) else n.ratio(row["speedup"])
+    text = n.unequal(other) if isinstance(other, Unequal) else n.ratio(row["speedup"])
+    shown = isinstance(other, Unequal) or row["words"] in COMPARED
+    return n.marked(text, row["speedup_suspect"] and shown)
 
 
 def speedup_words(row: Any) -> str:
@@ -66,7 +68,7 @@ def _spread(row: Any, name: str) -> str:
 
 
 def _validation(row: Any) -> str:
-    text = n.share(row["val_acc"])
+    text = marked(n.share(row["val_acc"]), row)
     return f"{text},\n{NOT_LEARNING}" if row["not_learning"] else text
 
 
@@ -79,26 +81,26 @@ def _difference_interval(row: Any) -> str:
 
 
 TIME_COLUMNS = (
-    Column("speed-up", speedup_text, suspect="speedup_suspect"),
+    Column("speed-up", speedup_text),
     Column("95 % CI", speedup_words, quiet=True),
-    Column("s per epoch", lambda r: n.plain(r["epoch_seconds"])),
+    Column("s per epoch", lambda r: marked(n.plain(r["epoch_seconds"]), r)),
     Column("95 % CI", epoch_span, quiet=True),
 )
 STEP_COLUMNS = (
-    Column("ms / step", lambda r: n.plain(r["ms_per_step"])),
+    Column("ms / step", lambda r: marked(n.plain(r["ms_per_step"]), r)),
     Column("µs / sample", lambda r: n.plain(r["us_per_sample"])),
     Column("evaluate, s", lambda r: n.plain(r["evaluate_seconds"])),
     Column("predict, s", lambda r: n.plain(r["predict_seconds"])),
     Column("runs", lambda r: str(int(r["runs"])), quiet=True),
 )
 ACCURACY_COLUMNS = (
-    Column("train", lambda r: n.share(r["acc"])),
+    Column("train", lambda r: marked(n.share(r["acc"]), r)),
     Column("SD", lambda r: _spread(r, "acc_sd"), quiet=True),
     Column("validation", _validation),
     Column("SD", lambda r: _spread(r, "val_acc_sd"), quiet=True),
 )
 LEARNING_COLUMNS = (
-    Column("val acc, last", lambda r: n.small(r["val_acc_difference"])),
+    Column("val acc, last", lambda r: marked(n.small(r["val_acc_difference"]), r)),
     Column("95 % CI", _difference_interval, quiet=True),
     Column("val acc, largest", lambda r: n.small(r["val_acc_largest"])),
     Column("loss, largest", lambda r: n.small(r["loss_largest"])),
@@ -106,16 +108,15 @@ LEARNING_COLUMNS = (
 CALL_COLUMNS = (
     Column("device", "column_name", number=False),
     Column("call", "call", number=False),
-    Column("samples", lambda r: str(int(r["samples"])), linked=False),
-    Column("batch", lambda r: str(int(r["batch"])) if n.is_number(r["batch"]) else n.NOTHING,
-           linked=False),
-    Column("s", lambda r: n.plain(r["seconds"])),
+    Column("samples", lambda r: str(int(r["samples"]))),
+    Column("batch", lambda r: str(int(r["batch"])) if n.is_number(r["batch"]) else n.NOTHING),
+    Column("s", lambda r: marked(n.plain(r["seconds"]), r)),
     Column("95 % CI", lambda r: n.span(r["low"], r["high"], r["seconds"]), quiet=True),
     Column("ms / batch", lambda r: n.plain(r["ms_per_batch"])),
     Column("samples / s", lambda r: n.plain(r["samples_per_second"])),
-    Column("speed-up", speedup_text, suspect="speedup_suspect"),
+    Column("speed-up", lambda r: speedup_text({**r, "speedup_suspect": False})),
     Column("95 % CI", speedup_words, quiet=True),
-)  # fmt: skip
+)
 
 
 def time_views(m: Tables) -> list[TableView]:
@@ -156,13 +157,14 @@ def speed_figures(m: Tables) -> Iterator[Figure]:
         times, ratios = _time_limits(cells, of_group), _ratio_limits(cells)
         for device, rows in cells.groupby("column_name", sort=False):
             own = of_group[of_group["column_name"] == device]
+            names = charts.names_axis(dict(zip(rows["series"], rows["shown"], strict=True)))
             if len(rows) > 1 or len(own) > 1:  # a single dot shows nothing
                 # One axis for all devices, unless it would hide the differences on one of them.
                 far = times[0] > 0 and times[1] > charts.LOG_FROM * times[0]
                 axis = charts.seconds_axis(_time_limits(rows, own) if far else times)
                 drawn = _drawn(rows, SECONDS, _time_label)
                 yield figure("time", str(group), str(device), f"Seconds per epoch on {device}",
-                             charts.dots(drawn, palette, axis, own))  # fmt: skip
+                             charts.dots(drawn, palette, axis, names, own))  # fmt: skip
             if compared and rows.loc[rows["words"] != IS_REFERENCE, "speedup"].notna().any():
                 limits = _ratio_limits(rows)
                 if _length(ratios) <= SQUEEZED * _length(limits):
@@ -170,7 +172,7 @@ def speed_figures(m: Tables) -> Iterator[Figure]:
                 axis = charts.ratio_axis("speed-up over the reference", limits)
                 drawn = _drawn(rows, SPEEDUP, _speedup_label)
                 yield figure("speedup", str(group), str(device), f"Speed-up on {device}",
-                             charts.dots(drawn, palette, axis))  # fmt: skip
+                             charts.dots(drawn, palette, axis, names))  # fmt: skip
 
 
 def _drawn(rows: pd.DataFrame, measure: list[str], label: Any) -> pd.DataFrame:

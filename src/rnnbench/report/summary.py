@@ -19,7 +19,7 @@ from rnnbench.report.labels import (
     variant_labels,
     with_labels,
 )
-from rnnbench.report.parts import Column, TableView, view_of
+from rnnbench.report.parts import Column, TableView, marked, view_of
 from rnnbench.report.tables import Tables
 from rnnbench.tables.learning import MIN_SEEDS, TOO_FEW_SEEDS
 from rnnbench.tables.time import COMPARED, FASTER, IS_REFERENCE, NO_DIFFERENCE, NO_REFERENCE
@@ -29,19 +29,18 @@ SIZES = 4  # batch sizes named in a sentence
 WINNERS = 3  # implementations named in the headline, or one more if it is the last
 LAST = ["val_acc", "val_loss"]  # at the last epoch
 COLUMNS = (
-    Column("fastest", "name", number=False),
-    Column("speed-up over the reference", lambda r: _speedup(r), suspect="speedup_suspect"),
+    Column("fastest", lambda r: _daggered(r, "name", "suspect"), number=False),
+    Column("speed-up over the reference", lambda r: _speedup(r)),
     Column("95 % CI", lambda r: _with_tie(n.ratio_span(r["low"], r["high"], r["speedup"]),
                                           r["words"] == NO_DIFFERENCE), quiet=True),
-    Column("runner-up", lambda r: r["runner_up"] or n.NOTHING, number=False, quiet=True),
-    Column("runner-up / fastest",
-           lambda r: _with_tie(n.marked(n.ratio(r["lead"]), r["lead_suspect"]), r["tie"]),
+    Column("runner-up", lambda r: _daggered(r, "runner_up", "runner_up_suspect"), number=False,
            quiet=True),
+    Column("runner-up / fastest", lambda r: _with_tie(n.ratio(r["lead"]), r["tie"]), quiet=True),
     Column("differences in accuracy shown", "differences", number=False),
 )  # fmt: skip
 REACHED = (
     Column("implementation", "name", number=False, linked=True),
-    Column("seconds per epoch", lambda r: n.plain(r["seconds"])),
+    Column("seconds per epoch", lambda r: marked(n.plain(r["seconds"]), r)),
     Column("validation accuracy", lambda r: n.share(r["val_acc"])),
     Column("validation loss", lambda r: n.plain(r["val_loss"]), quiet=True),
 )
@@ -75,7 +74,9 @@ def headline(m: Tables) -> Answer:
         (single.sum(), "a single run cannot show a difference yet"),
     )
     caveats = _sentence([f"in {n.counted(c, 'comparison')}, {text}" for c, text in limits if c])
-    parts = (caveats, _excluded(fastest), _accuracy(m.learning), outliers)
+    suspect = contests[["suspect", "reference_suspect", "runner_up_suspect"]].to_numpy().any()
+    dagger = f"{n.DAGGER} in the table marks suspect runs." if suspect else ""
+    parts = (caveats, _excluded(fastest), dagger, _accuracy(m.learning), outliers)
     return Answer(fast, " ".join(filter(None, parts)))
 
 
@@ -145,8 +146,13 @@ def _named(shown: pd.DataFrame, every: pd.DataFrame) -> pd.DataFrame:
     )
 
 
+def _daggered(row: Mapping[Any, Any], name: str, suspect: str) -> str:
+    return n.marked(row[name], row[suspect]) or n.NOTHING
+
+
 def _speedup(row: Mapping[Any, Any]) -> str:
-    return n.ratio(row["speedup"]) if row["words"] in COMPARED else str(row["words"])
+    base = f" (reference {n.DAGGER})" if row["reference_suspect"] else ""
+    return f"{n.ratio(row['speedup'])}{base}" if row["words"] in COMPARED else str(row["words"])
 
 
 def _with_tie(text: str, is_tie: bool) -> str:
@@ -155,16 +161,13 @@ def _with_tie(text: str, is_tie: bool) -> str:
 
 def _range(won: pd.DataFrame, base: str) -> str:
     """The range of speed-ups over the reference, of the comparisons that show one."""
-    faster = won[won["words"] == FASTER]
-    shown = faster["speedup"].astype(float)
+    shown = won.loc[won["words"] == FASTER, "speedup"].astype(float)
     if won["words"].eq(IS_REFERENCE).all():
         return " (the reference)"
     if shown.empty:
         return ""
     low, high = n.ratio(shown.min()), n.ratio(shown.max())
-    suspect = bool(faster["speedup_suspect"].any())
-    ratios = n.marked(low if low == high else f"{low} to {high}", suspect)
-    return f" ({ratios} as fast as {base})"
+    return f" ({low if low == high else f'{low} to {high}'} as fast as {base})"
 
 
 def _accuracy(learning: pd.DataFrame) -> str:
@@ -218,14 +221,13 @@ def _fastest_call(row: Mapping[Any, Any], base: str, variant: str) -> str:
     what = f"for a batch of {row['batch']:.0f}"
     if row["samples"] > row["batch"]:
         what = f"for {row['samples']:.0f} samples in batches of {row['batch']:.0f}"
-    name = f"`{row['implementation'] or row['model']}`"
-    milliseconds = n.marked(f"{n.plain(1e3 * row['seconds'])} ms", row["suspect"])
+    name = n.daggered(row["implementation"] or row["model"], row["suspect"])
     compared = ""
     if row["words"] in COMPARED and n.is_number(row["speedup_low"]):
-        ratio = n.marked(n.ratio(row["speedup"]), row["speedup_suspect"])
+        ratio = n.ratio(row["speedup"])
         span = n.interval_text(row, "speedup_low", "speedup_high", "speedup")
         text = f"{ratio} as fast as `{base}`"
         if row["words"] == NO_DIFFERENCE:
             text = f"{NO_DIFFERENCE} from `{base}`: {ratio}"
         compared = f" ({text}, {span})"
-    return f"{milliseconds} {what}{variant} with {name}{compared}"
+    return f"{n.plain(1e3 * row['seconds'])} ms {what}{variant} with {name}{compared}"

@@ -31,7 +31,7 @@ BUILD = KEY.index("build")
 NOTABLE = 0.02  # a significant slowdown below 2 % is not reported as a regression
 BUILD_COLUMNS = [
     *CONFIGURATION, "against", "runs", "suspect", "epoch_seconds", "epoch_low", "epoch_high",
-    *ends("change"), "effect", "shown_different", "regression", "words", "speedup_suspect",
+    *ends("change"), "effect", "shown_different", "regression", "words",
 ]  # fmt: skip
 RATIOS = {"time": "train_seconds", "cost": "usd", "price": "price_usd_per_hour"}
 HOLDS, FAILS, OPEN = "holds", "does not hold", "cannot say"
@@ -128,7 +128,7 @@ def builds(measured: Measurements) -> pd.DataFrame:
     deviations between runs, pooled over both
     configurations (Cohen's d; missing for a single run); `shown_different` (bool: the interval
     excludes 1); `regression` (bool: `shown_different`, and slower by more than 2 %); `words`: the
-    result as text; `speedup_suspect` (bool: the change uses suspect runs).
+    result as text.
     """
     families: dict[Key, list[Key]] = {}
     for key in measured.groups:
@@ -156,7 +156,7 @@ def _build_row(measured: Measurements, key: Key, base: Key) -> dict[str, Any]:
         return {**row, "change": 1.0, "words": IS_REFERENCE}
     if result["words"] not in COMPARED:
         return row
-    change = measured.ratio(base, key)  # the speed-up of the reference build
+    change = measured.estimates.ratio(base, key)  # the speed-up of the reference build
     return {
         **row,
         **change.columns("change"),

@@ -24,8 +24,8 @@ from rnnbench.tables.time import NOT_EQUAL
 
 COST_COLUMNS = [
     *TASK, *PLACE, "implementation", "runs", "suspect", "epochs", *ends("seconds"),
-    *ends("relative"), "relative_suspect", "reference", "price_kind", "usd_per_hour", "usd",
-    *ends("relative_usd"), "break_even_usd_per_hour", "on_front",
+    *ends("relative"), "reference", "price_kind", "usd_per_hour", "usd", *ends("relative_usd"),
+    "break_even_usd_per_hour", "on_front",
 ]  # fmt: skip
 Found = tuple[dict[Any, Any] | None, pd.DataFrame]
 PROBE_PRECISION = "float32"  # see rnnworker.probe
@@ -40,8 +40,8 @@ EFFICIENCY_COLUMNS = [
 MIN_COUNTS = 3  # two points fit any line
 FAMILY = [name for name in KEY if name != "device"]
 SCALING_COLUMNS = [
-    *FAMILY, "implementation", "device", "threads", "runs", "suspect", *ends("speedup"),
-    "speedup_suspect", "ideal", "efficiency", "serial_fraction", "fitted",
+    *FAMILY, "implementation", "device", "threads", "runs", "suspect", *ends("speedup"), "ideal",
+    "efficiency", "serial_fraction", "fitted",
 ]  # fmt: skip
 PUBLISHED_COLUMNS = [
     "source", "model", "build", "threads", "seconds", *ends("speedup"), "ideal", "serial_fraction",
@@ -55,11 +55,11 @@ def cost(measured: Measurements, time_table: pd.DataFrame) -> pd.DataFrame:
 
     Columns: the task, the place, `implementation`; `runs`, `suspect`; `epochs` of a training;
     `seconds` of all its epochs, without start-up and validation, and `relative` = seconds / seconds
-    of the reference place, with their intervals; `relative_suspect` (bool: it uses suspect runs);
-    `reference` (bool: the row is the reference place); `price_kind`, `usd_per_hour`, `usd` =
-    seconds / 3600 · price; `relative_usd` with the interval of the relative time (a price has
-    none); `break_even_usd_per_hour`: the price at which the place costs as much as the reference;
-    `on_front` (bool: no other place is both faster and cheaper).
+    of the reference place, with their intervals; `reference` (bool: the row is the reference
+    place); `price_kind`, `usd_per_hour`, `usd` = seconds / 3600 · price; `relative_usd` with the
+    interval of the relative time (a price has none); `break_even_usd_per_hour`: the price at which
+    the place costs as much as the reference; `on_front` (bool: no other place is both faster and
+    cheaper).
 
     The reference place is on the device that the reference names, else the device that the price
     list names, else the first device. If it has several machines or builds, the build that the
@@ -117,14 +117,13 @@ def _cost_row(
         **{name: place[name] for name in (*TASK, *PLACE, "implementation", "runs", "suspect")},
         "epochs": epochs,
         **seconds.columns("seconds"),
-        "relative_suspect": key != base_key and measured.is_suspect(key, base_key),
         "reference": key == base_key,
         "price_kind": "",
         "usd": None,
     }
     relative = Interval(1.0, None, None)
     if key != base_key:  # seconds of the place / seconds of the reference
-        relative = measured.ratio(base_key, key).scaled(epochs / base_epochs)
+        relative = measured.estimates.ratio(base_key, key).scaled(epochs / base_epochs)
     row |= relative.columns("relative")
     price, base_price = (_price(each, measured.prices) for each in (place, base))
     if price:
@@ -267,10 +266,9 @@ def scaling(measured: Measurements) -> pd.DataFrame:
     at least three different numbers of threads.
 
     Columns: the configuration; `threads`; `runs`, `suspect`; `speedup` over the fewest threads with
-    its interval; `speedup_suspect` (bool: it uses suspect runs); `ideal` (threads / fewest
-    threads); `efficiency` = speedup / ideal; `serial_fraction` of the fit of Amdahl's law (equal in
-    all rows of a fit) and the `fitted` speed-up. Source: runs that are not void on devices named
-    ``cpu_N``.
+    its interval; `ideal` (threads / fewest threads); `efficiency` = speedup / ideal;
+    `serial_fraction` of the fit of Amdahl's law (equal in all rows of a fit) and the `fitted`
+    speed-up. Source: runs that are not void on devices named ``cpu_N``.
     """
     families: dict[Key, dict[int, Key]] = {}
     for key, runs in measured.groups.items():
@@ -281,13 +279,11 @@ def scaling(measured: Measurements) -> pd.DataFrame:
     for by_count in families.values():
         least, family_rows = min(by_count), []
         for threads, key in sorted(by_count.items()):
-            ratio = measured.ratio(key, by_count[least])
+            ratio = measured.estimates.ratio(key, by_count[least])
             family_rows.append(
                 {
                     **identified(key, measured.groups[key]),
                     "threads": threads,
-                    "speedup_suspect": threads != least
-                    and measured.is_suspect(key, by_count[least]),
                     **({"speedup": 1.0} if threads == least else ratio.columns("speedup")),
                     "efficiency": ratio.estimate / (threads / least),
                 }

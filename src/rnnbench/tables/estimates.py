@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
@@ -35,7 +34,7 @@ from rnnbench.records import timestamps
 from rnnbench.records.overrides import Overrides, option_of
 from rnnbench.sources.prices import PriceList
 from rnnbench.sources.probes import Probe
-from rnnbench.tables.certificates import UNEQUAL, Certificates
+from rnnbench.tables.certificates import Certificates
 from rnnbench.tables.frame import Groups, Rows, implementation_of, run_values, split
 from rnnbench.tables.stats import (
     ONE_RUN,
@@ -119,37 +118,6 @@ class Measurements:
     def why_not_learning(self) -> Callable[[Key], str | None]:
         """Why a configuration applies wrong gradients, or None."""
         return cache(lambda key: self.certificates.why_not_learning(_named(key)))
-
-    def is_suspect(self, *keys: Key) -> bool:
-        """Whether any of these configurations has a suspect run."""
-        return any(self.groups[key]["suspect"].any() for key in keys if key in self.groups)
-
-    @cached_property
-    def comparisons(self) -> Counter[Key]:
-        """Each reference → how many configurations of its function are compared with it."""
-        return Counter(
-            base
-            for key, base in self.against.items()
-            if key != base
-            and key in self.groups
-            and self.judge(key, base)[0] != UNEQUAL
-            and not self.why_not_learning(key)
-        )
-
-    def ratio(
-        self,
-        own: Key,
-        base: Key,
-        comparisons: int | None = None,
-        estimates: Estimates | None = None,
-    ) -> Ratio:
-        """The speed-up of `own` over `base` (`Estimates.ratio`), with the same interval wherever it
-        is shown: if one of them is the reference of the other, it holds simultaneously for all
-        `comparisons` with this reference. `estimates`: of other seconds than those of an epoch."""
-        for key, reference in ((own, base), (base, own)):
-            if self.against.get(key) == reference:
-                comparisons = self.comparisons[reference]
-        return (estimates or self.estimates).ratio(own, base, comparisons)
 
 
 def _named(key: Key) -> dict[str, Any]:

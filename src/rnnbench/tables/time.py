@@ -1,9 +1,9 @@
 """Time per epoch and speed-up of each configuration, the same for ``evaluate()`` and ``predict()``,
 and the fastest implementation of each contest.
 
-Picking the fastest of several configurations finds differences by chance. Speed-ups over the
-reference therefore have Dunnett's intervals, which hold simultaneously for all configurations that
-are compared with it. The lead over the runner-up uses the same quantile, which makes it Hsu's
+Picking the fastest of several configurations finds differences by chance. Statements about the
+fastest therefore use Dunnett's comparison with the reference, whose intervals hold simultaneously
+for all contestants. The lead over the runner-up uses the same quantile, which makes it Hsu's
 comparison with the best (Annals of Statistics 9, 1981). Simulated in ``benchmarks/headline.py``.
 """
 
@@ -40,19 +40,18 @@ TIME_COLUMNS = [
 ]  # fmt: skip
 CALL_COLUMNS = [
     *CONFIGURATION, "call", "runs", "suspect", "samples", "batch", "seconds", "low", "high",
-    "ms_per_batch", "samples_per_second", *ends("speedup"), "speedup_suspect", "words", "unequal",
-    "difference",
+    "ms_per_batch", "samples_per_second", *ends("speedup"), "words", "unequal", "difference",
 ]  # fmt: skip
 IMPLEMENTATION_AXES = {"rnn", "options", "alias"}
 FASTEST_COLUMNS = [
-    *CONFIGURATION, "implementations", "contestants", "suspect", "speedup_suspect",
-    "lead_suspect", "seconds", "speedup", "low", "high", "words", "runner_up", "lead", "lead_low",
-    "lead_high", "lead_shown", "lead_is_speedup", "left_out", "void", "reference_void",
+    *CONFIGURATION, "implementations", "contestants", "suspect", "reference_suspect",
+    "runner_up_suspect", "seconds", "speedup", "low", "high", "words", "runner_up", "lead",
+    "lead_low", "lead_high", "lead_shown", "lead_is_speedup", "left_out", "void", "reference_void",
     "equal", "slow_speedup", "slow_share", "slowed",
 ]  # fmt: skip
 NO_CONTESTANT = {
-    "name": "", "contestants": 0, "suspect": False, "slowed": False, "speedup_suspect": False,
-    "lead_suspect": False, "words": "", "runner_up": "", "equal": "",
+    "name": "", "contestants": 0, "suspect": False, "slowed": False, "reference_suspect": False,
+    "runner_up_suspect": False, "words": "", "runner_up": "", "equal": "",
 }  # fmt: skip
 
 
@@ -73,9 +72,8 @@ def compared(
 ) -> dict[str, Any]:
     """The result of comparing two configurations, as columns.
 
-    - `speedup` = seconds of `base` / seconds of `own`, with the interval and `method` of
-      `Measurements.ratio`; `shown_different` (bool: the interval excludes 1); `words`: the result
-      as text; `speedup_suspect` (bool: the ratio uses suspect runs).
+    - `speedup` = seconds of `base` / seconds of `own`, with its interval and `method`;
+      `shown_different` (bool: the interval excludes 1); `words`: the result as text.
     - `equal`: whether both compute the same function (``certified``, ``not certified``,
       ``not equal``, ``""``), and `equal_why`: the reason.
     - `unequal`: the ratio of the times (`Unequal`, marked with ≠) if they do not, which excludes a
@@ -84,10 +82,11 @@ def compared(
     If one of them applies wrong gradients, there is neither `speedup` nor `unequal`. `estimates`:
     from other seconds than those of an epoch.
     """
-    exists = base in (estimates or measured.estimates)
+    estimates = estimates or measured.estimates
+    exists = base in estimates
     equal, why = measured.judge(own, base) if exists and own != base else ("", "")
     row = {"method": "", "shown_different": False, "equal": equal, "equal_why": why,
-           "unequal": "", "difference": "", "speedup_suspect": False}  # fmt: skip
+           "unequal": "", "difference": ""}  # fmt: skip
     if measured.why_not_learning(own):
         return {**row, "words": NOT_LEARNING}
     if exists and measured.why_not_learning(base):
@@ -96,9 +95,8 @@ def compared(
         return {**row, "speedup": 1.0, "words": IS_REFERENCE}
     if not exists:
         return {**row, "words": NO_REFERENCE}
-    ratio = measured.ratio(own, base, estimates=estimates)
+    ratio = estimates.ratio(own, base)
     row["method"] = ratio.method
-    row["speedup_suspect"] = measured.is_suspect(own, base)
     if equal == UNEQUAL:
         unequal = Unequal(ratio.estimate, ratio.low, ratio.high)
         difference = why.removeprefix(ANOTHER_FUNCTION)
@@ -125,7 +123,8 @@ def time(measured: Measurements) -> pd.DataFrame:
       interval `epoch_low`, `epoch_high`;
       `ms_per_step`, `us_per_sample`; `samples` per epoch; `evaluate_seconds`, `predict_seconds`:
       seconds per call (median later call, geometric mean over runs).
-    - those of `compared` with its reference on the same machine.
+    - those of `compared` with its reference on the same machine; `speedup_suspect` (bool: own or
+      reference runs are suspect).
     - `not_learning`: why the training steps apply a gradient other than the computed one (``""`` if
       no certificate shows this).
 
@@ -135,6 +134,7 @@ def time(measured: Measurements) -> pd.DataFrame:
     for key, runs in groups.items():
         base, configuration = measured.against[key], identified(key, runs)
         seconds, result = measured.estimates.seconds(key), compared(measured, key, base)
+        sides = [runs, groups[base]] if result["words"] in (*COMPARED, NOT_EQUAL) else [runs]
         steps, samples = (statistics.median(runs[name].tolist()) for name in ("steps", "samples"))
         rows.append(
             {
@@ -145,6 +145,7 @@ def time(measured: Measurements) -> pd.DataFrame:
                 "samples": int(samples),
                 **{f"{call}_seconds": _mean(runs[call]) for call in CALLS},
                 **result,
+                "speedup_suspect": any(bool(side["suspect"].any()) for side in sides),
                 "not_learning": measured.why_not_learning(key) or "",
             }
         )
@@ -177,9 +178,8 @@ def calls(measured: Measurements) -> pd.DataFrame:
     Columns: the configuration; `runs`, `suspect`; `samples` per call and `batch` size; `seconds`
     per call (the median later call of each run, geometric mean over runs) with the 95 % interval
     `low`, `high`; `ms_per_batch` (the latency, for a call of one batch) and `samples_per_second`
-    (the throughput); `speedup`, `speedup_suspect`, `words`, `unequal` and `difference` of
-    `compared`, from the seconds of the calls alone (calls are not timed in turns). Source: the
-    phases of runs that are not void.
+    (the throughput); `speedup`, `words`, `unequal` and `difference` of `compared`, from the seconds
+    of the calls alone (calls are not timed in turns). Source: the phases of runs that are not void.
     """
     rows: list[dict[str, Any]] = []
     runs = measured.runs
@@ -221,10 +221,9 @@ def fastest(measured: Measurements, time_table: pd.DataFrame) -> pd.DataFrame:
     Columns: the fastest configuration; `name` (its distinguishing axes as text); `implementations`
     (their number, void ones included; a name leaves out a single one, unless it would be empty);
     `contestants` (their number; 0 if no run gave a comparable number); `suspect`,
-    `speedup_suspect`, `lead_suspect` (bool: the seconds, the speed-up or the lead use suspect
-    runs); `seconds` per epoch;
-    `speedup` over the reference with its interval `low`, `high` and the result as text (`words`) of
-    the time table; `runner_up` (its name, ``""`` for none); `lead` =
+    `reference_suspect`, `runner_up_suspect` (bool: it has suspect runs); `seconds` per epoch;
+    `speedup` over the reference with its interval `low`, `high` and the result as text (`words`),
+    which hold simultaneously for all contestants; `runner_up` (its name, ``""`` for none); `lead` =
     seconds of the runner-up / own seconds, with its interval, `lead_shown` (bool: it excludes 1)
     and `lead_is_speedup` (bool: the lead is the ratio to the reference); `left_out`: names and
     reasons of configurations that are not contestants, because they do not compute the reference's
@@ -287,27 +286,28 @@ def _winner(
     measured: Measurements, ranked: list[dict[Any, Any]], base: Key, axes: list[str]
 ) -> dict[str, Any]:
     first, comparisons, estimates = ranked[0], len(ranked) - 1, measured.estimates
-    key = key_of(first)
+    key, base_runs = key_of(first), measured.groups.get(base)
     row = {
-        **{name: first[name] for name in ("speedup", "speedup_suspect", "words", "equal")},
-        "low": first["speedup_low"],
-        "high": first["speedup_high"],
+        **{name: first[name] for name in ("speedup", "words", "equal")},
         "name": _name(first, axes),
         "contestants": len(ranked),
         "suspect": bool(first["suspect"]),
         "slowed": estimates.is_slowed(key),
+        "reference_suspect": base_runs is not None and bool(base_runs["suspect"].any()),
         "seconds": first["epoch_seconds"],
     }
     if not comparisons:
-        return row
+        return {**row, "low": first["speedup_low"], "high": first["speedup_high"]}
     second = ranked[1]
     if first["words"] in COMPARED:
+        ratio = estimates.ratio(key, base, comparisons)
+        row |= {**ratio.columns("speedup", "low", "high"), "words": ratio_text(ratio)}
         slow = estimates.when_slowed(key, base)
         row["slow_speedup"], row["slow_share"] = slow or (math.nan, math.nan)
-    lead = measured.ratio(key, key_of(second), comparisons)
+    lead = estimates.ratio(key, key_of(second), comparisons)
     return {
         **row,
-        "lead_suspect": bool(first["suspect"] or second["suspect"]),
+        "runner_up_suspect": bool(second["suspect"]),
         "runner_up": _name(second, axes),
         **lead.columns("lead"),
         "lead_shown": lead.shown_different,
