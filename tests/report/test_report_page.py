@@ -97,6 +97,25 @@ def test_ids_are_unique_references_exist_and_headings_are_in_order(html):
     assert all(after <= before + 1 for before, after in itertools.pairwise(levels))
 
 
+def test_sentence_and_table_have_one_interval_for_one_ratio():
+    """Of the fastest over the reference, with several implementations to choose from."""
+    page = Content(make_runs({"keras": 0.5, "cell": 0.4, "block": 0.43}, noise=0.02), EXPERIMENT)
+    (answer,) = page.answers
+    first = page.time[0].rows[0]
+    assert first.head == "cell" and f"(95 % CI {first.cells[1]})" in str(answer)
+
+
+def test_the_first_screen_says_in_words_where_and_with_what_it_was_measured():
+    hardware = {"cpu": "AMD EPYC", "cores": 4, "threads_per_core": 2, "virtual": True}
+    environment = {"tensorflow": "2.21.0", "keras": "3.15.1"}
+    records = pairs(hardware=hardware, environment=environment, device="cpu_2")
+    assert Content(records, EXPERIMENT).conditions == {
+        "Machine": "AMD EPYC, 2 cores, virtual machine on a host that may be shared",
+        "Software": "TensorFlow 2.21.0, Keras 3.15.1",
+        "Devices": "cpu_2: 2 threads",
+    }
+
+
 def test_a_note_links_to_a_section_only_if_it_is_there(html, tmp_path):
     without = text_of(tmp_path, pairs())
     assert 'id="ran"' in html and '<a href="#ran">Not certified</a>: ' in html
@@ -123,7 +142,7 @@ def test_a_suspect_run_is_marked(report, html):
 def test_missing_and_skipped_runs_are_listed(report, html):
     for text in (html, (report[0] / "report.md").read_text()):
         assert MISSING[0] in text and "cuDNN runs on NVIDIA GPUs only" in text
-        assert "This page shows 21 ratios" in text and "about 1.1 would appear to differ" in text
+        assert "This page shows 21 ratios" in text
 
 
 def test_text_from_users_is_escaped(tmp_path):

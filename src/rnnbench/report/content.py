@@ -66,6 +66,7 @@ class Content:
         self.reference_words = reference_label(m.reference) or "nothing"
         self.rerun = f"snakemake --cores all --config experiment={experiment.name}"
         self.summary = _summary(m.runs)
+        self.conditions = runs.conditions(m.records)
         self.last = "" if m.runs.empty else str(m.runs["started"].max())
         made = [make(m) for make in SECTIONS]
         self.answer_views, self.answer_figures, sections = _leading(made, experiment.lead)

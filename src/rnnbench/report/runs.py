@@ -4,7 +4,7 @@ tables link."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pandas as pd
 
@@ -14,10 +14,13 @@ from rnnbench.report import numbers as n
 from rnnbench.report.labels import configuration_anchor, run_anchor
 from rnnbench.report.parts import Column, TableView, view_of
 from rnnbench.report.tables import Tables
+from rnnbench.tables.cost import threads_of
 from rnnbench.tables.estimates import move_named_options
 from rnnbench.tables.frame import run_facts
 from rnnworker.cards import all_cards
 
+SOFTWARE = {"tensorflow": "TensorFlow", "torch": "PyTorch", "jax": "JAX", "keras": "Keras"}
+NAMED = 4  # machines, builds and devices named next to the answer
 MANY = 300  # runs; if there are more, the page has a line per run and no raw epochs
 Facts = Mapping[str, str]
 
@@ -36,6 +39,49 @@ RUN_COLUMNS = (
     Column("val acc", lambda run: n.share(run["val_acc"])),
     Column("started, UTC", lambda run: n.moment(run["started"]), number=False, quiet=True),
 )
+
+
+def conditions(records: Sequence[Record]) -> Facts:
+    """Where and with what the runs were measured, in words: machines, builds and devices."""
+    choices = [record.run.choices for record in records]
+    devices = [each["device"] for each in choices if each.get("device")]
+    found = {
+        "Machine": [(r.machine, _machine_words(r.hardware)) for r in records],
+        "Software": [
+            (each.get("build", ""), _build_words(record.environment))
+            for each, record in zip(choices, records, strict=True)
+        ],
+        "Devices": [(each, _device_words(each)) for each in devices],
+    }
+    return {kind: words for kind, named in found.items() if (words := _listed(kind, named))}
+
+
+def _listed(kind: str, named: Iterable[tuple[str, str]]) -> str:
+    """Each name with its words; of the only machine or build, the words alone."""
+    distinct = {name: words for name, words in named if words}
+    if len(distinct) == 1 and kind != "Devices":
+        return next(iter(distinct.values()))
+    return n.few([f"{name}: {words}" for name, words in distinct.items()], NAMED)
+
+
+def _machine_words(hardware: Mapping[str, Any]) -> str:
+    cores, threads = hardware.get("cores"), hardware.get("threads_per_core") or 1
+    words = [hardware.get("cpu"), *(hardware.get("gpu_models") or ())]
+    if cores:
+        words.insert(1, n.counted(cores // threads, "core"))
+    if hardware.get("virtual"):
+        words.append("virtual machine on a host that may be shared")
+    return ", ".join(filter(None, words))
+
+
+def _build_words(environment: Mapping[str, Any]) -> str:
+    versions = [(name, environment.get(key)) for key, name in SOFTWARE.items()]
+    return ", ".join(f"{name} {version}" for name, version in versions if version)
+
+
+def _device_words(device: str) -> str:
+    threads = threads_of(device)
+    return n.counted(threads, "thread") if threads else ""
 
 
 def runs_view(table: pd.DataFrame) -> TableView:
