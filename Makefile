@@ -37,7 +37,7 @@ faults: $(MADE)
 	RNNBENCH_FAULTS=all $(BIN)/python -m pytest -p tests.faults.matrix -m fault
 
 ui: $(MADE)
-	MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false $(BIN)/mlflow ui --backend-store-uri sqlite:///mlflow.db
+	$(BIN)/rnnbench ui
 
 env: $(MADE)
 

@@ -57,6 +57,8 @@ def test_points_have_the_timestamp_of_what_they_measure():
     assert second.timestamp - first.timestamp == 290
     (median,) = [point.value for point in points if point.key == "median_epoch_seconds"]
     assert median == 0.25  # the first epoch of a run is not counted
+    (train,) = [point.value for point in points if point.key == "train_seconds"]
+    assert train == 0.75  # without validations and the turns of others
     keys = {point.key for point in points}
     assert {"evaluate_seconds", "peak_memory_bytes", "closure", "samples_per_second"} <= keys
 
@@ -75,6 +77,9 @@ def test_dataset_has_the_md5_that_dvc_pins_and_its_source():
     dataset = mapping.dataset(record)
     assert dataset and dataset.digest == DIGITS_MD5 and json.loads(dataset.source)["uri"]
     assert mapping.dataset(replace(record, identity={})) is None
+    config = {**record.run.config, "dataset": {"name": "digits", "about": "Ziffern: 8×8"}}
+    described = mapping.dataset(replace(record, config=config))
+    assert described and json.loads(described.profile) == {"about": "Ziffern: 8×8"}
 
 
 def test_the_complete_duplicate_is_kept():

@@ -1,10 +1,15 @@
-"""The command that logs records to MLflow."""
+"""The commands that log records to MLflow and serve them."""
 
 from __future__ import annotations
 
 import argparse
+import os
+import subprocess
+import sys
+import time
+import webbrowser
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from rnnbench.commands.arguments import add_results, add_root, command_parser
@@ -19,8 +24,18 @@ from rnnbench.records.store import (
     roots,
     write_json,
 )
-from rnnbench.tracking.store import ensure_store
+from rnnbench.tracking.store import (
+    check_server,
+    ensure_store,
+    is_server,
+    redacted,
+    tracking_uri,
+)
+from rnnbench.tracking.track import addresses
 from rnnbench.tracking.track import track as log_records
+
+START = 60.0  # seconds until MLflow's server must respond
+DESKTOP = ("DISPLAY", "WAYLAND_DISPLAY")
 
 
 def track(arguments: Sequence[str]) -> int:
@@ -74,6 +89,49 @@ def _track(arguments: argparse.Namespace) -> int:
         logged = {name: {"run_id": runs[each.key], "record": each.key} for name, each in named}
         write_json(arguments.output, logged)
     return 1 if faults else 0
+
+
+def ui(arguments: Sequence[str]) -> int:
+    """Serve this project's MLflow store, and print the link to the runs of each experiment; on a
+    desktop, the browser opens the latest."""
+    parser = command_parser(ui)
+    parser.add_argument("--port", type=int, default=5000, help="default: %(default)s")
+    options = parser.parse_args(arguments)
+    uri, links = tracking_uri(Path()), addresses(Path())
+    if is_server(uri):
+        _show(redacted(uri, uri).rstrip("/"), links)
+        return 0
+    command = [sys.executable, "-m", "mlflow", "ui", "--backend-store-uri", uri]
+    environment = {**os.environ, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
+    server = subprocess.Popen([*command, "--port", str(options.port)], env=environment)
+    try:
+        _wait_for(server, address := f"http://127.0.0.1:{options.port}")
+        _show(address, links)
+        return server.wait()
+    except KeyboardInterrupt:  # the server gets it too
+        return server.wait()
+
+
+def _wait_for(server: subprocess.Popen[bytes], address: str) -> None:
+    begin = time.monotonic()
+    while server.poll() is None and time.monotonic() - begin < START:
+        try:
+            check_server(address)
+            return
+        except TrackingError:
+            time.sleep(0.2)
+    raise TrackingError(
+        "MLflow's server did not start.", where=address, remedy="choose a free --port."
+    )
+
+
+def _show(address: str, links: Mapping[str, str]) -> None:
+    for name, path in links.items():
+        print(f"{name}: {address}/{path}", flush=True)
+    if not links:
+        print(f"MLflow: {address} (no experiment has a report yet; `make run` makes one)")
+    elif any(map(os.environ.get, DESKTOP)):
+        webbrowser.open(f"{address}/{next(iter(links.values()))}")
 
 
 def _requested(

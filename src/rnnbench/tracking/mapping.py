@@ -19,6 +19,7 @@ from rnnbench.records.timestamps import milliseconds
 KEY_LENGTH, PARAM_LENGTH, TAG_LENGTH, DIGEST_LENGTH = 250, 6000, 5000, 36
 TRUNCATED = " …[truncated]"
 RECORD, COMPLETE = "rnnbench.record", "rnnbench.complete"
+SOURCE = {"mlflow.source.name": "rnnbench", "mlflow.source.type": "LOCAL"}
 # The facts that are tags because users filter by them. All facts are in ``facts.json``.
 FACTS_AS_TAGS = (
     *("hardware.cpu", "hardware.available_cores", "hardware.gpu_models"),
@@ -29,17 +30,20 @@ FACTS_AS_TAGS = (
 # Keys that describe a choice and are not hyperparameters.
 NOT_A_PARAM = ("about", "requires", "source")
 # The phases whose seconds are metrics, and those of which the seconds of the median call are.
-SECONDS, CALLS = ("import", "build", "first_step", "warmup", "train"), ("evaluate", "predict")
+SECONDS, CALLS = ("import", "build", "first_step", "warmup"), ("evaluate", "predict")
 EPOCH = ("loss", "acc", "val_loss", "val_acc", "val_seconds")
 
 
 class DatasetInput(NamedTuple):
-    """A dataset as MLflow records it; `source` is JSON in the form of `source_type`."""
+    """A dataset as MLflow records it; `source` is JSON in the form of `source_type`, `profile` is
+    JSON. MLflow keeps one profile for each name and digest, so it has nothing of a single run."""
 
     name: str
     digest: str
     source_type: str
     source: str
+    schema: None
+    profile: str
 
 
 def params(choices: Mapping[str, str], config: Mapping[str, Any]) -> dict[str, str]:
@@ -64,7 +68,7 @@ def tags(record: Record) -> dict[str, str]:
         "rnnbench.experiment": record.experiment,
         "rnnbench.digest": record.run.digest,
         "mlflow.runName": record.name,
-        "mlflow.source.name": "rnnbench",
+        **SOURCE,
         "rnnbench.verdict": verdict.status,
         "rnnbench.reasons": ", ".join(reason.code for reason in verdict.reasons),
         "rnnbench.site": record.site,
@@ -115,7 +119,15 @@ def dataset(record: Record) -> DatasetInput | None:
     url, path = config.get("url"), config.get("path")
     source_type, source = ("http", {"url": url}) if url else ("local", {"uri": path or ""})
     name = str(config.get("name", "dataset"))
-    return DatasetInput(name[:500], str(md5)[:DIGEST_LENGTH], source_type, json.dumps(source))
+    profile = {key: config[key] for key in ("about", "file", "url") if config.get(key)}
+    return DatasetInput(
+        name[:500],
+        str(md5)[:DIGEST_LENGTH],
+        source_type,
+        json.dumps(source),
+        None,
+        json.dumps(profile, ensure_ascii=False),
+    )
 
 
 def shortened(text: str, length: int) -> str:
@@ -171,6 +183,8 @@ def metrics(record: Record) -> list[Point]:
             points.append(Point(f"{phase.name}_seconds", median, at(phase.end), 0))
     if seconds := [epoch.seconds for epoch in record.epochs]:
         points.append(Point("median_epoch_seconds", run_value(seconds), end, 0))
+        # The phase "train" also includes the turns of the others and the validations.
+        points.append(Point("train_seconds", sum(seconds), end, 0))
     existing = {point.key for point in points}
     points += [
         Point(mlflow_key(key), float(value), end, 0)

@@ -22,7 +22,7 @@ from rnnbench.records.record import Run as PlannedRun
 from rnnbench.records.store import read_json
 from rnnbench.records.timestamps import milliseconds
 from rnnbench.tracking import mapping
-from rnnbench.tracking.mapping import COMPLETE, RECORD, TAG_LENGTH, shortened
+from rnnbench.tracking.mapping import COMPLETE, RECORD, SOURCE, TAG_LENGTH, shortened
 from rnnbench.tracking.store import KIND, all_runs, connected, ensure_store, experiment_id
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 PARAMS, METRICS = 100, 800  # per request; MLflow accepts 100 params, 100 tags, 1000 items in all
 VIEW = "rnnbench"
+SHARED = f"mlflow.sharedViewState.{VIEW}"  # the tag of an experiment that has the view
 UNEQUAL, SPEEDUP, REPORT = "rnnbench.unequal", "speedup", "rnnbench.report"
 NOTE, NAME = "mlflow.note.content", "mlflow.runName"
 # The columns of the view, after the axes.
@@ -160,9 +161,8 @@ def publish(
     - `unequal`: record key → marked ratio, if the two runs do not compute the same function.
     - `files`: the report's folder.
 
-    **Returns** the path, on MLflow's web page, of the experiment's runs in the shared view, or None
-    if MLflow has no such experiment. It requests the page for training runs; MLflow 3 defaults to
-    the one for generative AI. **Raises** `TrackingError`.
+    **Returns** the `address_of` the experiment, or None if MLflow has none. **Raises**
+    `TrackingError`.
     """
     ensure_store(root)
     keys = differing_keys(planned)
@@ -172,11 +172,10 @@ def publish(
         if found is None:
             return None
         number = found.experiment_id
-        address = f"#/experiments/{number}/runs?viewStateShareKey={VIEW}"
-        address += "&workflowType=machine_learning"
+        address = address_of(number)
         note = f"{text}\n\n[All runs, with the columns that matter]({address})\n"
         view = json.dumps(view_of(keys))
-        tags = {**KIND, NOTE: shortened(note, TAG_LENGTH), f"mlflow.sharedViewState.{VIEW}": view}
+        tags = {**KIND, NOTE: shortened(note, TAG_LENGTH), SHARED: view}
         for tag, value in tags.items():
             if found.tags.get(tag) != value:
                 client.set_experiment_tag(number, tag, value)
@@ -186,15 +185,32 @@ def publish(
                 report = run.info.run_id
             elif key := run.data.tags.get(RECORD):
                 name = key.split("/")[1]
+                # MLflow's own list has no column for the verdict.
+                is_suspect = run.data.tags.get("rnnbench.verdict") == "suspect"
+                label = labels.get(name, name) + (" †" if is_suspect else "")
                 marked = shortened(unequal.get(key, ""), TAG_LENGTH)
-                _update_run(client, run, name, labels.get(name, name), marked, speedups.get(key))
+                _update_run(client, run, name, label, marked, speedups.get(key))
         if report is None:
-            about = {REPORT: "true", "mlflow.source.name": "rnnbench"}
+            about = {REPORT: "true", **SOURCE}
             report = client.create_run(number, tags=about, run_name="report").info.run_id
         client.set_tag(report, NOTE, shortened(text, TAG_LENGTH))
         client.log_artifacts(report, str(files))
         client.set_terminated(report)
         return address
+
+
+def address_of(number: str) -> str:
+    """The path, on MLflow's web page, of an experiment's runs in the shared view. It requests the
+    page for training runs; MLflow 3 defaults to the one for generative AI."""
+    return f"#/experiments/{number}/runs?viewStateShareKey={VIEW}&workflowType=machine_learning"
+
+
+def addresses(root: Path) -> dict[str, str]:
+    """Experiment → its `address_of`, of those with a report, the latest first."""
+    ensure_store(root)
+    with connected(root) as client:
+        found = client.search_experiments(order_by=["last_update_time DESC"])
+        return {each.name: address_of(each.experiment_id) for each in found if SHARED in each.tags}
 
 
 def view_of(axes: Sequence[str]) -> dict[str, Any]:
