@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
-import signal
-import subprocess
-import sys
 import time
 from datetime import timedelta
 from pathlib import Path
@@ -295,21 +291,6 @@ def test_an_unreachable_store_does_not_fail_the_report(project, monkeypatch, cap
     assert report(["quick"]) == 0
     assert "127.0.0.1:9" in capsys.readouterr().err
     assert "≠1.2500" in (project / "reports/quick/tables/time.csv").read_text()
-
-
-def test_ui_serves_the_store_and_prints_the_link_to_the_runs(project):
-    assert report(["quick"]) == 0
-    port = free_port()
-    command = [sys.executable, "-m", "rnnbench", "ui", "--port", str(port)]
-    environment = {key: value for key, value in os.environ.items() if not key.endswith("DISPLAY")}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
-        try:
-            line = next(line for line in process.stdout if line.startswith("quick: "))
-        finally:
-            process.send_signal(signal.SIGINT)
-    address = line.split()[1]
-    assert address.startswith(f"http://127.0.0.1:{port}/#/experiments/1/runs?")
-    assert "workflowType=machine_learning" in address
 
 
 def test_labels_name_what_differs():

@@ -108,8 +108,11 @@ def ui(arguments: Sequence[str]) -> int:
         _wait_for(server, address := f"http://127.0.0.1:{options.port}")
         _show(address, links)
         return server.wait()
-    except KeyboardInterrupt:  # the server gets it too
-        return server.wait()
+    except KeyboardInterrupt:
+        return 0
+    finally:
+        server.terminate()
+        server.wait()
 
 
 def _wait_for(server: subprocess.Popen[bytes], address: str) -> None:
