@@ -37,7 +37,7 @@ faults: $(MADE)
 	RNNBENCH_FAULTS=all $(BIN)/python -m pytest -p tests.faults.matrix -m fault
 
 ui: $(MADE)
-	$(BIN)/rnnbench ui
+	$(BIN)/python -m rnnbench ui
 
 env: $(MADE)
 

@@ -9,7 +9,6 @@ COMMANDS = {
     "dataset": "provide or check the pinned datasets in data/",
     "retry": "have chosen runs measured again by the next snakemake",
     "track": "log records to MLflow (the workflow does it after each round)",
-    "ui": "serve the runs in MLflow and print the link to them",
     "export": "write an experiment's records to one file for another machine",
     "import": "import records from an exported file or a bundle",
     "bundle": "write a folder that measures an experiment with Python alone",

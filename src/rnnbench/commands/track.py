@@ -34,7 +34,7 @@ from rnnbench.tracking.store import (
 from rnnbench.tracking.track import addresses
 from rnnbench.tracking.track import track as log_records
 
-START = 60.0  # seconds until MLflow's server must respond
+START = 120.0  # seconds
 DESKTOP = ("DISPLAY", "WAYLAND_DISPLAY")
 
 
