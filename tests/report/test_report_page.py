@@ -97,14 +97,6 @@ def test_ids_are_unique_references_exist_and_headings_are_in_order(html):
     assert all(after <= before + 1 for before, after in itertools.pairwise(levels))
 
 
-def test_sentence_and_table_have_one_interval_for_one_ratio():
-    """Of the fastest over the reference, with several implementations to choose from."""
-    page = Content(make_runs({"keras": 0.5, "cell": 0.4, "block": 0.43}, noise=0.02), EXPERIMENT)
-    (answer,) = page.answers
-    first = page.time[0].rows[0]
-    assert first.head == "cell" and f"(95 % CI {first.cells[1]})" in str(answer)
-
-
 def test_the_first_screen_says_in_words_where_and_with_what_it_was_measured():
     hardware = {"cpu": "AMD EPYC", "cores": 4, "threads_per_core": 2, "virtual": True}
     environment = {"tensorflow": "2.21.0", "keras": "3.15.1"}
