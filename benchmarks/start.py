@@ -22,6 +22,7 @@ from benchmarks import where  # noqa: E402
 from rnnbench.records import timestamps  # noqa: E402
 from rnnbench.records.store import read_record  # noqa: E402
 from tests.conftest import make_project  # noqa: E402
+from tests.factory import phase_of  # noqa: E402
 
 GRID = ("model=digits_rnn", "rnn=keras", "device=cpu_1", "model.epochs=1")
 PHASES = ("import", "data", "build", "first_step", "warmup")
@@ -56,8 +57,8 @@ def parts(path: Path) -> dict[str, float]:
     record = read_record(path)
     lines = path.with_suffix(".events.jsonl").read_text().splitlines()
     hello = next(event for event in map(json.loads, lines) if event["event"] == "hello")
-    phases = {name: record.phase(name).seconds for name in PHASES}
-    train = record.phase("train")
+    phases = {name: phase_of(record, name).seconds for name in PHASES}
+    train = phase_of(record, "train")
     total = (timestamps.read(record.finished) - timestamps.read(record.started)).total_seconds()
     inside = record.measured["wall_seconds"]
     between = train.start - hello["begin"] - sum(phases.values())

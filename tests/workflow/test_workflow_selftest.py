@@ -19,6 +19,7 @@ from rnnbench.records.record import run_value
 from rnnbench.records.store import read_record
 from rnnbench.tables.stats import mean_interval
 from tests.conftest import Project, make_project
+from tests.factory import phase_of
 from tests.running.alone import slept_effects, slept_in_turns
 
 EPOCH_SECONDS = {"fake_slow": 0.30, "fake_middle": 0.20, "fake_fast": 0.10}
@@ -65,7 +66,7 @@ def excess(measured: Sequence[float], slept: Sequence[float]) -> float:
 def test_measured_times_are_the_slept_ones(records) -> None:
     assert len(records) == 9
     for record in records:
-        slept = record.phase("train").details["slept"]
+        slept = phase_of(record, "train").details["slept"]
         step = EPOCH_SECONDS[record.run.choices["rnn"]] / STEPS
         assert min(took for _, took in slept["step"]) >= step
         pairs = [
@@ -117,7 +118,8 @@ def test_mlflow_has_every_run_with_its_axes(finished: Project, records) -> None:
                 " where p.key = 'rnn' and r.lifecycle_stage = 'active'"
             ).fetchall()
         )
-        shown = {name for (name,) in database.execute("select name from runs")}
+        names = database.execute("select name from runs")
+        shown = {name.removesuffix(" †") for (name,) in names}  # suspect on a busy host
         epochs = database.execute(
             "select count(*) from metrics where key = 'epoch_seconds'"
         ).fetchone()[0]
