@@ -74,7 +74,7 @@ def test_measured_times_are_the_slept_ones(records) -> None:
             ([e.val_seconds for e in record.epochs], slept["validation"]),
         ]
         for phase, seconds in CALLS.items():
-            details = record.phase(phase).details
+            details = phase_of(record, phase).details
             measured = [details["first_call"], *details["calls"]]
             assert min(details["result"]["slept"]) >= seconds
             pairs.append((measured, details["result"]["slept"]))
