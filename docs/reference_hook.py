@@ -54,7 +54,7 @@ EXIT_CODES = """## Exit codes
 | `snakemake` | 0 | every run has a record |
 | | 1 | a run failed and has no record; the same command tries again |
 | | 2 | the experiment or the command line is wrong |
-| | 3 | every run is void |
+| | 3 | a configuration has only void runs (0 with `allow_void=true`) |
 | `rnnbench` | 0 | done |
 | | 1 | something failed while running |
 | | 2 | the configuration or the command line is wrong |

@@ -33,7 +33,8 @@ def imports(file: Path, *, at_once: bool = False) -> set[str]:
     for node in tree.body if at_once else ast.walk(tree):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module:
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{file} imports relatively"
             names |= {f"{node.module}.{alias.name}" for alias in node.names}
     return names
 

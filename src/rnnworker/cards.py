@@ -60,6 +60,7 @@ def query_contexts(card):
 
 
 def parse_contexts(text):
+    """Parses nvidia-smi's line of ``compute_mode,memory.free`` for `query_contexts`."""
     mode, comma, free = text.strip().partition(",")
     if not comma or _unknown(mode.strip()) or not free.strip().isdigit():
         return None

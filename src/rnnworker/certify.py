@@ -27,7 +27,6 @@ from rnnworker import (
     precision,
     reference,
     user_functions,
-    workers,
 )
 
 PROBED = ("outputs", "gradients")  # the errors of a layer
@@ -162,7 +161,7 @@ def samples_of(job):
         batch = other.pop("batch", model["batch"])
         found = load(**other) if other else arrays
         for part, training in (("x_train", True), ("x_val", False)):
-            rows = workers.batch_sizes(len(found[part]), batch)
+            rows = precision.batch_sizes(len(found[part]), batch)
             sizes.update((training, size) for size in rows)
     return arrays, [(rows, training) for training, rows in sorted(sizes, reverse=True)]
 

@@ -19,6 +19,12 @@ TOLERANCE = {
 }
 
 
+def batch_sizes(samples, batch):
+    """Returns the sizes of the batches that `samples` are split into, whole ones and the last: a
+    certificate holds for those that it tested."""
+    return {size for size in (min(batch, samples), samples % batch) if size}
+
+
 def requested_precision(config):
     return config.get("precision") or DEFAULT
 

@@ -154,10 +154,10 @@ ACTIVATIONS = {
 }
 
 
-# A step of a cell: a function of (x·W + b, the states before, canonical arrays, their gradients,
-# activations) that returns the states after it, the output first, and the step back: a function of
-# the gradients of these states that adds to those of the arrays of the state, and returns that of
-# x·W + b and those of the states before.
+# A step of a cell takes x·W + b, the previous states, the canonical arrays, the gradients found so
+# far, and the activations. It returns the new states, the output first, and its backward step: a
+# function of the gradients of the new states. That function adds to the gradients of `recurrent`
+# and of a GRU's second bias, and returns the gradient of x·W + b and those of the previous states.
 
 
 def _lstm(projected, state, arrays, gradients, squash, gate):

@@ -35,9 +35,8 @@ def supervise(members, seed=0, end=None, parse=event_of):
     many start in parallel as there are cores. Raises OSError if a process cannot be started; no
     process is left running then.
 
-    **Arguments:** `seed` of the order of turns; `end`, the monotonic time at which all remaining
-    members are killed (None: never); `parse` converts a line of bytes to an event, or None if it is
-    not one.
+    `seed`: of the order of turns. `end`: the monotonic time at which all remaining members are
+    killed; None: never. `parse`: converts a line of bytes to an event, or to None if it is not one.
     """
     members = list(members)
     round_ = _Round(members, random.Random(seed), parse)

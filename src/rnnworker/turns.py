@@ -136,8 +136,8 @@ class Turns:
 class StepClock:
     """Times steps and epochs; the training loop calls a method at each beginning and end.
 
-    **Arguments:** the run's `Turns`; the numbers of `steps` per epoch and of `epochs`; `finish`,
-    called with the inputs or outputs of a step before the clock is read within an epoch, which
+    **Arguments:** the run's `Turns`; the numbers of `steps` per epoch and of `epochs`; `finish`
+    is called with the inputs or outputs of a step before the clock is read within an epoch, and
     returns when the device has finished all its work.
     """
 

@@ -67,12 +67,6 @@ def certificate_jobs(planned):
     ]
 
 
-def batch_sizes(samples, batch):
-    """Returns the sizes of the batches that `samples` are split into, whole ones and the last: a
-    certificate holds for those that it tested."""
-    return {size for size in (min(batch, samples), samples % batch) if size}
-
-
 def card_of(config, gpus=None):
     """Returns the card that a run with `config` uses (`cards.select_card`) among `gpus`, by default
     those of this host; None on a CPU."""
@@ -129,6 +123,7 @@ def read(path):
 
 
 def write(path, data):
+    """Writes `data` as JSON, atomically."""
     temporary = path + ".new"
     with open(temporary, "w") as file:
         json.dump(data, file)

@@ -32,7 +32,7 @@ def lay_down(results: Path, *records: Record) -> None:
     for record in records:
         site = put(results, record, site=record.machine).parent
         facts = {"name": EXPERIMENT, "title": "t", "about": "", "reference": {}, "lead": "time"}
-        write_json(site / "experiment.json", {**facts, "repeats": None, "skipped": []})
+        write_json(site / "experiment.json", {**facts, "repeats": None, "skipped": [], "rerun": ""})
         with (site / "plan.jsonl").open("ab") as plan:
             plan.write(record.run.line())
 

@@ -136,8 +136,11 @@ PHASES = {
 
 
 @rows(
-    *("phase", {name: (phase,) for name, phase in PHASES.items()}),
-    *("the disk is full when {}", "one line; nothing counts as done", "free disk space"),
+    "phase",
+    {name: (phase,) for name, phase in PHASES.items()},
+    "the disk is full when {}",
+    "one line; nothing counts as done",
+    "free disk space",
 )
 def test_the_same_command_continues(measured: Project, disk: Path, phase: Phase) -> None:
     assert has_records(measured)

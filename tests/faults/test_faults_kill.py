@@ -154,8 +154,11 @@ SIGNALS = {
 
 
 @rows(
-    *("number many", SIGNALS, "{} to Snakemake only, 2,000 jobs ready"),
-    *("all processes end in under 10 s", SAME),
+    "number many",
+    SIGNALS,
+    "{} to Snakemake only, 2,000 jobs ready",
+    "all processes end in under 10 s",
+    SAME,
 )
 def test_ends_soon_with_many_jobs_ready(project: Project, number: int, many: int) -> None:
     (project.conf / "experiment/many.yaml").write_text(

@@ -47,12 +47,11 @@ def is_whole(project: Project, phase: Phase) -> bool:
 
 
 @rows(
-    *(
-        "name",
-        {name: (name,) for name in COMMANDS},
-        f"kill -9 of `rnnbench {{}}`, {MOMENTS} moments",
-    ),
-    *("nothing half-written counts as done", "run the same command"),
+    "name",
+    {name: (name,) for name in COMMANDS},
+    f"kill -9 of `rnnbench {{}}`, {MOMENTS} moments",
+    "nothing half-written counts as done",
+    "run the same command",
 )
 def test_killed_at_random_moments(measured: Project, name: str) -> None:
     phase = PHASES[COMMANDS[name]]

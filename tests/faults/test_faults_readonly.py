@@ -41,8 +41,11 @@ COMMANDS = {
 
 
 @rows(
-    *("name commands", {name: (name, commands) for name, commands in COMMANDS.items()}),
-    *("{}/ is read-only", "one line; no record changes", "make it writable"),
+    "name commands",
+    {name: (name, commands) for name, commands in COMMANDS.items()},
+    "{}/ is read-only",
+    "one line; no record changes",
+    "make it writable",
 )
 def test_a_read_only_folder(measured: Project, name: str, commands: list[list[str]]) -> None:
     before = {path: path.read_bytes() for path in measured.records()}

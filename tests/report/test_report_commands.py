@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from rnnbench.cli import main
 from rnnbench.commands.show import _condition, compare, show
 from rnnbench.errors import ConfigError
 from rnnbench.records.store import write_json
+from tests.conftest import ROOT
 from tests.factory import make_record
 from tests.report.made_up import EXPERIMENT, SKIPPED, UNEQUAL, quick, store
 
@@ -137,3 +140,23 @@ def test_what_cannot_be_read_or_written_is_a_one_line_error(planned, tmp_path, c
     assert (tmp_path / "file").read_text() == ""
     (planned / "here" / "quick" / "experiment.json").write_text("[]")
     assert "experiment.json" in error()
+
+
+def test_json_on_standard_output_is_all_that_is_printed(results, capsys):
+    assert compare(["unrolled", "keras", "--results", str(results), "--json", "-"]) == 0
+    assert {row["a"] for row in json.loads(capsys.readouterr().out)} == {"unrolled"}
+
+
+def test_a_budget_needs_two_choices_of_one_axis(monkeypatch):
+    monkeypatch.chdir(ROOT)
+    with pytest.raises(ConfigError, match="keras and cpu_1 are not two choices of one axis"):
+        compare(["keras", "cpu_1", "--budget", "1"])
+
+
+@pytest.mark.parametrize("order", [("block", "keras"), ("keras", "block")])
+def test_single_runs_are_compared_without_an_interval(tmp_path, capsys, order):
+    pair = zip(("block", "keras"), (1.2, 1.0), strict=True)
+    store([make_record(rnn=rnn, epoch_seconds=[level] * 4) for rnn, level in pair], tmp_path)
+    assert compare([*order, "--results", str(tmp_path)]) == 0
+    answer = capsys.readouterr().out.splitlines()[-1]
+    assert answer == "`keras` trains 1.20× as fast as `block`, one run, no confidence interval."

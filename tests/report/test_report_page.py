@@ -134,7 +134,7 @@ def test_a_suspect_run_is_marked(report, html):
 def test_missing_and_skipped_runs_are_listed(report, html):
     for text in (html, (report[0] / "report.md").read_text()):
         assert MISSING[0] in text and "cuDNN runs on NVIDIA GPUs only" in text
-        assert "This page shows 21 ratios" in text
+        assert "This page shows 21 ratios" in text and "about 1.1 would appear to differ" in text
 
 
 def test_text_from_users_is_escaped(tmp_path):

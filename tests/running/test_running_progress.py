@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from functools import partial
@@ -61,17 +62,22 @@ def test_the_progress_of_a_single_run_is_measured_in_epochs(now: list[float], ca
 
 
 def test_a_terminal_shows_one_bar(now: list[float], monkeypatch, capsys) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
     reader, writer = os.openpty()
-    with os.fdopen(reader), open(writer, "w") as terminal:
-        monkeypatch.setattr(sys, "__stderr__", terminal)
-        with progress.Progress("[1/9]", {"a": 4}) as reporter:
-            for left in (100, 75, 50):
-                now[0] += 0.6
-                reporter.reached("a", {"event": "gate", "left": left})
-        shown = os.read(reader, 4096).decode()
+    shown = b""
+    with open(reader, "rb", buffering=0) as screen:
+        with open(writer, "w") as terminal:
+            monkeypatch.setattr(sys, "__stderr__", terminal)
+            with progress.Progress("[1/9]", {"a": 4}) as reporter:
+                for left in (100, 75, 50):
+                    now[0] += 0.6
+                    reporter.reached("a", {"event": "gate", "left": left})
+        with contextlib.suppress(OSError):  # at its end, a terminal gives an error
+            while part := screen.read(4096):
+                shown += part
     start = f"[1/9] ▕{'':20}▏  0% of 1 run: starting"
     half = f"[1/9] ▕{'█' * 10:20}▏ 50% of 1 run (1 s of training left)"
-    assert shown.split("\r\x1b[K") == ["", start, half, ""]
+    assert shown.decode().split("\r\x1b[K") == ["", start, half, ""]
     assert capsys.readouterr().err == "", "a log has no bar"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import socket
 import time
 from datetime import timedelta
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 
 from rnnbench.cli import main
 from rnnbench.commands.report import report
+from rnnbench.commands.track import DESKTOP, ui
 from rnnbench.errors import TrackingError
 from rnnbench.records.pointer import Pointer
 from rnnbench.records.store import write_json
@@ -317,6 +319,8 @@ def test_mlflow_shows_the_view(browser, server, project, monkeypatch, capsys):
         (folder / name).write_text(text)
     assert report(["viewed"]) == 0
     (address,) = re.findall(r"^MLflow: (\S+)$", capsys.readouterr().out, re.MULTILINE)
+    for name in DESKTOP:  # which would open a window
+        monkeypatch.delenv(name, raising=False)
     assert main(["ui"]) == 0
     assert f"viewed: {address}\n" in capsys.readouterr().out
     page = browser.new_page(viewport={"width": 1500, "height": 1000})
@@ -327,3 +331,14 @@ def test_mlflow_shows_the_view(browser, server, project, monkeypatch, capsys):
     assert page.get_by_text("Evaluation runs").count() == 0
     page.close()
     assert view_of(["rnn"])["selectedColumns"][0] == "params.`rnn`"
+
+
+def test_ui_names_a_server_that_does_not_start_and_a_port_in_use(project, monkeypatch):
+    monkeypatch.chdir(project)
+    monkeypatch.setattr("rnnbench.commands.track.sys.executable", "/bin/false")
+    with pytest.raises(TrackingError, match="did not start"):
+        ui(["--port", str(free_port())])
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        with pytest.raises(TrackingError, match=f"port {port}: is in use.*--port {port + 1}"):
+            ui(["--port", str(port)])

@@ -3,6 +3,7 @@ step applied and the computed ones, all by hand."""
 
 from __future__ import annotations
 
+from functools import partial
 from types import SimpleNamespace
 
 import numpy
@@ -114,3 +115,18 @@ def test_steps_that_are_off_are_counted(monkeypatch) -> None:
     worst = result.pop("worst")
     assert result == {"threads": 1, "steps": 30, "off": 10, "why": None}
     assert worst == pytest.approx(0.5, abs=1e-5)
+
+
+def test_weights_are_exchanged_between_implementations_of_one_function() -> None:
+    def trial(use_bias: bool, served: float) -> SimpleNamespace:
+        saved = {"outputs": [], "gradients": [], "loss_curve": [1.0], "trained": []}
+        saved["trained_outputs"] = numpy.ones(2)
+        made = SimpleNamespace(function={"use_bias": use_bias}, saved=saved)
+        made.session = SimpleNamespace(
+            load_weights=lambda weights: None, outputs=lambda samples: numpy.array([served, 1.0])
+        )
+        made.error_of = partial(certify.Trial.error_of, made)
+        return made
+
+    trials = {"a": trial(True, 1.0), "b": trial(True, 1.5), "c": trial(False, 1.0)}
+    assert [pair["outputs"] for pair in certify.compare_pairs(trials)] == [0.5, None, None]

@@ -201,7 +201,7 @@ def test_each_computes_the_reference_and_trains_as_the_others_do(
 
 
 def test_two_trained_biases_would_learn_faster(certificates) -> None:
-    """The reason to freeze the second set of biases; see `kernels.native`."""
+    """The reason to freeze the second set of biases; see `recurrent.cudnn_layout`."""
     (pair,) = certificates("keras3_torch")[-1]["pairs"]
     assert (pair["a"], pair["b"], equal(pair)) == ("keras", "both_biases", False)
     assert pair["outputs"] > 1e-5, "with the weights that it has trained"

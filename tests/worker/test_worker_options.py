@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import sys
 
 import pytest
 
+from rnnbench.grid.choices import LOSSES, OPTIMIZERS
 from rnnworker import options
 from rnnworker.options import IMPLEMENTATIONS
 from rnnworker.recurrent import Recurrent
-from tests.worker.building import answer_of, settings_of
+from tests.worker.building import answer, answer_of, settings_of
 
 # Other arguments of Keras's layers, options of other implementations, and a misspelt one.
 OTHERS = (
@@ -118,3 +120,22 @@ def test_implementation_is_an_option_only_if_it_has_an_effect() -> None:
     assert has("keras", "rnn_tanh", "keras206_tensorflow1")
     assert has("auto", "lstm", "keras2_tensorflow1")
     assert not has("auto", "lstm", "keras2_tensorflow2"), "the cuDNN-compatible layer has no modes"
+
+
+KERAS = """
+import json
+from keras import optimizers
+classes = {name.lower(): getattr(optimizers, name) for name in dir(optimizers) if name[0].isupper()}
+names = %s
+from keras.src.losses import ALL_OBJECTS_DICT
+of_keras_2 = {"logcosh", "kullback_leibler_divergence", "cosine_proximity", "cosine"}
+missing = set(%s) - set(ALL_OBJECTS_DICT) - of_keras_2
+assert not missing, missing
+print(json.dumps({name: sorted(classes[name]().get_config()) for name in names}))
+"""
+
+
+def test_keras_has_every_loss_and_every_optimizer_with_its_settings() -> None:
+    known = answer(sys.executable, KERAS % (list(OPTIMIZERS), LOSSES))
+    for name, settings in OPTIMIZERS.items():
+        assert set(settings) <= set(known[name]), name

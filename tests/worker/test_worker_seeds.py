@@ -92,7 +92,7 @@ for path in sys.argv[1:]:
         import keras
     # A worker process executes one run: in TensorFlow 1 all models would share one graph.
     keras.backend.clear_session()
-    keras2_tensorflow1.open_tensorflow.cache_clear()
+    keras2_tensorflow1.open_tensorflow_session.cache_clear()
     if job["config"]["dataset"]["name"] == "imdb":
         reviews = job
 

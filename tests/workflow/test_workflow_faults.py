@@ -17,6 +17,9 @@ from tests.conftest import Project
     [
         ("mine", {}, ["mine.yaml", "cores", "Fix: "]),
         ("small", {"conf": "absent"}, ["absent", "--config conf"]),
+        ("small", {"experimnt": "quick"}, ["experimnt", "experiment, overrides"]),
+        ("small", {"budget": 3}, ["--config budget", "fixed number of repeats"]),
+        ("small", {"allow_void": "maybe"}, ["--config allow_void", "Fix: "]),
     ],
 )
 def test_what_cannot_run_is_an_error(

@@ -34,9 +34,14 @@ def add_results(parser: argparse.ArgumentParser, folder: str = "the results fold
 
 def add_experiment(parser: argparse.ArgumentParser) -> None:
     """Adds the name of an experiment with results. The path of its file stands for its name."""
+
+    def name_of(text: str) -> str:
+        is_path = text.endswith((".yaml", ".yml")) and "=" not in text
+        return Path(text).stem if is_path else text
+
     parser.add_argument(
         "experiment",
-        type=lambda text: Path(text).stem if text.endswith((".yaml", ".yml")) else text,
+        type=name_of,
         help="the experiment's name, with overrides such as quick+model.epochs=3",
     )
 

@@ -69,7 +69,8 @@ def plan(arguments: Sequence[str]) -> int:
             rule.budget_s if rule else None,
         )
         lacking = sum(not pins.folder(root).exists() for pins in made.environments.values())
-        text = estimate_lines(made, estimate, lacking)
+        words = " ".join([options.experiment, *options.overrides])
+        text = estimate_lines(made, estimate, lacking, words)
         if left:
             warnings = host_check.warnings(host_check.read_host_facts())
             text += [f"now:   {warning}" for warning in warnings]
@@ -77,8 +78,8 @@ def plan(arguments: Sequence[str]) -> int:
     return 0
 
 
-def estimate_lines(plan: Plan, estimate: Forecast, environments: int) -> list[str]:
-    """The lines to print. `environments`: how many must be made."""
+def estimate_lines(plan: Plan, estimate: Forecast, environments: int, words: str) -> list[str]:
+    """The lines to print. `environments`: how many must be made; `words`: those of the command."""
     runs = len(plan.runs)
     text = [
         f"{plan.experiment.name}: {counted(runs, 'run')} in {counted(len(plan.rounds), 'round')}, "
@@ -86,7 +87,7 @@ def estimate_lines(plan: Plan, estimate: Forecast, environments: int) -> list[st
     ]
     if plan.skipped:
         points = counted(len(plan.skipped), "grid point")
-        text[0] += f" ({points} cannot run here: `rnnbench grid` says why)"
+        text[0] += f" ({points} cannot run here: `rnnbench grid {words}` says why)"
     if estimate.left:
         text += _cost_lines(plan, estimate, environments)
     basis = "a guess"

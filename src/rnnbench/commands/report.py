@@ -97,7 +97,7 @@ def folders_of(options: argparse.Namespace) -> list[Path]:
     ]
     if not folders:
         what = f"no site has a plan of {options.experiment}."
-        remedy = f"run `snakemake --cores all --config experiment={options.experiment}` first."
+        remedy = "measure it first: `rnnbench run EXPERIMENT`."
         raise RecordError(what, where=str(options.results), remedy=remedy)
     local = machine.fingerprint()["machine"]
     return sorted(folders, key=lambda folder: folder.parent.name != local)

@@ -20,7 +20,8 @@ from rnnbench.grid.point import configuration_of
 from rnnbench.locks import exclusive
 from rnnbench.records import timestamps
 from rnnbench.records.plan_file import read_runs
-from rnnbench.records.pointer import Pointer, pointer_files
+from rnnbench.records.pointer import Pointer, pointer_files, records_of
+from rnnbench.records.record import NOT_CERTIFIED
 from rnnbench.records.store import readable, record_files
 from rnnworker import machine
 
@@ -58,6 +59,12 @@ def _mark(folder: Path, names: Sequence[str]) -> tuple[Sequence[str], int]:
         raise _no_finished_run(folder)
     read, _ = readable(files.values(), lambda file: (file.stem, Pointer.read(file)))
     chosen = _chosen(files, names) or sorted(n for n, each in read if each.verdict == "void")
+    refused, _ = records_of(files[name] for name in chosen)
+    for record in refused:
+        if any(reason.code == NOT_CERTIFIED for reason in record.verdict.reasons):
+            # Made again too: what failed may have been memory, and not the implementation.
+            certificate = folder / "certificates" / f"{record.run.certificate}.json"
+            certificate.unlink(missing_ok=True)
     for name in chosen:
         mark = folder / "retry" / name
         mark.parent.mkdir(exist_ok=True)

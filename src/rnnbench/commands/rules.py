@@ -76,13 +76,9 @@ def certificate_summary(
     lines = [f"certificate {certificate['key']}: {', '.join(texts)}"]
     for name, result in results.items():
         if result["status"] == "failed":
-            line, file = (
-                f"  {name} failed: {result['why'].rstrip('.')}",
-                rnns[name].get("implementation"),
-            )
-            if is_user_file(file):
-                line += f". Fix: correct {file} or its YAML, as docs/own_kernel.md describes."
-            lines.append(line)
+            lines.append(f"  {name} failed: {result['why'].rstrip('.')}")
+            if is_user_file(file := rnns[name].get("implementation")):
+                lines[-1] += f". Fix: correct {file} or its YAML, as docs/own_kernel.md describes."
     return lines
 
 

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import json
 import re
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +19,7 @@ from rnnbench.records.store import (
     record_files,
     roots,
     site_folders,
+    write_json,
 )
 
 if TYPE_CHECKING:
@@ -105,6 +104,10 @@ def compare(arguments: Sequence[str]) -> int:
 
     limit = _condition(options.fail_if, options.a, options.b)
     if options.overrides or options.budget:
+        if (options.experiment, options.site, options.results) != ("*", "*", Path("results")):
+            what = "--experiment, --site and --results choose among what is measured already."
+            remedy = "leave them out, or leave out KEY=VALUE and --budget."
+            raise ConfigError(what, where="rnnbench compare", remedy=remedy)
         options.experiment = _measured(options, choices)
     records, certificates = read_certified(options.results, options.experiment, options.site)
     if not records:
@@ -125,10 +128,12 @@ def compare(arguments: Sequence[str]) -> int:
             where="rnnbench compare",
             remedy=remedy,
         )
-    if options.json:
-        text = table.drop(columns="unequal").to_json(orient="records", indent=2)
-        Path("/dev/stdout" if options.json == "-" else options.json).write_text(f"{text}\n")
-    if options.json != "-":
+    text = table.drop(columns="unequal").to_json(orient="records", indent=2)
+    if options.json == "-":
+        print(text)
+    else:
+        if options.json:
+            Path(options.json).write_text(f"{text}\n")
         print_comparison(table, options.a, options.b)
         held = session_notes(measured.runs) if table["low"].notna().any() else ()
         for line in dict.fromkeys([*held, *void]):
@@ -195,19 +200,19 @@ def _measured(options: argparse.Namespace, choices: tuple[str, str]) -> str:
         "repeats": {"least": 3, "most": 30, "until": 0.02, "budget_s": options.budget or 60.0},
         "probe": False,
     }
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / f"{'-'.join(sorted((options.a, options.b)))}.yaml"
-        file.write_text(json.dumps(experiment))  # JSON is YAML
-        command = [sys.executable, "-m", "rnnbench", "run", str(file), *options.overrides]
-        command.append("--allow-void")  # the comparison says why they are void
-        code = subprocess.run(command, stdout=sys.stderr, check=False).returncode
-        if code:
-            raise ConfigError(
-                f"{options.a} and {options.b} could not be measured (exit code {code}).",
-                where="rnnbench compare",
-                remedy="see the messages above.",
-            )
-        return varied(load_experiment(str(file), conf), options.overrides).name
+    # Kept, because the page names the command that measures it again. JSON is YAML.
+    file = options.results / "compare" / f"{'-'.join(sorted((options.a, options.b)))}.yaml"
+    write_json(file, experiment)
+    command = [sys.executable, "-m", "rnnbench", "run", str(file), *options.overrides]
+    command.append("--allow-void")  # the comparison says why they are void
+    code = subprocess.run(command, stdout=sys.stderr, check=False).returncode
+    if code:
+        raise ConfigError(
+            f"{options.a} and {options.b} could not be measured (exit code {code}).",
+            where="rnnbench compare",
+            remedy="see the messages above.",
+        )
+    return varied(load_experiment(str(file), conf), options.overrides).name
 
 
 def read_certified(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
+import socket
 import subprocess
 import sys
 import time
@@ -97,12 +99,22 @@ def ui(arguments: Sequence[str]) -> int:
     parser = command_parser(ui)
     parser.add_argument("--port", type=int, default=5000, help="default: %(default)s")
     options = parser.parse_args(arguments)
-    uri, links = tracking_uri(Path()), addresses(Path())
+    uri = tracking_uri(Path())
+    with socket.socket() as probe:
+        if not is_server(uri) and probe.connect_ex(("127.0.0.1", options.port)) == 0:
+            raise TrackingError(
+                "is in use, perhaps by another project's MLflow.",
+                where=f"port {options.port}",
+                remedy=f"run `rnnbench ui --port {options.port + 1}`.",
+            )
+    track(["--init"])  # a damaged store is set aside and filled again
+    links = addresses(Path())
     if is_server(uri):
         _show(redacted(uri, uri).rstrip("/"), links)
         return 0
     command = [sys.executable, "-m", "mlflow", "ui", "--backend-store-uri", uri]
     environment = {**os.environ, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that the server ends too
     server = subprocess.Popen([*command, "--port", str(options.port)], env=environment)
     try:
         _wait_for(server, address := f"http://127.0.0.1:{options.port}")
@@ -124,7 +136,7 @@ def _wait_for(server: subprocess.Popen[bytes], address: str) -> None:
         except TrackingError:
             time.sleep(0.2)
     raise TrackingError(
-        "MLflow's server did not start.", where=address, remedy="choose a free --port."
+        "MLflow's server did not start.", where=address, remedy="see its messages above."
     )
 
 

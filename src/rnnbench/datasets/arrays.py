@@ -31,7 +31,11 @@ def check_arrays(path: Path, needed: Sequence[str] | None, model: str) -> None:
         if needed is None:
             return
         what = f"{path} is not an .npz file, and {model} reads the arrays {', '.join(needed)}."
-        raise _error(what, _conversion(path))
+        remedy = _conversion(path)
+        remedy += (
+            " Or write `arrays: null` in the model's YAML file if `prepare` reads the file itself."
+        )
+        raise _error(what, remedy)
     arrays = _headers(path)
     has = ", ".join(f"{name} {shape} {kind}" for name, (shape, kind) in [*arrays.items()][:8])
     for name, (_, kind) in arrays.items():

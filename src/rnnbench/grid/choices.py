@@ -47,7 +47,8 @@ COMMON_SETTINGS = (
     *("learning_rate", "decay", "weight_decay", "clipnorm", "clipvalue", "global_clipnorm"),
     *("use_ema", "ema_momentum", "ema_overwrite_frequency"),
 )
-# Source: ``keras/src/losses/__init__.py``.
+# Source: ``keras/src/losses/__init__.py`` of Keras 3, then what only ``keras/losses.py`` of Keras 2
+# has, and the abbreviations in upper case, which both accept.
 LOSSES = (
     *("kl_divergence", "poisson", "binary_crossentropy", "binary_focal_crossentropy"),
     *("categorical_crossentropy", "categorical_focal_crossentropy"),
@@ -55,6 +56,8 @@ LOSSES = (
     *("mean_absolute_percentage_error", "mean_squared_logarithmic_error", "cosine_similarity"),
     *("log_cosh", "huber", "hinge", "squared_hinge", "categorical_hinge", "dice", "tversky"),
     *("circle", "ctc", "bce", "kld", "mae", "mse", "mape", "msle"),
+    *("logcosh", "kullback_leibler_divergence", "cosine_proximity", "cosine"),
+    *("KLD", "MAE", "MSE", "MAPE", "MSLE"),
 )
 _OPTIMIZERS = tuple(
     msgspec.defstruct(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -74,7 +75,8 @@ class ExperimentFile(Settings, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class Experiment(Settings, frozen=True, kw_only=True):
-    """A set of grids to measure, each a tuple of Hydra overrides, from its `file`."""
+    """A set of grids to measure, each a tuple of Hydra overrides, from its `file`. `request`: what
+    ``snakemake --config`` names it by."""
 
     name: str
     title: str = ""
@@ -82,6 +84,7 @@ class Experiment(Settings, frozen=True, kw_only=True):
     grids: tuple[tuple[str, ...], ...]
     reference: Mapping[str, str] = {}
     file: Path = Path("experiment.yaml")
+    request: str = ""
 
     def where(self, grid: int) -> str:
         """The location of grid number `grid`, counted from 0, for errors."""
@@ -99,6 +102,7 @@ def load_experiment(name: str, conf: Sequence[Path]) -> Experiment:
     file. Raises a `ConfigError` if it is unknown, has an unknown or invalid key, or has an empty
     grid."""
     file = file_of(files_of(conf, "experiment"), "experiment", name, "command line", Path.cwd())
+    request = f"experiment={shlex.quote(name)}"
     name, where = file.stem, display_path(file)
     if not is_name(name) or len(name) > LONGEST:
         remedy = f"rename the file: letters, digits and _.+=@-, at most {LONGEST} characters."
@@ -111,7 +115,7 @@ def load_experiment(name: str, conf: Sequence[Path]) -> Experiment:
         "grids": _grids(data, where),
         "reference": _reference(data.reference or {}, where),
     }
-    return Experiment(name=name, file=file, **settings)
+    return Experiment(name=name, file=file, request=request, **settings)
 
 
 def varied(experiment: Experiment, overrides: Sequence[str]) -> Experiment:
@@ -120,7 +124,7 @@ def varied(experiment: Experiment, overrides: Sequence[str]) -> Experiment:
     if not overrides:
         return experiment
     text = " ".join(sorted(overrides))
-    short = re.sub(r"[^=,\s]*/([^/,\s]+)\.ya?ml", r"\1", text).replace(" ", "+")
+    short = re.sub(r"(?:[^=,\s]*/)?([^=,/\s]+)\.ya?ml", r"\1", text).replace(" ", "+")
     name = re.sub(r"[^A-Za-z0-9_.+=@-]+", "_", short)[:LONGEST_SUFFIX]
     if name != text.replace(" ", "+"):  # another text may have the same name
         name += f"-{hashlib.md5(text.encode()).hexdigest()[:6]}"
@@ -128,6 +132,7 @@ def varied(experiment: Experiment, overrides: Sequence[str]) -> Experiment:
         experiment,
         name=f"{experiment.name}+{name}",
         title=f"{experiment.title}, with {text}",
+        request=f"{experiment.request} overrides={shlex.quote(' '.join(overrides))}",
     )
 
 

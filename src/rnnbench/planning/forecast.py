@@ -65,7 +65,7 @@ def forecast(
     needed = sum(seconds for name, seconds in of_run.items() if name not in optional)
     further = sum(of_run.values()) - needed
     if budget is not None:
-        spent = sum(run.wall_seconds or 0.0 for run in runs)
+        spent = sum(run.wall_seconds or 0.0 for run in runs if run.name not in of_run)
         further = min(further, max(0.0, budget - spent - needed))
     seconds = needed + further
     measured = len(left) * (seconds / sum(of_run.values()) if left else 0)

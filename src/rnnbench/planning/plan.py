@@ -166,6 +166,7 @@ def facts_of(plan: Plan) -> ExperimentFacts:
         about=experiment.about,
         reference=dict(experiment.reference),
         lead=experiment.lead,
+        rerun=f"snakemake --cores all --config {experiment.request}",
         repeats=msgspec.to_builtins(experiment.repeats),
         skipped=tuple(Skipped(name, why) for name, why in plan.skipped),
     )

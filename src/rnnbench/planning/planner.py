@@ -120,7 +120,8 @@ def make_plan(
             datasets[path] = config["dataset"]["name"]
         elif path and md5(path):
             needed = config["model"].get("arrays", DEFAULT)
-            check(root / path, needed and tuple(needed), config["model"]["name"])
+            arrays = None if needed is None else tuple(needed)
+            check(root / path, arrays, config["model"]["name"])
         if environment := environment_of(config["build"]):
             environments[environment.key] = environment
         identity = {

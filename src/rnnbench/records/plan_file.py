@@ -36,7 +36,8 @@ class Experiment(msgspec.Struct, frozen=True):
     """``experiment.json``: what a report says about its experiment in addition to the runs.
 
     `reference` (axis → choice): what speed-ups are relative to. `lead`: what the report leads with,
-    ``time``, ``devices``, ``kernels`` or ``calls``."""
+    ``time``, ``devices``, ``kernels`` or ``calls``. `rerun`: the command that measures it, or
+    nothing if an earlier version wrote the file."""
 
     name: str
     title: str
@@ -45,6 +46,7 @@ class Experiment(msgspec.Struct, frozen=True):
     lead: str = "time"
     repeats: dict[str, Any] | None = None
     skipped: tuple[Skipped, ...] = ()
+    rerun: str = ""
 
 
 def read_experiment(file: Path) -> Experiment:

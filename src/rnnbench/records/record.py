@@ -182,6 +182,9 @@ def run_value(seconds: Sequence[float]) -> float:
     return statistics.median(seconds[1:] if len(seconds) > 1 else seconds)
 
 
+NOT_CERTIFIED = "not_certified"  # the code of the reason for which a run is not trained
+
+
 class Reason(Part, frozen=True):
     """Why a run is not clean: a stable `code`, the fact as text, and the fix."""
 

@@ -23,7 +23,8 @@ from rnnbench.plain_text import may_hold_controls, plain
 from rnnbench.records.record import Record
 
 IMPORTED = "imported"  # the folder in the results folder of what came from other machines
-RESERVED = {"cache", "envs", IMPORTED, "records"}  # folders of a results folder that are no site
+# Folders of a results folder that are no site.
+RESERVED = {"cache", "compare", "envs", IMPORTED, "records"}
 NOT_TRACKED = "not_tracked"  # the key of the error in a file of `rnnbench track`
 Content = TypeVar("Content")
 MAX_DEPTH = 60

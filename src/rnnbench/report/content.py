@@ -64,7 +64,8 @@ class Content:
         m = Tables(records, experiment, beside)
         self.experiment = experiment
         self.reference_words = reference_label(m.reference) or "nothing"
-        self.rerun = f"snakemake --cores all --config experiment={experiment.name}"
+        command = f"snakemake --cores all --config experiment={experiment.name}"
+        self.rerun = experiment.rerun or command
         self.summary = _summary(m.runs)
         self.conditions = runs.conditions(m.records)
         self.last = "" if m.runs.empty else str(m.runs["started"].max())

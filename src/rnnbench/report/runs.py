@@ -3,6 +3,7 @@ tables link."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -58,17 +59,25 @@ def conditions(records: Sequence[Record]) -> Facts:
 
 def _listed(kind: str, named: Iterable[tuple[str, str]]) -> str:
     """Each name with its words; of the only machine or build, the words alone."""
-    distinct = {name: words for name, words in named if words}
+    distinct: dict[str, str] = {}
+    for name, words in named:
+        if name and not distinct.get(name):
+            distinct[name] = words
     if len(distinct) == 1 and kind != "Devices":
         return next(iter(distinct.values()))
-    return n.few([f"{name}: {words}" for name, words in distinct.items()], NAMED)
+    texts = [f"{name}: {words}" if words else name for name, words in distinct.items()]
+    return n.few(texts, NAMED)
 
 
 def _machine_words(hardware: Mapping[str, Any]) -> str:
-    cores, threads = hardware.get("cores"), hardware.get("threads_per_core") or 1
-    words = [hardware.get("cpu"), *(hardware.get("gpu_models") or ())]
-    if cores:
-        words.insert(1, n.counted(cores // threads, "core"))
+    """Unlike other fields of a record, `hardware` has no checked types: others are left out."""
+    cpu, cores, cards = (hardware.get(key) for key in ("cpu", "cores", "gpu_models"))
+    threads = hardware.get("threads_per_core") or 1
+    words = [cpu] if isinstance(cpu, str) else []
+    if isinstance(cores, int) and isinstance(threads, int):
+        words.append(n.counted(cores // threads, "core"))
+    for card, count in Counter(cards if isinstance(cards, list) else ()).items():
+        words.append(f"{count} × {card}" if count > 1 else str(card))
     if hardware.get("virtual"):
         words.append("virtual machine on a host that may be shared")
     return ", ".join(filter(None, words))

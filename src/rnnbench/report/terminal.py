@@ -15,7 +15,6 @@ from rnnbench.report import numbers as n
 from rnnbench.report.answer import SINGLE_RUN
 from rnnbench.report.runs import median_epoch
 from rnnbench.tables.certificates import UNEQUAL, UNKNOWN
-from rnnbench.tables.stats import ONE_RUN
 from rnnbench.tables.time import COMPARED, MARK, NO_DIFFERENCE, Unequal
 
 ANSWERS = 4  # pairs with a sentence; the table has the others
@@ -65,25 +64,31 @@ def print_comparison(table: pd.DataFrame, a: str, b: str) -> None:
 def print_answers(table: pd.DataFrame) -> None:
     """Prints what the ratios say, one sentence per pair of the table of `versus`."""
     sentences = [_answer(row) for row in table.to_dict("records")]
-    Console().print(n.few(sentences, ANSWERS, "\n"), markup=False, highlight=False, soft_wrap=True)
+    if len(sentences) > ANSWERS:
+        sentences[ANSWERS:] = [f"{len(sentences) - ANSWERS} more pairs are in the table."]
+    for sentence in sentences:
+        Console().print(sentence, markup=False, highlight=False, soft_wrap=True)
 
 
 def _answer(row: Mapping[Any, Any]) -> str:
-    """``block trains 1.25× as fast as keras, 95 % CI 1.22–1.28``, with the faster one first."""
-    a, b = n.daggered(row["a"], row["suspect"]), n.daggered(row["b"], row["suspect"])
+    """`block` trains 1.25× as fast as `keras`, 95 % CI 1.22–1.28, with the faster one first."""
+    names = f"`{row['a']}`", f"`{row['b']}`"
     where = f" ({row['same']})" if row["same"] else ""
     if row["words"] not in COMPARED:
-        return f"No speed-up between {a} and {b}{where}: {row['words']}."
-    faster = row
+        return f"No speed-up between {' and '.join(names)}{where}: {row['words']}."
+    faster, has_interval = row, n.is_number(row["low"])
     if row["ratio"] < 1:
-        a, b = b, a
-        faster = {"ratio": 1 / row["ratio"], "low": 1 / row["high"], "high": 1 / row["low"]}
-    ratio = n.ratio(faster["ratio"])
-    alone = row["words"] == ONE_RUN
-    interval = SINGLE_RUN if alone else n.interval_text(faster, "low", "high", "ratio")
+        names = names[::-1]
+        faster = {"ratio": 1 / row["ratio"]}
+        if has_interval:
+            faster |= {"low": 1 / row["high"], "high": 1 / row["low"]}
+    ratio = n.marked(n.ratio(faster["ratio"]), row["suspect"])
+    interval = n.interval_text(faster, "low", "high", "ratio") if has_interval else SINGLE_RUN
     if row["words"] == NO_DIFFERENCE:
-        return f"{n.capitalized(NO_DIFFERENCE)} between {a} and {b}{where}: {ratio}, {interval}."
-    return f"{a} trains {ratio} as fast as {b}{where}, {interval}."
+        what = n.capitalized(NO_DIFFERENCE)
+        return f"{what} between {' and '.join(names)}{where}: {ratio}, {interval}."
+    first, second = names
+    return f"{first} trains {ratio} as fast as {second}{where}, {interval}."
 
 
 def print_run(record: Record, place: str) -> None:

@@ -14,6 +14,8 @@ from typing import Any
 
 import psutil
 
+from rnnworker.processors import load_so_far
+
 GOVERNOR = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
 BUSY_SHARE = 0.25
 SAMPLE_SECONDS = 1.0  # at least
@@ -62,14 +64,17 @@ def read_host_facts() -> dict[str, Any]:
     started, before = time.monotonic(), _others_seconds(cores)
     slowness = _slowness()
     time.sleep(max(0.0, SAMPLE_SECONDS + started - time.monotonic()))
-    busy = (_others_seconds(cores) - before) / (time.monotonic() - started)
+    after, seconds = _others_seconds(cores), time.monotonic() - started
+    busy = None
+    if before is not None and after is not None:
+        busy = min(max((after - before) / seconds, 0.0), len(cores))
     battery, governor = psutil.sensors_battery(), None
     with suppress(OSError):
         governor = GOVERNOR.read_text().strip()
     with warnings_module.catch_warnings(action="ignore"):  # gVisor has no /proc/vmstat
         swapped = psutil.swap_memory().used
     return {
-        "busy": min(max(busy, 0.0), len(cores)),
+        "busy": busy,
         "cores": len(cores),
         "slowness": slowness,
         "governor": governor,
@@ -79,19 +84,18 @@ def read_host_facts() -> dict[str, Any]:
     }
 
 
-def _others_seconds(cores: set[int]) -> float:
+def _others_seconds(cores: set[int]) -> float | None:
     """CPU seconds on `cores` since the machine started, without those of this process and its
-    descendants."""
-    of_all = 0.0
-    for core, times in enumerate(psutil.cpu_times(percpu=True)):
-        if core in cores:
-            of_all += times.user + times.system + times.nice + times.irq + times.softirq
+    descendants; None if the kernel does not count them."""
+    processors = load_so_far()["processors"]
+    if not processors:
+        return None
     of_ours = 0.0
     this = psutil.Process()
     for process in (this, *this.children(recursive=True)):
         with suppress(psutil.Error):
             of_ours += sum(process.cpu_times()[:4])  # user and system, also of ended children
-    return of_all - of_ours
+    return sum(processors[core][0] for core in cores & processors.keys()) - of_ours
 
 
 def _slowness() -> float | None:

@@ -26,7 +26,7 @@ from rnnbench.errors import RecordError, RunError
 from rnnbench.records import timestamps
 from rnnbench.records.overrides import label as label_of
 from rnnbench.records.pointer import Pointer, companion_files, is_valid
-from rnnbench.records.record import Reason, Record, Run, Verdict
+from rnnbench.records.record import NOT_CERTIFIED, Reason, Record, Run, Verdict
 from rnnbench.records.store import (
     Place,
     read_json,
@@ -77,6 +77,7 @@ def measure(
     def waiting(what: str, holder: str) -> None:
         print_progress(f"{label} waiting for {what} ({holder or 'unknown holder'})")
 
+    refused = refusals(planned, place)
     with ExitStack() as held:
         attempts = {}
         for each in sorted(by_name):
@@ -90,7 +91,6 @@ def measure(
             place, check, label, name, hardware, pinned_md5 or {}, attempts, timing
         )
         records = {}
-        refused = {run.name: why for run in planned if (why := why_not_trained(run, place))}
         for run in planned:
             if record := existing_record(run, place, runner.folder(run)):
                 records[run.name] = record
@@ -111,29 +111,43 @@ def measure(
     return records
 
 
-def why_not_trained(run: Run, place: Place) -> Reason | None:
-    """Why a run is not trained: its certificate found its implementation wrong on its device. None
-    with ``measure.uncertified`` or ``build.as_published``, which ask for it all the same."""
-    asked = run.config["measure"].get("uncertified") or run.config["build"].get("as_published")
-    if run.certificate is None or asked:
-        return None
-    folder = place.folder / "certificates"
+def refusals(runs: Sequence[Run], place: Place) -> dict[str, Reason]:
+    """Run → why it is not trained, for those whose certificate found their implementation wrong on
+    their device. Not with ``measure.uncertified`` or ``build.as_published``, which ask for it all
+    the same."""
+    refused: dict[str, Reason] = {}
+    with suppress(RecordError):
+        certificates = read_json(place.folder / "certificates.json")
+        for run in runs:
+            config, planned = run.config, certificates.get(run.certificate or "")
+            asked = config["measure"].get("uncertified") or config["build"].get("as_published")
+            if planned and not asked and (why := _why_refused(run, planned, place)):
+                refused[run.name] = why
+    return refused
+
+
+def _why_refused(run: Run, planned: Mapping[str, Any], place: Place) -> Reason | None:
+    folder, key = place.folder / "certificates", str(run.certificate)
     try:
-        planned = read_json(place.folder / "certificates.json").get(run.certificate) or {}
-        made = certificate_of(read_json(folder / f"{run.certificate}.json"), run.certificate)
+        made = certificate_of(read_json(folder / f"{key}.json"), key)
     except RecordError:
         return None
-    entry = made.implementations.get(label_of(run.choices["rnn"], run.overrides, "rnn"))
-    wrong = entry and entry.wrong_on(label_of(run.choices["device"], run.overrides, "device"))
-    if not wrong or made.digest != planned.get("digest"):
+    rnn, device = (label_of(run.choices[axis], run.overrides, axis) for axis in ("rnn", "device"))
+    entry = made.implementations.get(rnn)
+    wrong = entry.wrong_on(device) if entry else None
+    if entry is None or not wrong or made.digest != planned.get("digest"):
         return None
+    tried = [each["name"] for each in planned.get("devices", ())]
+    # The first device tests the function too. Its log has no number.
+    number = tried.index(device) if device in tried and not entry.function_why else 0
+    log = folder / "work" / (f"{key}.{number}.log" if number else f"{key}.log")
     file = run.config["rnn"]["implementation"]
-    log = os.path.relpath(folder / "work" / f"{run.certificate}.log", place.root)
     correct = f"correct {file} or its YAML (docs/own_kernel.md)" if is_user_file(file) else "see it"
     return Reason(
-        "not_certified",
-        f"not trained, because the certificate of rnn={run.choices['rnn']} failed: {wrong}",
-        f"{correct}; {log} has the details. +measure.uncertified=true trains it all the same.",
+        NOT_CERTIFIED,
+        f"not trained, because the certificate of rnn={rnn} failed: {wrong}",
+        f"{correct}; {os.path.relpath(log, place.root)} has the details. "
+        "+measure.uncertified=true trains it all the same.",
     )
 
 

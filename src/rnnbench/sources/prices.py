@@ -72,12 +72,13 @@ def choose_prices(name: str | None, folder: Path, devices: Collection[str]) -> P
     files = {path.stem: path for path in sorted(folder.glob("*.yaml"))}
     if name in files:
         return read_prices(files[name])
-    if name and not Path(name).suffix:
+    if name and not name.endswith((".yaml", ".yml")):
         raise ConfigError(
             f"there is no price list {name}.",
             where=str(folder),
-            remedy=f"{suggestion(name, files)}the lists are {', '.join(files) or 'none'}; "
-            "or name a file.",
+            remedy=f"{suggestion(name, files)}name one of {', '.join(files)}, or a file."
+            if files
+            else "name a YAML file.",
         )
     if name:
         return read_prices(Path(name))

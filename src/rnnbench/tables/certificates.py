@@ -26,7 +26,7 @@ from rnnbench.sources.certificates import (
     Steps,
 )
 from rnnworker.options import OF_THE_FUNCTION
-from rnnworker.workers import batch_sizes
+from rnnworker.precision import batch_sizes
 
 Configuration = Mapping[str, Any]
 Sizes = set[tuple[int, bool]]  # (rows, whether they were trained)

@@ -206,11 +206,14 @@ def address_of(number: str) -> str:
 
 
 def addresses(root: Path) -> dict[str, str]:
-    """Experiment → its `address_of`, of those with a report, the latest first."""
-    ensure_store(root)
+    """Experiment → its `address_of`, of those with a report, that of the latest report first."""
     with connected(root) as client:
-        found = client.search_experiments(order_by=["last_update_time DESC"])
-        return {each.name: address_of(each.experiment_id) for each in found if SHARED in each.tags}
+        found = client.search_experiments()
+        names = {each.experiment_id: each.name for each in found if SHARED in each.tags}
+        latest = ["attributes.end_time DESC"]
+        reports = client.search_runs([*names], f"tags.`{REPORT}` = 'true'", order_by=latest)
+        numbers = [run.info.experiment_id for run in reports] if names else []
+        return {names[number]: address_of(number) for number in numbers}
 
 
 def view_of(axes: Sequence[str]) -> dict[str, Any]:

@@ -29,7 +29,7 @@ def list_jobs_of_a_dry_run() -> None:
     for handler in logging.getLogger("snakemake.logging").handlers:
         for each in handler.filters:
             if isinstance(each, DefaultFilter) and each.dryrun:
-                each.quiet = {Quietness.HOST}
+                each.quiet = set(each.quiet) - {Quietness.RULES, Quietness.PROGRESS}
 
 
 def submit_by_priority() -> None:

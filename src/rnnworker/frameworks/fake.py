@@ -97,8 +97,8 @@ class Session:
             loss = float("nan") if fault == "not_finite" else 2.0 / (1 + epoch)
             samples, batch = self.times["samples"], self.config["model"]["batch"]
             facts = {"epoch": epoch, "samples": samples, "steps": -(-samples // batch)}
-            facts.update(dict.fromkeys(("loss", "val_loss"), loss))
-            facts.update(dict.fromkeys(("acc", "val_acc"), self.times["accuracy"]))
+            facts.update(loss=loss, val_loss=loss)
+            facts.update(acc=self.times["accuracy"], val_acc=self.times["accuracy"])
             on_epoch(dict(times, val_seconds=time.monotonic() - end, **facts))
             last = time.monotonic()
             if fault == "not_finite":

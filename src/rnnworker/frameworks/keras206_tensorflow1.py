@@ -2,10 +2,11 @@
 and GPU.
 
 Variables are references in this TensorFlow, and the training step of Keras 2.0.6 does not order
-the update of a variable after the gradients that read its old value, nor the increment of the step
-count after Adam's bias correction or a decay reads it: a step may apply another gradient than the
-one it computes, most often on one thread. This module computes every gradient before the first
-update and reads the count first; then no step differs (``benchmarks/README.md`` has the counts).
+the update of a variable after the gradients that read its old value: a step may apply another
+gradient than the one it computes, most often on one thread. This module computes every gradient
+before the first update; with this alone no step differs (``benchmarks/README.md`` has the counts).
+Keras does not order the increment of the step count after Adam's bias correction or a decay reads
+it either; this module reads the count first.
 ``build.as_published: true`` leaves the step as Keras 2.0.6 published it.
 """
 

@@ -33,7 +33,7 @@ class Session(KerasSession):
         with tensorflow_facts.captured_stderr() as captured:
             import tensorflow
 
-            self.session = open_tensorflow(tensorflow, threads)
+            self.session = open_tensorflow_session(tensorflow, threads)
             self.tensorflow, self.keras = tensorflow, self.import_keras(tensorflow)
             self.keras.backend.set_session(self.session)
             # A user's ~/.keras/keras.json may set other values.
@@ -152,9 +152,9 @@ class Session(KerasSession):
 
 
 @functools.lru_cache(maxsize=None)
-def open_tensorflow(tensorflow, threads):
-    """The only session of this process: all models are in one graph, and a variable has a value
-    only in the session that initialised it."""
+def open_tensorflow_session(tensorflow, threads):
+    """The session of this process, whose `threads` must not change: all models are in one graph,
+    and a variable has a value only in the session that initialised it."""
     settings = tensorflow.ConfigProto(
         intra_op_parallelism_threads=threads, inter_op_parallelism_threads=threads
     )

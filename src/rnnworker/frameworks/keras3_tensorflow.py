@@ -6,8 +6,9 @@ import os
 import numpy
 
 from rnnworker.frameworks import tensorflow_facts
-from rnnworker.frameworks.keras_session import KerasSession, keras_version
+from rnnworker.frameworks.keras_session import KerasSession
 from rnnworker.frameworks.keras_training import bounds
+from rnnworker.recurrent.cells import keras_version
 
 HOST = "/CPU:0"
 # Step of a Keras model → the samples that it takes.

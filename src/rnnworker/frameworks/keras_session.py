@@ -6,12 +6,14 @@ import functools
 import inspect
 import os
 import sys
+from unittest import mock
 
 import numpy
 
 from rnnworker import attest, data, optimizers, precision, user_functions
 from rnnworker.frameworks.keras_training import KerasTraining
 from rnnworker.recurrent import Recurrent
+from rnnworker.recurrent.cells import keras_version
 from rnnworker.recurrent.composed import inner_layers
 
 
@@ -115,11 +117,7 @@ class KerasSession(KerasTraining):
             return function(self.keras, self.recurrent, self.config)
         with contextlib.ExitStack() as stack:
             without_dropout(self.keras.layers, stack)
-            model = function(self.keras, self.recurrent, self.config)
-        for layer in model.layers:
-            if "Dropout" in type(layer).__name__:  # a user's own class
-                layer.rate = 0.0
-        return model
+            return function(self.keras, self.recurrent, self.config)
 
     def seed(self, seed):
         self.keras.utils.set_random_seed(seed)
@@ -285,14 +283,6 @@ def _is_masked(layer):
     return len(inputs) > 1 or any(mask is not None for mask in masks)
 
 
-def keras_version(keras):
-    """The version of Keras. ``tensorflow.keras`` of TensorFlow 2 has none; the package behind it
-    has."""
-    if hasattr(keras, "__version__"):
-        return keras.__version__
-    return sys.modules[keras.Model.__module__.partition(".")[0]].__version__
-
-
 def feeds_on_device(config):
     """Whether a run with `config` gathers its batches on the device (``device.feed``). Augmented
     images are made in the host's memory, a certificate feeds single batches, and a probe none."""
@@ -302,9 +292,9 @@ def feeds_on_device(config):
 
 
 def without_dropout(layers, stack):
-    """Gives the dropout layers that are made in `stack` the rate 0. A later change would have no
-    effect in TensorFlow 1: the graph contains the rate with which a layer was called."""
-    from unittest import mock  # 40 ms, which a run does not need
+    """Gives Keras's dropout layers that are made in `stack`, and classes derived from them, the
+    rate 0. A later change would have no effect in TensorFlow 1: the graph contains the rate with
+    which a layer was called."""
 
     def with_rate_0(original):
         @functools.wraps(original)

@@ -187,8 +187,8 @@ def epoch_clock(session, on_epoch, clock, sizes, lead_in):
             logs = {short_name(name): float(value) for name, value in (logs or {}).items()}
             validated = session.evaluate()
             facts = dict(times, val_seconds=time.monotonic() - end, epoch=epoch + 1 - lead_in)
-            for name in ("loss", "acc"):
-                facts.update({name: logs.get(name), "val_" + name: validated.get(name)})
+            facts.update(loss=logs.get("loss"), acc=logs.get("acc"))
+            facts.update(val_loss=validated.get("loss"), val_acc=validated.get("acc"))
             on_epoch(dict(facts, **sizes))
             if not numpy.isfinite(logs.get("loss", numpy.nan)):
                 self.stopped = "loss not finite in epoch {}".format(facts["epoch"])

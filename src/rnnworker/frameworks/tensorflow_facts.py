@@ -10,6 +10,7 @@ import contextlib
 import glob
 import os
 import re
+import shutil
 import sys
 import tempfile
 
@@ -117,7 +118,8 @@ def executed_ops(tensorflow, run):
     options = tensorflow.profiler.experimental.ProfilerOptions(
         host_tracer_level=Level(3), device_tracer_level=Level(0)
     )
-    with tempfile.TemporaryDirectory(prefix="rnnworker-profile-") as folder:
+    folder = tempfile.mkdtemp(prefix="rnnworker-profile-")
+    try:
         tensorflow.profiler.experimental.start(folder, options)
         try:
             run()
@@ -125,6 +127,8 @@ def executed_ops(tensorflow, run):
             tensorflow.profiler.experimental.stop()
         pattern = os.path.join(folder, "**", "*.xplane.pb")
         return _ops(_space(glob.glob(pattern, recursive=True)[0]))
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)  # a thread may still write into it
 
 
 class Level(int):

@@ -37,8 +37,8 @@ def make(keras, cell, units, options):
 
 
 def _loop(tensorflow, step, weights, sequence, units, states):
-    """Runs `step`, a function of (input, states, weights) → states, over a (time, batch, features)
-    sequence in a while loop, from zero states. The last of its `states` is the output. Returns
+    """Runs `step`, a function of (input, *states, *weights) → states, over a sequence (time, batch,
+    features) in a while loop, from zero states. The last of its `states` is the output. Returns
     (time, batch, units)."""
     shape = tensorflow.shape(sequence)
     arrays = tensorflow.TensorArray

@@ -9,8 +9,7 @@ a GRU are trained, as in Keras's own GRU.
 
 import numpy
 
-from rnnworker.frameworks.keras_session import keras_version
-from rnnworker.recurrent.cells import WITH_CUDNN, supported
+from rnnworker.recurrent.cells import WITH_CUDNN, keras_version, supported
 
 OPTIONS = (
     "kernel_regularizer",

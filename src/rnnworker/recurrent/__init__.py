@@ -88,8 +88,9 @@ class Recurrent:
         if not parts:
             getattr(self.module, "from_canonical", cells.from_canonical)(layer, arrays)
             return
-        for prefix, its_arrays in canonical_weights.split(arrays).items():
-            self.from_canonical(parts[prefix], its_arrays)
+        of_parts = canonical_weights.split(arrays)
+        for prefix, part in parts.items():
+            self.from_canonical(part, of_parts[prefix])
 
     def _single(self, units, bidirectional, options):
         options = self._options(options)

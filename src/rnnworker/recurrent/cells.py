@@ -5,6 +5,7 @@ names its layout in ``layout``. Keras's layers store exactly the canonical array
 """
 
 import inspect
+import sys
 
 import numpy
 
@@ -123,3 +124,11 @@ def _layout(layer):
         if hasattr(part, "layout"):
             return LAYOUTS[part.layout], part.units
     return None, None
+
+
+def keras_version(keras):
+    """The version of Keras. ``tensorflow.keras`` of TensorFlow 2 has none; the package behind it
+    has."""
+    if hasattr(keras, "__version__"):
+        return keras.__version__
+    return sys.modules[keras.Model.__module__.partition(".")[0]].__version__
