@@ -129,16 +129,17 @@ def compare_pairs(trials):
     return comparisons
 
 
-def probe_weights(cell, arrays, seed):
+def probe_weights(cell, arrays, seed, activation):
     """Returns `arrays` (canonical) with biases that reveal every fault: all biases differ, and
-    half of an LSTM's units keep their gates open, so that states grow beyond any clip."""
+    half of an LSTM's units keep their gates open, so that states grow beyond any clip. With relu
+    they would grow exponentially, and rounding errors with them, 1000-fold within 28 steps."""
     stream = numpy.random.RandomState(seed)
     changed = {}
     for name in sorted(arrays):
         array = arrays[name]
         if name.split("_")[-1] == "bias":
             array = array + stream.normal(0.0, 0.5, array.shape).astype(array.dtype)
-            if cell == "lstm":
+            if cell == "lstm" and activation != "relu":
                 units = array.shape[-1] // 4
                 array.reshape(4, units)[:3, ::2] += 2.0
         changed[name] = array.astype("float32")
@@ -249,7 +250,8 @@ class Trial:
             weights, probes = list(self.weights), []
             for index, layer in enumerate(session.layers()):
                 if layer["kind"] == "recurrent":
-                    weights[index] = probe_weights(cell, weights[index], index)
+                    activation = self.function["activation"]
+                    weights[index] = probe_weights(cell, weights[index], index, activation)
                     probes.append(weights[index])
             session.load_weights(weights)
             self.round_trip = self._has_loaded(weights)
