@@ -23,9 +23,9 @@ def test_a_clear_winner_on_two_devices():
     levels = {"keras": 0.5, "unrolled": 0.4, "cell": 0.6}
     (text,) = answers_of(make_runs(levels) + make_runs(levels, device="cpu_2"))
     assert text.startswith(
-        "`unrolled` trains digits_rnn 1.25× as fast as `keras` on cpu_1 (95 % CI 1.2"
+        "`unrolled` trains digits_rnn 1.25× as fast as `keras` on cpu_1 (simultaneous 95 % CI 1.2"
     )
-    assert " and 1.25× on cpu_2 (95 % CI " in text
+    assert " and 1.25× on cpu_2 (simultaneous 95 % CI " in text
     assert text.endswith(
         "All three end at validation accuracy 0.970, and their loss curves are identical: "
         "no difference in accuracy shown."

@@ -7,6 +7,7 @@ function, which belong to the variant.
 from __future__ import annotations
 
 import math
+import re
 from statistics import stdev
 
 import pytest
@@ -199,8 +200,25 @@ def test_links_lead_to_the_runs_of_a_reference_with_options() -> None:
     assert links == {cell.anchor for cell in raw_configurations(m)} and len(links) == 2
     text = answers(m)[0].speed_sentence
     assert text.startswith("`keras` is the only implementation of its function")
-    assert "; the other one computes another, so no speed-up is shown" in text
-    assert text.endswith("marked ≠.") and "×" not in text and "not compared" not in text
+    others = (
+        "; the other one computes another function and trains ≠ 2.00× (`keras activation=relu, "
+    )
+    assert (
+        others in text and "`, 95 % CI 2.00–2.00) as fast." in text and "not compared" not in text
+    )
+
+
+def test_the_answer_names_several_other_functions_with_simultaneous_intervals() -> None:
+    levels = {"tanh": 0.4, "elu": 0.2, "relu": 0.3, "selu": 0.5, "softsign": 0.8}
+    records = [
+        record
+        for activation, level in levels.items()
+        for record in runs("keras", level, {**TANH, f"{OPTION}activation": activation})
+    ]
+    text = answers(measurements(records, {**KERAS, **TANH}))[0].speed_sentence
+    found = re.findall(r"≠ (.{5}) \(`keras activation=(\w+)`, simultaneous 95 % CI [\d.–]+\)", text)
+    assert found == [("2.00×", "elu"), ("1.33×", "relu"), ("0.80×", "selu")]
+    assert text.endswith("as fast (the table has 1 more).")
 
 
 @pytest.mark.parametrize(

@@ -40,6 +40,7 @@ SLOWED = (
 Row = dict[Any, Any]
 CONTESTS = 4  # devices named in one answer; the tables have the others
 LEFT_OUT = 3  # configurations named as not compared
+OTHER_FUNCTIONS = 3  # whose ratios are named
 TOLERANCE = 0.0005  # half a unit of the last digit shown of an accuracy
 
 
@@ -93,6 +94,7 @@ def _with_texts(row: Row, reference: Mapping[str, str], name_machine: bool) -> R
     place = f" on {row['device']}" if row["device"] else ""
     place += f" of {row['machine']}" if name_machine else ""
     several = row["implementations"] > 1 or not reference
+    kind = "simultaneous " if row["contestants"] > 2 else ""
     axes = {**({"rnn": row["rnn"]} if row["rnn"] and several else {}), **reference}
     return row | {
         "place": place,
@@ -102,9 +104,9 @@ def _with_texts(row: Row, reference: Mapping[str, str], name_machine: bool) -> R
         "base": n.daggered(reference_label(axes), row["reference_suspect"]),
         "second": n.daggered(row["runner_up"], row["runner_up_suspect"]),
         "ratio": n.ratio(row["speedup"]),
-        "span": n.interval_text(row, "low", "high", "speedup"),
+        "span": kind + n.interval_text(row, "low", "high", "speedup"),
         "lead_ratio": n.ratio(row["lead"]),
-        "lead_span": n.interval_text(row, "lead_low", "lead_high", "lead"),
+        "lead_span": kind + n.interval_text(row, "lead_low", "lead_high", "lead"),
     }
 
 
@@ -133,12 +135,7 @@ def _clause(row: Row, model: str) -> str:
     if row["contestants"] == 0:
         return f"no run{here} has a comparable result"
     if row["contestants"] < 2 and ANOTHER_FUNCTION in left_out:
-        many = left_out.count(ANOTHER_FUNCTION)
-        others = f"{many} compute other functions" if many > 1 else "one computes another"
-        return (
-            f"{name} is the only implementation of its function{here}; the other {others}, so no "
-            "speed-up is shown; the table has the ratios of the times, marked ≠"
-        )
+        return f"{name} is the only implementation of its function{here}; {_others(row)}"
     if row["contestants"] < 2:
         done = "has a result" if row["void"] or left_out else "has been run"
         return f"only {name} {done}{here}, so there is nothing to compare"
@@ -157,6 +154,25 @@ def _clause(row: Row, model: str) -> str:
         between = f"{NO_DIFFERENCE} between the fastest, {name}, and {base}"
         return f"{between}{here}: {ratio} ({row['span']})"
     return f"{name} {trains} {ratio} as fast as {base}{where} {_speedup_interval(row)}"
+
+
+def _others(row: Row) -> str:
+    """The ratios of the times of other functions to that of the only implementation of one."""
+    others = row["unequal"]
+    kind = "simultaneous " if len(others) > 1 else ""
+    ratios = [
+        f"{n.unequal(ratio)} ({name}, "
+        f"{f'{kind}95 % CI {n.unequal_span(ratio)}' if n.is_number(ratio.low) else SINGLE_RUN})"
+        for name, ratio in others[:OTHER_FUNCTIONS]
+    ]
+    more = (
+        f" (the table has {len(others) - OTHER_FUNCTIONS} more)" if others[OTHER_FUNCTIONS:] else ""
+    )
+    *first, last = ratios
+    listed = f"{', '.join(first)} and {last}" if first else last
+    if len(others) == 1:
+        return f"the other one computes another function and trains {listed} as fast"
+    return f"the other {len(others)} compute other functions and train {listed} as fast{more}"
 
 
 def _speedup_interval(row: Row) -> str:

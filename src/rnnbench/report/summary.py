@@ -31,8 +31,9 @@ LAST = ["val_acc", "val_loss"]  # at the last epoch
 COLUMNS = (
     Column("fastest", lambda r: _daggered(r, "name", "suspect"), number=False),
     Column("speed-up over the reference", lambda r: _speedup(r)),
-    Column("95 % CI", lambda r: _with_tie(n.ratio_span(r["low"], r["high"], r["speedup"]),
-                                          r["words"] == NO_DIFFERENCE), quiet=True),
+    Column("simultaneous 95 % CI",
+           lambda r: _with_tie(n.ratio_span(r["low"], r["high"], r["speedup"]),
+                               r["words"] == NO_DIFFERENCE), quiet=True),
     Column("runner-up", lambda r: _daggered(r, "runner_up", "runner_up_suspect"), number=False,
            quiet=True),
     Column("runner-up / fastest", lambda r: _with_tie(n.ratio(r["lead"]), r["tie"]), quiet=True),

@@ -47,7 +47,7 @@ FASTEST_COLUMNS = [
     *CONFIGURATION, "implementations", "contestants", "suspect", "reference_suspect",
     "runner_up_suspect", "seconds", "speedup", "low", "high", "words", "runner_up", "lead",
     "lead_low", "lead_high", "lead_shown", "lead_is_speedup", "left_out", "void", "reference_void",
-    "equal", "slow_speedup", "slow_share", "slowed",
+    "equal", "unequal", "slow_speedup", "slow_share", "slowed",
 ]  # fmt: skip
 NO_CONTESTANT = {
     "name": "", "contestants": 0, "suspect": False, "slowed": False, "reference_suspect": False,
@@ -229,6 +229,8 @@ def fastest(measured: Measurements, time_table: pd.DataFrame) -> pd.DataFrame:
     reasons of configurations that are not contestants, because they do not compute the reference's
     function or apply wrong gradients; `void`: names and reasons of configurations without a usable
     run; `reference_void`: the reason if the reference is one of them; `equal` as in `compared`;
+    `unequal`: (name, `Unequal`) of each configuration that computes another function, whose
+    intervals hold simultaneously;
     `slow_speedup`, `slow_share`: the speed-up while the machine was slowed down, and the share of
     the time in which it was (missing if it hardly differs); `slowed`: whether too few rounds of the
     fastest are undisturbed, so that slowed ones count.
@@ -263,11 +265,23 @@ def fastest(measured: Measurements, time_table: pd.DataFrame) -> pd.DataFrame:
                 **(_winner(measured, ranked, base, axes) if ranked else {}),
                 "implementations": implementations,
                 "left_out": left_out,
+                "unequal": _unequal(measured, base, ordered, axes),
                 "void": "; ".join(f"`{_name(row, axes)}` ({row['why']})" for row in voided),
                 "reference_void": {key_of(row): row["why"] for row in voided}.get(base, ""),
             }
         )
     return pd.DataFrame(rows, columns=["name", *FASTEST_COLUMNS])
+
+
+def _unequal(
+    measured: Measurements, base: Key, rows: list[dict[Any, Any]], axes: list[str]
+) -> list[tuple[str, Unequal]]:
+    others = [row for row in rows if row["words"] == NOT_EQUAL]
+    ratios = [measured.estimates.ratio(key_of(row), base, len(others)) for row in others]
+    return [
+        (f"`{_name(row, axes)}`", Unequal(ratio.estimate, ratio.low, ratio.high))
+        for row, ratio in zip(others, ratios, strict=True)
+    ]
 
 
 def _void_configurations(measured: Measurements) -> list[dict[Any, Any]]:
