@@ -17,7 +17,7 @@ from tests.conftest import Project, descendants, wait_until, working_in
 from tests.factory import phase_of
 from tests.faults.matrix import rows
 
-MOMENTS = 20 if os.environ.get("RNNBENCH_FAULTS") == "all" else 2
+MOMENTS = 20 if os.environ.get("RNNBENCH_FAULTS") == "all" else 1
 RUNS = MOMENTS + 1
 SAME = "run the same command"
 KILLED = {

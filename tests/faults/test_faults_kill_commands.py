@@ -21,7 +21,7 @@ from tests.factory import read_pointer
 from tests.faults.matrix import rows
 from tests.faults.test_faults_disk import ALL, PHASES, Phase, exported, has_records
 
-MOMENTS = 10 if ALL else 2
+MOMENTS = 10 if ALL else 1
 
 
 @pytest.fixture(scope="module")

@@ -75,7 +75,7 @@ def test_pages_are_self_contained_and_fit_the_screen(browser, site, name, width,
     page.close()
 
 
-@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
 @pytest.mark.parametrize("name", ["six/report.html", "published.html"])
 def test_pages_are_accessible(browser, site, axe, name, width, scheme):
     page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)

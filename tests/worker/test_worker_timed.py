@@ -24,11 +24,10 @@ GRID = (
 LOCAL = ("current", "tf_2_21_xla")  # these run in the interpreter of the tests
 BUILDS = (*LOCAL, "tf_2_21_keras2", "tf_2_15", "tf_1_15", "tf_1_2", "keras3_torch", "keras3_jax")
 # With augmentation, each epoch is a separate training call on new images.
-AUGMENTED = ("current augmented", "tf_2_15 augmented", "tf_1_15 augmented", "keras3_jax augmented")
+AUGMENTED = ("current augmented", "tf_1_15 augmented")
 ON_DEVICE = tuple(f"{build} on_device" for build in ("current", "keras3_torch", "keras3_jax"))
-ON_DEVICE += ("tf_2_21_xla on_device", "tf_2_15 on_device")
 # Two logical devices of the CPU, each of which trains one half of each batch.
-REPLICAS = ("current replicas", "tf_2_15 replicas", "tf_2_21_keras2 replicas")
+REPLICAS = ("current replicas", "tf_2_15 replicas")
 TRAINED = (*BUILDS, *AUGMENTED, *ON_DEVICE, *REPLICAS)
 AUGMENT = """
 def augment(images, stream, config):
