@@ -103,7 +103,8 @@ class Claim(NamedTuple):
     high: str = ""
 
 
-RATIO, SPAN = r"(?P<ratio{0}>\d[\d.]*)×", r"95 % CI (?P<low{0}>[\d.]+)–(?P<high{0}>[\d.]+)"
+RATIO = r"(?P<ratio{0}>\d[\d.]*)×"
+SPAN = r"(?:simultaneous )?95 % CI (?P<low{0}>[\d.]+)–(?P<high{0}>[\d.]+)"
 FIRST, SECOND = ((RATIO.format(i), SPAN.format(i)) for i in ("", "2"))
 FORMS = (
     (FASTEST, r"`(?P<a>[^`]+)`, the reference, trains .*fastest.*: the runner-up, `(?P<b>[^`]+)`, "
