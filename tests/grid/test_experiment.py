@@ -39,7 +39,7 @@ def test_overrides_make_an_experiment_of_their_own(conf: list[Path]) -> None:
     assert names[4].startswith("quick+model=mine-")
     assert len(set(names)) == len(names) - 1, "other overrides, other names"
     assert all(is_name(name) and len(name) <= LONGEST for name in names)
-    assert varied(quick, ["model.batch=64"]).title.endswith("digits, with model.batch=64")
+    assert varied(quick, ["model.batch=64"]).title.endswith("digits (model.batch=64)")
 
 
 def test_the_same_name_in_two_folders_is_rejected(conf: list[Path], extra: Path) -> None:

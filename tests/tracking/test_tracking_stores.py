@@ -305,6 +305,8 @@ def test_labels_name_what_differs():
     assert differing_keys(runs) == ["rnn", "model.units", "repeat"]
     assert label_of(runs[3], differing_keys(runs)) == "block · model.units=8 · r1"
     assert label_of(runs[0], []) == "keras-0"
+    relu = as_run({"name": "relu", "overrides": {"rnn.options.activation": "relu"}, "seed": 2})
+    assert label_of(relu, ["rnn.options.activation", "seed"]) == "activation=relu · s2"
 
 
 def test_mlflow_shows_the_view(browser, server, project, monkeypatch, capsys):

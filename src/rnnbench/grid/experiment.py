@@ -131,7 +131,7 @@ def varied(experiment: Experiment, overrides: Sequence[str]) -> Experiment:
     return msgspec.structs.replace(
         experiment,
         name=f"{experiment.name}+{name}",
-        title=f"{experiment.title}, with {text}",
+        title=f"{experiment.title} ({text})",
         request=f"{experiment.request} overrides={shlex.quote(' '.join(overrides))}",
     )
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rnnbench.errors import RecordError
+from rnnbench.records.overrides import option_of
 from rnnbench.records.record import Record
 from rnnbench.records.record import Run as PlannedRun
 from rnnbench.records.store import read_json
@@ -239,7 +240,7 @@ def label_of(run: PlannedRun, keys: Sequence[str]) -> str:
     """The values of a run's `keys`, such as ``block · cpu_1 · r2``; its name if it has none."""
     values = {
         **run.choices,
-        **{key: f"{key}={value}" for key, value in run.overrides.items()},
+        **{key: f"{option_of(key) or key}={value}" for key, value in run.overrides.items()},
         "seed": f"s{run.seed}",
         "repeat": f"r{run.repeat}",
     }
