@@ -1,9 +1,8 @@
-"""Every implementation and every cell, in each framework that runs on a CPU: the certificates of
-one process per build. Not each pair of the two: a user's certificate tests what the user runs.
-
-Each compares outputs and gradients with the float64 reference, for whole and last batches and with
-``training`` on and off, converts weights in both directions, checks that steps apply their gradient
-and which kernel they run, and compares the training of each pair. Kernels of users do the same."""
+"""Every implementation, cell and framework that runs on a CPU: the certificates of one process per
+build. Each compares outputs and gradients with the float64 reference, for whole and last batches
+and with ``training`` on and off, converts weights in both directions, checks that steps apply their
+gradient and which kernel they run, and compares the training of each pair. Kernels of users do the
+same."""
 
 from __future__ import annotations
 
@@ -55,10 +54,10 @@ TWO_LAYERS = {
 CASES = {
     "current": [
         Case("lstm", "keras cell unrolled block block_cell cudnn_compatible"),
-        Case("gru", "keras unrolled cudnn_compatible"),
-        Case("gru_reset_before", "keras block_cell"),
+        Case("gru", "keras cell unrolled cudnn_compatible"),
+        Case("gru_reset_before", "keras cell block_cell"),
         Case("rnn_tanh", "keras cell"),
-        Case("rnn_relu", "keras"),
+        Case("rnn_relu", "keras unrolled"),
         # In both directions and two layers, whose products outside the loops are not unrolled ones.
         Case("lstm", "keras unrolled block scan_lstm", STACK),
         Case("lstm", "keras block_cell", {**TWO_LAYERS, "recurrent_dropout": 0.5}),
