@@ -82,7 +82,6 @@ def test_a_model_may_have_further_keys(expanded, mine: Path) -> None:
     assert (point.config["model"]["batch"], point.config["model"]["depth"]) == (7, 3)
 
 
-# In a separate process: TensorFlow 2 sets TF2_BEHAVIOR, which TensorFlow 1.15 would inherit.
 PYTHON = """
 from somewhere import from_canonical
 def make(keras, cell, units, options): ...

@@ -17,7 +17,8 @@ from rnnbench.records.record import Record
 from rnnbench.report.answer import answers
 from rnnbench.report.runs import raw_configurations
 from rnnbench.report.speed import time_views
-from rnnbench.tables.certificates import UNEQUAL
+from rnnbench.sources.certificates import certificate_of
+from rnnbench.tables.certificates import UNEQUAL, Certificates
 from rnnbench.tables.comparison import builds, versus
 from rnnbench.tables.estimates import Measurements, with_named_options
 from rnnbench.tables.frame import tidy
@@ -33,6 +34,7 @@ from rnnbench.tables.time import (
 )
 from rnnworker.cohorts import reference_of
 from tests.factory import KERAS, make_runs, measured, replace
+from tests.report.made_up import UNEQUAL as MADE_UP
 from tests.report.made_up import measurements
 
 OPTION = "rnn.options."
@@ -219,6 +221,21 @@ def test_the_answer_names_several_other_functions_with_simultaneous_intervals() 
     found = re.findall(r"≠ (.{5}) \(`keras activation=(\w+)`, simultaneous 95 % CI [\d.–]+\)", text)
     assert found == [("2.00×", "elu"), ("1.33×", "relu"), ("0.80×", "selu")]
     assert text.endswith("as fast (the table has 1 more).")
+
+
+def test_an_implementation_that_failed_is_not_another_function() -> None:
+    records = [*runs("keras", 0.4, TANH), *runs("keras", 0.2, RELU), *runs("unrolled", 0.1, TANH)]
+    tanh = "activation=tanh, recurrent_activation=sigmoid"
+    entries = {
+        f"keras {tanh}": {"status": "certified"},
+        f"unrolled {tanh}": {"status": "failed", "function_why": "its loss is not finite"},
+    }
+    made = certificate_of({**MADE_UP, "implementations": entries, "pairs": []}, "here")
+    certificates = Certificates((made,), tuple(records))
+    m = measurements(records, {**KERAS, **TANH}, certificates=certificates)
+    text = answers(m)[0].speed_sentence
+    assert "; the other one computes another function and trains ≠ 2.00× (`keras act" in text
+    assert "not compared: `unrolled`" in text and "its loss is not finite" in text
 
 
 @pytest.mark.parametrize(

@@ -122,6 +122,7 @@ def test_implementation_is_an_option_only_if_it_has_an_effect() -> None:
     assert not has("auto", "lstm", "keras2_tensorflow2"), "the cuDNN-compatible layer has no modes"
 
 
+# In a separate process: TensorFlow 2 sets TF2_BEHAVIOR, which TensorFlow 1.15 would inherit.
 KERAS = """
 import json
 from keras import optimizers

@@ -1,5 +1,5 @@
-"""Every model runs in every framework on a CPU, from the same weights on the same data. Builds that
-differ only in their Keras or in oneDNN run some.
+"""Every model runs in every framework on a CPU, from the same weights on the same data. Further
+builds of a framework run some.
 
 The worker's own ``run.main`` executes tiny runs one after another, in one process per build;
 ``tf_2_21_xla``, which differs only in its config, shares ``tf_2_21``'s.
@@ -52,7 +52,7 @@ PARAMETERS = {
     "adding": 4 * 4 * (2 + 5) + 5,
 }
 MODELS = tuple(PARAMETERS)
-WHOLE = ("current", "tf_1_2", "tf_1_15", "keras3_torch", "keras3_jax")  # builds that run all
+WHOLE = ("current", "tf_2_15", "tf_1_2", "tf_1_15", "keras3_torch", "keras3_jax")  # run all
 SOME = ("mnist_cnn", "imdb_bilstm", "lstm_textgen", "digits_rnn")
 RUNS = [(b, m) for b in BUILDS for m in MODELS if b in WHOLE or m in SOME]
 SMALL = (
@@ -205,6 +205,8 @@ def test_all_models_and_builds_are_run(points: list[GridPoint]) -> None:
     pairs = {(build_of(point), point.choices["model"]) for point in points}
     assert pairs == set(RUNS)
     assert {build for build, _ in pairs} == set(BUILDS)
+    frameworks = {build_of(point): point.config["build"]["framework"] for point in points}
+    assert {frameworks[build] for build in WHOLE} == set(frameworks.values())
     models = {path.stem for path in (ROOT / "conf" / "model").glob("*.yaml")}
     # Two of one layer, without data; a stack, which Keras 2.0.6 cannot have.
     assert models == set(MODELS) | {"padded", "samples_612235", "shape_stack"}

@@ -161,9 +161,9 @@ def _others(row: Row) -> str:
     others = row["unequal"]
     kind = "simultaneous " if len(others) > 1 else ""
     ratios = [
-        f"{n.unequal(ratio)} ({name}, "
+        f"{n.unequal(ratio)} ({n.daggered(name, suspect)}, "
         f"{f'{kind}95 % CI {n.unequal_span(ratio)}' if n.is_number(ratio.low) else SINGLE_RUN})"
-        for name, ratio in others[:OTHER_FUNCTIONS]
+        for name, suspect, ratio in others[:OTHER_FUNCTIONS]
     ]
     more = (
         f" (the table has {len(others) - OTHER_FUNCTIONS} more)" if others[OTHER_FUNCTIONS:] else ""

@@ -229,8 +229,8 @@ def fastest(measured: Measurements, time_table: pd.DataFrame) -> pd.DataFrame:
     reasons of configurations that are not contestants, because they do not compute the reference's
     function or apply wrong gradients; `void`: names and reasons of configurations without a usable
     run; `reference_void`: the reason if the reference is one of them; `equal` as in `compared`;
-    `unequal`: (name, `Unequal`) of each configuration that computes another function, whose
-    intervals hold simultaneously;
+    `unequal`: if there is one contestant, (name, whether it has suspect runs, `Unequal`) of each
+    configuration that computes another function, whose intervals hold simultaneously;
     `slow_speedup`, `slow_share`: the speed-up while the machine was slowed down, and the share of
     the time in which it was (missing if it hardly differs); `slowed`: whether too few rounds of the
     fastest are undisturbed, so that slowed ones count.
@@ -265,7 +265,7 @@ def fastest(measured: Measurements, time_table: pd.DataFrame) -> pd.DataFrame:
                 **(_winner(measured, ranked, base, axes) if ranked else {}),
                 "implementations": implementations,
                 "left_out": left_out,
-                "unequal": _unequal(measured, base, ordered, axes),
+                "unequal": _unequal(measured, base, ordered, axes) if len(ranked) == 1 else [],
                 "void": "; ".join(f"`{_name(row, axes)}` ({row['why']})" for row in voided),
                 "reference_void": {key_of(row): row["why"] for row in voided}.get(base, ""),
             }
@@ -275,11 +275,11 @@ def fastest(measured: Measurements, time_table: pd.DataFrame) -> pd.DataFrame:
 
 def _unequal(
     measured: Measurements, base: Key, rows: list[dict[Any, Any]], axes: list[str]
-) -> list[tuple[str, Unequal]]:
-    others = [row for row in rows if row["words"] == NOT_EQUAL]
+) -> list[tuple[str, bool, Unequal]]:
+    others = [row for row in rows if ANOTHER_FUNCTION in (row["equal_why"] or "")]
     ratios = [measured.estimates.ratio(key_of(row), base, len(others)) for row in others]
     return [
-        (f"`{_name(row, axes)}`", Unequal(ratio.estimate, ratio.low, ratio.high))
+        (_name(row, axes), bool(row["suspect"]), Unequal(ratio.estimate, ratio.low, ratio.high))
         for row, ratio in zip(others, ratios, strict=True)
     ]
 
