@@ -63,7 +63,7 @@ def claims(logs, together=True):
     difference: between the fastest and the reference or, if the reference is fastest, between it
     and the runner-up."""
     estimates = estimates_of(logs, in_turns=False)
-    comparisons = logs.shape[1] - 1 if together else None
+    comparisons = logs.shape[1] - 1 if together else 1
     for number, order in enumerate(np.argsort(logs.mean(axis=2), axis=1)):
         first, other = int(order[0]), int(order[1]) if order[0] == 0 else 0
         pair = [("m", "d", number, configuration) for configuration in (first, other)]

@@ -157,6 +157,18 @@ def simulated(generator, count, repeats, low=0.01, high=0.03, drift=0.02):
     return noise + generator.normal(size=(TRIES, 1, repeats)) * drift
 
 
+@pytest.mark.parametrize("in_turns", [False, True])
+@pytest.mark.parametrize("repeats", [3, 7])
+def test_a_simultaneous_interval_contains_that_of_the_single_comparison(repeats, in_turns):
+    """The sentence's that of the table, although only the former pools at many repeats."""
+    logs = simulated(np.random.default_rng(5), 4, repeats)[:100]
+    estimates = estimates_of(logs, in_turns=in_turns)
+    for number in range(len(logs)):
+        pair = [("m", "d", number, configuration) for configuration in (1, 0)]
+        together, alone = estimates.ratio(*pair, 3), estimates.ratio(*pair)
+        assert together.low <= alone.low and alone.high <= together.high
+
+
 def shown_ratios(logs, **how):
     """The ratios that a report shows for configurations 0 and 1 of each try."""
     estimates = estimates_of(logs, **how)
