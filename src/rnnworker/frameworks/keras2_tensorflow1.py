@@ -106,9 +106,9 @@ class Session(KerasSession):
         names = self.model.metrics_names
         return {short_name(name): value for name, value in zip(names, values)}
 
-    def predict(self):
+    def outputs(self, samples=None):
         batch = self.config["model"]["batch"]
-        self.model.predict(self.arrays["x_val"], batch_size=batch, verbose=0)
+        return self.model.predict(self.arrays["x_val"][:samples], batch_size=batch, verbose=0)
 
     def layer_gradients(self, layer, x, upstream):
         loss = self.tensorflow.reduce_sum(layer.output * upstream)

@@ -50,10 +50,13 @@ class Session(KerasSession):
 
         return generate()
 
-    def validation(self):
+    def validation(self, samples=None):
         # On a GPU Keras reads one batch more than it uses, so each call needs a new iterator.
-        self._validation_feed = None
-        return super().validation()
+        self._validation_feeds.clear()
+        return super().validation(samples)
+
+    # XLA would compile another step for ``train_on_batch``.
+    train_batch = KerasSession.fit_batch
 
     def layer_gradients(self, layer, x, upstream):
         def call(x, variables):

@@ -77,9 +77,20 @@ class Session(KerasSession):
 
     def prepare_training(self):
         super().prepare_training()
-        if self.feed == "device" and self.arrays is not None:  # a probe loads no data
+        self.make_metrics()
+        if self.feed == "device" and self.arrays is not None:
             for step, part in STEPS.items():
                 setattr(self.model, step, self._gathering(getattr(self.model, step), part))
+
+    def make_metrics(self):
+        """Makes the variables of the metrics. TensorFlow would trace a step that made them
+        twice."""
+        # A probe loads no data; a model that is no graph of layers has no outputs yet.
+        if self.arrays is not None and hasattr(self.model, "output"):
+            y = self.tensorflow.constant(self.arrays["y_train"][:1])
+            outputs = self.tensorflow.zeros((1,) + tuple(self.model.output.shape)[1:])
+            self.model.compute_metrics(None, y, outputs, None)
+            self.model.reset_metrics()
 
     def _gathering(self, step, part):
         """`step` of the model as a function of the numbers of its samples in `part`."""

@@ -46,7 +46,7 @@ class KerasSession(KerasTraining):
         on_device = self.can_feed_on_device and feeds_on_device(config)
         self.feed = "device" if on_device else "host"
         self._initial = None
-        self._validation_feed = None
+        self._validation_feeds = {}
 
     def thread_counts(self):
         """(within an op, between ops); None if the framework has no such setting."""
@@ -199,10 +199,16 @@ class KerasSession(KerasTraining):
         loss = self.model.train_on_batch(x, y)
         return float(loss[0] if isinstance(loss, (list, tuple)) else loss)
 
-    def outputs(self, samples):
-        """The model's outputs for the first `samples` of the validation set."""
-        x = self.arrays["x_val"][:samples]
-        return self.model.predict(x, batch_size=self.config["model"]["batch"], verbose=0)
+    def fit_batch(self, x, y):
+        """`train_batch` through ``fit``."""
+        feed = self.batches(x, y, [numpy.arange(len(x))], len(x))
+        history = self.model.fit(feed, steps_per_epoch=1, verbose=0).history
+        return float(history["loss"][0])
+
+    def outputs(self, samples=None):
+        """The model's outputs for the validation set, or for its first `samples`."""
+        feed, steps = self.validation(samples)
+        return self.model.predict(feed, steps=steps, verbose=0)
 
     def layer_shapes(self, layer):
         """The shapes of one sample of the layer's inputs and of its outputs."""

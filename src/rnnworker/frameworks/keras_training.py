@@ -118,13 +118,14 @@ class KerasTraining:
         collect_and_freeze()
         self.evaluate()
 
-    def validation(self):
+    def validation(self, samples=None):
         """The input of ``evaluate`` and ``predict``, made once: (feed, number of batches in the
-        validation set)."""
-        x, y, batch = self.arrays["x_val"], self.arrays["y_val"], self.config["model"]["batch"]
-        if self._validation_feed is None:
-            self._validation_feed = self.batches(x, y, [numpy.arange(len(x))], batch)
-        return self._validation_feed, -(-len(x) // batch)
+        validation set, or in its first `samples`)."""
+        x, y = (self.arrays[name][:samples] for name in ("x_val", "y_val"))
+        batch = self.config["model"]["batch"]
+        if samples not in self._validation_feeds:
+            self._validation_feeds[samples] = self.batches(x, y, [numpy.arange(len(x))], batch)
+        return self._validation_feeds[samples], -(-len(x) // batch)
 
     def evaluate(self):
         """Loss and accuracy on the validation set, as {name: value}."""
@@ -134,8 +135,7 @@ class KerasTraining:
         return {short_name(name): value for name, value in result.items()}
 
     def predict(self):
-        feed, steps = self.validation()
-        self.model.predict(feed, steps=steps, verbose=0)
+        self.outputs()
         self.finish_device()
 
 

@@ -38,8 +38,7 @@ class Session(keras3_tensorflow.Session):
         with self.strategy.scope():
             return super().build()
 
-    def prepare_training(self):
-        super().prepare_training()
+    def make_metrics(self):
         complete = getattr(self.model, "_maybe_symbolic_build", None)
         if complete is not None and self.arrays is not None:
             # Keras 3 creates the metrics from a batch that each call of `fit` and `evaluate`
@@ -56,11 +55,8 @@ class Session(keras3_tensorflow.Session):
         )
         return keras3_tensorflow.with_iterator(feed)
 
-    def train_batch(self, x, y):
-        """Through ``fit``: in Keras 3 ``train_on_batch`` gives each replica the whole batch."""
-        feed = self.batches(x, y, [numpy.arange(len(x))], len(x))
-        history = self.model.fit(feed, steps_per_epoch=1, verbose=0)
-        return float(history.history["loss"][0])
+    # In Keras 3 ``train_on_batch`` gives each replica the whole batch.
+    train_batch = keras3_tensorflow.Session.fit_batch
 
     def loss_of_whole_batch(self, x, y, y_pred):
         """The loss that the replicas compute together, computed on the first device alone."""
