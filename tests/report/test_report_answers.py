@@ -1,0 +1,66 @@
+"""Every figure of docs/answers.md stands in the report that the committed records give, but for the
+rows that say that their records were not kept."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from rnnbench import cli
+from tests.conftest import ROOT
+
+PAGE = ROOT / "docs" / "answers.md"
+RECORDS = {
+    file.stem.partition("+")[0]: file for file in (ROOT / "reports" / "answers").glob("*.zip")
+}
+NOT_KEPT = "(2026-11-22 to 24)"
+PUBLISHED = re.compile(r"Published.*?(?=\.(?: |$)|$)")
+RATIO = re.compile(r"(\d[\d.]*×) \((\d[\d.]*–\d[\d.]*)\)")
+RATIO_LAST = re.compile(r"(\d[\d.]*×), (\d[\d.]*–\d[\d.]*)")
+SPREAD = re.compile(r"(0\.\d+) (± 0\.\d+)")
+DECIMAL = re.compile(r"(?<!TensorFlow )\b\d+\.\d+")
+
+
+def evidence() -> dict[str, str]:
+    """Experiment → what its rows say that was measured here, of those with a number. A row without
+    a name continues the one above."""
+    found: dict[str, str] = {}
+    experiment = ""
+    for line in PAGE.read_text(encoding="utf-8").splitlines():
+        if line.startswith(("| `", "| …")):
+            question, _, text = (cell.strip() for cell in line.strip("|").split(" | ", 2))
+            named = re.match("`([^`]+)`", question)
+            experiment = named[1] if named else experiment
+            text = PUBLISHED.sub("", text)
+            if DECIMAL.search(text) and not text.startswith(NOT_KEPT):
+                found[experiment] = f"{found.get(experiment, '')} {text}"
+    return found
+
+
+EVIDENCE = evidence()
+
+
+def test_every_answer_with_a_number_has_its_records() -> None:
+    assert set(RECORDS) == set(EVIDENCE)
+    assert all(RATIO.search(text) for text in EVIDENCE.values())
+
+
+@pytest.mark.parametrize("experiment", sorted(RECORDS))
+def test_the_figures_are_those_of_the_records(
+    experiment: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+    file = RECORDS[experiment]
+    results, out = ("--results", str(tmp_path / "results")), tmp_path / "report"
+    # --restore, because the machine that measured refuses a plain import of its own results.
+    assert cli.main(["import", str(file), *results, "--restore"]) == 0
+    assert cli.main(["report", file.stem, *results, "--out", str(out)]) == 0
+    report = (out / "report.md").read_text(encoding="utf-8")
+    text = EVIDENCE[experiment]
+    for ratio, span in RATIO.findall(text) + RATIO_LAST.findall(text):
+        assert f"{ratio} | {span}" in report.replace(" †", ""), (ratio, span)
+    for mean, spread in SPREAD.findall(text):
+        assert f"{mean} | {spread}" in report
+    assert set(DECIMAL.findall(text)) <= set(DECIMAL.findall(report))
