@@ -209,10 +209,10 @@ def same_sentence(learning: pd.DataFrame) -> str:
         difference = worst["val_acc_difference"]
         return (
             f"A difference in accuracy is shown: `{worst['implementation']}` ends "
-            f"{n.plain(abs(difference), 2)} {'below' if difference < 0 else 'above'} the reference "
+            f"{n.share(abs(difference))} {'below' if difference < 0 else 'above'} the reference "
             f"in validation accuracy on {worst['device']} (simultaneous 95 % CI "
-            f"{worst['val_acc_low']:.4f} to {worst['val_acc_high']:.4f}); differences are shown in "
-            f"{len(different)} of {len(others)} comparisons with the reference."
+            f"{n.shares_apart_span(worst['val_acc_low'], worst['val_acc_high'])}); differences are "
+            f"shown in {len(different)} of {len(others)} comparisons with the reference."
         )
     seeds, loss = int(others["seeds"].min()), n.small(others["loss_largest"].max())
     largest = others["val_acc_difference"].abs().max()

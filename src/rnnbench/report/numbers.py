@@ -91,6 +91,22 @@ def share(value: Any) -> str:
     return f"{value:.3f}" if is_number(value) else NOTHING
 
 
+def shares_apart(value: Any) -> str:
+    """The difference of two accuracies, three decimals: ``−0.043``; smaller ones as `small`."""
+    return small(value) if not is_number(value) or abs(value) < 5e-4 else _signed(value)
+
+
+def shares_apart_span(low: Any, high: Any) -> str:
+    """``−0.541 to −0.322``."""
+    if not (is_number(low) and is_number(high)):
+        return NOTHING
+    return f"{_signed(low)} to {_signed(high)}"
+
+
+def _signed(value: float) -> str:
+    return f"{value:.3f}".replace("-", "−")
+
+
 def percent(value: Any) -> str:
     """A share as ``0.42 %``, ``8.5 %``, ``63 %``."""
     if not is_number(value):

@@ -77,7 +77,7 @@ def _difference_interval(row: Any) -> str:
         return IS_REFERENCE
     if not n.is_number(row["val_acc_low"]):
         return TOO_FEW_SEEDS if row["seeds"] < MIN_SEEDS else n.NOTHING
-    return f"{row['val_acc_low']:.4f} to {row['val_acc_high']:.4f}"
+    return n.shares_apart_span(row["val_acc_low"], row["val_acc_high"])
 
 
 TIME_COLUMNS = (
@@ -100,9 +100,9 @@ ACCURACY_COLUMNS = (
     Column("SD", lambda r: _spread(r, "val_acc_sd"), quiet=True),
 )
 LEARNING_COLUMNS = (
-    Column("val acc, last", lambda r: marked(n.small(r["val_acc_difference"]), r)),
+    Column("val acc, last", lambda r: marked(n.shares_apart(r["val_acc_difference"]), r)),
     Column("95 % CI", _difference_interval, quiet=True),
-    Column("val acc, largest", lambda r: n.small(r["val_acc_largest"])),
+    Column("val acc, largest", lambda r: n.shares_apart(r["val_acc_largest"])),
     Column("loss, largest", lambda r: n.small(r["loss_largest"])),
 )
 CALL_COLUMNS = (
