@@ -7,7 +7,7 @@ import pytest
 from rnnbench.records.record import Verdict
 from rnnbench.report.answer import NO_RUNS, answers
 from rnnbench.report.content import Content
-from rnnbench.report.numbers import ratio_span
+from rnnbench.report.numbers import ratio_span, shares_apart, shares_apart_span
 from rnnbench.report.runs import raw_configurations
 from rnnbench.report.summary import answer_view, headline
 from rnnbench.tables.certificates import Certificates
@@ -120,6 +120,12 @@ def test_an_implementation_that_applies_wrong_gradients_is_never_the_fastest():
 )  # fmt: skip
 def test_a_bound_shows_on_which_side_of_1_it_is(low, high, like, text):
     assert ratio_span(low, high, like) == text
+
+
+def test_a_difference_of_accuracies_shows_on_which_side_of_0_it_is():
+    assert shares_apart_span(-0.54111, -0.322) == "-0.541 to -0.322"
+    assert shares_apart_span(-0.0002, 0.04) == "-0.0002 to 0.040"
+    assert (shares_apart(0.0), shares_apart(None)) == ("0", "–")
 
 
 TOO_FEW = (

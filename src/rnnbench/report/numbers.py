@@ -92,19 +92,12 @@ def share(value: Any) -> str:
 
 
 def shares_apart(value: Any) -> str:
-    """The difference of two accuracies, three decimals: ``−0.043``; smaller ones as `small`."""
-    return small(value) if not is_number(value) or abs(value) < 5e-4 else _signed(value)
+    """The difference of two accuracies, three decimals; one that they would hide as `small`."""
+    return small(value) if is_number(value) and abs(value) < 5e-4 else share(value)
 
 
 def shares_apart_span(low: Any, high: Any) -> str:
-    """``−0.541 to −0.322``."""
-    if not (is_number(low) and is_number(high)):
-        return NOTHING
-    return f"{_signed(low)} to {_signed(high)}"
-
-
-def _signed(value: float) -> str:
-    return f"{value:.3f}".replace("-", "−")
+    return f"{shares_apart(low)} to {shares_apart(high)}"
 
 
 def percent(value: Any) -> str:
