@@ -16,7 +16,7 @@ import pytest
 from rnnbench.records.store import read_json, read_record
 from tests.conftest import ROOT, Project, make_project
 from tests.outside.attacks import ESCAPE, HTML, RIGHT_TO_LEFT
-from tests.worker.building import build_python
+from tests.worker.building import build_python, write_digits
 
 PAGE = (ROOT / "docs" / "own_kernel.md").read_text()
 FILES = dict(re.findall(r"^`(\w+\.\w+)`:\n\n```\w+\n(.*?)^```", PAGE, re.S | re.M))
@@ -137,6 +137,9 @@ def test_nothing_is_executed_and_everything_is_measured(project: Project) -> Non
         folder = project.conf / group
         shutil.copy(folder / f"{USED[group]}.yaml", folder / f"{name}.yaml")
     words = [f"{group}='{name}'".replace("a'b", r"a\'b") for group, name in HOSTILE.items()]
+    (project.folder / "data").mkdir()
+    write_digits(project.folder / "data/mine.npz", 44, 20)  # next to pinned files
+    words += ["dataset=file", "dataset.path=data/mine.npz"]
     experiment = {"title": f"$(touch made){HTML}{ESCAPE}", "grids": [words], "probe": False}
     (project.conf / "experiment/mine.yaml").write_text(json.dumps(experiment))
     result = project.snakemake(experiment="mine")

@@ -7,6 +7,9 @@ rule dataset:
         "data/{file}",
     log:
         f"{job.logs}/dataset/{{file}}.log",
+    # A user's file in data/ is not provided by this rule.
+    wildcard_constraints:
+        file=job.dataset_files,
     conda:
         "../../environment.yml"
     params:

@@ -7,6 +7,7 @@ import contextlib
 import hashlib
 import json
 import os
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import cached_property
@@ -211,6 +212,11 @@ class Job:
     def priority(self, wildcards) -> int:
         """The priority of a round, which follows the order of measurement."""
         return len(self.plan.runs) - self.round.planned(wildcards).order
+
+    @property
+    def dataset_files(self) -> str:
+        """The names of the pinned files that runs need, as a regular expression."""
+        return "|".join(re.escape(Path(path).name) for path in self.plan.datasets) or "(?!)"
 
     def dataset_name(self, wildcards) -> str:
         return self.plan.datasets[f"data/{wildcards.file}"]
