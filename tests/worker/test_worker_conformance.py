@@ -24,6 +24,7 @@ from rnnworker.kernels import contrib
 from tests.conftest import ROOT
 from tests.worker.building import (
     ALL_CERTIFICATES,
+    LAST,
     answer_of,
     certificate_job,
     equal,
@@ -53,7 +54,7 @@ TWO_LAYERS = {
 # fewest pairs.
 CASES = {
     "current": [
-        Case("lstm", "keras cell unrolled block block_cell cudnn_compatible"),
+        Case("lstm", "keras cell unrolled block block_cell cudnn_compatible", LAST),
         Case("gru", "keras cell unrolled cudnn_compatible"),
         Case("gru_reset_before", "keras cell block_cell"),
         Case("rnn_tanh", "keras cell"),
@@ -63,29 +64,27 @@ CASES = {
         Case("lstm", "keras block_cell", {**TWO_LAYERS, "recurrent_dropout": 0.5}),
     ],
     "keras3_torch": [
-        *(Case(cell, "keras native") for cell in ("lstm", "gru", "rnn_tanh", "rnn_relu")),
+        Case("lstm", "keras native", LAST),
+        *(Case(cell, "keras native") for cell in ("gru", "rnn_tanh", "rnn_relu")),
         Case("lstm", "keras native", BOTH),
         Case("gru", "keras native", STACK),
         Case("gru", "keras native", {}, "mixed_bfloat16"),
         Case("rnn_tanh", "keras native", {}, "mixed_float16"),
     ],
     "keras3_jax": [
-        Case("lstm", "keras native"),
+        Case("lstm", "keras native", LAST),
         Case("lstm", "native", {}, "mixed_bfloat16"),
         Case("gru", "native", BOTH),
         *(Case(cell, "native") for cell in ("gru_reset_before", "rnn_tanh", "rnn_relu")),
         Case("lstm", "native", STACK),
     ],
-    "tf_2_15": [Case("gru", "keras", STACK), Case("lstm", "keras unrolled cell")],
+    "tf_2_15": [Case("gru", "keras", STACK), Case("lstm", "keras unrolled cell", LAST)],
     # Two logical devices of the CPU, each of which trains one half of each batch.
-    "current replicas": [Case("lstm", "keras")],
+    "current replicas": [Case("lstm", "keras", LAST)],
     "tf_2_15 replicas": [Case("gru", "keras")],
     "tf_1_15": [
-        Case(
-            "lstm",
-            "keras contrib contrib:LSTMBlockCell contrib:CudnnCompatibleLSTMCell contrib:LSTMCell"
-            " contrib:BasicLSTMCell",
-        ),
+        Case("lstm", "keras contrib contrib:LSTMBlockCell", LAST),
+        Case("lstm", "contrib:CudnnCompatibleLSTMCell contrib:LSTMCell contrib:BasicLSTMCell"),
         Case("gru", "keras contrib"),
         Case("gru_reset_before", "keras contrib contrib:GRUCell"),
         Case("rnn_tanh", "keras contrib"),
@@ -93,7 +92,7 @@ CASES = {
         Case("lstm", "contrib", STACK),
     ],
     "tf_1_2": [
-        Case("lstm", "keras unrolled"),
+        Case("lstm", "keras unrolled", LAST),
         Case("gru_reset_before", "keras", BOTH),
         Case("lstm", "keras", TWO_LAYERS),
     ],
@@ -192,6 +191,9 @@ def test_each_computes_the_reference_and_trains_as_the_others_do(
         assert (entry["outputs"] > 1e-4) == case.precision.startswith("mixed")
         assert entry["kernel"] == attest.expected({**job["config"], "rnn": choice_of(name, own)})
         assert len(entry["loss_curve"]) == 20
+        sizes = [(each["rows"], each["training"]) for each in entry["probed"]["cpu_1"]["batches"]]
+        last = [(8, True), (4, False)] if LAST.items() <= case.model.items() else []
+        assert sorted(sizes) == sorted([(16, True), (16, False), *last])
         applied = entry["applied"]["cpu_1"]
         assert applied.pop("worst") <= allowed["gradients"]
         assert applied == {"threads": 1, "steps": 30, "off": 0, "why": None}, name
