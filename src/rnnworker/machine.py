@@ -67,7 +67,8 @@ def processor_facts():
 def key(facts):
     """Returns a short, readable key: processor, cores, GPU, and six digits of a hash over facts
     that are stable between boots, including the machine id, which is never shown. Only facts from
-    the kernel are used, because a command that fails once would change the key."""
+    the kernel are used, because a command that fails once would change the key. A virtual machine
+    may start on another processor of the same name (``AMD EPYC``), which is another machine."""
     models = facts.get("gpu_models") or []
     stable = [
         facts.get("cpu"),
@@ -77,6 +78,8 @@ def key(facts):
         models,
         text("/etc/machine-id"),
     ]
+    if facts.get("virtual"):
+        stable += [facts.get("processor"), facts.get("flags")]
     digest = hashlib.sha256(repr(stable).encode("utf-8")).hexdigest()[:6]
     name = re.sub(r"\(r\)|\(tm\)|cpu|processor|@.*$", " ", str(facts.get("cpu")).lower())
     words = re.findall(r"[a-z0-9]+", name)[:3]

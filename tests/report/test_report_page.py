@@ -98,11 +98,13 @@ def test_ids_are_unique_references_exist_and_headings_are_in_order(html):
 
 
 def test_the_first_screen_says_in_words_where_and_with_what_it_was_measured():
-    hardware = {"cpu": "AMD EPYC", "cores": 4, "threads_per_core": 2, "virtual": True}
+    hardware = {"cpu": "AMD EPYC", "cores": 4, "threads_per_core": 2, "virtual": True,
+                "processor": "AuthenticAMD 25 17", "flags": ["avx2", "avx512f"]}  # fmt: skip
     environment = {"tensorflow": "2.21.0", "keras": "3.15.1"}
     records = pairs(hardware=hardware, environment=environment, device="cpu_2")
     assert Content(records, EXPERIMENT).conditions == {
-        "Machine": "AMD EPYC, 2 cores, virtual machine on a host that may be shared",
+        "Machine": "AMD EPYC (family 25, model 17, AVX-512), 2 cores, virtual machine on a host "
+        "that may be shared",
         "Software": "TensorFlow 2.21.0, Keras 3.15.1",
         "Devices": "cpu_2: 2 threads",
     }

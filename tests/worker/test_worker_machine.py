@@ -16,6 +16,13 @@ FACTS = {
     "memory_bytes": 256 * 2**30,
     "gpu_models": ["Tesla P100-PCIE-16GB", "Tesla P100-PCIE-16GB"],
 }
+VIRTUAL = {
+    **FACTS,
+    "cpu": "AMD EPYC",
+    "virtual": True,
+    "processor": "AuthenticAMD 25 17",
+    "flags": ["avx2", "fma", "avx512f"],
+}
 
 
 @pytest.mark.parametrize(
@@ -50,6 +57,16 @@ def test_a_key_is_readable_and_a_file_name(change: dict, head: str) -> None:
 )
 def test_a_key_is_that_of_the_machine_and_not_of_its_boot(change: dict, same: bool) -> None:
     assert (machine.key({**FACTS, **change}) == machine.key(FACTS)) is same
+
+
+@pytest.mark.parametrize(
+    "change", [{"processor": "AuthenticAMD 25 1"}, {"flags": ["avx2", "fma"]}], ids=str
+)
+def test_a_virtual_machine_on_another_processor_is_another_machine(change: dict) -> None:
+    assert machine.key({**VIRTUAL, **change}) != machine.key(VIRTUAL)
+    assert machine.key({**VIRTUAL, **change, "virtual": False}) == machine.key(
+        {**VIRTUAL, "virtual": False}
+    ), "there, the name says it"
 
 
 def test_identical_machines_are_distinguished_by_an_id_that_is_not_shown(monkeypatch) -> None:

@@ -21,6 +21,7 @@ from rnnbench.tables.frame import run_facts
 from rnnworker.cards import all_cards
 
 SOFTWARE = {"tensorflow": "TensorFlow", "torch": "PyTorch", "jax": "JAX", "keras": "Keras"}
+VECTORS = {"avx512f": "AVX-512", "avx2": "AVX2", "avx": "AVX"}
 NAMED = 4  # machines, builds and devices named next to the answer
 MANY = 300  # runs; if there are more, the page has a line per run and no raw epochs
 Facts = Mapping[str, str]
@@ -71,9 +72,9 @@ def _listed(kind: str, named: Iterable[tuple[str, str]]) -> str:
 
 def _machine_words(hardware: Mapping[str, Any]) -> str:
     """Unlike other fields of a record, `hardware` has no checked types: others are left out."""
-    cpu, cores, cards = (hardware.get(key) for key in ("cpu", "cores", "gpu_models"))
+    cores, cards = hardware.get("cores"), hardware.get("gpu_models")
     threads = hardware.get("threads_per_core") or 1
-    words = [cpu] if isinstance(cpu, str) else []
+    words = [_processor_words(hardware)]
     if isinstance(cores, int) and isinstance(threads, int):
         words.append(n.counted(cores // threads, "core"))
     for card, count in Counter(cards if isinstance(cards, list) else ()).items():
@@ -81,6 +82,18 @@ def _machine_words(hardware: Mapping[str, Any]) -> str:
     if hardware.get("virtual"):
         words.append("virtual machine on a host that may be shared")
     return ", ".join(filter(None, words))
+
+
+def _processor_words(hardware: Mapping[str, Any]) -> str:
+    """The processor with its widest vector instructions and, in a virtual machine, where several
+    kinds have one name, family and model: ``AMD EPYC (family 25, model 17, AVX-512)``."""
+    name, flags = hardware.get("cpu"), hardware.get("flags")
+    kind = str(hardware.get("processor")).split() if hardware.get("virtual") else []
+    facts = [f"family {kind[1]}", f"model {kind[2]}"] if len(kind) == 3 else []
+    found = [VECTORS[flag] for flag in VECTORS if isinstance(flags, list) and flag in flags]
+    if not isinstance(name, str):
+        return ""
+    return f"{name} ({', '.join(facts + found[:1])})" if facts + found else name
 
 
 def _build_words(environment: Mapping[str, Any]) -> str:
