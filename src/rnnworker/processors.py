@@ -23,11 +23,14 @@ from rnnworker import proc_files
 # core brings in more interference from other processes.
 FEEDERS = 8
 # Seconds of `RandomReads` on an undisturbed core by processor (vendor, family, model), with NumPy
-# 1.26 to 2.4; older ones take up to a fifth longer.
-KNOWN = {"AuthenticAMD 25 17": 15.6e-6}  # measured on two cores, 2026-11-24
+# 1.26 to 2.4; older ones take up to a fifth longer. Measured on two cores, 2026-11-24 and 26.
+KNOWN = {"AuthenticAMD 25 17": 15.6e-6, "AuthenticAMD 25 1": 11.6e-6}
 MOST_CORES = 4
+# Of `RandomReads`, if the L2 cache has `L2_BYTES` or more; else the same share of both.
 BYTES = 2**19
 READS = 20000
+L2_BYTES = 2**20
+L2 = "/sys/devices/system/cpu/cpu0/cache/index2/size"
 TIMES = 7
 TRIES = 200
 
@@ -162,8 +165,8 @@ def total_load(first, second):
 
 
 class RandomReads:
-    """Times random reads of half a megabyte before and after each turn, by which tables see whether
-    something slowed the processor down.
+    """Times random reads of half the L2 cache, of half a megabyte at most, before and after each
+    turn, by which tables see whether something slowed the processor down.
 
     The array stays in the L2 cache, so that the time depends on the core, NumPy, and who else uses
     the core or its caches: a neighbour on the other half of a physical core makes it up to twice as
@@ -205,12 +208,20 @@ def mean_reads(before, after):
     return before and after and math.sqrt(before * after)
 
 
+def l2_share(size=L2):
+    """Returns the L2 cache as a share of `L2_BYTES`, at most 1; 1 if its size is unknown."""
+    kibibytes = re.match(r"(\d+)K$", proc_files.text(size) or "")
+    return min(1.0, int(kibibytes.group(1)) * 1024 / L2_BYTES) if kibibytes else 1.0
+
+
 def _reading():
     import numpy
 
-    array = numpy.arange(BYTES // 8, dtype="float64")
-    places = numpy.random.RandomState(0).randint(0, len(array), READS).astype(numpy.intp)
-    return functools.partial(numpy.take, array, places, out=numpy.empty(READS), mode="clip")
+    share = l2_share()
+    count = int(share * READS)
+    array = numpy.arange(int(share * BYTES) // 8, dtype="float64")
+    places = numpy.random.RandomState(0).randint(0, len(array), count).astype(numpy.intp)
+    return functools.partial(numpy.take, array, places, out=numpy.empty(count), mode="clip")
 
 
 if __name__ == "__main__":

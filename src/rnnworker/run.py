@@ -30,9 +30,10 @@ def main(arguments, imported=None):
         job = json.load(file)
     if imported is None:
         die_with_parent(job.get("parent"))
-    reads = {}
+    reads, facts = {}, {"card": job["card"]} if job.get("card") else {}
     if job["config"]["device"].get("kind") == "cpu":  # they say nothing about the speed of a GPU
         reads["reads"] = processors.RandomReads(job.get("cores") or ()).seconds
+        facts["reads_bytes"] = int(processors.l2_share() * processors.BYTES)
     turns = Turns(events, cards.card_reader(job), **reads)
     phases = Phases(events, turns)
     events.emit("hello", pid=os.getpid(), python=sys.version.split()[0], begin=begin)
@@ -41,8 +42,7 @@ def main(arguments, imported=None):
     if cores:
         os.sched_setaffinity(0, cores)
     _limit_memory(job.get("memory_bytes"))
-    card = {"card": job["card"]} if job.get("card") else {}
-    events.emit("facts", hardware=machine.fingerprint(), measured=card)
+    events.emit("facts", hardware=machine.fingerprint(), measured=facts)
     events.handshake()
     mode = job.get("mode")
     try:

@@ -193,3 +193,12 @@ def test_the_seconds_of_random_reads(cores: tuple[int, ...]) -> None:
     assert 1e-6 < seconds() < 1
     assert os.sched_getaffinity(0) == usual
     assert processors.mean_reads(2.0, 8.0) == 4.0 and processors.mean_reads(None, None) is None
+
+
+@pytest.mark.parametrize(
+    ("size", "share"), [("512K", 0.5), ("1024K", 1), ("2048K", 1), ("a few", 1), (None, 1)]
+)
+def test_the_reads_stay_in_the_l2_cache(size: str | None, share: float, tmp_path: Path) -> None:
+    if size:
+        (tmp_path / "size").write_text(f"{size}\n")
+    assert processors.l2_share(str(tmp_path / "size")) == share
