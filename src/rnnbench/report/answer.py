@@ -7,7 +7,7 @@ confidence interval shows.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pandas as pd
@@ -56,7 +56,8 @@ class Answer:
 
 
 def answers(m: Tables) -> list[Answer]:
-    """One answer per group of comparable configurations; `NO_RUNS` if nothing was run."""
+    """One answer per group of comparable configurations; `NO_RUNS` if nothing was run. If the
+    machine was slowed down at the same places in all groups, the first answer says so."""
     fastest = m.fastest
     if fastest.empty:
         return [Answer(NO_RUNS)]
@@ -64,7 +65,7 @@ def answers(m: Tables) -> list[Answer]:
     axes = same_group(m.reference)
     varied = [name for name in axes if fastest[name].nunique() > 1]
     variants = variant_labels(fastest["variant"])
-    result = []
+    result, warnings = [], []
     for key, group in fastest.groupby(axes, sort=False):
         contests = [_with_texts(row, m.reference, name_machine) for row in group.to_dict("records")]
         texts = _contests(contests, short_group(contests[0], varied, variants))
@@ -79,14 +80,19 @@ def answers(m: Tables) -> list[Answer]:
         if void := [f"{void}{' and'.join(where)}" for void, where in places.items() if void]:
             texts.append(f"{ALL_VOID}: {n.few(void, LEFT_OUT)}")
         speed = n.capitalized(f"{'; '.join(texts)}.")
-        if slowed := dict.fromkeys(row["place"] for row in contests if row["slowed"]):
-            speed = f"{SLOWED.format(' and'.join(slowed))} {speed}"
+        slowed = dict.fromkeys(row["place"] for row in contests if row["slowed"])
+        warnings.append(f"{SLOWED.format(' and'.join(slowed))} " if slowed else "")
         learning, alike = (
             table[(table[axes] == list(key)).all(axis=1)] for table in (m.learning, m.alike)
         )
         same = f"{same_sentence(learning)} {outlier_sentence(alike)}".strip()
         result.append(Answer(speed, same))
-    return result
+    if len(set(warnings)) == 1:
+        warnings[1:] = [""] * len(result[1:])
+    return [
+        replace(answer, speed_sentence=warning + answer.speed_sentence)
+        for answer, warning in zip(result, warnings, strict=True)
+    ]
 
 
 def _with_texts(row: Row, reference: Mapping[str, str], name_machine: bool) -> Row:
