@@ -47,6 +47,7 @@ def conditions(records: Sequence[Record]) -> Facts:
     """Where and with what the runs were measured, in words: machines, builds and devices."""
     choices = [record.run.choices for record in records]
     devices = [each["device"] for each in choices if each.get("device")]
+    devices.sort(key=lambda each: (threads_of(each) or 0, each))
     found = {
         "Machine": [(r.machine, _machine_words(r.hardware)) for r in records],
         "Software": [
