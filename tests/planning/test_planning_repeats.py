@@ -180,6 +180,16 @@ def test_rounds_in_which_the_members_were_slowed_unequally_count_for_the_undistu
     assert ratios == pytest.approx([1.1] * 4, rel=0.003)
 
 
+def test_nothing_is_known_so_far_from_runs_with_too_few_turns(place: Place) -> None:
+    """Their seconds are no ratios."""
+    pair = [make_record(rnn=rnn, epoch_seconds=0.02) for rnn in ("keras", "block")]
+    records = in_round(pair, [0.0, -0.4], cycles=3)
+    lines = plan(place, records)
+    for record in records:
+        finish(place, record)
+    assert known_so_far(lines, place, lines[0].name) == ""
+
+
 def test_what_is_known_so_far_names_the_choices_that_differ(place: Place) -> None:
     rounds = [
         in_round(

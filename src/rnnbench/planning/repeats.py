@@ -148,13 +148,16 @@ def why_not_needed(
 
 def known_so_far(planned: Sequence[Run], place: Place, reference: str) -> str:
     """What the finished rounds say about the runs `planned` for a round, relative to the run named
-    `reference`: ``block 1.51× ± 6 % …``; empty if nothing is known yet."""
-    known = _known(planned, finished_runs(place), reference)
+    `reference`: ``block 1.51× ± 6 % …``; empty if nothing is known yet, also if the runs had too
+    few turns for a ratio."""
+    runs = finished_runs(place)
+    known = _known(planned, runs, reference)
+    compared = {configuration_of(name) for name, run in runs.items() if run.round is not None}
     (base,) = (run for run in planned if run.name == reference)
     found = []
     for run in planned:
         own, others, widening = known.get(run.configuration, ([], [], 1.0))
-        if run.name == reference or not own:
+        if run.name == reference or not own or run.configuration not in compared:
             continue
         speedup = math.exp(-statistics.fmean(map(math.log, own)))
         text = f"{_label(run, base)} {speedup:.2f}×"
