@@ -41,6 +41,9 @@ def one_line(error):
     if lines and lines[0] == "in user code:":  # TensorFlow lists places, each with its source
         places = [index for index, line in enumerate(lines) if line.startswith('File "')]
         lines = lines[places[-1] + 2 :] if places else lines
+    if lines and lines[0] == "Graph execution error:":  # these places are without their sources
+        places = [index for index, line in enumerate(lines) if line.startswith('File "')]
+        lines = lines[max(places, default=0) + 1 :]
     if len(lines) > 1 and "Exception encountered when calling" in lines[0]:
         lines = lines[1:]  # Keras puts the cause on the next line
     message = lines[0] if lines else repr(error)

@@ -110,6 +110,12 @@ def test_the_text_that_keras_and_tensorflow_put_before_a_message_is_removed() ->
     assert user_functions.one_line(RuntimeError(text)) == "no such device"
     plain = "Exception encountered when calling Scan.call().\n\n\x1b[1mno such device\x1b[0m\n\nA"
     assert user_functions.one_line(RuntimeError(plain)) == "no such device"
+    graph = (
+        "Graph execution error:\n\nDetected at node loss defined at (most recent call last):\n"
+        '  File "/a.py", line 1, in main\n\n  File "/b.py", line 2, in loss\n\n'
+        "Received a label value of 4\n\t [[{{node loss}}]]"
+    )
+    assert user_functions.one_line(RuntimeError(graph)) == "Received a label value of 4"
 
 
 def test_an_unknown_implementation_is_an_error_that_lists_the_known_ones() -> None:

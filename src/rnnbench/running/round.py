@@ -142,7 +142,9 @@ def _why_refused(run: Run, planned: Mapping[str, Any], place: Place) -> Reason |
     number = tried.index(device) if device in tried and not entry.function_why else 0
     log = folder / "work" / (f"{key}.{number}.log" if number else f"{key}.log")
     file = run.config["rnn"]["implementation"]
-    correct = f"correct {file} or its YAML (docs/own_kernel.md)" if is_user_file(file) else "see it"
+    correct = "correct the model, the data or the options"
+    if is_user_file(file):
+        correct = f"correct {file} or its YAML (docs/own_kernel.md)"
     return Reason(
         NOT_CERTIFIED,
         f"not trained, because the certificate of rnn={rnn} failed: {wrong}",
