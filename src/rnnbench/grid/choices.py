@@ -272,7 +272,7 @@ def _check_misspelt(model: Mapping[str, Any], source_of: Callable[[str], str]) -
     for key in model.keys() - set(Model.__struct_fields__):
         if similar := suggestion(str(key), absent, 0.8):
             what = f"model has the key {key}, which rnnbench does not read."
-            remedy = f"{similar}Otherwise choose a less similar name."
+            remedy = f"{similar}If the key is yours, give it another name."
             raise ConfigError(what, where=source_of(f"model.{key}"), remedy=remedy)
 
 
