@@ -26,7 +26,7 @@ from rnnbench.records.record import (  # noqa: E402
     Verdict,
     disturbed_cycles,
 )
-from rnnworker.processors import KNOWN  # noqa: E402
+from rnnworker.processors import BYTES, KNOWN  # noqa: E402
 from tests.factory import BEGINNING, STEPS, VOID, make_record, replace  # noqa: E402
 
 TURN = 0.035  # seconds that the fastest member trains in a turn
@@ -119,7 +119,7 @@ def simulate(
         logs = true[:, None] + state + SLOWER * short
         logs += _disturbances(random, machine, len(members), cycles)
         seconds, others = _bursts(random, machine, steps * np.exp(logs))
-        reads = KNOWN[PROCESSOR] * np.exp(
+        reads = KNOWN[PROCESSOR, BYTES] * np.exp(
             READS_SLOWER * (bad_cycles * bool(machine.states) + short)
             + random.normal(0, READS_NOISE, logs.shape)
         )

@@ -30,7 +30,7 @@ def fingerprint():
         "sockets": processor["sockets"],
         "threads_per_core": len(processors(CPU + "/topology/thread_siblings_list")) or None,
         "flags": processor["flags"],
-        "caches": _caches(),
+        "caches": caches(),
         "numa_nodes": len(glob.glob("/sys/devices/system/node/node[0-9]*")) or None,
         "memory_bytes": memory_bytes(),
         "governor": text(CPU + "/cpufreq/scaling_governor"),
@@ -140,10 +140,12 @@ def _information(field):
     return [match.group(1) for match in found] if all(found) else []
 
 
-def _caches():
-    caches = {}
+def caches():
+    """Returns the sizes of the first processor's caches, without those of instructions: {``L2``:
+    ``512K``}."""
+    found = {}
     for folder in sorted(glob.glob(CPU + "/cache/index[0-9]*")):
         level, kind, size = (text(os.path.join(folder, name)) for name in ("level", "type", "size"))
         if level and kind != "Instruction":
-            caches["L" + level] = size
-    return caches
+            found["L" + level] = size
+    return found

@@ -17,20 +17,19 @@ import re
 import resource
 import time
 
-from rnnworker import proc_files
+from rnnworker import machine, proc_files
 
 # Cores that feed a GPU: Python, the input pipeline and the driver need no more, and each further
 # core brings in more interference from other processes.
 FEEDERS = 8
-# Seconds of `RandomReads` on an undisturbed core by processor (vendor, family, model), with NumPy
-# 1.26 to 2.4; older ones take up to a fifth longer. Measured on two cores, 2026-11-24 and 26.
-KNOWN = {"AuthenticAMD 25 17": 15.6e-6, "AuthenticAMD 25 1": 11.6e-6}
+# Seconds of `RandomReads` on an undisturbed core by processor (vendor, family, model) and bytes of
+# the array, with NumPy 1.26 to 2.4; older ones take up to a fifth longer. Measured on two cores,
+# 2026-11-24 and 26.
+KNOWN = {("AuthenticAMD 25 17", 2**19): 15.6e-6, ("AuthenticAMD 25 1", 2**18): 11.6e-6}
 MOST_CORES = 4
-# Of `RandomReads`, if the L2 cache has `L2_BYTES` or more; else the same share of both.
+# Of the array of `RandomReads`, at most; and the number of reads of so many.
 BYTES = 2**19
 READS = 20000
-L2_BYTES = 2**20
-L2 = "/sys/devices/system/cpu/cpu0/cache/index2/size"
 TIMES = 7
 TRIES = 200
 
@@ -176,13 +175,14 @@ class RandomReads:
     """
 
     def __init__(self, cores=()):
+        self.bytes = reads_bytes(machine.caches())
         self._read = None
         self._cores = cores[:MOST_CORES]
 
     def seconds(self):
         """Returns the seconds of the reads on the slowest core."""
         if self._read is None:
-            self._read = _reading()
+            self._read = _reading(self.bytes)
         if len(self._cores) < 2:
             return self._once()
         usual = os.sched_getaffinity(0)
@@ -208,26 +208,24 @@ def mean_reads(before, after):
     return before and after and math.sqrt(before * after)
 
 
-def l2_share(size=L2):
-    """Returns the L2 cache as a share of `L2_BYTES`, at most 1; 1 if its size is unknown."""
-    kibibytes = re.match(r"(\d+)K$", proc_files.text(size) or "")
-    return min(1.0, int(kibibytes.group(1)) * 1024 / L2_BYTES) if kibibytes else 1.0
+def reads_bytes(caches):
+    """Returns the size of the array of `RandomReads`: half of the L2 cache, at most `BYTES`, also
+    if its size is unknown. `caches`: as `machine.caches` returns them."""
+    kibibytes = re.match(r"(\d+)K$", caches.get("L2") or "")
+    return min(BYTES, int(kibibytes.group(1)) * 512) if kibibytes else BYTES
 
 
-def _reading():
+def _reading(size):
     import numpy
 
-    share = l2_share()
-    count = int(share * READS)
-    array = numpy.arange(int(share * BYTES) // 8, dtype="float64")
+    count = READS * size // BYTES
+    array = numpy.arange(size // 8, dtype="float64")
     places = numpy.random.RandomState(0).randint(0, len(array), count).astype(numpy.intp)
     return functools.partial(numpy.take, array, places, out=numpy.empty(count), mode="clip")
 
 
 if __name__ == "__main__":
-    from rnnworker import machine
-
-    known = KNOWN.get(machine.processor_facts()["processor"])
+    reads = RandomReads(sorted(os.sched_getaffinity(0)))
+    known = KNOWN.get((machine.processor_facts()["processor"], reads.bytes))
     if known:
-        reads = RandomReads(sorted(os.sched_getaffinity(0)))
         print(sorted(reads.seconds() for _ in range(TRIES))[TRIES // 2] / known)

@@ -32,8 +32,8 @@ def main(arguments, imported=None):
         die_with_parent(job.get("parent"))
     reads, facts = {}, {"card": job["card"]} if job.get("card") else {}
     if job["config"]["device"].get("kind") == "cpu":  # they say nothing about the speed of a GPU
-        reads["reads"] = processors.RandomReads(job.get("cores") or ()).seconds
-        facts["reads_bytes"] = int(processors.l2_share() * processors.BYTES)
+        random_reads = processors.RandomReads(job.get("cores") or ())
+        reads["reads"], facts["reads_bytes"] = random_reads.seconds, random_reads.bytes
     turns = Turns(events, cards.card_reader(job), **reads)
     phases = Phases(events, turns)
     events.emit("hello", pid=os.getpid(), python=sys.version.split()[0], begin=begin)

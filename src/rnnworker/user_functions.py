@@ -8,6 +8,9 @@ import re
 import traceback
 
 USER_MODULE_PREFIX = "rnnbench_user_"  # prefix of the names of modules from user-supplied files
+# First line of TensorFlow's errors that list places → lines from the last place to the message: it
+# may have its source.
+PLACES = {"in user code:": 2, "Graph execution error:": 1}
 COLOURS = re.compile("\x1b\\[[0-9;]*m")
 
 
@@ -38,12 +41,9 @@ def one_line(error):
     """Returns the message of `error` as one line of at most 500 characters. If it was raised in or
     below a user-supplied file, the line begins with that file and line number."""
     lines = [line.strip() for line in COLOURS.sub("", str(error)).splitlines() if line.strip()]
-    if lines and lines[0] == "in user code:":  # TensorFlow lists places, each with its source
-        places = [index for index, line in enumerate(lines) if line.startswith('File "')]
-        lines = lines[places[-1] + 2 :] if places else lines
-    if lines and lines[0] == "Graph execution error:":  # these places are without their sources
-        places = [index for index, line in enumerate(lines) if line.startswith('File "')]
-        lines = lines[max(places, default=0) + 1 :]
+    places = [index for index, line in enumerate(lines) if line.startswith('File "')]
+    if places and lines[0] in PLACES:
+        lines = lines[places[-1] + PLACES[lines[0]] :]
     if len(lines) > 1 and "Exception encountered when calling" in lines[0]:
         lines = lines[1:]  # Keras puts the cause on the next line
     message = lines[0] if lines else repr(error)

@@ -13,8 +13,8 @@ from rnnbench.tables.stats import student_quantile
 from rnnworker.processors import KNOWN
 
 MEMBERS = ("keras", "block", "cell")
-PROCESSOR = next(iter(KNOWN))
-SOURCES = [Source("here", PROCESSOR, "current", "cpu_1")] * 3
+PROCESSOR, BYTES = next(iter(KNOWN))
+SOURCES = [Source("here", PROCESSOR, BYTES, "current", "cpu_1")] * 3
 TRUE = np.log([0.003, 0.002, 0.003])
 
 
@@ -86,7 +86,7 @@ def reads(cycles: int, slow: float, seconds: float) -> np.ndarray:
 )
 def test_the_reads_of_the_processor_show_slowed_rounds(seconds, slower, cycles):
     own = [logs(30, 0.03, 0), logs(30, 0.03, 1)]
-    durations = [reads(30, slow, seconds * KNOWN[PROCESSOR]) for slow in slower]
+    durations = [reads(30, slow, seconds * KNOWN[PROCESSOR, BYTES]) for slow in slower]
     assert [len(found) for found in slowed_cycles(own, durations)] == cycles
 
 

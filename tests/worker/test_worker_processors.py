@@ -196,9 +196,14 @@ def test_the_seconds_of_random_reads(cores: tuple[int, ...]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("size", "share"), [("512K", 0.5), ("1024K", 1), ("2048K", 1), ("a few", 1), (None, 1)]
+    ("caches", "size"),
+    [
+        ({"L1": "32K", "L2": "512K"}, 2**18),
+        ({"L2": "1024K"}, 2**19),
+        ({"L2": "2048K"}, 2**19),
+        ({"L2": None}, 2**19),
+        ({}, 2**19),
+    ],
 )
-def test_the_reads_stay_in_the_l2_cache(size: str | None, share: float, tmp_path: Path) -> None:
-    if size:
-        (tmp_path / "size").write_text(f"{size}\n")
-    assert processors.l2_share(str(tmp_path / "size")) == share
+def test_the_reads_stay_in_the_l2_cache(caches: dict, size: int) -> None:
+    assert processors.reads_bytes(caches) == size

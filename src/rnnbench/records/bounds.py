@@ -51,7 +51,7 @@ class Name(msgspec.Struct):
 MEASURED: Mapping[str, Any] = {
     "wall_seconds": Seconds, "peak_memory_bytes": Count, "parameters": Count,
     "joules_per_sample": Amount, "card_watts": Amount, "kernel": Kernel | str | list[str],
-    "card": Card,
+    "card": Card, "reads_bytes": Count,
 }  # fmt: skip
 DETAILS: Mapping[str, Any] = {
     "load": dict[str, Number], "waited": Seconds, "samples": Count, "first_call": Seconds,

@@ -27,6 +27,7 @@ from scipy.sparse.csgraph import connected_components
 
 from rnnbench.records.record import Record, Turns, disturbed_cycles, run_value
 from rnnbench.tables import states
+from rnnworker.processors import BYTES
 
 LEAST_CYCLES = 5  # that two members have in common
 LEAST_UNDISTURBED = 10  # cycles of a round, for the others not to be compared
@@ -262,11 +263,10 @@ def _relative(turns: Turns, left_out: frozenset[int]) -> float:
 def _source(record: Record) -> states.Source:
     choices, hardware = record.run.choices, record.hardware
     numpy = tuple(map(int, re.findall(r"\d+", str(record.environment.get("numpy")))[:2]))
-    # Until 2026-11-26, half a megabyte was read, also where it does not stay in the L2 cache.
-    fits = "reads_bytes" in record.measured or "512K" not in str(hardware.get("caches"))
     return states.Source(
         record.machine,
-        str(hardware.get("processor")) if fits and numpy >= KNOWN_FROM else "",
+        str(hardware.get("processor")) if numpy >= KNOWN_FROM else "",
+        record.measured.get("reads_bytes") or BYTES,  # before 2026-11-26, everywhere
         choices.get("build", ""),
         choices.get("device", ""),
     )

@@ -45,6 +45,7 @@ class Source(NamedTuple):
 
     machine: str
     processor: str
+    reads_bytes: int
     build: str
     device: str
 
@@ -142,7 +143,7 @@ def _slowness_of_reads(rounds: Sequence[Round]) -> list[np.ndarray]:
     levels: dict[Source, float] = {}
     sources = [own.sources for own in rounds]
     for source, (level, _) in lowest([own.reads for own in rounds], sources).items():
-        known = math.log(KNOWN.get(source.processor, math.inf))
+        known = math.log(KNOWN.get((source.processor, source.reads_bytes), math.inf))
         levels[source] = known if known < level < known + math.log(OTHER) else level
     found = []
     for own in rounds:
