@@ -222,6 +222,25 @@ def test_wrong_measurements_are_detected(seconds: tuple[float, ...], whole: floa
     assert [reason.code for reason in verdict.reasons] == ["closure"]
 
 
+@pytest.mark.parametrize(
+    ("epochs", "seconds", "lost", "codes"),
+    [
+        (60, 0.1, 60 * 0.004, []),  # Keras took 4 ms between two epochs, 4 % of their time
+        (60, 0.1, 60 * 0.011, ["closure"]),
+        (2, 0.1, 0.1, ["closure"]),  # a third epoch is missing
+        (2, 100.0, 0.1, []),  # 0.05 %
+    ],
+)
+def test_milliseconds_between_short_epochs_are_no_lost_epoch(
+    epochs: int, seconds: float, lost: float, codes: list[str]
+) -> None:
+    whole = epochs * seconds + lost
+    train = Phase("train", 0.0, whole, True, {"second_clock": whole})
+    taken = [Epoch(n, 0.0, seconds, 10, 1, loss=1 / n) for n in range(1, epochs + 1)]
+    verdict = judge([train], taken, {"closure": lost / whole})
+    assert [reason.code for reason in verdict.reasons] == codes
+
+
 P100 = {"gpus": [{"name": "Tesla P100-PCIE-16GB"}]}
 CPU = {"kind": "cpu", "threads": 2}
 GPU = {"kind": "gpu", "threads": None, "gpu": "P100 PCIE"}
