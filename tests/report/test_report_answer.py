@@ -244,5 +244,5 @@ def test_if_every_run_is_void_the_answer_says_so():
     records = [replace(record, verdict=VOID) for record in of_cells()]
     answer = headline(measurements(records))
     assert answer.speed_sentence == "No run has a comparable result."
-    assert "`keras` (the loss is not finite from epoch 2); `unrolled`" in answer.accuracy_sentence
+    assert "`keras`, `unrolled` (the loss is not finite from epoch 2)" in answer.accuracy_sentence
     assert Content(records, EXPERIMENT).answers == [answer]

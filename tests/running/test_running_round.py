@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from rnnbench.commands.rules import certificate_summary
 from rnnbench.errors import RunError
 from rnnbench.records.pointer import is_valid, records_of
 from rnnbench.records.record import Record
@@ -147,6 +148,32 @@ def test_a_run_whose_certificate_failed_is_not_trained(
         assert is_valid(place.pointer(lines[0]["name"]), place.results)
     files = place.results.glob(f"records/*/{lines[0]['name']}/2*Z.json")
     assert len(list(files)) == 1, "it is no companion either"
+
+
+def test_what_all_implementations_do_wrong_is_blamed_on_no_kernel(place: Place) -> None:
+    lines = [run("keras"), run("mine")]
+    why = "ValueError: layer 'functional{}' expected shape=(None, 8, 8), found shape=(16, 12, 4)"
+    entries = {}
+    for line, name, number in zip(lines, ("keras", "mine"), ("", "_1"), strict=True):
+        line["certificate"] = "fake-lstm-fake"
+        line["config"]["rnn"]["implementation"] = f"/home/me/{name}.py"
+        fault = why.format(number)
+        entries[name] = {"status": "failed", "why": fault, "function_why": fault}
+    made = {"schema": 3, "implementations": entries, "digest": ""}
+    write_json(place.folder / "certificates/fake-lstm-fake.json", made)
+    write_json(place.folder / "certificates.json", {"fake-lstm-fake": {"digest": ""}})
+    reasons = {record.verdict.reasons for record in measure_round(place, *lines).values()}
+    ((reason,),) = reasons
+    assert reason.text.endswith(f"the certificate of every implementation failed: {why.format('')}")
+    assert reason.remedy.startswith("correct the model, the data or the options;")
+    certificate = {**made, "key": "fake-lstm-fake"}
+    rnns = {name: {"implementation": f"/home/me/{name}.py"} for name in entries}
+    first, second = certificate_summary(certificate, rnns)
+    assert first == "certificate fake-lstm-fake: 2 failed"
+    assert second.endswith(f"{why.format('')}. Fix: correct the model, the data or the options.")
+    entries["mine"]["function_why"] = "ValueError: boom"
+    _, _, third = certificate_summary(certificate, rnns)
+    assert "correct /home/me/mine.py" in third
 
 
 def test_only_the_killed_member_is_measured_again(place: Place, monkeypatch) -> None:

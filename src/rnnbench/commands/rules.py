@@ -35,6 +35,7 @@ from rnnbench.running.preflights import certify as make_certificate
 from rnnbench.running.preflights import probe as make_probe
 from rnnbench.running.progress import print_progress, progress_label, remaining
 from rnnbench.running.round import measure
+from rnnbench.sources.certificates import certificate_of
 from rnnworker.cohorts import reference_of
 from rnnworker.options import is_user_file
 
@@ -68,12 +69,15 @@ def certify(arguments: Sequence[str]) -> int:
 def certificate_summary(
     certificate: Mapping[str, Any], rnns: Mapping[str, Mapping[str, Any]]
 ) -> list[str]:
-    """The lines to print: the counts, then one line for each implementation that failed. `rnns`:
-    implementation → its ``rnn`` config section."""
+    """The lines to print: the counts, then one line for each implementation that failed, or one for
+    all if they failed alike. `rnns`: implementation → its ``rnn`` config section."""
     results = certificate["implementations"]
     counts = Counter(result["status"] for result in results.values())
     texts = [f"{counts[key]} {key.replace('_', ' ')}" for key in STATUSES if counts[key]]
     lines = [f"certificate {certificate['key']}: {', '.join(texts)}"]
+    if fault := certificate_of(certificate, certificate["key"]).fault_of_all:
+        fix = "Fix: correct the model, the data or the options."
+        return [*lines, f"  every implementation failed: {fault.rstrip('.')}. {fix}"]
     for name, result in results.items():
         if result["status"] == "failed":
             lines.append(f"  {name} failed: {result['why'].rstrip('.')}")
@@ -225,8 +229,12 @@ def _measure(
         code = worker_digest(each.config)
         pins[each.name] = check_inputs(each.name, each.identity, each.config, place.root, code)
     records = measure(needed, place, check, label=label, reference=reference, pinned_md5=pins)
+    summaries: dict[str, list[str]] = {}
     for run, record in records.items():
-        print_progress(f"{label} {run}: {_summary(record)}")
+        summaries.setdefault(_summary(record), []).append(run)
+    for summary, (run, *others) in summaries.items():
+        more = f" and {len(others)} more" if others else ""
+        print_progress(f"{label} {run}{more}: {summary}")
     if reference and len(planned) > 1 and (known := known_so_far(planned, place, reference)):
         print_progress(f"{label} {configuration_of(str(planned[0].round))} {known}")
 

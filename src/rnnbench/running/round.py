@@ -142,14 +142,16 @@ def _why_refused(run: Run, planned: Mapping[str, Any], place: Place) -> Reason |
     number = tried.index(device) if device in tried and not entry.function_why else 0
     log = folder / "work" / (f"{key}.{number}.log" if number else f"{key}.log")
     file = run.config["rnn"]["implementation"]
-    correct = "correct the model, the data or the options"
-    if is_user_file(file):
+    whose, correct = f"rnn={rnn}", "correct the model, the data or the options"
+    trains = " +measure.uncertified=true trains it all the same."
+    if fault := made.fault_of_all:
+        whose, wrong, trains = "every implementation", fault, ""
+    elif is_user_file(file):
         correct = f"correct {file} or its YAML (docs/own_kernel.md)"
     return Reason(
         NOT_CERTIFIED,
-        f"not trained, because the certificate of rnn={rnn} failed: {wrong}",
-        f"{correct}; {os.path.relpath(log, place.root)} has the details. "
-        "+measure.uncertified=true trains it all the same.",
+        f"not trained, because the certificate of {whose} failed: {wrong}",
+        f"{correct}; {os.path.relpath(log, place.root)} has the details.{trains}",
     )
 
 

@@ -7,6 +7,7 @@ not used, because it may be from another machine.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -109,6 +110,14 @@ class Certificate(msgspec.Struct):
     @property
     def tolerance(self) -> Mapping[str, float]:
         return TOLERANCE.get(self.precision or DEFAULT, TOLERANCE[DEFAULT])
+
+    @property
+    def fault_of_all(self) -> str | None:
+        """What failed alike, apart from the numbers in the names of layers, in all implementations
+        that ran, if there were several: a fault of the model or of its data. Else None."""
+        ran = [each for each in self.implementations.values() if each.status != "not_run"]
+        faults = {re.sub(r"_\d+\b", "", each.function_why or "") for each in ran}
+        return ran[0].function_why if len(ran) > 1 and len(faults) == 1 else None
 
 
 def read_certificates(

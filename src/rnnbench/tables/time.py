@@ -251,11 +251,8 @@ def fastest(measured: Measurements, time_table: pd.DataFrame) -> pd.DataFrame:
         implementations = len({row["implementation"] for row in members})
         if implementations > 1 or not axes:
             axes = ["implementation", *axes]
-        left_out = "; ".join(
-            f"`{_name(row, axes)}` ({row['not_learning'] or row['equal_why']})"
-            for row in ordered
-            if row not in ranked
-        )
+        excluded = [row for row in ordered if row not in ranked]
+        whys = [row["not_learning"] or row["equal_why"] for row in excluded]
         shown = (ranked or members)[0]
         base = measured.against[key_of(shown)]
         rows.append(
@@ -264,13 +261,21 @@ def fastest(measured: Measurements, time_table: pd.DataFrame) -> pd.DataFrame:
                 **NO_CONTESTANT,
                 **(_winner(measured, ranked, base, axes) if ranked else {}),
                 "implementations": implementations,
-                "left_out": left_out,
+                "left_out": _with_reasons(excluded, whys, axes),
                 "unequal": _unequal(measured, base, ordered, axes) if len(ranked) == 1 else [],
-                "void": "; ".join(f"`{_name(row, axes)}` ({row['why']})" for row in voided),
+                "void": _with_reasons(voided, [row["why"] for row in voided], axes),
                 "reference_void": {key_of(row): row["why"] for row in voided}.get(base, ""),
             }
         )
     return pd.DataFrame(rows, columns=["name", *FASTEST_COLUMNS])
+
+
+def _with_reasons(rows: list[dict[Any, Any]], whys: list[str], axes: list[str]) -> str:
+    """The names of `rows` with `whys` in parentheses, each reason once, separated by ``; ``."""
+    names: dict[str, list[str]] = {}
+    for row, why in zip(rows, whys, strict=True):
+        names.setdefault(why, []).append(f"`{_name(row, axes)}`")
+    return "; ".join(f"{', '.join(those)} ({why})" for why, those in names.items())
 
 
 def _unequal(

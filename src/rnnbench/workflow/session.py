@@ -187,8 +187,8 @@ def _void_total(
     if unusable:
         text += f" (exit code {0 if job.allow_void else NO_USABLE_RUN})"
     return (
-        f"{text}. Fix: correct what is named above, run `rnnbench retry {job.experiment}`, then "
-        "the same command again, which measures them again."
+        f"{text}. Fix: correct what is named above, then run the same command again; if nothing "
+        f"changed in a file that they use, `rnnbench retry {job.experiment}` first."
     )
 
 
