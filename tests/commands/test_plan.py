@@ -105,7 +105,7 @@ BAD = {
     f"{OWN}{{}}/table.parquet": r"table.parquet is not .* Fix: convert it: .*pandas.read_parquet",
     f"{OWN}{{}}/text.txt": "text.txt is not .* Fix: write these arrays with numpy.savez",
     f"{OWN}{{}}/not.npz": "not.npz cannot be read as an .npz file .*zip.* Fix: write it with",
-    f"{OWN}{{}}/absent.npz": "absent.npz cannot be read .*No such file",
+    f"{OWN}{{}}/absent.npz": "dataset.path=.*absent.npz does not exist. Fix: write a path relative",
     f"{OWN}{{}}": "dataset.path: .* cannot be read .*directory",
     f"{OWN}{{}}/names.npz": r"has X \(4, 8, 8\) float64, y .*not x_train.*digits_rnn reads x_train",
     f"{OWN}{{}}/objects.npz": "x_train in .*objects.npz holds pickled objects.* Fix: save numbers",

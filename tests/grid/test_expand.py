@@ -12,6 +12,7 @@ from hydra.core.global_hydra import GlobalHydra
 
 from rnnbench.grid.expand import expand
 from rnnbench.grid.experiment import load_experiment
+from tests.conftest import ROOT
 from tests.grid.conftest import CONF, Expand, assert_error
 
 
@@ -126,13 +127,32 @@ def test_a_model_is_two_files_in_any_folder(expanded: Expand, tmp_path: Path) ->
         "function: mine.py:build\ndata: {prepare: ./mine.py:prepare}\nunits: 3\n"
     )
     (folder / "mine.py").write_text("def build(): ...\ndef prepare(): ...\n")
-    (point,) = expanded(f'model="{folder}/my model.yaml" dataset.path=x.npz')
+    (point,) = expanded(f'model="{folder}/my model.yaml" dataset.path={ROOT}/data/x.npz')
     model = point.config["model"]
-    assert point.name == "my_model-lstm-keras-cpu_1-current-pathx.npz-s0-r0"
+    assert point.name == "my_model-lstm-keras-cpu_1-current-pathdata_x.npz-s0-r0"
     assert model["function"] == f"{folder}/mine.py:build"
     assert model["data"]["prepare"] == f"{folder}/mine.py:prepare"
     assert (model["name"], model["units"], model["recurrent"]) == ("my model", 3, True)
     assert point.config["dataset"]["name"] == "file"
+
+
+def test_the_path_of_data_is_relative_to_the_file_that_contains_it(
+    expanded: Expand, extra: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (extra / "experiment" / "a.npz").touch()
+    (tmp_path / "b.npz").touch()
+    grid = "model=digits_rnn dataset=file dataset.path="
+    monkeypatch.chdir(tmp_path)
+
+    def paths(text: str, **options: Any) -> list[str]:
+        return [point.config["dataset"]["path"] for point in expanded(grid + text, **options)]
+
+    absolute = f"{tmp_path}/b.npz"
+    assert paths(f"a.npz,{absolute}") == [f"{extra}/experiment/a.npz", absolute]
+    assert paths("a.npz", overrides=["dataset.path=b.npz"]) == [absolute]
+    # In the project it is relative to the project, as in data.dvc; data may be fetched later.
+    assert paths(f"{ROOT}/README.md,{ROOT}/data/x.npz") == ["README.md", "data/x.npz"]
+    assert_error(r"b.npz: \S+/experiment/b.npz does not exist", paths, "b.npz")
 
 
 def test_a_model_in_a_second_config_folder(expanded: Expand, extra: Path) -> None:

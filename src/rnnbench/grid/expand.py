@@ -12,10 +12,12 @@ from rnnbench.grid.choices import check_config
 from rnnbench.grid.compose import Library, compose_choices, is_open, resolved
 from rnnbench.grid.experiment import Experiment, check_reference
 from rnnbench.grid.files import (
+    DATA,
     FUNCTIONS,
     IMPLEMENTATION,
     absolute,
     check_own_code,
+    data_path,
     file_of,
     files_of,
 )
@@ -142,10 +144,15 @@ def _parsed(
     folder: Path,
     files: dict[str, dict[str, Path]],
 ) -> dict[str, Setting]:
-    """Key → setting, with each choice replaced by its name. Adds the choices' files to `files`."""
+    """Key → setting, with each choice replaced by its name. Adds the choices' files to `files`.
+    Relative paths are relative to `folder`."""
     settings = parse_overrides(overrides, where, lambda group: list(files_of(conf, group)))
+    root = Path(conf[0]).resolve().parent
     for key, setting in settings.items():
         _check_setting(setting)
+        if key == DATA:
+            own = (data_path(each, folder, root, where) for each in setting.values)
+            settings[key] = setting._replace(values=tuple(own))
         if key not in NAMES:
             continue
         known = files_of(conf, key)

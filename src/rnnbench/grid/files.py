@@ -3,13 +3,14 @@ code that these name: a model's functions (``package.module:name`` or ``mine.py:
 implementation of an rnn choice (a name or ``mine.py``). Code is checked by its syntax tree and
 never executed.
 
-A relative path to a Python file is relative to the YAML file that contains it, so a model or a
-kernel is a pair of files that can be placed in any folder.
+A relative path is relative to the YAML file that contains it, so a model or a kernel is a pair of
+files that can be placed in any folder.
 """
 
 from __future__ import annotations
 
 import ast
+import os
 import platform
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -24,6 +25,7 @@ from rnnworker.options import IMPLEMENTATIONS, is_user_file
 
 FUNCTIONS = ("model.function", "model.data.prepare", "model.data.augment")
 IMPLEMENTATION = "rnn.implementation"
+DATA = "dataset.path"
 STAR = "*"  # stands for the names of a star import, which are known only after executing the file
 # What to write in place of a path that is not that of a YAML file.
 BY_PATH = {
@@ -92,6 +94,19 @@ def absolute(text: Any, folder: Path, where: str) -> Any:
         remedy = "write the path of the Python file relative to the YAML file, or absolute."
         raise ConfigError(f"{path}{end}: {file} does not exist.", where=where, remedy=remedy)
     return f"{file}{name}"
+
+
+def data_path(text: Any, folder: Path, root: Path, where: str) -> Any:
+    """The path `text` of a user's data, which may be relative to `folder`: relative to `root`, the
+    project, if the file is there, else absolute. Raises a `ConfigError` if the file does not exist;
+    those in ``data/`` may be fetched later."""
+    if not isinstance(text, str) or "${" in text:
+        return text
+    file = Path(os.path.abspath(folder / Path(text).expanduser()))
+    if not file.exists() and not file.is_relative_to(root / "data"):
+        remedy = "write a path relative to the file that contains it, or absolute."
+        raise ConfigError(f"{DATA}={text}: {file} does not exist.", where=where, remedy=remedy)
+    return str(file.relative_to(root) if file.is_relative_to(root) else file)
 
 
 def with_absolute_paths(group: str, section: Mapping[str, Any], file: Path) -> Mapping[str, Any]:
