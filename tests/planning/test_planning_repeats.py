@@ -203,7 +203,7 @@ def test_what_is_known_so_far_names_the_choices_that_differ(place: Place) -> Non
     lines = plan(place, [record for members in rounds for record in members])
     last = [line for line in lines if line.repeat == 3]
     assert known_so_far(last, place, last[0].name) == ""
-    both = "so far, as fast as keras: block 1.49×{0}, cell 0.90×{0} (after {1})"
+    both = "so far, speed relative to keras: block 1.49×{0}, cell 0.90×{0} (after {1})"
     for measured, after in enumerate((("", "1 round"), ("", "2 rounds"), (" ± 0.2%", "3 rounds"))):
         for record in rounds[measured]:
             finish(place, record)

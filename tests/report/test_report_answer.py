@@ -39,7 +39,7 @@ def test_a_clear_winner_on_two_devices():
         # A runner-up that may be as fast is named.
         ({"keras": 0.9, "cell": 0.5, "block": 0.501}, 0.02, 4, True, ", no difference shown)"),
         ({"keras": 0.4, "cell": 0.5}, 0.001, 4, False, "`keras`, the reference, trains digits_rnn "
-         "fastest on cpu_1: the runner-up, `cell`, takes "),
+         "fastest on cpu_1: `cell` takes "),
         ({"keras": 0.5, "cell": 0.4}, 0.001, 1, True, "on cpu_1 (one run, no confidence interval)"),
     ],
 )  # fmt: skip

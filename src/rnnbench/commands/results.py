@@ -88,7 +88,7 @@ def _chosen(runs: Iterable[str], patterns: Sequence[str]) -> list[str]:
     matches = {pattern: fnmatch.filter(runs, pattern) for pattern in patterns}
     for pattern, found in matches.items():
         if not found:
-            raise ConfigError(f"no finished run is named {pattern!r}.", where="rnnbench retry")
+            raise ConfigError(f"no finished run is named {pattern!r}.", where="retry")
     return sorted(set().union(*matches.values()))
 
 

@@ -213,7 +213,7 @@ def round(arguments: Sequence[str]) -> int:
         left = sum(not is_valid(file, place.results, digest=files[file]) for file in files)
         texts = {0: "every run has a record", 1: "1 run starts"}
         text = texts.get(left, f"{left} runs start")
-        print_progress(f"{label} {file.stem}: {text}{_remaining_time(place, total - number)}")
+        print_progress(f"{label} {file.stem}: {text}{_remaining_time(place, total - number, rule)}")
         _measure(planned, needed, place, label, reference)
     pointers = {name: Pointer.read(place.pointer(name)) for name in digests}
     write_json(file, {"members": pointers})
@@ -254,11 +254,19 @@ def _needed(
         if why := reasons.get(run.name):
             unneeded = {"digest": run.digest, "not_needed": why, "repeats": to_builtins(rule)}
             write_json(place.pointer(run.name), Pointer(record=None, **unneeded))
-    for why in dict.fromkeys(reasons.values()):
+    for why in () if _was_unneeded(planned[0], place) else dict.fromkeys(reasons.values()):
         names = [name for name, reason in reasons.items() if reason == why]
         some = f" ({', '.join(names)})" if len(names) < len(reasons) else ""
         print_progress(f"{label}: not needed{some}: {why}")
     return [run for run in planned if run.name not in reasons]
+
+
+def _was_unneeded(run: Run, place: Place) -> bool:
+    """Whether the previous repeat of a run was not needed, so that the reason was printed."""
+    previous = f"{run.configuration}-s{run.seed}-r{run.repeat - 1}"
+    with suppress(RecordError):
+        return bool(Pointer.read(place.pointer(previous)).not_needed)
+    return False
 
 
 def _summary(record: Record) -> str:
@@ -276,7 +284,7 @@ def _summary(record: Record) -> str:
     return ", ".join(parts)
 
 
-def _remaining_time(place: Place, left: int) -> str:
+def _remaining_time(place: Place, left: int, rule: Repeats | None) -> str:
     """The estimated time of the `left` rounds, from the experiment's finished rounds."""
     seconds = []
     for path in islice((place.folder / "rounds").glob("*.json"), SAMPLE):
@@ -284,4 +292,4 @@ def _remaining_time(place: Place, left: int) -> str:
             walls = [pointer.wall_seconds for pointer in read_pointers(path)]
             known = [wall for wall in walls if wall is not None]
             seconds += [sum(known)] if len(known) == len(walls) else []
-    return remaining(seconds, left)
+    return remaining(seconds, left, "at most " if rule else "")

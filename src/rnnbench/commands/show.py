@@ -47,17 +47,17 @@ def show(arguments: Sequence[str]) -> int:
 
 def _newest(results: Path, pattern: str) -> Path:
     if "/" in pattern:
-        raise ConfigError(f"{pattern!r} is not a run's name.", where="rnnbench show")
+        raise ConfigError(f"{pattern!r} is not a run's name.", where="show")
     files = [file for root in roots(results) for file in record_files(root, name=pattern)]
     names = {path.parent.name for path in files}
     if not names:
         what = f"there is no record of {pattern!r} in {results}/records."
         remedy = "`rnnbench grid EXPERIMENT` prints the names."
-        raise ConfigError(what, where="rnnbench show", remedy=remedy)
+        raise ConfigError(what, where="show", remedy=remedy)
     if len(names) > 1:
         few = ", ".join(sorted(names)[:4])
         what = f"{pattern!r} matches {len(names)} runs: {few}, …"
-        raise ConfigError(what, where="rnnbench show", remedy="name one of them.")
+        raise ConfigError(what, where="show", remedy="name one of them.")
     newest = sorted(files, key=lambda path: path.name, reverse=True)
     return next((path for path in newest if not read_record(path).is_companion), newest[0])
 
@@ -78,7 +78,11 @@ def compare(arguments: Sequence[str]) -> int:
     parser.add_argument("a", help="the terms of A, such as unrolled or unrolled,cpu_2")
     parser.add_argument("b", help="the terms of B, such as keras")
     parser.add_argument(
-        "overrides", nargs="*", metavar="KEY=VALUE", help="measure with these Hydra overrides"
+        "overrides",
+        nargs="*",
+        default=[],
+        metavar="KEY=VALUE",
+        help="measure with these Hydra overrides",
     )
     parser.add_argument(
         "--budget", type=float, metavar="SECONDS", help="measure for about so long (default: 60)"
@@ -94,6 +98,9 @@ def compare(arguments: Sequence[str]) -> int:
     add_results(parser)
     options = parser.parse_intermixed_args(arguments)
     choices = options.a, options.b
+    for choice in filter(_is_file, choices):
+        if not Path(choice).is_file():
+            raise ConfigError("no such file.", where=choice, remedy="correct the path.")
     options.a, options.b = (Path(c).stem if _is_file(c) else c for c in choices)
 
     from rnnbench.report.notes import session_notes
@@ -107,7 +114,7 @@ def compare(arguments: Sequence[str]) -> int:
         if (options.experiment, options.site, options.results) != ("*", "*", Path("results")):
             what = "--experiment, --site and --results choose among what is measured already."
             remedy = "leave them out, or leave out KEY=VALUE and --budget."
-            raise ConfigError(what, where="rnnbench compare", remedy=remedy)
+            raise ConfigError(what, where="compare", remedy=remedy)
         options.experiment = _measured(options, choices)
     records, certificates = read_certified(options.results, options.experiment, options.site)
     if not records:
@@ -117,7 +124,7 @@ def compare(arguments: Sequence[str]) -> int:
     a, b = options.a.split(","), options.b.split(",")
     measured = Measurements(frame, certificates=certificates)
     table = versus(measured, a, b)
-    void = [line for terms in (a, b) for line in void_messages(frame, terms)]
+    void = void_messages(frame, a, b)
     if table.empty:
         remedy = "name what differs: a choice, a machine, key=value or a pattern of run names."
         if void:
@@ -125,7 +132,7 @@ def compare(arguments: Sequence[str]) -> int:
         raise ConfigError(
             f"no run of {options.a!r} equals a run of {options.b!r} in everything else. "
             + " ".join(void),
-            where="rnnbench compare",
+            where="compare",
             remedy=remedy,
         )
     text = table.drop(columns="unequal").to_json(orient="records", indent=2)
@@ -189,15 +196,18 @@ def _measured(options: argparse.Namespace, choices: tuple[str, str]) -> str:
     if axis is None:
         raise ConfigError(
             f"{' and '.join(choices)} are not two choices of one axis.",
-            where="rnnbench compare",
+            where="compare",
             remedy=f"name two files of conf/AXIS/, or your own; axes are {', '.join(NAMES)}.",
         )
     paths = [str(Path(choice).resolve()) if _is_file(choice) else choice for choice in choices]
+    budget = options.budget or 60.0
+    # A round takes five seconds or more; one that is not needed takes a second all the same.
+    most = max(3, min(30, int(budget / 5)))
     experiment = {
         "title": f"{options.a} against {options.b}",
         "grids": [f"{axis}={','.join(paths)}"],
         "reference": {axis: options.b},
-        "repeats": {"least": 3, "most": 30, "until": 0.02, "budget_s": options.budget or 60.0},
+        "repeats": {"least": 3, "most": most, "until": 0.02, "budget_s": budget},
         "probe": False,
     }
     # Kept, because the page names the command that measures it again. JSON is YAML.
@@ -209,7 +219,7 @@ def _measured(options: argparse.Namespace, choices: tuple[str, str]) -> str:
     if code:
         raise ConfigError(
             f"{options.a} and {options.b} could not be measured (exit code {code}).",
-            where="rnnbench compare",
+            where="compare",
             remedy="see the messages above.",
         )
     return varied(load_experiment(str(file), conf), options.overrides).name

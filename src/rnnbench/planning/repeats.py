@@ -171,7 +171,7 @@ def known_so_far(planned: Sequence[Run], place: Place, reference: str) -> str:
     rounds = max(count for _, _, count in found)
     after = f"after {rounds} round{'s' if rounds > 1 else ''}"
     texts = ", ".join(text for _, text, _ in found)
-    return f"so far, as fast as {_label(base, other)}: {texts} ({after})"
+    return f"so far, speed relative to {_label(base, other)}: {texts} ({after})"
 
 
 def _label(run: Run, other: Run) -> str:

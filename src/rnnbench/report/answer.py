@@ -201,7 +201,8 @@ def _reference_lead(row: Row) -> str:
     if n.is_number(row["lead_low"]) and not row["lead_shown"]:
         return f", with {NO_DIFFERENCE} from {second} ({lead}, {span})"
     shown = span if n.is_number(row["lead_low"]) else SINGLE_RUN
-    return f": the runner-up, {second}, takes {lead} as long ({shown})"
+    who = f"the runner-up, {second}," if row["contestants"] > 2 else second
+    return f": {who} takes {lead} as long ({shown})"
 
 
 def same_sentence(learning: pd.DataFrame) -> str:

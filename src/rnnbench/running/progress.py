@@ -40,11 +40,12 @@ def duration(seconds: float) -> str:
     return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60} min"
 
 
-def remaining(done_seconds: list[float], left: int) -> str:
-    """``, about 5 min left``: an estimate from the finished runs; empty if there are none."""
+def remaining(done_seconds: list[float], left: int, bound: str = "") -> str:
+    """``, about 5 min left``: an estimate from the finished runs; empty if there are none.
+    `bound`: ``at most `` if some of those left may not be needed."""
     if not done_seconds or not left:
         return ""
-    return f", about {duration(left * sum(done_seconds) / len(done_seconds))} left"
+    return f", {bound}about {duration(left * sum(done_seconds) / len(done_seconds))} left"
 
 
 class Progress:

@@ -89,17 +89,21 @@ def _by_axes(values: pd.DataFrame, axes: Sequence[str]) -> dict[Key, list[tuple[
     return found
 
 
-def void_messages(frame: pd.DataFrame, terms: Sequence[str]) -> list[str]:
-    """A message that runs which match all `terms` are void and thus in no comparison, with the most
-    common reason; empty if none is void."""
-    void = frame[(frame["phase"] == "run") & (frame["verdict"] == "void")]
-    matching = [row for row in void.to_dict("records") if _matches(row, terms)]
-    if not matching:
-        return []
-    ((why, _),) = Counter(row["reasons"] for row in matching).most_common(1)
-    if len(matching) == 1:
-        return [f"{matching[0]['name']} is void and in no number: {why}"]
-    return [f"{len(matching)} runs of {','.join(terms)!r} are void and in no number: {why}"]
+def void_messages(frame: pd.DataFrame, a: Sequence[str], b: Sequence[str]) -> list[str]:
+    """For `a` and `b`, a message that runs which match all terms are void and in no number, with
+    the most common reason. Only the void runs of experiments that have runs of both count."""
+    rows = frame[frame["phase"] == "run"].to_dict("records")
+    of_a, of_b = ([row for row in rows if _matches(row, terms)] for terms in (a, b))
+    both = {row["experiment"] for row in of_a} & {row["experiment"] for row in of_b}
+    messages = []
+    for terms, matching in ((a, of_a), (b, of_b)):
+        void = [row for row in matching if row["verdict"] == "void" and row["experiment"] in both]
+        if void:
+            ((why, _),) = Counter(row["reasons"] for row in void).most_common(1)
+            what = f"{len(void)} runs of {','.join(terms)!r} are"
+            what = what if len(void) > 1 else f"{void[0]['name']} is"
+            messages.append(f"{what} void and in no number: {why}")
+    return messages
 
 
 def _selected_text(configuration: Mapping[str, Any], axes: Sequence[str]) -> str:
