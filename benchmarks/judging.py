@@ -107,8 +107,8 @@ RATIO = r"(?P<ratio{0}>\d[\d.]*)×"
 SPAN = r"(?:simultaneous )?95 % CI (?P<low{0}>[\d.]+)–(?P<high{0}>[\d.]+)"
 FIRST, SECOND = ((RATIO.format(i), SPAN.format(i)) for i in ("", "2"))
 FORMS = (
-    (FASTEST, r"`(?P<a>[^`]+)`, the reference, trains .*fastest.*: the runner-up, `(?P<b>[^`]+)`, "
-     rf"takes {FIRST[0]} as long \({FIRST[1]}\)"),
+    (FASTEST, r"`(?P<a>[^`]+)`, the reference, trains .*fastest.*: (?:the runner-up, )?"
+     rf"`(?P<b>[^`]+)`,? takes {FIRST[0]} as long \({FIRST[1]}\)"),
     (NO_DIFFERENCE, r"`(?P<a>[^`]+)`, the reference, trains .*fastest.*, with no difference shown "
      rf"from `(?P<b>[^`]+)` \({FIRST[0]}, {FIRST[1]}\)"),
     (NO_DIFFERENCE, r"[Nn]o difference shown between the fastest, `(?P<a>[^`]+)`, and "

@@ -159,7 +159,7 @@ def test_ratios_of_runs_with_too_few_turns_are_pointed_out(cycles, starts):
     records = []
     for number in range(3):
         records += in_round(pairs(repeat=number), [0.1, -0.1], cycles, number=number)
-    assert [note[:27] for note in notes(records, "too few undisturbed turns")] == starts
+    assert [note[:27] for note in notes(records, "too few undisturbed", ANSWER)] == starts
 
 
 @pytest.mark.parametrize(

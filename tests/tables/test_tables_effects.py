@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 from benchmarks import simulated
 from benchmarks.simulated import Machine, Member, simulate
 from rnnbench.records.record import disturbed_cycles
-from rnnbench.tables.effects import LEAST_CYCLES, effects, effects_of
+from rnnbench.tables.effects import LEAST_CYCLES, effects, effects_of, relative_values
+from rnnworker.processors import KNOWN
+from tests.factory import in_round, make_record, replace
 
 
 def columns(seconds: dict[int, float], steps: int = 10, bad: tuple[int, ...] = ()) -> dict:
@@ -156,3 +158,25 @@ def test_time_that_other_processes_use_widens_the_intervals() -> None:
     assert not any(effect.slowed for effect in alone.values())
     assert all(effect.slowed for effect in beside.values())
     assert all(beside[key].widening > 2 > alone[key].widening for key in alone)
+
+
+@pytest.mark.parametrize("slower", [1.0, 1.7])
+def test_too_few_turns_for_an_effect_still_tell_that_the_machine_was_slowed_down(slower) -> None:
+    (processor, size), seconds = next(iter(KNOWN.items()))
+    members = [make_record(rnn=rnn) for rnn in ("keras", "block")]
+    records = [
+        replace(
+            record,
+            hardware={**record.hardware, "processor": processor},
+            measured={**record.measured, "reads_bytes": size},
+            turns={**record.turns, "reads": [seconds * slower] * (LEAST_CYCLES - 1)},
+        )
+        for record in in_round(members, [0.1, -0.1], LEAST_CYCLES - 1)
+    ]
+    found = effects_of(records)
+    assert set(found) == {record.key for record in records}
+    assert all(math.isnan(effect.effect) for effect in found.values())
+    assert {effect.slowed for effect in found.values()} == {slower > 1}
+    assert set(relative_values(records, found).values()) == set(
+        relative_values(records, {}).values()
+    )

@@ -55,6 +55,8 @@ def finished(own: Iterable[Record], everything: Sequence[Record]) -> list[Finish
     runs = []
     for record in own:
         effect = effects.get(record.key)
+        if effect is not None and math.isnan(effect.effect):
+            effect = None
         members = record.round.members if effect and record.round else ()
         runs.append(
             FinishedRun(

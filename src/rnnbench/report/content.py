@@ -156,6 +156,7 @@ def notes_by_place(
     return {
         notes.ANSWER: [
             *(notes.session_notes(m.run_values) if ratios else ()),
+            *(notes.turn_notes(m.run_values) if ratios else ()),
             *recommendations(m.cost, m.inputs),
         ],
         notes.LEAD: [
@@ -166,7 +167,6 @@ def notes_by_place(
         notes.RELIABILITY: [
             notes.ratio_note(ratios),
             *notes.warmup_notes(m.steadiness),
-            *notes.turn_notes(m.run_values),
             *notes.disturbance_notes(m.records),
             *notes.stopping_notes(unneeded),
             *notes.comparison_notes(m.time, m.accuracy),

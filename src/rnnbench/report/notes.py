@@ -209,8 +209,8 @@ def disturbance_notes(records: Sequence[Record]) -> Iterator[str]:
     if slowed:
         yield (
             f"The machine was slowed down in {n.percent(slowed / cycles)} of the cycles, for "
-            "instance by neighbours, heat or a power limit. Ratios and seconds are estimates for "
-            "the undisturbed machine (analysis of covariance)."
+            "instance by neighbours, heat or a power limit. Ratios and seconds of runs that shared "
+            "enough turns are estimates for the undisturbed machine (analysis of covariance)."
         )
 
 

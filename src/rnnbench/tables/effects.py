@@ -40,7 +40,7 @@ class Effect(NamedTuple):
     """How long a member's steps took.
 
     - `effect`: natural logarithm of the seconds on the undisturbed machine, relative to the others
-      of its round.
+      of its round; missing if they have too few cycles in common.
     - `scale`: what to multiply the seconds of its epochs by, so that the ratios within a round are
       those of its turns and the geometric mean of the round is that of its undisturbed cycles. If
       the machine was slowed down in the round, it is that of the undisturbed machine. Rounds that
@@ -147,9 +147,9 @@ def conditions_of(records: Iterable[Record]) -> list[Conditions]:
 
 
 def effects_of(records: Iterable[Record]) -> dict[str, Effect]:
-    """Record key → its effect, for runs that trained in turns and have enough cycles. `records`:
-    all records of their rounds, and of the same configurations in other rounds, by which it is
-    known how much these were slowed down."""
+    """Record key → its effect, for runs that trained in turns. `records`: all records of their
+    rounds, and of the same configurations in other rounds, by which it is known how much these were
+    slowed down."""
     records = list(records)
     seconds, found = _seconds_of(records), {}
     # Log of the seconds on the undisturbed machine relative to all of a member's turns, by round.
@@ -159,9 +159,10 @@ def effects_of(records: Iterable[Record]) -> dict[str, Effect]:
     for state in conditions_of(records):
         keys, left_out = list(state.members), state.not_compared
         fitted = _fitted(_without(state.logs, left_out))
+        slowed, is_slowed, cycles = state.slowed, state.is_slowed, state.cycles
+        found.update(dict.fromkeys(keys, Effect(slowed=is_slowed)))
         if not fitted:
             continue
-        slowed, is_slowed, cycles = state.slowed, state.is_slowed, state.cycles
         slow_logs = _fitted(_without(state.logs, set(cycles) - slowed)) if slowed else {}
         level = state.median(state.slowness.steps) if is_slowed else 0.0
         relative = {}
@@ -200,8 +201,9 @@ def relative_values(records: Iterable[Record], found: Mapping[str, Effect]) -> d
     """Record key → what repeats of a configuration are compared by, for runs that are not void: the
     duration of its steps relative to its round's, or its seconds per epoch if it has no effect.
     `found`: the `effects_of` the records."""
+    logs = {key: effect.effect for key, effect in found.items() if not math.isnan(effect.effect)}
     return {
-        key: math.exp(found[key].effect) if key in found else seconds
+        key: math.exp(logs[key]) if key in logs else seconds
         for key, seconds in _seconds_of(records).items()
     }
 
