@@ -56,6 +56,7 @@ MEASURED: Mapping[str, Any] = {
 DETAILS: Mapping[str, Any] = {
     "load": dict[str, Number], "waited": Seconds, "samples": Count, "first_call": Seconds,
     "calls": list[Seconds], "set_up": Seconds, "tear_down": Seconds, "second_clock": Seconds,
+    "before_fork": Seconds,
 }  # fmt: skip
 CONFIG: Mapping[str, Any] = {
     "model": Model, "rnn": Options, "dataset": Name, "cell": Section, "device": Section,

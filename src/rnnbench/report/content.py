@@ -84,7 +84,8 @@ class Content:
         self.whole = len(m.records) <= runs.MANY
         self.configuration_details = runs.raw_configurations(m)
         unclean = runs.not_clean(m)
-        self.not_clean, self.more_not_clean = unclean[: runs.MANY], max(0, len(unclean) - runs.MANY)
+        self.not_clean = unclean[: runs.MANY]
+        self.more_not_clean = sum(map(len, unclean[runs.MANY :]))
         self.verdicts = notes.verdict_text(m.runs)
         self.missing, self.faults = list(missing), list(faults)
         self.skipped = _filled([runs.skipped_view(skipped)])

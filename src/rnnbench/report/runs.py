@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from rnnbench.grid.point import configuration_of
-from rnnbench.records.record import Record, run_value
+from rnnbench.records.record import Record, Verdict, run_value
 from rnnbench.report import numbers as n
 from rnnbench.report.labels import configuration_anchor, run_anchor
 from rnnbench.report.parts import Column, TableView, view_of
@@ -178,10 +178,14 @@ def raw_configurations(m: Tables) -> list[RawConfiguration]:
     return result
 
 
-def not_clean(m: Tables) -> list[Record]:
-    """The runs that are not clean; void runs first, then by start time."""
-    unclean = [r for r in _by_start(m.records) if r.verdict.status != "clean"]
-    return sorted(unclean, key=lambda record: record.verdict.status != "void")
+def not_clean(m: Tables) -> list[list[Record]]:
+    """The runs that are not clean, those with the same verdict and reasons together; void runs
+    first, then by start time."""
+    groups: dict[Verdict, list[Record]] = {}
+    for record in _by_start(m.records):
+        if record.verdict.status != "clean":
+            groups.setdefault(record.verdict, []).append(record)
+    return sorted(groups.values(), key=lambda group: group[0].verdict.status != "void")
 
 
 def median_epoch(record: Record) -> str:

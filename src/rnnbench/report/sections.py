@@ -113,10 +113,10 @@ CERTIFIED_COLUMNS = (
     Column("gradients (allowed)", lambda r: _against(r, "gradients"), ERROR),
     Column("weights unchanged by round trip",
            lambda r: {True: "yes", False: "no"}.get(r["round_trip"], n.NOTHING), number=False),
-    Column("rows of the tested batches", lambda r: r["batches"] or n.NOTHING,
-           "by device: training; evaluation", number=False),
-    Column("steps that apply another gradient", lambda r: r["steps"] or n.NOTHING,
-           "by device (worst)", number=False),
+    Column("rows of the tested batches (training; evaluation)", lambda r: r["batches"] or n.NOTHING,
+           number=False),
+    Column("steps that apply another gradient (worst)", lambda r: r["steps"] or n.NOTHING,
+           number=False),
 )  # fmt: skip
 UNEQUAL = "no: no speed-up; the ratio of times is marked ≠"
 PAIR_COLUMNS = (

@@ -39,7 +39,8 @@ def runs(frame: pd.DataFrame) -> pd.DataFrame:
 
     Columns: `name`, `verdict`, `reasons`, `machine`, `started`, `block`, `order`, `seed`, `repeat`;
     `epochs` (their number), `epoch_seconds` (median of the counted epochs); `import`, `data`,
-    `build`, `first_step`, `warmup` (seconds of the phases); `evaluate`, `predict` (seconds of the
+    `build`, `first_step`, `warmup` (seconds of the phases; an import with what a forked worker's
+    importer had imported); `evaluate`, `predict` (seconds of the
     median later call, or of the whole phase if calls were not timed); `wall_seconds`;
     `peak_memory_bytes`, `parameters`, `joules_per_sample`, `card_watts` as in `tidy`; `loss`,
     `acc`, `val_acc` of the last epoch; `record`. Source: the records.
@@ -124,9 +125,9 @@ def provenance(records: Iterable[Record]) -> pd.DataFrame:
     rows: dict[tuple[str, str, str, str], None] = {}
     for record in records:
         build = record.run.choices.get("build", "")
-        facts = [
-            ("machine", record.machine, fact, value) for fact, value in record.hardware.items()
-        ]
+        # The cores of its device, not of the machine.
+        hardware = {key: v for key, v in record.hardware.items() if key != "available_cores"}
+        facts = [("machine", record.machine, fact, value) for fact, value in hardware.items()]
         facts += [("build", build, fact, value) for fact, value in record.environment.items()]
         facts.append(("build", build, "lock", record.run.identity.get("build_lock")))
         dataset = (record.run.config.get("dataset") or {}).get("name")

@@ -177,7 +177,8 @@ def metrics(record: Record) -> list[Point]:
         ]
     for phase in record.phases:
         if phase.name in SECONDS:
-            points.append(Point(f"{phase.name}_seconds", phase.seconds, at(phase.end), 0))
+            with_imports = phase.seconds + (phase.details.get("before_fork") or 0.0)
+            points.append(Point(f"{phase.name}_seconds", with_imports, at(phase.end), 0))
         if phase.name in CALLS and (calls := phase.details.get("calls")):
             median = statistics.median(calls)
             points.append(Point(f"{phase.name}_seconds", median, at(phase.end), 0))
