@@ -48,8 +48,11 @@ def say(message: object) -> None:
 
 
 def suggestion(word: str, known: Iterable[str], cutoff: float = 0.75) -> str:
-    """``did you mean X? `` if a known word is similar to `word`, else an empty string."""
-    similar = difflib.get_close_matches(word, list(known), n=1, cutoff=cutoff)
+    """``did you mean X? `` if a known word has all parts of `word` or is similar to it, else an
+    empty string."""
+    known, parts = list(known), set(word.split("_"))
+    containing = [each for each in known if len(parts) > 1 and parts < set(each.split("_"))]
+    similar = containing or difflib.get_close_matches(word, known, n=1, cutoff=cutoff)
     return f"did you mean {similar[0]}? " if similar else ""
 
 

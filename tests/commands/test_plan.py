@@ -120,7 +120,8 @@ BAD = {
     "dataset=digit": "Fix: did you mean digits",
     "model={}/mine.py": "Fix: write the path of a YAML file that names .*docs/models.md",
     "model={}/absent.yaml": "absent.yaml: no such file. Fix: correct the path",
-    "model={}/loss.yaml": "loss.yaml: model.loss is 'sparse_crossentropy'; it must be one of",
+    "model={}/loss.yaml": "loss.yaml: model.loss is 'sparse_crossentropy'; it must be one of.*"
+    "Fix: did you mean sparse_categorical_crossentropy",
     "model={}/function.yaml": "mine.py has no function bild. Fix: did you mean build",
     "model={}/other.yaml": "other.yaml: other.py: .*other.py does not exist",
     "model.loss=mean_square": "model.loss is 'mean_square'.* Fix: did you mean mean_squared_error",
@@ -141,7 +142,9 @@ BAD = {
     "quikc": "experiment=quikc is not a choice. Fix: did you mean quick",
     "{}/grids.yaml": "grids.yaml: grids is empty. Fix: give it at least one grid",
     "{}/keys.yaml": "keys.yaml: .*unknown key 'grid'.* Fix: did you mean grids",
-    "{}/yaml.yaml": "yaml.yaml: cannot be read: .* Fix: correct the YAML",
+    "{}/yaml.yaml": "yaml.yaml, line 1: cannot be read: .* Fix: correct the YAML",
+    "{}/mine.yaml": "mine.yaml: unknown key .* Fix: this is no experiment; .* write model=",
+    "{}/lacks.yaml": "lacks.yaml: unknown key .* Fix: this is no experiment; .* write rnn=",
     "{}/reference.yaml": "reference.yaml: reference has rnn=block, .* Fix: .*rnn=keras",
 }
 

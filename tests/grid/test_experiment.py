@@ -59,7 +59,7 @@ def test_the_same_name_in_two_folders_is_rejected(conf: list[Path], extra: Path)
         ("grids: [rnn=keras]\nreference: keras", "reference: Expected `object"),
         ("grids: [rnn=keras]\norder_seed: x", "order_seed: Expected `int`, got `str`"),
         ("grids: [rnn=keras]\nprobe: 3", "probe: Expected `bool`"),
-        ("grids: [rnn=keras", "mine.yaml: cannot be read"),
+        ("grids: [rnn=keras", "mine.yaml, line 1: cannot be read"),
         ("grids: [a]\ngrids: [b]", "found duplicate key grids"),
         ("- a", "Expected `object`, got `array`"),
     ],

@@ -186,7 +186,7 @@ RELU = " +rnn.options.activation=relu"
             "rnn=keras,block" + RELU,
             r"from_grids.yaml, grid .*, grid point digits_rnn-lstm-block-.*-activationrelu-s0-r0: "
             r"rnn=block does not honour rnn.options.activation; it honours no options. "
-            r"Fix: give rnn=block a grid without activation",
+            r"Fix: remove rnn.options.activation, or give rnn=block a grid of its own",
         ),
         (
             "rnn=keras +rnn.options.activaton=relu",

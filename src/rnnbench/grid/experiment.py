@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import shlex
+import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -88,11 +89,13 @@ class Experiment(Settings, frozen=True, kw_only=True):
 
     def where(self, grid: int) -> str:
         """The location of grid number `grid`, counted from 0, for errors."""
-        return f'{display_path(self.file)}, grid "{" ".join(self.grids[grid])}"'
+        text = textwrap.shorten(" ".join(self.grids[grid]), 70, placeholder=" …")
+        return f'{display_path(self.file)}, grid "{text}"'
 
 
 LONGEST, LONGEST_SUFFIX = 100, 60  # characters of a name, and of what overrides add to one
 KEYS = ("title", "about", "grids", "reference", *Settings.__struct_fields__)
+CHOICES = {"function": "model", "implementation": "rnn"}  # a key of a choice's file → its axis
 # A quoted string, whose end may be missing, or one character.
 TOKEN = re.compile(r"""'(?:\\.|[^'\\])*'?|"(?:\\.|[^"\\])*"?|.""", re.DOTALL)
 
@@ -144,6 +147,12 @@ def _read(file: Path, where: str) -> Any:
 
     try:
         data = OmegaConf.to_container(OmegaConf.load(file))
+    except yaml.MarkedYAMLError as error:
+        line = f", line {error.problem_mark.line + 1}" if error.problem_mark else ""
+        remedy = "correct the YAML: its indentation (spaces, no tabs), quotes, brackets or colons."
+        raise ConfigError(
+            f"cannot be read: {error.problem}.", where=f"{where}{line}", remedy=remedy
+        ) from None
     except (yaml.YAMLError, InvalidConfig, OSError, ValueError, RecursionError) as error:
         raise ConfigError(
             f"cannot be read: {error}.", where=where, remedy="correct the YAML."
@@ -151,6 +160,8 @@ def _read(file: Path, where: str) -> Any:
     for key in data if isinstance(data, dict) else ():
         if key not in KEYS:
             remedy = f"{suggestion(str(key), KEYS)}the keys are {', '.join(KEYS)}."
+            if kind := next((CHOICES[each] for each in CHOICES if each in data), None):
+                remedy = f"this is no experiment; as a choice, write {kind}={where}."
             raise ConfigError(f"unknown key {key!r}.", where=where, remedy=remedy)
     return data
 

@@ -14,7 +14,9 @@ from rnnbench.errors import ConfigError, suggestion
 
 ABSENT = object()
 MOST_POINTS = 100_000  # of a grid, and values of a range
-TOO_MANY = f"write a grid of at most {MOST_POINTS:,} points; several grids may have more together."
+TOO_MANY = (
+    f"write fewer values: a grid has at most {MOST_POINTS:,} points; several grids may have more."
+)
 # Hydra's type of override → its prefix.
 MODES = {"CHANGE": "", "ADD": "+", "FORCE_ADD": "++", "DEL": "~"}
 KINDS: dict[type, str] = {

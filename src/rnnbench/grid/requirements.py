@@ -134,7 +134,7 @@ def check_options(
     rnn_choice = f"rnn={rnn.get('name')}"
     detail = "" if implementation == rnn.get("name") else f" (rnn.implementation {implementation})"
     for key in unknown:
-        remedy = f"give {rnn_choice} a grid without {key}."
+        remedy = f"remove rnn.options.{key}, or give {rnn_choice} a grid of its own without it."
         if key in (choice.get("options") or {}):
             remedy = f"remove {key} from the file of {rnn_choice}."
         raise ConfigError(
