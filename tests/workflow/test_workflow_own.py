@@ -20,7 +20,7 @@ from tests.worker.building import build_python, write_digits
 
 PAGE = (ROOT / "docs" / "own_kernel.md").read_text()
 FILES = dict(re.findall(r"^`(\w+\.\w+)`:\n\n```\w+\n(.*?)^```", PAGE, re.S | re.M))
-COMMANDS = re.findall(r'^snakemake --cores all --config overrides="(.*)"$', PAGE, re.M)
+COMMANDS = re.findall(r"^rnnbench run quick (.*)$", PAGE, re.M)
 SMALL = "repeat=0 model.epochs=2 +model.train_samples=256 measure.warmup_steps=2"
 
 
@@ -139,7 +139,7 @@ def test_nothing_is_executed_and_everything_is_measured(project: Project) -> Non
     words = [f"{group}='{name}'".replace("a'b", r"a\'b") for group, name in HOSTILE.items()]
     (project.folder / "data").mkdir()
     write_digits(project.folder / "data/mine.npz", 44, 20)  # next to pinned files
-    words += ["dataset=file", "dataset.path=data/mine.npz"]
+    words += ["dataset=file", "dataset.path=../../data/mine.npz"]
     experiment = {"title": f"$(touch made){HTML}{ESCAPE}", "grids": [words], "probe": False}
     (project.conf / "experiment/mine.yaml").write_text(json.dumps(experiment))
     result = project.snakemake(experiment="mine")

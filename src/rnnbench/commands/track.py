@@ -113,12 +113,16 @@ def ui(arguments: Sequence[str]) -> int:
         _show(redacted(uri, uri).rstrip("/"), links)
         return 0
     command = [sys.executable, "-m", "mlflow", "ui", "--backend-store-uri", uri]
-    environment = {**os.environ, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
+    # One person looks at it; only what is wrong is printed between the links.
+    command += ["--workers", "1", "--uvicorn-opts", "--log-level warning"]
+    quiet = {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "PYTHONWARNINGS": "ignore"}
+    environment = {**os.environ, **quiet}
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that the server ends too
     server = subprocess.Popen([*command, "--port", str(options.port)], env=environment)
     try:
         _wait_for(server, address := f"http://127.0.0.1:{options.port}")
         _show(address, links)
+        print("Ctrl-C stops the server.", flush=True)
         return server.wait()
     except KeyboardInterrupt:
         return 0
