@@ -157,11 +157,12 @@ def _read(file: Path, where: str) -> Any:
         raise ConfigError(
             f"cannot be read: {error}.", where=where, remedy="correct the YAML."
         ) from None
-    for key in data if isinstance(data, dict) else ():
+    keys = list(data) if isinstance(data, dict) else []
+    for key in keys:
         if key not in KEYS:
             remedy = f"{suggestion(str(key), KEYS)}the keys are {', '.join(KEYS)}."
-            if kind := next((CHOICES[each] for each in CHOICES if each in data), None):
-                remedy = f"this is no experiment; as a choice, write {kind}={where}."
+            if axis := next((CHOICES[each] for each in CHOICES if each in keys), None):
+                remedy = f"this is no experiment; as a choice, write {axis}={where}."
             raise ConfigError(f"unknown key {key!r}.", where=where, remedy=remedy)
     return data
 
