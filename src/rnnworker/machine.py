@@ -55,8 +55,9 @@ def processor_facts():
     first = dict(reversed(lines)).get
     flags = first("flags") and first("flags").split()
     kind = [first(name) for name in ("vendor_id", "cpu family", "model")]
+    arm = [first(name) for name in ("CPU implementer", "CPU part")]  # which have no model name
     return {
-        "name": first("model name"),
+        "name": first("model name") or ("ARM {} {}".format(*arm) if all(arm) else None),
         "flags": flags and [flag for flag in FLAGS if flag in flags],
         "virtual": flags and "hypervisor" in flags,
         "sockets": len({value for name, value in lines if name == "physical id"}) or None,

@@ -163,3 +163,13 @@ def test_the_processor_from_cpuinfo(monkeypatch: pytest.MonkeyPatch) -> None:
         "name": "A CPU", "flags": ["avx", "avx2"], "virtual": True, "sockets": 2,
         "processor": "Maker 25 17",
     }  # fmt: skip
+
+
+def test_two_generations_of_arm_processors_have_two_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the kernel reports a Graviton2 and a Graviton3."""
+    names = []
+    for part in ("0xd0c", "0xd40"):
+        text = f"processor : 0\nFeatures : fp asimd\nCPU implementer : 0x41\nCPU part : {part}\n"
+        monkeypatch.setattr(machine, "text", lambda path, text=text: text)
+        names.append(machine.processor_facts()["name"])
+    assert names == ["ARM 0x41 0xd0c", "ARM 0x41 0xd40"]
