@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from dataclasses import replace
 from statistics import fmean
 
 import numpy as np
@@ -110,6 +111,20 @@ def test_the_spread_is_that_of_a_member_not_of_its_value_relative_to_the_round()
         for name, sign in (("a", 1), ("b", -1))
     ]
     assert run_spread(runs)[0] == pytest.approx(0.02, rel=0.1)
+
+
+def test_seconds_of_a_round_are_compared_with_those_of_its_members() -> None:
+    """Runs with too few turns, on a machine whose state changes by 30 % between rounds."""
+    stream, runs, alone = random.Random(1), [], []
+    for number in range(200):
+        state = stream.gauss(0, 0.3)
+        for name, seconds in (("a", 1.0), ("b", 2.0), ("c", 3.0)):
+            value = seconds * math.exp(state + stream.gauss(0, 0.02))
+            run = FinishedRun(f"{name}-s0-r{number}", 1.0, value, together=f"round {number}")
+            runs.append(run)
+            alone.append(replace(run, together=f"{name} {number}"))
+    assert run_spread(runs)[0] == pytest.approx(0.02, rel=0.1)
+    assert run_spread(alone)[0] == pytest.approx(0.3, rel=0.1)
 
 
 RULE = Repeats(least=3, most=10, until=0.025, budget_s=100)

@@ -89,13 +89,22 @@ def run_spread(runs: Iterable[FinishedRun]) -> tuple[float, int]:
     """The standard deviation of log run values within a configuration, pooled over configurations,
     and its degrees of freedom. Uses only runs that took turns if there are any, because the runs to
     do will take turns too. The value of one of n members is relative to all of them, itself
-    included, so its variance is smaller by (n - 1) / n than that of the member. It includes what
-    the state of the machine adds to the intervals."""
+    included, so its variance is smaller by (n - 1) / n than that of the member; so are the seconds
+    of runs of one round that had too few turns. It includes what the state of the machine adds to
+    the intervals."""
     usable = [run for run in runs if run.value]
+    usable = [run for run in usable if run.company] or usable
+    rounds: dict[str, dict[str, float]] = defaultdict(dict)
+    for run in usable:
+        if run.together and not run.company:
+            rounds[run.together][configuration_of(run.name)] = math.log(run.value or 0)
     groups: Mapping[tuple[str, ...], list[tuple[float, float]]] = defaultdict(list)
-    for run in [run for run in usable if run.company] or usable:
-        value = math.log(run.value or 0)
-        groups[configuration_of(run.name), *run.company].append((value, run.widening))
+    for run in usable:
+        value, group = math.log(run.value or 0), run.company
+        others = rounds.get(run.together or "", {})
+        if len(others) > 1:
+            value, group = value - statistics.fmean(others.values()), tuple(sorted(others))
+        groups[configuration_of(run.name), *group].append((value, run.widening))
     squares, freedom = 0.0, 0
     for (_, *company), values in groups.items():
         if len(values) > 1:

@@ -34,7 +34,8 @@ class FinishedRun:
     """A finished run. `wall_seconds`: its share of the wall time; `value`: see
     `tables.effects.relative_values`; `company`: the configurations that took turns with it,
     including its own, and `round`: its round, if the value is relative to theirs; `widening`: the
-    factor by which the interval of such values is wider (`tables.effects.Effect`)."""
+    factor by which the interval of such values is wider (`tables.effects.Effect`); `together`: its
+    round in any case."""
 
     name: str
     wall_seconds: float | None
@@ -43,6 +44,7 @@ class FinishedRun:
     widening: float = 1.0
     device: str | None = None
     round: str | None = None
+    together: str | None = None
 
 
 def finished(own: Iterable[Record], everything: Sequence[Record]) -> list[FinishedRun]:
@@ -67,6 +69,7 @@ def finished(own: Iterable[Record], everything: Sequence[Record]) -> list[Finish
                 effect.widening if effect else 1.0,
                 record.run.choices.get("device"),
                 record.round_id if effect else None,
+                record.round_id,
             )
         )
     return runs
