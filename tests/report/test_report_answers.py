@@ -17,6 +17,7 @@ RECORDS = {
 }
 PUBLISHED = re.compile(r"Published.*?(?=\.(?: |$)|$)")
 RATIO = re.compile(r"(\d[\d.]*×) \((\d[\d.]*–\d[\d.]*)\)")
+NAMED = re.compile(rf"`(\w+)` (?:is )?{RATIO.pattern}")
 RATIO_LAST = re.compile(r"(\d[\d.]*×), (\d[\d.]*–\d[\d.]*)")
 SPREAD = re.compile(r"(0\.\d+) (± 0\.\d+)")
 SECONDS = re.compile(r"(\d[\d.]*) (?:µs|ms|s)\b")
@@ -61,6 +62,9 @@ def test_the_figures_are_those_of_the_records(
     text = EVIDENCE[experiment]
     for ratio, span in RATIO.findall(text) + RATIO_LAST.findall(text):
         assert f"{ratio} | {span}" in report.replace(" †", ""), (ratio, span)
+    rows = report.replace(" †", "").replace("\\_", "_").splitlines()
+    for name, ratio, span in NAMED.findall(text):
+        assert any(name in row and f"{ratio} | {span}" in row for row in rows), (name, ratio)
     assert all(f"| {value} |" in report for value in SECONDS.findall(text))
     for mean, spread in SPREAD.findall(text):
         assert f"{mean} | {spread}" in report
