@@ -67,8 +67,10 @@ def test_another_function_gets_only_a_marked_ratio(results, capsys):
 
 
 def test_arguments_that_match_no_run_are_one_line_errors(results, capsys):
-    with pytest.raises(ConfigError, match="equals a run"):
+    with pytest.raises(ConfigError, match="no measured run matches 'nothing'"):
         compare(["nothing", "keras", "--results", str(results)])
+    with pytest.raises(ConfigError, match="equals a run"):
+        compare(["keras", "keras", "--results", str(results)])
     with pytest.raises(ConfigError, match="no record of"):
         show(["nothing", "--results", str(results)])
     with pytest.raises(ConfigError, match="matches 23 runs"):

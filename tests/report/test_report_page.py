@@ -102,11 +102,16 @@ def test_the_first_screen_says_in_words_where_and_with_what_it_was_measured():
                 "processor": "AuthenticAMD 25 17", "flags": ["avx2", "avx512f"]}  # fmt: skip
     environment = {"tensorflow": "2.21.0", "keras": "3.15.1"}
     records = pairs(hardware=hardware, environment=environment, device="cpu_2")
+    config = records[1].run.config
+    config = {**config, "model": {**config["model"], "batch": 16}}
+    records[1] = replace(records[1], run=replace(records[1].run, config=config))
     assert Content(records, EXPERIMENT).conditions == {
         "Machine": "AMD EPYC (family 25, model 17, AVX-512), 2 cores, virtual machine on a host "
         "that may be shared",
         "Software": "TensorFlow 2.21.0, Keras 3.15.1",
         "Devices": "cpu_2: 2 threads",
+        "Training": "units 64, batch 32 or 16, epochs 5, loss sparse_categorical_crossentropy, "
+        "optimizer adam, learning_rate 0.001, training samples 1438",
     }
 
 
@@ -223,6 +228,22 @@ def test_the_first_sentence_says_that_a_whole_session_was_slowed_down(slower, is
         "The machine was slowed down from outside during the measurement on cpu_1"
     ) == (slower > 1 and is_known)
     assert "1.49× as fast" in answer
+
+
+@pytest.mark.parametrize(("late", "text"), [(0, "none"), (1, "in 1 of"), (2, "raise `measure.")])
+def test_the_warm_up_was_too_short_if_most_runs_of_a_configuration_show_it(late, text):
+    """Of three runs of each implementation."""
+    records = []
+    for number in range(3):
+        for record in pairs(repeat=number, epochs=12):
+            is_late = number < late and record.run.choices["rnn"] == "keras"
+            epochs = [
+                replace(epoch, seconds=epoch.seconds * (2 if is_late and epoch.epoch < 4 else 1))
+                for epoch in record.epochs
+            ]
+            records.append(replace(record, epochs=tuple(epochs)))
+    (note,) = notes(records, "Warm-up")
+    assert text in note
 
 
 @pytest.mark.parametrize(

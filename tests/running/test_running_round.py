@@ -165,7 +165,10 @@ def test_what_all_implementations_do_wrong_is_blamed_on_no_kernel(place: Place) 
     reasons = {record.verdict.reasons for record in measure_round(place, *lines).values()}
     ((reason,),) = reasons
     assert reason.text.endswith(f"the certificate of every implementation failed: {why.format('')}")
-    assert reason.remedy.startswith("correct the model, the data or the options;")
+    correct = (
+        "correct the model (rnnworker.models.digits_rnn), the data (made by the model) or the "
+    )
+    assert reason.remedy.startswith(f"{correct}options;")
     certificate = {**made, "key": "fake-lstm-fake"}
     rnns = {name: {"implementation": f"/home/me/{name}.py"} for name in entries}
     first, second = certificate_summary(certificate, rnns)

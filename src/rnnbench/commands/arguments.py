@@ -101,8 +101,13 @@ def parse_words(words: Sequence[str]) -> tuple[str, tuple[str, ...]]:
 
 
 def conf_folders(home: Path, further: Sequence[Path], option: str = "--conf") -> list[Path]:
-    """The config folders, `home` first. Raises `ConfigError` if one of `further`, the values of
-    `option`, is not a folder."""
+    """The config folders, `home` first. Raises `ConfigError` if that is not a project's, or one of
+    `further`, the values of `option`, is not a folder."""
+    if not (home / "config.yaml").is_file():
+        remedy = "change into the project's folder and run the command there."
+        raise ConfigError(
+            "there is no conf/config.yaml here.", where=str(Path.cwd()), remedy=remedy
+        )
     for folder in further:
         if not folder.is_dir():
             remedy = "name a folder with choices or experiments."

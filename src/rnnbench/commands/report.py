@@ -98,6 +98,8 @@ def folders_of(options: argparse.Namespace) -> list[Path]:
     if not folders:
         what = f"no site has a plan of {options.experiment}."
         remedy = "measure it first: `rnnbench run EXPERIMENT`."
+        if not options.results.is_dir():
+            remedy = "change into the project's folder and run the command there."
         raise RecordError(what, where=str(options.results), remedy=remedy)
     local = machine.fingerprint()["machine"]
     return sorted(folders, key=lambda folder: folder.parent.name != local)

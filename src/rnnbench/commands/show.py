@@ -103,9 +103,9 @@ def compare(arguments: Sequence[str]) -> int:
             raise ConfigError("no such file.", where=choice, remedy="correct the path.")
     options.a, options.b = (Path(c).stem if _is_file(c) else c for c in choices)
 
-    from rnnbench.report.notes import session_notes
+    from rnnbench.report.notes import session_notes, turn_notes
     from rnnbench.report.terminal import print_answers, print_comparison
-    from rnnbench.tables.comparison import versus, void_messages
+    from rnnbench.tables.comparison import is_known, versus, void_messages
     from rnnbench.tables.estimates import Measurements
     from rnnbench.tables.frame import tidy
 
@@ -126,12 +126,17 @@ def compare(arguments: Sequence[str]) -> int:
     table = versus(measured, a, b)
     void = void_messages(frame, a, b)
     if table.empty:
+        what = f"no run of {options.a!r} equals a run of {options.b!r} in everything else."
         remedy = "name what differs: a choice, a machine, key=value or a pattern of run names."
+        for terms in (a, b):
+            if not is_known(frame, terms):
+                what = f"no measured run matches {','.join(terms)!r}."
+                remedy = "correct it, or add --budget 60, which measures A and B."
         if void:
+            what += f" {'; '.join(void)}."
             remedy = "see `rnnbench show RUN`; `rnnbench retry EXPERIMENT` measures them again."
         raise ConfigError(
-            f"no run of {options.a!r} equals a run of {options.b!r} in everything else. "
-            + " ".join(void),
+            what,
             where="compare",
             remedy=remedy,
         )
@@ -142,8 +147,8 @@ def compare(arguments: Sequence[str]) -> int:
         if options.json:
             Path(options.json).write_text(f"{text}\n")
         print_comparison(table, options.a, options.b)
-        held = session_notes(measured.runs) if table["low"].notna().any() else ()
-        for line in dict.fromkeys([*held, *void]):
+        held = [*session_notes(measured.runs), *turn_notes(measured.runs)]
+        for line in dict.fromkeys([*(held if table["low"].notna().any() else ()), *void]):
             print(line)
         print_answers(table)
     if limit is None:

@@ -118,7 +118,10 @@ def ui(arguments: Sequence[str]) -> int:
     quiet = {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "PYTHONWARNINGS": "ignore"}
     environment = {**os.environ, **quiet}
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that the server ends too
-    server = subprocess.Popen([*command, "--port", str(options.port)], env=environment)
+    # In a session of its own, so that Ctrl-C ends it by SIGTERM, on which it prints nothing.
+    server = subprocess.Popen(
+        [*command, "--port", str(options.port)], env=environment, start_new_session=True
+    )
     try:
         _wait_for(server, address := f"http://127.0.0.1:{options.port}")
         _show(address, links)

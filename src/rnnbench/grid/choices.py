@@ -252,6 +252,10 @@ def check_config(config: Mapping[str, Any], source_of: Callable[[str], str]) -> 
     """Raises a `ConfigError` for the first key of a grid point's `config` that is unknown, missing
     or of another type. `source_of`: maps a key to the file or grid that sets it."""
     _check_misspelt(config["model"], source_of)
+    rate = lookup(config, key := "model.optimizer.learning_rate")
+    if rate not in (ABSENT, None) and not (type(rate) in (int, float) and rate > 0):
+        what = f"{key} is {rate!r}; it must be a number > 0."
+        raise ConfigError(what, where=source_of(key), remedy="write learning_rate: 0.001, or such.")
     kind = OwnConfig if is_user_file(config["rnn"].get("implementation")) else Config
     try:
         msgspec.convert(_with_lower_case_optimizer(config), kind)

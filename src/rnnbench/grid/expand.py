@@ -63,6 +63,12 @@ def expand(
         _parsed(grid, experiment.where(index), conf, folder, files)
         for index, grid in enumerate(experiment.grids)
     ]
+    for axis, choice in experiment.reference.items():
+        setting = from_command_line.get(axis)
+        if setting and len(setting.values) > 1 and choice not in setting.values:
+            some = ",".join(map(str, setting.values))
+            what = f"{axis}={some} leaves out the reference, {axis}={choice}."
+            raise setting.error(what, f"write {axis}={choice},{some}, or a single choice.")
     if scale:
         written = [
             # A reference to another key, such as ${model.batch}, is no size.
@@ -193,11 +199,18 @@ def _grid_point(
     choices = {group: named.get(group, defaults[group]) for group in NAMES}
     folders = {group: library.files[group, choices[group]].parent for group in ("model", "rnn")}
     sections = {group: library.sections[group, choice] for group, choice in choices.items()}
-    config, differing = apply_settings(
-        {**sections, **library.base},
-        [_adjusted(each, folders) for each in combination.values() if each.key not in NAMES],
-    )
     where = next((setting.where for setting in combination.values()), "grid")
+    defaults_of_all = {**sections, **library.base}
+    try:
+        config, differing = apply_settings(
+            defaults_of_all,
+            [_adjusted(each, folders) for each in combination.values() if each.key not in NAMES],
+        )
+    except ConfigError:
+        # A choice's file that is wrong by itself is to blame, not what changes one of its keys.
+        files = {group: sources.get((group, choices[group])) for group in folders}
+        check_config(defaults_of_all, lambda key: files.get(key.partition(".")[0]) or where)
+        raise
     if not library.open_choices.isdisjoint(choices.items()) or is_open(differing):
         config = resolved(config, where)
     written = {key: setting.where for key, setting in combination.items()}

@@ -164,6 +164,14 @@ def _read(file: Path, where: str) -> Any:
             if axis := next((CHOICES[each] for each in CHOICES if each in keys), None):
                 remedy = f"this is no experiment; as a choice, write {axis}={where}."
             raise ConfigError(f"unknown key {key!r}.", where=where, remedy=remedy)
+    reference = data.get("reference") if isinstance(data, dict) else None
+    for axis, value in reference.items() if isinstance(reference, dict) else ():
+        if isinstance(value, list | dict):
+            what = f"reference.{axis} has several values, {value}."
+            remedy = (
+                f"name one choice, such as reference: {{{axis}: {next(iter(value), 'CHOICE')}}}."
+            )
+            raise ConfigError(what, where=where, remedy=remedy)
     return data
 
 

@@ -100,7 +100,10 @@ def data_path(text: Any, folder: Path, root: Path, where: str) -> Any:
     """The path `text` of a user's data, which may be relative to `folder`: relative to `root`, the
     project, if the file is there, else absolute. Raises a `ConfigError` if the file does not exist;
     those in ``data/`` may be fetched later."""
-    if not isinstance(text, str) or "${" in text:
+    if not isinstance(text, str):
+        remedy = f"write {DATA}=FILE, or dataset=none for a model that makes its data."
+        raise ConfigError(f"{DATA}={text} is no path.", where=where, remedy=remedy)
+    if "${" in text:
         return text
     file = Path(os.path.abspath(folder / Path(text).expanduser()))
     if not file.exists() and not file.is_relative_to(root / "data"):

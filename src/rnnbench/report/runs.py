@@ -17,11 +17,15 @@ from rnnbench.report.parts import Column, TableView, view_of
 from rnnbench.report.tables import Tables
 from rnnbench.tables.cost import threads_of
 from rnnbench.tables.estimates import move_named_options
-from rnnbench.tables.frame import run_facts
+from rnnbench.tables.frame import flat_text, run_facts
 from rnnworker.cards import all_cards
 
 SOFTWARE = {"tensorflow": "TensorFlow", "torch": "PyTorch", "jax": "JAX", "keras": "Keras"}
 VECTORS = {"avx512f": "AVX-512", "avx2": "AVX2", "avx": "AVX"}
+UNNAMED = {  # keys of a model that are no hyperparameters
+    *("about", "source", "function", "data", "name", "recurrent", "arrays", "requires"),
+    *("train_samples", "val_samples", "metrics"),
+}
 NAMED = 4  # machines, builds and devices named next to the answer
 MANY = 300  # runs; if there are more, the page has a line per run and no raw epochs
 Facts = Mapping[str, str]
@@ -44,7 +48,7 @@ RUN_COLUMNS = (
 
 
 def conditions(records: Sequence[Record]) -> Facts:
-    """Where and with what the runs were measured, in words: machines, builds and devices."""
+    """Where, with what and what the runs trained, in words: machines, builds, devices, models."""
     choices = [record.run.choices for record in records]
     devices = [each["device"] for each in choices if each.get("device")]
     devices.sort(key=lambda each: (threads_of(each) or 0, each))
@@ -55,6 +59,7 @@ def conditions(records: Sequence[Record]) -> Facts:
             for each, record in zip(choices, records, strict=True)
         ],
         "Devices": [(each, _device_words(each)) for each in devices],
+        "Training": _training(records),
     }
     return {kind: words for kind, named in found.items() if (words := _listed(kind, named))}
 
@@ -105,6 +110,29 @@ def _build_words(environment: Mapping[str, Any]) -> str:
 def _device_words(device: str) -> str:
     threads = threads_of(device)
     return n.counted(threads, "thread") if threads else ""
+
+
+def _training(records: Iterable[Record]) -> list[tuple[str, str]]:
+    """Each model with its hyperparameters, each of these with all of its values."""
+    found: dict[str, dict[str, dict[str, None]]] = {}
+    for record in records:
+        model = {**(record.run.config.get("model") or {})}
+        if isinstance(optimizer := model.pop("optimizer", None), Mapping):
+            model |= {"optimizer": optimizer.get("name"), **_without_name(optimizer)}
+        if record.epochs and record.epochs[0].samples:
+            model["training samples"] = record.epochs[0].samples
+        of_model = found.setdefault(record.run.choices.get("model", ""), {})
+        for key, value in model.items():
+            if key not in UNNAMED and (text := flat_text(value)):
+                of_model.setdefault(key, {})[text] = None
+    return [
+        (name, ", ".join(f"{key} {' or '.join(texts)}" for key, texts in facts.items()))
+        for name, facts in found.items()
+    ]
+
+
+def _without_name(section: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in section.items() if key != "name"}
 
 
 def runs_view(table: pd.DataFrame) -> TableView:

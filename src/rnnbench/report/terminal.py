@@ -10,7 +10,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from rnnbench.records.record import Record
+from rnnbench.records.record import Phase, Record
 from rnnbench.report import numbers as n
 from rnnbench.report.answer import SINGLE_RUN
 from rnnbench.report.runs import median_epoch
@@ -91,6 +91,14 @@ def _answer(row: Mapping[Any, Any]) -> str:
     return f"{first} trains {ratio} as fast as {second}{where}, {interval}."
 
 
+def _phase(phase: Phase) -> tuple[str, str, str]:
+    waited, before = (phase.details.get(name) for name in ("waited", "before_fork"))
+    remark = f"{n.plain(waited)} of it waiting" if waited else ""
+    if before:
+        remark = f"+ {n.plain(before)} before the fork"
+    return phase.name, n.plain(phase.seconds), remark
+
+
 def print_run(record: Record, place: str) -> None:
     """Prints a run: verdict with reasons, phases, epochs and provenance. `place`: its record."""
     console = Console()
@@ -100,8 +108,7 @@ def print_run(record: Record, place: str) -> None:
     console.print(f"[bold]{record.name}[/bold]  {status}", highlight=False)
     for reason in record.verdict.reasons:
         console.print(f"  {reason.text} Fix: {reason.remedy}", markup=False, highlight=False)
-    phases = ((phase.name, n.plain(phase.seconds)) for phase in record.phases)
-    console.print(_table(("phase", "seconds"), phases))
+    console.print(_table(("phase", "seconds", ""), map(_phase, record.phases)))
     if record.epochs:
         epochs = (
             (str(e.epoch), f"{e.seconds:.4f}",

@@ -146,6 +146,9 @@ def _why_refused(run: Run, planned: Mapping[str, Any], place: Place) -> Reason |
     trains = " +measure.uncertified=true trains it all the same."
     if fault := made.fault_of_all:
         whose, wrong, trains = "every implementation", fault, ""
+        data = run.config["dataset"].get("path") or "made by the model"
+        function = run.config["model"]["function"].rpartition(":")[0]
+        correct = f"correct the model ({function}), the data ({data}) or the options"
     elif is_user_file(file):
         correct = f"correct {file} or its YAML (docs/own_kernel.md)"
     return Reason(

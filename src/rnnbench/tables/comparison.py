@@ -113,6 +113,12 @@ def _selected_text(configuration: Mapping[str, Any], axes: Sequence[str]) -> str
     return " ".join(filter(None, (str(texts[axis]) for axis in axes)))
 
 
+def is_known(frame: pd.DataFrame, terms: Sequence[str]) -> bool:
+    """Whether some run matches all `terms`."""
+    runs = frame[frame["phase"] == "run"].to_dict("records")
+    return any(_matches(row, terms) for row in runs)
+
+
 def _matches(row: dict[Any, Any], terms: Sequence[str]) -> bool:
     """Whether each term is a choice, machine or override of the run, or a pattern of its name."""
     values = {str(row[axis]) for axis in KEY}
