@@ -76,7 +76,7 @@ class Session:
         """Changes what a hook of Snakemake cannot (https://github.com/snakemake/snakemake/pull/1796
         asks for one). The files `made_again` are made again, like those of ``--forcerun``: each is
         removed when its job starts, none during a dry run. This process ends with the exit code of
-        `summarize`. Void runs are also printed if there is nothing to do."""
+        `summarize`, whose lines are also printed if there is nothing to do."""
         execute = workflow.execute
 
         def execute_and_exit(*arguments, **named) -> None:
@@ -85,7 +85,7 @@ class Session:
             execute(*arguments, **named)
             if workflow.dryrun or not workflow.is_main_process:
                 return
-            if "_summary" not in vars(self) and self._summary.void:
+            if "_summary" not in vars(self):
                 self.end()
             if self._summary.exit_code:
                 sys.exit(self._summary.exit_code)
@@ -104,11 +104,9 @@ NO_USABLE_RUN = 3
 
 
 class Summary(NamedTuple):
-    """The last lines to print, the number of void runs, and the exit code, 0 or
-    `NO_USABLE_RUN`."""
+    """The last lines to print, and the exit code, 0 or `NO_USABLE_RUN`."""
 
     lines: list[str]
-    void: int
     exit_code: int
 
 
@@ -152,7 +150,7 @@ def summarize(job: Job) -> Summary:
         lines.append(_void_total(job, void, len(unusable), all_void))
     if (job.root / job.report).exists():
         lines.append(f"the report is {job.report}")
-    return Summary(lines, len(void), NO_USABLE_RUN if unusable and not job.allow_void else 0)
+    return Summary(lines, NO_USABLE_RUN if unusable and not job.allow_void else 0)
 
 
 def _last_message(log: Path) -> list[str]:
