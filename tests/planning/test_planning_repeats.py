@@ -204,7 +204,9 @@ def test_what_is_known_so_far_names_the_choices_that_differ(place: Place) -> Non
     last = [line for line in lines if line.repeat == 3]
     assert known_so_far(last, place, last[0].name) == ""
     both = "so far, speed relative to keras: block 1.49×{0}, cell 0.90×{0} (after {1})"
-    for measured, after in enumerate((("", "1 round"), ("", "2 rounds"), (" ± 0.2%", "3 rounds"))):
+    for measured, after in enumerate(
+        (("", "1 round"), ("", "2 rounds"), (" ± 0.2% at most", "3 rounds"))
+    ):
         for record in rounds[measured]:
             finish(place, record)
         assert known_so_far(last, place, last[0].name) == both.format(*after)

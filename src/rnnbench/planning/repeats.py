@@ -167,7 +167,7 @@ def known_so_far(planned: Sequence[Run], place: Place, reference: str) -> str:
         speedup = math.exp(-statistics.fmean(map(math.log, own)))
         text = f"{_label(run, base)} {speedup:.2f}×"
         if len(own) > 2:
-            text += f" ± {relative_ci_halfwidth(own, others, widening):.1%}"
+            text += f" ± {relative_ci_halfwidth(own, others, widening):.1%} at most"
         found.append((speedup, text, len(own)))
     if not found:
         return ""
