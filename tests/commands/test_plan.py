@@ -56,6 +56,24 @@ def test_plan_lists_what_changed(project: Project, monkeypatch, capsys) -> None:
     assert f"1 run, such as {NAME}:\n  model.epochs: 9 → 5\n" in output
 
 
+def test_the_edited_file_of_a_user_is_named(
+    project: Project, tmp_path, monkeypatch, capsys
+) -> None:
+    monkeypatch.chdir(project.folder)
+    (tmp_path / "kernel.py").write_text(KERNEL)
+    (tmp_path / "kernel.yaml").write_text(FILES["kernel.yaml"])
+    words = ["small", f"rnn={tmp_path}/kernel.yaml", "seed=0", "--conf", str(project.conf)]
+    conf = [project.folder / "conf", project.conf]
+    planned = plan.make_plan("small", conf, project.folder, overrides=" ".join(words[1:3]))
+    local = machine.fingerprint()["machine"]
+    for name, run in planned.runs.items():
+        identity = {**run.identity, "worker": "0" * 64}
+        record = make_record(name=name, machine=local, identity=identity, config=run.config)
+        write_record(project.folder / "results", record)
+    assert plan.plan([*words, "--why"]) == 0
+    assert f"worker changed\n    {tmp_path}/kernel.py was edited" in capsys.readouterr().out
+
+
 def test_changes_leave_out_the_values_of_digests() -> None:
     before = {"worker": "0" * 64, "config": {"a": {"b": 1}}}
     after = {"worker": "1" * 64, "config": {"a": {"b": 2}, "c": None}, "dataset_md5": None}

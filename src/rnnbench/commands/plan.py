@@ -13,11 +13,13 @@ from rich.filesize import decimal
 
 from rnnbench.commands.arguments import experiment_parser, parse_experiment
 from rnnbench.errors import RecordError
+from rnnbench.grid.files import user_files
 from rnnbench.grid.point import full_identity
 from rnnbench.planning.forecast import ENVIRONMENT_BYTES, Forecast, forecast, repeats_for
 from rnnbench.planning.plan import Plan
 from rnnbench.planning.planner import NothingToRun, make_plan
 from rnnbench.planning.repeats import FinishedRun, finished
+from rnnbench.records import timestamps
 from rnnbench.records.pointer import is_valid
 from rnnbench.records.record import Run
 from rnnbench.records.store import read_record, readable, record_files
@@ -26,6 +28,7 @@ from rnnbench.running import host_check
 from rnnbench.running.progress import duration
 from rnnworker import machine
 
+CODE = "worker changed"  # the Python code of a run: of its model, its kernel or rnnbench
 DIFFERENCES = (0.02, 0.05, 0.10)
 DIGEST = re.compile(r"[0-9a-f]{32,64}")
 MAX_RECORDS = 400  # each takes about 5 ms to read
@@ -138,12 +141,22 @@ def changes_by_run(plan: Plan, results: Path) -> list[str]:
             unchanged = ("nothing: its record is void, marked for retry or not adopted",)
             before, after = (full_identity(r.config, r.identity) for r in (record.run, run))
             changes = tuple(changed(before, after)) or unchanged
+            if CODE in changes:
+                edited = [f"  {file} was edited" for file in _edited(run, record.finished)]
+                changes += tuple(edited or ["  the code of rnnbench itself"])
             names_by_changes.setdefault(changes, []).append(run.name)
     text = [f"{counted(new, 'run')} without a record"] if new else []
     for changes, names in names_by_changes.items():
         text.append(f"{counted(len(names), 'run')}, such as {names[0]}:")
         text += [f"  {change}" for change in changes]
     return text or ["nothing to do"]
+
+
+def _edited(run: Run, since: str) -> list[Path]:
+    """The Python files of users that `run` uses and that were edited later."""
+    moment = timestamps.read(since).timestamp()
+    files = sorted(user_files(run.config))
+    return [file for file in files if file.is_file() and file.stat().st_mtime > moment]
 
 
 def changed(before: Mapping[str, Any], after: Mapping[str, Any], prefix: str = "") -> list[str]:
