@@ -105,7 +105,7 @@ def compare(arguments: Sequence[str]) -> int:
 
     from rnnbench.report.notes import session_notes, turn_notes
     from rnnbench.report.terminal import print_answers, print_comparison
-    from rnnbench.tables.comparison import is_known, versus, void_messages
+    from rnnbench.tables.comparison import selected, versus, void_messages
     from rnnbench.tables.estimates import Measurements
     from rnnbench.tables.frame import tidy
 
@@ -129,7 +129,7 @@ def compare(arguments: Sequence[str]) -> int:
         what = f"no run of {options.a!r} equals a run of {options.b!r} in everything else."
         remedy = "name what differs: a choice, a machine, key=value or a pattern of run names."
         for terms in (a, b):
-            if not is_known(frame, terms):
+            if selected(frame[frame["phase"] == "run"], terms).empty:
                 what = f"no measured run matches {','.join(terms)!r}."
                 remedy = "correct it, or add --budget 60, which measures A and B."
         if void:
@@ -147,7 +147,9 @@ def compare(arguments: Sequence[str]) -> int:
         if options.json:
             Path(options.json).write_text(f"{text}\n")
         print_comparison(table, options.a, options.b)
-        held = [*session_notes(measured.runs), *turn_notes(measured.runs)]
+        runs = selected(measured.runs, a, b)
+        # The runs of other experiments may match, but be in no pair.
+        held = [*session_notes(runs), *(turn_notes(runs) if options.experiment != "*" else ())]
         for line in dict.fromkeys([*(held if table["low"].notna().any() else ()), *void]):
             print(line)
         print_answers(table)

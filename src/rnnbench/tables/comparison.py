@@ -113,10 +113,10 @@ def _selected_text(configuration: Mapping[str, Any], axes: Sequence[str]) -> str
     return " ".join(filter(None, (str(texts[axis]) for axis in axes)))
 
 
-def is_known(frame: pd.DataFrame, terms: Sequence[str]) -> bool:
-    """Whether some run matches all `terms`."""
-    runs = frame[frame["phase"] == "run"].to_dict("records")
-    return any(_matches(row, terms) for row in runs)
+def selected(runs: pd.DataFrame, *selections: Sequence[str]) -> pd.DataFrame:
+    """The `runs` that match all terms of one of the `selections`."""
+    rows = runs.to_dict("records")
+    return runs[[any(_matches(row, terms) for terms in selections) for row in rows]]
 
 
 def _matches(row: dict[Any, Any], terms: Sequence[str]) -> bool:
