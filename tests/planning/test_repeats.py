@@ -120,9 +120,9 @@ def test_seconds_of_a_round_are_compared_with_those_of_its_members() -> None:
         state = stream.gauss(0, 0.3)
         for name, seconds in (("a", 1.0), ("b", 2.0), ("c", 3.0)):
             value = seconds * math.exp(state + stream.gauss(0, 0.02))
-            run = FinishedRun(f"{name}-s0-r{number}", 1.0, value, together=f"round {number}")
+            run = FinishedRun(f"{name}-s0-r{number}", 1.0, value, round=f"round {number}")
             runs.append(run)
-            alone.append(replace(run, together=f"{name} {number}"))
+            alone.append(replace(run, round=f"{name} {number}"))
     assert run_spread(runs)[0] == pytest.approx(0.02, rel=0.1)
     assert run_spread(alone)[0] == pytest.approx(0.3, rel=0.1)
 

@@ -161,19 +161,20 @@ def test_what_all_implementations_do_wrong_is_blamed_on_no_kernel(place: Place) 
         entries[name] = {"status": "failed", "why": fault, "function_why": fault}
     made = {"schema": 3, "implementations": entries, "digest": ""}
     write_json(place.folder / "certificates/fake-lstm-fake.json", made)
-    write_json(place.folder / "certificates.json", {"fake-lstm-fake": {"digest": ""}})
+    rnns = {name: {"implementation": f"/home/me/{name}.py"} for name in entries}
+    planned = {"digest": "", "implementations": [{"name": n, "rnn": rnns[n]} for n in rnns]}
+    write_json(place.folder / "certificates.json", {"fake-lstm-fake": planned})
     reasons = {record.verdict.reasons for record in measure_round(place, *lines).values()}
     ((reason,),) = reasons
     assert reason.text.endswith(f"the certificate of every implementation failed: {why.format('')}")
-    correct = (
-        "correct the model (rnnworker.models.digits_rnn), the data (made by the model) or the "
-    )
-    assert reason.remedy.startswith(f"{correct}options;")
+    correct = "correct the model (rnnworker.models.digits_rnn), the data (made by the model) or"
+    assert reason.remedy.startswith(f"{correct} the options;")
     certificate = {**made, "key": "fake-lstm-fake"}
-    rnns = {name: {"implementation": f"/home/me/{name}.py"} for name in entries}
     first, second = certificate_summary(certificate, rnns)
     assert first == "certificate fake-lstm-fake: 2 failed"
     assert second.endswith(f"{why.format('')}. Fix: correct the model, the data or the options.")
+    one_file = dict.fromkeys(entries, rnns["mine"])  # two of its options
+    assert all("mine.py" in line for line in certificate_summary(certificate, one_file)[1:])
     entries["mine"]["function_why"] = "ValueError: boom"
     _, _, third = certificate_summary(certificate, rnns)
     assert "correct /home/me/mine.py" in third

@@ -11,6 +11,7 @@ from rnnbench.errors import ConfigError
 
 DEFAULT_EXPERIMENT = "quick"
 NAMED = "experiment="
+IN_PROJECT = "change into the project's folder and run the command there."
 
 
 def command_parser(command: Callable[..., int]) -> argparse.ArgumentParser:
@@ -104,10 +105,8 @@ def conf_folders(home: Path, further: Sequence[Path], option: str = "--conf") ->
     """The config folders, `home` first. Raises `ConfigError` if that is not a project's, or one of
     `further`, the values of `option`, is not a folder."""
     if not (home / "config.yaml").is_file():
-        remedy = "change into the project's folder and run the command there."
-        raise ConfigError(
-            "there is no conf/config.yaml here.", where=str(Path.cwd()), remedy=remedy
-        )
+        what = "there is no conf/config.yaml here."
+        raise ConfigError(what, where=str(Path.cwd()), remedy=IN_PROJECT)
     for folder in further:
         if not folder.is_dir():
             remedy = "name a folder with choices or experiments."

@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from rnnbench.commands.arguments import add_experiment, add_folder, add_results, command_parser
+from rnnbench.commands.arguments import (
+    IN_PROJECT,
+    add_experiment,
+    add_folder,
+    add_results,
+    command_parser,
+)
 from rnnbench.errors import ConfigError, RecordError, RnnbenchError, say
 from rnnbench.records.plan_file import read_experiment, read_runs
 from rnnbench.records.pointer import Pointer, records_of
@@ -99,7 +105,7 @@ def folders_of(options: argparse.Namespace) -> list[Path]:
         what = f"no site has a plan of {options.experiment}."
         remedy = "measure it first: `rnnbench run EXPERIMENT`."
         if not options.results.is_dir():
-            remedy = "change into the project's folder and run the command there."
+            remedy = IN_PROJECT
         raise RecordError(what, where=str(options.results), remedy=remedy)
     local = machine.fingerprint()["machine"]
     return sorted(folders, key=lambda folder: folder.parent.name != local)

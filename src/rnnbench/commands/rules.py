@@ -75,7 +75,7 @@ def certificate_summary(
     counts = Counter(result["status"] for result in results.values())
     texts = [f"{counts[key]} {key.replace('_', ' ')}" for key in STATUSES if counts[key]]
     lines = [f"certificate {certificate['key']}: {', '.join(texts)}"]
-    if fault := certificate_of(certificate, certificate["key"]).fault_of_all:
+    if fault := certificate_of(certificate, certificate["key"]).fault_of_all(rnns):
         fix = "Fix: correct the model, the data or the options."
         return [*lines, f"  every implementation failed: {fault.rstrip('.')}. {fix}"]
     for name, result in results.items():

@@ -117,7 +117,8 @@ def ui(arguments: Sequence[str]) -> int:
     command += ["--workers", "1", "--uvicorn-opts", "--log-level warning"]
     quiet = {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "PYTHONWARNINGS": "ignore"}
     environment = {**os.environ, **quiet}
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that the server ends too
+    for ending in (signal.SIGTERM, signal.SIGHUP):  # so that the server ends too
+        signal.signal(ending, signal.default_int_handler)
     # In a session of its own, so that Ctrl-C ends it by SIGTERM, on which it prints nothing.
     server = subprocess.Popen(
         [*command, "--port", str(options.port)], env=environment, start_new_session=True

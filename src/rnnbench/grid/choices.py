@@ -43,8 +43,9 @@ OPTIMIZERS: Mapping[str, tuple[str, ...]] = {
     "adadelta": ("rho", "epsilon"),
     "lion": ("beta_1", "beta_2"),
 }
+LearningRate = Annotated[float, Meta(gt=0, examples=["0.001"])] | None
 COMMON_SETTINGS = (
-    *("learning_rate", "decay", "weight_decay", "clipnorm", "clipvalue", "global_clipnorm"),
+    *("decay", "weight_decay", "clipnorm", "clipvalue", "global_clipnorm"),
     *("use_ema", "ema_momentum", "ema_overwrite_frequency"),
 )
 # Source: ``keras/src/losses/__init__.py`` of Keras 3, then what only ``keras/losses.py`` of Keras 2
@@ -62,7 +63,10 @@ LOSSES = (
 _OPTIMIZERS = tuple(
     msgspec.defstruct(
         name.capitalize(),
-        [(setting, float | bool | None, None) for setting in (*COMMON_SETTINGS, *settings)],
+        [
+            ("learning_rate", LearningRate, None),
+            *((setting, float | bool | None, None) for setting in (*COMMON_SETTINGS, *settings)),
+        ],
         tag_field="name",
         tag=name,
         forbid_unknown_fields=True,
@@ -252,10 +256,6 @@ def check_config(config: Mapping[str, Any], source_of: Callable[[str], str]) -> 
     """Raises a `ConfigError` for the first key of a grid point's `config` that is unknown, missing
     or of another type. `source_of`: maps a key to the file or grid that sets it."""
     _check_misspelt(config["model"], source_of)
-    rate = lookup(config, key := "model.optimizer.learning_rate")
-    if rate not in (ABSENT, None) and not (type(rate) in (int, float) and rate > 0):
-        what = f"{key} is {rate!r}; it must be a number > 0."
-        raise ConfigError(what, where=source_of(key), remedy="write learning_rate: 0.001, or such.")
     kind = OwnConfig if is_user_file(config["rnn"].get("implementation")) else Config
     try:
         msgspec.convert(_with_lower_case_optimizer(config), kind)
@@ -360,7 +360,7 @@ def _at(kind: Any, path: Sequence[str], data: Any) -> list[tuple[Any, dict[str, 
     if tag_field and isinstance(data, dict) and data.get(tag_field) != kind.tag:
         return []
     if isinstance(kind, inspect.Metadata):
-        about = kind.extra_json_schema or {}
+        about = {} if path else kind.extra_json_schema or {}
         return [(each, about | inner) for each, inner in _at(kind.type, path, data)]
     if isinstance(kind, inspect.UnionType):
         return [found for each in kind.types for found in _at(each, path, data)]

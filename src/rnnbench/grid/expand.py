@@ -200,18 +200,19 @@ def _grid_point(
     folders = {group: library.files[group, choices[group]].parent for group in ("model", "rnn")}
     sections = {group: library.sections[group, choice] for group, choice in choices.items()}
     where = next((setting.where for setting in combination.values()), "grid")
-    defaults_of_all = {**sections, **library.base}
+    unchanged, has_open = {**sections, **library.base}, library.open_choices & choices.items()
     try:
         config, differing = apply_settings(
-            defaults_of_all,
+            unchanged,
             [_adjusted(each, folders) for each in combination.values() if each.key not in NAMES],
         )
     except ConfigError:
         # A choice's file that is wrong by itself is to blame, not what changes one of its keys.
         files = {group: sources.get((group, choices[group])) for group in folders}
-        check_config(defaults_of_all, lambda key: files.get(key.partition(".")[0]) or where)
+        if not has_open:
+            check_config(unchanged, lambda key: files.get(key.partition(".")[0]) or where)
         raise
-    if not library.open_choices.isdisjoint(choices.items()) or is_open(differing):
+    if has_open or is_open(differing):
         config = resolved(config, where)
     written = {key: setting.where for key, setting in combination.items()}
     written |= {group: sources.get((group, choices[group]), where) for group in folders}

@@ -43,7 +43,7 @@ def nearest_conf(start: Path) -> Path:
         if (folder / "conf" / "config.yaml").is_file():
             return folder / "conf"
     what = "no conf/config.yaml here or in any parent folder."
-    remedy = "change into the project's folder, or name its config folder with --conf."
+    remedy = "change into the project's folder."
     raise ConfigError(what, where=str(start), remedy=remedy)
 
 

@@ -96,12 +96,12 @@ def run_spread(runs: Iterable[FinishedRun]) -> tuple[float, int]:
     usable = [run for run in usable if run.company] or usable
     rounds: dict[str, dict[str, float]] = defaultdict(dict)
     for run in usable:
-        if run.together and not run.company:
-            rounds[run.together][configuration_of(run.name)] = math.log(run.value or 0)
+        if run.round and not run.company:
+            rounds[run.round][configuration_of(run.name)] = math.log(run.value or 0)
     groups: Mapping[tuple[str, ...], list[tuple[float, float]]] = defaultdict(list)
     for run in usable:
         value, group = math.log(run.value or 0), run.company
-        others = rounds.get(run.together or "", {})
+        others = rounds.get(run.round or "", {})
         if len(others) > 1:
             value, group = value - statistics.fmean(others.values()), tuple(sorted(others))
         groups[configuration_of(run.name), *group].append((value, run.widening))

@@ -33,9 +33,8 @@ MIN_RUNS_WITHOUT_OTHERS = 5
 class FinishedRun:
     """A finished run. `wall_seconds`: its share of the wall time; `value`: see
     `tables.effects.relative_values`; `company`: the configurations that took turns with it,
-    including its own, and `round`: its round, if the value is relative to theirs; `widening`: the
-    factor by which the interval of such values is wider (`tables.effects.Effect`); `together`: its
-    round in any case."""
+    including its own, if the value is relative to theirs; `widening`: the factor by which the
+    interval of such values is wider (`tables.effects.Effect`); `round`: its round."""
 
     name: str
     wall_seconds: float | None
@@ -44,31 +43,27 @@ class FinishedRun:
     widening: float = 1.0
     device: str | None = None
     round: str | None = None
-    together: str | None = None
 
 
 def finished(own: Iterable[Record], everything: Sequence[Record]) -> list[FinishedRun]:
     """The runs of the records `own`. `everything`: all records of their rounds, `own` included."""
     # Imports NumPy, which the process that measures should not hold in memory.
-    from rnnbench.tables.effects import effects_of, relative_values
+    from rnnbench.tables.effects import Effect, effects_of, relative_values
 
     effects = effects_of(everything)
     values = relative_values(everything, effects)
     runs = []
     for record in own:
-        effect = effects.get(record.key)
-        if effect is not None and math.isnan(effect.effect):
-            effect = None
-        members = record.round.members if effect and record.round else ()
+        effect = effects.get(record.key, Effect())
+        members = record.round.members if effect.is_known and record.round else ()
         runs.append(
             FinishedRun(
                 record.name,
                 record.measured.get("wall_seconds"),
                 values.get(record.key),
                 tuple(sorted(map(configuration_of, members))),
-                effect.widening if effect else 1.0,
+                effect.widening,
                 record.run.choices.get("device"),
-                record.round_id if effect else None,
                 record.round_id,
             )
         )
@@ -157,7 +152,7 @@ def known_so_far(planned: Sequence[Run], place: Place, reference: str) -> str:
     few turns for a ratio."""
     runs = finished_runs(place)
     known = _known(planned, runs, reference)
-    compared = {configuration_of(name) for name, run in runs.items() if run.round is not None}
+    compared = {configuration_of(name) for name, run in runs.items() if run.company}
     (base,) = (run for run in planned if run.name == reference)
     found = []
     for run in planned:
@@ -199,11 +194,11 @@ def _known(
     for name, run in runs.items():
         configuration = configuration_of(name)
         widening[configuration] = max(run.widening, widening.get(configuration, run.widening))
-        if configuration == base:
+        if configuration == base and run.company:
             base_values[run.round] = run.value
         if run.device in devices and run.value is not None:
             finished.setdefault(configuration, []).append(run)
-    if any(run.round for of_one in finished.values() for run in of_one):
+    if any(run.company for of_one in finished.values() for run in of_one):
         finished.pop(base or "", None)  # the reference has no ratio
     values = {name: _values(each, base_values if base else None) for name, each in finished.items()}
     return {
@@ -219,7 +214,7 @@ def _values(
     """The values of a configuration's runs: relative to the reference's in their rounds (round →
     value, None for no reference). A run whose turns were disturbed has only seconds, which count
     if no run has more."""
-    in_turns = [run for run in runs if run.round is not None]
+    in_turns = [run for run in runs if run.company]
     pairs = [
         (run.value, base_values.get(run.round) if in_turns and base_values is not None else 1.0)
         for run in in_turns or runs

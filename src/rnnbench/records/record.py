@@ -152,6 +152,11 @@ class Phase(Part, frozen=True):
     def seconds(self) -> float:
         return self.end - self.start
 
+    @property
+    def took(self) -> float:
+        """The seconds; of the import of a forked worker, with those of its importer."""
+        return self.seconds + (self.details.get("before_fork") or 0.0)
+
 
 class Epoch(Part, frozen=True):
     """One timed training epoch, counted from 1.

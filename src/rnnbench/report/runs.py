@@ -118,7 +118,8 @@ def _training(records: Iterable[Record]) -> list[tuple[str, str]]:
     for record in records:
         model = {**(record.run.config.get("model") or {})}
         if isinstance(optimizer := model.pop("optimizer", None), Mapping):
-            model |= {"optimizer": optimizer.get("name"), **_without_name(optimizer)}
+            settings = dict(optimizer)
+            model |= {"optimizer": settings.pop("name", None), **settings}
         if record.epochs and record.epochs[0].samples:
             model["training samples"] = record.epochs[0].samples
         of_model = found.setdefault(record.run.choices.get("model", ""), {})
@@ -129,10 +130,6 @@ def _training(records: Iterable[Record]) -> list[tuple[str, str]]:
         (name, ", ".join(f"{key} {' or '.join(texts)}" for key, texts in facts.items()))
         for name, facts in found.items()
     ]
-
-
-def _without_name(section: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in section.items() if key != "name"}
 
 
 def runs_view(table: pd.DataFrame) -> TableView:

@@ -95,8 +95,8 @@ def _phase(phase: Phase) -> tuple[str, str, str]:
     waited, before = (phase.details.get(name) for name in ("waited", "before_fork"))
     remark = f"{n.plain(waited)} of it waiting" if waited else ""
     if before:
-        remark = f"+ {n.plain(before)} before the fork"
-    return phase.name, n.plain(phase.seconds), remark
+        remark = f"{n.plain(before)} of it before the fork"
+    return phase.name, n.plain(phase.took), remark
 
 
 def print_run(record: Record, place: str) -> None:

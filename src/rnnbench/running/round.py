@@ -144,7 +144,8 @@ def _why_refused(run: Run, planned: Mapping[str, Any], place: Place) -> Reason |
     file = run.config["rnn"]["implementation"]
     whose, correct = f"rnn={rnn}", "correct the model, the data or the options"
     trains = " +measure.uncertified=true trains it all the same."
-    if fault := made.fault_of_all:
+    rnns = {each["name"]: each["rnn"] for each in planned.get("implementations", ())}
+    if fault := made.fault_of_all(rnns):
         whose, wrong, trains = "every implementation", fault, ""
         data = run.config["dataset"].get("path") or "made by the model"
         function = run.config["model"]["function"].rpartition(":")[0]

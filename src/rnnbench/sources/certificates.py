@@ -111,13 +111,16 @@ class Certificate(msgspec.Struct):
     def tolerance(self) -> Mapping[str, float]:
         return TOLERANCE.get(self.precision or DEFAULT, TOLERANCE[DEFAULT])
 
-    @property
-    def fault_of_all(self) -> str | None:
+    def fault_of_all(self, rnns: Mapping[str, Mapping[str, Any]]) -> str | None:
         """What failed alike, apart from the numbers in the names of layers, in all implementations
-        that ran, if there were several: a fault of the model or of its data. Else None."""
-        ran = [each for each in self.implementations.values() if each.status != "not_run"]
-        faults = {re.sub(r"_\d+\b", "", each.function_why or "") for each in ran}
-        return ran[0].function_why if len(ran) > 1 and len(faults) == 1 else None
+        that ran, if their code differs: a fault of the model or of its data. Else None. `rnns`:
+        implementation → its ``rnn`` config section."""
+        ran = {name: e for name, e in self.implementations.items() if e.status != "not_run"}
+        faults = {re.sub(r"_\d+\b", "", each.function_why or "") for each in ran.values()}
+        codes = {rnns[name].get("implementation") for name in ran if name in rnns}
+        if len(codes) < 2 or len(faults) > 1:
+            return None
+        return next(iter(ran.values())).function_why
 
 
 def read_certificates(

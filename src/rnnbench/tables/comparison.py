@@ -92,16 +92,16 @@ def _by_axes(values: pd.DataFrame, axes: Sequence[str]) -> dict[Key, list[tuple[
 def void_messages(frame: pd.DataFrame, a: Sequence[str], b: Sequence[str]) -> list[str]:
     """For `a` and `b`, a message that runs which match all terms are void and in no number, with
     the most common reason. Only the void runs of experiments that have runs of both count."""
-    rows = frame[frame["phase"] == "run"].to_dict("records")
-    of_a, of_b = ([row for row in rows if _matches(row, terms)] for terms in (a, b))
-    both = {row["experiment"] for row in of_a} & {row["experiment"] for row in of_b}
+    runs = frame[frame["phase"] == "run"]
+    of_a, of_b = selected(runs, a), selected(runs, b)
+    both = set(of_a["experiment"]) & set(of_b["experiment"])
     messages = []
     for terms, matching in ((a, of_a), (b, of_b)):
-        void = [row for row in matching if row["verdict"] == "void" and row["experiment"] in both]
-        if void:
-            ((why, _),) = Counter(row["reasons"] for row in void).most_common(1)
-            what = f"{len(void)} runs of {','.join(terms)!r} are"
-            what = what if len(void) > 1 else f"{void[0]['name']} is"
+        void = matching[matching["verdict"].eq("void") & matching["experiment"].isin(both)]
+        if len(void):
+            ((why, _),) = Counter(void["reasons"]).most_common(1)
+            what = f"{void['name'].iloc[0]} is"
+            what = f"{len(void)} runs of {','.join(terms)!r} are" if len(void) > 1 else what
             messages.append(f"{what} void and in no number: {why}")
     return messages
 
@@ -116,7 +116,8 @@ def _selected_text(configuration: Mapping[str, Any], axes: Sequence[str]) -> str
 def selected(runs: pd.DataFrame, *selections: Sequence[str]) -> pd.DataFrame:
     """The `runs` that match all terms of one of the `selections`."""
     rows = runs.to_dict("records")
-    return runs[[any(_matches(row, terms) for terms in selections) for row in rows]]
+    chosen = [any(_matches(row, terms) for terms in selections) for row in rows]
+    return runs[np.array(chosen, bool)]
 
 
 def _matches(row: dict[Any, Any], terms: Sequence[str]) -> bool:

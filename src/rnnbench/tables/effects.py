@@ -62,6 +62,10 @@ class Effect(NamedTuple):
     slow_cycles: int = 0
     cycles: int = 0
 
+    @property
+    def is_known(self) -> bool:
+        return not math.isnan(self.effect)
+
 
 class Conditions(NamedTuple):
     """A round under the conditions of the machine.
@@ -201,9 +205,8 @@ def relative_values(records: Iterable[Record], found: Mapping[str, Effect]) -> d
     """Record key → what repeats of a configuration are compared by, for runs that are not void: the
     duration of its steps relative to its round's, or its seconds per epoch if it has no effect.
     `found`: the `effects_of` the records."""
-    logs = {key: effect.effect for key, effect in found.items() if not math.isnan(effect.effect)}
     return {
-        key: math.exp(logs[key]) if key in logs else seconds
+        key: math.exp(found[key].effect) if key in found and found[key].is_known else seconds
         for key, seconds in _seconds_of(records).items()
     }
 

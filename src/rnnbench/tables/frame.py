@@ -79,8 +79,7 @@ def tidy(records: Iterable[Record]) -> pd.DataFrame:
     - `epoch`: from 1; missing for phases. `start`: seconds of the host's monotonic clock.
     - `seconds`; `timed`; `samples` and `steps` (per epoch; for ``evaluate`` and ``predict``,
       `samples` per call); `loss`, `acc`, `val_loss`, `val_acc`; `val_seconds`.
-    - `first_call`, `call_seconds`: seconds of the first call and median seconds of later calls; of
-      an import, with what its importer had imported.
+    - `first_call`, `call_seconds`: seconds of the first call and median seconds of later calls.
     """
     records = list(records)
     effects, runs, rows, counts = effects_of(records), [], [], []
@@ -176,17 +175,14 @@ def _kernel(kernel: Any) -> dict[str, str]:
 
 def _phase_row(phase: Phase) -> dict[str, Any]:
     calls = phase.details.get("calls") or []
-    # A forked worker's imports were made before the fork.
-    before = phase.details.get("before_fork")
-    own = None if before is None else before + phase.seconds
     return {
         "phase": phase.name,
         "start": phase.start,
-        "seconds": phase.seconds,
+        "seconds": phase.took,
         "timed": phase.timed,
         "samples": phase.details.get("samples"),
         "first_call": phase.details.get("first_call"),
-        "call_seconds": statistics.median(calls) if calls else own,
+        "call_seconds": statistics.median(calls) if calls else None,
     }
 
 

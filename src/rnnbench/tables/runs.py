@@ -39,9 +39,8 @@ def runs(frame: pd.DataFrame) -> pd.DataFrame:
 
     Columns: `name`, `verdict`, `reasons`, `machine`, `started`, `block`, `order`, `seed`, `repeat`;
     `epochs` (their number), `epoch_seconds` (median of the counted epochs); `import`, `data`,
-    `build`, `first_step`, `warmup` (seconds of the phases; an import with what a forked worker's
-    importer had imported); `evaluate`, `predict` (seconds of the
-    median later call, or of the whole phase if calls were not timed); `wall_seconds`;
+    `build`, `first_step`, `warmup` (seconds that the phases took); `evaluate`, `predict` (seconds
+    of the median later call, or of the whole phase if calls were not timed); `wall_seconds`;
     `peak_memory_bytes`, `parameters`, `joules_per_sample`, `card_watts` as in `tidy`; `loss`,
     `acc`, `val_acc` of the last epoch; `record`. Source: the records.
     """

@@ -177,8 +177,7 @@ def metrics(record: Record) -> list[Point]:
         ]
     for phase in record.phases:
         if phase.name in SECONDS:
-            with_imports = phase.seconds + (phase.details.get("before_fork") or 0.0)
-            points.append(Point(f"{phase.name}_seconds", with_imports, at(phase.end), 0))
+            points.append(Point(f"{phase.name}_seconds", phase.took, at(phase.end), 0))
         if phase.name in CALLS and (calls := phase.details.get("calls")):
             median = statistics.median(calls)
             points.append(Point(f"{phase.name}_seconds", median, at(phase.end), 0))
