@@ -38,6 +38,14 @@ def slept_effects(records: Iterable[Record]) -> dict[str, float]:
     return effects(members)
 
 
+def outside(value: float, *bounds: float) -> float:
+    """How far `value` lies outside the range of the `bounds`, 0 within. A measured effect of a fake
+    run is expected between that of the seconds which the framework was asked to sleep and that of
+    those which it slept (`slept_effects`): a busy host lengthens the second, and cycles in which it
+    was busy are left out of the first."""
+    return max(min(bounds) - value, value - max(bounds), 0.0)
+
+
 def _slept(record: Record) -> list[float | None]:
     """The seconds slept in each turn; None if it ended in another epoch than it began."""
     steps = phase_of(record, "train").details["slept"]["step"]
