@@ -17,6 +17,7 @@ import pytest
 from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling
 
+from rnnbench.locks import locked
 from rnnbench.records.store import Place, record_files
 from rnnbench.tracking.store import prepare
 from rnnworker import members
@@ -66,7 +67,6 @@ BUILDING = "tests.worker.building"
 NEEDS_BY_NAME = {
     "build_python": "the environments of old builds",
     "python_of": "the environments of old builds",
-    "made_or_skipped": "the environments of old builds",
     "answer": "a framework in a separate process",
     "answer_of": "a framework in a separate process",
 }
@@ -130,6 +130,17 @@ class Project:
     environment: dict[str, str] = field(default_factory=dict)
     conf: Path = ROOT / "tests" / "conf"
 
+    @classmethod
+    def at(cls, folder: Path) -> Project:
+        """That which `make_project` makes in `folder`."""
+        environment = {
+            **{name: value for name, value in os.environ.items() if not name.startswith("MLFLOW_")},
+            "PYTHONPATH": str(ROOT / "src"),
+            # The tests' times do not matter, so they need not wait for other grids on this host.
+            "RNNBENCH_TIMING_LOCK": str(folder / "timing.lock"),
+        }
+        return cls(folder, environment, folder / "own")
+
     def command(
         self, *arguments: str, experiment: str = "selftest", overrides: str = "", cores: int = 2
     ) -> list[str]:
@@ -186,13 +197,23 @@ SECRETS = {
 @pytest.fixture(scope="session")
 def measured_small(tmp_path_factory: pytest.TempPathFactory) -> Project:
     """A project whose experiment ``small`` is measured once for all tests, which copy it."""
-    project = make_project(tmp_path_factory.mktemp("session") / "alices_secret_project")
+    shared = shared_folder(tmp_path_factory)
+    project = Project.at(shared / "alices_secret_project")
     # A relative address is the same in each copy.
     project.environment |= {**SECRETS, "MLFLOW_TRACKING_URI": "sqlite:///mlflow.db"}
-    done = project.snakemake(experiment="small")
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert len(project.records()) == 4
+    with locked(shared / "measured_small.lock"):
+        if not project.records():
+            make_project(project.folder)
+            done = project.snakemake(experiment="small")
+            assert done.returncode == 0, done.stdout + done.stderr
+        assert len(project.records()) == 4
     return project
+
+
+def shared_folder(temporary: pytest.TempPathFactory) -> Path:
+    """A folder of all processes of this session of pytest."""
+    own = temporary.getbasetemp()
+    return own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
 
 
 @pytest.fixture
@@ -232,14 +253,8 @@ def make_project(folder: Path) -> Project:
             ROOT / name, folder / name, ignore=shutil.ignore_patterns("cache", "tmp", "*.local")
         )
     shutil.copy(ROOT / "data.dvc", folder)
-    own = shutil.copytree(ROOT / "tests" / "conf", folder / "own")
-    environment = {
-        **{name: value for name, value in os.environ.items() if not name.startswith("MLFLOW_")},
-        "PYTHONPATH": str(ROOT / "src"),
-        # The tests' times do not matter, so they need not wait for other grids on this host.
-        "RNNBENCH_TIMING_LOCK": str(folder / "timing.lock"),
-    }
-    return Project(folder, environment, own)
+    shutil.copytree(ROOT / "tests" / "conf", folder / "own")
+    return Project.at(folder)
 
 
 def kill_everything(process: subprocess.Popen) -> None:

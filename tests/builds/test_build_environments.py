@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import json
-import os
 import subprocess
 import sys
 import zipfile
@@ -18,13 +16,8 @@ from rnnbench.builds import environments
 from rnnbench.builds.environments import damage, make, prepare
 from rnnbench.builds.launcher import launcher
 from rnnbench.builds.pins import LOCKS, Pins, pins
-from rnnbench.builds.uv import find
-from rnnbench.datasets.generate import GENERATORS
 from rnnbench.errors import BuildError
-from rnnbench.grid.expand import expand
-from rnnbench.grid.experiment import Experiment
 from tests.conftest import ROOT
-from tests.worker.building import made_or_skipped
 
 PYTHON = "{}.{}".format(*sys.version_info)
 CONF = ROOT / "conf"
@@ -144,32 +137,3 @@ def test_a_user_supplied_wheel(synthetic: Pins, tmp_path: Path) -> None:
     assert marker["wheel"] == wheel.name
     (python,) = launcher(build, tmp_path)
     assert installed(Path(python).parents[1]).startswith("1.0+mine")
-
-
-def test_tensorflow_1_15_trains_from_its_lock(tmp_path: Path) -> None:
-    """A real environment with Python 3.7, from the registry or uv's cache, trains two epochs
-    on the digits."""
-    if find("3.7") is None:
-        pytest.skip("no Python 3.7 on this machine: pyenv install 3.7")
-    tf_pins = pins(ROOT / LOCKS / "tf_1_15.lock", "3.7", None)
-    made_or_skipped(tf_pins, tmp_path)
-    grid = ("model=digits_rnn", "rnn=keras", "device=cpu_1", "build=tf_1_15", *SMALL)
-    (point,) = expand(Experiment(name="small", grids=(grid,), file=CONF / "x.yaml"), [CONF])
-    digits, job = tmp_path / "digits.npz", tmp_path / "job.json"
-    GENERATORS["digits.npz"](digits)
-    config = {"config": point.config, "threads": 1, "cores": [0], "dataset": str(digits)}
-    job.write_text(json.dumps(config))
-    result = subprocess.run(
-        [tf_pins.folder(tmp_path) / "bin" / "python", ROOT / "src" / "rnnworker", job],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "PYTHONPATH": ""},
-    )
-    assert result.returncode == 0, result.stderr[-2000:]
-    events = [json.loads(line) for line in result.stdout.splitlines() if line.startswith("{")]
-    first, second = [event["loss"] for event in events if event["event"] == "epoch"]
-    assert second < first
-    (environment,) = (event["environment"] for event in events if "environment" in event)
-    assert environment["tensorflow"] == "1.15.5"
-    threads = next(e["measured"]["threads"] for e in events if "threads" in e.get("measured", {}))
-    assert (threads["intra_op"], threads["inter_op"]) == (1, 1)

@@ -16,11 +16,11 @@ import yaml
 
 from rnnbench.builds.environments import make
 from rnnbench.builds.launcher import environment
-from rnnbench.builds.pins import LOCKS, Pins, pins
+from rnnbench.builds.pins import LOCKS, pins
 from rnnbench.builds.uv import find
 from rnnbench.errors import BuildError
 from rnnworker.precision import TOLERANCE
-from tests.conftest import ROOT
+from tests.conftest import ROOT, shared_folder
 
 # Of scripts: without a GPU and without TensorFlow's log. XLA compiles in two thirds of its time;
 # users' certificates judge what it optimises.
@@ -110,21 +110,14 @@ def build_python(build: str, version: str, temporary: pytest.TempPathFactory) ->
     wanted = pins(ROOT / LOCKS / f"{build}.lock", version, None)
     home = ROOT
     if not (wanted.folder(ROOT) / "rnnbench.json").exists():
-        home = temporary.getbasetemp()
-        if "PYTEST_XDIST_WORKER" in os.environ:
-            home = home.parent  # shared by all processes of the session; `make` takes a lock
-        made_or_skipped(wanted, home)
+        home = shared_folder(temporary)  # `make` takes a lock
+        try:
+            make(wanted, home)
+        except BuildError as error:
+            if "connect" in str(error).lower() or "fetch" in str(error).lower():
+                pytest.skip(f"the packages are unavailable: {error}")
+            raise
     return wanted.folder(home) / "bin" / "python"
-
-
-def made_or_skipped(wanted: Pins, home: Path) -> None:
-    """Makes the environment `wanted` below `home`; skips the test if packages are unavailable."""
-    try:
-        make(wanted, home)
-    except BuildError as error:
-        if "connect" in str(error).lower() or "fetch" in str(error).lower():
-            pytest.skip(f"the packages are unavailable: {error}")
-        raise
 
 
 def answer(

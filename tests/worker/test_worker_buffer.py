@@ -92,7 +92,8 @@ def test_one_op_on_one_buffer_computes_and_trains_the_stack(
         )
         for cell, layers, both in STACKS
     ]
-    arguments = json.dumps([*((False, job) for job in jobs), (True, jobs[2])])
+    alone = {**jobs[2], "implementations": jobs[2]["implementations"][1:]}
+    arguments = json.dumps([*((False, job) for job in jobs), (True, alone)])
     script = CERTIFY + EQUATIONS
     *certificates, other = answer_of("current", script, arguments, temporary=tmp_path_factory)
     for stack, certificate in zip(STACKS, certificates, strict=True):
@@ -102,7 +103,6 @@ def test_one_op_on_one_buffer_computes_and_trains_the_stack(
             assert entry["applied"]["cpu_1"]["off"] == 0, (stack, name)
         assert [equal(pair) for pair in certificate["pairs"]] == [True], stack
     assert other["implementations"]["cudnn_raw"]["outputs"] > 1e-3
-    assert not equal(other["pairs"][0])
 
 
 CONTRIB = """

@@ -40,7 +40,6 @@ def make(keras, cell, units, options):
 # Implementation → the samples that it gets wrong, and how that is told; batches of 32 and 128 run.
 CONDITIONS = {
     "right": ("numbers < 0", None),
-    "row_65": ("numbers >= 64", "at batch 128 with training="),
     "batch_128": ("(numbers >= 0) & (rows == 128)", "at batch 128 with training="),
     "last_batch": ("(numbers >= 0) & (rows == 30)", "at batch 30 with training=True"),
     "evaluation": ("(numbers >= 0) & (not training)", "with training=False"),

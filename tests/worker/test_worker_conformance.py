@@ -81,7 +81,6 @@ CASES = {
     "tf_2_15": [Case("gru", "keras", STACK), Case("lstm", "keras unrolled cell", LAST)],
     # Two logical devices of the CPU, each of which trains one half of each batch.
     "current replicas": [Case("lstm", "keras", LAST)],
-    "tf_2_15 replicas": [Case("gru", "keras")],
     "tf_1_15": [
         Case("lstm", "keras contrib contrib:LSTMBlockCell", LAST),
         Case("lstm", "contrib:CudnnCompatibleLSTMCell contrib:LSTMCell contrib:BasicLSTMCell"),

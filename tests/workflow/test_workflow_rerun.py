@@ -90,7 +90,7 @@ def test_only_a_real_run_repairs_a_damaged_pointer(small: Project) -> None:
     "wait for the first",
 )
 def test_a_second_snakemake_ends_at_once(project: Project) -> None:
-    first = project.start(experiment="small")
+    first = project.start("--until", "round", experiment="small")
     plans = "results/*/small/plan.jsonl"  # written when the folder is locked
     wait_until(lambda: list(project.folder.glob(plans)), 60, "the plan")
     second = project.snakemake(experiment="small")
