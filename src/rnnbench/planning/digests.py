@@ -1,9 +1,10 @@
-"""The digest of the worker code that a run uses. It depends on what the code computes, not on
-comments, docstrings or the Python version of the controller."""
+"""The digest of the worker code that a run uses: of what the code computes, without comments,
+docstrings and layout."""
 
 from __future__ import annotations
 
 import ast
+import copy
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
@@ -122,63 +123,14 @@ def _tree(file: Path) -> str:
     return canonical(parsed(file)) if file.exists() else f"missing {file.name}"
 
 
-# Fields that follow from the position of a node, from its notation, or from comments.
-_IGNORED_FIELDS = ("ctx", "kind", "type_comment", "type_ignores")
 _WITH_DOCSTRING = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
-def canonical(value: Any) -> str:
-    """A syntax tree, or a part of it, without comments, docstrings and layout: a text that depends
-    only on what the code computes, and not on the Python version that parses it. `ast.dump` is
-    unsuitable: 3.12 added a field to functions and classes, 3.13 omits empty lists."""
-    if isinstance(value, ast.Constant):
-        return _constant(value.value)
-    if isinstance(value, ast.JoinedStr):
-        return f"JoinedStr({canonical(_merged(value.values))})"
-    if isinstance(value, ast.AST):
-        return f"{type(value).__name__}({','.join(_fields(value))})"
-    if isinstance(value, list):
-        return f"[{','.join(map(canonical, value))}]"
-    # None in a list: the missing key of `{**a}`, or the missing default of a keyword argument.
-    return "absent" if value is None else _constant(value)
-
-
-def _fields(node: ast.AST) -> list[str]:
-    """The non-empty fields, each with its name. Fields that only some versions have are empty."""
-    fields = []
-    for name, value in sorted(ast.iter_fields(node)):
-        if name == "body" and isinstance(node, _WITH_DOCSTRING):
-            value = _without_docstring(value)
-        if name not in _IGNORED_FIELDS and value is not None and value != []:
-            fields.append(f"{name}={canonical(value)}")
-    return fields
-
-
-def _without_docstring(body: list[ast.stmt]) -> list[ast.stmt]:
-    first = body[0] if body else None
-    constant = first.value if isinstance(first, ast.Expr) else None
-    is_text = isinstance(constant, ast.Constant) and isinstance(constant.value, str)
-    return body[1:] if is_text else body
-
-
-def _merged(values: list[ast.expr]) -> list[ast.expr | str]:
-    """The parts of an f-string; adjacent literals are joined and empty ones are omitted."""
-    parts: list[ast.expr | str] = []
-    for value in values:
-        text = value.value if isinstance(value, ast.Constant) else None
-        if not isinstance(text, str):
-            parts.append(value)
-        elif parts and isinstance(parts[-1], str):
-            parts[-1] += text
-        elif text:
-            parts.append(text)
-    return parts
-
-
-def _constant(value: Any) -> str:
-    """A constant with its type, so that 1, 1.0 and True differ. In ASCII, because the set of
-    printable characters depends on the version; integers in hexadecimal, because the conversion to
-    decimal has a limit."""
-    if type(value) is int:
-        return f"int {value:x}"
-    return f"{type(value).__name__} {value!a}"
+def canonical(tree: ast.Module) -> str:
+    """The source of a syntax tree without comments, docstrings and layout. `ast.dump` differs more
+    between versions: 3.12 added a field to functions and classes, and 3.13 omits empty lists."""
+    tree = copy.deepcopy(tree)
+    for node in ast.walk(tree):
+        if isinstance(node, _WITH_DOCSTRING) and ast.get_docstring(node, clean=False) is not None:
+            node.body = node.body[1:] or [ast.Pass()]
+    return ast.unparse(tree)
