@@ -17,11 +17,8 @@ from rnnbench.builds.environments import damage, make, prepare
 from rnnbench.builds.launcher import launcher
 from rnnbench.builds.pins import LOCKS, Pins, pins
 from rnnbench.errors import BuildError
-from tests.conftest import ROOT
 
 PYTHON = "{}.{}".format(*sys.version_info)
-CONF = ROOT / "conf"
-SMALL = ("model.epochs=2", "model.optimizer.learning_rate=0.01", "measure.warmup_seconds=0")
 
 
 def write_wheel(folder: Path, name: str, version: str) -> Path:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import ast
+import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from rnnbench.builds.uv import find
+from tests.running.test_running_train import planned
 from tests.test_architecture import FRAMEWORKS, WORKER, imports
+from tests.worker.building import python_of
 
 FILES = sorted(WORKER.rglob("*.py"))
 # Modules added after 3.6 or removed since; the rest of the standard library may be imported.
@@ -48,6 +52,24 @@ def test_a_real_python_3_6_compiles_it_all_and_runs_modules_without_dependencies
     compiled, *_, end = output.splitlines()
     assert compiled == f"compiled {len(FILES)}"
     assert '"phase_end"' in end and '"x": null' in end
+
+
+@pytest.mark.parametrize("build", ["tf_1_2", "tf_1_15"])
+def test_an_old_build_executes_a_run_by_the_path_of_the_worker(
+    build: str, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """As the controller starts it, with nothing of ours on Python's path."""
+    python, _ = python_of(build, tmp_path_factory)
+    job = tmp_path / "job.json"
+    facts = {"config": planned()["config"], "threads": 1, "cores": [0], "dataset": None}
+    job.write_text(json.dumps(facts))
+    done = subprocess.run(
+        [python, WORKER, job], capture_output=True, text=True, env={"PATH": os.environ["PATH"]}
+    )
+    assert done.returncode == 0, done.stderr
+    events = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [each["epoch"] for each in events if each["event"] == "epoch"] == [1, 2]
+    assert events[-1]["event"] == "finished"
 
 
 def test_imports_are_standard_library_numpy_and_the_framework_only() -> None:
