@@ -16,6 +16,7 @@ from rnnbench.planning.forecast import (
     GUESS_SECONDS,
     GUESS_SPREAD,
     OVERHEAD_SECONDS,
+    SAMPLE_SECONDS,
     forecast,
     repeats_for,
     run_spread,
@@ -31,7 +32,7 @@ def finished(configuration: str, *walls: float) -> list[FinishedRun]:
 
 
 def test_repeats_beyond_the_minimum_take_what_the_budget_leaves() -> None:
-    runs = ["a-s0-r0", "a-s0-r1", "a-s0-r2"]
+    runs = dict.fromkeys(["a-s0-r0", "a-s0-r1", "a-s0-r2"], 0)
     of_run = GUESS_SECONDS + OVERHEAD_SECONDS
     for budget, measured in ((None, 3), (1e9, 3), (1.5 * GUESS_SECONDS, 1.5), (0.0, 1)):
         result = forecast(runs, [], optional={"a-s0-r1", "a-s0-r2"}, budget=budget)
@@ -39,15 +40,18 @@ def test_repeats_beyond_the_minimum_take_what_the_budget_leaves() -> None:
 
 
 def test_without_finished_runs_the_forecast_is_a_guess() -> None:
-    result = forecast(["a-s0-r0", "a-s0-r1"], [])
+    result = forecast({"a-s0-r0": 0, "a-s0-r1": 10}, [])
     assert result.guessed == result.left == 2
     assert result.seconds == 2 * (GUESS_SECONDS + OVERHEAD_SECONDS)
     assert (result.spread, result.degrees_of_freedom) == (GUESS_SPREAD, 0)
+    large = forecast({"a-s0-r0": 1_000_000}, [])
+    assert large.seconds == 1_000_000 * SAMPLE_SECONDS + OVERHEAD_SECONDS
 
 
 def test_a_finished_configuration_is_forecast_from_its_own_times() -> None:
     runs = [*finished("a", 10, 12), *finished("b", 100)]
-    result = forecast(["a-s0-r7", "b-s1-r0", "c-s0-r0"], runs, sizes=[500, 1500])
+    left = dict.fromkeys(["a-s0-r7", "b-s1-r0", "c-s0-r0"], 0)
+    result = forecast(left, runs, sizes=[500, 1500])
     assert result.seconds == pytest.approx(11 + 100 + 55.5 + 3 * 2)
     assert result.guessed == 1
     assert result.bytes == 3000
@@ -62,9 +66,9 @@ def test_spread_is_pooled_within_configurations() -> None:
 def test_other_runs_of_the_machine_count_if_degrees_of_freedom_are_few() -> None:
     few = finished("a", 10, 11)
     many = [run for name in "bcdef" for run in finished(name, 10, 10 * math.exp(0.02))]
-    result = forecast(["a-s0-r2"], few, lambda: many)
+    result = forecast({"a-s0-r2": 0}, few, lambda: many)
     assert (result.degrees_of_freedom, result.borrowed) == (6, True)
-    result = forecast(["b-s0-r2"], many, lambda: pytest.fail("called without need"))
+    result = forecast({"b-s0-r2": 0}, many, lambda: pytest.fail("called without need"))
     assert (result.spread, result.borrowed) == (pytest.approx(0.02 / math.sqrt(2)), False)
 
 

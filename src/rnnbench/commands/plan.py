@@ -57,7 +57,8 @@ def plan(arguments: Sequence[str]) -> int:
     if options.why:
         text = changes_by_run(made, results)
     else:
-        left = [run.name for run in made.runs.values() if not _is_done(run, made, results)]
+        to_do = [run for run in made.runs.values() if not _is_done(run, made, results)]
+        left = {run.name: _samples(run.config["model"]) for run in to_do}
         here = machine.fingerprint()["machine"]
         files = [file for name in made.runs for file in record_files(results, here, name)[-1:]]
         parts = (file.parent.glob(f"{file.stem}.*") for file in files)
@@ -109,19 +110,28 @@ def estimate_lines(plan: Plan, estimate: Forecast, environments: int, words: str
 
 def _cost_lines(plan: Plan, estimate: Forecast, environments: int) -> list[str]:
     basis = "from finished runs of the same configurations"
+    about = "about"
     if estimate.guessed == estimate.left:
         basis = "a guess: none of the configurations has a finished run here"
+        models = [run.config["model"] for run in plan.runs.values()]
+        if any(model.get("train_samples", 0) is None for model in models):
+            about, basis = "at least", f"{basis}, and they train on all samples"
     elif estimate.guessed:
         runs = counted(estimate.guessed, "run")
         basis = f"for {runs} a guess, from the runs of other configurations"
-    time = f"time:  about {duration(estimate.seconds)} ({basis})"
-    if plan.experiment.repeats:
+    time = f"time:  {about} {duration(estimate.seconds)} ({basis})"
+    if plan.experiment.repeats and about == "about":
         time += ", at most: repeats beyond the minimum are measured only if needed"
     disk = f"disk:  about {decimal(round(estimate.bytes))} of records"
     if environments:
         size = decimal(round(environments * ENVIRONMENT_BYTES))
         disk += f", and about {size} for {counted(environments, 'environment')} (a guess)"
     return [time, disk]
+
+
+def _samples(model: Mapping[str, Any]) -> int:
+    """That a run trains in all its epochs; 0 if it trains on all samples of its data."""
+    return model["epochs"] * (model.get("train_samples") or 0)
 
 
 def changes_by_run(plan: Plan, results: Path) -> list[str]:

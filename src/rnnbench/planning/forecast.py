@@ -15,6 +15,7 @@ from rnnbench.planning.repeats import FinishedRun
 from rnnbench.tables.stats import student_quantile
 
 GUESS_SECONDS = 10.0  # the experiments of conf/experiment take 4 to 20 s per run on two cores
+SAMPLE_SECONDS = 4e-4  # and their larger models 1e-4 to 2e-3 s per sample
 OVERHEAD_SECONDS = 2.0  # per run, for controller, tracking and scheduling
 GUESS_BYTES = 60_000
 # The spread of a ratio was 1.7 % over 60 rounds on two shared virtual cores (benchmarks/README.md,
@@ -43,17 +44,18 @@ class Forecast:
 
 
 def forecast(
-    left: Sequence[str],
+    left: Mapping[str, int],
     past: Iterable[FinishedRun],
     elsewhere: Callable[[], Iterable[FinishedRun]] = tuple,
     sizes: Sequence[int] = (),
     optional: Collection[str] = (),
     budget: float | None = None,
 ) -> Forecast:
-    """`left`: names of the runs to do; `past`: finished runs of any configurations; `elsewhere`:
-    returns this machine's other finished runs, called only if `past` has fewer than `MIN_FREEDOM`
-    degrees of freedom; `sizes`: bytes of the files of finished runs; `optional`: the runs beyond
-    the minimum number of repeats, which use no more than what is left of `budget` (seconds)."""
+    """`left`: name of each run to do → samples that it trains in all epochs, 0 if unknown; `past`:
+    finished runs of any configurations; `elsewhere`: returns this machine's other finished runs,
+    called only if `past` has fewer than `MIN_FREEDOM` degrees of freedom; `sizes`: bytes of the
+    files of finished runs; `optional`: the runs beyond the minimum number of repeats, which use no
+    more than what is left of `budget` (seconds)."""
     runs = list(past)
     walls: dict[str, list[float]] = defaultdict(list)
     for run in runs:
@@ -61,7 +63,10 @@ def forecast(
             walls[configuration_of(run.name)].append(run.wall_seconds)
     means = {configuration: statistics.fmean(values) for configuration, values in walls.items()}
     default = statistics.median(means.values()) if means else GUESS_SECONDS
-    of_run = {name: means.get(configuration_of(name), default) for name in left}
+    of_run = {
+        name: means.get(configuration_of(name)) or max(default, samples * SAMPLE_SECONDS)
+        for name, samples in left.items()
+    }
     needed = sum(seconds for name, seconds in of_run.items() if name not in optional)
     further = sum(of_run.values()) - needed
     if budget is not None:

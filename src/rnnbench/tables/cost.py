@@ -61,19 +61,24 @@ def cost(measured: Measurements, time_table: pd.DataFrame) -> pd.DataFrame:
     the place costs as much as the reference; `on_front` (bool: no other place is both faster and
     cheaper).
 
-    The reference place is on the device that the reference names, else the device that the price
-    list names, else the first device. If it has several machines or builds, the build that the
+    The reference place is on the device that the price list names, else the device that the
+    reference names, else the first device. If it has several machines or builds, the build that the
     reference names is used, else the first. Source: the time table and the price list.
     """
     reference, prices = measured.reference, measured.prices
-    device = reference.get("device") or (prices.reference if prices else "")
+    devices = (prices.reference if prices else "", reference.get("device"))
     rows: list[dict[str, Any]] = []
     usable = time_table[~time_table["words"].isin([NOT_EQUAL, NOT_LEARNING])]
     for _, task_rows in usable.groupby(TASK, sort=False):
         fastest = task_rows.sort_values("epoch_seconds", kind="stable").drop_duplicates(PLACE)
         places = fastest.sort_index().to_dict("records")
-        build = reference.get("build")
-        base = min(places, key=lambda place: (place["device"] != device, place["build"] != build))
+        base = min(
+            places,
+            key=lambda place: (
+                *(place["device"] != device for device in devices),
+                place["build"] != reference.get("build"),
+            ),
+        )
         place_rows = [_cost_row(measured, place, base) for place in places]
         _mark_front(place_rows)
         rows += place_rows
