@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -67,6 +67,11 @@ def _spread(row: Any, name: str) -> str:
     return "one seed" if row["seeds"] < 2 else known
 
 
+def _plain(name: str) -> Callable[[Any], str]:
+    """The number in the column `name`, with a dagger if it includes suspect runs."""
+    return lambda row: marked(n.plain(row[name]), row) if n.is_number(row[name]) else n.NOTHING
+
+
 def _validation(row: Any) -> str:
     text = marked(n.share(row["val_acc"]), row)
     return f"{text},\n{NOT_LEARNING}" if row["not_learning"] else text
@@ -82,15 +87,15 @@ def _difference_interval(row: Any) -> str:
 
 TIME_COLUMNS = (
     Column("speed-up", speedup_text),
-    Column("95 % CI", speedup_words, quiet=True),
-    Column("s per epoch", lambda r: marked(n.plain(r["epoch_seconds"]), r)),
+    Column("individual 95 % CI", speedup_words, quiet=True),
+    Column("s per epoch", _plain("epoch_seconds")),
     Column("95 % CI", epoch_span, quiet=True),
 )
 STEP_COLUMNS = (
-    Column("ms / step", lambda r: marked(n.plain(r["ms_per_step"]), r)),
-    Column("µs / sample", lambda r: n.plain(r["us_per_sample"])),
-    Column("evaluate, s", lambda r: n.plain(r["evaluate_seconds"])),
-    Column("predict, s", lambda r: n.plain(r["predict_seconds"])),
+    Column("ms / step", _plain("ms_per_step")),
+    Column("µs / sample", _plain("us_per_sample")),
+    Column("evaluate, s", _plain("evaluate_seconds")),
+    Column("predict, s", _plain("predict_seconds")),
     Column("runs", lambda r: str(int(r["runs"])), quiet=True),
 )
 ACCURACY_COLUMNS = (
@@ -110,10 +115,10 @@ CALL_COLUMNS = (
     Column("call", "call", number=False),
     Column("samples", lambda r: str(int(r["samples"]))),
     Column("batch", lambda r: str(int(r["batch"])) if n.is_number(r["batch"]) else n.NOTHING),
-    Column("s", lambda r: marked(n.plain(r["seconds"]), r)),
+    Column("s", _plain("seconds")),
     Column("95 % CI", lambda r: n.span(r["low"], r["high"], r["seconds"]), quiet=True),
-    Column("ms / batch", lambda r: n.plain(r["ms_per_batch"])),
-    Column("samples / s", lambda r: n.plain(r["samples_per_second"])),
+    Column("ms / batch", _plain("ms_per_batch")),
+    Column("samples / s", _plain("samples_per_second")),
     Column("speed-up", lambda r: speedup_text({**r, "speedup_suspect": False})),
     Column("95 % CI", speedup_words, quiet=True),
 )
