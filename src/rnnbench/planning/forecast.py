@@ -18,7 +18,7 @@ GUESS_SECONDS = 10.0  # the experiments of conf/experiment take 4 to 20 s per ru
 SAMPLE_SECONDS = 4e-4  # and their larger models 1e-4 to 2e-3 s per sample
 OVERHEAD_SECONDS = 2.0  # per run, for controller, tracking and scheduling
 GUESS_BYTES = 60_000
-# The spread of a ratio was 1.7 % over 60 rounds on two shared virtual cores (benchmarks/README.md,
+# The spread of a ratio was 1.7 % over 38 rounds on two shared virtual cores (benchmarks/README.md,
 # "Rounds"); the spread of each side is smaller by √2.
 GUESS_SPREAD = 0.012
 MIN_FREEDOM = 4  # degrees of freedom: with fewer, a spread is uncertain by a factor of two or more
