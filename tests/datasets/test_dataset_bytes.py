@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from rnnbench.datasets.generate import GENERATORS, digits, write_npz
-from rnnbench.datasets.pins import Pinned, md5_of, own_md5, pin_of, pinned, verify
+from rnnbench.datasets.pins import Pinned, md5_of, own_md5, pin_of, pinned, read_yaml, verify
 from rnnbench.errors import ConfigError, DatasetError
 from tests.conftest import ROOT
 
@@ -13,7 +13,10 @@ from tests.conftest import ROOT
 def test_the_pins_of_this_project() -> None:
     pins = pinned(ROOT)
     names = ("digits.npz", "mnist.npz", "imdb.npz", "nietzsche.txt", "cifar-10-python.tar.gz")
-    assert set(pins) >= {f"data/{name}" for name in names}
+    published = {out["path"] for out in read_yaml(ROOT / "data.dvc")["outs"]}
+    assert published == {f"data/{name}" for name in names}
+    assert set(pins) - published == {"data/mnist_10k.npz", "data/imdb_from_text.npz"}
+    assert all(pin.size for pin in pins.values())
     assert pins["data/nietzsche.txt"] == Pinned(
         "data/nietzsche.txt", "e9f26f67df51cb740a929f15d60f369e", 600901
     )

@@ -60,7 +60,7 @@ def lock(arguments: Sequence[str]) -> int:
 
 
 def dataset(arguments: Sequence[str]) -> int:
-    """Provide the dataset files that data.dvc pins in data/."""
+    """Provide the pinned dataset files in data/."""
     parser = command_parser(dataset)
     parser.add_argument("names", nargs="+", metavar="NAME", help="a choice of conf/dataset")
     parser.add_argument(

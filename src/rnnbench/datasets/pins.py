@@ -1,4 +1,5 @@
-"""The pinned bytes of each dataset, which are the entries of ``data.dvc``, and the md5 of files.
+"""The pinned bytes of each dataset, which are the entries of ``data.dvc`` and of
+``conf/mirror.yaml``, and the md5 of files.
 
 ``data.dvc`` is read as plain YAML, which avoids importing DVC.
 """
@@ -17,6 +18,7 @@ from msgspec import Meta
 from rnnbench.errors import ConfigError, DatasetError, converted
 
 FILE = "data.dvc"
+MIRRORED = "conf/mirror.yaml"  # what is not published, in the same format
 
 
 class Pinned(msgspec.Struct, frozen=True):
@@ -44,14 +46,14 @@ def read_yaml(file: Path) -> Any:
 
 
 def pinned(root: Path) -> dict[str, Pinned]:
-    """Path → `Pinned` for every entry of ``data.dvc`` in `root`. Raises `ConfigError`, which
-    names the faulty entry."""
-    file = root / FILE
+    """Path → `Pinned` for every entry of ``data.dvc`` and, if it exists, ``conf/mirror.yaml`` in
+    `root`. Raises `ConfigError`, which names the faulty entry."""
     remedy = "give each of the `outs` a `path` in data/ and the 32 hexadecimal digits of `md5sum`."
-    pins = converted(read_yaml(file), Pins, str(file), remedy).outs
+    files = [root / FILE, *root.glob(MIRRORED)]
+    pins = [pin for f in files for pin in converted(read_yaml(f), Pins, str(f), remedy).outs]
     repeated = [path for path, count in Counter(pin.path for pin in pins).items() if count > 1]
     if repeated:
-        raise ConfigError(f"has duplicate paths: {', '.join(repeated)}.", where=str(file))
+        raise ConfigError(f"has duplicate paths: {', '.join(repeated)}.", where=str(root / FILE))
     return {pin.path: pin for pin in pins}
 
 
@@ -104,6 +106,6 @@ def verify(path: Path, pin: Pinned, name: str = "") -> None:
     else:
         if md5 == pin.md5:
             return
-        what = f"has md5 {md5}, but {FILE} pins {pin.md5}."
+        what = f"has md5 {md5}, but {pin.md5} is pinned."
         remedy = f"{fetch} sets this file aside and fetches the pinned one."
     raise DatasetError(what, where=str(path), remedy=remedy)

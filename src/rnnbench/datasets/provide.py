@@ -2,8 +2,7 @@
 mirror, the dataset's URL or its generator.
 
 ``data.dvc`` is never written. `Repo.commit` would write it: with ``force`` it hashes every file of
-``data.dvc`` and pins its current content. So a single output is saved and committed, which adds its
-bytes to the cache and leaves ``data.dvc`` unchanged.
+``data.dvc`` and pins its current content. So the verified file is added to the cache directly.
 
 DVC and requests are imported inside the functions: that takes a second or two, and most calls need
 neither.
@@ -20,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from rnnbench.datasets.generate import GENERATORS
-from rnnbench.datasets.pins import FILE, Pinned, is_pinned, md5_of, pin_of, read_yaml
+from rnnbench.datasets.pins import Pinned, is_pinned, md5_of, pin_of, read_yaml
 from rnnbench.errors import ConfigError, DatasetError
 from rnnbench.locks import locked
 
@@ -128,7 +127,7 @@ def _obtain(pin: Pinned, target: Path, sources: Sources) -> None:
     finally:
         temporary.unlink(missing_ok=True)
     also = f" (the present file has md5 {present})" if present else ""
-    what = f"no source has the bytes that {FILE} pins, md5 {pin.md5}{also}: {'; '.join(reasons)}."
+    what = f"no source has the pinned bytes, md5 {pin.md5}{also}: {'; '.join(reasons)}."
     by_hand = f"copy the file to {target} by hand."
     remedy = f"set {MIRROR} to a folder that contains {target.name}, or {by_hand}"
     raise DatasetError(what, where=pin.path, remedy=remedy)
@@ -174,7 +173,8 @@ def from_cache(pin: Pinned, root: Path, target: Path) -> None:
     try:
         with _repository(root) as repository:
             cached = Path(repository.cache.local.oid_to_path(pin.md5))
-            if not cached.exists() and repository.config["core"].get("remote"):
+            config = repository.config
+            if not cached.exists() and config["core"].get("remote") in config["remote"]:
                 repository.fetch([str(root / pin.path)])
             if not cached.exists():
                 raise Unavailable("not found")
@@ -189,14 +189,14 @@ def to_cache(pin: Pinned, root: Path) -> None:
     """Adds the verified file of `pin` to the DVC cache of `root`. If the cache cannot be written,
     logs a warning: the file itself is in place."""
     try:
+        from dvc.fs import localfs
+
         with _repository(root) as repository, locked(root / ".dvc" / "tmp" / "rnnbench.lock"):
             cached = Path(repository.cache.local.oid_to_path(pin.md5))
             if is_pinned(cached, pin):
                 return
             cached.unlink(missing_ok=True)
-            (output,) = repository.find_outs_by_path(str(root / pin.path))
-            output.save()
-            output.commit(relink=False)
+            repository.cache.local.add(str(root / pin.path), localfs, pin.md5)
             if not is_pinned(cached, pin):
                 raise OSError("the bytes in the cache are wrong")
     except Exception as error:  # the verified file can be used in any case
