@@ -104,7 +104,7 @@ def folders_of(options: argparse.Namespace) -> list[Path]:
     if not folders:
         what = f"no site has a plan of {options.experiment}."
         remedy = "measure it first: `rnnbench run EXPERIMENT`."
-        if not options.results.is_dir():
+        if not options.results.is_dir() and not Path("conf").is_dir():
             remedy = IN_PROJECT
         raise RecordError(what, where=str(options.results), remedy=remedy)
     local = machine.fingerprint()["machine"]
