@@ -115,6 +115,16 @@ def test_the_first_screen_says_in_words_where_and_with_what_it_was_measured():
     }
 
 
+def test_models_without_an_accuracy_have_their_losses(tmp_path):
+    records = [
+        replace(record, epochs=[replace(each, acc=None, val_acc=None) for each in record.epochs])
+        for record in pairs(verdict="suspect")
+    ]
+    text = text_of(tmp_path, records)
+    assert "Loss at the last epoch" in text and "validation loss" in text
+    assert "Accuracy at the last epoch" not in text and "– †" not in text
+
+
 def test_a_note_links_to_a_section_only_if_it_is_there(html, tmp_path):
     without = text_of(tmp_path, pairs())
     assert 'id="ran"' in html and '<a href="#ran">Not certified</a>: ' in html

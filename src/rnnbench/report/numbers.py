@@ -123,8 +123,8 @@ def moment(started: str) -> str:
 
 
 def marked(text: str, suspect: bool) -> str:
-    """`text`, with a dagger if it uses suspect runs."""
-    return f"{text} {DAGGER}" if suspect else text
+    """`text`, with a dagger if it uses suspect runs and is a value."""
+    return f"{text} {DAGGER}" if suspect and text != NOTHING else text
 
 
 def daggered(name: str, suspect: bool) -> str:

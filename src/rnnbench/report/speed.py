@@ -62,14 +62,16 @@ def speedup_words(row: Any) -> str:
 
 
 def _spread(row: Any, name: str) -> str:
-    value = row[name]
-    known = f"± {value:.3f}" if n.is_number(value) else n.NOTHING
-    return "one seed" if row["seeds"] < 2 else known
+    if not n.is_number(row[name.removesuffix("_sd")]):
+        return n.NOTHING
+    if row["seeds"] < 2:
+        return "one seed"
+    return f"± {n.plain(row[name]) if 'loss' in name else n.share(row[name])}"
 
 
 def _plain(name: str) -> Callable[[Any], str]:
     """The number in the column `name`, with a dagger if it includes suspect runs."""
-    return lambda row: marked(n.plain(row[name]), row) if n.is_number(row[name]) else n.NOTHING
+    return lambda row: marked(n.plain(row[name]), row)
 
 
 def _validation(row: Any) -> str:
@@ -104,11 +106,18 @@ ACCURACY_COLUMNS = (
     Column("validation", _validation),
     Column("SD", lambda r: _spread(r, "val_acc_sd"), quiet=True),
 )
+LOSS_COLUMNS = (
+    Column("train loss", _plain("loss")),
+    Column("SD", lambda r: _spread(r, "loss_sd"), quiet=True),
+    Column("validation loss", _plain("val_loss")),
+    Column("SD", lambda r: _spread(r, "val_loss_sd"), quiet=True),
+)
+LARGEST_LOSS = Column("loss, largest", lambda r: n.small(r["loss_largest"]))
 LEARNING_COLUMNS = (
     Column("val acc, last", lambda r: marked(n.shares_apart(r["val_acc_difference"]), r)),
     Column("95 % CI", _difference_interval, quiet=True),
     Column("val acc, largest", lambda r: n.shares_apart(r["val_acc_largest"])),
-    Column("loss, largest", lambda r: n.small(r["loss_largest"])),
+    LARGEST_LOSS,
 )
 CALL_COLUMNS = (
     Column("device", "column_name", number=False),
@@ -134,6 +143,11 @@ def accuracy_views(m: Tables) -> list[TableView]:
     title = "Difference from the reference, seed by seed"
     notes = (WORDS["learning"]["note"],) if m.learning["val_acc_low"].notna().any() else ()
     reached, differences = m.regroup(m.accuracy), m.regroup(m.learning)
+    if m.accuracy["acc"].isna().all():  # models without an accuracy, such as of regression
+        return [
+            by_device("accuracy", "Loss at the last epoch", reached, LOSS_COLUMNS),
+            by_device("learning", title, differences, (LARGEST_LOSS,)),
+        ]
     return [
         by_device("accuracy", "Accuracy at the last epoch", reached, ACCURACY_COLUMNS),
         by_device("learning", title, differences, LEARNING_COLUMNS, notes),
