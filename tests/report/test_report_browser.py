@@ -26,6 +26,11 @@ SERIOUS = """() => axe.run(document, {resultTypes: ['violations']}).then(found =
     .map(v => v.id + ': ' + v.nodes.slice(0, 3).map(n => n.html.slice(0, 120)).join(' | ')))"""
 
 
+CUT_TABLES = """() => [...document.querySelectorAll('.scroll')]
+  .filter(e => e.scrollWidth > e.clientWidth)
+  .map(e => e.ariaLabel || e.getAttribute('aria-labelledby'))"""
+
+
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
     out = write_site(tmp_path_factory.mktemp("site"))
@@ -71,6 +76,8 @@ def test_pages_are_self_contained_and_fit_the_screen(browser, site, name, width,
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     page.evaluate("for (const each of document.querySelectorAll('details')) each.open = true")
     assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert width > 390 or page.evaluate(CUT_TABLES) == []
+    assert "…" not in "".join(page.locator("figure svg text").all_text_contents())
     assert page.evaluate(LEAST_CONTRAST) >= 4.5
     page.close()
 

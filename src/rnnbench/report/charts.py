@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import math
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -18,7 +19,9 @@ BLUE = "#0072B2"
 LABEL_HEIGHT = 15  # pixels between the labels of curves
 DASH = 9
 SIZED = ("series", "size", "value", "low", "high")
-LEGEND = {"orient": "top", "title": None}
+LEGEND = {"orient": "top", "title": None, "labelLimit": 0}
+NAME_LINE = 34  # characters; a longer name takes several lines, or a line of a legend
+LETTER = 7  # pixels, in the wide fonts that a browser may use
 THIN = {"strokeWidth": 1.2, "opacity": 0.8}
 NAMES: Spec = {"title": None, "labelLimit": 150}
 
@@ -60,8 +63,11 @@ def dots(
 
 def names_axis(shown: Mapping[str, str]) -> Spec:
     """The axis of places for `dots`, which are identified by name and labelled as `shown`."""
-    expression = f"({json.dumps(shown)})[datum.label]"
-    return {"title": None, "labelExpr": expression, "labelFontWeight": 500, "labelLimit": 190}
+    lines = {name: textwrap.wrap(text, NAME_LINE) for name, text in shown.items()}
+    extent = LETTER * max(len(line) for each in lines.values() for line in each)
+    expression = f"({json.dumps(lines)})[datum.label]"
+    return {"title": None, "labelExpr": expression, "labelFontWeight": 500, "labelLimit": 0,
+            "minExtent": extent}  # fmt: skip
 
 
 def seconds_axis(limits: tuple[float, float]) -> Spec:
@@ -313,6 +319,8 @@ def _field(name: str, type: str = "quantitative", **more: Any) -> Spec:
 
 def _colour(palette: Mapping[str, str], legend: Spec | None = None) -> Spec:
     scale = {"domain": list(palette), "range": list(palette.values())}
+    if legend and max(map(len, palette), default=0) > NAME_LINE:
+        legend = {**legend, "columns": 1}
     return _field("series", "nominal", scale=scale, legend=legend)
 
 

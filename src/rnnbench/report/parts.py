@@ -82,6 +82,7 @@ def standalone(svg: str) -> str:
 
 ROWS = 80  # shown of a table
 NARROW_ROWS = 24  # a table with more rows is not split by device for phones
+PHONE = 54  # characters of a table beside each other
 
 # Section → its title, hint and texts.
 WORDS: Mapping[str, Mapping[str, str]] = tomllib.loads(
@@ -102,6 +103,10 @@ class Column:
     number: bool = True
     quiet: bool = False
     linked: bool | None = None
+
+    @property
+    def heading(self) -> str:
+        return f"{self.spanner} {self.label}".strip()
 
 
 @dataclass(frozen=True)
@@ -134,6 +139,15 @@ class TableView:
         """Each heading above columns, and the numbers of its columns."""
         numbered = groupby(range(len(self.columns)), lambda number: self.columns[number].spanner)
         return [(spanner, list(numbers)) for spanner, numbers in numbered]
+
+    @property
+    def stacks(self) -> bool:
+        """Whether the longest words of all columns do not fit beside each other on a phone, where
+        each row is then a block with one line per column."""
+        heads = (self.corner, *(column.label for column in self.columns))
+        lines = [heads, *((row.head, *row.cells) for row in self.rows)]
+        words = [" ".join(texts).split() for texts in zip(*lines, strict=True)]
+        return sum(max(map(len, column)) + 1 for column in words) > PHONE
 
     @property
     def grouped(self) -> bool:
@@ -280,7 +294,7 @@ def _under(view: TableView, spanner: str, number: int) -> TableView:
 def to_markdown(view: TableView) -> str:
     """A GitHub table. Spanners become part of the labels, groups a separate column."""
     view = shortened(view)
-    heads = [view.corner, *(" ".join(filter(None, (c.spanner, c.label))) for c in view.columns)]
+    heads = [view.corner, *(column.heading for column in view.columns)]
     rules = [":--", *("--:" if column.number else ":--" for column in view.columns)]
     lines = [[row.head, *row.cells] for row in view.rows]
     if view.grouped:
