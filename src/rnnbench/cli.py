@@ -58,8 +58,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OSError as error:
         if error.errno not in FIXES:
             raise
-        where, remedy = str(error.filename or ""), f"{FIXES[error.errno]} and run it again."
-        say(RnnbenchError(str(error.strerror), where=where, remedy=remedy))
+        where, remedy = error.filename2 or error.filename, f"{FIXES[error.errno]} and run it again."
+        say(RnnbenchError(str(error.strerror), where=str(where or ""), remedy=remedy))
         return 1
 
 

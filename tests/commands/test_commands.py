@@ -5,12 +5,15 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import time
+from contextlib import suppress
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
-from rnnbench.cli import log_interval
+from rnnbench.cli import log_interval, main
 from rnnbench.commands.arguments import parse_words
 from rnnbench.commands.experiment import command_of
 from rnnbench.commands.machine import doctor
@@ -37,6 +40,34 @@ def test_run_composes_the_snakemake_command(tmp_path: Path) -> None:
     assert command_of(["--allow-void"])[-1] == "allow_void=true"
     with pytest.raises(ConfigError, match="is not a folder"):
         command_of(["--conf", str(tmp_path / "absent")])
+
+
+# Words on the command line → the end of what the error says.
+BAD = {
+    "compare keras block --budget nan": "argument --budget: nan is not a finite number > 0",
+    "run --budget -1": "argument --budget: -1 is not a finite number > 0",
+    "run quick --cores 0": "argument --cores: 0 is not a number ≥ 1 or all",
+    "ui --port 0": "argument --port: 0 is not a number from 1 to 65535",
+    "ui --port 99999": "argument --port: 99999 is not a number from 1 to 65535",
+    "compare keras blok --budget 60": "are not two choices of one axis. Fix: did you mean block?",
+    "compare keras block --json /no/x": "--json /no/x: is no file in an existing folder. Fix: ",
+}
+
+
+@pytest.mark.parametrize("words", BAD)
+def test_a_bad_value_is_refused_before_anything_is_measured(words, monkeypatch, capsys) -> None:
+    monkeypatch.chdir(ROOT)
+    with suppress(SystemExit):  # of argparse, with 2
+        assert main(words.split()) == 2
+    out, error = capsys.readouterr()
+    assert out == "" and BAD[words] in error
+
+
+def test_run_names_a_python_that_this_user_cannot_run(monkeypatch, capsys) -> None:
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setattr(os, "execv", Mock(side_effect=PermissionError(13, "Permission denied")))
+    assert main(["run"]) == 1
+    assert f"rnnbench: {sys.executable}: this user cannot run it. Fix: " in capsys.readouterr().err
 
 
 def test_run_starts_snakemake(project: Project) -> None:

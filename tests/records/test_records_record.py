@@ -7,8 +7,9 @@ import msgspec
 import pytest
 
 from rnnbench.errors import RecordError
-from rnnbench.records.record import SCHEMA, Record
+from rnnbench.records.record import SCHEMA, Reason, Record, Verdict
 from rnnbench.records.store import read_record
+from rnnbench.running.verdict import STOP_THEM
 from tests.factory import make_record
 
 
@@ -20,6 +21,14 @@ def test_round_trip() -> None:
     for verdict in ("clean", "suspect", "void"):
         record = make_record(verdict=verdict, overrides={"model.units": 128}, epochs=2)
         assert Record.from_json(parsed(record)) == record
+
+
+def test_the_reasons_are_joined_and_equal_fixes_said_once() -> None:
+    reasons = [Reason("foreign_load", text, STOP_THEM) for text in ("one is busy", "two.")]
+    record = make_record(verdict=Verdict("suspect", tuple(reasons)))
+    again = f"rnnbench retry quick {record.name}."
+    assert record.why == f"one is busy; two. Fix: stop them and measure the run again: {again}"
+    assert make_record().why == ""
 
 
 def test_a_newer_schema_is_refused_and_named() -> None:

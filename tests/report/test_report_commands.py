@@ -1,9 +1,11 @@
-"""``rnnbench report``, ``compare`` and ``show``, with missing and broken records."""
+"""``rnnbench report``, ``compare``, ``show`` and others, with missing and broken records."""
 
 from __future__ import annotations
 
 import json
+import re
 
+import numpy as np
 import pytest
 
 from rnnbench.cli import main
@@ -66,22 +68,15 @@ def test_another_function_gets_only_a_marked_ratio(results, capsys):
     assert "Not certified: cell was not certified: it was not tried" in capsys.readouterr().out
 
 
-def test_arguments_that_match_no_run_are_one_line_errors(results, capsys):
-    with pytest.raises(ConfigError, match="no measured run matches 'nothing'"):
-        compare(["nothing", "keras", "--results", str(results)])
-    with pytest.raises(ConfigError, match="equals a run"):
-        compare(["keras", "keras", "--results", str(results)])
-    with pytest.raises(ConfigError, match="no record of"):
-        show(["nothing", "--results", str(results)])
-    with pytest.raises(ConfigError, match="matches 23 runs"):
-        show(["*", "--results", str(results)])
-
-
 def test_show_prints_the_run_and_its_faults(results, capsys):
     name = next(record.name for record in quick() if record.verdict.status == "void")
     assert show([name, "--results", str(results)]) == 0
     text = capsys.readouterr().out
-    assert "void" in text and "the loss is not finite" in text and "rnnbench retry quick" in text
+    assert (
+        "void" in text
+        and "the loss is not finite" in text
+        and f"rnnbench retry quick {name}" in text
+    )
     assert "void, excluded from all results" in text
 
 
@@ -111,6 +106,34 @@ def planned(tmp_path):
 def report(planned, *arguments, name="quick"):
     """The exit code of ``rnnbench report``."""
     return main(["report", name, "--results", str(planned), "--site", "here", *arguments])
+
+
+# Words on the command line → what the error says; {} is a folder.
+BAD = {
+    "compare nothing keras": "no measured run matches 'nothing'",
+    "compare keras keras": "equals a run",
+    "compare keras block --experiment quik": "--experiment quik: .* Fix: did you mean quick",
+    "show nothing": "no record of",
+    "show *": "matches 21 runs",
+    "report quick --deadline 60": "--deadline: needs prices, .* cpu_1, cpu_2. Fix: give --price",
+    "report quick --price {}/net.yaml": "net.yaml: is not a price list: it has no prices",
+    "retry quick foo* --site here": "no finished run is named 'foo.*'. Fix: `rnnbench grid",
+    "export quik -o {}/x.zip": "has no runs of quik at any site. Fix: did you mean quick",
+    "export quick -o {}": "^rnnbench: [^ ]*/results/here: Is a directory. Fix: move",
+    "import {}/series.npz": "/here/series.npz: is no export: .* Fix: name a file of `rnnbench exp",
+}
+
+
+@pytest.mark.parametrize("words", BAD)
+def test_bad_arguments_are_a_one_line_error_with_a_fix(words, planned, capsys):
+    (planned / "here/net.yaml").write_text("about: a network")
+    np.savez(planned / "here/series.npz", x=[1])
+    (planned / f"here/quick/{quick()[-2].name}.json").unlink()  # the damaged pointer
+    arguments = [word.replace("{}", str(planned / "here")) for word in words.split()]
+    assert main([*arguments, "--results", str(planned)]) in (1, 2)
+    out, error = capsys.readouterr()
+    assert out == "" and error.count("\n") == 1 and error.count("Fix: ") == 1
+    assert re.search(BAD[words], error), error
 
 
 def test_readable_runs_are_reported_and_the_others_counted(planned, tmp_path, capsys):

@@ -56,6 +56,14 @@ def add_conf(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--conf", action="append", default=[], type=Path, metavar="DIR", help=text)
 
 
+def positive(text: str) -> float:
+    """The value of an option that is a finite number > 0."""
+    value = float(text)
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text} is not a finite number > 0")
+    return value
+
+
 def add_output(parser: argparse.ArgumentParser, metavar: str, what: str) -> None:
     parser.add_argument(
         *("-o", "--output"), type=Path, required=True, metavar=metavar, help=f"the {what} to write"

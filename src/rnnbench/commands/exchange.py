@@ -22,7 +22,7 @@ from rnnbench.commands.arguments import (
     parse_experiment,
 )
 from rnnbench.datasets.pins import pinned
-from rnnbench.errors import ConfigError, RecordError
+from rnnbench.errors import ConfigError, RecordError, suggestion
 from rnnbench.exchange import archive, incoming, outcomes
 from rnnbench.grid.files import user_files
 from rnnbench.grid.point import digest_of, full_identity
@@ -157,7 +157,10 @@ def export(arguments: Sequence[str]) -> int:
     sites = options.site or list(known)
     if not known or set(sites) - set(known):
         what = f"has no runs of {options.experiment} at {', '.join(sites) or 'any site'}."
-        remedy = f"name a site that has some: {', '.join(known) or 'none does'}."
+        measured = [folder.name for folder in planned_folders(options.results, "*")]
+        remedy = f"{suggestion(options.experiment, measured)}run the experiment first."
+        if known:
+            remedy = f"name a site that has some: {', '.join(known)}."
         raise ConfigError(what, where=str(options.results), remedy=remedy)
     files = {name: file for site in sites for name, file in archive.files_of(known[site]).items()}
     archive.write(options.output, files)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import sys
 from collections.abc import Sequence
@@ -11,7 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rnnbench.axes import NAMES
-from rnnbench.commands.arguments import experiment_parser, parse_experiment
+from rnnbench.commands.arguments import experiment_parser, parse_experiment, positive
+from rnnbench.errors import RunError
 from rnnbench.grid.files import nearest_conf
 
 if TYPE_CHECKING:
@@ -25,7 +27,11 @@ def run(arguments: Sequence[str]) -> int:
     """
     command = command_of(arguments)
     print(shlex.join(["snakemake", *command]), file=sys.stderr, flush=True)
-    os.execv(sys.executable, [sys.executable, "-m", "snakemake", *command])
+    try:
+        os.execv(sys.executable, [sys.executable, "-m", "snakemake", *command])
+    except PermissionError:  # which names no file
+        what, remedy = "this user cannot run it.", "use a Python that this user can run: make env."
+        raise RunError(what, where=sys.executable, remedy=remedy) from None
 
 
 def command_of(arguments: Sequence[str]) -> list[str]:
@@ -34,12 +40,14 @@ def command_of(arguments: Sequence[str]) -> list[str]:
     cores = "the number of CPU cores to use (default: %(default)s)"
     parser.add_argument("--cores", default="all", help=cores)
     budget = "measure no further repeats after so many minutes, in experiments with `repeats`"
-    parser.add_argument("--budget", type=float, metavar="MINUTES", help=budget)
+    parser.add_argument("--budget", type=positive, metavar="MINUTES", help=budget)
     void = "exit with 0, instead of 3, if all runs of a configuration are void"
     parser.add_argument("--allow-void", action="store_true", help=void)
     given = list(arguments)
     separator = given.index("--") if "--" in given else len(given)
     options = parse_experiment(parser, given[:separator], Path("conf"))
+    if not re.fullmatch(r"all|[1-9]\d*", options.cores):
+        parser.error(f"argument --cores: {options.cores} is not a number ≥ 1 or all")
     settings = [f"experiment={options.experiment}"]
     settings += [f"overrides={' '.join(options.overrides)}"] if options.overrides else []
     settings += [] if options.budget is None else [f"budget={options.budget:g}"]

@@ -15,6 +15,7 @@ from rnnbench.commands.arguments import (
     add_folder,
     add_results,
     command_parser,
+    positive,
 )
 from rnnbench.errors import ConfigError, RecordError, RnnbenchError, say
 from rnnbench.records.plan_file import read_experiment, read_runs
@@ -131,10 +132,15 @@ def report_inputs(
     probes, unreadable_probes = read_probes(folder / "probes" for folder in folders)
     faults += [*unreadable, *unreadable_probes]
     devices = {record.run.choices.get("device", "") for record in records}
+    prices = choose_prices(options.price, options.prices, devices)
+    if (options.deadline or options.budget) and not (prices and any(map(prices.price_of, devices))):
+        what = f"needs prices, but no price list has {', '.join(sorted(devices))}."
+        where = "--deadline" if options.deadline else "--budget"
+        raise ConfigError(what, where=where, remedy="give --price NAME or FILE, a list with one.")
     return ReportInputs(
         certificates=Certificates(certificates, tuple(records), imported_machines(options.results)),
         probes=tuple(probes),
-        prices=choose_prices(options.price, options.prices, devices),
+        prices=prices,
         published=tuple(read_published(options.published)),
         deadline=options.deadline,
         budget=options.budget,
@@ -159,17 +165,10 @@ def _parser() -> argparse.ArgumentParser:
     published = "the folder with the published rows, *.csv"
     add_folder(parser, "--published", "reports/published", published)
     deadline = "recommend the cheapest choice that trains within this time (default: no limit)"
-    parser.add_argument("--deadline", type=_positive, metavar="SECONDS", help=deadline)
+    parser.add_argument("--deadline", type=positive, metavar="SECONDS", help=deadline)
     budget = "recommend the fastest choice that costs at most this much (default: no limit)"
-    parser.add_argument("--budget", type=_positive, metavar="USD", help=budget)
+    parser.add_argument("--budget", type=positive, metavar="USD", help=budget)
     return parser
-
-
-def _positive(text: str) -> float:
-    value = float(text)
-    if not 0 < value < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text} is not a finite number > 0")
-    return value
 
 
 def published(arguments: Sequence[str]) -> int:

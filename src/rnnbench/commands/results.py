@@ -88,7 +88,9 @@ def _chosen(runs: Iterable[str], patterns: Sequence[str]) -> list[str]:
     matches = {pattern: fnmatch.filter(runs, pattern) for pattern in patterns}
     for pattern, found in matches.items():
         if not found:
-            raise ConfigError(f"no finished run is named {pattern!r}.", where="retry")
+            remedy = "`rnnbench grid EXPERIMENT` prints the names; a pattern has a *, in quotes."
+            what = f"no finished run is named {pattern!r}."
+            raise ConfigError(what, where="retry", remedy=remedy)
     return sorted(set().union(*matches.values()))
 
 

@@ -257,7 +257,7 @@ def _needed(
     for why in () if _was_unneeded(planned[0], place) else dict.fromkeys(reasons.values()):
         names = [name for name, reason in reasons.items() if reason == why]
         some = f" ({', '.join(names)})" if len(names) < len(reasons) else ""
-        print_progress(f"{label}: not needed{some}: {why}")
+        print_progress(f"{label}: not measured{some}: {why}")
     return [run for run in planned if run.name not in reasons]
 
 

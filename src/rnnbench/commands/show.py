@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import fnmatch
 import re
 import subprocess
 import sys
@@ -10,11 +11,12 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rnnbench.commands.arguments import add_results, command_parser
-from rnnbench.errors import ConfigError, say
+from rnnbench.commands.arguments import add_results, command_parser, positive
+from rnnbench.errors import ConfigError, say, suggestion
 from rnnbench.records.pointer import pointer_files, records_of
 from rnnbench.records.store import (
     imported_machines,
+    planned_folders,
     read_record,
     record_files,
     roots,
@@ -85,7 +87,7 @@ def compare(arguments: Sequence[str]) -> int:
         help="measure with these Hydra overrides",
     )
     parser.add_argument(
-        "--budget", type=float, metavar="SECONDS", help="measure for about so long (default: 60)"
+        "--budget", type=positive, metavar="SECONDS", help="measure for about so long (default: 60)"
     )
     parser.add_argument("--json", metavar="FILE", help="write the table to FILE; - for the output")
     parser.add_argument(
@@ -101,9 +103,14 @@ def compare(arguments: Sequence[str]) -> int:
     for choice in filter(_is_file, choices):
         if not Path(choice).is_file():
             raise ConfigError("no such file.", where=choice, remedy="correct the path.")
+    table_file = Path(options.json or "-").resolve()
+    if table_file.is_dir() or not table_file.parent.is_dir():
+        what, remedy = "is no file in an existing folder.", "correct the path or make the folder."
+        raise ConfigError(what, where=f"--json {options.json}", remedy=remedy)
     options.a, options.b = (Path(c).stem if _is_file(c) else c for c in choices)
 
     from rnnbench.report.notes import session_notes, turn_notes
+    from rnnbench.report.numbers import few
     from rnnbench.report.terminal import print_answers, print_comparison
     from rnnbench.tables.comparison import selected, versus, void_messages
     from rnnbench.tables.estimates import Measurements
@@ -117,6 +124,12 @@ def compare(arguments: Sequence[str]) -> int:
             raise ConfigError(what, where="compare", remedy=remedy)
         options.experiment = _measured(options, choices)
     records, certificates = read_certified(options.results, options.experiment, options.site)
+    known = {folder.name for folder in planned_folders(options.results, "*", options.site)}
+    if not records and known and not fnmatch.filter(known, options.experiment):
+        meant, names = suggestion(options.experiment, known), sorted(known, key=len)
+        remedy = f"{meant}measured are {few(names, 4, ', ')}."
+        what = "there is no such experiment with results."
+        raise ConfigError(what, where=f"--experiment {options.experiment}", remedy=remedy)
     if not records:
         remedy = "run snakemake, or add --budget 60, which measures A and B."
         raise ConfigError("has no records.", where=str(options.results), remedy=remedy)
@@ -201,10 +214,12 @@ def _measured(options: argparse.Namespace, choices: tuple[str, str]) -> str:
     axes = [axis for axis in NAMES if all(choice in known[axis] for choice in named)]
     axis = next(iter(axes), None) if named else "rnn"  # two files are two kernels
     if axis is None:
+        every = {choice for choices in known.values() for choice in choices}
+        meant = "".join(suggestion(each, every) for each in named if each not in every)
         raise ConfigError(
             f"{' and '.join(choices)} are not two choices of one axis.",
             where="compare",
-            remedy=f"name two files of conf/AXIS/, or your own; axes are {', '.join(NAMES)}.",
+            remedy=f"{meant}name two files of conf/AXIS/ or your own; axes are {', '.join(NAMES)}.",
         )
     paths = [str(Path(choice).resolve()) if _is_file(choice) else choice for choice in choices]
     budget = options.budget or 60.0

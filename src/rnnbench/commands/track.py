@@ -99,6 +99,8 @@ def ui(arguments: Sequence[str]) -> int:
     parser = command_parser(ui)
     parser.add_argument("--port", type=int, default=5000, help="default: %(default)s")
     options = parser.parse_args(arguments)
+    if not 0 < options.port < 65536:
+        parser.error(f"argument --port: {options.port} is not a number from 1 to 65535")
     uri = tracking_uri(Path())
     with socket.socket() as probe:
         if not is_server(uri) and probe.connect_ex(("127.0.0.1", options.port)) == 0:

@@ -101,7 +101,10 @@ def examine(folder: Path, root: Path, local: Collection[str]) -> Incoming:
     plans = {tuple(name.split("/")[:2]) for name in files if name.endswith("/plan.jsonl")}
     experiments = {experiment for _, experiment in plans}
     if len(experiments) != 1:
-        raise RecordError("does not have the plan of one experiment.", where=str(folder))
+        raise RecordError(
+            "is no export: it does not have the plan of one experiment.",
+            remedy="name a file of `rnnbench export`, or a bundle's folder after its runs.",
+        )
     incoming = Incoming(root, experiments.pop())
     sites = {site for site, _ in plans}
     for name, file in files.items():

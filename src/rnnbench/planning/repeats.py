@@ -21,7 +21,7 @@ from rnnbench.errors import RecordError
 from rnnbench.grid.experiment import Repeats
 from rnnbench.grid.point import configuration_of
 from rnnbench.records.plan_file import read_heads
-from rnnbench.records.pointer import Pointer
+from rnnbench.records.pointer import BUDGET, Pointer
 from rnnbench.records.record import Record, Run
 from rnnbench.records.store import Place
 from rnnbench.tables.stats import student_quantile
@@ -100,7 +100,7 @@ def stop_reason(
     if repeat < rule.least:
         return None
     if rule.budget_s is not None and spent >= rule.budget_s:
-        return f"the budget of {rule.budget_s:,.0f} s is used up ({spent:,.0f} s)"
+        return f"{BUDGET} of {rule.budget_s:,.0f} s is used up ({spent:,.0f} s)"
     pooled = any(len(values) > 1 for values in others)
     if rule.until is None or len(own) < (2 if pooled else MIN_RUNS_WITHOUT_OTHERS):
         return None

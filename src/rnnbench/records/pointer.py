@@ -19,6 +19,8 @@ from rnnbench.records.store import as_kind, read_json, read_record, record_files
 
 _NAME = re.compile(r"-s\d+-r\d+\.json$")
 
+BUDGET = "the budget"  # how a reason `not_needed` begins if the budget is spent
+
 
 class Pointer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The content of a pointer file. Paths of records are relative to the results folder.

@@ -294,6 +294,15 @@ class Record(Part, frozen=True, kw_only=True):
     def round_id(self) -> str | None:
         return self.round.id if self.round else None
 
+    @property
+    def why(self) -> str:
+        """Why the run is not clean, and the fixes; empty if there is no reason."""
+        reasons = self.verdict.reasons
+        texts = "; ".join(reason.text.rstrip(".") for reason in reasons)
+        fixes = " ".join(dict.fromkeys(reason.remedy for reason in reasons))
+        fixes = fixes.replace("retry NAME", f"retry {self.experiment} {self.name}")
+        return f"{texts}. Fix: {fixes}" if reasons else ""
+
     @classmethod
     def from_json(cls, data: Any, where: str = "record") -> Record:
         """The record in `data`. Raises a `RecordError` that names `where` and the field if `data`

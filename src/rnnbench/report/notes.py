@@ -22,7 +22,7 @@ from rnnbench.tables.estimates import LEAST_SESSIONS, sessions
 from rnnbench.tables.time import NOT_EQUAL
 
 UNSTEADY = 0.05  # relative spread of a run's epochs (benchmarks/README.md)
-SHOWN = 12  # configurations whose repeats were not needed
+SHOWN = 12  # configurations whose repeats were not measured
 # Where notes stand: with the answer, below the first table, under reliability, above the order of
 # measurement.
 ANSWER, LEAD, RELIABILITY, ORDER = "answer", "lead", "trust", "order"
@@ -221,7 +221,7 @@ def disturbance_notes(records: Sequence[Record]) -> Iterator[str]:
 
 
 def stopping_notes(unneeded: Mapping[str, str]) -> Iterator[str]:
-    """Which repeats were not needed, and by which rule."""
+    """Which repeats were not measured, and by which rule."""
     if unneeded:
         reasons: dict[str, str] = {}
         for name, why in unneeded.items():
@@ -229,7 +229,7 @@ def stopping_notes(unneeded: Mapping[str, str]) -> Iterator[str]:
         listed = "; ".join(f"{name}: {why}" for name, why in list(reasons.items())[:SHOWN])
         more = f"; and {len(reasons) - SHOWN} more configurations" if len(reasons) > SHOWN else ""
         yield (
-            f"Not needed: {n.counted(len(unneeded), 'planned repeat')}, because a configuration "
+            f"Not measured: {n.counted(len(unneeded), 'planned repeat')}, because a configuration "
             "had reached the requested precision or the budget was used up. The stopping rule "
             "depends on the width of the configuration's interval, never on whether it shows a "
             "difference, so the coverage of the intervals is nearly nominal (simulated: at least "

@@ -142,11 +142,6 @@ def capitalized(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def ended(text: str) -> str:
-    """`text` with a full stop, unless it ends a sentence already."""
-    return text if text.endswith((".", "!", "?")) else f"{text}."
-
-
 def few(texts: Sequence[str], most: int, separator: str = "; ") -> str:
     """The first `most` of `texts`, and the number of the others."""
     more = f" and {len(texts) - most} more" if len(texts) > most else ""

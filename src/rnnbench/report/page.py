@@ -137,7 +137,6 @@ def _rendered(template: str, **values: Any) -> str:
         "anchor": lambda record: run_anchor(record.name, record.machine),
         "median_epoch": median_epoch,
         "markup": Markup,
-        "ended": numbers.ended,
     }
     shared = {"fold": FOLD, "n": numbers, "links": LINKS, "description": "", "picture": ""}
     environment.globals |= shared

@@ -106,8 +106,8 @@ def print_run(record: Record, place: str) -> None:
         ", excluded from all results" if record.verdict.status == "void" else ""
     )
     console.print(f"[bold]{record.name}[/bold]  {status}", highlight=False)
-    for reason in record.verdict.reasons:
-        console.print(f"  {reason.text} Fix: {reason.remedy}", markup=False, highlight=False)
+    if record.verdict.reasons:
+        console.print(f"  {record.why}", markup=False, highlight=False)
     console.print(_table(("phase", "seconds", ""), map(_phase, record.phases)))
     if record.epochs:
         epochs = (

@@ -54,9 +54,10 @@ def read_prices(path: Path) -> PriceList:
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         message = f"cannot be read as a price list ({error})."
         raise ConfigError(message, where=str(path), remedy=REMEDY) from error
-    if isinstance(data, dict):
-        is_unquoted_date = isinstance(data.get("date"), int | datetime.date)
-        data |= {"name": path.stem} | ({"date": str(data["date"])} if is_unquoted_date else {})
+    if not isinstance(data, dict) or "prices" not in data:
+        raise ConfigError("is not a price list: it has no prices.", where=str(path), remedy=REMEDY)
+    is_unquoted_date = isinstance(data.get("date"), int | datetime.date)
+    data |= {"name": path.stem} | ({"date": str(data["date"])} if is_unquoted_date else {})
     prices = converted(data, PriceList, str(path), REMEDY)
     if len({(price.device, price.kind) for price in prices.prices}) < len(prices.prices):
         raise ConfigError(

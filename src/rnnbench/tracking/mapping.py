@@ -105,9 +105,8 @@ def note(record: Record) -> str:
         parts.append(f"{run_value(seconds):.4g} s per epoch (median of {max(1, len(seconds) - 1)})")
     if record.epochs and (acc := record.epochs[-1].val_acc) is not None:
         parts.append(f"validation accuracy {acc:.4g}")
-    verdict = record.verdict
-    reasons = "; ".join(f"{reason.text} {reason.remedy}".strip() for reason in verdict.reasons)
-    return f"{', '.join(parts)}; {verdict.status}" + (f": {reasons}" if reasons else ".")
+    why = f": {record.why}" if record.why else "."
+    return f"{', '.join(parts)}; {record.verdict.status}{why}"
 
 
 def dataset(record: Record) -> DatasetInput | None:

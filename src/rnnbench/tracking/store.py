@@ -137,7 +137,7 @@ def _translated(uri: str) -> Iterator[None]:
         raise TrackingError(
             redacted(_first_line(error), uri),
             where=redacted(uri, uri),
-            remedy=f"check that the store exists and has space, and that {VARIABLE} is correct. "
+            remedy=f"correct {VARIABLE}, or check that the store exists and has space. "
             "The records are safe; run the same command again to log them.",
         ) from None
 
@@ -152,6 +152,7 @@ def _first_line(error: Any) -> str:
     # SQLAlchemy puts a hint about its own use before some errors.
     lines = (line for line in str(error).splitlines() if not line.startswith("(raised as a result"))
     text = next(filter(str.strip, lines), type(error).__name__)
+    text = text.partition(" Supported URI schemes are")[0]  # more than twenty
     return text if len(text) <= 300 else f"{text[:300]}…"
 
 

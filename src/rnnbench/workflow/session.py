@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from rnnbench import locks
 from rnnbench.errors import RecordError, RunError, say
 from rnnbench.planning.plan import write_plan
-from rnnbench.records.pointer import Pointer
+from rnnbench.records.pointer import BUDGET, Pointer
 from rnnbench.records.store import read_record, why_not_tracked
 from rnnbench.running import host_check
 from rnnbench.running.worker import WorkflowImporters
@@ -118,7 +118,7 @@ def summarize(job: Job) -> Summary:
     usable: set[str] = set()
     missing: list[str] = []
     logs: dict[Path, None] = {}
-    unneeded = 0
+    unneeded = over_budget = 0
     for run in runs.values():
         try:
             pointer = Pointer.read(job.pointers[run.name])
@@ -127,6 +127,7 @@ def summarize(job: Job) -> Summary:
             logs[folder / "logs" / "round" / f"{run.round}.log"] = None
             continue
         unneeded += pointer.record is None
+        over_budget += (pointer.not_needed or "").startswith(BUDGET)
         if pointer.record and pointer.verdict == "void":
             void[run.name] = _void_reason(job.root / job.results / pointer.record)
         elif pointer.record:
@@ -134,8 +135,10 @@ def summarize(job: Job) -> Summary:
     unusable = {runs[name].configuration for name in void} - usable
     lines = _shortened(list(_void_lines(void)), "reasons of void runs")
     lines += _shortened([line for log in logs for line in _last_message(log)], "failures")
-    if unneeded:
-        lines.append(f"{unneeded} of {len(runs)} runs were not needed; the report says why.")
+    if over_budget:
+        lines.append(f"{over_budget} of {len(runs)} runs were not measured: {BUDGET} is used up.")
+    if precise := unneeded - over_budget:
+        lines.append(f"{precise} of {len(runs)} runs were not needed; the report says why.")
     if missing:
         names = ", ".join(missing[:3]) + (", …" if len(missing) > 3 else "")
         lines.append(
