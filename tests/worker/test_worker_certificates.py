@@ -130,7 +130,7 @@ KERAS = {"keras": {"implementation": "keras", "kernels": ["while"]}}
 # The file of a model without a recurrent layer → changes of it, and what is said about it.
 OF_MODELS = {
     "unused": ("", "", "ValueError: build of {file} never calls recurrent: call it, or write"),
-    "nothing": ("return", "made =", "TypeError: build of {file}:build returned NoneType, not a Keras"),
+    "nothing": ("return", "made =", "TypeError: build of {file}:build returned NoneType, not a"),
     "flat": ("layers.Flatten()", "layers.Conv2D(2, 3)", "ValueError: {file}, line 5: "),
     "metric": ("    return", "    config['model']['metrics'][:] = ['no']\n    return",
                "ValueError: model {file}:build: Could not interpret metric identifier"),
