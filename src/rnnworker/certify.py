@@ -30,7 +30,7 @@ from rnnworker import (
 )
 
 PROBED = ("outputs", "gradients")  # the errors of a layer
-INCOMPARABLE = 1e9  # JSON has no infinity, and a missing error reads as not measured
+INCOMPARABLE = 1e9
 STEPS = 20
 TRAINED_STEPS = 60
 APPLIED_STEPS = 30
@@ -80,7 +80,8 @@ def certify(job, events, phases):
                 result = dict(UNMEASURED, status="not_run", why=str(error))
             except Exception as error:  # the other implementations are still to be certified
                 traceback.print_exc()
-                result = dict(UNMEASURED, status="failed", why=user_functions.described(error))
+                why = user_functions.described(error, job["config"]["model"]["function"])
+                result = dict(UNMEASURED, status="failed", why=why)
                 trial = None
             # An implementation that cannot be built cannot take a step either.
             if trial is not None:
@@ -99,14 +100,17 @@ def certify(job, events, phases):
 def relative_error(values, expected):
     """Returns max |values − expected| / max |expected| over the whole array: the scale is that of
     the array, because relative errors of single elements near 0 mean nothing. `INCOMPARABLE` is
-    the most: the error of other shapes, of what is not finite, and of anything where 0 is right."""
+    the most: the error of other shapes, and of anything where 0 is right. That of what is not
+    finite is `precision.NOT_FINITE`."""
     values, expected = numpy.asarray(values, "float64"), numpy.asarray(expected, "float64")
     if values.shape != expected.shape:
         return INCOMPARABLE
     difference, scale = numpy.abs(values - expected).max(), numpy.abs(expected).max()
     if not difference:
         return 0.0
-    if not numpy.isfinite(difference) or not scale:
+    if not numpy.isfinite(difference):
+        return precision.NOT_FINITE
+    if not scale:
         return INCOMPARABLE
     return float(min(difference / scale, INCOMPARABLE))
 
@@ -183,9 +187,17 @@ class Trial:
         model = dict(job["config"]["model"], **({"optimizer": OPTIMIZER} if with_sgd else {}))
         self.config = dict(job["config"], rnn=rnn, model=model, certifying=True)
         self.saved, self.function, self.round_trip = {"outputs": [], "gradients": []}, None, None
+        for name, array in sorted(arrays.items()):
+            if numpy.asarray(array).dtype.kind == "f" and not numpy.isfinite(array).all():
+                fault = "{} of {} has NaN or infinite values"
+                raise ValueError(fault.format(name, model["data"]["prepare"]))
         self.session = frameworks.open_session(self.config, job["threads"])
         self.session.arrays = arrays
         self.session.build()
+        if not self.session.recurrent.layers and rnn["implementation"] != "none":
+            fault = "build of {} never calls recurrent: call it, or write recurrent: false in the "
+            fault += "model's YAML and use rnn=none"
+            raise ValueError(fault.format(model["function"].rpartition(":")[0]))
         self.weights = canonical_weights.initial(self.session.layers(), self.config["seed"])
 
     def measure(self):
@@ -312,7 +324,8 @@ def applied(trial, job, rnn, arrays, tolerance):
     except Exception as error:  # the other implementations are still to be checked
         traceback.print_exc()
         empty = {"steps": 0, "off": None, "worst": None}
-        return dict(empty, threads=job["threads"], why=user_functions.described(error))
+        why = user_functions.described(error, job["config"]["model"]["function"])
+        return dict(empty, threads=job["threads"], why=why)
 
 
 def differences_of(session, batches):

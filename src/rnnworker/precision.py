@@ -17,6 +17,9 @@ TOLERANCE = {
     "mixed_float16": {"outputs": 5e-3, "gradients": 2e-2, "loss_curve": 1e-2},
     "mixed_bfloat16": {"outputs": 4e-2, "gradients": 1.6e-1, "loss_curve": 8e-2},
 }
+# In place of the relative error of what is NaN or infinite: JSON has neither, and a missing error
+# reads as not measured.
+NOT_FINITE = 1e10
 
 
 def batch_sizes(samples, batch):

@@ -53,7 +53,8 @@ def main(arguments, imported=None):
             _run(job, events, phases, turns, imported)
     except Exception as error:  # any error of a model or framework ends this run and is reported
         traceback.print_exc()
-        kind, message = type(error).__name__, user_functions.one_line(error)
+        model = job["config"].get("model", {}).get("function")
+        kind, message = type(error).__name__, user_functions.one_line(error, model)
         events.emit("error", phase=phases.current, type=kind, message=message)
         return FAILED_IN_RUN
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

@@ -37,9 +37,10 @@ def from_file(path, prefix=USER_MODULE_PREFIX):
     return module
 
 
-def one_line(error):
+def one_line(error, model=None):
     """Returns the message of `error` as one line of at most 500 characters. If it was raised in or
-    below a user-supplied file, the line begins with that file and line number."""
+    below a user-supplied file, the line begins with that file and line number; else, if a framework
+    raised it, with the user-supplied `model`, FILE:FUNCTION."""
     lines = [line.strip() for line in COLOURS.sub("", str(error)).splitlines() if line.strip()]
     places = [index for index, line in enumerate(lines) if line.startswith('File "')]
     if places and lines[0] in PLACES:
@@ -47,18 +48,23 @@ def one_line(error):
     if len(lines) > 1 and "Exception encountered when calling" in lines[0]:
         lines = lines[1:]  # Keras puts the cause on the next line
     message = lines[0] if lines else repr(error)
-    return (_location(error) + message)[:500]
+    if message.startswith(type(error).__name__ + ": "):
+        message = message.partition(": ")[2]
+    return (_location(error, model or "") + message)[:500]
 
 
-def described(error):
-    """Returns the type of `error` and its message on one line."""
-    return "{}: {}".format(type(error).__name__, one_line(error))
+def described(error, model=None):
+    """Returns the type of `error` and its message on one line, with `model` as in `one_line`."""
+    return "{}: {}".format(type(error).__name__, one_line(error, model))
 
 
-def _location(error):
+def _location(error, model):
     frames = [
-        (frame.f_code.co_filename, line)
+        (str(frame.f_globals.get("__name__")), frame.f_code.co_filename, line)
         for frame, line in traceback.walk_tb(error.__traceback__)
-        if str(frame.f_globals.get("__name__")).startswith(USER_MODULE_PREFIX)
     ]
-    return "{}, line {}: ".format(*frames[-1]) if frames else ""
+    own = [frame for frame in frames if frame[0].startswith(USER_MODULE_PREFIX)]
+    if own:
+        return "{1}, line {2}: ".format(*own[-1])
+    by_framework = frames and not frames[-1][0].startswith("rnnworker.")
+    return "model {}: ".format(model) if by_framework and ".py:" in model else ""

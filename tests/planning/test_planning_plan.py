@@ -202,6 +202,7 @@ def test_changes_that_invalidate_a_probe() -> None:
 
     first = digest(point())
     assert digest(point(), point("block"), point(seed=1)) == first
+    assert digest(point(model={"about": "other words"})) == first
     changed = [
         digest(point(), point(cell="gru")),
         digest(point(), lock="other"),

@@ -138,6 +138,8 @@ def test_a_worker_that_died_certified_nothing_and_its_summary_names_a_remedy() -
     made = assembled(PLANNED, cpu_1=Outcome(exit_code=-11, phase="certify_keras"))
     assert (made["implementations"]["keras"]["status"], made["pairs"]) == ("failed", [])
     assert made["implementations"]["cudnn"]["status"] == "not_run"
+    silent = assembled(PLANNED, cpu_1=Outcome(exit_code=0, phase="certify_keras"))
+    assert silent["implementations"]["keras"]["why"].endswith("it, in phase certify_keras")
     own = {"implementation": "/home/me/mine.py"}
     first, second = summary(made, {"keras": own, "block": {"implementation": "block"}})
     assert first == "certificate digits_rnn-lstm-current: 1 failed, 1 not run"

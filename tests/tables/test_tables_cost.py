@@ -7,6 +7,7 @@ from statistics import geometric_mean
 import pandas as pd
 import pytest
 
+from rnnbench.records.keys import model_digest
 from rnnbench.records.plan_file import Experiment
 from rnnbench.records.record import Record
 from rnnbench.report.content import Content
@@ -152,6 +153,15 @@ def test_the_run_is_the_unit_and_interval_ends_swap_for_rates():
 
 
 PARTIAL = {**make_probe()["models"][0], "complete": False}
+
+
+def test_other_words_about_a_model_and_an_older_probe_leave_the_efficiency():
+    run = make_record().run
+    described = {**run.config, "model": {**run.config["model"], "about": "other words"}}
+    older = {**PARTIAL, "config": model_digest(described, without=()), "complete": True}
+    record = replace(make_record(), config=described)
+    for probe in ({}, {"models": [older]}):
+        assert row_of([record], **probe)["peak_share"] > 0
 
 
 @pytest.mark.parametrize(

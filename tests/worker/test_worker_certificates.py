@@ -127,6 +127,24 @@ def build(keras, recurrent, config):
     return keras.models.Model(inputs, layers.Dense(10, activation="softmax")(hidden))
 """
 KERAS = {"keras": {"implementation": "keras", "kernels": ["while"]}}
+# The file of a model without a recurrent layer → changes of it, and what is said about it.
+OF_MODELS = {
+    "unused": ("", "", "ValueError: build of {file} never calls recurrent: call it, or write"),
+    "nothing": ("return", "made =", "TypeError: build of {file}:build returned NoneType, not a"),
+    "flat": ("layers.Flatten()", "layers.Conv2D(2, 3)", "ValueError: {file}, line 5: "),
+    "metric": ("    return", "    config['model']['metrics'][:] = ['no']\n    return",
+               "ValueError: model {file}:build: Could not interpret metric identifier"),
+    "infinite": ("", "", "ValueError: x_val of {folder}/infinite.py:prepare has NaN or infinite"),
+}  # fmt: skip
+INFINITE = """
+from rnnworker.models import shape
+
+
+def prepare(source, config):
+    arrays = shape.prepare(source, config)
+    arrays["x_val"][0, 0] = float("inf")
+    return arrays
+"""
 
 
 def job(rnn: dict[str, dict[str, Any]], **model: Any) -> dict[str, Any]:
@@ -156,10 +174,22 @@ def certificates(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> dict
     faulty["raises"]["implementation"] = f"{folder}/raises.py"
     write(folder, {"raises.py": RAISES, "dense.py": WITHOUT_RECURRENT})
     none = {"none": {"implementation": "none"}}
+    for name, (old, new, _) in OF_MODELS.items():
+        write(folder, {f"{name}.py": WITHOUT_RECURRENT.replace(old, new) + INFINITE})
+    data = {"data": {"prepare": f"{folder}/infinite.py:prepare"}}
     jobs = {
         "faults": job({**KERAS, **faulty}),
         "none": job(none, function=f"{folder}/dense.py:build"),
         "options": job(WITH_OPTIONS),
+        **{
+            name: job(
+                KERAS if name == "unused" else none,
+                function=f"{folder}/{name}.py:build",
+                metrics=["accuracy"],
+                **(data if name == "infinite" else {}),
+            )
+            for name in OF_MODELS
+        },
     }
     script = FAULTY + ALL_CERTIFICATES
     made = answer_of("current", script, json.dumps([*jobs.values()]), temporary=tmp_path_factory)
@@ -171,6 +201,15 @@ def test_a_fault_is_detected_and_named(certificates: dict, folder: Path, fault: 
     result = certificates["faults"]["implementations"][fault]
     assert FAULTS[fault][0].format(folder=folder) in f"{result['why']}; {why_wrong(result)}"
     assert (result["status"] == "failed") is (result["why"] is not None)
+
+
+@pytest.mark.parametrize("name", OF_MODELS)
+def test_a_fault_of_the_model_or_its_data_names_the_file(
+    certificates: dict, folder: Path, name: str
+) -> None:
+    (result,) = certificates[name]["implementations"].values()
+    expected = OF_MODELS[name][2].format(file=f"{folder}/{name}.py", folder=folder)
+    assert result["status"] == "failed" and result["why"].startswith(expected)
 
 
 def test_a_fault_does_not_affect_others(certificates: dict) -> None:

@@ -20,14 +20,20 @@ def test_relative_error_is_on_the_scale_of_the_array() -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "expected"),
-    [([1.0], [0.0]), ([float("nan")], [1.0]), ([float("inf")], [1.0]), ([1.0, 1.0], [1.0])],
+    ("values", "expected", "fault"),
+    [
+        ([1.0], [0.0], "differ from the float64 reference by 1e+09"),
+        ([1.0, 1.0], [1.0], "differ from the float64 reference by 1e+09"),
+        ([float("nan")], [1.0], "are not finite at batch 1"),
+        ([float("inf")], [1.0], "are not finite at batch 1"),
+    ],
 )
 def test_what_cannot_be_compared_fails_after_the_way_to_the_controller(
-    values: list[float], expected: list[float]
+    values: list[float], expected: list[float], fault: str
 ) -> None:
     error = events.to_json_data(certify.relative_error(values, expected))
-    assert wrong([Batch(1, True, gradients=error)], precision.TOLERANCE["float32"], "cpu")
+    text = wrong([Batch(1, True, gradients=error)], precision.TOLERANCE["float32"], "cpu")
+    assert text is not None and fault in text
 
 
 def test_probe_weights_reveal_a_clip_and_leave_their_input_unchanged() -> None:

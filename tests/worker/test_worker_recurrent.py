@@ -98,6 +98,7 @@ def test_an_error_names_the_line_in_the_users_file(tmp_path: Path) -> None:
     assert user_functions.one_line(caught.value) == f"{tmp_path}/mine.py, line 3: division by zero"
     assert user_functions.one_line(ValueError("a\nb")) == "a"
     assert user_functions.one_line(ValueError()) == "ValueError()"
+    assert user_functions.described(ValueError("ValueError: no")) == "ValueError: no"
 
 
 def test_the_text_that_keras_and_tensorflow_put_before_a_message_is_removed() -> None:

@@ -71,9 +71,14 @@ def probed_overrides(overrides: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in overrides.items() if section_of(key) in PROBED_AXES}
 
 
-def model_digest(config: Mapping[str, Any]) -> str:
-    """SHA-256 of the canonical JSON of a config's sections ``cell`` and ``model``."""
-    return _sha256({name: config.get(name) for name in ("cell", "model")}, ensure_ascii=False)
+def model_digest(config: Mapping[str, Any], without: Iterable[str] = DOCUMENTATION) -> str:
+    """SHA-256 of the canonical JSON of a config's sections ``cell`` and ``model``, without the keys
+    that only describe them."""
+    sections = {
+        name: {key: value for key, value in (config.get(name) or {}).items() if key not in without}
+        for name in ("cell", "model")
+    }
+    return _sha256(sections, ensure_ascii=False)
 
 
 def _sha256(data: Any, ensure_ascii: bool) -> str:

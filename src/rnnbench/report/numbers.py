@@ -8,6 +8,7 @@ from typing import Any
 
 from rnnbench.records import timestamps
 from rnnbench.tables.time import MARK, Unequal
+from rnnworker.precision import NOT_FINITE
 
 NOTHING = "–"
 DAGGER = "†"
@@ -34,6 +35,8 @@ def small(value: Any) -> str:
     sums."""
     if not is_number(value):
         return NOTHING
+    if value >= NOT_FINITE:
+        return "not finite"
     return "0" if abs(value) < 1e-12 else f"{value:.1g}"
 
 

@@ -181,7 +181,7 @@ def _entry(
         return dict(reported[name])
     if not why:
         failure = failure_reason(outcome)
-        why = failure.text if failure else NOT_REPORTED
+        why = failure.text if failure else f"{NOT_REPORTED}, in phase {outcome.phase}"
         status = "failed" if outcome.phase == f"certify_{name}" else "not_run"
     return {"status": status, "why": why, **dict.fromkeys(MEASURED)}
 

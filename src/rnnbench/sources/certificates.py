@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from rnnbench.errors import RecordError
 from rnnbench.records.bounds import Count
 from rnnbench.records.store import IMPORTED, as_kind, read_json, readable
-from rnnworker.precision import DEFAULT, TOLERANCE
+from rnnworker.precision import DEFAULT, NOT_FINITE, TOLERANCE
 
 NOT_TRIED = "it was not tried"
 NOT_LEARNING = "applies wrong gradients"
@@ -185,10 +185,14 @@ def wrong(batches: Sequence[Batch], tolerance: Mapping[str, float], device: str)
         largest = max((error for error in errors if error is not None), default=0.0)
         if largest > tolerance[part]:
             batch = errors[largest]
+            how = (
+                "are not finite"
+                if largest >= NOT_FINITE
+                else f"differ from the float64 reference by {largest:.0e} (tolerance "
+                f"{tolerance[part]:.0e})"
+            )
             texts.append(
-                f"{part} differ from the float64 reference by {largest:.0e} (tolerance "
-                f"{tolerance[part]:.0e}) at batch {batch.rows} with training={batch.training} on "
-                f"{device}"
+                f"{part} {how} at batch {batch.rows} with training={batch.training} on {device}"
             )
     return "; ".join(texts) or None
 

@@ -215,7 +215,7 @@ def efficiency(measured: Measurements) -> pd.DataFrame:
 
 def _efficiency(runs: Rows, seconds: Interval, probe: Probe | None) -> dict[str, Any]:
     models = probe.models if probe else ()
-    model = next((each for each in models if each.config == runs["config"][0]), None)
+    model = next((each for each in models if each.config in runs["config"][0]), None)
     steps, samples = (statistics.median(runs[name].tolist()) for name in ("steps", "samples"))
     step, precision = seconds.scaled(1 / steps), runs["precision"][0]
     peak = probe.peak_gflops if probe and precision == PROBE_PRECISION else None

@@ -61,7 +61,7 @@ def tidy(records: Iterable[Record]) -> pd.DataFrame:
       validation included) and `card_watts` of the GPU; missing if not measured.
     - `kernel` (kernels found in a training step, ``""`` if none is attested), `why_not_cudnn`
       (reasons, joined by ``; ``).
-    - `probe`, `config`: the key of the matching probe, and the digest of the model in it;
+    - `probe`, `config`: the key of the matching probe, and the digests of the model in it;
       `precision`: the requested precision of the computation (``float32``, ``tf32``, …).
     - `not_learning`: 1 if the certificate shows that the training steps apply a gradient other than
       the computed one (``Certificates.mark_wrong_gradients``), else 0.
@@ -137,7 +137,8 @@ def run_facts(record: Record) -> dict[str, Any]:
         **{name: record.measured.get(name) for name in MEASURED},
         **_kernel(record.measured.get("kernel")),
         "probe": probe_key(choices, record.run.overrides),
-        "config": model_digest(config),
+        # The second is that in older probes.
+        "config": (model_digest(config), model_digest(config, without=())),
         "precision": config.get("precision") or "float32",
         "not_learning": any(reason.code == DOES_NOT_LEARN for reason in record.verdict.reasons),
         "round": record.round.id if record.round and record.round.in_turns else "",

@@ -101,6 +101,9 @@ class KerasSession(KerasTraining):
         self.seed(self.config["seed"])
         self.recurrent = Recurrent(self.keras, self.config)
         self.model = self.make_model(user_functions.function(settings["function"]))
+        if not hasattr(self.model, "compile"):
+            fault = "build of {} returned {}, not a Keras model"
+            raise TypeError(fault.format(settings["function"], type(self.model).__name__))
         self.model.compile(
             loss=settings["loss"],
             optimizer=self.optimizer(settings["optimizer"]),

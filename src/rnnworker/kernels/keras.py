@@ -68,7 +68,10 @@ def _cudnn(keras, cell, units, options):
 
 
 def _none(keras, cell, units, options):
-    raise ValueError("this model has a recurrent layer, so it cannot be built with rnn=none")
+    raise ValueError(
+        "this model has a recurrent layer, so it cannot be built with rnn=none: write recurrent: "
+        "true in its YAML and use another rnn"
+    )
 
 
 def _fake(keras, cell, units, options):
