@@ -60,6 +60,13 @@ LOSSES = (
     *("logcosh", "kullback_leibler_divergence", "cosine_proximity", "cosine"),
     *("KLD", "MAE", "MSE", "MAPE", "MSLE"),
 )
+# The functions of ``keras/src/metrics/__init__.py``, and the classes that need no arguments.
+METRICS = (
+    *("accuracy", "acc", "binary_accuracy", "categorical_accuracy", "sparse_categorical_accuracy"),
+    *("top_k_categorical_accuracy", "sparse_top_k_categorical_accuracy", "auc", "AUC"),
+    *("precision", "Precision", "recall", "Recall", "f1_score", "F1Score", "r2_score", "R2Score"),
+    *("root_mean_squared_error", "RootMeanSquaredError", *LOSSES),
+)
 _OPTIMIZERS = tuple(
     msgspec.defstruct(
         name.capitalize(),
@@ -142,12 +149,12 @@ class Model(Choice, kw_only=True, forbid_unknown_fields=False):
             "absent: x_train, y_train, x_val, y_val; null: prepare reads the file itself"
         ),
     ] = None
-    metrics: list[str] | None = None
+    metrics: list[Literal[METRICS]] = []  # type: ignore[valid-type]
     units: Positive | None = None
     train_samples: Annotated[
-        int | None, Meta(description="number of training samples, from the first; null: all")
+        Positive | None, Meta(description="number of training samples, from the first; null: all")
     ] = None
-    val_samples: int | None = None
+    val_samples: Positive | None = None
 
 
 class Rnn(Choice, kw_only=True, forbid_unknown_fields=False):
@@ -221,9 +228,17 @@ class Measure(Struct, forbid_unknown_fields=True):
     turns: bool | None = None
 
 
-class Limits(Struct):
+class _Limits(Struct):
     members: Positive | None = None
     memory_bytes: Annotated[int, Meta(ge=2**27)] | None = None
+
+
+PHASES = ("import", "data", "build", "first_step", "warmup", "train", "evaluate", "predict")
+Limits = msgspec.defstruct(
+    "Limits",
+    [(phase, Annotated[float, Meta(gt=0)], 1.0) for phase in PHASES],  # "import" is a keyword
+    bases=(_Limits,),
+)
 
 
 class Config(Struct, kw_only=True):
@@ -233,7 +248,7 @@ class Config(Struct, kw_only=True):
     build: Build
     dataset: Dataset
     measure: Measure
-    limits: Limits | None = None
+    limits: Limits | None = None  # type: ignore[valid-type]
     precision: Literal[tuple(TOLERANCE)] | None = None  # type: ignore[valid-type]
 
 
