@@ -165,7 +165,7 @@ BAD = {
     "model={}/function.yaml": "mine.py has no function bild. Fix: did you mean build",
     "model={}/latin.yaml": "latin.yaml: cannot be read .*utf-8.* Fix: save it as UTF-8",
     "model={}/list.yaml": "/list.yaml: model=list has no keys. Fix: write `KEY: VALUE` lines",
-    "model={}/two.yaml": "two.py, line 5: build cannot be called with 3 arguments. Fix: .*models.md",
+    "model={}/two.yaml": "two.py, line 5: build cannot be called with 3 arguments. Fix: .*models",
     "model={}/other.yaml": "other.yaml: other.py: .*other.py does not exist",
     "model.loss=mean_square": "model.loss is 'mean_square'.* Fix: did you mean mean_squared_error",
     "model={}/five.yaml model.epochs=3": "five.yaml: model.epochs is 'five'.* Fix: write an int",

@@ -124,8 +124,8 @@ def make_plan(
             arrays = None if needed is None else tuple(needed)
             # What a user's function makes of the arrays is known only after executing it.
             ours = model["data"]["prepare"].startswith("rnnworker.")
-            counts = (model.get("train_samples"), model.get("val_samples")) if ours else None
-            check(root / path, arrays, model["name"], counts)
+            sizes = (model.get("train_samples"), model.get("val_samples")) if ours else None
+            check(root / path, arrays, model["name"], sizes)
         if environment := environment_of(config["build"]):
             environments[environment.key] = environment
         identity = {
