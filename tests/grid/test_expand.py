@@ -126,7 +126,7 @@ def test_a_model_is_two_files_in_any_folder(expanded: Expand, tmp_path: Path) ->
         "defaults: [digits_rnn, override /dataset@_global_.dataset: file, _self_]\n"
         "function: mine.py:build\ndata: {prepare: ./mine.py:prepare}\nunits: 3\n"
     )
-    (folder / "mine.py").write_text("def build(): ...\ndef prepare(): ...\n")
+    (folder / "mine.py").write_text("def build(k, r, c): ...\ndef prepare(s, c): ...\n")
     (point,) = expanded(f'model="{folder}/my model.yaml" dataset.path={ROOT}/data/x.npz')
     model = point.config["model"]
     assert point.name == "my_model-lstm-keras-cpu_1-current-pathdata_x.npz-s0-r0"
@@ -159,7 +159,7 @@ def test_a_model_in_a_second_config_folder(expanded: Expand, extra: Path) -> Non
     (extra / "model" / "mlp.yaml").write_text(
         "defaults: [digits_rnn, _self_]\nrecurrent: false\nfunction: mlp.py:build\n"
     )
-    (extra / "model" / "mlp.py").write_text("def build(): ...\n")
+    (extra / "model" / "mlp.py").write_text("def build(k, r, c): ...\n")
     keras, none = expanded("model=mlp rnn=keras,none")
     assert keras.skip == "this model has no recurrent layer: it takes rnn=none"
     assert none.skip is None

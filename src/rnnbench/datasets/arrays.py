@@ -3,6 +3,7 @@ lengths of its arrays. Only the headers of the arrays are read."""
 
 from __future__ import annotations
 
+import math
 import zipfile
 import zlib
 from collections.abc import Sequence
@@ -23,10 +24,16 @@ FAULTS = (OSError, ValueError, EOFError, RuntimeError, zlib.error, zipfile.BadZi
 AS_NUMBERS = f"save numbers; lists of different lengths as their values and offsets ({DOCS})."
 
 
-def check_arrays(path: Path, needed: Sequence[str] | None, model: str) -> None:
+def check_arrays(
+    path: Path,
+    needed: Sequence[str] | None,
+    model: str,
+    counts: tuple[int | None, int | None] | None = None,
+) -> None:
     """Raises a `ConfigError` that says what the file at `path` has and what is needed, unless it is
     an ``.npz`` file of the arrays `needed` by the `model`, or one without pickles if that is None:
-    the model reads the file itself."""
+    the model reads the file itself. `counts`: the numbers of samples for training and validation
+    that the model takes from the file (None: all); None if it may change the arrays' shapes."""
     if path.suffix != ".npz":
         if needed is None:
             return
@@ -58,6 +65,15 @@ def check_arrays(path: Path, needed: Sequence[str] | None, model: str) -> None:
         if of_x in arrays and arrays[of_x][0][:1] != shape[:1]:
             what = f"{path} has {of_x} {arrays[of_x][0]} and {name} {shape}."
             raise _error(what, "give both the same number of samples, along the first axis.")
+    shapes = {name: arrays[name][0] for name in needed or ()}
+    for part, count in zip(("train", "val"), counts or (), strict=False):
+        samples, *rest = shapes.get(f"x_{part}") or (math.inf,)
+        if count and count > samples:
+            what = f"model.{part}_samples is {count}, but x_{part} in {path} has {samples} samples."
+            raise _error(what, f"write model.{part}_samples={samples} or fewer.")
+        if part == "val" and rest != [*shapes.get("x_train", (0, *rest))[1:]]:
+            what = f"{path} has x_train {shapes['x_train']} and x_val {shapes['x_val']}."
+            raise _error(what, "give both the same shape beyond the first axis.")
 
 
 def _headers(path: Path) -> dict[str, tuple[tuple[int, ...], np.dtype]]:

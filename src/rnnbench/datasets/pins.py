@@ -81,10 +81,12 @@ def own_md5(path: Path) -> str:
     """The MD5 of a user's file, which nothing pins. It is read each time, because a file may be
     replaced by one of equal size and time. Raises `ConfigError` if it cannot be read."""
     try:
+        if path.exists() and not path.is_file():  # reading a pipe would wait for ever
+            raise OSError("it is not a regular file")
         return md5_of(path)
     except OSError as error:
         what = f"{path} cannot be read ({error.strerror or error})."
-        remedy = "name a file that exists: dataset=file dataset.path=FILE."
+        remedy = "name a file that exists and is readable: dataset=file dataset.path=FILE."
         raise ConfigError(what, where="dataset.path", remedy=remedy) from error
 
 

@@ -60,6 +60,13 @@ LOSSES = (
     *("logcosh", "kullback_leibler_divergence", "cosine_proximity", "cosine"),
     *("KLD", "MAE", "MSE", "MAPE", "MSLE"),
 )
+# The functions of ``keras/src/metrics/__init__.py``, and the classes that need no arguments.
+METRICS = (
+    *("accuracy", "acc", "binary_accuracy", "categorical_accuracy", "sparse_categorical_accuracy"),
+    *("top_k_categorical_accuracy", "sparse_top_k_categorical_accuracy", "auc", "AUC"),
+    *("precision", "Precision", "recall", "Recall", "f1_score", "F1Score", "r2_score", "R2Score"),
+    *("root_mean_squared_error", "RootMeanSquaredError", *LOSSES),
+)
 _OPTIMIZERS = tuple(
     msgspec.defstruct(
         name.capitalize(),
@@ -142,12 +149,12 @@ class Model(Choice, kw_only=True, forbid_unknown_fields=False):
             "absent: x_train, y_train, x_val, y_val; null: prepare reads the file itself"
         ),
     ] = None
-    metrics: list[str] | None = None
+    metrics: list[Literal[METRICS]] = []  # type: ignore[valid-type]
     units: Positive | None = None
     train_samples: Annotated[
-        int | None, Meta(description="number of training samples, from the first; null: all")
+        Positive | None, Meta(description="number of training samples, from the first; null: all")
     ] = None
-    val_samples: int | None = None
+    val_samples: Positive | None = None
 
 
 class Rnn(Choice, kw_only=True, forbid_unknown_fields=False):
@@ -221,9 +228,17 @@ class Measure(Struct, forbid_unknown_fields=True):
     turns: bool | None = None
 
 
-class Limits(Struct):
+class _Limits(Struct):
     members: Positive | None = None
     memory_bytes: Annotated[int, Meta(ge=2**27)] | None = None
+
+
+PHASES = ("import", "data", "build", "first_step", "warmup", "train", "evaluate", "predict")
+Limits = msgspec.defstruct(
+    "Limits",
+    [(phase, Annotated[float, Meta(gt=0)], 1.0) for phase in PHASES],  # "import" is a keyword
+    bases=(_Limits,),
+)
 
 
 class Config(Struct, kw_only=True):
@@ -233,7 +248,7 @@ class Config(Struct, kw_only=True):
     build: Build
     dataset: Dataset
     measure: Measure
-    limits: Limits | None = None
+    limits: Limits | None = None  # type: ignore[valid-type]
     precision: Literal[tuple(TOLERANCE)] | None = None  # type: ignore[valid-type]
 
 
@@ -260,7 +275,7 @@ def check_config(config: Mapping[str, Any], source_of: Callable[[str], str]) -> 
     try:
         msgspec.convert(_with_lower_case_optimizer(config), kind)
     except msgspec.ValidationError as error:
-        raise _explained(str(error), inspect.type_info(kind), config, source_of) from None
+        raise explained(str(error), kind, config, source_of) from None
     if config["device"].get("feed") == "device" and replicas_of(config["device"]) > 1:
         raise ConfigError(
             "device.feed is 'device', which is for a single device; device.replicas is "
@@ -293,16 +308,20 @@ _WORDS = {
 }  # fmt: skip
 
 
-def _explained(
-    message: str, kind: inspect.Type, config: Any, source_of: Callable[[str], str]
+def explained(
+    message: str, struct: Any, config: Any, source_of: Callable[[str], str]
 ) -> ConfigError:
-    """The error for a `message` of msgspec about a value in `config`."""
+    """The error for a `message` of msgspec about a value in `config`, which is no `struct`."""
+    kind = inspect.type_info(struct)
     text, _, location = message.partition(" - at `$")
     path = re.findall(r"\w+|\.\.\.", location)
     # The keys before the first position in a list, or the first key that msgspec does not name.
     names = list(itertools.takewhile(str.isidentifier, path))
     at = ".".join(names)
-    value: Any = lookup(config, at) if names == path else ABSENT
+    value: Any = config
+    for part in path:
+        in_list = isinstance(value, list) and part.isdigit()
+        value = value[int(part)] if in_list else lookup(value, part)
     detail = "".join(re.findall("[`'](.*)['`]", text.partition(", got")[0]))
     inner = f"{at}.{detail}"
     if text.startswith("Object contains unknown field"):
@@ -336,17 +355,17 @@ def _explained(
     remedy = f"write {expected}"
     if known:
         expected = f"one of {', '.join(known)}"
-        similar = suggestion(detail, known).strip()
-        remedy = similar or f"write {' or '.join(f'{at}={each}' for each in known)}"
+        remedy = suggestion(detail, known).strip() or "write one of these"
     elif "examples" in about:
         remedy = f"write {names[-1]}: {about['examples'][0]}"
         expected = expected.replace("a string", f"like {about['examples'][0]}")
     elif minimum := re.search(r"(?:integer|number) ≥ (.+)", expected):
-        remedy = f"write {at}={minimum[1]} or more"
+        remedy = f"write {minimum[1]} or more"
     remedy += f" ({about['description']})" if "description" in about else ""
     remedy += "" if remedy.endswith("?") else "."
-    shown = f"has the value {detail!r}" if value is ABSENT else f"is {value!r}"
-    return ConfigError(f"{at} {shown}; it must be {expected}.", where=source_of(at), remedy=remedy)
+    verb = "is" if names == path else "has the value"
+    what = f"{at or 'the file'} {verb} {detail if value is ABSENT else value!r}"
+    return ConfigError(f"{what}; it must be {expected}.", where=source_of(at), remedy=remedy)
 
 
 def _words(names: str) -> str:

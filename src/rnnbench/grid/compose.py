@@ -204,9 +204,11 @@ def _hydra(conf: Sequence[Path], requested: ChoiceFiles) -> Iterator[tuple[Compo
         raise ConfigError("has no config.yaml.", where=display_path(folders[0]), remedy=remedy)
     with tempfile.TemporaryDirectory(prefix="rnnbench-conf-") as temporary:
         folder = Path(temporary)
+        given: dict[Choice, str] = {}
         for group, files in requested.items():
             for choice, path in files.items():
                 if path.parent not in [each / group for each in folders]:
+                    given[group, choice] = display_path(path)
                     (folder / group).mkdir(exist_ok=True)
                     (folder / group / f"{choice}.yaml").symlink_to(path)
         (folder / "config.yaml").symlink_to(folders[0] / "config.yaml")
@@ -214,7 +216,7 @@ def _hydra(conf: Sequence[Path], requested: ChoiceFiles) -> Iterator[tuple[Compo
 
         def compose(name: str, choices: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, str]]:
             overrides = [f"{group}={_quoted(choice)}" for group, choice in choices.items()]
-            settings = [f"{group}={choice}" for group, choice in choices.items()]
+            settings = [f"{key[0]}={given.get(key, key[1])}" for key in choices.items()]
             where = " ".join([display_path(folders[0]), *settings])
             return _composed(name, [*overrides, f"hydra.searchpath=[{search}]"], where)
 
@@ -236,7 +238,7 @@ def _composed(name: str, overrides: list[str], where: str) -> tuple[dict[str, An
     chosen = {group: str(choices[group]) for group in NAMES if group in choices}
     for group, choice in chosen.items():
         if not isinstance(plain.get(group), dict):
-            remedy = f"give {group}/{choice}.yaml at least a name."
+            remedy = f"write `KEY: VALUE` lines into its file, at least `name: {choice}`."
             raise ConfigError(f"{group}={choice} has no keys.", where=where, remedy=remedy)
     return plain, chosen
 

@@ -200,6 +200,9 @@ def _grid_point(
     folders = {group: library.files[group, choices[group]].parent for group in ("model", "rnn")}
     sections = {group: library.sections[group, choice] for group, choice in choices.items()}
     where = next((setting.where for setting in combination.values()), "grid")
+    if DATA in combination and sections["dataset"].get("path") != "???":
+        what = f"{DATA} belongs to dataset=file; the data set is {choices['dataset']}."
+        raise combination[DATA].error(what, "add dataset=file.")
     unchanged, has_open = {**sections, **library.base}, library.open_choices & choices.items()
     try:
         config, differing = apply_settings(
@@ -226,7 +229,7 @@ def _grid_point(
     overrides = {key: value for key, value in sorted(differing.items()) if key not in NUMBERS}
     numbers = {key: config[key] for key in NUMBERS}
     name = name_of(named, overrides, **numbers)
-    skip = unmet(config)
+    skip = unmet(config, {group: sources.get((group, choices[group])) for group in folders})
     if not skip:
         check_options(config, overrides, sections["rnn"], f"{where}, grid point {name}")
         skip = unmet_constraints(config) if unmet_constraints else None

@@ -15,6 +15,7 @@ from msgspec import Meta
 
 from rnnbench.axes import NAMES
 from rnnbench.errors import ConfigError, converted, display_path, suggestion
+from rnnbench.grid.choices import explained
 from rnnbench.grid.files import file_of, files_of
 from rnnbench.plain_text import is_name
 from rnnworker.options import PREFIX
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 Number = Annotated[int, Meta(ge=2)]
 Limit = Annotated[float, Meta(gt=0, lt=1e12)]
+Precision = Annotated[Limit, Meta(examples=["0.025, for ± 2.5 %"])]
+Seconds = Annotated[Limit, Meta(examples=["300"])]
 
 
 class Repeats(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -37,8 +40,8 @@ class Repeats(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     least: Number = 3
     most: Number
-    until: Limit | None = None
-    budget_s: Limit | None = None
+    until: Precision | None = None
+    budget_s: Seconds | None = None
 
     def __post_init__(self) -> None:
         if self.most < self.least:
@@ -111,7 +114,13 @@ def load_experiment(name: str, conf: Sequence[Path]) -> Experiment:
         remedy = f"rename the file: letters, digits and _.+=@-, at most {LONGEST} characters."
         raise ConfigError(f"the experiment's name is {name[:60]!r}.", where=where, remedy=remedy)
     remedy = 'see docs/experiments.md, "Keys of an experiment".'
-    data = converted(_read(file, where), ExperimentFile, where, remedy)
+    content = _read(file, where)
+    try:
+        msgspec.convert(content, ExperimentFile)
+    except msgspec.ValidationError as error:
+        if str(error).startswith(("Expected", "Invalid")):
+            raise explained(str(error), ExperimentFile, content, lambda key: where) from None
+    data = converted(content, ExperimentFile, where, remedy)
     settings = msgspec.structs.asdict(data) | {
         "title": data.title or name,
         "about": data.about or "",

@@ -35,6 +35,7 @@ BY_PATH = {
 }
 # Function of an implementation's file → number of positional arguments of its call.
 OF_IMPLEMENTATION = {"make": 4, "to_canonical": 2, "from_canonical": 2}
+OF_MODEL = dict(zip(FUNCTIONS, (3, 2, 3), strict=True))  # the same for those of a model's file
 
 
 def nearest_conf(start: Path) -> Path:
@@ -64,7 +65,7 @@ def file_of(known: Mapping[str, Path], group: str, choice: str, where: str, fold
     """The file of a choice: one of the `known` of `files_of`, or the YAML file at the path
     `choice`, which may be relative to `folder`. `where` locates the choice in errors."""
     if choice in known:
-        return known[choice]
+        return _readable(known[choice])
     if not choice.endswith((".yaml", ".yml")):
         remedy = BY_PATH.get(group, "write the path of a YAML file.")
         if "/" not in choice and not choice.endswith(".py"):
@@ -79,8 +80,19 @@ def file_of(known: Mapping[str, Path], group: str, choice: str, where: str, fold
         what = f"{group}={path} has the same name as {display_path(known[path.stem])}."
         remedy = "rename your file: its stem is the name of the choice."
     else:
-        return path
+        return _readable(path)
     raise ConfigError(what, where=where, remedy=remedy)
+
+
+def _readable(file: Path) -> Path:
+    """`file`. Raises a `ConfigError` unless it can be read as text."""
+    try:
+        file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        remedy = "make it readable." if isinstance(error, OSError) else "save it as UTF-8."
+        what = f"cannot be read ({getattr(error, 'strerror', None) or error})."
+        raise ConfigError(what, where=display_path(file), remedy=remedy) from None
+    return file
 
 
 def absolute(text: Any, folder: Path, where: str) -> Any:
@@ -100,7 +112,7 @@ def data_path(text: Any, folder: Path, root: Path, where: str) -> Any:
     """The path `text` of a user's data, which may be relative to `folder`: relative to `root`, the
     project, if the file is there, else absolute. Raises a `ConfigError` if the file does not exist;
     those in ``data/`` may be fetched later."""
-    if not isinstance(text, str):
+    if not isinstance(text, str) or not text:
         remedy = f"write {DATA}=FILE, or dataset=none for a model that makes its data."
         raise ConfigError(f"{DATA}={text} is no path.", where=where, remedy=remedy)
     if "${" in text:
@@ -151,6 +163,7 @@ def _check_function(key: str, reference: str, where: str) -> None:
     if name not in names and STAR not in names:
         remedy = f"{suggestion(name, names)}name a function of that file, or add this one."
         raise ConfigError(f"{key}: {file} has no function {name}.", where=where, remedy=remedy)
+    _check_arguments(names.get(name), OF_MODEL[key], file, "docs/models.md")
 
 
 @cache
@@ -169,13 +182,16 @@ def _check_implementation(implementation: str, where: str) -> None:
         if name not in bound and STAR not in bound:
             remedy = f"add {name}, as described in docs/own_kernel.md."
             raise ConfigError(f"has no function {name}.", where=implementation, remedy=remedy)
-        statement = bound.get(name)
-        if isinstance(statement, ast.FunctionDef) and not _accepts(statement.args, count):
-            raise ConfigError(
-                f"{name} cannot be called with {count} arguments.",
-                where=f"{implementation}, line {statement.lineno}",
-                remedy="give it the arguments described in docs/own_kernel.md.",
-            )
+        _check_arguments(bound.get(name), count, Path(implementation), "docs/own_kernel.md")
+
+
+def _check_arguments(statement: ast.stmt | None, count: int, file: Path, docs: str) -> None:
+    if isinstance(statement, ast.FunctionDef) and not _accepts(statement.args, count):
+        raise ConfigError(
+            f"{statement.name} cannot be called with {count} arguments.",
+            where=f"{file}, line {statement.lineno}",
+            remedy=f"give it the arguments described in {docs}.",
+        )
 
 
 def _accepts(arguments: ast.arguments, count: int) -> bool:
@@ -208,7 +224,7 @@ def parsed(file: Path) -> ast.Module:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # such as for an invalid escape sequence
-            return ast.parse(file.read_bytes())
+            return ast.parse(file.read_bytes(), file)
     except (OSError, SyntaxError, ValueError) as error:
         what = f"cannot be read as Python {platform.python_version()}: {error}."
         raise ConfigError(what, where=str(file), remedy="correct the file.") from None

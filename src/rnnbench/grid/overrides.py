@@ -203,12 +203,12 @@ def replaced(config: Any, path: list[str], value: Any) -> dict[str, Any]:
     return copy
 
 
-def _keys_of(config: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+def keys_of(config: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
     """Every dotted key, including those of sections."""
     for key, value in config.items():
         yield f"{prefix}{key}"
         if isinstance(value, dict):
-            yield from _keys_of(value, f"{prefix}{key}.")
+            yield from keys_of(value, f"{prefix}{key}.")
 
 
 def _check(config: Mapping[str, Any], setting: Setting, default: Any) -> None:
@@ -224,7 +224,7 @@ def _check(config: Mapping[str, Any], setting: Setting, default: Any) -> None:
             f"{mode}{key}: {parent} is {_kind(above)} and has no keys.", "add the key to a section."
         )
     if mode in ("", "~") and default is ABSENT:
-        similar = suggestion(key, _keys_of(config)).strip()
+        similar = suggestion(key, keys_of(config)).strip()
         what = f"{mode}{key} is not a key of the config."
         raise setting.error(what, similar or f"to add a key, write +{key}=VALUE.")
     if mode == "~" and value is not None and not _same(value, default):

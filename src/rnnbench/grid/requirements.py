@@ -21,7 +21,7 @@ from typing import Any
 from rnnbench.axes import NAMES
 from rnnbench.errors import ConfigError, converted, suggestion
 from rnnbench.grid.choices import Requirement, Rnn
-from rnnbench.grid.overrides import ABSENT, lookup
+from rnnbench.grid.overrides import ABSENT, keys_of, lookup
 from rnnworker import cards as nvidia
 from rnnworker import machine, processors
 from rnnworker.options import honoured, is_user_file, not_honoured
@@ -34,14 +34,15 @@ WITHOUT_POLICY = ("keras206_tensorflow1", "keras2_tensorflow1")
 REQUIRES = 'write {key: device.kind, in: [gpu], why: "the reason"}.'
 
 
-def unmet(config: Mapping[str, Any]) -> str | None:
+def unmet(config: Mapping[str, Any], files: Mapping[str, str | None] | None = None) -> str | None:
     """The reason of the first unmet requirement, in the order of the axes, then of replicas and
-    precision; or None."""
+    precision; or None. `files`: axis → the file of its choice, for errors."""
     for group in NAMES:
         section = config[group]
         if group == "rnn" and (why := _unmet_rnn(config)):
             return why
-        where = f"{group}={section.get('name', '?')}: requires"
+        file = (files or {}).get(group)
+        where = f"{file or '='.join((group, section.get('name', '?')))}: requires"
         requires = section.get("requires") or ()
         for required in converted(requires, list[Requirement], where, REQUIRES):
             conditions = (required.when or {}).items()
@@ -61,7 +62,9 @@ def _value(config: Mapping[str, Any], key: str, where: str) -> Any:
         name = lookup(config, f"{group}.name")
         choice = group if name is ABSENT else f"{group}={name}"
         what = f"{key} is needed, but {choice} does not set it."
-        raise ConfigError(what, where=where, remedy=f"add {rest or key} to {choice}.")
+        similar = suggestion(key, keys_of(config), 0.85).strip()
+        remedy = similar or f"add {rest or key} to {choice}."
+        raise ConfigError(what, where=where, remedy=remedy)
     return value
 
 

@@ -119,9 +119,13 @@ def make_plan(
         if path in pins:
             datasets[path] = config["dataset"]["name"]
         elif path and md5(path):
-            needed = config["model"].get("arrays", DEFAULT)
+            model = config["model"]
+            needed = model.get("arrays", DEFAULT)
             arrays = None if needed is None else tuple(needed)
-            check(root / path, arrays, config["model"]["name"])
+            # What a user's function makes of the arrays is known only after executing it.
+            ours = model["data"]["prepare"].startswith("rnnworker.")
+            sizes = (model.get("train_samples"), model.get("val_samples")) if ours else None
+            check(root / path, arrays, model["name"], sizes)
         if environment := environment_of(config["build"]):
             environments[environment.key] = environment
         identity = {
