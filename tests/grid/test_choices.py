@@ -162,7 +162,7 @@ def test_the_gpu_experiment_skips_grid_points_that_could_only_be_void() -> None:
 
 
 ON_A_CPU = {
-    "relu_confound": 12,
+    "relu_confound": 32,
     "keras_implementation": 18,
     "contrib": 45,
     "why_not_cudnn": 17,

@@ -60,12 +60,17 @@ LOSSES = (
     *("logcosh", "kullback_leibler_divergence", "cosine_proximity", "cosine"),
     *("KLD", "MAE", "MSE", "MAPE", "MSLE"),
 )
-# The functions of ``keras/src/metrics/__init__.py``, and the classes that need no arguments.
+# Of ``keras/src/metrics/__init__.py``, functions and the classes that need no arguments.
 METRICS = (
     *("accuracy", "acc", "binary_accuracy", "categorical_accuracy", "sparse_categorical_accuracy"),
-    *("top_k_categorical_accuracy", "sparse_top_k_categorical_accuracy", "auc", "AUC"),
-    *("precision", "Precision", "recall", "Recall", "f1_score", "F1Score", "r2_score", "R2Score"),
-    *("root_mean_squared_error", "RootMeanSquaredError", *LOSSES),
+    *("top_k_categorical_accuracy", "sparse_top_k_categorical_accuracy", "AUC", "Accuracy"),
+    *("BinaryAccuracy", "BinaryIoU", "CategoricalAccuracy", "ConcordanceCorrelation"),
+    *("CosineSimilarity", "F1Score", "FBetaScore", "FalseNegatives", "FalsePositives"),
+    *("KLDivergence", "LogCoshError", "MeanAbsoluteError", "MeanAbsolutePercentageError"),
+    *("MeanSquaredError", "MeanSquaredLogarithmicError", "PearsonCorrelation", "Precision"),
+    *("R2Score", "Recall", "RootMeanSquaredError", "SparseCategoricalAccuracy"),
+    *("SparseTopKCategoricalAccuracy", "TopKCategoricalAccuracy", "TrueNegatives"),
+    *("TruePositives", *LOSSES),
 )
 _OPTIMIZERS = tuple(
     msgspec.defstruct(
@@ -149,7 +154,7 @@ class Model(Choice, kw_only=True, forbid_unknown_fields=False):
             "absent: x_train, y_train, x_val, y_val; null: prepare reads the file itself"
         ),
     ] = None
-    metrics: list[Literal[METRICS]] = []  # type: ignore[valid-type]
+    metrics: list[Literal[METRICS]] | None = None  # type: ignore[valid-type]
     units: Positive | None = None
     train_samples: Annotated[
         Positive | None, Meta(description="number of training samples, from the first; null: all")
