@@ -175,8 +175,14 @@ def known_so_far(planned: Sequence[Run], place: Place, reference: str) -> str:
 
 
 def _label(run: Run, other: Run) -> str:
-    """The choices of `run` that differ from those of `other`."""
-    differing = [value for key, value in run.choices.items() if value != other.choices.get(key)]
+    """The choices and overrides of `run` that differ from those of `other`."""
+    both = {**other.choices, **other.overrides}
+    differing = [value for key, value in run.choices.items() if value != both.get(key)]
+    differing += [
+        f"{key.rpartition('.')[2]}={value}"
+        for key, value in run.overrides.items()
+        if value != both.get(key)
+    ]
     return " ".join(differing) or run.configuration
 
 
