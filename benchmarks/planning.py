@@ -138,8 +138,8 @@ def finish(project: Project) -> None:
         )
         write_record(root / "results", record)
         write_json(root / job.folder / f"{name}.json", Pointer.of(record))
-    for name in job.rounds:
-        members = [read_json(path) for path in job.pointers_of(name)]
+    for name, planned_round in zip(job.rounds, plan.rounds.values(), strict=True):
+        members = [read_json(job.pointers[run.name]) for run in planned_round.runs]
         write_json(root / name, {"members": dict(enumerate(members))})
     reports = [
         "report.html",
