@@ -61,11 +61,14 @@ def certify(job, events, phases):
     further, device = job.get("further_device"), job["device"]
     with phases.phase("data"):
         arrays, sizes = samples_of(job)
+        fault = not_finite(arrays, job["config"]["model"]["data"]["prepare"])
     trials, results = {}, {}
     for entry in job["implementations"]:
         name, trial = entry["name"], None
         with phases.phase("certify_" + name):
             try:
+                if fault:
+                    raise ValueError(fault)
                 trial = Trial(job, entry["rnn"], arrays, with_sgd=further)
                 batches = trial.probe(sizes)
                 result = {} if further else trial.measure()
@@ -95,6 +98,15 @@ def certify(job, events, phases):
         with phases.phase("pairs"):
             pairs = compare_pairs(trials)
         events.emit("facts", certificate={"pairs": pairs})
+
+
+def not_finite(arrays, prepare):
+    """Returns a message about the first of the `arrays` with a value that is not finite, or None.
+    `prepare`: the function that made them."""
+    for name, array in sorted(arrays.items()):
+        if numpy.asarray(array).dtype.kind == "f" and not numpy.isfinite(array).all():
+            return "{} of {} has NaN or infinite values".format(name, prepare)
+    return None
 
 
 def relative_error(values, expected):
@@ -187,10 +199,6 @@ class Trial:
         model = dict(job["config"]["model"], **({"optimizer": OPTIMIZER} if with_sgd else {}))
         self.config = dict(job["config"], rnn=rnn, model=model, certifying=True)
         self.saved, self.function, self.round_trip = {"outputs": [], "gradients": []}, None, None
-        for name, array in sorted(arrays.items()):
-            if numpy.asarray(array).dtype.kind == "f" and not numpy.isfinite(array).all():
-                fault = "{} of {} has NaN or infinite values"
-                raise ValueError(fault.format(name, model["data"]["prepare"]))
         self.session = frameworks.open_session(self.config, job["threads"])
         self.session.arrays = arrays
         self.session.build()

@@ -5,11 +5,9 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 import time
 from contextlib import suppress
 from pathlib import Path
-from unittest.mock import Mock
 
 import pytest
 
@@ -61,13 +59,6 @@ def test_a_bad_value_is_refused_before_anything_is_measured(words, monkeypatch, 
         assert main(words.split()) == 2
     out, error = capsys.readouterr()
     assert out == "" and BAD[words] in error
-
-
-def test_run_names_a_python_that_this_user_cannot_run(monkeypatch, capsys) -> None:
-    monkeypatch.chdir(ROOT)
-    monkeypatch.setattr(os, "execv", Mock(side_effect=PermissionError(13, "Permission denied")))
-    assert main(["run"]) == 1
-    assert f"rnnbench: {sys.executable}: this user cannot run it. Fix: " in capsys.readouterr().err
 
 
 def test_run_starts_snakemake(project: Project) -> None:

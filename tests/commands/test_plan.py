@@ -98,6 +98,8 @@ FILES: dict[str, str | bytes | dict[str, np.ndarray]] = {
     "texts.npz": ARRAYS | {"y_train": np.array(["a"] * 4)},
     "lengths.npz": ARRAYS | {"y_val": Y[1:]},
     "shapes.npz": ARRAYS | {"x_val": X[:, :, 1:]},
+    "test.npz": {name.replace("val", "test"): array for name, array in ARRAYS.items()}
+    | {"x_test": X[:, :, 1:]},
     "empty.npz": ARRAYS | {"x_train": X[:0], "y_train": Y[:0]},
     "mine.py": MINE,
     "mine.yaml": MINE_YAML,
@@ -141,6 +143,8 @@ BAD = {
     ": add dataset=file",
     "dataset=digits,file dataset.path={}/good.npz": "Fix: add dataset=file",
     f"{OWN}{{}}/shapes.npz": r"x_train \(4, 8, 8\) and x_val \(4, 8, 7\). Fix: give both the same",
+    f"model=mnist_mlp rnn=none {OWN}{{}}/test.npz": r"x_train \(4, 8, 8\) and x_test \(4, 8, 7\)",
+    f"model=mnist_mlp rnn=none {OWN}{{}}/test.npz model.val_samples=5": "x_test in .* has 4 sam",
     f"{OWN}{{}}/good.npz +model.val_samples=5": "val_samples is 5, but x_val in .* has 4 samples. "
     "Fix: write model.val_samples=4 or fewer",
     "+model.train_samples=0": "model.train_samples is 0; it must be an integer ≥ 1. Fix: ",

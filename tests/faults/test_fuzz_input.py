@@ -48,7 +48,7 @@ JSON = st.recursive(
     max_leaves=8,
 )
 NESTED = st.integers(50, 500).map(lambda depth: "[" * depth + "]" * depth)  # for YAML, slow
-DEEP = st.integers(500, 4000).map(lambda depth: "[" * depth + "]" * depth)
+DEEP = st.integers(50, 4000).map(lambda depth: "[" * depth + "]" * depth)
 
 
 def dumped(data) -> bytes:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 from rnnbench.axes import NAMES
 from rnnbench.commands.arguments import experiment_parser, parse_experiment, positive
-from rnnbench.errors import RunError
 from rnnbench.grid.files import nearest_conf
 
 if TYPE_CHECKING:
@@ -27,11 +26,7 @@ def run(arguments: Sequence[str]) -> int:
     """
     command = command_of(arguments)
     print(shlex.join(["snakemake", *command]), file=sys.stderr, flush=True)
-    try:
-        os.execv(sys.executable, [sys.executable, "-m", "snakemake", *command])
-    except PermissionError:  # which names no file
-        what, remedy = "this user cannot run it.", "use a Python that this user can run: make env."
-        raise RunError(what, where=sys.executable, remedy=remedy) from None
+    os.execv(sys.executable, [sys.executable, "-m", "snakemake", *command])
 
 
 def command_of(arguments: Sequence[str]) -> list[str]:

@@ -3,7 +3,6 @@ lengths of its arrays. Only the headers of the arrays are read."""
 
 from __future__ import annotations
 
-import math
 import zipfile
 import zlib
 from collections.abc import Sequence
@@ -65,14 +64,18 @@ def check_arrays(
         if of_x in arrays and arrays[of_x][0][:1] != shape[:1]:
             what = f"{path} has {of_x} {arrays[of_x][0]} and {name} {shape}."
             raise _error(what, "give both the same number of samples, along the first axis.")
-    shapes = {name: arrays[name][0] for name in needed or ()}
-    for part, count in zip(("train", "val"), counts or (), strict=False):
-        samples, *rest = shapes.get(f"x_{part}") or (math.inf,)
+    train, val = counts or (None, None)
+    shapes = {name: arrays[name][0] for name in needed or () if counts}
+    for name, count in (("x_train", train), ("x_val", val), ("x_test", val)):
+        if name not in shapes:
+            continue
+        samples, *of_one = shapes[name]
         if count and count > samples:
-            what = f"model.{part}_samples is {count}, but x_{part} in {path} has {samples} samples."
-            raise _error(what, f"write model.{part}_samples={samples} or fewer.")
-        if part == "val" and rest != [*shapes.get("x_train", (0, *rest))[1:]]:
-            what = f"{path} has x_train {shapes['x_train']} and x_val {shapes['x_val']}."
+            key = f"model.{'train' if name == 'x_train' else 'val'}_samples"
+            what = f"{key} is {count}, but {name} in {path} has {samples} samples."
+            raise _error(what, f"write {key}={samples} or fewer.")
+        if of_one != [*shapes.get("x_train", shapes[name])[1:]]:
+            what = f"{path} has x_train {shapes['x_train']} and {name} {shapes[name]}."
             raise _error(what, "give both the same shape beyond the first axis.")
 
 

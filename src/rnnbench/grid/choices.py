@@ -23,6 +23,7 @@ from rnnworker.precision import TOLERANCE
 
 Positive = Annotated[int, Meta(ge=1)]
 NotNegative = Annotated[int, Meta(ge=0)]
+Seconds = Annotated[float, Meta(gt=0)]
 Text = str | None
 Function = Annotated[
     str, Meta(pattern=r"^(.+\.py|[A-Za-z_][\w.]*):[A-Za-z_]\w*$", examples=["mine.py:NAME"])
@@ -233,17 +234,17 @@ class Measure(Struct, forbid_unknown_fields=True):
     turns: bool | None = None
 
 
-class _Limits(Struct):
+class Limits(Struct, rename={"import_": "import"}):
+    import_: Seconds
+    data: Seconds
+    build: Seconds
+    first_step: Seconds
+    warmup: Seconds
+    train: Seconds
+    evaluate: Seconds
+    predict: Seconds
     members: Positive | None = None
     memory_bytes: Annotated[int, Meta(ge=2**27)] | None = None
-
-
-PHASES = ("import", "data", "build", "first_step", "warmup", "train", "evaluate", "predict")
-Limits = msgspec.defstruct(
-    "Limits",
-    [(phase, Annotated[float, Meta(gt=0)], 1.0) for phase in PHASES],  # "import" is a keyword
-    bases=(_Limits,),
-)
 
 
 class Config(Struct, kw_only=True):
@@ -253,7 +254,7 @@ class Config(Struct, kw_only=True):
     build: Build
     dataset: Dataset
     measure: Measure
-    limits: Limits | None = None  # type: ignore[valid-type]
+    limits: Limits | None = None
     precision: Literal[tuple(TOLERANCE)] | None = None  # type: ignore[valid-type]
 
 

@@ -116,11 +116,11 @@ def load_experiment(name: str, conf: Sequence[Path]) -> Experiment:
     remedy = 'see docs/experiments.md, "Keys of an experiment".'
     content = _read(file, where)
     try:
-        msgspec.convert(content, ExperimentFile)
+        data = msgspec.convert(content, ExperimentFile)
     except msgspec.ValidationError as error:
         if str(error).startswith(("Expected", "Invalid")):
             raise explained(str(error), ExperimentFile, content, lambda key: where) from None
-    data = converted(content, ExperimentFile, where, remedy)
+        data = converted(content, ExperimentFile, where, remedy)  # raises the other errors
     settings = msgspec.structs.asdict(data) | {
         "title": data.title or name,
         "about": data.about or "",
