@@ -45,13 +45,35 @@ def test_each_array_of_each_layer_has_its_own_stream() -> None:
     assert len({array.tobytes() for array in arrays}) == 4
 
 
-@pytest.mark.parametrize("shape", [(8, 32), (6, 18), (5, 5), (3, 24), (9, 4)])
-def test_recurrent_kernels_are_orthonormal(shape: tuple[int, int]) -> None:
+def recurrent_kernel(shape: tuple[int, int], seed: int = 0) -> numpy.ndarray:
     layer = {"kind": "recurrent", "cell": "x", "shapes": [("recurrent", shape)]}
-    kernel = arrays_of(layer)["recurrent"].astype("float64")
+    return arrays_of(layer, seed)["recurrent"]
+
+
+@pytest.mark.parametrize(
+    "shape", [(8, 32), (6, 18), (5, 5), (3, 24), (9, 4), (521, 2084), (514, 514), (600, 515)]
+)
+def test_recurrent_kernels_are_orthonormal(shape: tuple[int, int]) -> None:
+    kernel = recurrent_kernel(shape).astype("float64")
     assert kernel.shape == shape
     kernel = kernel if shape[0] <= shape[1] else kernel.T
     assert numpy.allclose(kernel @ kernel.T, numpy.eye(min(shape)), atol=1e-6)
+
+
+def test_a_large_recurrent_kernel_is_cheap_and_as_random_as_a_small_one(monkeypatch) -> None:
+    """A QR decomposition takes 100 CPU seconds at 4096 units."""
+    monkeypatch.setattr(numpy.linalg, "qr", None)
+    shape = (1030, 4120)
+    kernel, other = recurrent_kernel(shape), recurrent_kernel(shape, seed=1)
+    assert kernel.shape == shape and kernel.dtype == "float32"
+    assert numpy.array_equal(kernel, recurrent_kernel(shape))
+    assert abs((kernel * other).sum()) < 5 * numpy.sqrt(shape[0] / shape[1])
+    values = kernel * numpy.sqrt(shape[1])
+    within = [(abs(values) < deviations).mean() for deviations in (0.5, 1, 2, 3)]
+    assert within == pytest.approx([0.383, 0.683, 0.954, 0.997], abs=0.003), "normal"
+    # No two rows or columns repeat each other, and a gate is no rotation of another.
+    assert abs(numpy.corrcoef(values[:64, :1030])[numpy.triu_indices(64, 1)]).max() < 0.2
+    assert abs(numpy.corrcoef(values[:64, 1030:2060], values[:64, :1030])[:64, 64:]).max() < 0.2
 
 
 def test_the_forget_gate_of_an_lstm_starts_open_and_all_other_biases_at_zero() -> None:
