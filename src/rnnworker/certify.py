@@ -34,6 +34,11 @@ INCOMPARABLE = 1e9
 STEPS = 20
 TRAINED_STEPS = 60
 APPLIED_STEPS = 30
+# Of a model with many weights, because its gradients are compared on the host, in seconds a step.
+LARGE_WEIGHTS, LARGE_STEPS = 10**7, 5
+# Multiplications of the reference in its forward pass through a layer, for some seconds: all rows
+# of 64 for 512 units over 100 steps, 4 rows for 4096 units over 25 steps.
+MOST_PRODUCTS = 2**33
 SERVED_SAMPLES = 512
 COMPARED_ROWS = 64  # of the outputs of two implementations; all are compared with the reference
 # Each step subtracts exactly the gradient. Momentum has no other effect, because it starts from 0
@@ -183,6 +188,20 @@ def samples_of(job):
     return arrays, [(rows, training) for training, rows in sorted(sizes, reverse=True)]
 
 
+def compared_rows(rows, steps, arrays):
+    """Returns how many of the `rows` of a batch the reference computes, for a layer with these
+    canonical `arrays` over so many `steps`: all of them unless that would take long."""
+    products = sum(array.size for array in arrays.values() if array.ndim > 1)
+    return min(rows, max(1, MOST_PRODUCTS // (products * steps)))
+
+
+def applied_steps(weights):
+    """Returns the number of training steps that are compared with their gradient, for a model with
+    these canonical `weights`."""
+    count = sum(array.size for arrays in weights for array in arrays.values())
+    return APPLIED_STEPS if count < LARGE_WEIGHTS else LARGE_STEPS
+
+
 def first_batches(arrays, config, steps):
     """Yields (x, y) of the first `steps` training batches; repeats the data if necessary."""
     x, y, batch = arrays["x_train"], arrays["y_train"], config["model"]["batch"]
@@ -258,10 +277,11 @@ class Trial:
 
     def probe(self, sizes):
         """Returns the largest errors of all layers for each size of a batch: a list of ``{"rows",
-        "training", "outputs", "gradients"}``. Raises `reference.UnknownFunction`."""
+        "training", "outputs", "gradients", "compared"}``, `compared` as `compared_rows` returns it
+        (the fewest of any layer). Raises `reference.UnknownFunction`."""
         session, cell = self.session, self.config["cell"]["name"]
         batches = [
-            {"rows": rows, "training": training, "outputs": [], "gradients": []}
+            {"rows": rows, "training": training, "outputs": [], "gradients": [], "compared": rows}
             for rows, training in sizes
         ]
         if session.recurrent.layers:
@@ -290,22 +310,32 @@ class Trial:
         most = max(batch["rows"] for batch in batches) // replicas
         x = stream.normal(0.0, 1.0, (most,) + shape).astype("float32")
         upstream = stream.normal(0.0, 1.0, (most,) + output_shape).astype("float32")
+        # Rows do not depend on each other: with nothing from the others, the gradients of the
+        # weights are those of the compared rows. Outputs of the largest batch serve all.
+        first = compared_rows(most, shape[0], arrays)
+        upstream[first:] = 0.0
         expected = {}
         for batch in batches:
             rows = batch["rows"] // replicas
-            # Rows do not depend on each other, so that outputs of the largest batch serve all.
             for needed in ({most, rows} if batch["training"] else {most}) - set(expected):
-                inputs = x[:needed], arrays, upstream[:needed]
+                inputs = x[: min(needed, first)], arrays, upstream[: min(needed, first)]
                 expected[needed] = reference.run(cell, *inputs, function=self.function)
+            compared = min(rows, first)
+            batch["compared"] = min(batch["compared"], compared * replicas)
             if batch["training"]:
                 outputs, gradients = session.layer_gradients(layer, x[:rows], upstream[:rows])
+                wanted = dict(expected[rows][1])
+                wanted["x"] = numpy.zeros_like(gradients["x"], "float64")
+                wanted["x"][:compared] = expected[rows][1]["x"]
                 batch["gradients"] += [
                     relative_error(gradients.get(name, 0.0), values)
-                    for name, values in expected[rows][1].items()
+                    for name, values in wanted.items()
                 ]
             else:
                 outputs = session.layer_outputs(layer, x[:rows])
-            batch["outputs"].append(relative_error(outputs, expected[most][0][:rows]))
+            batch["outputs"].append(
+                relative_error(outputs[:compared], expected[most][0][:compared])
+            )
             if batch is batches[0]:
                 gradients["x"] = gradients["x"][:COMPARED_ROWS]
                 self.saved["outputs"].append(outputs[:COMPARED_ROWS])
@@ -319,7 +349,8 @@ def applied(trial, job, rnn, arrays, tolerance):
     try:
         trial = trial or Trial(job, rnn, arrays, with_sgd=True)
         trial.session.load_weights(trial.weights)
-        batches = first_batches(arrays, trial.config, APPLIED_STEPS)
+        steps = applied_steps(trial.weights)
+        batches = first_batches(arrays, trial.config, steps)
         found = differences_of(trial.session, batches)
         worst = max(found)
         return {

@@ -150,6 +150,75 @@ def test_steps_that_are_off_are_counted(monkeypatch) -> None:
     assert worst == pytest.approx(0.5, abs=1e-5)
 
 
+@pytest.mark.parametrize(("inputs", "steps"), [(4, certify.APPLIED_STEPS), (12, 2)])
+def test_few_steps_of_a_large_model_are_compared(monkeypatch, inputs: int, steps: int) -> None:
+    monkeypatch.setattr(certify, "LARGE_WEIGHTS", 100)
+    monkeypatch.setattr(certify, "LARGE_STEPS", 2)
+    weights = [{"kernel": numpy.zeros((inputs, 8))}, {"bias": numpy.zeros(8)}]
+    assert certify.applied_steps(weights) == steps
+
+
+RUN = reference.run
+
+
+class Layer:
+    """A session whose only layer is the reference itself; `fault` changes its gradients of x."""
+
+    def __init__(self, arrays: dict, fault) -> None:
+        self.arrays, self.fault = arrays, fault
+        self.recurrent = SimpleNamespace(layers=["lstm"])
+
+    def layer_shapes(self, layer: str) -> tuple:
+        return (10, 3), (4,)
+
+    def layer_outputs(self, layer: str, x: numpy.ndarray) -> numpy.ndarray:
+        return RUN("lstm", x, self.arrays, numpy.zeros((len(x), 4)))[0]
+
+    def layer_gradients(self, layer: str, x: numpy.ndarray, upstream: numpy.ndarray) -> tuple:
+        outputs, gradients = RUN("lstm", x, self.arrays, upstream)
+        self.fault(gradients["x"])
+        return outputs, gradients
+
+
+def leak(gradient: numpy.ndarray) -> None:
+    gradient[-1] += 1.0
+
+
+@pytest.mark.parametrize("rows", [3, 100])
+@pytest.mark.parametrize("fault", [lambda gradient: None, leak], ids=["right", "leaks"])
+def test_a_large_layer_is_compared_in_a_few_rows_of_each_whole_batch(
+    monkeypatch, rows: int, fault
+) -> None:
+    """Its gradients are exact, because the others contribute nothing; what leaks there shows."""
+    shapes = [("kernel", (3, 16)), ("recurrent", (4, 16)), ("bias", (16,))]
+    layer = {"name": "lstm", "kind": "recurrent", "cell": "lstm", "shapes": shapes}
+    (arrays,) = canonical_weights.initial([layer], 0)
+    monkeypatch.setattr(certify, "MOST_PRODUCTS", rows * 10 * (3 + 4) * 16)
+    computed = []
+
+    def counted(cell, x, *others, **named):
+        computed.append(len(x))
+        return RUN(cell, x, *others, **named)
+
+    trial = certify.Trial.__new__(certify.Trial)
+    trial.config = {"cell": {"name": "lstm"}, "device": {}}
+    trial.session, trial.function = Layer(arrays, fault), None
+    trial.saved = {"outputs": [], "gradients": []}
+    sizes = [(16, True), (2, True), (5, False)]
+    batches = [
+        {"rows": size, "training": training, "outputs": [], "gradients": [], "compared": size}
+        for size, training in sizes
+    ]
+    monkeypatch.setattr(certify.reference, "run", counted)
+    trial._probe_layer(0, arrays, batches)
+    assert max(computed) == min(rows, 16)
+    assert [batch["compared"] for batch in batches] == [min(rows, size) for size, _ in sizes]
+    errors = [max(batch["gradients"], default=0.0) for batch in batches]
+    assert max(max(batch["outputs"]) for batch in batches) < 1e-12
+    assert (max(errors) > 0.1) is (fault is leak), errors
+    assert errors[2] == 0.0
+
+
 def test_weights_are_exchanged_between_implementations_of_one_function() -> None:
     def trial(use_bias: bool, served: float) -> SimpleNamespace:
         saved = {"outputs": [], "gradients": [], "loss_curve": [1.0], "trained": []}

@@ -33,6 +33,7 @@ class Batch(msgspec.Struct):
     training: bool
     outputs: Error | None = None
     gradients: Error | None = None
+    compared: Count | None = None  # rows that the reference computed; None in older files: all
 
 
 class Layers(msgspec.Struct):
