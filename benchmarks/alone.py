@@ -33,7 +33,7 @@ def main() -> int:
         f" repeat=range({options.pairs})"
     )
     text = (
-        "title: In turns or alone\nprobe: false\ngrids:\n"
+        "title: In turns or alone\ngrids:\n"
         f"  - {common} rnn=keras,unrolled measure.turns=true\n"
         f"  - {common} rnn=keras measure.turns=false\nreference: {{rnn: keras}}\n"
     )

@@ -84,7 +84,7 @@ def planned(options: argparse.Namespace, folder: Path) -> Run:
         f"model=digits_rnn rnn=keras device=cpu_{options.threads} build={options.build}"
         " model.epochs=20"
     )
-    text = json.dumps({"title": "Forked", "probe": False, "grids": [grid]})
+    text = json.dumps({"title": "Forked", "grids": [grid]})
     (folder / "experiment/forked.yaml").write_text(text)
     plan = make_plan("forked", [ROOT / "conf", folder], ROOT)
     run = next(iter(plan.runs.values()))

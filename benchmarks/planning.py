@@ -146,7 +146,7 @@ def finish(project: Project) -> None:
         "report.md",
         *(f"tables/{t}.csv" for t in ("accuracy", "time", "runs")),
     ]
-    outputs = [job.store, *job.tracked, *job.certificates, *job.probes, "data/digits.npz"]
+    outputs = [job.store, *job.tracked, *job.certificates, "data/digits.npz"]
     for path in [*outputs, *(f"{job.report_folder}/{name}" for name in reports)]:
         (root / path).parent.mkdir(parents=True, exist_ok=True)
         (root / path).touch()

@@ -43,7 +43,7 @@ def main() -> int:
     names = list(SLOWER)[: options.members]
     write_choices(options.folder)
     text = (
-        "title: A against A, and known differences\nprobe: false\ngrids:\n"
+        "title: A against A, and known differences\ngrids:\n"
         f"  - model=digits_rnn model.function={ROOT}/benchmarks/slowed/digits_slowed.py:build"
         f" model.epochs={options.epochs} device=cpu_1 cell={options.cell} rnn={','.join(names)}"
         f" repeat=range({options.rounds})\n"

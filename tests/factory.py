@@ -13,7 +13,6 @@ from typing import Any
 import msgspec
 
 from rnnbench.grid.point import digest_of, full_identity
-from rnnbench.records.keys import model_digest, probe_key
 from rnnbench.records.pointer import Pointer
 from rnnbench.records.record import Epoch, Phase, Reason, Record, RoundFacts, Run, Verdict
 from rnnbench.records.store import write_json, write_record
@@ -55,6 +54,10 @@ HARDWARE = {
     "system": "Linux-6.1-x86_64",
     "gpus": [],
 }
+
+# FLOPs of one sample of digits_rnn with an LSTM: 8 timesteps of (1, 8) × (8, 256) and (1, 64) ×
+# (64, 256), then (1, 64) × (64, 10).
+FORWARD = 2 * (8 * (8 * 256 + 64 * 256) + 64 * 10)
 
 
 def make_record(
@@ -127,6 +130,8 @@ def make_record(
         measured={
             "peak_memory_bytes": 612_345_678,
             "parameters": 19_402,
+            "flops_per_sample": 3 * FORWARD,
+            "timesteps": 8,
             "weights_sha256": "a" * 64,
             "threads": int(device.rpartition("_")[2]) if device.startswith("cpu_") else None,
             "wall_seconds": wall,
@@ -300,47 +305,6 @@ def make_config(
             section = section.setdefault(part, {})
         section[last] = value
     return config
-
-
-def make_probe(
-    *,
-    device: str = "cpu_1",
-    build: str = "current",
-    machine: str = "testbox-0123abcd",
-    overrides: Mapping[str, Any] | None = None,
-    config: Mapping[str, Any] | None = None,
-    epochs: int = 5,
-    peak_gflops: float = 50.0,
-    **changes: Any,
-) -> dict[str, Any]:
-    """The content of a probe file with synthetic values, for digits_rnn with an LSTM in batches of
-    32. It matches the runs of `make_record` with the same device, machine, `epochs` and overrides
-    (or with a record's `config`). `changes`: keys that replace the synthetic ones.
-
-    One step is 8 timesteps of (32, 8) × (8, 256) and (32, 64) × (64, 256), then
-    (32, 64) × (64, 10): 9,478,144 FLOPs forward.
-    """
-    choices = {"model": "digits_rnn", "cell": "lstm", "rnn": "keras", "device": device}
-    choices["build"] = build
-    overrides = dict(overrides or {})
-    config = config or make_config(choices, overrides, 0, 0, epochs)
-    forward = 2 * 32 * (8 * (8 * 256 + 64 * 256) + 64 * 10)
-    model = {
-        "model": config["model"]["name"], "cell": config["cell"]["name"],
-        "config": model_digest(config), "batch": 32, "timesteps": 8, "complete": True,
-        "error": None, "flops_per_step": {"forward": forward, "training": 3 * forward},
-    }  # fmt: skip
-    probe = {
-        "schema": 1, "key": probe_key(choices, overrides), "device": device, "build": build,
-        "overrides": overrides, "machine": machine, "digest": "d" * 64,
-        "error": None, "foreign_load": 0.0,
-        "threads": int(device.rpartition("_")[2]) if device.startswith("cpu_") else 1,
-        "large": [{"size": 1024, "gflops": [peak_gflops * s for s in (0.9, 0.97, 0.96)]},
-                  {"size": 2048, "gflops": [peak_gflops * s for s in (0.99, 1.0, 1.01)]}],
-        "peak_gflops": peak_gflops,
-        "models": [model],
-    }  # fmt: skip
-    return {**probe, **changes}
 
 
 def _phases(

@@ -41,4 +41,6 @@ CONFIGURATION = [*GROUP, "rnn", "options", "alias", "implementation", *DEVICE_CO
 # The columns that identify a configuration, and that a reference may name.
 KEY = [name for name in CONFIGURATION if name != "implementation"]
 # Keys of a section that only describe its choice.
-DOCUMENTATION = ("about", "source", "requires", "cells", "arrays", "title", "url", "replaces")
+DOCUMENTATION = (
+    "about", "source", "requires", "cells", "arrays", "title", "url", "replaces", "peak_tflops",
+)  # fmt: skip

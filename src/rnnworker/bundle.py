@@ -1,8 +1,8 @@
 """Measures the runs of a bundle on a machine that has Python but no rnnbench.
 
 ``python run.py`` in the bundle's folder executes all runs in the plan's order, the runs of a round
-together, in turns. A run's certificate is made before it, the probe of its device and build after
-the first block that used them. It resumes after an interruption and can stop within a time limit.
+together, in turns. A run's certificate is made before it. It resumes after an interruption and can
+stop within a time limit.
 ``rnnbench import`` makes records of what it writes below ``out/``; verdicts are reached only then.
 """
 
@@ -45,7 +45,7 @@ CHECK_SECONDS = 120.0
 TIMING_LOCK = os.environ.get("RNNBENCH_TIMING_LOCK", "/tmp/rnnbench-timing.lock")
 STAMP = "%Y%m%dT%H%M%S_%fZ"
 GUESS_SECONDS = 30.0
-LIMITS = {"certificates": {"default": 900.0}, "probes": {"default": 600.0}}
+LIMITS = {"default": 900.0}  # of a certificate
 PACK_SECONDS = 20.0
 CUT = "ended by --stop-after; will be repeated"
 
@@ -60,7 +60,6 @@ def main(folder, arguments):
     add("--out", default=folder, help="parent folder of out/ (default: the bundle's folder)")
     add("--pack", metavar="FILE", help="also keep all of out/ in this .tar.gz")
     add("--no-certificates", action="store_true", help="make no certificates")
-    add("--no-probes", action="store_true", help="make no probes")
     help_ = "the interpreter of a build (default: this one)"
     add("--python", action="append", default=[], metavar="BUILD=PATH", help=help_)
     options = parser.parse_args(arguments)
@@ -80,11 +79,9 @@ class Session:
         with open(os.path.join(folder, "plan.jsonl")) as file:
             self.runs = [json.loads(line) for line in file if line.strip()]
         self.places = {run["name"]: place for place, run in enumerate(self.runs, 1)}
-        kinds = {"certificates": not options.no_certificates, "probes": not options.no_probes}
-        self.preflights = {  # kind → key → planned certificate or probe
-            kind: read(os.path.join(folder, kind + ".json")) if made else {}
-            for kind, made in kinds.items()
-        }
+        self.certificates = {}  # key → planned certificate
+        if not options.no_certificates:
+            self.certificates = read(os.path.join(folder, "certificates.json"))
         self.reference = read(os.path.join(folder, "experiment.json")).get("reference") or {}
         # User-supplied Python files: path on the machine that made the bundle → local path.
         own = read(os.path.join(folder, "bundle.json"))["own"]
@@ -94,7 +91,7 @@ class Session:
         self.pythons = dict(pair.split("=", 1) for pair in options.python)
         self.unfit = {}  # build → why its Python cannot run it
         self.seconds = {}  # (build, name without its repeat) → longest duration so far
-        # Certificates and probes that need no further work, and those left for lack of time.
+        # Certificates that need no further work, and those left for lack of time.
         self.settled, self.unmade = set(), set()
         self.packed = time.monotonic()
         self.out = os.path.join(options.out, "out")
@@ -107,12 +104,8 @@ class Session:
     def measure(self):
         """Executes all runs that are left. Returns the exit code."""
         self.check_builds([run["config"] for run in self.runs if not self.done(run)])
-        left, due, block = 0, [], None
+        left = 0
         for run in self.runs:
-            # A probe explains runs, so it comes after a block in which each configuration ran once.
-            if run["block"] != block:
-                self.make("probes", due)
-                block = run["block"]
             if not self.done(run):
                 why = self.obstacle(run["config"])
                 if why:
@@ -122,7 +115,7 @@ class Session:
                         self._say(run["name"], "skipped: {}".format(why))
                     continue
                 together = self.cohort_of(run)
-                self.make("certificates", [member.get("certificate") for member in together])
+                self.certify([member.get("certificate") for member in together])
                 results = self.train(together) if self.fits(together) else {}
                 for name in sorted(results, key=self.places.get):
                     self._say(name, results[name] or CUT)
@@ -131,11 +124,9 @@ class Session:
                     continue
                 self.pack()
             else:
-                self.make("certificates", [run.get("certificate")])
-            due.append(run.get("probe"))
-        self.make("probes", due)
+                self.certify([run.get("certificate")])
         self.pack(always=True)
-        for count, kind in ((left, "runs"), (len(self.unmade), "certificates and probes")):
+        for count, kind in ((left, "runs"), (len(self.unmade), "certificates")):
             if count:
                 print("{} {} are left: start it again.".format(count, kind))
         return LACKING if self.unfit else LEFT if left or self.unmade else 0
@@ -210,17 +201,16 @@ class Session:
                 return cohort
         return [run]
 
-    def make(self, kind, keys):
-        """Makes those ``certificates`` or ``probes`` (`kind`) of the `keys` that are missing,
-        possible on this machine and likely to end in time. A failed one counts as made and affects
-        no run."""
+    def certify(self, keys):
+        """Makes those certificates of the `keys` that are missing, possible on this machine and
+        likely to end in time. A failed one counts as made and affects no run."""
         for key in dict.fromkeys(keys):
-            entry, result, name = self.preflights[kind].get(key), None, "{}/{}".format(kind, key)
+            entry, result, name = self.certificates.get(key), None, "certificates/{}".format(key)
             if entry is None or name in self.settled:
                 continue
             if not self.done(entry, name) and not self.obstacle(entry["config"]):
                 if self.fits([entry], name):
-                    result = self.check(name, entry, LIMITS[kind])
+                    result = self.check(name, entry)
                     print("{}  {}".format(name, result or CUT), flush=True)
                 if result is None:
                     self.unmade.add(name)
@@ -257,9 +247,9 @@ class Session:
             results.update(self.train([run]))
         return results
 
-    def check(self, name, planned, limits):
-        """Makes a certificate or a probe in one worker process, for a certificate one per device.
-        Returns a message on the result, or None, as `train` does."""
+    def check(self, name, planned):
+        """Makes a certificate, in one worker process per device. Returns a message on the result,
+        or None, as `train` does."""
         started, begin = _now(), time.monotonic()
         folder, first = self._folder(name, started), None
         for number, job in enumerate(jobs_of(planned)):
@@ -267,7 +257,7 @@ class Session:
                 continue
             files = os.path.join(folder, str(number)) if number else folder
             os.makedirs(files, exist_ok=True)
-            outcome = self._run_workers([(name, files, job)], [limits])[name]
+            outcome = self._run_workers([(name, files, job)], [LIMITS])[name]
             if outcome.cut:
                 return None
             first = first or outcome
@@ -349,13 +339,11 @@ def missing_requirement(build, python, environment):
 
 
 def jobs_of(planned):
-    """Returns the worker's jobs for a planned run, certificate or probe: a certificate has one per
-    device, the others have one."""
+    """Returns the worker's jobs for a planned run, which has one, or for a certificate, which has
+    one per device."""
     jobs = [{"config": planned["config"]}]
     if "implementations" in planned:
         jobs = workers.certificate_jobs(planned)
-    elif "models" in planned:
-        jobs[0].update(mode="probe", models=planned["models"])
     return [dict(job, pinned_md5=planned.get("pinned_md5")) for job in jobs]
 
 

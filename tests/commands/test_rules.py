@@ -1,4 +1,4 @@
-"""What `rnnbench round`, `certify` and `probe` check before they measure."""
+"""What `rnnbench round` and `certify` check before they measure."""
 
 from __future__ import annotations
 
@@ -17,23 +17,24 @@ from tests.conftest import ROOT
 from tests.factory import as_run
 from tests.running.test_running_train import planned
 
-ENTRY = {"key": "cpu_1-current", "digest": "d"}
+ENTRY = {"key": "key", "digest": "d"}
 
 
-def test_the_path_names_the_planned_item(tmp_path: Path) -> None:
+def test_the_path_names_the_planned_item(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(rules, "end_with_snakemake", lambda: None)
     folder = tmp_path / "results" / "here" / "mine"
-    write_json(folder / "probes.json", {"cpu_1-current": ENTRY})
-    file = str(folder / "probes" / "cpu_1-current.json")
+    write_json(folder / "certificates.json", {"key": ENTRY})
+    file = str(folder / "certificates" / "key.json")
     arguments = [file, "--digest", "d", "--root", str(tmp_path)]
-    found, place = rules.requested_preflight(rules.probe, arguments, "probe")
-    assert found == ENTRY
+    _, place, digest = rules.requested(rules.certify, arguments, "certificates")
+    assert digest == "d"
     assert (place.root, place.results) == (tmp_path, tmp_path / "results")
     assert (place.site, place.experiment) == ("here", "mine")
-    with pytest.raises(RunError, match="probe cpu_1-current: was planned again"):
-        rules.requested_preflight(rules.probe, [file, "--digest", "other"], "probe")
-    unplanned = str(folder / "probes" / "cpu_2-current.json")
-    with pytest.raises(RunError, match="probe cpu_2-current: was planned again"):
-        rules.requested_preflight(rules.probe, [unplanned, "--digest", "d"], "probe")
+    with pytest.raises(RunError, match="certificate key: was planned again"):
+        rules.certify([file, "--digest", "other"])
+    unplanned = str(folder / "certificates" / "other.json")
+    with pytest.raises(RunError, match="certificate other: was planned again"):
+        rules.certify([unplanned, "--digest", "d"])
 
 
 def test_a_round_needs_the_facts_of_its_experiment(place: Place, monkeypatch) -> None:

@@ -216,7 +216,7 @@ def test_a_bundle_with_a_user_supplied_model_and_kernel(tmp_path: Path) -> None:
         (tmp_path / home / "mine.yaml").write_text(yaml)
         (tmp_path / home / "mine.py").write_text(python)
     grid = f"model={tmp_path}/a/mine.yaml rnn={tmp_path}/b/mine.yaml device=cpu_1 dataset=digits"
-    (project.conf / "experiment/mine.yaml").write_text(f"probe: false\ngrids: ['{grid}']\n")
+    (project.conf / "experiment/mine.yaml").write_text(f"grids: ['{grid}']\n")
     bundle(project, "mine", folder)
     originals = [tmp_path / home / "mine.py" for home in "ab"]
     for file in originals:
@@ -238,7 +238,7 @@ def test_a_build_whose_framework_is_missing_or_broken_is_skipped_alone(tmp_path:
         "framework: keras3_torch\npython: python3\nenvironment: {}\n"
     )
     (project.conf / "experiment/two.yaml").write_text(
-        "title: x\nprobe: false\ngrids:\n"
+        "title: x\ngrids:\n"
         "- model=digits_rnn rnn=keras build=lacking model.epochs=1 repeat=0,1\n"
         "- model=fake rnn=fake_fast build=fake\n"
     )

@@ -24,7 +24,7 @@ def session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     (tmp_path / "experiment.json").write_text("{}")
     (tmp_path / "plan.jsonl").touch()
     options = {"out": str(tmp_path), "limit": None, "python": []}
-    options |= {"no_certificates": True, "no_probes": True}
+    options["no_certificates"] = True
 
     def session_on(gpus: list[dict]) -> bundle.Session:
         monkeypatch.setattr(machine, "fingerprint", lambda: {"gpus": gpus})

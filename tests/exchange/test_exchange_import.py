@@ -10,6 +10,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 import pytest
 
@@ -19,7 +20,7 @@ from rnnbench.locks import take
 from rnnbench.records.pointer import records_of
 from rnnbench.records.record import Record
 from rnnbench.records.store import planned_folders, read_record, record_files, roots, write_json
-from tests.factory import BEGINNING, make_late, make_probe, make_record, put
+from tests.factory import BEGINNING, make_late, make_record, put
 
 EXPERIMENT = "quick"
 IMPORTED = "results/imported"
@@ -32,7 +33,10 @@ def lay_down(results: Path, *records: Record) -> None:
     for record in records:
         site = put(results, record, site=record.machine).parent
         facts = {"name": EXPERIMENT, "title": "t", "about": "", "reference": {}, "lead": "time"}
-        write_json(site / "experiment.json", {**facts, "repeats": None, "skipped": [], "rerun": ""})
+        write_json(
+            site / "experiment.json",
+            {**facts, "repeats": None, "skipped": [], "rerun": "", "peak_tflops": {}},
+        )
         with (site / "plan.jsonl").open("ab") as plan:
             plan.write(record.run.line())
 
@@ -188,19 +192,27 @@ def test_an_unknown_experiment_cannot_be_exported(here: Path, tmp_path: Path, ca
     assert "has no runs of other" in capsys.readouterr().err
 
 
-def test_certificates_and_probes_are_replaced_if_they_are_planned_differently(
+def test_certificates_are_replaced_if_they_are_planned_differently(
     here: Path, tmp_path: Path
 ) -> None:
-    certificate = {"schema": 1, "key": "digits_rnn-lstm-current", "machine": "away"}
-    made = {
-        "certificates": {**certificate, "implementations": {}, "pairs": []},
-        "probes": make_probe(machine="away"),
-    }
+    key = "digits_rnn-lstm-current"
+    made = {"schema": 3, "key": key, "machine": "away", "implementations": {}, "pairs": []}
     for digest, precision in (("first", None), ("second", "float32"), ("second", "tf32")):
-        for kind, data in made.items():
-            file = tmp_path / f"results/away/{EXPERIMENT}/{kind}/{data['key']}.json"
-            write_json(file, {**data, "digest": digest, "precision": precision})
+        file = tmp_path / f"results/away/{EXPERIMENT}/certificates/{key}.json"
+        write_json(file, {**made, "digest": digest, "precision": precision})
         assert run("import", exported(tmp_path)) == 0
-    imported = [next((here / SITE / kind).glob("*.json")).read_text() for kind in made]
-    assert [json.loads(text)["digest"] for text in imported] == ["second", "second"]
-    assert json.loads(imported[0])["precision"] == "float32"
+    (imported,) = (here / SITE / "certificates").glob("*.json")
+    content = json.loads(imported.read_text())
+    assert (content["digest"], content["precision"]) == ("second", "float32")
+
+
+def test_probes_of_earlier_versions_are_left_out_and_counted(
+    here: Path, tmp_path: Path, capsys
+) -> None:
+    archive = Path(exported(tmp_path))
+    with ZipFile(archive, "a") as file:
+        for name in ("cpu_1-current", "cpu_2-current"):
+            file.writestr(f"away/{EXPERIMENT}/probes/{name}.json", "{}")
+    assert run("import", str(archive)) == 0
+    assert "left out: 2 probes, which rnnbench no longer makes" in capsys.readouterr().out
+    assert not list(here.rglob("probes"))

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from rnnbench.exchange.outcomes import preflights_in
+from rnnbench.exchange.outcomes import certificates_in
 from rnnworker import bundle, workers
-from tests.running.test_running_preflights import ON_TWO, PER_DEVICE, cpu
+from tests.running.test_running_certificates import ON_TWO, PER_DEVICE, cpu
 
 
 @pytest.fixture
@@ -31,7 +31,6 @@ def folder(tmp_path: Path, monkeypatch) -> Path:
         "experiment.json": {},
         "plan.jsonl": run,
         "certificates.json": {"m-lstm-b": certificate},
-        "probes.json": {},
     }
     for name, content in files.items():
         (tmp_path / name).write_text(json.dumps(content))
@@ -43,7 +42,7 @@ def folder(tmp_path: Path, monkeypatch) -> Path:
 def test_each_available_device_has_its_steps(folder: Path, capsys) -> None:
     bundle.main(str(folder), [])
     assert "certificates/m-lstm-b  exit code 0" in capsys.readouterr().out
-    (certificate,) = preflights_in(folder, "certificates")
+    (certificate,) = certificates_in(folder)
     block, keras = (certificate["implementations"][name] for name in ("block", "keras"))
     assert (block["status"], list(block["applied"])) == ("certified", ["cpu_1"])
     assert list(keras["applied"]) == ["cpu_1", "cpu_2", "cpu_3"]
@@ -54,4 +53,4 @@ def test_each_available_device_has_its_steps(folder: Path, capsys) -> None:
     assert keras["applied"]["cpu_3"]["why"] == "it was not tried"
     # Not made again because of the device that was not available.
     bundle.main(str(folder), [])
-    assert len(list(preflights_in(folder, "certificates"))) == 1
+    assert len(list(certificates_in(folder))) == 1

@@ -9,14 +9,13 @@ import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
 from rnnbench import cli
 from rnnbench.commands import rules
 from rnnbench.records.store import Place, why_not_tracked
-from rnnbench.running import preflights
+from rnnbench.running import certificates
 from rnnworker.members import Outcome
 from tests.conftest import Project, copy_of, make_project
 from tests.factory import read_pointer
@@ -230,28 +229,26 @@ def test_a_record(disk: Path, place: Place) -> None:
     assert place.pointer(f"other-s0-r{pages - 1}").exists()
 
 
-@pytest.mark.parametrize("kind", ["certificate", "probe"])
-@full_when("a certificate or a probe is written", "one line; no file")
-def test_a_certificate_and_a_probe(
-    disk: Path, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@full_when("a certificate is written", "one line; no file")
+def test_a_certificate(disk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place = Place(disk, disk / "results", "here", "mine", tmp_path / "timing.lock")
+    planned = {"key": "key"}
+    monkeypatch.setattr(certificates, "certificate_jobs", lambda planned: [])
+    monkeypatch.setattr(certificates, "supervise", lambda group: {"": Outcome()})
     monkeypatch.setattr(
-        preflights.worker, "member", lambda name, *_, **__: SimpleNamespace(name=name)
+        certificates, "assembled_certificate", lambda *arguments: {"key": "x" * 9999}
     )
-    monkeypatch.setattr(preflights, "supervise", lambda group: {"": Outcome()})
-    monkeypatch.setattr(rules, "probe", lambda arguments: make())
-    file = place.folder / f"{kind}s/key.json"
+    monkeypatch.setattr(rules, "certify", lambda arguments: make())
+    file = place.folder / "certificates/key.json"
 
     def make() -> int:
-        result = {"key": "x" * 9999}
-        preflights.make(kind, "key", place, {"": {"card": None}}, lambda: None, lambda _: result)
+        certificates.certify(planned, place)
         return 0
 
     with filled(disk, 4096):
-        assert cli.main(["probe"]) == 1
+        assert cli.main(["certify"]) == 1
         assert not file.exists() and not list(file.parent.glob(".key*"))
-    assert cli.main(["probe"]) == 0
+    assert cli.main(["certify"]) == 0
     assert json.loads(file.read_text())["key"] == "x" * 9999
 
 

@@ -62,7 +62,7 @@ def test_the_same_name_in_two_folders_is_rejected(conf: list[Path], extra: Path)
             "reference is 'keras'; it must be a mapping or null",
         ),
         ("grids: [rnn=keras]\norder_seed: x", "order_seed is 'x'; it must be an integer"),
-        ("grids: [rnn=keras]\nprobe: 3", "probe is 3; it must be true or false"),
+        ("grids: [rnn=keras]\nprobe: false", "no key 'probe'|unknown key 'probe'"),
         ("grids: [rnn=keras", "mine.yaml, line 1: cannot be read"),
         ("grids: [a]\ngrids: [b]", "found duplicate key grids"),
         ("- a", r"the file is \['a'\]; it must be a mapping"),

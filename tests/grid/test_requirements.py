@@ -11,7 +11,7 @@ import pytest
 from rnnbench.grid.point import canonical
 from rnnbench.grid.requirements import cores, unmet, unmet_here
 from rnnbench.planning.digests import worker_digest
-from rnnbench.planning.plan import certificates_of, probes_of
+from rnnbench.planning.plan import certificates_of
 from rnnbench.running.verdict import judge
 from rnnworker import precision
 from rnnworker.cards import unmet_device
@@ -166,14 +166,12 @@ def test_other_devices_have_no_new_key_and_no_new_code(expanded) -> None:
     assert worker_digest(alone.config) != worker_digest(replicated.config)
 
 
-def test_one_certificate_checks_the_steps_of_replicas_and_no_probe_is_made(expanded) -> None:
+def test_one_certificate_checks_the_steps_of_replicas(expanded) -> None:
     both = expanded("device=cpu_1,cpu_2_replicas device.threads=1")
     (certificate,) = certificates_of(both, lambda config: None, lambda build: None).values()
     first, second = certificate.devices
     assert first["name"].startswith("cpu_1")
     assert second["device"]["replicas"] == 2
-    (probe,) = probes_of(both, lambda build: None).values()
-    assert probe.choices["device"] == "cpu_1"
 
 
 RELU = " +rnn.options.activation=relu"

@@ -58,7 +58,6 @@ def edited(part: str, *path: str | int, value: Any) -> Change:
 in_record = partial(edited, "records/")
 in_facts = partial(edited, "/experiment.json")
 in_certificate = partial(edited, "/certificates/")
-in_probe = partial(edited, "/probes/")
 
 
 def as_home(files: Files) -> None:
@@ -108,7 +107,6 @@ SITES = (
 REFUSED: dict[str, Change] = {
     "of this machine": as_home,
     "a record of this machine": record_of_home,
-    "a probe of this machine": in_probe("machine", value="home"),
     "a certificate of this machine": in_certificate("machine", value="home"),
     "a pointer": a_pointer({"record": "records/away/x/20270101T000000_000000Z.json"}),
     "a pointer out of the folder": a_pointer({"record": "../../../etc/passwd"}),
@@ -177,15 +175,14 @@ REFUSED: dict[str, Change] = {
     "a log of no record": added("records/away/x-s0-r0/20270101T000000_000000Z.log"),
     "a record in a deeper folder": added("records/away/x/y/20270101T000000_000000Z.json"),
     "a script": site_file("x.py", b"print(1)"),
-    "a probe of a newer schema": in_probe("schema", value=2),
-    "a probe whose speed is a text": in_probe("peak_gflops", value="fast"),
-    "a probe whose speed is NaN": in_probe("peak_gflops", value=float("nan")),
-    "a probe too fast for a float": in_probe("peak_gflops", value=BIG),
     "a probe that is a text file": site_file("probes/cpu_1-current.txt"),
     "a probe in a deeper folder": site_file("probes/work/cpu_1-current.json"),
     "a certificate whose pairs are numbers": in_certificate("pairs", value=[1]),
-    "a probe of negative speed": in_probe("peak_gflops", value=-1.0),
-    "a probe of infinite speed": in_probe("peak_gflops", value=1e300),
+    "a peak of negative speed": in_facts("peak_tflops", value={"cpu_1": {"float32": -1.0}}),
+    "a peak of infinite speed": in_facts("peak_tflops", value={"cpu_1": {"float32": 1e300}}),
+    "a peak that is a text": in_facts("peak_tflops", value={"cpu_1": {"float32": "fast"}}),
+    "more FLOPs than a float has": in_record("measured", "flops_per_sample", value=BIG),
+    "no timesteps": in_record("measured", "timesteps", value=0),
     "a certificate with a negative error": in_certificate(
         "implementations", "keras", "outputs", value=-1.0
     ),
@@ -260,7 +257,7 @@ CONTAINED: dict[str, Change] = {
         "implementations", "keras", "function_why", value=HTML + ESCAPE
     ),
     "a certificate of no machine": in_certificate("machine", value=None),
-    "a probe of HTML": in_probe("error", value=HTML + ESCAPE),
+    "a peak of HTML": in_facts("peak_tflops", value={HTML + ESCAPE: {HTML: 1.0}}),
 }
 
 

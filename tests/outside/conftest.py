@@ -12,7 +12,7 @@ from rnnbench import cli
 from rnnbench.exchange.archive import files_of
 from rnnbench.records.keys import certificate_key
 from rnnbench.records.store import write_json
-from tests.factory import in_round, make_probe, make_record, put, replace
+from tests.factory import in_round, make_record, put, replace
 from tests.outside.attacks import EXPERIMENT, Files
 
 LEVELS = {"keras": 0.5, "unrolled": 0.35, "block": 0.3}
@@ -63,11 +63,8 @@ def lay_down(results: Path, machine: str, factor: float = 1.0) -> None:
             plan.write(record.run.line())
     facts = {"name": EXPERIMENT, "title": "Quick", "about": "", "reference": {"rnn": "keras"}}
     write_json(site / "experiment.json", {**facts, "lead": "time", "skipped": []})
-    for kind, data in (
-        ("certificates", certificate(machine)),
-        ("probes", make_probe(machine=machine)),
-    ):
-        write_json(site / kind / f"{data['key']}.json", data)
+    data = certificate(machine)
+    write_json(site / "certificates" / f"{data['key']}.json", data)
 
 
 def contents(folder: Path) -> Files:

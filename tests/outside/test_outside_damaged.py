@@ -56,11 +56,11 @@ def test_a_damaged_record_is_not_done(
     assert file.name in Path("reports/small/report.html").read_text()
 
 
-def test_the_page_is_made_without_a_plan_certificate_or_probe(
+def test_the_page_is_made_without_a_plan_or_certificate(
     measured: Project, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (site,) = Path("results").glob("*/small")
-    for name in ("plan.jsonl", "certificates/x.json", "probes/x.json"):
+    for name in ("plan.jsonl", "certificates/x.json"):
         file = site / name
         file.parent.mkdir(exist_ok=True)
         before = file.read_bytes() if file.exists() else b""

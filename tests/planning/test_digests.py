@@ -139,18 +139,12 @@ def test_an_edit_of_used_code_causes_another_certificate_and_maybe_a_rerun(
     assert (run != unedited[0]) is rerun
 
 
-def test_code_of_keras_is_not_used_without_it_and_that_of_probes_by_probes_only(
-    worker: Path,
-) -> None:
+def test_code_of_keras_is_not_used_without_it(worker: Path) -> None:
     clear()
-    fake, run, probe = digest("fake", "fake"), digest(), digests.prober_digest([config_of()])
+    fake = digest("fake", "fake")
     with edited(worker / "frameworks/keras_training.py", "verbose=0", "verbose=1"):
         clear()
         assert digest("fake", "fake") == fake
-    with edited(worker / "probe.py", "SAMPLES, LEAST_SAMPLES = 7", "SAMPLES, LEAST_SAMPLES = 9"):
-        clear()
-        assert digest() == run
-        assert digests.prober_digest([config_of()]) != probe
 
 
 def test_implementations_frameworks_and_missing_models_differ(worker: Path) -> None:
@@ -186,7 +180,7 @@ def test_a_user_supplied_file_and_its_imports_count_for_its_runs_only(
 
 
 # Reads sources and configs as JSON; prints the digests of the sources' canonical forms, and those
-# of runs, certificates and probes.
+# of runs and certificates.
 DIGESTS = """
 import ast, hashlib, json, sys, warnings
 from rnnbench.planning import digests
@@ -196,7 +190,7 @@ trees = [digests.canonical(ast.parse(text)) for text in texts]
 made = [hashlib.sha256(tree.encode()).hexdigest() for tree in trees]
 for config in configs:
     made.append(digests.worker_digest(config))
-    made += [digests.certifier_digest([config]), digests.prober_digest([config])]
+    made.append(digests.certifier_digest([config]))
 print(json.dumps(made))
 """
 
@@ -232,10 +226,10 @@ def test_another_python_version_has_the_same_digests(version: str) -> None:
         pytest.skip(f"no Python {version} on this machine to compare digests with")
     assert ROOT / "src/rnnworker/run.py" in FILES
     own, others = digests_by(sys.executable), digests_by(str(python))
-    names = [*map(str, FILES), *(str(config) for config in CONFIGS for _ in range(3))]
+    names = [*map(str, FILES), *(str(config) for config in CONFIGS for _ in range(2))]
     pairs = zip(names, own, others, strict=True)
     assert [name for name, here, there in pairs if here != there] == []
-    of_configs = own[-3 * len(CONFIGS) :]
+    of_configs = own[-2 * len(CONFIGS) :]
     assert len(set(of_configs)) == len(of_configs)
 
 

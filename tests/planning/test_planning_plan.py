@@ -1,21 +1,19 @@
-"""The certificates and probes that an experiment needs, and which changes invalidate them."""
+"""The certificates that an experiment needs, and which changes invalidate them."""
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
-import msgspec
+import pytest
 
-from rnnbench.commands.rules import probe_summary as summary
+from rnnbench.errors import ConfigError
 from rnnbench.grid.point import GridPoint, name_of
-from rnnbench.planning.plan import Certificate, Probe, certificates_of, probes_of
-from rnnbench.records.keys import certificate_key, function_overrides, model_digest
-from rnnbench.running.preflights import assembled_probe as assembled
-from rnnbench.sources.probes import probe_of
-from rnnworker.members import Outcome
+from rnnbench.planning.plan import Certificate, Plan, certificates_of, facts_of
+from rnnbench.planning.planner import make_plan
+from rnnbench.records.keys import certificate_key, function_overrides
 from rnnworker.workers import certificate_jobs
-from tests.factory import make_config, make_probe
+from tests.conftest import Project
+from tests.factory import make_config
 
 WHY = "cuDNN runs on NVIDIA GPUs only"
 GPU = [{"key": "device.kind", "in": ["gpu"], "why": WHY}]
@@ -169,93 +167,33 @@ def test_changes_that_invalidate_a_certificate() -> None:
     assert len({first, *others}) == 8
 
 
-HARDWARE = {"machine": "box-1", "gpus": []}
+def with_peak(project: Project, text: str) -> Plan:
+    file = project.folder / "conf/device/cpu_1.yaml"
+    file.write_text(file.read_text() + text)
+    return make_plan("quick", [project.folder / "conf"], project.folder)
 
 
-def probes(*points: GridPoint, lock: str = "l") -> dict[str, Probe]:
-    return probes_of(points, lambda build: lock)
+def test_the_peak_of_a_device_changes_no_run_and_reaches_the_report(project: Project) -> None:
+    """It is a fact from a datasheet: nothing is measured again when it is added."""
+    before = with_peak(project, "")
+    after = with_peak(project, "peak_tflops: {float32: 0.1, tf32: 0.2}\n")
+    assert {name: run.digest for name, run in before.runs.items()} == {
+        name: run.digest for name, run in after.runs.items()
+    }
+    assert facts_of(before).peak_tflops == {}
+    assert facts_of(after).peak_tflops == {"cpu_1": {"float32": 0.1, "tf32": 0.2}}
 
 
-def test_one_for_each_device_and_build_with_each_model_once() -> None:
-    by_key = probes(
-        point("block"), point(), point(seed=3), point(device="cpu_2"), point(cell="gru"),
-        point(device="cpu_4", skip="not here"), point(build={"name": "f", "framework": "fake"}),
-    )  # fmt: skip
-    assert sorted(by_key) == ["cpu_1-current", "cpu_2-current"]
-    models = by_key["cpu_1-current"].models
-    assert sorted(model["cell"] for model in models) == ["gru", "lstm"]
-    (lstm,) = [model for model in models if model["cell"] == "lstm"]
-    assert lstm["config"] == model_digest(point().config)
-    assert lstm["settings"]["rnn"]["name"] == "keras"
-    assert len(probes(point(), point(overrides={"model.units": 9}))["cpu_1-current"].models) == 2
-
-
-def test_an_override_of_the_build_needs_another_probe() -> None:
-    by_key = probes(point(), point(overrides={"build.jit_compile": True}))
-    assert sorted(by_key) == ["cpu_1-current", "cpu_1-current-jit_compiletrue"]
-    assert by_key["cpu_1-current-jit_compiletrue"].overrides == {"build.jit_compile": True}
-
-
-def test_changes_that_invalidate_a_probe() -> None:
-    def digest(*points: GridPoint, **pins: str) -> str:
-        return probes(*points, **pins)["cpu_1-current"].digest
-
-    first = digest(point())
-    assert digest(point(), point("block"), point(seed=1)) == first
-    assert digest(point(model={"about": "other words"})) == first
-    changed = [
-        digest(point(), point(cell="gru")),
-        digest(point(), lock="other"),
-        digest(point(model={"units": 9})),
-    ]
-    assert len({first, *changed}) == 4
-    # Products are measured in float32 for every precision. Limits end the probe all the same.
-    other = point(precision="mixed_float16", limits={"memory_bytes": 2**28})
-    (probe,) = probes(other).values()
-    assert probe.digest == first
-    assert "precision" not in probe.models[0]["settings"]
-    assert probe.config["limits"] == {"memory_bytes": 2**28}
-
-
-def planned() -> dict[str, Any]:
-    return json.loads(json.dumps(probes(point())["cpu_1-current"].as_dict()))
-
-
-def facts_event(**parts: Any) -> dict[str, Any]:
-    return {"event": "facts", "t": 1.0, "probe": parts}
-
-
-def test_the_reader_accepts_what_the_worker_reports() -> None:
-    expected = make_probe()
-    names = ("large", "peak_gflops", "models")
-    phase = {"event": "phase_end", "t": 1.0, "phase": "large", "start": 1.0, "end": 3.0,
-             "timed": False, "details": {"load": {"foreign": 0.5}}}  # fmt: skip
-    facts = facts_event(**{name: expected[name] for name in names})
-    finished = {"event": "finished", "t": 9.0}
-    probe = assembled(planned(), 1, HARDWARE, Outcome(events=[facts, phase, finished]))
-    assert msgspec.to_builtins(probe_of(json.loads(json.dumps(probe)), "here")) == probe
-    assert probe["error"] is None and probe["foreign_load"] == 0.25
-    assert probe["models"] == expected["models"]
-    assert (probe["key"], probe["machine"]) == ("cpu_1-current", "box-1")
-    assert summary(probe) == "probe cpu_1-current: 50 GFLOP/s, 1 models"
-
-
-def test_a_failed_probe_contains_the_measurements_so_far_and_the_error() -> None:
-    facts = facts_event(large=[{"size": 8, "gflops": [3.0]}], peak_gflops=3.0)
-    outcome = Outcome([facts], exit_code=-11, phase="model_digits_rnn-lstm")
-    probe = assembled(planned(), 1, HARDWARE, outcome)
-    assert "SIGSEGV" in probe["error"] and probe["peak_gflops"] == 3.0
-    assert probe_of(json.loads(json.dumps(probe)), "here").models == []
-    assert summary(probe).startswith("probe cpu_1-current failed: ")
-    outcome.log_tail = "terminate called: std::bad_alloc"
-    out_of_memory = assembled(planned(), 1, HARDWARE, outcome)
-    assert "ran out of memory" in out_of_memory["error"]
-
-
-def test_a_probe_with_the_wrong_number_of_threads_is_an_error() -> None:
-    threads = {"asked": 1, "intra_op": 2, "pinned_to": [0]}
-    measured = {"event": "facts", "t": 1.0, "measured": {"threads": threads}}
-    finished = {"event": "finished", "t": 9.0}
-    events = [facts_event(peak_gflops=3.0), measured, finished]
-    probe = assembled(planned(), 1, HARDWARE, Outcome(events))
-    assert "intra_op is 2" in probe["error"] and probe["peak_gflops"] is None
+@pytest.mark.parametrize(
+    ("value", "error"),
+    [
+        ("19.5", r"device\.peak_tflops is 19\.5; .* peak_tflops: {float32: 19\.5, tf32: 156}"),
+        ("{fp32: 19.5}", "unknown key 'fp32' in device.peak_tflops.*the keys are float32, tf32"),
+        ("{float32: 0}", r"device\.peak_tflops\.float32 is 0; it must be a number > 0"),
+        ("{float32: fast}", r"device\.peak_tflops\.float32 is 'fast'; it must be a number"),
+        ("{float32: null}", r"device\.peak_tflops\.float32 is None; it must be a number"),
+    ],
+)
+def test_a_peak_that_cannot_be_used_is_refused(project: Project, value: str, error: str) -> None:
+    with pytest.raises(ConfigError, match=error):
+        with_peak(project, f"peak_tflops: {value}\n")

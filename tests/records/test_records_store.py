@@ -160,8 +160,8 @@ def test_a_companion_is_shown_if_there_is_no_other_record(tmp_path: Path, capsys
 
 def test_report_inputs_from_another_site(project: Project, monkeypatch) -> None:
     job = workflow.load({"experiment": "small", "conf": str(project.conf)}, project.folder)
-    inputs = ["a-s0-r0.json", "certificates/m-lstm-current.json", "probes/cpu_1-current.json"]
-    others = ["certificates.json", "probes.json", "experiment.json", "tracked/0.json"]
+    inputs = ["a-s0-r0.json", "certificates/m-lstm-current.json"]
+    others = ["certificates.json", "experiment.json", "tracked/0.json"]
     others += [".a-s0-r0.json.abcd", "certificates/.m-lstm-current.json"]
     others += ["certificates/work/m-lstm-current.job.json"]
     others += ["attempts/a-s0-r0/1.json"]  # renewed every 10 s

@@ -14,7 +14,6 @@ from rnnbench.records.plan_file import Experiment
 from rnnbench.report import parts
 from rnnbench.report.content import Content
 from rnnbench.report.page import write_index, write_report
-from rnnbench.report.tables import ReportInputs
 from tests.factory import make_runs, replace
 from tests.report.made_up import SIX, SIX_SKIPPED, inputs, six, write_site
 
@@ -76,13 +75,14 @@ def test_an_unequal_pair_has_no_speedup_anywhere(site, html):
     assert other["change"].notna().all()
 
 
-def test_reasons_for_missing_shares_of_the_peak_are_given(site, html):
-    assert "this device and build were not probed on this machine (<code>mnist_rnn</code>" in html
+def test_reasons_for_missing_mfu_are_given(site, html):
+    assert "conf/device/k80.yaml states no peak_tflops of float32 (<code>mnist_rnn</code>" in html
     table = pd.read_csv(site / "six/tables/efficiency.csv")
-    assert (table["peak_share"].isna() == (table["device"] == "k80")).all()
-    write_report(Content(six()[:6], SIX, beside=ReportInputs()), site / "none")
+    assert (table["mfu"].isna() == (table["device"] == "k80")).all()
+    without = replace(SIX, peak_tflops={})
+    write_report(Content(six()[:6], without), site / "none")
     text = (site / "none/report.md").read_text()
-    assert "## Efficiency" in text and "not probed" in text and "of peak" not in text
+    assert "## Efficiency" in text and "GFLOP/s" in text and "No MFU" not in text
 
 
 def test_the_recommendation_respects_its_limits(site):

@@ -1,10 +1,9 @@
-"""Price lists, probes, published rows and claims are read and validated; published rows are equal
+"""Price lists, published rows and claims are read and validated; published rows are equal
 to their sources, and claims are judged by them."""
 
 from __future__ import annotations
 
 import csv
-import json
 import re
 import runpy
 from types import SimpleNamespace
@@ -18,7 +17,6 @@ from rnnbench.errors import ConfigError
 from rnnbench.report.published import beside_section, source_section, told
 from rnnbench.report.tables import ReportInputs
 from rnnbench.sources.prices import choose_prices, read_prices
-from rnnbench.sources.probes import read_probes
 from rnnbench.sources.published import (
     COLUMNS,
     Claim,
@@ -34,7 +32,7 @@ from rnnbench.tables.time import time
 from rnnworker import machine
 from tests import factory
 from tests.conftest import ROOT
-from tests.factory import make_probe, make_record, make_runs
+from tests.factory import make_record, make_runs
 from tests.report.made_up import store
 
 FOLDER, PRICES = ROOT / "reports" / "published", ROOT / "conf" / "price"
@@ -369,30 +367,3 @@ def test_measurements_of_this_machine_are_shown_next_to_the_claims(tmp_path, loc
     shown = re.sub(r'data-markdown="[^"]*"', "", text)  # the text for the copy button repeats it
     assert shown.count("2.00× (") == (1 if local else 0)
     assert "Of 19 claims, 3 do not hold by their rows, and the rows do not decide 4" in text
-
-
-MODEL = make_probe()["models"][0]
-
-
-def test_probes_are_read_including_failed_ones(tmp_path):
-    assert read_probes([tmp_path / "nonexistent"]) == ([], [])
-    failed = {name: make_probe()[name] for name in ("schema", "key", "device", "build", "machine")}
-    for name, probe in (("a", make_probe()), ("b", {**failed, "error": "it crashed"})):
-        (tmp_path / f"{name}.json").write_text(json.dumps(probe))
-    (successful, failed), _ = read_probes([tmp_path])
-    assert msgspec.to_builtins(successful) == make_probe()
-    assert failed.error == "it crashed" and failed.peak_gflops is None
-    assert (failed.large, failed.models) == ([], [])
-
-
-@pytest.mark.parametrize(
-    "change",
-    [{"schema": 2}, {"key": None}, {"peak_gflops": 0}, {"large": {}},
-     {"large": [{"size": 8, "gflops": [-1.0]}]}, {"models": [1]},
-     {"models": [{**MODEL, "config": None}]},
-     {"models": [{**MODEL, "flops_per_step": 3}]}, {"models": [{**MODEL, "timesteps": "8"}]}],
-)  # fmt: skip
-def test_invalid_probe_is_a_one_line_error(tmp_path, change):
-    (tmp_path / "p.json").write_text(json.dumps({**make_probe(), **change}))
-    probes, (fault,) = read_probes([tmp_path])
-    assert probes == [] and "p.json" in str(fault) and "\n" not in str(fault)

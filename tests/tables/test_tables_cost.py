@@ -7,16 +7,14 @@ from statistics import geometric_mean
 import pandas as pd
 import pytest
 
-from rnnbench.records.keys import model_digest
 from rnnbench.records.plan_file import Experiment
 from rnnbench.records.record import Record
 from rnnbench.report.content import Content
 from rnnbench.report.cost import cost_section
 from rnnbench.report.numbers import percent_span
 from rnnbench.report.sections import efficiency_section
-from rnnbench.report.tables import ReportInputs
+from rnnbench.report.tables import ReportInputs, Tables
 from rnnbench.sources.prices import Price, PriceList
-from rnnbench.sources.probes import probe_of
 from rnnbench.sources.published import read_published
 from rnnbench.tables.cost import (
     EFFICIENCY_COLUMNS,
@@ -33,17 +31,15 @@ from rnnbench.tables.cost import (
 from rnnbench.tables.frame import tidy
 from rnnbench.tables.time import time
 from tests.conftest import ROOT
-from tests.factory import make_probe, make_record, measured, replace
+from tests.factory import FORWARD, make_record, measured, replace
 from tests.report.made_up import measurements
 
 PRICES = PriceList("x", "X", "2026", "me", (
     Price("cpu_1", "on_demand", 0.36), Price("cpu_2", "on_demand", 1.8),
     Price("cpu_2", "preemptible", 0.1)), reference="cpu_1")  # fmt: skip
 FOUR_TIMES = [make_record(epoch_seconds=20.0), make_record(device="cpu_2", epoch_seconds=5.0)]
-# FLOP per forward step of the test model; a training step needs three times as many.
-FORWARD = 2 * 32 * (8 * (8 * 256 + 64 * 256) + 64 * 10)
-# 45 steps with batches of 32 process 1,438 samples: the last batch has 30.
-STEP_FLOP = 3 * FORWARD * (1438 / 1440)
+STEP_FLOP = 3 * FORWARD * 1438 / 45  # 45 steps process 1,438 samples
+PEAKS = {"cpu_1": {"float32": 0.05, "tf32": 0.1}}  # TFLOP/s
 
 
 def costs(records, prices=None):
@@ -51,10 +47,9 @@ def costs(records, prices=None):
     return cost(every, time(every))
 
 
-def row_of(records, **of_probe):
-    """The efficiency of the records' only configuration, with a probe."""
-    probe = probe_of(make_probe(**of_probe), "here")
-    (row,) = efficiency(measured(records, probes=[probe])).to_dict("records")
+def row_of(*records):
+    """The efficiency of the records' only configuration, on a device that states its peak."""
+    (row,) = efficiency(measured(records, peaks=PEAKS)).to_dict("records")
     return row
 
 
@@ -124,81 +119,73 @@ def test_serial_fraction_is_recovered():
     assert scaling(measured(records[:2])).empty
 
 
-@pytest.mark.parametrize("precision", [None, "tf32", "mixed_float16"])
-def test_one_run_by_hand(precision):
-    record = make_record(
-        epoch_seconds=0.45, overrides={"precision": precision} if precision else {}
-    )
-    row = row_of([record], config=record.run.config)
+@pytest.mark.parametrize(
+    ("precision", "peak"), [(None, 50), ("tf32", 100), ("mixed_float16", None)]
+)
+def test_one_run_by_hand(precision, peak):
+    changed = {"precision": precision} if precision else {}
+    row = row_of(make_record(epoch_seconds=0.45, overrides=changed))
     assert row["step_seconds"] == pytest.approx(0.01)
-    assert row["us_per_timestep"] == pytest.approx(1250) and row["complete"]
+    assert row["us_per_timestep"] == pytest.approx(1250)
     assert row["gflops"] == pytest.approx(STEP_FLOP / 0.01 / 1e9) and pd.isna(row["gflops_low"])
-    if precision is None:
-        assert row["why"] == "" and row["peak_share"] == pytest.approx(row["gflops"] / 50)
-    else:  # rates are valid in every precision, but shares of the float32 peak are not
-        assert pd.isna(row["peak_share"]) and pd.isna(row["peak_gflops"])
-        reason = "the peak is measured in float32, and these runs compute in "
-        assert row["why"] == reason + precision
+    if peak:
+        assert row["why"] == "" and row["mfu"] == pytest.approx(row["gflops"] / peak)
+    else:
+        assert pd.isna(row["mfu"]) and pd.isna(row["peak_tflops"])
+        assert row["why"] == "conf/device/cpu_1.yaml states no peak_tflops of mixed_float16"
 
 
 def test_the_run_is_the_unit_and_interval_ends_swap_for_rates():
     times = [0.45, 0.46, 0.44]
-    row = row_of([make_record(epoch_seconds=t, repeat=i) for i, t in enumerate(times)])
+    row = row_of(*(make_record(epoch_seconds=t, repeat=i) for i, t in enumerate(times)))
     assert row["runs"] == 3
     assert row["step_seconds"] == pytest.approx(geometric_mean(times) / 45)
-    for name in ("us_per_timestep", "gflops", "peak_share"):
+    for name in ("us_per_timestep", "gflops", "mfu"):
         assert row[f"{name}_low"] < row[name] < row[f"{name}_high"]
     ratio = row["us_per_timestep_high"] / row["us_per_timestep"]
     assert row["gflops"] / row["gflops_low"] == pytest.approx(ratio)
 
 
-PARTIAL = {**make_probe()["models"][0], "complete": False}
-
-
-def test_other_words_about_a_model_and_an_older_probe_leave_the_efficiency():
-    run = make_record().run
-    described = {**run.config, "model": {**run.config["model"], "about": "other words"}}
-    older = {**PARTIAL, "config": model_digest(described, without=()), "complete": True}
-    record = replace(make_record(), config=described)
-    for probe in ({}, {"models": [older]}):
-        assert row_of([record], **probe)["peak_share"] > 0
+def with_facts(**facts) -> Record:
+    record = make_record()
+    return replace(record, measured={**record.measured, **facts})
 
 
 @pytest.mark.parametrize(
-    ("probe", "why", "peak"),
+    ("record", "why", "lacks"),
     [
-        ({"device": "cpu_2"}, "were not probed", None),
-        ({"machine": "elsewhere"}, "were not probed", None),
-        ({"overrides": {"build.jit_compile": True}}, "were not probed", None),
-        ({"overrides": {"model.units": 128}}, "does not include this model", 50),
-        ({"error": "it crashed", "models": []}, "it crashed", 50),
-        ({"models": [PARTIAL]}, "convolutions", 50),
+        (make_record(device="cpu_2"), "conf/device/cpu_2.yaml states no", {"mfu"}),
+        (make_record(overrides={"device.threads": 2}), "states no peak_tflops", {"mfu"}),
+        (make_record(overrides={"device.replicas": 2}), "states no peak_tflops", {"mfu"}),
+        (with_facts(flops_per_sample=None), "do not count", {"mfu", "gflops"}),
+        (with_facts(flops_per_sample=0), "do not count", {"mfu", "gflops"}),
+        (
+            with_facts(flops_per_sample=None, timesteps=None),
+            "do not count",
+            {"mfu", "gflops", "us_per_timestep"},
+        ),
+        (make_record(epoch_seconds=1e-3), "which is therefore too low", {"mfu"}),
     ],
 )
-def test_without_a_complete_probe_of_the_configuration_there_is_a_reason_and_no_share(
-    probe, why, peak
-):
-    row = row_of([make_record()], **probe)
-    assert why in row["why"] and row["step_seconds"] > 0 and pd.isna(row["peak_share"])
-    assert row["peak_gflops"] == peak or (peak is None and pd.isna(row["peak_gflops"]))
-    assert pd.isna(row["us_per_timestep"]) == (why != "convolutions")
+def test_what_is_missing_has_a_reason(record, why, lacks):
+    row = row_of(record)
+    assert why in row["why"] and row["step_seconds"] > 0
+    assert {name for name in ("us_per_timestep", "gflops", "mfu") if pd.isna(row[name])} == lacks
 
 
 def test_a_void_run_has_no_efficiency():
-    table = efficiency(
-        measured([make_record(verdict="void")], probes=[probe_of(make_probe(), "here")])
-    )
+    table = efficiency(measured([make_record(verdict="void")], peaks=PEAKS))
     assert table.empty and list(table.columns) == EFFICIENCY_COLUMNS
 
 
-def test_runs_above_the_peak_have_no_share_and_question_the_probe():
-    probe = probe_of(make_probe(peak_gflops=2.0), "here")
-    m = measurements([make_record(epoch_seconds=0.45)], probes=(probe,))
-    (row,) = m.efficiency.to_dict("records")
-    assert row["gflops"] > 2.0 == row["peak_gflops"] and pd.isna(row["peak_share"])
-    assert "exceed the peak of the probe" in row["why"]
-    section = efficiency_section(m)
-    assert any("No share of the peak: the runs exceed" in text for text in section.paragraphs)
+@pytest.mark.parametrize("peaks", [{}, PEAKS])
+def test_the_mfu_is_shown_with_reasons_if_a_device_states_its_peak(peaks):
+    records = [make_record(), make_record(device="cpu_2")]
+    facts = Experiment(name="x", title="x", about="", reference={}, peak_tflops=peaks)
+    section = efficiency_section(Tables(records, facts, ReportInputs()))
+    (view,) = section.views
+    assert ("MFU" in [column.label for column in view.columns]) == bool(peaks)
+    assert any("No MFU: conf/device/cpu_2" in text for text in section.paragraphs) == bool(peaks)
     assert percent_span(0.9, 1.04) == "90–over 100 %"
 
 
@@ -216,7 +203,7 @@ def test_energy_by_hand():
     assert (row["rnn"], row["device"], row["runs"]) == ("keras", "gpu", 2)
     assert row["millijoules"] == pytest.approx(4) and row["watts"] == pytest.approx(120)
     assert row["low"] < 4 < row["high"]
-    (view,) = efficiency_section(m).views
+    _, view = efficiency_section(m).views
     assert view.id == "energy" and [line.cells[0] for line in view.rows] == ["4.00"]
     assert energy(measured(records[2:3])).empty and energy(measured([])).empty
 

@@ -12,7 +12,7 @@ import pytest
 from rnnbench.grid.point import GridPoint
 from rnnbench.planning.plan import certificates_of
 from rnnbench.records.overrides import Overrides
-from rnnbench.running.preflights import assembled_certificate
+from rnnbench.running.certificates import assembled_certificate
 from rnnbench.running.worker import Outcome
 from rnnbench.sources.certificates import certificate_of
 from rnnbench.tables.certificates import CERTIFIED, UNEQUAL, Certificates

@@ -1,5 +1,5 @@
 """What sessions of real frameworks report and set: the kernel of a small model after any number of
-training steps, the probe of a model and a device, and memory of a card that is allocated as needed.
+training steps, the products of a model, and memory of a card that is allocated as needed.
 
 TensorFlow considers its ops cheap after a while, and on a GPU from the beginning, and then reports
 them only at the profiler's level 3. It accepts memory growth only before it opens the card
@@ -92,31 +92,24 @@ def on_gpu(build: str) -> dict[str, Any]:
     return {"device": {"kind": "gpu"}, "build": settings_of(build)}
 
 
-PROBE = """
+PRODUCTS = """
 import json, sys
-from rnnworker import frameworks, probe
+from rnnworker import frameworks, products
 
 facts = []
 for feed in ("host", "device"):
     settings = json.loads(sys.argv[1])
     settings["device"]["feed"] = feed
-    facts.append(probe.model_facts(settings, 1))
-session = frameworks.open_session({name: settings[name] for name in ("device", "build")}, 1)
-multiply = probe.SQUARE[settings["build"]["framework"]]
-small, large = (
-    min(probe.sample_rates(multiply(session, size), 2 * size**3 / 1e9)) for size in (8, 256)
-)
-print(json.dumps(dict(facts=facts, small=small, large=large)))
+    session = frameworks.open_session(settings, 1)
+    session.build()
+    facts.append(products.facts_of(session))
+print(json.dumps(facts))
 """
 
 
-def test_the_probe_of_a_real_model_and_device(tmp_path_factory) -> None:
+def test_the_products_of_a_real_model(tmp_path_factory) -> None:
     settings = certificate_job("keras3_tensorflow", "lstm", {}, sequence=8, features=8, units=64)
     config = {**settings["config"], "rnn": {"implementation": "keras"}}
-    result = answer_of("current", PROBE, json.dumps(config), temporary=tmp_path_factory)
-    forward = 2 * 16 * (8 * (8 * 256 + 64 * 256) + 64 * 10)
-    for facts in result["facts"]:
-        assert facts["flops_per_step"]["forward"] == forward
-        assert (facts["timesteps"], facts["complete"], facts["batch"]) == (8, True, 16)
-    # Small products are slower than large ones on every processor; no core reaches 1 TFLOP/s.
-    assert 0 < result["small"] < result["large"] < 1000
+    counted = answer_of("current", PRODUCTS, json.dumps(config), temporary=tmp_path_factory)
+    forward = 2 * (8 * (8 * 256 + 64 * 256) + 64 * 10)
+    assert counted == [{"flops_per_sample": 3 * forward, "timesteps": 8}] * 2

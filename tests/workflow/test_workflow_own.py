@@ -74,7 +74,6 @@ def test_a_kernel_of_the_page(
 
 EXPERIMENT = """
 title: Clipped
-probe: false
 grids:
   - >-
     model=fake build=fake rnn=fake_middle,fake_fast clipping=none,norm_1
@@ -140,7 +139,7 @@ def test_nothing_is_executed_and_everything_is_measured(project: Project) -> Non
     (project.folder / "data").mkdir()
     write_digits(project.folder / "data/mine.npz", 44, 20)  # next to pinned files
     words += ["dataset=file", "dataset.path=../../data/mine.npz"]
-    experiment = {"title": f"$(touch made){HTML}{ESCAPE}", "grids": [words], "probe": False}
+    experiment = {"title": f"$(touch made){HTML}{ESCAPE}", "grids": [words]}
     (project.conf / "experiment/mine.yaml").write_text(json.dumps(experiment))
     result = project.snakemake(experiment="mine")
     assert result.returncode == 0, result.stdout + result.stderr

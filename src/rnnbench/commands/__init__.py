@@ -27,7 +27,7 @@ MODULES = {
     "plan": ("plan",),
     "report": ("report", "published"),
     "results": ("retry", "gc"),
-    "rules": ("round", "certify", "probe"),
+    "rules": ("round", "certify"),
     "show": ("show", "compare"),
     "track": ("track", "ui"),
 }

@@ -28,8 +28,7 @@ from rnnbench.grid.files import user_files
 from rnnbench.grid.point import digest_of, full_identity
 from rnnbench.locks import exclusive
 from rnnbench.plain_text import plain
-from rnnbench.planning.plan import Plan, Preflight, facts_of
-from rnnbench.records.keys import probe_key
+from rnnbench.planning.plan import Certificate, Plan, facts_of
 from rnnbench.records.record import Run
 from rnnbench.records.store import IMPORTED, is_record, json_bytes, planned_folders, write_bytes
 from rnnbench.running.worker import nvml
@@ -71,14 +70,14 @@ def bundle(arguments: Sequence[str]) -> int:
         provide(read_dataset(dataset, root), root)
     pins, lines = pinned(root), ""
     for run in plan.runs.values():
-        key = probe_key(run.choices, run.overrides)
-        line = {**_entry(run, root, pins), "probe": key if key in plan.probes else None}
-        lines += json.dumps(line) + "\n"
-    contents = {"plan.jsonl": lines.encode(), "experiment.json": json_bytes(facts_of(plan))}
-    for name, planned in (("certificates", plan.certificates), ("probes", plan.probes)):
-        entries = {key: _entry(item, root, pins) for key, item in planned.items()}
-        contents[f"{name}.json"] = json_bytes(entries)
-    contents["run.py"] = RUN.encode()
+        lines += json.dumps(_entry(run, root, pins)) + "\n"
+    certificates = {key: _entry(item, root, pins) for key, item in plan.certificates.items()}
+    contents = {
+        "plan.jsonl": lines.encode(),
+        "experiment.json": json_bytes(facts_of(plan)),
+        "certificates.json": json_bytes(certificates),
+        "run.py": RUN.encode(),
+    }
     size = _write(options.output, plan, contents, {path: root / path for path in plan.datasets})
     print(
         f"{options.output}: {len(plan.runs)} runs, {size / 1e6:.1f} MB; "
@@ -129,8 +128,8 @@ def _own_files(plan: Plan) -> list[Path]:
     return sorted(set().union(*map(user_files, configs)))
 
 
-def _entry(planned: Run | Preflight, root: Path, pins: Mapping[str, Any]) -> dict[str, Any]:
-    """A planned run, certificate or probe as the bundle's files hold it. The packages of a build
+def _entry(planned: Run | Certificate, root: Path, pins: Mapping[str, Any]) -> dict[str, Any]:
+    """A planned run or certificate as the bundle's files hold it. The packages of a build
     without a lock are known only on the target machine."""
     identity = dict(planned.identity)
     if pins_of(planned.config["build"], root) is None:
@@ -211,6 +210,8 @@ def _import(sources: Sequence[Path], results: Path, restore: bool) -> None:
                 f"{len(admitted.files)} files written, {admitted.known} known already"
                 + (f", {admitted.kept} newer files kept" if admitted.kept else "")
             )
+            if admitted.probes:
+                print(f"left out: {admitted.probes} probes, which rnnbench no longer makes")
             for name in admitted.replaced if restore else ():
                 print(f"replaced: {root / name}")
 

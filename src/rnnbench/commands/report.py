@@ -118,19 +118,17 @@ def report_inputs(
     records: Sequence[Record],
     faults: list[RecordError],
 ) -> ReportInputs:
-    """What the report shows besides its records. Adds the faults of certificates and probes that
-    cannot be read to `faults`."""
+    """What the report shows besides its records. Adds the faults of certificates that cannot be
+    read to `faults`."""
     from rnnbench.report.tables import ReportInputs
     from rnnbench.sources.certificates import read_certificates
     from rnnbench.sources.prices import choose_prices
-    from rnnbench.sources.probes import read_probes
     from rnnbench.sources.published import read_published
     from rnnbench.tables.certificates import Certificates
     from rnnbench.tracking.track import read_tracked
 
     certificates, unreadable = read_certificates(folder / "certificates" for folder in folders)
-    probes, unreadable_probes = read_probes(folder / "probes" for folder in folders)
-    faults += [*unreadable, *unreadable_probes]
+    faults += unreadable
     devices = {record.run.choices.get("device", "") for record in records}
     prices = choose_prices(options.price, options.prices, devices)
     if (options.deadline or options.budget) and not (prices and any(map(prices.price_of, devices))):
@@ -139,7 +137,6 @@ def report_inputs(
         raise ConfigError(what, where=where, remedy="give --price NAME or FILE, a list with one.")
     return ReportInputs(
         certificates=Certificates(certificates, tuple(records), imported_machines(options.results)),
-        probes=tuple(probes),
         prices=prices,
         published=tuple(read_published(options.published)),
         deadline=options.deadline,

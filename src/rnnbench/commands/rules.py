@@ -1,4 +1,4 @@
-"""The commands that the rules of Snakemake call to measure: `round`, `certify` and `probe`."""
+"""The commands that the rules of Snakemake call to measure: `round` and `certify`."""
 
 from __future__ import annotations
 
@@ -24,15 +24,14 @@ from rnnbench.errors import RecordError, RunError
 from rnnbench.grid.experiment import Repeats
 from rnnbench.grid.files import user_files
 from rnnbench.grid.point import configuration_of, digest_of_round
-from rnnbench.planning.digests import prober_digest, worker_digest
+from rnnbench.planning.digests import worker_digest
 from rnnbench.planning.plan import code_of
 from rnnbench.planning.repeats import known_so_far, why_not_needed
 from rnnbench.records.plan_file import read_experiment, read_round
 from rnnbench.records.pointer import Pointer, is_valid, read_pointers
 from rnnbench.records.record import Record, Run, run_value
 from rnnbench.records.store import Place, read_json, timing_lock, write_json
-from rnnbench.running.preflights import certify as make_certificate
-from rnnbench.running.preflights import probe as make_probe
+from rnnbench.running.certificates import certify as make_certificate
 from rnnbench.running.progress import print_progress, progress_label, remaining
 from rnnbench.running.round import measure
 from rnnbench.sources.certificates import certificate_of
@@ -53,7 +52,9 @@ SAMPLE = 20  # finished rounds that the estimate of the remaining time reads
 def certify(arguments: Sequence[str]) -> int:
     """Check that a model's implementations compute the same function."""
     end_with_snakemake()
-    planned, place = requested_preflight(certify, arguments, "certificate")
+    file, place, digest = requested(certify, arguments, "certificates")
+    planned = read_json(place.folder / "certificates.json").get(file.stem)
+    check_planned(planned and planned["digest"], digest, f"certificate {file.stem}")
     config, identity = planned["config"], planned["identity"]
     code = code_of(config, planned["implementations"], planned["devices"])
     where = f"certificate {planned['key']}"
@@ -86,27 +87,6 @@ def certificate_summary(
     return lines
 
 
-def probe(arguments: Sequence[str]) -> int:
-    """Measure the peak rates of a device in a build. The exit code is 0 even if that failed: the
-    probe's file says why, and the runs go on."""
-    end_with_snakemake()
-    planned, place = requested_preflight(probe, arguments, "probe")
-    where, models = f"probe {planned['key']}", [model["settings"] for model in planned["models"]]
-    check, code = watched(where, models, place.root), prober_digest(models)
-    check_inputs(where, planned["identity"], planned["config"], place.root, code)
-    print_progress(probe_summary(make_probe(planned, place, check)))
-    return 0
-
-
-def probe_summary(result: Mapping[str, Any]) -> str:
-    """The line to print."""
-    if result["error"]:
-        return f"probe {result['key']} failed: {result['error']}"
-    failed = sum(model["error"] is not None for model in result["models"])
-    models = f"{len(result['models'])} models" + (f", {failed} of them failed" if failed else "")
-    return f"probe {result['key']}: {result['peak_gflops']:.3g} GFLOP/s, {models}"
-
-
 def requested(
     command: Callable[..., int], arguments: Sequence[str], folder: str
 ) -> tuple[Path, Place, str]:
@@ -123,16 +103,6 @@ def requested(
     experiment, site, results = file.parents[1:4]
     place = Place(options.root.resolve(), results, site.name, experiment.name, timing_lock())
     return file, place, options.digest
-
-
-def requested_preflight(
-    command: Callable[..., int], arguments: Sequence[str], kind: str
-) -> tuple[Mapping[str, Any], Place]:
-    """The planned ``certificate`` or ``probe`` (`kind`) and the place to make it in."""
-    file, place, digest = requested(command, arguments, f"{kind}s")
-    planned = read_json(place.folder / f"{kind}s.json").get(file.stem)
-    check_planned(planned and planned["digest"], digest, f"{kind} {file.stem}")
-    return planned, place
 
 
 def check_planned(planned: str | None, requested: str, where: str) -> None:

@@ -230,7 +230,6 @@ def _measured(options: argparse.Namespace, choices: tuple[str, str]) -> str:
         "grids": [f"{axis}={','.join(paths)}"],
         "reference": {axis: options.b},
         "repeats": {"least": 3, "most": most, "until": 0.02, "budget_s": budget},
-        "probe": False,
     }
     # Kept, because the page names the command that measures it again. JSON is YAML.
     file = options.results / "compare" / f"{'-'.join(sorted((options.a, options.b)))}.yaml"

@@ -16,7 +16,6 @@ from rnnbench.errors import RecordError
 from rnnbench.plain_text import is_name
 from rnnbench.records.pointer import Pointer, pointer_files
 
-KINDS = ("certificates", "probes")
 MAX_FILES = 200_000
 MAX_BYTES = 4 * 2**30  # of all files
 MAX_FILE = 64 * 2**20
@@ -85,13 +84,12 @@ def _check(entries: list[zipfile.ZipInfo]) -> None:
 
 
 def files_of(folder: Path) -> dict[str, Path]:
-    """Name in an archive → file: the plan, facts, certificates and probes of an experiment at a
-    site, the pointers of runs that were not needed, and all records that the others name, those of
-    companions included, with their events. Logs are left out: they name users, folders and
-    hosts."""
+    """Name in an archive → file: the plan, facts and certificates of an experiment at a site, the
+    pointers of runs that were not needed, and all records that the others name, those of companions
+    included, with their events. Logs are left out: they name users, folders and hosts."""
     root = folder.parents[1]
     files = [folder / "plan.jsonl", folder / "experiment.json"]
-    files += [path for kind in KINDS for path in sorted(folder.glob(f"{kind}/*.json"))]
+    files += sorted(folder.glob("certificates/*.json"))
     for file in pointer_files([folder]):
         pointer = Pointer.read(file)
         files += [file] if pointer.not_needed else []

@@ -7,11 +7,10 @@ never those of this project.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from rnnbench.axes import REQUIRED
 from rnnbench.errors import RecordError
@@ -29,15 +28,10 @@ from rnnbench.records.store import (
     write_bytes,
     write_json,
 )
-from rnnbench.sources.certificates import Certificate, certificate_of
-from rnnbench.sources.probes import Probe, probe_of
+from rnnbench.sources.certificates import certificate_of
 
 ATTACHED_SUFFIXES = (".events.jsonl", ".log")  # of a record; exports leave logs out
-# Folder of an experiment → the function that checks a file in it.
-PREFLIGHTS: Mapping[str, Callable[[Any, str], Certificate | Probe]] = {
-    "certificates": certificate_of,
-    "probes": probe_of,
-}
+PROBES = "probes"  # folder of peak rates that earlier versions measured
 UNPACKED = ".import-"  # beginning of the names of folders in which imports are unpacked
 
 
@@ -45,7 +39,8 @@ UNPACKED = ".import-"  # beginning of the names of folders in which imports are 
 class Incoming:
     """What is written into the folder `root`: `files` (name → file with its content) and the
     pointers of the `records`. `known` files exist with the same content, `kept` ones with newer
-    content; `replaced` are the names of existing files that are overwritten."""
+    content; `replaced` are the names of existing files that are overwritten; `probes` are left out.
+    """
 
     root: Path
     experiment: str
@@ -54,6 +49,7 @@ class Incoming:
     known: int = 0
     kept: int = 0
     replaced: list[str] = field(default_factory=list)
+    probes: int = 0
 
     def add(self, name: str, file: Path, keep: bool = False) -> None:
         """Adds a file, unless it exists with this content, or is to be kept if it exists."""
@@ -91,8 +87,8 @@ def examine(folder: Path, root: Path, local: Collection[str]) -> Incoming:
     into `root`. Raises `RecordError` if any of them is not what an export contains. Files in
     `folder` are rewritten without what they should not contain.
 
-    No record is ever replaced. A pointer is replaced by one to a newer record, a certificate or
-    probe by one that was planned differently. A plan keeps the runs that have a result.
+    No record is ever replaced. A pointer is replaced by one to a newer record, a certificate by one
+    that was planned differently. A plan keeps the runs that have a result.
 
     `local`: names that no site and no machine may have, because they are this project's own.
     """
@@ -152,13 +148,15 @@ def _add_record_file(incoming: Incoming, name: str, file: Path, sites: Collectio
 def _add_site_file(incoming: Incoming, name: str, file: Path, local: Collection[str]) -> None:
     """Adds a file of the experiment at a site."""
     what, existing = name.split("/")[2:], incoming.root / name
-    if len(what) == 2 and what[0] in PREFLIGHTS and file.suffix == ".json":
-        judged = PREFLIGHTS[what[0]]
-        made, known = judged(read_json(file), name), None
+    if len(what) == 2 and what[0] == PROBES and file.suffix == ".json":
+        incoming.probes += 1
+        return
+    if len(what) == 2 and what[0] == "certificates" and file.suffix == ".json":
+        made, known = certificate_of(read_json(file), name), None
         if made.key != file.stem or made.machine in local:
             raise _refuse(name, f"says that it is {made.key!r}, made on {made.machine!r}")
         with suppress(RecordError):
-            known = judged(read_json(existing), name).digest
+            known = certificate_of(read_json(existing), name).digest
         incoming.add(name, file, keep=known is not None and known == made.digest)
         return
     pointer = Pointer.read(file) if len(what) == 1 and is_pointer(file) else None

@@ -1,5 +1,5 @@
-"""The outcomes of a bundle → records, certificates and probes, judged like local ones, as an export
-has them."""
+"""The outcomes of a bundle → records and certificates, judged like local ones, as an export has
+them."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from typing import Any
 import msgspec
 
 from rnnbench.errors import RecordError
-from rnnbench.exchange.archive import KINDS, MAX_FILE, safe_name
+from rnnbench.exchange.archive import MAX_FILE, safe_name
 from rnnbench.records.plan_file import Experiment, Skipped, read_experiment, read_runs
 from rnnbench.records.record import Record
 from rnnbench.records.store import read_json, write_json
 from rnnbench.running.assemble import Trained, records_of
-from rnnbench.running.preflights import assembled_certificate, assembled_probe
+from rnnbench.running.certificates import assembled_certificate
 from rnnbench.running.worker import Outcome, parse
 from rnnworker.members import tail
 
@@ -42,10 +42,9 @@ def lay_out(bundle: Path, folder: Path) -> None:
         if not plan.exists():
             write_json(plan.with_name("experiment.json"), experiment)
             shutil.copyfile(bundle / "plan.jsonl", plan)
-    for kind in KINDS:
-        for data in preflights_in(bundle, kind):
-            name = f"{data['machine']}/{experiment.name}/{kind}/{data['key']}.json"
-            write_json(target(name), data)
+    for data in certificates_in(bundle):
+        name = f"{data['machine']}/{experiment.name}/certificates/{data['key']}.json"
+        write_json(target(name), data)
     if not any(folder.iterdir()):
         what = "has no finished run below out/."
         raise RecordError(what, where=str(bundle), remedy="start its run.py.")
@@ -98,12 +97,11 @@ def records_in(folder: Path, experiment: str) -> Iterator[tuple[Record, Path]]:
         yield from ((record, measured[name][1]) for name, record in made.items())
 
 
-def preflights_in(folder: Path, kind: str) -> Iterator[dict[str, Any]]:
-    """Each certificate or probe below ``out/KIND/``, older ones first; a failed probe has an
-    ``error``."""
-    file = folder / f"{kind}.json"
+def certificates_in(folder: Path) -> Iterator[dict[str, Any]]:
+    """Each certificate below ``out/certificates/``, older ones first."""
+    file = folder / "certificates.json"
     all_planned = read_json(file) if file.exists() else {}
-    for path in sorted(folder.glob(f"out/{kind}/*/*/outcome.json")):
+    for path in sorted(folder.glob("out/certificates/*/*/outcome.json")):
         with _is_an_outcome(path):
             data = read_json(path)
             planned, outcome = all_planned[Path(data["name"]).name], _outcome(path, data)
@@ -111,16 +109,11 @@ def preflights_in(folder: Path, kind: str) -> Iterator[dict[str, Any]]:
                 raise RecordError("was made with another plan.", where=str(path))
             if outcome.is_killed:
                 continue
-            hardware = data["hardware"]
-            if kind == "probes":
-                threads = read_json(path.with_name("job.json"))["threads"]
-                made = assembled_probe(planned, threads, hardware, outcome)
-            else:
-                outcomes = {planned["devices"][0]["name"]: outcome}
-                for further in sorted(path.parent.glob("*/outcome.json")):
-                    other = read_json(further)
-                    outcomes[other["device"]] = _outcome(further, other)
-                made = assembled_certificate(planned, outcomes, hardware["machine"])
+            outcomes = {planned["devices"][0]["name"]: outcome}
+            for further in sorted(path.parent.glob("*/outcome.json")):
+                other = read_json(further)
+                outcomes[other["device"]] = _outcome(further, other)
+            made = assembled_certificate(planned, outcomes, data["hardware"]["machine"])
         yield made
 
 

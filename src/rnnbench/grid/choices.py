@@ -197,6 +197,16 @@ class OwnRnn(Rnn, kw_only=True, forbid_unknown_fields=True):
     """A user-supplied kernel's choice, whose further keys nothing would read."""
 
 
+_Peaks = msgspec.defstruct(
+    "_Peaks",
+    [
+        (name, Annotated[float, Meta(gt=0, le=1e6)] | msgspec.UnsetType, msgspec.UNSET)
+        for name in TOLERANCE
+    ],
+    forbid_unknown_fields=True,
+)
+
+
 class Device(Choice, kw_only=True):
     kind: Literal["cpu", "gpu"]
     threads: Positive | None = None
@@ -204,6 +214,13 @@ class Device(Choice, kw_only=True):
     feed: Literal["host", "device"] = "host"
     turns: bool | None = None
     replicas: Positive | None = None
+    peak_tflops: Annotated[
+        _Peaks | None,  # type: ignore[valid-type]
+        Meta(
+            description="TFLOP/s from the datasheet by precision; the report divides by them",
+            examples=["{float32: 19.5, tf32: 156}"],
+        ),
+    ] = None
 
 
 class Build(Choice, kw_only=True):
@@ -331,7 +348,9 @@ def explained(
     detail = "".join(re.findall("[`'](.*)['`]", text.partition(", got")[0]))
     inner = f"{at}.{detail}"
     if text.startswith("Object contains unknown field"):
-        known = [field.encode_name for each, _ in _at(kind, path, config) for field in each.fields]
+        known = []
+        for each, _ in _at(kind, path, config):
+            known += [field.encode_name for field in getattr(each, "fields", ())]
         whose = f"{at}={value['name']}" if names == path and "name" in value else at
         return ConfigError(
             f"unknown key {detail!r} in {whose}.",

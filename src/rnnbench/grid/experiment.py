@@ -55,14 +55,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     - `grid_order`: ``sequential``: all blocks of the first grid come before those of the second.
     - `order_seed`: seed of the order of measuring.
-    - `probe`: whether the devices are probed first.
     - `repeats`: the stopping rule; None if the grids set the number of repeats.
     - `lead`: what the report leads with.
     """
 
     grid_order: Literal["interleaved", "sequential"] = "interleaved"
     order_seed: int = 0
-    probe: bool = True
     repeats: Repeats | None = None
     lead: Literal["time", "devices", "kernels", "calls"] = "time"
 

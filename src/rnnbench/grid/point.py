@@ -96,8 +96,7 @@ _ENCODER = json.JSONEncoder(
 def full_identity(config: Mapping[str, Any], identity: Mapping[str, Any]) -> dict[str, Any]:
     """Everything that a result depends on: the config without limits and without the documentation
     keys at the top level of each section, and `identity`, which has the other parts (MD5 of the
-    data set, lock of the build, digest of the worker's code), or all of them for a certificate or
-    a probe."""
+    data set, lock of the build, digest of the worker's code), or all of them for a certificate."""
     # The default precision is left out, so that records from before the key stay valid.
     identifying = {
         key: {name: item for name, item in value.items() if name not in DOCUMENTATION}

@@ -55,16 +55,7 @@ def _digest(
 
 def certifier_digest(configs: Sequence[Mapping[str, Any]]) -> str:
     """SHA-256 over the modules that certifying the runs with `configs` uses."""
-    return _combined(configs, "certify.py")
-
-
-def prober_digest(configs: Sequence[Mapping[str, Any]]) -> str:
-    """SHA-256 over the modules that probing with the models of `configs` uses."""
-    return _combined(configs, "probe.py")
-
-
-def _combined(configs: Sequence[Mapping[str, Any]], file: str) -> str:
-    digests = [*map(worker_digest, configs), _digest_of_files([_ROOT / file])]
+    digests = [*map(worker_digest, configs), _digest_of_files([_ROOT / "certify.py"])]
     return hashlib.sha256("\n".join(digests).encode("utf-8")).hexdigest()
 
 

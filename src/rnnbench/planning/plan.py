@@ -1,9 +1,9 @@
-"""What an experiment's plan consists of, and the certificates and probes that its grid points need
-before their runs.
+"""What an experiment's plan consists of, and the certificates that its grid points need before
+their runs.
 
 There is one certificate per function, i.e. model × cell × build with the values that change it, for
-all implementations, devices and sizes of batches of its grids, and one probe per device × build.
-The fake framework gets neither, because it computes nothing.
+all implementations, devices and sizes of batches of its grids. The fake framework gets none,
+because it computes nothing.
 """
 
 from __future__ import annotations
@@ -21,16 +21,8 @@ from rnnbench.builds.pins import Pins
 from rnnbench.grid.experiment import Experiment
 from rnnbench.grid.point import GridPoint, canonical, digest_of, digest_of_round, full_identity
 from rnnbench.grid.requirements import unmet
-from rnnbench.planning.digests import certifier_digest, prober_digest
-from rnnbench.records.keys import (
-    OF_BATCHES,
-    PROBED_AXES,
-    certificate_key,
-    function_overrides,
-    model_digest,
-    probe_key,
-    probed_overrides,
-)
+from rnnbench.planning.digests import certifier_digest
+from rnnbench.records.keys import OF_BATCHES, certificate_key, function_overrides
 from rnnbench.records.overrides import label
 from rnnbench.records.plan_file import Experiment as ExperimentFacts
 from rnnbench.records.plan_file import Skipped
@@ -41,30 +33,7 @@ from rnnworker.cards import replicas_of
 BATCH_RUNS = 24
 MOST_BATCHES = 100
 NOT_OF_THE_FUNCTION = ("limits", "measure", "repeat", "alias", "rnn")
-NOT_OF_A_PROBE = ("limits", "measure", "repeat", "alias", "precision")
-# Implementations to build a probed model with. An unrolled layer has the same products, but takes
-# minutes to build.
-PREFERRED = ("keras", "none", "auto", "cell")
 Lock = Callable[[Mapping[str, Any]], Any]  # a build's section → its lock
-
-
-class Preflight(msgspec.Struct, frozen=True, kw_only=True):
-    """A certificate or a probe to make. `choices`, `overrides`: those that the runs it applies to
-    have in common; `config`: the part of a run's config that its worker receives."""
-
-    key: str
-    digest: str
-    identity: Mapping[str, Any]
-    choices: Mapping[str, str]
-    overrides: Mapping[str, Any]
-    config: Mapping[str, Any]
-
-    @property
-    def configs(self) -> tuple[Mapping[str, Any], ...]:
-        return (self.config,)
-
-    def as_dict(self) -> dict[str, Any]:
-        return msgspec.structs.asdict(self)
 
 
 @dataclass(frozen=True)
@@ -88,9 +57,11 @@ class Round:
         return tuple(run.config for run in self.runs)
 
 
-class Certificate(Preflight, frozen=True, kw_only=True):
+class Certificate(msgspec.Struct, frozen=True, kw_only=True):
     """A certificate to make.
 
+    - `choices`, `overrides`: those that the runs it applies to have in common; `config`: the part
+      of a run's config that its worker receives.
     - `implementations`: list of ``{"name", "rnn", "skip"}``: the implementation's name (its rnn
       choice and the overrides of ``rnn``), its section, and why it cannot run on the device of
       `config`, or None.
@@ -99,23 +70,28 @@ class Certificate(Preflight, frozen=True, kw_only=True):
       tested on them, and the settings of the model that decide the sizes of its batches there.
     """
 
+    key: str
+    digest: str
+    identity: Mapping[str, Any]
+    choices: Mapping[str, str]
+    overrides: Mapping[str, Any]
+    config: Mapping[str, Any]
     implementations: tuple[Mapping[str, Any], ...]
     devices: tuple[Mapping[str, Any], ...]
 
+    @property
+    def configs(self) -> tuple[Mapping[str, Any], ...]:
+        return (self.config,)
 
-class Probe(Preflight, frozen=True, kw_only=True):
-    """A probe to make. `config`: that of a run on this device and build. `models`: list of
-    ``{"model", "cell", "config", "settings"}``: the choices of model and cell, the model's digest,
-    and the config of a run that builds it."""
-
-    models: tuple[Mapping[str, Any], ...]
+    def as_dict(self) -> dict[str, Any]:
+        return msgspec.structs.asdict(self)
 
 
 @dataclass(frozen=True)
 class Plan:
     """The plan of an experiment on a site. `runs`: by name, in the order of measuring; `skipped`:
     name and reason of each skipped grid point; `datasets`: path of each required pinned file → the
-    dataset choice; `certificates`, `probes`, `environments`: those to be made, by key."""
+    dataset choice; `certificates`, `environments`: those to be made, by key."""
 
     experiment: Experiment
     site: str
@@ -123,7 +99,6 @@ class Plan:
     skipped: tuple[tuple[str, str], ...]
     datasets: Mapping[str, str]
     certificates: Mapping[str, Certificate]
-    probes: Mapping[str, Probe]
     environments: Mapping[str, Pins]
 
     @cached_property
@@ -153,13 +128,15 @@ def write_plan(plan: Plan, results: Path) -> None:
     folder = results / plan.site / plan.experiment.name
     write_bytes(folder / "plan.jsonl", b"".join(run.line() for run in plan.runs.values()))
     write_json(folder / "certificates.json", plan.certificates)
-    write_json(folder / "probes.json", plan.probes)
     write_json(folder / "experiment.json", facts_of(plan))
 
 
 def facts_of(plan: Plan) -> ExperimentFacts:
     """The facts about the experiment that a report needs in addition to its runs."""
-    experiment = plan.experiment
+    experiment, peaks = plan.experiment, {}
+    for run in plan.runs.values():
+        if stated := run.config["device"].get("peak_tflops"):
+            peaks[run.choices["device"]] = stated
     return ExperimentFacts(
         name=experiment.name,
         title=experiment.title,
@@ -169,6 +146,7 @@ def facts_of(plan: Plan) -> ExperimentFacts:
         rerun=f"snakemake --cores all --config {experiment.request}",
         repeats=msgspec.to_builtins(experiment.repeats),
         skipped=tuple(Skipped(name, why) for name, why in plan.skipped),
+        peak_tflops=peaks,
     )
 
 
@@ -229,26 +207,17 @@ def _certificate(
         "dataset_md5": dataset_md5(config),
         "worker": code_of(config, implementations, devices),
     }
+    identity = full_identity(all_of_it, parts)
     return Certificate(
-        **_preflight(key, chosen, CERTIFIED_AXES, config, full_identity(all_of_it, parts)),
+        key=key,
+        digest=digest_of(identity),
+        identity=identity,
+        choices={axis: chosen.choices[axis] for axis in CERTIFIED_AXES},
         overrides=function_overrides(chosen.overrides),
+        config={**config, "limits": chosen.config.get("limits") or {}},
         implementations=implementations,
         devices=devices,
     )
-
-
-def _preflight(
-    key: str, point: GridPoint, axes: Iterable[str], config: Mapping[str, Any],
-    identity: Mapping[str, Any],
-) -> dict[str, Any]:  # fmt: skip
-    """What certificates and probes have in common."""
-    return {
-        "key": key,
-        "digest": digest_of(identity),
-        "identity": identity,
-        "choices": {axis: point.choices[axis] for axis in axes},
-        "config": {**config, "limits": point.config.get("limits") or {}},
-    }
 
 
 def code_of(
@@ -297,47 +266,3 @@ def _batches(points: list[GridPoint]) -> list[dict[str, Any]]:
     models = [point.config["model"] for point in points]
     settings = [{name: model[name] for name in OF_BATCHES if name in model} for model in models]
     return [dict(each) for _, each in sorted({canonical(each): each for each in settings}.items())]
-
-
-def probes_of(points: Iterable[GridPoint], build_lock: Lock) -> dict[str, Probe]:
-    """The probes for those of `points` that are not skipped, by key. A device with replicas gets
-    none, because a probe measures one of them."""
-    groups: dict[str, dict[str, list[GridPoint]]] = {}
-    for point in points:
-        alone = replicas_of(point.config["device"]) == 1
-        if point.skip is None and certifiable(point) and alone:
-            key, digest = probe_key(point.choices, point.overrides), model_digest(point.config)
-            groups.setdefault(key, {}).setdefault(digest, []).append(point)
-    return {key: _probe(key, groups[key], build_lock) for key in sorted(groups)}
-
-
-def _probe(key: str, groups: Mapping[str, list[GridPoint]], build_lock: Lock) -> Probe:
-    chosen = {digest: min(groups[digest], key=_probe_preference) for digest in sorted(groups)}
-    first = min(chosen.values(), key=_probe_preference)
-    config: dict[str, Any] = {name: first.config[name] for name in PROBED_AXES}
-    models: tuple[dict[str, Any], ...] = tuple(
-        {
-            "model": point.choices["model"], "cell": point.choices.get("cell", ""),
-            "config": digest, "settings": _without(NOT_OF_A_PROBE, point.config),
-        }
-        for digest, point in chosen.items()
-    )  # fmt: skip
-    rnns = {model["config"]: model["settings"]["rnn"] for model in models}
-    parts = {
-        "build_lock": build_lock(config["build"]),
-        "dataset_md5": None,
-        "worker": prober_digest([model["settings"] for model in models]),
-    }
-    identity = full_identity({**config, "models": rnns}, parts)
-    return Probe(
-        **_preflight(key, first, PROBED_AXES, config, identity),
-        overrides=probed_overrides(first.overrides),
-        models=models,
-    )
-
-
-def _probe_preference(point: GridPoint) -> tuple[Any, ...]:
-    """Sort key: the first grid point's config builds the model."""
-    implementation = point.config["rnn"].get("implementation")
-    known = implementation in PREFERRED
-    return PREFERRED.index(implementation) if known else len(PREFERRED), point.seed, point.name

@@ -1,5 +1,5 @@
 """Makes the plan of an experiment for Snakemake: runs in order, rounds, skipped grid points, data
-sets, certificates, probes and environments.
+sets, certificates and environments.
 
 Only `make_plan` combines the grid with the state of this machine: the hashes of the datasets, the
 locks of the builds, and the worker's code.
@@ -29,7 +29,7 @@ from rnnbench.grid.point import GridPoint, digest_of, full_identity, name_of
 from rnnbench.grid.requirements import unmet_here
 from rnnbench.plain_text import is_name
 from rnnbench.planning.digests import worker_digest
-from rnnbench.planning.plan import Plan, certifiable, certificates_of, probes_of
+from rnnbench.planning.plan import Plan, certifiable, certificates_of
 from rnnbench.records.keys import certificate_key
 from rnnbench.records.overrides import section_of
 from rnnbench.records.record import Run
@@ -161,9 +161,8 @@ def make_plan(
             "`rnnbench import FOLDER` here.",
         )
     certificates = certificates_of(points, lambda config: md5(config["dataset"].get("path")), lock)
-    probes = probes_of(points, lock) if experiment.probe else {}
     site = site or machine.fingerprint()["machine"]
-    return Plan(experiment, site, runs, skipped, datasets, certificates, probes, environments)
+    return Plan(experiment, site, runs, skipped, datasets, certificates, environments)
 
 
 def unmet_at(root: Path) -> Callable[[Mapping[str, Any]], str | None]:

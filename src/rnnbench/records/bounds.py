@@ -20,6 +20,7 @@ Share = Annotated[float, Meta(ge=0, le=1.000001)]  # of single-precision sums
 Count = Annotated[int, Meta(ge=0, le=2**53)]
 Positive = Annotated[int, Meta(ge=1, le=2**53)]
 Index = Annotated[int, Meta(ge=0, le=10**6)]
+Peak = Annotated[float, Meta(gt=0, le=1e6)]  # TFLOP/s
 Section = Mapping[str, Any]
 
 
@@ -51,7 +52,7 @@ class Name(msgspec.Struct):
 MEASURED: Mapping[str, Any] = {
     "wall_seconds": Seconds, "peak_memory_bytes": Count, "parameters": Count,
     "joules_per_sample": Amount, "card_watts": Amount, "kernel": Kernel | str | list[str],
-    "card": Card, "reads_bytes": Count,
+    "card": Card, "reads_bytes": Count, "flops_per_sample": Amount, "timesteps": Positive,
 }  # fmt: skip
 DETAILS: Mapping[str, Any] = {
     "load": dict[str, Number], "waited": Seconds, "samples": Count, "first_call": Seconds,

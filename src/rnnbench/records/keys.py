@@ -1,12 +1,11 @@
-"""The keys that match a run with the certificate of its function and with the probe of its device
-and build. Keys are safe as file names."""
+"""The key that matches a run with the certificate of its function. It is safe as a file name."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from rnnbench.axes import CERTIFIED_AXES, DOCUMENTATION
@@ -19,7 +18,6 @@ OF_BATCHES = ("batch", "train_samples", "val_samples")
 OF_TRAINING = {
     f"model.{key}" for key in (*OF_BATCHES, "epochs", "optimizer", "metrics", "data_seed")
 }
-PROBED_AXES = ("device", "build")
 
 
 def function_of(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -42,8 +40,10 @@ def function_of(config: Mapping[str, Any]) -> dict[str, Any]:
 def certificate_key(choices: Mapping[str, str], config: Mapping[str, Any]) -> str:
     """The key of the certificate of the function: ``digits_rnn-lstm-current-0a1b2c3d4e5f``. It ends
     with a digest of `function_of`; the choices before it are for the reader."""
-    digest = _sha256(function_of(config), ensure_ascii=True)[:12]
-    return _key([*(choices[axis] for axis in CERTIFIED_AXES if axis in choices), digest])
+    text = json.dumps(function_of(config), sort_keys=True, separators=(",", ":"))
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    parts = [choices[axis] for axis in CERTIFIED_AXES if axis in choices]
+    return re.sub(r"[^A-Za-z0-9_.+=-]+", "_", "-".join([*parts, digest[:12]]))
 
 
 def function_overrides(overrides: Mapping[str, Any]) -> dict[str, Any]:
@@ -54,37 +54,3 @@ def function_overrides(overrides: Mapping[str, Any]) -> dict[str, Any]:
         if section_of(key) in OF_THE_FUNCTION
         and ".".join(key.removeprefix("~").split(".")[:2]) not in OF_TRAINING
     }
-
-
-def probe_key(choices: Mapping[str, str], overrides: Mapping[str, Any]) -> str:
-    """The probe's key: ``cpu_1-current``, followed by the overrides of device and build, such as
-    ``cpu_1-current-jit_compiletrue``."""
-    parts = [choices[axis] for axis in PROBED_AXES if axis in choices]
-    for key, value in sorted(probed_overrides(overrides).items()):
-        last, text = key.rpartition(".")[2], value if isinstance(value, str) else json.dumps(value)
-        parts.append(f"no_{last}" if key.startswith("~") else f"{last}{text}")
-    return _key(parts)
-
-
-def probed_overrides(overrides: Mapping[str, Any]) -> dict[str, Any]:
-    """The `overrides` that change the device or the build."""
-    return {key: value for key, value in overrides.items() if section_of(key) in PROBED_AXES}
-
-
-def model_digest(config: Mapping[str, Any], without: Iterable[str] = DOCUMENTATION) -> str:
-    """SHA-256 of the canonical JSON of a config's sections ``cell`` and ``model``, without the keys
-    that only describe them."""
-    sections = {
-        name: {key: value for key, value in (config.get(name) or {}).items() if key not in without}
-        for name in ("cell", "model")
-    }
-    return _sha256(sections, ensure_ascii=False)
-
-
-def _sha256(data: Any, ensure_ascii: bool) -> str:
-    text = json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=ensure_ascii)
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _key(parts: Iterable[str]) -> str:
-    return "-".join(re.sub(r"[^A-Za-z0-9_.+=-]+", "_", part) for part in parts)

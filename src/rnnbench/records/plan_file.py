@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from rnnbench.errors import RecordError
+from rnnbench.records.bounds import Peak
 from rnnbench.records.record import Run
 from rnnbench.records.store import as_kind, read_json
 
@@ -37,7 +38,8 @@ class Experiment(msgspec.Struct, frozen=True):
 
     `reference` (axis → choice): what speed-ups are relative to. `lead`: what the report leads with,
     ``time``, ``devices``, ``kernels`` or ``calls``. `rerun`: the command that measures it, or
-    nothing if an earlier version wrote the file."""
+    nothing if an earlier version wrote the file. `peak_tflops`: device → precision → TFLOP/s, of
+    the devices that state them."""
 
     name: str
     title: str
@@ -47,6 +49,7 @@ class Experiment(msgspec.Struct, frozen=True):
     repeats: dict[str, Any] | None = None
     skipped: tuple[Skipped, ...] = ()
     rerun: str = ""
+    peak_tflops: dict[str, dict[str, Peak]] = {}
 
 
 def read_experiment(file: Path) -> Experiment:

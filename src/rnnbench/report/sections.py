@@ -40,7 +40,7 @@ from rnnbench.tables.runs import kernels
 DRAWN = 12  # figures of a section; its table has all rows
 ACROSS = 4  # devices in one heat map, so that its numbers are legible on a phone
 REGRESSIONS = 5  # named above the table
-NAMED = 4  # configurations without a share of the peak, for each reason
+NAMED = 4  # configurations without GFLOP/s or MFU, for each reason
 NETWORK = [name for name in (*CERTIFIED_AXES, "variant") if name != "model"]
 ALL_BUT_BUILD = [name for name in GROUP if name != "build"]
 
@@ -91,10 +91,9 @@ EFFICIENCY_COLUMNS = (
     Column("µs / timestep", lambda r: marked(n.plain(r["us_per_timestep"]), r)),
     Column("95 % CI", span_of("us_per_timestep"), quiet=True),
     Column("GFLOP/s", lambda r: n.plain(r["gflops"])),
-    Column("of peak", lambda r: n.percent(r["peak_share"])),
-    Column("95 % CI", lambda r: n.percent_span(r["peak_share_low"], r["peak_share_high"]),
-           quiet=True),
-)  # fmt: skip
+    Column("MFU", lambda r: n.percent(r["mfu"])),
+    Column("95 % CI", lambda r: n.percent_span(r["mfu_low"], r["mfu_high"]), quiet=True),
+)
 ENERGY_COLUMNS = (
     Column("mJ / sample", lambda r: marked(n.plain(r["millijoules"]), r)),
     Column("95 % CI", lambda r: n.span(r["low"], r["high"], r["millijoules"]), quiet=True),
@@ -219,33 +218,39 @@ def _by_threads(rows: pd.DataFrame, palette: Mapping[str, str]) -> charts.Spec:
 
 
 def efficiency_section(m: Tables) -> Section:
-    """Time per timestep, share of the measured peak, energy. Texts explain which shares are
-    unknown, and why."""
+    """Time per timestep, GFLOP/s and their share of the device's peak, energy. Texts explain which
+    are unknown, and why."""
     table, energies = m.efficiency, energy(m.measured)
     section = Section("efficiency", csv={"efficiency": table, "energy": energies})
     if table.empty:
         return section
     labelled = with_labels(table)
     known = labelled[labelled["us_per_timestep"].notna()]
-    words = list(_reasons_without_share(labelled))
+    words = list(_reasons_for_missing(labelled))
     views = []
     if len(known):
-        title = "Time per timestep, and share of the measured peak"
+        title = "Time per timestep, and GFLOP/s"
         words.insert(0, WORDS["efficiency"]["text"])
-        views.append(by_device("efficiency", title, known, EFFICIENCY_COLUMNS))
+        columns = EFFICIENCY_COLUMNS if known["mfu"].notna().any() else EFFICIENCY_COLUMNS[:3]
+        views.append(by_device("efficiency", title, known, columns))
     if len(energies):
         note = WORDS["efficiency"]["energy"]
         views.append(by_device("energy", "Energy of the GPU", energies, ENERGY_COLUMNS, (note,)))
     return replace(section, paragraphs=words, views=views, text_only=True)
 
 
-def _reasons_without_share(table: pd.DataFrame) -> Iterator[str]:
+def _reasons_for_missing(table: pd.DataFrame) -> Iterator[str]:
+    """Why rows have no GFLOP/s or, if a device states its peak, no MFU."""
+    states_peak = table["peak_tflops"].notna().any()
     for why, rows in table[table["why"] != ""].groupby("why", sort=False):
+        lacks = "MFU" if rows["gflops"].notna().any() else "GFLOP/s"
+        if lacks == "MFU" and not states_peak:
+            continue
         names = [
             f"`{row['model']}` on {row['column_name']}, {row['build']}"
             for row in rows.to_dict("records")
         ]
-        yield f"No share of the peak: {why} ({n.few(list(dict.fromkeys(names)), NAMED)})."
+        yield f"No {lacks}: {why} ({n.few(list(dict.fromkeys(names)), NAMED)})."
 
 
 def equivalence_section(m: Tables) -> Section:

@@ -13,7 +13,6 @@ from rnnbench.records.plan_file import Experiment
 from rnnbench.records.record import Record
 from rnnbench.report.labels import colours, regrouping, same_group
 from rnnbench.sources.prices import PriceList
-from rnnbench.sources.probes import Probe
 from rnnbench.sources.published import PublishedRow
 from rnnbench.tables import estimates
 from rnnbench.tables.certificates import Certificates
@@ -30,13 +29,12 @@ ANSWERS = 6  # on a page; if there are more, a headline and a table take their p
 
 @dataclass(frozen=True)
 class ReportInputs:
-    """`certificates` and `probes` of the experiment; `prices`: the price list in use (None: no cost
-    is shown); `published`: rows to show next to measured ones; `deadline` in seconds and `budget`
+    """`certificates` of the experiment; `prices`: the price list in use (None: no cost is shown);
+    `published`: rows to show next to measured ones; `deadline` in seconds and `budget`
     in USD, both per training, for the recommendation (None: no recommendation); `mlflow`: record
     key → MLflow run id, of tracked runs."""
 
     certificates: Certificates = field(default_factory=Certificates)
-    probes: tuple[Probe, ...] = ()
     prices: PriceList | None = None
     published: tuple[PublishedRow, ...] = ()
     deadline: float | None = None
@@ -62,7 +60,7 @@ class Tables:
         self._every_function = tidy(self.records)
         self.frame = ranked(with_named_options(self._every_function, reference))
         self.measured = estimates.Measurements(
-            self.frame, reference, inputs.certificates, inputs.prices, inputs.probes
+            self.frame, reference, inputs.certificates, inputs.prices, experiment.peak_tflops
         )
 
     @property

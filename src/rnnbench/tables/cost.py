@@ -1,11 +1,10 @@
 """What training costs and how well it uses the machine: relative time, relative cost, break-even
 price and the time–cost front of each task; the energy of a GPU; time per timestep, GFLOP/s and
-share of the measured peak; and thread scaling, with Amdahl's law."""
+their share of the device's peak; and thread scaling, with Amdahl's law."""
 
 from __future__ import annotations
 
 import re
-import statistics
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -15,7 +14,6 @@ import pandas as pd
 from rnnbench.axes import KEY, PLACE, TASK
 from rnnbench.sources.certificates import NOT_LEARNING
 from rnnbench.sources.prices import Price, PriceList
-from rnnbench.sources.probes import Probe, ProbedModel
 from rnnbench.sources.published import PublishedRow
 from rnnbench.tables.estimates import Key, Measurements, key_of
 from rnnbench.tables.frame import COUNTED, Rows, ends, identified
@@ -28,15 +26,15 @@ COST_COLUMNS = [
     "break_even_usd_per_hour", "on_front",
 ]  # fmt: skip
 Found = tuple[dict[Any, Any] | None, pd.DataFrame]
-PROBE_PRECISION = "float32"  # see rnnworker.probe
-ABOVE_PEAK = (
-    "the runs exceed the peak of the probe, which is therefore not the peak of the device: probe "
-    "again while nothing else runs"
-)
 EFFICIENCY_COLUMNS = [
-    *COUNTED, "step_seconds", *ends("us_per_timestep"), *ends("gflops"), *ends("peak_share"),
-    "peak_gflops", "timesteps", "flops_per_step", "foreign_load", "complete", "why",
+    *COUNTED, "step_seconds", *ends("us_per_timestep"), *ends("gflops"), *ends("mfu"),
+    "peak_tflops", "timesteps", "flops_per_sample", "why",
 ]  # fmt: skip
+UNCOUNTED = (
+    "their records do not count the products of a step: a layer is neither recurrent nor dense, or "
+    "they are older than this count"
+)
+ABOVE_PEAK = "the runs exceed the device's peak_tflops, which is therefore too low"
 MIN_COUNTS = 3  # two points fit any line
 FAMILY = [name for name in KEY if name != "device"]
 SCALING_COLUMNS = [
@@ -184,80 +182,63 @@ def energy(measured: Measurements) -> pd.DataFrame:
 
 
 def efficiency(measured: Measurements) -> pd.DataFrame:
-    """One row per configuration and machine, from runs that are not void and the probe of the same
-    machine, device and build. Values follow from the seconds of the `Estimates`, each with its
-    interval.
+    """One row per configuration and machine, from runs that are not void. Values follow from the
+    seconds of the `Estimates`, each with its interval.
 
     Columns:
 
     - the configuration; `runs`, `suspect`; `step_seconds` (seconds per training step);
       `us_per_timestep` (`step_seconds` / `timesteps`, in µs).
     - `gflops`: GFLOP/s of the matrix products of a step, forward and backward.
-    - `peak_share`: `gflops` / `peak_gflops`, where `peak_gflops` is the best median rate of large
-      float32 products; for float32 runs only. Missing if the runs exceed the peak, which is then
-      wrong.
-    - `timesteps` (length of the longest sequence), `flops_per_step`, `complete` (bool: every
-      layer is counted).
-    - `foreign_load`: CPU seconds per second that other processes used on the probe's cores during
-      the probe.
-    - `why`: the reason for missing values (``""`` if none is missing).
-
-    For an incomplete model too little work is counted, so it has a time per timestep but no shares.
+    - `mfu`: model FLOP/s utilisation, `gflops` / (1000 · `peak_tflops`), where `peak_tflops` is the
+      peak of the device at the precision of the runs, from its datasheet. Missing if the device
+      states none, or if the runs exceed it.
+    - `timesteps` (length of the longest sequence), `flops_per_sample`.
+    - `why`: the reason for missing `gflops` or `mfu` (``""`` if neither is missing).
     """
-    by_key = {(probe.machine, probe.key): probe for probe in measured.probes}
     rows = []
     for key, runs in measured.groups.items():
-        probe = by_key.get((runs["machine"][0], runs["probe"][0]))
-        of_key = _efficiency(runs, measured.estimates.seconds(key), probe)
-        rows.append({**identified(key, runs), **of_key})
+        step = measured.estimates.seconds(key).scaled(1 / _median(runs, "steps"))
+        peak = _peak(measured, runs)
+        rows.append({**identified(key, runs), **_efficiency(runs, step, peak)})
     return pd.DataFrame(rows, columns=EFFICIENCY_COLUMNS)
 
 
-def _efficiency(runs: Rows, seconds: Interval, probe: Probe | None) -> dict[str, Any]:
-    models = probe.models if probe else ()
-    model = next((each for each in models if each.config in runs["config"][0]), None)
-    steps, samples = (statistics.median(runs[name].tolist()) for name in ("steps", "samples"))
-    step, precision = seconds.scaled(1 / steps), runs["precision"][0]
-    peak = probe.peak_gflops if probe and precision == PROBE_PRECISION else None
+def _efficiency(runs: Rows, step: Interval, peak: float | None) -> dict[str, Any]:
+    timesteps, flops = _median(runs, "timesteps"), _median(runs, "flops_per_sample")
     row: dict[str, Any] = {
         "step_seconds": step.estimate,
-        "peak_gflops": peak,
-        "foreign_load": probe.foreign_load if probe else None,
-        "complete": False,
-        "why": _why(probe, model, precision),
+        "peak_tflops": peak,
+        "timesteps": timesteps,
+        "flops_per_sample": flops,
+        "why": "",
     }
-    if not model:
-        return row
-    flops = model.flops_per_step.training if model.flops_per_step else None
-    row |= {"timesteps": model.timesteps, "flops_per_step": flops, "complete": model.complete}
-    if model.timesteps:
-        row |= step.scaled(1e6 / model.timesteps).columns("us_per_timestep")
-    if not (model.complete and flops):
-        return row
+    if timesteps > 0:  # not NaN
+        row |= step.scaled(1e6 / timesteps).columns("us_per_timestep")
+    if not flops > 0:
+        return {**row, "why": UNCOUNTED}
     # The last batch of an epoch may be smaller.
-    gflop = flops * (samples / (steps * model.batch) if model.batch else 1.0) / 1e9
-    row |= step.map(lambda s: gflop / s).columns("gflops")
-    if peak and gflop / step.estimate > peak:
+    gflop = flops * _median(runs, "samples") / _median(runs, "steps") / 1e9
+    row |= step.map(lambda seconds: gflop / seconds).columns("gflops")
+    if peak is None:
+        where, precision = f"conf/device/{runs['device'][0]}.yaml", runs["precision"][0]
+        return {**row, "why": f"{where} states no peak_tflops of {precision}"}
+    if gflop / step.estimate > 1e3 * peak:
         return {**row, "why": ABOVE_PEAK}
-    if peak:
-        row |= step.map(lambda s: gflop / peak / s).columns("peak_share")
-    return row
+    return row | step.map(lambda seconds: gflop / (1e3 * peak) / seconds).columns("mfu")
 
 
-def _why(probe: Probe | None, model: ProbedModel | None, precision: str) -> str:
-    if precision != PROBE_PRECISION:
-        return f"the peak is measured in {PROBE_PRECISION}, and these runs compute in {precision}"
-    if probe is None:
-        return "this device and build were not probed on this machine"
-    if probe.error:
-        return f"the probe failed: {probe.error}"
-    if model is None:
-        return "the probe does not include this model"
-    if model.error:
-        return f"the probe failed on this model: {model.error}"
-    if not model.complete:
-        return "not all layers of the model are counted (convolutions are not)"
-    return ""
+def _median(runs: Rows, name: str) -> float:
+    return float(np.median(runs[name]))
+
+
+def _peak(measured: Measurements, runs: Rows) -> float | None:
+    """The device's peak in TFLOP/s; None if it states none, or if the runs use another number of
+    threads or replicas."""
+    variant = runs["variant"][0]
+    if variant.get("device.replicas") or variant.get("device.threads"):
+        return None
+    return measured.peaks.get(runs["device"][0], {}).get(runs["precision"][0])
 
 
 def threads_of(device: str) -> int | None:

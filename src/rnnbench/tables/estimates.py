@@ -33,7 +33,6 @@ from rnnbench.axes import KEY
 from rnnbench.records import timestamps
 from rnnbench.records.overrides import Overrides, option_of
 from rnnbench.sources.prices import PriceList
-from rnnbench.sources.probes import Probe
 from rnnbench.tables.certificates import Certificates
 from rnnbench.tables.frame import Groups, Rows, implementation_of, run_values, split
 from rnnbench.tables.stats import (
@@ -75,14 +74,15 @@ class Measurements:
     - `reference`: axis or ``rnn.options.NAME`` → choice or value, which configurations are compared
       with (`references`).
     - `certificates`: what judges whether two configurations compute the same function.
-    - `prices`: the price list (None: no cost in USD); `probes`: what the devices can do.
+    - `prices`: the price list (None: no cost in USD).
+    - `peaks`: device → precision → the TFLOP/s that its datasheet states.
     """
 
     frame: pd.DataFrame
     reference: Mapping[str, str] = field(default_factory=dict)
     certificates: Certificates = field(default_factory=Certificates)
     prices: PriceList | None = None
-    probes: Iterable[Probe] = ()
+    peaks: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
     @cached_property
     def values(self) -> pd.DataFrame:

@@ -12,20 +12,22 @@ import numpy as np
 import pandas as pd
 
 from rnnbench.axes import CONFIGURATION, GROUP, KEY, NAMES
-from rnnbench.records.keys import model_digest, probe_key
 from rnnbench.records.overrides import NONE, Overrides, labelled, option_of, section_of
 from rnnbench.records.record import Phase, Record
 from rnnbench.tables.certificates import DOES_NOT_LEARN
 from rnnbench.tables.effects import Effect, effects_of
 from rnnworker.options import OF_THE_FUNCTION
 
-MEASURED = ("peak_memory_bytes", "parameters", "joules_per_sample", "card_watts")
+MEASURED = (
+    "peak_memory_bytes", "parameters", "joules_per_sample", "card_watts", "flops_per_sample",
+    "timesteps",
+)  # fmt: skip
 OF_RECORD = ("name", "experiment", "site", "machine", "started")
 OF_RUN = ("seed", "repeat", "block", "order")
 # The columns with text, and those with float64.
 RUN_TEXT = [
     "record", "name", "experiment", "site", *CONFIGURATION, "verdict", "reasons", "started",
-    "kernel", "why_not_cudnn", "probe", "config", "precision", "round",
+    "kernel", "why_not_cudnn", "precision", "round",
 ]  # fmt: skip
 RUN_NUMBERS = [
     *OF_RUN, *MEASURED, "not_learning", *Effect._fields, "companion", "batch",
@@ -58,11 +60,12 @@ def tidy(records: Iterable[Record]) -> pd.DataFrame:
       as ``batch=64, units=512``), and those of ``rnn.options`` that change the function.
     - `verdict`: clean, suspect or void; `reasons`: texts, joined by ``; ``.
     - `peak_memory_bytes`, `parameters` (their number), `joules_per_sample` (per training sample,
-      validation included) and `card_watts` of the GPU; missing if not measured.
+      validation included) and `card_watts` of the GPU, `flops_per_sample` (of the matrix products
+      with which a step trains one sample) and `timesteps` (of the longest sequence); missing if not
+      measured.
     - `kernel` (kernels found in a training step, ``""`` if none is attested), `why_not_cudnn`
       (reasons, joined by ``; ``).
-    - `probe`, `config`: the key of the matching probe, and the digests of the model in it;
-      `precision`: the requested precision of the computation (``float32``, ``tf32``, …).
+    - `precision`: the requested precision of the computation (``float32``, ``tf32``, …).
     - `not_learning`: 1 if the certificate shows that the training steps apply a gradient other than
       the computed one (``Certificates.mark_wrong_gradients``), else 0.
     - `round`: the round in which the run trained in turns with others (``""`` if it trained on its
@@ -136,9 +139,6 @@ def run_facts(record: Record) -> dict[str, Any]:
         "reasons": "; ".join(reason.text for reason in record.verdict.reasons),
         **{name: record.measured.get(name) for name in MEASURED},
         **_kernel(record.measured.get("kernel")),
-        "probe": probe_key(choices, record.run.overrides),
-        # The second is that in older probes.
-        "config": (model_digest(config), model_digest(config, without=())),
         "precision": config.get("precision") or "float32",
         "not_learning": any(reason.code == DOES_NOT_LEARN for reason in record.verdict.reasons),
         "round": record.round.id if record.round and record.round.in_turns else "",

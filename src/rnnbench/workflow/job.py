@@ -23,7 +23,7 @@ from rnnbench.commands.arguments import DEFAULT_EXPERIMENT, conf_folders
 from rnnbench.datasets.pins import pinned
 from rnnbench.errors import ConfigError, RecordError, converted, say
 from rnnbench.grid.experiment import Experiment, Repeats
-from rnnbench.planning.plan import Plan, Preflight, Round, facts_of
+from rnnbench.planning.plan import Certificate, Plan, Round, facts_of
 from rnnbench.planning.planner import make_plan
 from rnnbench.records.pointer import Pointer, is_valid, pointer_files
 from rnnbench.records.store import site_folders, why_not_tracked
@@ -102,7 +102,7 @@ def damaged(job: Job) -> list[str]:
     return rounds
 
 
-Planned = TypeVar("Planned", bound=Round | Preflight)
+Planned = TypeVar("Planned", bound=Round | Certificate)
 
 
 @memoized
@@ -161,7 +161,6 @@ class Job:
         self.first_priority = len(plan.runs) + 1  # above that of any round
         self.round = WildcardFunctions("round", plan.rounds, root)
         self.certificate = WildcardFunctions("certificate", plan.certificates, root)
-        self.probe = WildcardFunctions("probe", plan.probes, root)
 
     # -- paths --------------------------------------------------------------------------
 
@@ -193,10 +192,6 @@ class Job:
     @property
     def certificates(self) -> list[str]:
         return self._files("certificates", self.plan.certificates)
-
-    @property
-    def probes(self) -> list[str]:
-        return self._files("probes", self.plan.probes)
 
     def batch_rounds(self, wildcards) -> list[str]:
         return self._files("rounds", self.batches[int(wildcards.batch)])
@@ -246,11 +241,11 @@ class Job:
 
     @property
     def imported_files(self) -> list[str]:
-        """The pointers, certificates and probes of this experiment at other sites."""
+        """The pointers and certificates of this experiment at other sites."""
         folders = site_folders(self.root / self.results, self.experiment)
         files = pointer_files(folders)
         for folder in folders:
-            files += [*folder.glob("certificates/[!.]*.json"), *folder.glob("probes/[!.]*.json")]
+            files += folder.glob("certificates/[!.]*.json")
         paths = (file.relative_to(self.root).as_posix() for file in files)
         return sorted(path for path in paths if not path.startswith(f"{self.folder}/"))
 

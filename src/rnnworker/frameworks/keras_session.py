@@ -10,7 +10,7 @@ from unittest import mock
 
 import numpy
 
-from rnnworker import attest, data, optimizers, precision, user_functions
+from rnnworker import attest, data, optimizers, precision, products, user_functions
 from rnnworker.frameworks.keras_training import KerasTraining
 from rnnworker.recurrent import Recurrent
 from rnnworker.recurrent.cells import keras_version
@@ -137,13 +137,14 @@ class KerasSession(KerasTraining):
         self.model.optimizer.build(self.model.trainable_variables)
 
     def model_facts(self):
-        return {
+        facts = {
             "parameters": int(self.model.count_params()),
             "optimizer": self.model.optimizer.get_config(),
             "recurrent_layers": [layer.name for layer in self.recurrent.layers],
             "precision": self.precision_facts(),
             "feed": self.feed,
         }
+        return dict(facts, **products.facts_of(self))
 
     def precision_facts(self):
         """The requested precision and the one in which the built layers compute."""
@@ -294,10 +295,10 @@ def _is_masked(layer):
 
 def feeds_on_device(config):
     """Whether a run with `config` gathers its batches on the device (``device.feed``). Augmented
-    images are made in the host's memory, a certificate feeds single batches, and a probe none."""
+    images are made in the host's memory, and a certificate feeds single batches."""
     if config["device"].get("feed") != "device" or config.get("certifying"):
         return False
-    return "model" in config and not config["model"]["data"].get("augment")
+    return not config["model"]["data"].get("augment")
 
 
 def without_dropout(layers, stack):

@@ -44,7 +44,7 @@ def main(script: str) -> int:
 
 
 def order(target: Path) -> int:
-    """The round's position in the order of measurement; 0 for certificates and probes."""
+    """The round's position in the order of measurement; 0 for certificates."""
     with contextlib.suppress(OSError, RnnbenchError):
         return read_round(target.parents[1] / "plan.jsonl", target.stem)[1] + 1
     return 0

@@ -1,5 +1,5 @@
-"""Certificates from complete and incomplete reports of a worker; certificates and probes from real
-workers: with a memory limit, killed, and out of memory."""
+"""Certificates from complete and incomplete reports of a worker, and from real workers: with a
+memory limit, killed, and out of memory."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import rnnworker
 from rnnbench.commands.rules import certificate_summary as summary
 from rnnbench.errors import RunError
 from rnnbench.records.store import Place, read_json
-from rnnbench.running import preflights, worker
+from rnnbench.running import certificates, worker
 from rnnbench.running.worker import Outcome
 
 STEPS = {"threads": 1, "steps": 30, "off": 0, "worst": 2e-7, "why": None}
@@ -63,7 +63,7 @@ FACTS = {"event": "facts", "t": 1.0, "certificate": REPORTED}
 
 
 def assembled(planned: dict, **outcomes: Outcome) -> dict:
-    return preflights.assembled_certificate(planned, outcomes, "here")
+    return certificates.assembled_certificate(planned, outcomes, "here")
 
 
 def test_it_has_the_format_that_the_report_reads() -> None:
@@ -162,92 +162,68 @@ def test_an_implementation_that_hangs_does_not_affect_finished_ones() -> None:
     assert "exceeded its time limit" in made["implementations"]["slow"]["why"]
 
 
-PROBE = {
-    "key": "cpu_1-current",
-    "digest": "d",
-    "choices": {"device": "cpu_1", "build": "current"},
-    "overrides": {},
-    "config": {
-        "device": {"name": "cpu_1", "kind": "cpu", "threads": 1},
-        "build": {"name": "current", "framework": "keras3_torch"},
-        "limits": {"memory_bytes": 2**30},
-    },
-    "models": [],
-}
-# The worker with another function in place of the one that certifies or probes.
+# The worker with another function in place of the one that certifies.
 WORKER = """
 import json, os, sys
 sys.path.insert(0, {source!r})
-from rnnworker import certify, probe, run
+from rnnworker import certify, run
 def instead(job, events, phases):
     {before}
-    with phases.phase({phase!r}):
+    with phases.phase('certify_keras'):
         {statement}
-certify.certify = probe.probe = instead
+certify.certify = instead
 sys.exit(run.main(sys.argv[2:]))
 """
-KINDS = {
-    "certificate": (PLANNED, preflights.certify, "certify_keras"),
-    "probe": (PROBE, preflights.probe, "large"),
-}
 
 
-def file_of(kind: str, place: Place) -> Path:
-    return place.folder / f"{kind}s" / f"{KINDS[kind][0]['key']}.json"
+def file_in(place: Place) -> Path:
+    return place.folder / "certificates" / f"{PLANNED['key']}.json"
 
 
 def made(
-    kind: str, place: Place, monkeypatch: pytest.MonkeyPatch, statement: str, before: str = "pass"
+    place: Place, monkeypatch: pytest.MonkeyPatch, statement: str, before: str = "pass"
 ) -> dict[str, Any]:
-    """The certificate or probe of a worker that executes `statement` in its phase."""
-    planned, make, phase = KINDS[kind]
+    """The certificate of a worker that executes `statement` in the phase of `keras`."""
     source = str(Path(rnnworker.__file__).parents[1])
-    script = WORKER.format(source=source, statement=statement, phase=phase, before=before)
+    script = WORKER.format(source=source, statement=statement, before=before)
     monkeypatch.setattr(worker, "launcher", lambda build, root: (sys.executable, "-c", script))
     limits = {"limits": {"memory_bytes": 2**30}}
-    return make({**planned, "config": {**planned["config"], **limits}}, place)
+    return certificates.certify({**PLANNED, "config": {**PLANNED["config"], **limits}}, place)
 
 
-def test_they_are_written_to_the_paths_that_snakemake_expects(place: Place, monkeypatch) -> None:
+def test_it_is_written_to_the_path_that_snakemake_expects(place: Place, monkeypatch) -> None:
     facts = f"events.emit('facts', certificate=json.loads({json.dumps(REPORTED)!r}))"
     names = "[entry['name'] for entry in job['implementations']]"
     check = (
         f"print('on its standard output'); assert (job['mode'], {names}) == ('certify', ['keras'])"
     )
-    certificate = made("certificate", place, monkeypatch, facts, check)
-    probe = made("probe", place, monkeypatch, "events.emit('facts', probe={'peak_gflops': 3.0})")
-    for kind, result in (("certificate", certificate), ("probe", probe)):
-        file = file_of(kind, place)
-        assert read_json(file) == result
-        # The report reads every JSON file in this folder.
-        assert list(file.parent.glob("*.json")) == [file]
-    assert certificate["implementations"]["keras"]["status"] == "certified"
-    assert probe["error"] is None and probe["peak_gflops"] == 3.0
+    result = made(place, monkeypatch, facts, check)
+    assert read_json(file_in(place)) == result
+    # The report reads every JSON file in this folder.
+    assert list(file_in(place).parent.glob("*.json")) == [file_in(place)]
+    assert result["implementations"]["keras"]["status"] == "certified"
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_memory_limit_applies_to_them(place: Place, kind: str, monkeypatch) -> None:
-    result = made(kind, place, monkeypatch, "bytearray(2**31)")
-    if kind == "certificate":
-        result = result["implementations"]["keras"]
-        assert result["status"] == "failed"
-    why = result["error" if kind == "probe" else "why"]
-    assert f"MemoryError in phase {KINDS[kind][2]}" in why
+def test_the_memory_limit_applies(place: Place, monkeypatch) -> None:
+    result = made(place, monkeypatch, "bytearray(2**31)")["implementations"]["keras"]
+    assert result["status"] == "failed"
+    assert "MemoryError in phase certify_keras" in result["why"]
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_an_external_sigkill_leaves_none(place: Place, kind: str, monkeypatch) -> None:
-    with pytest.raises(RunError, match=f"received an external SIGKILL in phase {KINDS[kind][2]}"):
-        made(kind, place, monkeypatch, "os.kill(os.getpid(), 9)")
-    assert not file_of(kind, place).exists()
+def test_an_external_sigkill_leaves_none(place: Place, monkeypatch) -> None:
+    with pytest.raises(RunError, match="received an external SIGKILL in phase certify_keras"):
+        made(place, monkeypatch, "os.kill(os.getpid(), 9)")
+    assert not file_in(place).exists()
 
 
 def test_memory_errors_in_its_log_are_recognised(place: Place, monkeypatch) -> None:
-    result = made("probe", place, monkeypatch, 'os.write(2, b"std::bad_alloc"); os.abort()')
-    assert result["error"] == "ran out of memory in native code (SIGABRT) in phase large"
+    def why(statement: str) -> str:
+        return made(place, monkeypatch, statement)["implementations"]["keras"]["why"]
+
+    expected = "ran out of memory in native code (SIGABRT) in phase certify_keras"
+    assert why('os.write(2, b"std::bad_alloc"); os.abort()') == expected
     # The log of the earlier attempt has been removed.
-    again = made("probe", place, monkeypatch, "os.abort()")
-    assert again["error"] == "was terminated by SIGABRT in phase large"
+    assert why("os.abort()") == "was terminated by SIGABRT in phase certify_keras"
 
 
 # A worker that reports the device and the number of threads that it was started with.
@@ -272,7 +248,7 @@ os.write(int(os.environ["RNNWORKER_EVENTS"]), (json.dumps(event) + "\\n").encode
 def test_one_worker_is_started_for_each_device(place: Place, monkeypatch) -> None:
     command = (sys.executable, "-c", PER_DEVICE)
     monkeypatch.setattr(worker, "launcher", lambda build, root: command)
-    entries = preflights.certify(ON_TWO, place)["implementations"]
+    entries = certificates.certify(ON_TWO, place)["implementations"]
     assert list(entries["block"]["applied"]) == ["cpu_1"]
     assert list(entries["keras"]["applied"]) == ["cpu_1", "cpu_2"]
     assert list(entries["keras"]["probed"]) == ["cpu_1", "cpu_2"]

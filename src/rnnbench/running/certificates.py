@@ -1,8 +1,7 @@
-"""Makes certificates and probes from their plans, and writes their files.
+"""Makes certificates from their plans, and writes their files.
 
-For a certificate, a worker per device checks each implementation's layers and training steps there;
-the first also compares the implementations with each other. For a probe, a worker measures the
-performance of the device.
+A worker per device checks each implementation's layers and training steps there; the first also
+compares the implementations with each other.
 """
 
 from __future__ import annotations
@@ -19,11 +18,10 @@ from rnnbench import locks
 from rnnbench.errors import RunError
 from rnnbench.records.store import Place, write_json
 from rnnbench.running import worker
-from rnnbench.running.assemble import facts_of, phases_of
+from rnnbench.running.assemble import facts_of
 from rnnbench.running.progress import print_progress
-from rnnbench.running.verdict import device_reasons, failure_reason
+from rnnbench.running.verdict import failure_reason
 from rnnbench.running.worker import Event, Outcome, job_of, supervise
-from rnnbench.sources import probes
 from rnnbench.sources.certificates import NOT_TRIED, certificate_of
 from rnnworker import machine
 from rnnworker.cohorts import memory_capacity
@@ -31,7 +29,7 @@ from rnnworker.precision import DEFAULT, TOLERANCE
 from rnnworker.proc_files import available_bytes
 from rnnworker.workers import certificate_jobs
 
-SECONDS = {"certificate": 3600.0, "probe": 600.0}  # of work in each phase
+SECONDS = 3600.0  # of work in each phase
 NOT_REPORTED = "the worker ended without reporting it"
 # What could not be checked on a device, without the reason.
 NOT_CHECKED: dict[str, dict[str, Any]] = {
@@ -48,63 +46,33 @@ def certify(
     *,
     pinned_md5: str | None = None,
 ) -> dict[str, Any]:
-    """Makes and writes the certificate that `planned` (an entry of ``certificates.json``)
-    describes; see `make`."""
+    """Makes, writes and returns the certificate that `planned` (an entry of ``certificates.json``)
+    describes, while nothing else on this host is timed. The workers of its devices run side by
+    side, or one after the other if one of them uses a GPU or memory may not suffice.
+
+    - `check`: called when the workers have ended; raises if their inputs have changed.
+
+    Raises `RunError` if a worker received an external SIGKILL, `OSError` if the certificate cannot
+    be written.
+    """
     jobs = {
         job["device"]: {**job_of(job["config"], place.root, pinned_md5=pinned_md5), **job}
         for job in certificate_jobs(planned)
     }
     here = machine.fingerprint()["machine"]
-    return make(
-        "certificate", planned["key"], place, jobs, check,
-        lambda outcomes: assembled_certificate(planned, outcomes, here),
-    )  # fmt: skip
-
-
-def probe(
-    planned: Mapping[str, Any], place: Place, check: Callable[[], None] = lambda: None
-) -> dict[str, Any]:
-    """Makes and writes the probe that `planned` (an entry of ``probes.json``) describes; see
-    `make`. A failed probe is written with its ``error``."""
-    job = job_of(planned["config"], place.root, mode="probe", models=planned["models"])
-    hardware = machine.fingerprint()
-    return make(
-        "probe", planned["key"], place, {"": job}, check,
-        lambda outcomes: assembled_probe(planned, job["threads"], hardware, outcomes[""]),
-    )  # fmt: skip
-
-
-def make(
-    kind: str,
-    key: str,
-    place: Place,
-    jobs: Mapping[str, Mapping[str, Any]],
-    check: Callable[[], None],
-    assembled: Callable[[dict[str, Outcome]], dict[str, Any]],
-) -> dict[str, Any]:
-    """Runs `jobs` (device → job) in workers of their own while nothing else on this host is timed:
-    side by side, or one after the other if one of them uses a GPU or memory may not suffice. Writes
-    and returns the result as the ``certificate`` or ``probe`` (`kind`) `key`.
-
-    - `check`: called when the workers have ended; raises if their inputs have changed.
-    - `assembled`: makes the result from device → outcome.
-
-    Raises `RunError` if a worker received an external SIGKILL, `OSError` if the result cannot be
-    written.
-    """
-    folder = place.folder / f"{kind}s"
+    key, folder = planned["key"], place.folder / "certificates"
     labels: dict[str, str] = {}
     outcomes: dict[str, Outcome] = {}
     members = []
-    with locks.locked(place.timing_lock, f"process {os.getpid()}, {kind} {key}") as timing:
+    with locks.locked(place.timing_lock, f"process {os.getpid()}, certificate {key}") as timing:
         for number, (device, job) in enumerate(jobs.items()):
-            labels[device] = f"{kind} {key}" + (f" on {device}" if number else "")
+            labels[device] = f"certificate {key}" + (f" on {device}" if number else "")
             files = folder / "work" / (f"{key}.{number}" if number else key)
             for ending in (".log", ".events.jsonl"):  # of an earlier attempt
                 Path(f"{files}{ending}").unlink(missing_ok=True)
             members.append(
                 worker.member(
-                    device, job, place.root, files, limits={"default": SECONDS[kind]},
+                    device, job, place.root, files, limits={"default": SECONDS},
                     timing=timing, on_event=partial(_say_phase, labels[device]),
                 )
             )  # fmt: skip
@@ -121,15 +89,14 @@ def make(
                         "more.",
                     )
     check()
-    result = assembled(outcomes)
-    write_json(folder / f"{key}.json", result)
-    return result
+    certificate = assembled_certificate(planned, outcomes, here)
+    write_json(folder / f"{key}.json", certificate)
+    return certificate
 
 
 def _say_phase(label: str, event: Event) -> None:
     if event["event"] == "phase_begin":
-        phase = str(event.get("phase"))
-        print_progress(f"{label}: {phase.removeprefix('certify_').removeprefix('model_')}")
+        print_progress(f"{label}: {str(event.get('phase')).removeprefix('certify_')}")
 
 
 def assembled_certificate(
@@ -199,31 +166,3 @@ def _with_device(
         if result or entry["status"] == "certified":
             parts[part] = {**(entry.get(part) or {}), device: result or {**missing, "why": why}}
     return {**entry, **parts}
-
-
-def assembled_probe(
-    planned: Mapping[str, Any], threads: int, hardware: Mapping[str, Any], outcome: Outcome
-) -> dict[str, Any]:
-    """The probe, from what the worker reported before it ended. ``foreign_load``: CPU seconds per
-    second that other processes used on its cores while it measured; None if unknown."""
-    events, failure = outcome.events, failure_reason(outcome)
-    measured = facts_of(events, "measured")
-    wrong = device_reasons(planned["config"]["device"], measured, hardware)
-    texts = [reason.text for reason in [*filter(None, [failure]), *wrong]]
-    phases = [phase for phase in phases_of(events) if phase.name != "import"]
-    used = [(phase.details.get("load") or {}).get("foreign") for phase in phases]
-    seconds = sum(phase.seconds for phase in phases)
-    known = seconds > 0 and None not in used
-    data = {
-        **({} if wrong else facts_of(events, "probe")),
-        "schema": probes.SCHEMA,
-        "key": planned["key"],
-        **planned["choices"],
-        "overrides": planned["overrides"],
-        "machine": hardware["machine"],
-        "digest": planned["digest"],
-        "threads": threads,
-        "error": "; ".join(texts) or None,
-        "foreign_load": sum(filter(None, used)) / seconds if known else None,
-    }
-    return dict(msgspec.to_builtins(probes.probe_of(data, f"probe {planned['key']}")))
