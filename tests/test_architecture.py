@@ -23,7 +23,7 @@ ALLOWED_IN = {
     "pandas": {"tables", "report"},
 }
 # Small modules that every package may import.
-COMMON = {"axes", "errors", "locks", "plain_text"}
+COMMON = {"axes", "errors", "locks", "plain_text", "project"}
 
 
 def imports(file: Path, *, at_once: bool = False) -> set[str]:

@@ -77,6 +77,7 @@ def root(tmp_path: Path) -> Path:
     """A project folder that is not a DVC repository."""
     root = tmp_path / "project"
     (root / "conf" / "dataset").mkdir(parents=True)
+    (root / "conf" / "config.yaml").touch()
     (root / "data.dvc").write_text(
         "# must be preserved like every byte of this file\n"
         "outs:\n"

@@ -47,6 +47,8 @@ def test_a_faulty_entry_of_data_dvc_is_reported(text: str, message: str, tmp_pat
 
 
 def test_a_missing_data_dvc_or_entry_is_reported(tmp_path: Path, root: Path) -> None:
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "conf/config.yaml").touch()
     with pytest.raises(ConfigError, match=r"data\.dvc: does not exist"):
         pinned(tmp_path)
     with pytest.raises(ConfigError, match=r"no entry for data/x; it has data/digits\.npz, "):

@@ -94,22 +94,21 @@ def test_a_corrupt_cache_is_skipped_and_repaired(repository: Path, words, caplog
     assert cached.read_bytes() == WORDS
 
 
-@pytest.mark.parametrize("harm", ["cache is a file", "no repository"])
 @pytest.mark.fault(
     "the DVC cache cannot be written",
     "a warning; the dataset is available all the same",
     "make the cache writable",
 )
-def test_a_cache_that_cannot_be_written_is_a_warning(
-    harm: str, repository: Path, words, caplog
-) -> None:
-    if harm == "no repository":
-        shutil.rmtree(repository / ".dvc")
-    else:
-        (repository / ".dvc" / "cache").write_text("")
+def test_a_cache_that_cannot_be_written_is_a_warning(repository: Path, words, caplog) -> None:
+    (repository / ".dvc" / "cache").write_text("")
     assert provide(words, repository).read_bytes() == WORDS
     (warning,) = (r for r in caplog.records if r.name == module.__name__)
     assert "data/words.txt was not added to the DVC cache" in warning.getMessage()
+
+
+def test_a_project_that_is_no_dvc_repository_has_no_cache(root: Path, words, caplog) -> None:
+    assert provide(words, root).read_bytes() == WORDS
+    assert not caplog.records and not (root / ".dvc").exists()
 
 
 def test_two_processes_at_once(repository: Path, server, words) -> None:

@@ -56,4 +56,4 @@ def test_without_a_project(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert main(["grid"]) == 2
-    assert "no conf/config.yaml here" in capsys.readouterr().err
+    assert "is not a project: there is no conf/config.yaml" in capsys.readouterr().err

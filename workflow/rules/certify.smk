@@ -14,8 +14,6 @@ rule certify:
         key=r"[^/]+",
     # Before the runs, whose speed-ups depend on it.
     priority: job.first_priority + 1
-    conda:
-        "../../environment.yml"
     # All cores: it would disturb a timed run (see round.smk).
     threads: workflow.resource_settings.cores or 1
     # The cluster's profile maps the device to a partition, a GPU or a whole node.

@@ -10,8 +10,7 @@ rule dataset:
     # A user's file in data/ is not provided by this rule.
     wildcard_constraints:
         file=job.dataset_files,
-    conda:
-        "../../environment.yml"
+    localrule: True
     params:
         name=job.dataset_name,
         md5=job.dataset_md5,

@@ -11,8 +11,7 @@ rule environment:
         environment=r"[^/]+",
     # Before any run: otherwise runs that need no environment are measured out of order.
     priority: job.first_priority
-    conda:
-        "../../environment.yml"
+    localrule: True
     params:
         pins=job.environment_pins,
     shell:

@@ -37,8 +37,7 @@ rule report:
         ),
     log:
         f"{job.logs}/report.log",
-    conda:
-        "../../environment.yml"
+    localrule: True
     # All cores, so that it starts after the tracking of the last runs: the page links them in MLflow.
     threads: workflow.resource_settings.cores or 1
     params:

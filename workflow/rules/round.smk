@@ -15,8 +15,6 @@ rule round:
     wildcard_constraints:
         round=r"[^/]+",
     priority: job.priority
-    conda:
-        "../../environment.yml"
     # All cores, so that no other job of this workflow runs next to a timed one. On a cluster the
     # profile ensures this.
     threads: workflow.resource_settings.cores or 1

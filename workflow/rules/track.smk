@@ -9,8 +9,7 @@ rule store:
     log:
         f"{job.logs}/store.log",
     priority: job.first_priority
-    conda:
-        "../../environment.yml"
+    localrule: True
     params:
         uri=job.tracking_uri,
     shell:
@@ -29,8 +28,7 @@ rule track:
         batch=r"\d+",
     # Before the next run, so that finished runs can be viewed.
     priority: job.first_priority
-    conda:
-        "../../environment.yml"
+    localrule: True
     params:
         uri=job.tracking_uri,
     shell:

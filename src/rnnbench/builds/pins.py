@@ -18,6 +18,7 @@ import yaml
 
 from rnnbench.builds.uv import is_version, run, uv_program
 from rnnbench.errors import ConfigError
+from rnnbench.project import home
 
 LOCKS = Path("workflow/envs")
 ENVIRONMENTS = Path("results/envs")
@@ -54,7 +55,7 @@ class Pins:
 
 def pins_of(build: Mapping[str, Any], root: Path) -> Pins | None:
     """The pins of a build with a ``lock``, None for any other build. ``lock`` is a name in `LOCKS`
-    or a path relative to `root`. Raises `ConfigError`."""
+    of the project or of rnnbench, or a path relative to `root`. Raises `ConfigError`."""
     lock, python, wheel = build.get("lock"), str(build.get("python") or ""), build.get("wheel")
     if not lock:
         if wheel:
@@ -66,6 +67,8 @@ def pins_of(build: Mapping[str, Any], root: Path) -> Pins | None:
         remedy = 'give a locked build a Python version (python: "3.11") and no `command`.'
         raise wrong(build, what, remedy)
     file = root / (lock if str(lock).endswith(".lock") else LOCKS / f"{lock}.lock")
+    if not file.is_file() and not str(lock).endswith(".lock"):
+        file = home(root) / LOCKS / f"{lock}.lock"
     if not file.is_file():
         raise wrong(build, f"{file} does not exist.", "run `make lock-builds`.")
     path = None if not wheel else root / Path(str(wheel)).expanduser()

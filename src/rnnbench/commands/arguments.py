@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import argparse
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from rnnbench.errors import ConfigError
+from rnnbench.grid.experiment import split_overrides
+from rnnbench.project import SETTINGS, check_project, home, own_conf, settings, words_of
 
 DEFAULT_EXPERIMENT = "quick"
 NAMED = "experiment="
-IN_PROJECT = "change into the project's folder and run the command there."
 
 
 def command_parser(command: Callable[..., int]) -> argparse.ArgumentParser:
@@ -87,39 +89,52 @@ def experiment_parser(command: Callable[..., int]) -> argparse.ArgumentParser:
 
 
 def parse_experiment(
-    parser: argparse.ArgumentParser, arguments: Sequence[str], home: Path
+    parser: argparse.ArgumentParser, arguments: Sequence[str], root: Path
 ) -> argparse.Namespace:
     """The options of an `experiment_parser`, with the name `experiment`, its `overrides`, and the
-    config folders `conf`, of which `home` is the first."""
+    config folders `conf`, rnnbench's first. What they do not name, the settings of the project in
+    `root` do. Raises `ConfigError`."""
     options = parser.parse_intermixed_args(arguments)
-    options.experiment, options.overrides = parse_words(options.words)
-    options.conf = conf_folders(home, options.conf)
+    check_project(root)
+    configured = settings(root)
+    name, options.overrides = parse_words(options.words)
+    options.experiment = name or str(configured.get("experiment") or DEFAULT_EXPERIMENT)
+    if not options.overrides:
+        text = overrides_text(configured, str(SETTINGS))
+        options.overrides = tuple(split_overrides(text))
+    if options.conf:
+        options.conf = conf_folders(root, options.conf)
+    else:
+        options.conf = conf_folders(root, own_conf(root), f"{SETTINGS}: conf")
     return options
 
 
-def parse_words(words: Sequence[str]) -> tuple[str, tuple[str, ...]]:
-    """The experiment and the Hydra overrides in `words`. Raises `ConfigError` if they name two
-    experiments."""
+def overrides_text(configured: Mapping[str, Any], where: str) -> str:
+    """The Hydra overrides in the settings of a project, which may be a list there, as one text.
+    Raises `ConfigError`."""
+    return " ".join(words_of(configured.get("overrides"), "\n", f"{where}: overrides"))
+
+
+def parse_words(words: Sequence[str]) -> tuple[str | None, tuple[str, ...]]:
+    """The experiment, if any, and the Hydra overrides in `words`. Raises `ConfigError` if they name
+    two experiments."""
     names = [word.removeprefix(NAMED) for word in words if _is_name(word)]
     if len(names) > 1:
         what = f"names two experiments, {names[0]} and {names[1]}."
         remedy = "name only one experiment; an override is KEY=VALUE."
         raise ConfigError(what, where="command line", remedy=remedy)
     overrides = tuple(word for word in words if not _is_name(word))
-    return names[0] if names else DEFAULT_EXPERIMENT, overrides
+    return names[0] if names else None, overrides
 
 
-def conf_folders(home: Path, further: Sequence[Path], option: str = "--conf") -> list[Path]:
-    """The config folders, `home` first. Raises `ConfigError` if that is not a project's, or one of
-    `further`, the values of `option`, is not a folder."""
-    if not (home / "config.yaml").is_file():
-        what = "there is no conf/config.yaml here."
-        raise ConfigError(what, where=str(Path.cwd()), remedy=IN_PROJECT)
+def conf_folders(root: Path, further: Sequence[Path], option: str = "--conf") -> list[Path]:
+    """The config folders of the project in `root`: rnnbench's and `further` ones, the values of
+    `option`. Raises `ConfigError` if one of them is not a folder."""
     for folder in further:
         if not folder.is_dir():
             remedy = "name a folder with choices or experiments."
             raise ConfigError("is not a folder.", where=f"{option} {folder}", remedy=remedy)
-    return [home, *further]
+    return [home(root) / "conf", *further]
 
 
 def _is_name(word: str) -> bool:

@@ -61,7 +61,7 @@ def bundle(arguments: Sequence[str]) -> int:
     root = Path.cwd()
     parser = experiment_parser(bundle)
     add_output(parser, "FOLDER", "new or empty folder")
-    options = parse_experiment(parser, arguments, root / "conf")
+    options = parse_experiment(parser, arguments, root)
     overrides = " ".join(options.overrides)
     # Not separate: bundles of parts of an experiment become one report when they are imported.
     name, conf = options.experiment, options.conf

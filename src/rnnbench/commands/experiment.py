@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 from rnnbench.axes import NAMES
 from rnnbench.commands.arguments import experiment_parser, parse_experiment, positive
-from rnnbench.grid.files import nearest_conf
 
 if TYPE_CHECKING:
     from rnnbench.grid.point import GridPoint
@@ -40,7 +39,7 @@ def command_of(arguments: Sequence[str]) -> list[str]:
     parser.add_argument("--allow-void", action="store_true", help=void)
     given = list(arguments)
     separator = given.index("--") if "--" in given else len(given)
-    options = parse_experiment(parser, given[:separator], Path("conf"))
+    options = parse_experiment(parser, given[:separator], Path())
     if not re.fullmatch(r"all|[1-9]\d*", options.cores):
         parser.error(f"argument --cores: {options.cores} is not a number ≥ 1 or all")
     settings = [f"experiment={options.experiment}"]
@@ -61,9 +60,10 @@ def grid(arguments: Sequence[str]) -> int:
 
     parser = experiment_parser(grid)
     parser.add_argument("--json", action="store_true", help="print a JSON list instead of a table")
-    options = parse_experiment(parser, arguments, nearest_conf(Path.cwd()))
+    root = Path.cwd()
+    options = parse_experiment(parser, arguments, root)
     experiment = load_experiment(options.experiment, options.conf)
-    points = expand(experiment, options.conf, options.overrides, unmet_at(Path.cwd()))
+    points = expand(experiment, options.conf, options.overrides, unmet_at(root), root)
     if options.json:
         print(json.dumps([as_json(point) for point in points], indent=2, ensure_ascii=False))
     else:

@@ -18,6 +18,7 @@ from rnnbench.datasets.generate import GENERATORS
 from rnnbench.datasets.pins import pin_of, pinned, verify
 from rnnbench.datasets.provide import MIRROR, provide, read_dataset
 from rnnbench.errors import BuildError, RnnbenchError, say
+from rnnbench.project import own_conf
 from rnnbench.records.store import write_json
 from rnnworker import machine
 
@@ -94,7 +95,7 @@ def doctor(arguments: Sequence[str]) -> int:
     add_conf(parser)
     options = parser.parse_args(arguments)
     root = Path.cwd()
-    conf = conf_folders(root / "conf", options.conf)
+    conf = conf_folders(root, options.conf or own_conf(root))
     groups = ("device", "build", "dataset")
     files = {group: files_of(conf, group) for group in groups}
     sections = compose_choices(conf, files, default_model=True).sections

@@ -44,7 +44,7 @@ def plan(arguments: Sequence[str]) -> int:
         help="print only what has changed for the runs that will be measured again",
     )
     root = Path.cwd()
-    options = parse_experiment(parser, arguments, root / "conf")
+    options = parse_experiment(parser, arguments, root)
     overrides = " ".join(options.overrides)
     try:
         made = make_plan(

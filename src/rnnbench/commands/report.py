@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from rnnbench.commands.arguments import (
-    IN_PROJECT,
     add_experiment,
     add_folder,
     add_results,
@@ -18,6 +17,7 @@ from rnnbench.commands.arguments import (
     positive,
 )
 from rnnbench.errors import ConfigError, RecordError, RnnbenchError, say
+from rnnbench.project import check_project, home
 from rnnbench.records.plan_file import read_experiment, read_runs
 from rnnbench.records.pointer import Pointer, records_of
 from rnnbench.records.record import Record, Run
@@ -105,8 +105,8 @@ def folders_of(options: argparse.Namespace) -> list[Path]:
     if not folders:
         what = f"no site has a plan of {options.experiment}."
         remedy = "measure it first: `rnnbench run EXPERIMENT`."
-        if not options.results.is_dir() and not Path("conf").is_dir():
-            remedy = IN_PROJECT
+        if not options.results.is_dir():
+            check_project(Path())
         raise RecordError(what, where=str(options.results), remedy=remedy)
     local = machine.fingerprint()["machine"]
     return sorted(folders, key=lambda folder: folder.parent.name != local)
@@ -158,9 +158,10 @@ def _parser() -> argparse.ArgumentParser:
         help="the price list: a name in the folder of --prices, or a file of your own "
         "(default: the newest list in that folder that has one of the devices)",
     )
-    add_folder(parser, "--prices", "conf/price", "the folder with the price lists")
+    base = home(Path())
+    add_folder(parser, "--prices", str(base / "conf/price"), "the folder with the price lists")
     published = "the folder with the published rows, *.csv"
-    add_folder(parser, "--published", "reports/published", published)
+    add_folder(parser, "--published", str(base / "reports/published"), published)
     deadline = "recommend the cheapest choice that trains within this time (default: no limit)"
     parser.add_argument("--deadline", type=positive, metavar="SECONDS", help=deadline)
     budget = "recommend the fastest choice that costs at most this much (default: no limit)"
@@ -171,7 +172,8 @@ def _parser() -> argparse.ArgumentParser:
 def published(arguments: Sequence[str]) -> int:
     """Write the page of published comparisons, reports/published.html."""
     parser = command_parser(published)
-    add_folder(parser, "--rows", "reports/published", "the folder with the published rows, *.csv")
+    rows_folder = str(home(Path()) / "reports/published")
+    add_folder(parser, "--rows", rows_folder, "the folder with the published rows, *.csv")
     add_folder(parser, "--out", "reports", "the folder to write published.html into")
     add_results(parser)
     options = parser.parse_args(arguments)

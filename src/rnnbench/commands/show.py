@@ -11,8 +11,15 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rnnbench.commands.arguments import add_results, command_parser, positive
+from rnnbench.commands.arguments import (
+    add_results,
+    command_parser,
+    conf_folders,
+    overrides_text,
+    positive,
+)
 from rnnbench.errors import ConfigError, say, suggestion
+from rnnbench.project import SETTINGS, own_conf, settings
 from rnnbench.records.pointer import pointer_files, records_of
 from rnnbench.records.store import (
     imported_machines,
@@ -205,10 +212,11 @@ def _is_file(choice: str) -> bool:
 def _measured(options: argparse.Namespace, choices: tuple[str, str]) -> str:
     """Measures the `choices` A and B in turns and returns the experiment's name."""
     from rnnbench.axes import NAMES
-    from rnnbench.grid.experiment import load_experiment, varied
-    from rnnbench.grid.files import files_of, nearest_conf
+    from rnnbench.grid.experiment import load_experiment, split_overrides, varied
+    from rnnbench.grid.files import files_of
 
-    conf = [nearest_conf(Path.cwd())]
+    root = Path.cwd()
+    conf = conf_folders(root, own_conf(root), f"{SETTINGS}: conf")
     known = {axis: files_of(conf, axis) for axis in NAMES}
     named = [choice for choice in choices if not _is_file(choice)]
     axes = [axis for axis in NAMES if all(choice in known[axis] for choice in named)]
@@ -234,7 +242,10 @@ def _measured(options: argparse.Namespace, choices: tuple[str, str]) -> str:
     # Kept, because the page names the command that measures it again. JSON is YAML.
     file = options.results / "compare" / f"{'-'.join(sorted((options.a, options.b)))}.yaml"
     write_json(file, experiment)
-    command = [sys.executable, "-m", "rnnbench", "run", str(file), *options.overrides]
+    # Both would otherwise come from the project's settings.
+    overrides = options.overrides or split_overrides(overrides_text(settings(root), str(SETTINGS)))
+    command = [sys.executable, "-m", "rnnbench", "run", str(file), *overrides]
+    command += ["--budget", repr(budget / 60)]
     command.append("--allow-void")  # the comparison says why they are void
     code = subprocess.run(command, stdout=sys.stderr, check=False).returncode
     if code:
@@ -243,7 +254,7 @@ def _measured(options: argparse.Namespace, choices: tuple[str, str]) -> str:
             where="compare",
             remedy="see the messages above.",
         )
-    return varied(load_experiment(str(file), conf), options.overrides).name
+    return varied(load_experiment(str(file), conf), overrides).name
 
 
 def read_certified(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,6 +17,7 @@ import yaml
 from msgspec import Meta
 
 from rnnbench.errors import ConfigError, DatasetError, converted
+from rnnbench.project import home
 
 FILE = "data.dvc"
 MIRRORED = "conf/mirror.yaml"  # what is not published, in the same format
@@ -46,14 +48,22 @@ def read_yaml(file: Path) -> Any:
 
 
 def pinned(root: Path) -> dict[str, Pinned]:
-    """Path → `Pinned` for every entry of ``data.dvc`` and, if it exists, ``conf/mirror.yaml`` in
-    `root`. Raises `ConfigError`, which names the faulty entry."""
+    """Path → `Pinned` for every entry of ``data.dvc`` and, if it exists, ``conf/mirror.yaml`` of
+    rnnbench (`project.home`), and of a ``data.dvc`` of the project in `root`, whose entries replace
+    the others. Raises `ConfigError`, which names the faulty entry."""
+    base = home(root)
+    pins = _read_pins([base / FILE, *base.glob(MIRRORED)])
+    if base != root and (root / FILE).is_file():
+        pins |= _read_pins([root / FILE])
+    return pins
+
+
+def _read_pins(files: Sequence[Path]) -> dict[str, Pinned]:
     remedy = "give each of the `outs` a `path` in data/ and the 32 hexadecimal digits of `md5sum`."
-    files = [root / FILE, *root.glob(MIRRORED)]
     pins = [pin for f in files for pin in converted(read_yaml(f), Pins, str(f), remedy).outs]
     repeated = [path for path, count in Counter(pin.path for pin in pins).items() if count > 1]
     if repeated:
-        raise ConfigError(f"has duplicate paths: {', '.join(repeated)}.", where=str(root / FILE))
+        raise ConfigError(f"has duplicate paths: {', '.join(repeated)}.", where=str(files[0]))
     return {pin.path: pin for pin in pins}
 
 

@@ -22,9 +22,11 @@ from rnnbench.datasets.generate import GENERATORS
 from rnnbench.datasets.pins import Pinned, is_pinned, md5_of, pin_of, read_yaml
 from rnnbench.errors import ConfigError, DatasetError
 from rnnbench.locks import locked
+from rnnbench.project import home, own_conf
 
 MIRROR = "RNNBENCH_DATA_MIRROR"
 TIMEOUT = 30.0  # seconds without data after which a download fails
+DVC = ".dvc"
 NO_GIT = {"core": {"no_scm": True}}
 log = logging.getLogger(__name__)
 # The name of a source, for messages → the function that writes the file to a path or raises
@@ -38,14 +40,14 @@ class Unavailable(Exception):
 
 
 def read_dataset(name: str, root: Path) -> dict[str, Any]:
-    """The choice ``conf/dataset/NAME.yaml`` as plain data. Raises `ConfigError`, which lists the
-    choices, if there is none of that name."""
-    folder = root / "conf" / "dataset"
-    file = folder / f"{name}.yaml"
-    known = sorted(path.stem for path in folder.glob("*.yaml"))
+    """The choice ``conf/dataset/NAME.yaml`` of rnnbench or of the project in `root` as plain data.
+    Raises `ConfigError`, which lists the choices, if there is none of that name."""
+    folders = [home(root) / "conf", *(root / folder for folder in own_conf(root))]
+    known = {file.stem: file for each in folders for file in each.glob("dataset/*.yaml")}
     if name not in known:
-        remedy = f"use one of {', '.join(known)}." if known else "run it in the project folder."
-        raise ConfigError(f"there is no dataset {name!r}.", where=str(folder), remedy=remedy)
+        where, remedy = str(folders[0] / "dataset"), f"use one of {', '.join(sorted(known))}."
+        raise ConfigError(f"there is no dataset {name!r}.", where=where, remedy=remedy)
+    file = known[name]
     data = read_yaml(file)
     if not isinstance(data, dict) or not isinstance(data.get("path"), str) or data["path"] == "???":
         what = "has no path, so there is nothing to provide."
@@ -186,12 +188,14 @@ def from_cache(pin: Pinned, root: Path, target: Path) -> None:
 
 
 def to_cache(pin: Pinned, root: Path) -> None:
-    """Adds the verified file of `pin` to the DVC cache of `root`. If the cache cannot be written,
-    logs a warning: the file itself is in place."""
+    """Adds the verified file of `pin` to the DVC cache of `root`, if that is a DVC repository. If
+    the cache cannot be written, logs a warning: the file itself is in place."""
+    if not (root / DVC).is_dir():
+        return
     try:
         from dvc.fs import localfs
 
-        with _repository(root) as repository, locked(root / ".dvc" / "tmp" / "rnnbench.lock"):
+        with _repository(root) as repository, locked(root / DVC / "tmp" / "rnnbench.lock"):
             cached = Path(repository.cache.local.oid_to_path(pin.md5))
             if is_pinned(cached, pin):
                 return
@@ -206,7 +210,7 @@ def to_cache(pin: Pinned, root: Path) -> None:
 
 @contextmanager
 def _repository(root: Path) -> Iterator[Any]:
-    if not (root / ".dvc").is_dir():
+    if not (root / DVC).is_dir():
         raise Unavailable(f"{root} is not a DVC repository")
     from dvc.logger import set_loggers_level
     from dvc.repo import Repo

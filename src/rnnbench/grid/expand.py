@@ -38,6 +38,7 @@ def expand(
     conf: Sequence[Path],
     overrides: Sequence[str] = (),
     unmet_constraints: Constraints | None = None,
+    root: Path | None = None,
 ) -> tuple[GridPoint, ...]:
     """The grid points of `experiment`: the union over its grids, without duplicates.
 
@@ -48,9 +49,12 @@ def expand(
       ``dataset`` only the data set that its choice's file names as ``replaces``, if it names one.
       ``scale=published`` drops the `SIZES` of all grids.
     - `unmet_constraints`: maps a config to the reason why it cannot run on this machine, or None.
+    - `root`: the project's folder, to which paths of data are relative; default: that of the first
+      config folder.
     """
     files: dict[str, dict[str, Path]] = {}
-    from_command_line = _parsed(overrides, "command line", conf, Path.cwd(), files)
+    root = (root or Path(conf[0]).parent).resolve()
+    from_command_line = _parsed(overrides, "command line", conf, Path.cwd(), files, root)
     dataset = from_command_line.pop("dataset", None)
     scale = from_command_line.pop("scale", None)
     if scale and (scale.mode, scale.values) != ("", ("published",)):
@@ -60,7 +64,7 @@ def expand(
         )
     folder = experiment.file.parent
     written = [
-        _parsed(grid, experiment.where(index), conf, folder, files)
+        _parsed(grid, experiment.where(index), conf, folder, files, root)
         for index, grid in enumerate(experiment.grids)
     ]
     for axis, choice in experiment.reference.items():
@@ -149,11 +153,11 @@ def _parsed(
     conf: Sequence[Path],
     folder: Path,
     files: dict[str, dict[str, Path]],
+    root: Path,
 ) -> dict[str, Setting]:
     """Key → setting, with each choice replaced by its name. Adds the choices' files to `files`.
     Relative paths are relative to `folder`."""
     settings = parse_overrides(overrides, where, lambda group: list(files_of(conf, group)))
-    root = Path(conf[0]).resolve().parent
     for key, setting in settings.items():
         _check_setting(setting)
         if key == DATA:

@@ -38,16 +38,6 @@ OF_IMPLEMENTATION = {"make": 4, "to_canonical": 2, "from_canonical": 2}
 OF_MODEL = dict(zip(FUNCTIONS, (3, 2, 3), strict=True))  # the same for those of a model's file
 
 
-def nearest_conf(start: Path) -> Path:
-    """The nearest ``conf/`` that contains a ``config.yaml``, searched from `start` upwards."""
-    for folder in (start, *start.parents):
-        if (folder / "conf" / "config.yaml").is_file():
-            return folder / "conf"
-    what = "no conf/config.yaml here or in any parent folder."
-    remedy = "change into the project's folder."
-    raise ConfigError(what, where=str(start), remedy=remedy)
-
-
 def files_of(conf: Sequence[Path], group: str) -> dict[str, Path]:
     """Maps each choice of `group` to its file, sorted by choice, over all config folders."""
     files: dict[str, Path] = {}

@@ -105,7 +105,7 @@ def make_plan(
     experiment = load_experiment(name, conf)
     if separate:
         experiment = varied(experiment, changes)
-    points = expand(experiment, conf, changes, None if site else unmet_at(root))
+    points = expand(experiment, conf, changes, None if site else unmet_at(root), root)
     pins = pinned(root)
     md5 = cache(lambda path: path and (pins[path].md5 if path in pins else own_md5(root / path)))
     check = cache(check_arrays)

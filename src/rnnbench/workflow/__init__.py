@@ -1,6 +1,6 @@
 """The Python side of the Snakefile: paths and parameters of its rules, and its hooks."""
 
-from rnnbench.workflow.job import Job, load, made_again
+from rnnbench.workflow.job import Job, load
 from rnnbench.workflow.session import Session
 from rnnbench.workflow.snakemake_hooks import (
     export_environment,
@@ -15,7 +15,6 @@ __all__ = [
     "export_environment",
     "list_jobs_of_a_dry_run",
     "load",
-    "made_again",
     "silence_scheduler_log",
     "submit_by_priority",
 ]

@@ -19,12 +19,13 @@ from msgspec import to_builtins
 from msgspec.structs import replace as with_fields
 
 from rnnbench.builds.pins import ENVIRONMENTS, pins_of
-from rnnbench.commands.arguments import DEFAULT_EXPERIMENT, conf_folders
+from rnnbench.commands.arguments import DEFAULT_EXPERIMENT, conf_folders, overrides_text
 from rnnbench.datasets.pins import pinned
 from rnnbench.errors import ConfigError, RecordError, converted, say
 from rnnbench.grid.experiment import Experiment, Repeats
 from rnnbench.planning.plan import Certificate, Plan, Round, facts_of
 from rnnbench.planning.planner import make_plan
+from rnnbench.project import home, words_of
 from rnnbench.records.pointer import Pointer, is_valid, pointer_files
 from rnnbench.records.store import site_folders, why_not_tracked
 from rnnbench.tracking.store import redacted, tracking_uri
@@ -34,7 +35,8 @@ SCHEMA = Path(__file__).parents[3] / "workflow/schemas/config.schema.yaml"
 
 
 def load(config: Mapping[str, Any], root: Path) -> Job:
-    """The job that ``--config`` requests. Raises `ConfigError`, which names the key."""
+    """The job that ``--config``, a config file or a module's ``config`` requests. Raises
+    `ConfigError`, which names the key."""
     # Not by snakemake.utils.validate, whose error is a traceback.
     keys = yaml.safe_load(SCHEMA.read_text(encoding="utf-8"))["properties"]
     for key in config:
@@ -47,15 +49,15 @@ def load(config: Mapping[str, Any], root: Path) -> Job:
         raise ConfigError(
             "is a file, but records need a folder.", where=str(results), remedy="move it aside."
         )
-    further = [Path(folder) for folder in str(config.get("conf", "")).split(",") if folder]
+    further = [Path(folder) for folder in words_of(config.get("conf"), ",", "--config conf")]
     plan = make_plan(
-        str(config.get("experiment", DEFAULT_EXPERIMENT)),
-        conf_folders(root / "conf", further, "--config conf"),
+        str(config.get("experiment") or DEFAULT_EXPERIMENT),
+        conf_folders(root, further, "--config conf"),
         root,
         site=str(config.get("site") or "") or None,
-        overrides=str(config.get("overrides") or ""),
+        overrides=overrides_text(config, "--config"),
     )
-    if "budget" in config:
+    if config.get("budget") is not None:
         plan = replace(plan, experiment=with_budget(plan.experiment, config["budget"]))
     where, remedy = "--config allow_void", "write allow_void=true."
     allow_void = converted(config.get("allow_void", False), bool, where, remedy, strict=False)
@@ -162,6 +164,14 @@ class Job:
         self.round = WildcardFunctions("round", plan.rounds, root)
         self.certificate = WildcardFunctions("certificate", plan.certificates, root)
 
+    def check_same(self, other: Job) -> None:
+        """Raises `ConfigError` if `other` is the job of another experiment or site."""
+        ours, theirs = (f"{job.experiment} at {job.site}" for job in (self, other))
+        if ours != theirs:
+            what = f"the modules of one workflow request {theirs} and {ours}."
+            remedy = "run one experiment after the other, or write one with the grids of both."
+            raise ConfigError(what, where="module", remedy=remedy)
+
     # -- paths --------------------------------------------------------------------------
 
     def _files(self, folder: str, names: Iterable[object]) -> list[str]:
@@ -252,5 +262,6 @@ class Job:
     @property
     def prices_and_published(self) -> list[str]:
         """The price lists and published rows that the report shows."""
-        files = [*self.root.glob("conf/price/*.yaml"), *self.root.glob("reports/published/*.csv")]
-        return sorted(path.relative_to(self.root).as_posix() for path in files)
+        base = home(self.root)
+        files = [*base.glob("conf/price/*.yaml"), *base.glob("reports/published/*.csv")]
+        return sorted(os.path.relpath(path, self.root) for path in files)

@@ -5,20 +5,20 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rnnbench import locks
-from rnnbench.errors import RecordError, RunError, say
+from rnnbench.errors import ConfigError, RecordError, RunError, say
 from rnnbench.planning.plan import write_plan
 from rnnbench.records.pointer import BUDGET, Pointer
 from rnnbench.records.store import read_record, why_not_tracked
 from rnnbench.running import host_check
 from rnnbench.running.worker import WorkflowImporters
 from rnnbench.workflow import signal_handling
-from rnnbench.workflow.job import Job
+from rnnbench.workflow.job import Job, made_again
 
 if TYPE_CHECKING:
     from snakemake.workflow import Workflow
@@ -72,16 +72,31 @@ class Session:
         for line in self._summary.lines:
             say(line)
 
-    def wrap_execution(self, workflow: Workflow, made_again: Iterable[str]) -> None:
-        """Changes what a hook of Snakemake cannot (https://github.com/snakemake/snakemake/pull/1796
-        asks for one). The files `made_again` are made again, like those of ``--forcerun``: each is
-        removed when its job starts, none during a dry run. This process ends with the exit code of
-        `summarize`, whose lines are also printed if there is nothing to do."""
+    def attach(self, workflow: Workflow) -> None:
+        """Makes `workflow` start and end this session, also where this Snakefile is a module, whose
+        hooks Snakemake does not run, and end with the exit code of `summarize`, whose lines are
+        also printed if there is nothing to do. What `made_again` names is made again, like files of
+        ``--forcerun``: each is removed when its job starts, none during a dry run. Raises
+        `ConfigError` if the workflow has another session, or moves the files of this one."""
+        for folder in ("data/", "results/", "reports/"):
+            if workflow.modifier.path_modifier.replace_prefix(folder) != folder:
+                what = f"has a prefix or replace_prefix, but files in {folder} cannot be elsewhere."
+                remedy = "remove it; `snakemake --directory FOLDER` sets the folder of all files."
+                raise ConfigError(what, where="module", remedy=remedy)
+        # Snakemake reads a module's Snakefile once for each `use rule`.
+        attached: Session = vars(workflow).setdefault("rnnbench_session", self)
+        if attached is not self:
+            self.job.check_same(attached.job)
+            return
+        # Not in a cluster's jobs: files that another node wrote may not be visible yet.
+        again = made_again(self.job) if workflow.is_main_process else []
         execute = workflow.execute
 
-        def execute_and_exit(*arguments, **named) -> None:
+        def execute_and_exit(*arguments: Any, **named: Any) -> None:
             settings = workflow.dag_settings
-            settings.forcerun = {*settings.forcerun, *made_again}
+            settings.forcerun = {*settings.forcerun, *again}
+            # Here, because a workflow that has this one as a module may define its own hooks later.
+            self._add_to_hooks(workflow)
             execute(*arguments, **named)
             if workflow.dryrun or not workflow.is_main_process:
                 return
@@ -92,10 +107,37 @@ class Session:
 
         workflow.execute = execute_and_exit
 
+    def _add_to_hooks(self, workflow: Workflow) -> None:
+        """Adds this session's start and end to the workflow's own hooks, which ``--no-hooks``
+        leaves out."""
+        onstart, onsuccess, onerror = workflow._onstart, workflow._onsuccess, workflow._onerror
+        settings = workflow.execution_settings
+        if settings.no_hooks:
+            onstart = onsuccess = onerror = _nothing
+            settings.no_hooks = False
+
+        def start(log: str) -> None:
+            self.start(local=workflow.local_exec)
+            onstart(log)
+
+        def succeed(log: str) -> None:
+            onsuccess(log)
+            self.end()
+
+        def fail(log: str) -> None:
+            onerror(log)
+            self.end(failed=True)
+
+        workflow._onstart, workflow._onsuccess, workflow._onerror = start, succeed, fail
+
     @cached_property
     def _summary(self) -> Summary:
         """To be read only when all jobs have ended."""
         return summarize(self.job)
+
+
+def _nothing(log: str) -> None:
+    """The hook of a workflow without hooks."""
 
 
 # Exit code of snakemake if every run has a record and those of a configuration are all void; 1 and
