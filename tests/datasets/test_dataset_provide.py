@@ -12,7 +12,9 @@ from pathlib import Path
 import pytest
 
 from rnnbench.datasets import provide as module
-from rnnbench.datasets.provide import MIRROR, Unavailable, download, provide
+from rnnbench.datasets.generate import GENERATORS
+from rnnbench.datasets.pins import pin_of
+from rnnbench.datasets.provide import MIRROR, Unavailable, download, provide, to_cache
 from rnnbench.errors import ConfigError, DatasetError
 from tests.conftest import ROOT
 from tests.datasets.conftest import REMOTE, WORDS
@@ -104,6 +106,31 @@ def test_a_cache_that_cannot_be_written_is_a_warning(repository: Path, words, ca
     assert provide(words, repository).read_bytes() == WORDS
     (warning,) = (r for r in caplog.records if r.name == module.__name__)
     assert "data/words.txt was not added to the DVC cache" in warning.getMessage()
+
+
+def test_commands_of_dvc_that_need_no_remote_work(tmp_path: Path) -> None:
+    """With the project's configuration, in a git repository as a clone is."""
+    clone = tmp_path / "clone"
+    shutil.copytree(ROOT / ".dvc", clone / ".dvc", ignore=shutil.ignore_patterns("tmp", "cache"))
+    generator = GENERATORS["digits.npz"]
+    (clone / "data").mkdir()
+    generator(clone / "data/digits.npz")
+    entry = "outs:\n- {md5: 39cd4ff3875851873f0029f2888f0627, hash: md5, path: data/digits.npz}\n"
+    (clone / "data.dvc").write_text(entry)
+    pin = pin_of("data/digits.npz", clone)
+    author = ["-c", "user.name=A", "-c", "user.email=a@example.org"]
+    for arguments in (["init"], ["add", ".dvc", "data.dvc"], [*author, "commit", "-m", "All"]):
+        subprocess.run(["git", *arguments], cwd=clone, check=True, capture_output=True)
+    to_cache(pin, clone)
+    for words in (
+        "checkout", "diff", "data status", "list .", "get . data/digits.npz -o copy", "status",
+    ):  # fmt: skip
+        command = [sys.executable, "-m", "dvc", *words.split()]
+        done = subprocess.run(command, cwd=clone, capture_output=True, text=True)
+        assert done.returncode == 0, (words, done.stdout + done.stderr)
+    command = [sys.executable, "-m", "dvc", "pull"]
+    done = subprocess.run(command, cwd=clone, capture_output=True, text=True)
+    assert "Hit us up" not in done.stdout + done.stderr
 
 
 def test_a_project_that_is_no_dvc_repository_has_no_cache(root: Path, words, caplog) -> None:

@@ -172,6 +172,33 @@ class Job:
             remedy = "run one experiment after the other, or write one with the grids of both."
             raise ConfigError(what, where="module", remedy=remedy)
 
+    def check_targets(self, targets: Iterable[str]) -> None:
+        """Raises `ConfigError` if a requested file is one of another experiment, or one that no
+        rule but that of its round makes, a run's record or pointer."""
+        for target in map(str, targets):
+            match Path(os.path.relpath(self.root / target, self.root)).parts:
+                case ("results", "records", _, run, _):
+                    self._check_run(target, run)
+                case ("reports", experiment, _) | ("results", _, experiment, _, *_) if (
+                    experiment != self.experiment
+                ):
+                    what = f"this is a file of {experiment}, but {self.experiment} is requested."
+                    remedy = f"add `--config experiment={experiment.partition('+')[0]}`"
+                    if "+" in experiment:
+                        remedy += " and the overrides that its name has"
+                    raise ConfigError(what, where=target, remedy=f"{remedy}.")
+                case ("results", self.site, _, pointer):
+                    self._check_run(target, Path(pointer).stem)
+
+    def _check_run(self, target: str, run: str) -> None:
+        if run in self.plan.runs:
+            what = "the file of one run is no target: its round makes it."
+            (file,) = self._files("rounds", [self.plan.runs[run].round])
+            raise ConfigError(what, where=target, remedy=f"request {file}.")
+        what = f"{self.experiment} has no run {run}."
+        remedy = "name the experiment that has it: --config experiment=NAME."
+        raise ConfigError(what, where=target, remedy=remedy)
+
     # -- paths --------------------------------------------------------------------------
 
     def _files(self, folder: str, names: Iterable[object]) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from functools import cached_property
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rnnbench import locks
-from rnnbench.errors import ConfigError, RecordError, RunError, say
+from rnnbench.errors import ConfigError, RecordError, RnnbenchError, RunError, say
 from rnnbench.planning.plan import write_plan
 from rnnbench.records.pointer import BUDGET, Pointer
 from rnnbench.records.store import read_record, why_not_tracked
@@ -92,12 +93,19 @@ class Session:
         again = made_again(self.job) if workflow.is_main_process else []
         execute = workflow.execute
 
-        def execute_and_exit(*arguments: Any, **named: Any) -> None:
+        def execute_and_exit(executor_plugin: Any, executor_settings: Any, **named: Any) -> None:
             settings = workflow.dag_settings
             settings.forcerun = {*settings.forcerun, *again}
+            try:
+                self.job.check_targets(settings.targets)
+                if not executor_plugin.common_settings.dryrun_exec:
+                    check_slurm(getattr(executor_settings, "submit_cmd", None))
+            except RnnbenchError as error:
+                say(error)
+                sys.exit(error.exit_code)
             # Here, because a workflow that has this one as a module may define its own hooks later.
             self._add_to_hooks(workflow)
-            execute(*arguments, **named)
+            execute(executor_plugin, executor_settings, **named)
             if workflow.dryrun or not workflow.is_main_process:
                 return
             if "_summary" not in vars(self):
@@ -134,6 +142,25 @@ class Session:
     def _summary(self) -> Summary:
         """To be read only when all jobs have ended."""
         return summarize(self.job)
+
+
+def check_slurm(submit_command: str | None) -> None:
+    """Raises `ConfigError` if this host cannot run the `submit_command` of the Slurm profile, if
+    that is the one in use."""
+    if not submit_command or Path(submit_command.split()[0]).name != "submit.py":
+        return
+    try:
+        asked = subprocess.run(["squeue", "--me", "--noheader"], capture_output=True, text=True)
+    except OSError:
+        why = "the command squeue does not exist"
+    else:
+        # submit.py waits for a controller that cannot be reached for a while.
+        if asked.returncode == 0 or "connect" in asked.stderr or "timed out" in asked.stderr:
+            return
+        why = asked.stderr.strip().splitlines()[-1]
+    remedy = "run it on a login node of the cluster, or leave out --workflow-profile."
+    what = f"there is no Slurm on this host ({why})."
+    raise ConfigError(what, where="--workflow-profile slurm", remedy=remedy)
 
 
 def _nothing(log: str) -> None:
