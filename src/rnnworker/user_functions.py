@@ -5,7 +5,9 @@ import importlib
 import importlib.util
 import os
 import re
+import sys
 import traceback
+import zlib
 
 USER_MODULE_PREFIX = "rnnbench_user_"  # prefix of the names of modules from user-supplied files
 # First line of TensorFlow's errors that list places → lines from the last place to the message: it
@@ -26,14 +28,21 @@ def function(reference):
 
 
 def from_file(path, prefix=USER_MODULE_PREFIX):
-    """Imports a file as a module whose name begins with `prefix`. Raises ValueError if the file
-    does not exist."""
+    """Imports a file as a module whose name begins with `prefix` and differs from that of any other
+    file. Raises ValueError if the file does not exist."""
     if not os.path.exists(path):
         raise ValueError("{} does not exist".format(path))
     stem = os.path.splitext(os.path.basename(path))[0]
-    spec = importlib.util.spec_from_file_location(prefix + stem, path)
+    name = "{}{}_{:08x}".format(prefix, stem, zlib.crc32(os.path.abspath(path).encode("utf-8")))
+    spec = importlib.util.spec_from_file_location(name, path)
     module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    # A module may look itself up there: dataclasses, pickle and nvidia-ml-py do.
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
     return module
 
 

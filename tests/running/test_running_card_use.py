@@ -18,7 +18,8 @@ from tests.report.made_up import measurements
 from tests.running.alone import train
 from tests.running.test_running_train import planned
 from tests.running.test_running_verdict import FALLING
-from tests.worker.test_worker_cards import LIBRARY, TWO
+from tests.worker.nvml import RISING, write_nvml
+from tests.worker.test_worker_cards import TWO
 
 BEFORE = {
     "t": 100.0, "joules": 1000.0, "watts": 90.0, "sm_mhz": 1980, "memory_mhz": 2619,
@@ -132,9 +133,8 @@ def test_energy_is_in_the_tables_the_report_and_mlflow() -> None:
 def test_a_run_on_a_card_from_start_to_record(
     place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With the fake framework, fake cards and a fake driver library."""
-    library = tmp_path / "pynvml.py"
-    library.write_text(LIBRARY.replace("FAILURES", "0").replace("PROCESSES", "['us', 'them']"))
+    """With the fake framework, fake cards, and nvidia-ml-py on a made-up driver."""
+    library = write_nvml(tmp_path / "pynvml.py", processes="[7, 8]", joules=RISING)
     monkeypatch.setattr(worker.workers.machine, "gpus", lambda: TWO)
     monkeypatch.setattr(worker, "nvml", lambda: str(library))
     line = planned("fake-lstm-keras-h100-fake-s0-r0", epoch_seconds=0.05)
@@ -146,7 +146,8 @@ def test_a_run_on_a_card_from_start_to_record(
     assert measured["threads"]["asked"] == min(8, len(read_topology()))
     assert measured["card_use"]["others"] == 1
     assert measured["card_use"]["sm_mhz"] == [1980, 1980]
-    assert measured["joules_per_sample"] == 0.0, "the fake card's counter does not change"
+    assert measured["card_watts"] == pytest.approx(300.0, rel=0.01)
+    assert measured["joules_per_sample"] > 0
     assert abs(measured["closure"]) < 0.2, "sampling the card is not part of the training"
     assert "card_shared" in [reason.code for reason in record.verdict.reasons]
     assert not [reason for reason in record.verdict.reasons if reason.code == "wrong_device"]

@@ -1,15 +1,19 @@
 """Selecting a run's GPU from the output of nvidia-smi (the format is that of 570), with one, two or
-eight GPUs; and reading the state of a GPU through a fake of the driver's library. How nvidia-smi is
-called is checked in `test_worker_machine`."""
+eight GPUs; and reading the state of a GPU through nvidia-ml-py with a made-up driver. How
+nvidia-smi is called is checked in `test_worker_machine`."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pynvml
 import pytest
 
 from rnnworker import cards
+from tests.conftest import ROOT
+from tests.worker.nvml import write_nvml
 
 LINE = "{}, 570.86, 81559, 700.00, 1980, GPU-{}, 00000000:{:02X}:00.0\n"
 SXM, PCIE = "NVIDIA H100 80GB HBM3", "NVIDIA H100 PCIe"
@@ -108,42 +112,6 @@ def test_unknown_values_are_omitted() -> None:
     assert card["uuid"] == "GPU-1"
 
 
-LIBRARY = """
-from types import SimpleNamespace
-
-from pynvml import *
-from pynvml import NVML_ERROR_NOT_FOUND, NVML_ERROR_NOT_SUPPORTED, NVML_ERROR_UNINITIALIZED
-
-failures = FAILURES
-
-def nvmlInit():
-    global failures
-    if failures:
-        failures -= 1
-        raise NVMLError(NVML_ERROR_UNINITIALIZED)
-
-def nvmlDeviceGetHandleByUUID(uuid):
-    if not uuid.startswith("GPU-a"):
-        raise NVMLError(NVML_ERROR_NOT_FOUND)
-    return uuid
-
-VALUES = {
-    "TotalEnergyConsumption": lambda handle: 5000,
-    "PowerUsage": lambda handle: 300500,
-    "ClockInfo": lambda handle, kind: {NVML_CLOCK_SM: 1980, NVML_CLOCK_MEM: 2619}[kind],
-    "Temperature": lambda handle, sensor: 45,
-    "CurrentClocksThrottleReasons": lambda handle: 0x45,
-    "ViolationStatus": lambda handle, policy: SimpleNamespace(
-        violationTime=2500000000 * (policy == NVML_PERF_POLICY_POWER)
-    ),
-    "MemoryInfo": lambda handle: SimpleNamespace(used=2**30),
-    "ComputeRunningProcesses": lambda handle: PROCESSES,
-}
-globals().update(("nvmlDeviceGet" + name, function) for name, function in VALUES.items())
-
-def nvmlDeviceGetTotalEccErrors(handle, error, counter):
-    raise NVMLError(NVML_ERROR_NOT_SUPPORTED)
-"""
 STATE = {
     "joules": 5.0,
     "watts": 300.5,
@@ -167,17 +135,14 @@ def reader(tmp_path: Path):
     processes."""
 
     def make(failures: int = 0, processes: str = "[]", file: str = "pynvml.py", **card):
-        text = LIBRARY.replace("FAILURES", str(failures)).replace("PROCESSES", processes)
-        (tmp_path / "pynvml.py").write_text(text)
+        write_nvml(tmp_path / "pynvml.py", failures, processes)
         return cards.card_reader({"card": {**H200, **card}, "nvml": str(tmp_path / file)})
 
     return make
 
 
 @pytest.mark.parametrize("failures", [0, 1])
-@pytest.mark.parametrize(
-    ("processes", "others"), [("[]", 0), ("['this one']", 0), ("['this one', 1, 2]", 2)]
-)
+@pytest.mark.parametrize(("processes", "others"), [("[]", 0), ("[7]", 0), ("[7, 1, 2]", 2)])
 def test_state_of_a_card(reader, failures: int, processes: str, others: int) -> None:
     """A driver that fails once is asked again."""
     state = reader(failures, processes)()
@@ -212,20 +177,27 @@ def test_nothing_is_read_on_a_cpu(capsys) -> None:
     assert capsys.readouterr().err == ""
 
 
-def test_the_real_library_has_every_queried_name() -> None:
-    called: list[str] = []
-
-    class Recorder:
-        def __getattr__(self, name):
-            attribute = getattr(pynvml, name)
-            if not name.startswith("nvml") or isinstance(attribute, int):
-                return attribute
-            called.append(name)
-            raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
-
+def test_every_queried_name_is_in_the_real_library(reader) -> None:
     card = cards.CardState.__new__(cards.CardState)
-    card.library, card.handle = Recorder(), None
-    state = card.read()
-    assert {value for name, value in state.items() if name != "t"} == {None}
-    assert len(set(called)) == 9
+    card.library = pynvml
     assert card._reasons(0xFF) == list(cards.REASONS)
+    unknown = [name for name, value in reader()().items() if value is None]
+    assert unknown == ["ecc"], "which the made-up driver does not support"
+
+
+READ = """
+import sys
+from rnnworker import cards
+assert "pynvml" not in sys.modules
+print(cards.card_reader({"card": {"uuid": "GPU-a1"}, "nvml": sys.argv[1]})())
+"""
+
+
+def test_the_real_library_is_loaded_as_a_worker_does_it() -> None:
+    """On a machine without a driver, or with cards of its own: the answer is NVML's."""
+    command = [sys.executable, "-c", READ, pynvml.__file__]
+    environment = {"PYTHONPATH": str(ROOT / "src")}
+    result = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
+    assert result.stdout == "None\n"
+    reason = result.stderr.removeprefix("The state of the GPU is not read: ").strip()
+    assert reason in pynvml.NVMLError._errcode_to_string.values()

@@ -54,6 +54,42 @@ def test_functions_are_found_in_modules_and_files(tmp_path: Path) -> None:
     assert user_functions.function("rnnworker.models.digits_rnn:build") is digits_rnn.build
 
 
+LOOKS_ITSELF_UP = """
+from __future__ import annotations
+import dataclasses
+import pickle
+import sys
+
+@dataclasses.dataclass
+class Settings:
+    kind: dataclasses.InitVar[str] = "NAME"
+    name: str = "NAME"
+
+def build():
+    here = sys.modules[__name__]
+    return here.Settings.name, pickle.loads(pickle.dumps(Settings())).name
+"""
+
+
+def test_a_file_may_look_its_module_up_whatever_others_are_called(tmp_path: Path) -> None:
+    files = []
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        files.append(tmp_path / name / "mine.py")
+        files[-1].write_text(LOOKS_ITSELF_UP.replace("NAME", name))
+    functions = [user_functions.function(f"{file}:build") for file in files]
+    assert [function() for function in functions] == [("a", "a"), ("b", "b")]
+
+
+def test_a_file_that_fails_leaves_no_module_behind(tmp_path: Path) -> None:
+    mine = tmp_path / "mine.py"
+    mine.write_text("raise OSError('no such device')")
+    before = set(sys.modules)
+    with pytest.raises(OSError, match="no such device"):
+        user_functions.function(f"{mine}:build")
+    assert set(sys.modules) == before
+
+
 @pytest.mark.parametrize(
     ("reference", "message"),
     [
