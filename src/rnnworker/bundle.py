@@ -7,6 +7,7 @@ stop within a time limit.
 """
 
 import argparse
+import contextlib
 import datetime
 import fcntl
 import hashlib
@@ -17,7 +18,9 @@ import sys
 import tarfile
 import time
 
-from rnnworker import cards, cohorts, machine, processors, rounds, workers
+from rnnworker import cards, cohorts, cuda_toolkit, machine, processors, rounds, workers
+from rnnworker.durations import Durations
+from rnnworker.members import Outcome
 from rnnworker.workers import read, write
 
 LEFT, LACKING = 1, 3
@@ -44,14 +47,18 @@ print(" ".join(name for name in sys.argv[1:] if importlib.util.find_spec(name) i
 CHECK_SECONDS = 120.0
 TIMING_LOCK = os.environ.get("RNNBENCH_TIMING_LOCK", "/tmp/rnnbench-timing.lock")
 STAMP = "%Y%m%dT%H%M%S_%fZ"
-GUESS_SECONDS = 30.0
-LIMITS = {"default": 900.0}  # of a certificate
+CERTIFICATE_SECONDS = 900.0  # of each phase
+# The most for such a phase, which may hang: a share of the session, but not less than a minute.
+SHARE, LEAST_SECONDS = 0.25, 60.0
 PACK_SECONDS = 20.0
+LOCK_SECONDS = 0.2
 CUT = "ended by --stop-after; will be repeated"
+TOO_LONG = "took {:.0f} s in phase {} and was ended; it needs a longer --stop-after"
 
 
 def main(folder, arguments):
     """Executes the bundle in `folder` and returns the exit code (see `EXIT_CODES`)."""
+    begin = time.monotonic()
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], epilog=EXIT_CODES)
     add = parser.add_argument
     help_ = "start no run that may not end by then, and end those that still run"
@@ -62,20 +69,27 @@ def main(folder, arguments):
     add("--no-certificates", action="store_true", help="make no certificates")
     help_ = "the interpreter of a build (default: this one)"
     add("--python", action="append", default=[], metavar="BUILD=PATH", help=help_)
+    help_ = "a further folder with packages for a build, such as one that pip --target made"
+    add("--site", action="append", default=[], metavar="BUILD=FOLDER", help=help_)
     options = parser.parse_args(arguments)
     for name, digest in sorted(read(os.path.join(folder, "bundle.json"))["files"].items()):
         with open(os.path.join(folder, name), "rb") as file:
             if hashlib.sha256(file.read()).hexdigest() != digest:
                 sys.exit("{} is not what was packed: copy the bundle again.".format(name))
-    return Session(folder, options).measure()
+    try:
+        session = Session(folder, options, begin)
+    except ValueError as error:
+        parser.error(str(error))
+    return session.measure()
 
 
 class Session:
     """One start of a bundle: its plan, this machine, its deadline and its output folder."""
 
-    def __init__(self, folder, options):
+    def __init__(self, folder, options, begin):
+        """Raises ValueError for an option that names no build of the bundle, or no folder."""
         self.folder, self.options = folder, options
-        self.deadline = time.monotonic() + options.limit if options.limit else None
+        self.deadline = None if options.limit is None else begin + options.limit
         with open(os.path.join(folder, "plan.jsonl")) as file:
             self.runs = [json.loads(line) for line in file if line.strip()]
         self.places = {run["name"]: place for place, run in enumerate(self.runs, 1)}
@@ -88,14 +102,24 @@ class Session:
         self.own = {path: os.path.join(folder, name) for path, name in own.items()}
         self.hardware = machine.fingerprint()
         self.cores = len(processors.read_topology())
-        self.pythons = dict(pair.split("=", 1) for pair in options.python)
+        names = {run["config"]["build"]["name"] for run in self.runs}
+        self.pythons = dict(_of_builds(options.python, names))
+        self.sites = {}  # build → folders
+        for build, site in _of_builds(options.site, names):
+            if not os.path.isdir(site):
+                raise ValueError("--site {}={} is not a folder".format(build, site))
+            self.sites.setdefault(build, []).append(os.path.abspath(site))
         self.unfit = {}  # build → why its Python cannot run it
-        self.seconds = {}  # (build, name without its repeat) → longest duration so far
-        # Certificates that need no further work, and those left for lack of time.
-        self.settled, self.unmade = set(), set()
-        self.packed = time.monotonic()
+        self.durations = Durations()
+        # Certificates that need no further work, that are left for lack of time, and of these the
+        # ones that take too long for this session.
+        self.settled, self.unmade, self.given_up = set(), set(), set()
+        self.packed, self.packing = time.monotonic(), 0.0
         self.out = os.path.join(options.out, "out")
         os.makedirs(self.out, exist_ok=True)
+        planned = [(run["name"], run) for run in self.runs]
+        planned += [("certificates/" + key, entry) for key, entry in self.certificates.items()]
+        self.durations.recall(self.out, planned)
         self.skipped = {}
         self.skipped_file = os.path.join(self.out, "skipped.json")
         if os.path.exists(self.skipped_file):  # from an earlier start, maybe with other Pythons
@@ -105,7 +129,8 @@ class Session:
         """Executes all runs that are left. Returns the exit code."""
         self.check_builds([run["config"] for run in self.runs if not self.done(run)])
         left = 0
-        for run in self.runs:
+        # What used up most of an earlier session may hang, so that it comes last.
+        for run in sorted(self.runs, key=lambda run: run["name"] in self.durations.endless):
             if not self.done(run):
                 why = self.obstacle(run["config"])
                 if why:
@@ -136,20 +161,48 @@ class Session:
         print("[{}/{}] {}  {}".format(*place, name, message), flush=True)
 
     def check_builds(self, configs):
-        builds = [config["build"] for config in configs if not self.obstacle(config)]
-        for build in {build["name"]: build for build in builds}.values():
-            environment = workers.environment_of({"build": build}, 1)
-            why = missing_requirement(build, self.python_of(build), environment)
-            if why:
+        able = [config for config in configs if not self.obstacle(config)]
+        for config in {config["build"]["name"]: config for config in able}.values():
+            if self.time_left() <= 0:
+                return
+            build = config["build"]
+            environment = workers.environment_of({"build": self.with_sites(build)}, 1)
+            seconds = min(CHECK_SECONDS, max(1.0, self.time_left()))
+            why = missing_requirement(build, self.python_of(build), environment, seconds)
+            if why and self.time_left() > 0:
                 self.refuse(build, why)
+            elif build["framework"] == "keras3_jax" and config["device"]["kind"] == "gpu":
+                advice = cuda_toolkit.advice_for([self.python_of(build)], environment)
+                if advice:
+                    print("build {}: {}".format(build["name"], advice), flush=True)
 
     def refuse(self, build, why):
         self.unfit[build["name"]] = why
-        message = "build {0} cannot run: {1}, or use --python {0}=PATH. Its runs are skipped."
+        message = (
+            "build {0} cannot run: {1}, or use --python {0}=PATH or --site {0}=FOLDER. "
+            "Its runs are skipped."
+        )
         print(message.format(build["name"], why), flush=True)
 
     def python_of(self, build):
         return self.pythons.get(build["name"], sys.executable)
+
+    def with_sites(self, build):
+        """Returns the section of a build with its further folders in PYTHONPATH."""
+        folders = self.sites.get(build["name"])
+        if not folders:
+            return build
+        variables = dict(build.get("environment") or {})
+        if variables.get("PYTHONPATH"):
+            folders = folders + [variables["PYTHONPATH"]]
+        variables["PYTHONPATH"] = os.pathsep.join(folders)
+        return dict(build, environment=variables)
+
+    def time_left(self):
+        """Returns the seconds until results must be packed; infinity without ``--stop-after``."""
+        if self.deadline is None:
+            return float("inf")
+        return self.deadline - self.packing - time.monotonic()
 
     def obstacle(self, config):
         """Returns the reason why a run with `config` cannot run on this machine, or None."""
@@ -161,8 +214,8 @@ class Session:
         return why or self.unfit.get(config["build"]["name"])
 
     def done(self, planned, name=None):
-        """Returns whether there is an outcome of `planned` (of a run, or of `name`); with
-        ``--again``, whether there is a successful one."""
+        """Returns whether there is an outcome of `planned` (of a run, or of `name`, which holds for
+        machines of the same kind); with ``--again``, whether there is a successful one."""
         name = name or planned["name"]
         folder = os.path.join(self.out, name)
         for started in sorted(os.listdir(folder)) if os.path.isdir(folder) else ():
@@ -170,27 +223,26 @@ class Session:
             outcome = read(path) if os.path.exists(path) else {"digest": None}
             companion = name in (outcome.get("round") or {}).get("companions", ())
             failed = self.options.again and outcome.get("exit_code")
-            if outcome["digest"] == planned["digest"] and not companion and not failed:
+            hardware = outcome.get("hardware") or {}
+            elsewhere = "name" not in planned and machine.kind(hardware) != machine.kind(
+                self.hardware
+            )
+            is_this = outcome["digest"] == planned["digest"] and not companion
+            if is_this and not failed and not elsewhere:
                 return True
         return False
 
     def fits(self, planned, name=None):
-        """Returns whether all of `planned` are likely to end in the time that is left: each takes
-        as long as the longest of its configuration so far, else of its kind in its build, else of
-        anything in its build, else a guess."""
-        needed = 0.0
-        for entry in planned:
-            build, configuration = _configuration(entry, name or entry["name"])
-            known = {other: took for (of, other), took in self.seconds.items() if of == build}
-            kind = os.path.dirname(configuration)
-            alike = [took for other, took in known.items() if os.path.dirname(other) == kind]
-            guess = max(alike or known.values() or [GUESS_SECONDS])
-            needed += known.get(configuration, guess)
-        return self.deadline is None or time.monotonic() + needed <= self.deadline
+        """Returns whether all of `planned` are likely to end in the time that is left."""
+        seconds = [self.durations.needed(entry, name or entry["name"]) for entry in planned]
+        return sum(seconds) <= self.time_left()
 
     def cohort_of(self, run):
         """Returns the runs that are measured together with `run`, which is missing: missing runs of
-        its round, and the reference (see `cohorts.cohorts`)."""
+        its round, and the reference (see `cohorts.cohorts`). Only for runs that take turns and have
+        time left, nvidia-smi, which can take a second, is asked how many fit on a card."""
+        if not cohorts.takes_turns(run["config"]) or not self.fits([run]):
+            return [run]
         alike = [other for other in self.runs if other.get("round") == run.get("round")]
         able = [other for other in alike if not self.obstacle(other["config"])]
         missing = [other for other in able if not self.done(other)]
@@ -206,12 +258,17 @@ class Session:
         likely to end in time. A failed one counts as made and affects no run."""
         for key in dict.fromkeys(keys):
             entry, result, name = self.certificates.get(key), None, "certificates/{}".format(key)
-            if entry is None or name in self.settled:
+            if entry is None or name in self.settled | self.given_up:
                 continue
             if not self.done(entry, name) and not self.obstacle(entry["config"]):
-                if self.fits([entry], name):
-                    result = self.check(name, entry)
-                    print("{}  {}".format(name, result or CUT), flush=True)
+                seconds = CERTIFICATE_SECONDS
+                if self.options.limit is not None:
+                    seconds = min(seconds, max(LEAST_SECONDS, SHARE * self.options.limit))
+                if self.durations.too_long.get(name, 0.0) >= seconds:
+                    print("{}  needs a longer --stop-after".format(name), flush=True)
+                    self.given_up.add(name)
+                elif self.fits([entry], name):
+                    result = self.check(name, entry, seconds)
                 if result is None:
                     self.unmade.add(name)
                     continue
@@ -235,21 +292,25 @@ class Session:
         for run, folder in zip(runs, folders):
             name = run["name"]
             outcome, results[name] = outcomes.get(name), None
-            if outcome is None or outcome.cut:
+            if outcome is None:
+                continue
+            if outcome.cut:
+                self._keep_cut(folder, run, name, outcome.seconds)
                 continue
             if cohorts.must_retry_alone(run["config"], outcome, len(runs)):
                 again += [] if name in about["companions"] else [run]
                 continue
-            self._note_duration(run, name, outcome.seconds)
+            self.durations.note(run, name, outcome.seconds)
             results[name] = self._keep(folder, name, run, started, outcome, round=about)
         for run in again:
             print("{} ran out of memory; retrying it on its own".format(run["name"]), flush=True)
             results.update(self.train([run]))
         return results
 
-    def check(self, name, planned):
-        """Makes a certificate, in one worker process per device. Returns a message on the result,
-        or None, as `train` does."""
+    def check(self, name, planned, seconds):
+        """Makes a certificate, in one worker process per device, in which no phase may take more
+        than `seconds`. Prints and returns a message on the result; returns None if the end of the
+        session cut it short, or if `seconds` did and a longer session allows more."""
         started, begin = _now(), time.monotonic()
         folder, first = self._folder(name, started), None
         for number, job in enumerate(jobs_of(planned)):
@@ -257,24 +318,34 @@ class Session:
                 continue
             files = os.path.join(folder, str(number)) if number else folder
             os.makedirs(files, exist_ok=True)
-            outcome = self._run_workers([(name, files, job)], [LIMITS])[name]
+            outcome = self._run_workers([(name, files, job)], [{"default": seconds}])[name]
+            took = time.monotonic() - begin
+            if outcome.over_limit and seconds < CERTIFICATE_SECONDS:
+                why = TOO_LONG.format(seconds, outcome.over_limit)
+                print("{}  {}".format(name, why), flush=True)
+                self._keep_cut(folder, planned, name, took, phase_seconds=seconds)
+                self.given_up.add(name)
+                return None
             if outcome.cut:
+                print("{}  {}".format(name, CUT), flush=True)
+                self._keep_cut(folder, planned, name, took)
                 return None
             first = first or outcome
             if number:
                 facts = dict(outcome.facts(), device=job["device"])
                 write(os.path.join(files, "outcome.json"), facts)
-        self._note_duration(planned, name, time.monotonic() - begin)
-        return self._keep(folder, name, planned, started, first)
+        self.durations.note(planned, name, time.monotonic() - begin)
+        message = self._keep(folder, name, planned, started, first)
+        print("{}  {}".format(name, message), flush=True)
+        return message
 
     def _folder(self, name, started):
         folder = os.path.join(self.out, name, started)
         os.makedirs(folder)
         return folder
 
-    def _note_duration(self, planned, name, took):
-        key = _configuration(planned, name)
-        self.seconds[key] = max(took, self.seconds.get(key, 0.0))
+    def _keep_cut(self, folder, planned, name, seconds, **more):
+        self.durations.keep_cut(folder, planned, name, seconds, self.options.limit, **more)
 
     def _keep(self, folder, name, planned, started, outcome, **more):
         """Writes the outcome and returns a message on the result."""
@@ -299,34 +370,52 @@ class Session:
         for place, (name, folder, job) in enumerate(jobs):
             job = with_local_paths(job, self.own)
             config = job.pop("config")
-            nvml = os.path.join(self.folder, "pynvml.py")
-            job = workers.job_of(config, self.folder, place=place, nvml=nvml, **job)
+            config = dict(config, build=self.with_sites(config["build"]))
+            nvml, gpus = os.path.join(self.folder, "pynvml.py"), self.hardware["gpus"]
+            job = workers.job_of(config, self.folder, place=place, nvml=nvml, gpus=gpus, **job)
             launcher = [self.python_of(config["build"])]
             files = os.path.join(folder, "")
             members.append(workers.member_of(name, job, launcher, files, limits[place] or {}))
         with open(TIMING_LOCK, "a") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            return rounds.supervise(members, end=self.deadline)
+            if self._lock(lock):
+                end = None if self.deadline is None else self.deadline - self.packing
+                return rounds.supervise(members, end=end)
+        return {name: Outcome(cut=True, seconds=0.0) for name, _, _ in jobs}
+
+    def _lock(self, file):
+        """Waits until nothing else is timed on this host; returns whether that was in time."""
+        if self.deadline is None:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            return True
+        while True:
+            with contextlib.suppress(BlockingIOError):
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return True
+            if self.time_left() <= 0:
+                return False
+            time.sleep(LOCK_SECONDS)
 
     def pack(self, always=False):
         """Packs all results so far into one file, for machines that return only few files."""
         recent = time.monotonic() - self.packed < PACK_SECONDS
         if not self.options.pack or (recent and not always):
             return
-        partial = self.options.pack + ".new"
+        begin, partial = time.monotonic(), self.options.pack + ".new"
         with tarfile.open(partial, "w:gz") as archive:
             archive.add(self.out, arcname="out")
         os.replace(partial, self.options.pack)
         self.packed = time.monotonic()
+        self.packing = self.packed - begin
 
 
-def missing_requirement(build, python, environment):
-    """Returns the reason why the interpreter `python` cannot run `build`, or None."""
+def missing_requirement(build, python, environment, seconds=CHECK_SECONDS):
+    """Returns the reason why the interpreter `python` cannot run `build`, or does not answer within
+    `seconds`; None if there is none."""
     try:
         output = subprocess.check_output(
             [python, "-c", PRINT_MISSING] + list(NEEDED.get(build["framework"], ())),
             stdin=subprocess.DEVNULL, stderr=subprocess.STDOUT, env=environment,
-            universal_newlines=True, timeout=CHECK_SECONDS,
+            universal_newlines=True, timeout=seconds,
         )  # fmt: skip
     except OSError as error:
         return "{} cannot be started ({})".format(python, error.strerror or error)
@@ -361,10 +450,15 @@ def with_local_paths(value, paths):
     return paths.get(value, value)
 
 
+def _of_builds(pairs, builds):
+    """Splits options ``BUILD=VALUE``. Raises ValueError if a build is none of the bundle's."""
+    for pair in pairs:
+        build, equals, value = pair.partition("=")
+        if not equals or build not in builds:
+            message = "{} is not BUILD=PATH with a build of this bundle ({})"
+            raise ValueError(message.format(pair, ", ".join(sorted(builds))))
+        yield build, value
+
+
 def _now():
     return datetime.datetime.utcnow().strftime(STAMP)
-
-
-def _configuration(planned, name):
-    """Returns (build, name without the repeat): repeats take the same time."""
-    return planned["config"]["build"]["name"], name.rpartition("-r")[0] or name

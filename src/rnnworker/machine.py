@@ -71,16 +71,8 @@ def key(facts):
     the kernel are used, because a command that fails once would change the key. A virtual machine
     may start on another processor of the same name (``AMD EPYC``), which is another machine."""
     models = facts.get("gpu_models") or []
-    stable = [
-        facts.get("cpu"),
-        facts.get("cores"),
-        facts.get("architecture"),
-        round((facts.get("memory_bytes") or 0) / 2.0**30),
-        models,
-        text("/etc/machine-id"),
-    ]
-    if facts.get("virtual"):
-        stable += [facts.get("processor"), facts.get("flags")]
+    common, virtual = kind(facts)
+    stable = [*common, text("/etc/machine-id"), *virtual]
     digest = hashlib.sha256(repr(stable).encode("utf-8")).hexdigest()[:6]
     name = re.sub(r"\(r\)|\(tm\)|cpu|processor|@.*$", " ", str(facts.get("cpu")).lower())
     words = re.findall(r"[a-z0-9]+", name)[:3]
@@ -88,6 +80,20 @@ def key(facts):
     for model in models[:1]:
         parts.append("_".join(re.findall(r"[a-z0-9]+", model.lower())))
     return "-".join([*parts, digest])
+
+
+def kind(facts):
+    """Returns what machines of one kind have in common: two lists, the second of facts that differ
+    between virtual machines only."""
+    common = [
+        facts.get("cpu"),
+        facts.get("cores"),
+        facts.get("architecture"),
+        round((facts.get("memory_bytes") or 0) / 2.0**30),
+        facts.get("gpu_models") or [],
+    ]
+    virtual = [facts.get("processor"), facts.get("flags")] if facts.get("virtual") else []
+    return common, virtual
 
 
 def boot():

@@ -17,7 +17,7 @@ REMOVED_PREFIXES = ("MLFLOW_", "SNAKEMAKE_")
 WORKER = os.path.dirname(os.path.abspath(__file__))
 
 
-def job_of(config, root, pinned_md5=None, place=0, nvml=None, **more):
+def job_of(config, root, pinned_md5=None, place=0, nvml=None, gpus=None, **more):
     """Returns the job of a worker, on cores chosen here. Raises ValueError if the device has more
     threads than this machine.
 
@@ -28,9 +28,10 @@ def job_of(config, root, pinned_md5=None, place=0, nvml=None, **more):
     - `pinned_md5`: md5 of the dataset from which the worker may load pickles.
     - `place`: the number of the worker in its cohort, whose members start on different cores.
     - `nvml`: path of nvidia-ml-py's module, with which a worker reads the state of its card.
+    - `gpus`: those of this host, which are queried if None.
     - `more`: further keys of the job.
     """
-    topology, card = processors.read_topology(), card_of(config)
+    topology, card = processors.read_topology(), card_of(config, gpus)
     cores = processors.for_device(topology, config["device"], card)
     dataset = (config.get("dataset") or {}).get("path")
     job = {

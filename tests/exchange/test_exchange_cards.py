@@ -23,13 +23,13 @@ def session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     (tmp_path / "bundle.json").write_text(json.dumps({"packages": {}, "own": {}}))
     (tmp_path / "experiment.json").write_text("{}")
     (tmp_path / "plan.jsonl").touch()
-    options = {"out": str(tmp_path), "limit": None, "python": []}
+    options = {"out": str(tmp_path), "limit": None, "python": [], "site": []}
     options["no_certificates"] = True
 
     def session_on(gpus: list[dict]) -> bundle.Session:
         monkeypatch.setattr(machine, "fingerprint", lambda: {"gpus": gpus})
         monkeypatch.setattr(machine, "gpus", lambda: gpus)
-        return bundle.Session(str(tmp_path), SimpleNamespace(**options))
+        return bundle.Session(str(tmp_path), SimpleNamespace(**options), 0.0)
 
     return session_on
 

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 from rnnbench.builds.environments import make
-from rnnbench.builds.launcher import missing
+from rnnbench.builds.launcher import launcher, missing
 from rnnbench.builds.pins import pins, pins_of, python_versions, relock
 from rnnbench.commands.arguments import add_conf, command_parser, conf_folders
 from rnnbench.datasets.generate import GENERATORS
@@ -20,7 +20,7 @@ from rnnbench.datasets.provide import MIRROR, provide, read_dataset
 from rnnbench.errors import BuildError, RnnbenchError, say
 from rnnbench.project import own_conf
 from rnnbench.records.store import write_json
-from rnnworker import machine
+from rnnworker import cuda_toolkit, machine, workers
 
 LOW_DISK_BYTES = 5e9
 
@@ -110,6 +110,7 @@ def doctor(arguments: Sequence[str]) -> int:
         *_host(root),
         *_available("devices", device_reasons),
         *_available("builds", build_reasons, _environment_states(builds, root)),
+        *_toolkits([build for build in builds if build_reasons[build["name"]] is None], root),
         *_datasets(datasets, root),
         *_tracking(root),
     ]:
@@ -161,6 +162,18 @@ def _environment_states(builds: Sequence[Mapping[str, Any]], root: Path) -> dict
                 ready = pins.folder(root).exists()
                 states[str(build["name"])] = "ready" if ready else "made at first use"
     return states
+
+
+def _toolkits(builds: Sequence[Mapping[str, Any]], root: Path) -> Iterator[str]:
+    """The builds that run on this machine's GPU only with a CUDA toolkit, which is not found."""
+    if not machine.gpus():
+        return
+    for build in builds:
+        if build["framework"] == "keras3_jax" and pins_of(build, root) is None:
+            environment = workers.environment_of({"build": build}, 1)
+            advice = cuda_toolkit.advice_for(launcher(build, root), environment)
+            if advice:
+                yield f"warning    {build['name']}: {advice}"
 
 
 def _datasets(datasets: Sequence[Mapping[str, Any]], root: Path) -> Iterator[str]:
