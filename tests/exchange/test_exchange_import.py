@@ -206,6 +206,46 @@ def test_certificates_are_replaced_if_they_are_planned_differently(
     assert (content["digest"], content["precision"]) == ("second", "float32")
 
 
+def planned_here(here: Path) -> set[str]:
+    plan = (here / SITE / "plan.jsonl").read_text()
+    return {json.loads(line)["name"] for line in plan.splitlines()}
+
+
+def skipped_here(here: Path) -> dict[str, str]:
+    facts = json.loads((here / SITE / "experiment.json").read_text())
+    return {each["name"]: each["why"] for each in facts["skipped"]}
+
+
+def part(folder: Path, measured: Record, missing: Record, skipped: dict[str, str]) -> str:
+    """An export of a part of the experiment: a run with a record, one without, and skipped runs."""
+    lay_down(folder / "results", measured)
+    site = folder / "results/away" / EXPERIMENT
+    with (site / "plan.jsonl").open("ab") as plan:
+        plan.write(missing.run.line())
+    facts = json.loads((site / "experiment.json").read_text())
+    facts["skipped"] = [{"name": name, "why": why} for name, why in skipped.items()]
+    write_json(site / "experiment.json", facts)
+    return packed(folder / "export.zip", files_in(folder / "results"))
+
+
+def test_a_second_part_of_an_experiment_leaves_what_the_first_one_lacks(
+    here: Path, tmp_path: Path
+) -> None:
+    records = [make_record(machine="away", repeat=repeat) for repeat in range(4)]
+    names = [record.name for record in records]
+    first = part(tmp_path / "1", records[0], records[1], {"x": "no GPU", names[2]: "no jax"})
+    second = part(tmp_path / "2", records[2], records[3], {"y": "no H100"})
+    assert run("import", first) == 0
+    assert planned_here(here) == set(names[:2])
+    for _ in range(2):
+        assert run("import", second) == 0
+        assert planned_here(here) == set(names), "also the runs that are missing"
+        assert skipped_here(here) == {"x": "no GPU", "y": "no H100"}, "the other was measured"
+    assert run("import", first) == 0
+    assert planned_here(here) == set(names)
+    assert set(skipped_here(here)) >= {"x", "y"}
+
+
 def test_probes_of_earlier_versions_are_left_out_and_counted(
     here: Path, tmp_path: Path, capsys
 ) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rnnbench.exchange.outcomes import certificates_in
-from rnnworker import bundle, workers
+from rnnworker import bundle, machine, workers
 from tests.running.test_running_certificates import ON_TWO, PER_DEVICE, cpu
 
 
@@ -54,3 +54,35 @@ def test_each_available_device_has_its_steps(folder: Path, capsys) -> None:
     # Not made again because of the device that was not available.
     bundle.main(str(folder), [])
     assert len(list(certificates_in(folder))) == 1
+
+
+def outcome_on(folder: Path, **hardware: object) -> None:
+    """Rewrites the certificate's outcome as one of other hardware."""
+    (path,) = folder.glob("out/certificates/*/*/outcome.json")
+    outcome = json.loads(path.read_text())
+    path.write_text(json.dumps({**outcome, "hardware": {**outcome["hardware"], **hardware}}))
+
+
+def test_a_certificate_holds_on_the_next_machine_of_the_same_kind(folder: Path, capsys) -> None:
+    """A bundle that is continued on a fresh virtual machine, which differs in its machine-id."""
+    bundle.main(str(folder), [])
+    outcome_on(folder, machine="first")
+    bundle.main(str(folder), [])
+    assert len(list(folder.glob("out/certificates/*/*/outcome.json"))) == 1
+    here = machine.fingerprint()
+    larger = {**here, "machine": "larger", "cores": 1000}
+    machines = {"here": {**here, "machine": "here"}, "larger": larger}
+    made = list(certificates_in(folder, machines))
+    assert [each["machine"] for each in made] == ["here", "first"]
+    assert {**made[0], "machine": "first"} == made[1]
+
+
+def test_a_machine_of_another_kind_makes_its_own_certificate(folder: Path, capsys) -> None:
+    bundle.main(str(folder), [])
+    outcome_on(folder, machine="other", gpu_models=["NVIDIA H200"])
+    bundle.main(str(folder), [])
+    here = machine.fingerprint()
+    made = list(certificates_in(folder, {here["machine"]: here}))
+    assert {each["machine"] for each in made} == {"other", here["machine"]} and len(made) == 2
+    bundle.main(str(folder), [])
+    assert len(list(folder.glob("out/certificates/*/*/outcome.json"))) == 2

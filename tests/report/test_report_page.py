@@ -18,7 +18,7 @@ from rnnbench.records.record import Record
 from rnnbench.report.answer import answers
 from rnnbench.report.content import Content, notes_by_place
 from rnnbench.report.labels import variant_labels
-from rnnbench.report.notes import ANSWER, LEAD, RELIABILITY, optimizer_notes
+from rnnbench.report.notes import ANSWER, LEAD, RELIABILITY, disturbance_notes, optimizer_notes
 from rnnbench.report.page import write_report
 from rnnbench.report.sections import builds_section
 from rnnworker.processors import KNOWN
@@ -45,6 +45,18 @@ def pairs(**changes) -> list[Record]:
 
 def notes(records: list[Record], text: str, place: str = RELIABILITY) -> list[str]:
     return [note for note in notes_by_place(measurements(records))[place] if text in note]
+
+
+def test_a_disturbed_round_without_a_complete_cycle_enters_no_share() -> None:
+    """As after a run that failed early, while others used the cores."""
+    incomplete = [
+        replace(record, turns={**record.turns, "full": [False] * 9})
+        for record in in_round(pairs(), [0.0, 0.1], disturbed=range(9))
+    ]
+    assert list(disturbance_notes(incomplete)) == []
+    complete = in_round(pairs(seed=1), [0.0, 0.1], disturbed=(0, 1, 2), number=1)
+    note, *_ = disturbance_notes([*incomplete, *complete])
+    assert note.startswith("Other processes used the cores in 33 % of the cycles.")
 
 
 @pytest.fixture(scope="module")

@@ -12,11 +12,13 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import msgspec
+
 from rnnbench.axes import REQUIRED
 from rnnbench.errors import RecordError
 from rnnbench.exchange.archive import safe_name
 from rnnbench.grid.point import digest_of, full_identity
-from rnnbench.records.plan_file import read_experiment, read_runs
+from rnnbench.records.plan_file import Experiment, read_experiment, read_runs
 from rnnbench.records.pointer import Pointer, companion_files, is_pointer
 from rnnbench.records.record import Record, Run
 from rnnbench.records.store import (
@@ -88,7 +90,8 @@ def examine(folder: Path, root: Path, local: Collection[str]) -> Incoming:
     `folder` are rewritten without what they should not contain.
 
     No record is ever replaced. A pointer is replaced by one to a newer record, a certificate by one
-    that was planned differently. A plan keeps the runs that have a result.
+    that was planned differently. A plan keeps the runs of the existing one, and the facts of an
+    experiment the runs that were skipped, because it may come in several parts.
 
     `local`: names that no site and no machine may have, because they are this project's own.
     """
@@ -166,7 +169,7 @@ def _add_site_file(incoming: Incoming, name: str, file: Path, local: Collection[
         facts = read_experiment(file)
         if facts.name != incoming.experiment:
             raise _refuse(name, f"describes the experiment {facts.name!r}")
-        content = json_bytes(facts)
+        content = json_bytes(_merged_facts(facts, file, existing))
     elif pointer and pointer.record is None:
         content = json_bytes(pointer)
     else:
@@ -187,16 +190,29 @@ def _check_run(run: Run, name: str) -> None:
 
 
 def _merged_plan(file: Path, existing: Path, name: str) -> bytes:
-    """The runs planned in `file`, and those of the `existing` plan that it lacks and that have a
-    pointer: an experiment may come in several parts."""
+    """The runs planned in `file`, and those of the `existing` plan that it lacks, measured or not:
+    an experiment may come in several parts."""
     planned = {run.name: run for run in read_runs(file)}
     for run in planned.values():
         _check_run(run, name)
     known = read_runs(existing) if existing.exists() else []
     for run in known:
-        if (existing.parent / f"{run.name}.json").is_file():
-            planned.setdefault(run.name, run)
+        planned.setdefault(run.name, run)
     return b"".join(run.line() for run in planned.values())
+
+
+def _merged_facts(facts: Experiment, file: Path, existing: Path) -> Experiment:
+    """The facts in `file`, with the runs that were skipped according to the `existing` ones, unless
+    they are planned now or have a result."""
+    skipped = {each.name: each for each in facts.skipped}
+    plan = file.with_name("plan.jsonl")
+    if existing.exists() and plan.exists():
+        planned = {run.name for run in read_runs(plan)}
+        for each in read_experiment(existing).skipped:
+            is_measured = (existing.parent / f"{each.name}.json").is_file()
+            if each.name not in planned and not is_measured:
+                skipped.setdefault(each.name, each)
+    return msgspec.structs.replace(facts, skipped=tuple(skipped.values()))
 
 
 def _refuse(name: str, why: str) -> RecordError:

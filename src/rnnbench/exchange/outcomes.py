@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -19,6 +20,7 @@ from rnnbench.records.store import read_json, write_json
 from rnnbench.running.assemble import Trained, records_of
 from rnnbench.running.certificates import assembled_certificate
 from rnnbench.running.worker import Outcome, parse
+from rnnworker import machine
 from rnnworker.members import tail
 
 
@@ -32,7 +34,9 @@ def lay_out(bundle: Path, folder: Path) -> None:
             raise RecordError(f"{name!r} is not a safe name.", where=str(bundle))
         return folder / name
 
+    machines: dict[str, Mapping[str, Any]] = {}
     for record, outcome in records_in(bundle, experiment.name):
+        machines[record.machine] = record.hardware
         file = target(record.path)
         write_json(file, record)
         for name, suffix in (("events.jsonl", ".events.jsonl"), ("log", ".log")):
@@ -42,7 +46,7 @@ def lay_out(bundle: Path, folder: Path) -> None:
         if not plan.exists():
             write_json(plan.with_name("experiment.json"), experiment)
             shutil.copyfile(bundle / "plan.jsonl", plan)
-    for data in certificates_in(bundle):
+    for data in certificates_in(bundle, machines):
         name = f"{data['machine']}/{experiment.name}/certificates/{data['key']}.json"
         write_json(target(name), data)
     if not any(folder.iterdir()):
@@ -97,8 +101,15 @@ def records_in(folder: Path, experiment: str) -> Iterator[tuple[Record, Path]]:
         yield from ((record, measured[name][1]) for name, record in made.items())
 
 
-def certificates_in(folder: Path) -> Iterator[dict[str, Any]]:
-    """Each certificate below ``out/certificates/``, older ones first."""
+def certificates_in(
+    folder: Path, machines: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
+) -> Iterator[dict[str, Any]]:
+    """Each certificate below ``out/certificates/``, older ones first.
+
+    A bundle that went on on another machine of the same kind, such as the next virtual machine of a
+    provider, did not make them again: those of `machines` (name → hardware) have them too, before
+    their own."""
+    own = []
     file = folder / "certificates.json"
     all_planned = read_json(file) if file.exists() else {}
     for path in sorted(folder.glob("out/certificates/*/*/outcome.json")):
@@ -113,8 +124,13 @@ def certificates_in(folder: Path) -> Iterator[dict[str, Any]]:
             for further in sorted(path.parent.glob("*/outcome.json")):
                 other = read_json(further)
                 outcomes[other["device"]] = _outcome(further, other)
-            made = assembled_certificate(planned, outcomes, data["hardware"]["machine"])
-        yield made
+            hardware = data["hardware"]
+            own.append(assembled_certificate(planned, outcomes, hardware["machine"]))
+            kind = machine.kind(hardware)
+            alike = {name for name, facts in machines.items() if machine.kind(facts) == kind}
+            alike.discard(hardware["machine"])
+        yield from ({**own[-1], "machine": name} for name in sorted(alike))
+    yield from own
 
 
 @contextmanager

@@ -199,11 +199,14 @@ def turn_notes(usable: pd.DataFrame) -> Iterator[str]:
 
 def disturbance_notes(records: Sequence[Record]) -> Iterator[str]:
     """How many cycles of the rounds were disturbed or slowed, and which numbers contain them."""
-    conditions = conditions_of(records)
-    cycles, disturbed, left_out, slowed = (
-        sum(len(getattr(state, name)) for state in conditions)
-        for name in ("cycles", "disturbed", "left_out", "slowed")
-    )
+    cycles = disturbed = left_out = slowed = 0
+    for state in conditions_of(records):
+        # A cycle without a turn that was timed as a whole enters no number.
+        timed = set(state.cycles.tolist())
+        cycles += len(timed)
+        disturbed += len(state.disturbed & timed)
+        left_out += len(state.left_out & timed)
+        slowed += len(state.slowed & timed)
     if disturbed:
         which = "these" if left_out == disturbed else f"{left_out} of these {disturbed}"
         yield (
