@@ -48,12 +48,17 @@ def say(message: object) -> None:
 
 
 def suggestion(word: str, known: Iterable[str], cutoff: float = 0.75) -> str:
-    """``did you mean X? `` if a known word has all parts of `word` or is similar to it, else an
-    empty string."""
+    """``did you mean X? `` with the `closest` known word, or an empty string."""
+    similar = closest(word, known, cutoff)
+    return f"did you mean {similar}? " if similar else ""
+
+
+def closest(word: str, known: Iterable[str], cutoff: float = 0.75) -> str:
+    """A known word that has all parts of `word` or is similar to it, or an empty string."""
     known, parts = list(known), set(word.split("_"))
     containing = [each for each in known if len(parts) > 1 and parts < set(each.split("_"))]
     similar = containing or difflib.get_close_matches(word, known, n=1, cutoff=cutoff)
-    return f"did you mean {similar[0]}? " if similar else ""
+    return similar[0] if similar else ""
 
 
 def display_path(path: Path) -> str:

@@ -13,7 +13,7 @@ from hydra.core.global_hydra import GlobalHydra
 from rnnbench.grid.expand import expand
 from rnnbench.grid.experiment import load_experiment
 from tests.conftest import ROOT
-from tests.grid.conftest import CONF, Expand, assert_error
+from tests.grid.conftest import CONF, MINE, MINE_YAML, Expand, assert_error
 
 
 def test_the_grid_points_of_quick_are_plain_data() -> None:
@@ -112,11 +112,12 @@ def test_an_override_that_replaces_no_data_set_is_an_error(expanded: Expand) -> 
 
 
 def test_a_choice_may_have_interpolations_and_numeric_keys(expanded: Expand, extra: Path) -> None:
-    text = "{implementation: keras, chunk: '${model.batch}', rates: {10: 0.1, 2: 0.2}}"
-    (extra / "rnn" / "wide.yaml").write_text(text)
-    small, large = expanded("rnn=wide model.batch=7,9 rnn.rates.2=0.3")
-    assert (small.config["rnn"]["chunk"], large.config["rnn"]["chunk"]) == (7, 9)
-    assert small.config["rnn"]["rates"] == {"10": 0.1, "2": 0.3}
+    (extra / "model" / "mine.py").write_text(MINE)
+    text = f"{MINE_YAML}chunk: ${{model.batch}}\nrates: {{10: 0.1, 2: 0.2}}\n"
+    (extra / "model" / "wide.yaml").write_text(text)
+    small, large = expanded("model=wide model.batch=7,9 model.rates.2=0.3")
+    assert (small.config["model"]["chunk"], large.config["model"]["chunk"]) == (7, 9)
+    assert small.config["model"]["rates"] == {"10": 0.1, "2": 0.3}
 
 
 def test_a_model_is_two_files_in_any_folder(expanded: Expand, tmp_path: Path) -> None:
@@ -181,8 +182,8 @@ def test_the_published_scale_is_that_of_the_models_files(expanded: Expand) -> No
         (["rnn=kears"], "mean keras.*the choices of rnn are .*block, .*unrolled"),
         (["model.loss=" + "[" * 1400 + "]" * 1400], "is nested too deeply"),
         (["rnn=[keras"], r"from_grids.yaml, grid .rnn=\[keras.: .* is not an override"),
-        (["+model.x='a b','a_b'"], "two grid points have .*model.x=a b.*model.x=a_b.*alias="),
-        (["+model.a.n=1", "+model.b.n=1"], "two grid points have .*model.a.n=1.*model.b.n=1"),
+        (["+build.environment.x='a b','a_b'"], "two grid points have .*x=a b.*x=a_b.*alias="),
+        (["model.batch=9", "+build.environment.batch=9"], "two grid points have .*model.batch=9"),
         (["seed=-1"], "must be an integer ≥ 0"),
         (["~seed"], "~seed adds or deletes"),
         (["+rnn=keras"], r"\+rnn adds or deletes an axis"),
@@ -191,7 +192,7 @@ def test_the_published_scale_is_that_of_the_models_files(expanded: Expand) -> No
         (["measure.warmup_seconds=-1"], "measure.warmup_seconds is -1.0; it must be a number ≥ 0"),
         (["device.kind=tpu"], "device.kind is 'tpu'; it must be one of cpu, gpu"),
         (["precision=half"], "precision is 'half'; it must be one of float32, mixed_bfloat16, "),
-        (["+device.treads=2"], "unknown key 'treads' in device=cpu_1. .*did you mean threads"),
+        (["+device.treads=2"], "unknown key 'device.treads'. .*did you mean device.threads=VALUE"),
         (["dataset=file"], "dataset.path has no value.*write dataset.path=VALUE"),
         (["model=/nowhere/mine.yaml"], "no such file"),
         (["model.function=nope.py:build"], "/conf/model/nope.py does not exist"),

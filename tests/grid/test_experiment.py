@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from rnnbench.errors import ConfigError
 from rnnbench.grid.expand import expand
 from rnnbench.grid.experiment import LONGEST, load_experiment, varied
 from rnnbench.plain_text import is_name
@@ -119,3 +120,20 @@ def test_a_reference_is_in_a_grid(
     else:
         assert expand(experiment, conf)
         assert expand(experiment, conf, ["rnn=unrolled"]), "the command line may exclude it"
+
+
+def test_a_reference_of_numbers_is_among_the_values_of_the_command_line(
+    conf: list[Path], extra: Path
+) -> None:
+    file = extra / "experiment" / "modes.yaml"
+    file.write_text(
+        "reference: {rnn: keras, rnn.options.implementation: 1}\n"
+        "grids: ['model=digits_rnn rnn=keras +rnn.options.implementation=1,2']\n"
+    )
+    modes = load_experiment("modes", conf)
+    assert len(expand(modes, conf, ["+rnn.options.implementation=1,2"])) == 2
+    assert len(expand(modes, conf, ["+rnn.options.implementation=2"])) == 1
+    with pytest.raises(ConfigError, match="leaves out the reference") as caught:
+        expand(modes, conf, ["+rnn.options.implementation=2,0"])
+    command = caught.value.remedy.split()[1].rstrip(",")
+    assert len(expand(modes, conf, [command])) == 3

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from rnnbench.grid.experiment import split_overrides
+from rnnbench.grid.keys import RULES
 from rnnbench.grid.overrides import Setting, apply_settings, combinations, parse_overrides
 from tests.grid.conftest import assert_error
 
@@ -69,14 +70,18 @@ def test_a_grid_that_is_too_large_is_not_expanded() -> None:
 
 
 CONFIG: dict[str, Any] = {
-    "model": {"units": 64, "rate": 0.5, "loss": "mse", "optimizer": {"name": "adam"}},
+    "model": {
+        **{"name": "mine", "function": "a.b:c", "units": 64, "rate": 0.5, "loss": "mse"},
+        **{"note": "x", "rates": [1, 2], "optimizer": {"name": "adam"}},
+    },
     "build": {"python": None, "environment": {}},
+    "rnn": {"implementation": "keras"},
     "dataset": {"path": "???"},
 }
 
 
 def apply(key: str, value: Any = None, mode: str = "") -> tuple[Any, dict[str, Any]]:
-    return apply_settings(CONFIG, [Setting(key, mode, (value,), "here")])
+    return apply_settings(CONFIG, [Setting(key, mode, (value,), "here")], RULES)
 
 
 def test_a_change_copies_only_its_path() -> None:
@@ -105,9 +110,12 @@ def test_a_dict_is_merged_key_by_key() -> None:
 def test_adding_and_deleting() -> None:
     assert apply("build.environment.TF_X", "1", "+")[0]["build"]["environment"] == {"TF_X": "1"}
     assert apply("model.units", 3, "++")[1] == {"model.units": 3}
-    config, differing = apply("model.loss", None, "~")
-    assert "loss" not in config["model"]
-    assert differing == {"~model.loss": None}
+    config, differing = apply("model.note", None, "~")
+    assert "note" not in config["model"]
+    assert differing == {"~model.note": None}
+    assert_error(
+        "deletes a key that a run needs.*write model.loss=VALUE", apply, "model.loss", None, "~"
+    )
 
 
 @pytest.mark.parametrize(
@@ -115,14 +123,22 @@ def test_adding_and_deleting() -> None:
     [
         ("model.unist", "", 3, "model.unist is not a key.*did you mean model.units"),
         ("modle.units", "", 3, "did you mean model.units"),
-        ("zzz", "", 3, r"write \+zzz=VALUE"),
+        ("zzz", "", 3, "the sections are model, build, rnn, dataset"),
+        ("repeats.most", "", 3, "change repeats in the experiment's file"),
+        ("repeats.most", "+", 3, "a key of an experiment's file, which no override changes"),
+        ("x", "+", "y", "unknown key 'x'"),
+        ("model.units", "", None, "model.units=null has no meaning.*its default is 64"),
+        ("model.depth", "", 3, "if its code reads it, add depth to the file of model=mine"),
+        ("model.depth", "+", 3, "the code of model=mine does not read it"),
+        ("model.rates", "", [True, 2], r"must be a list with items of the type of its default.s"),
         ("model.units", "+", 3, "exists already.*model.units=VALUE"),
-        ("model.units.deep", "+", 3, "model.units is an integer and has no keys"),
+        ("model.units.deep", "+", 3, "model.units is an integer and has no keys.*remove it"),
         ("model.x", "~", None, "not a key"),
-        ("model.units", "~", 3, "whose value is 64"),
+        ("model.note", "~", 3, "whose value is 'x'"),
         ("model.units", "", "abc", "is a string; it must be an integer"),
         ("model.units", "", True, "is true or false; it must be an integer"),
-        ("model.loss", "", 3, "put the value in quotes"),
+        ("model.loss", "", 3, "its default is 'mse'.$"),
+        ("model.note", "", 3, "its default is 'x'; put the value in quotes"),
         ("model.rate", "", float("nan"), "not finite"),
         ("model", "", 3, "it must be a section"),
     ],

@@ -44,8 +44,13 @@ REQUIRED_KEYS: dict[str, dict[str, Any]] = {
     "build": {"framework": "keras3_tensorflow"},
     "dataset": {"path": "data/x"},
 }
+LIMITS = ["import", "data", "build", "first_step", "warmup", "train", "evaluate", "predict"]
 LIBRARY = Library(
-    base={"measure": {"warmup_steps": 20}, "seed": 0, "repeat": 0, "alias": None},
+    base={
+        "measure": {"warmup_steps": 20, "evaluate_calls": 3, "predict_calls": 3},
+        "limits": dict.fromkeys(LIMITS, 60.0),
+        **{"precision": "float32", "seed": 0, "repeat": 0, "alias": None},
+    },
     sections={
         (group, choice): {**REQUIRED_KEYS.get(group, {}), "name": choice}
         for group, choices in CHOICES.items()

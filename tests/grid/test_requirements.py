@@ -188,18 +188,21 @@ RELU = " +rnn.options.activation=relu"
         ),
         (
             "rnn=keras +rnn.options.activaton=relu",
-            "does not honour rnn.options.activaton; it honours activation, .*mean activation",
+            "does not honour rnn.options.activaton; it honours activation, .*mean rnn.options.act",
         ),
         ("rnn=keras cell=rnn_tanh +rnn.options.recurrent_activation=relu", "does not honour"),
         ("rnn=cudnn device=gpu +rnn.options={use_bias:false}", "rnn.options.use_bias"),
         ("rnn=unrolled +rnn.options.unroll=true", "rnn.options.unroll"),
         ("rnn=keras rnn.implementation=block" + RELU, r"rnn=keras \(rnn.implementation block\)"),
-        ("rnn=keras +rnn.options=relu", "rnn.options is 'relu'.*write options: {NAME: DEFAULT}"),
+        ("rnn=keras +rnn.options=relu", r"is 'relu'.*set by \+rnn.options.NAME"),
         (
             "rnn=keras +rnn.activation=relu",
             "unknown key 'rnn.activation'. Fix: write .rnn.options.activation=VALUE",
         ),
-        ("rnn=keras +rnn.opions.activation=relu", "unknown key 'rnn.opions.* mean options"),
+        (
+            "rnn=keras +rnn.opions.activation=relu",
+            r"unknown key 'rnn.opions.* mean \+rnn.options.activation=VALUE",
+        ),
     ],
 )
 def test_an_option_without_effect_is_an_error(expanded, grid: str, message: str) -> None:
@@ -224,9 +227,9 @@ def test_an_honoured_option_is_accepted(expanded, grid: str) -> None:
 
 def test_a_user_supplied_choice_may_set_options(expanded, extra: Path) -> None:
     file = extra / "rnn" / "my_relu.yaml"
-    requires = "requires: []\nnote: mine\n"
+    requires = "requires: []\nabout: mine\n"
     file.write_text(f"implementation: keras\noptions: {{activation: relu}}\n{requires}")
-    (point,) = expanded("rnn=my_relu rnn.note=yours")
+    (point,) = expanded("rnn=my_relu +rnn.cells=[lstm]")
     assert point.config["rnn"]["options"] == {"activation": "relu"}
     file.write_text(f"implementation: block\noptions: {{activation: relu}}\n{requires}")
     assert_error("rnn=my_relu .*remove activation from the file of rnn=", expanded, "rnn=my_relu")

@@ -1,30 +1,37 @@
 """The keys of the choices in ``conf/``, with their types; the JSON schemas of ``conf/schemas`` are
-made from them. A model and rnnbench's own rnn choices may have further keys, which their code
-reads."""
+made from them. A model of one's own may have further keys, which its code reads; the further keys
+of rnnbench's models are those of `ShippedModel`."""
 
 from __future__ import annotations
 
-import itertools
 import json
-import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Any, Literal, Union
 
 import msgspec
-from msgspec import Meta, Struct, inspect
+from msgspec import UNSET, Meta, Struct, UnsetType, inspect
 
+from rnnbench.axes import NAMES
 from rnnbench.errors import ConfigError, suggestion
+from rnnbench.grid.explained import explained, types_at
 from rnnbench.grid.overrides import ABSENT, lookup, replaced
 from rnnworker.attest import KERNELS
 from rnnworker.cards import replicas_of
+from rnnworker.frameworks.names import FRAMEWORKS
 from rnnworker.options import IMPLEMENTATIONS, is_user_file
 from rnnworker.precision import TOLERANCE
 
 Positive = Annotated[int, Meta(ge=1)]
 NotNegative = Annotated[int, Meta(ge=0)]
 Seconds = Annotated[float, Meta(gt=0)]
+Fraction = Annotated[float, Meta(ge=0, lt=1)]
 Text = str | None
+# Optional, but not null.
+Count = Positive | UnsetType
+Share = Fraction | UnsetType
 Function = Annotated[
     str, Meta(pattern=r"^(.+\.py|[A-Za-z_][\w.]*):[A-Za-z_]\w*$", examples=["mine.py:NAME"])
 ]
@@ -44,7 +51,7 @@ OPTIMIZERS: Mapping[str, tuple[str, ...]] = {
     "adadelta": ("rho", "epsilon"),
     "lion": ("beta_1", "beta_2"),
 }
-LearningRate = Annotated[float, Meta(gt=0, examples=["0.001"])] | None
+LearningRate = Annotated[float, Meta(gt=0, examples=["0.001"])] | UnsetType
 COMMON_SETTINGS = (
     *("decay", "weight_decay", "clipnorm", "clipvalue", "global_clipnorm"),
     *("use_ema", "ema_momentum", "ema_overwrite_frequency"),
@@ -77,8 +84,9 @@ _OPTIMIZERS = tuple(
     msgspec.defstruct(
         name.capitalize(),
         [
-            ("learning_rate", LearningRate, None),
-            *((setting, float | bool | None, None) for setting in (*COMMON_SETTINGS, *settings)),
+            ("learning_rate", LearningRate, UNSET),
+            *((setting, float | bool | UnsetType, UNSET) for setting in settings),
+            *((setting, float | bool | None, None) for setting in COMMON_SETTINGS),
         ],
         tag_field="name",
         tag=name,
@@ -113,7 +121,7 @@ class Choice(Struct, kw_only=True, forbid_unknown_fields=True):
     ] = None
 
 
-class Data(Struct):
+class Data(Struct, forbid_unknown_fields=True):
     prepare: Annotated[
         Function,
         Meta(description="prepare(source, config) returns x_train, y_train, x_val, y_val by name"),
@@ -131,8 +139,8 @@ class Model(Choice, kw_only=True, forbid_unknown_fields=False):
         Meta(description="build(keras, recurrent, config) in mine.py, relative to this file"),
     ]
     data: Annotated[Data, Meta(examples=["{prepare: mine.py:prepare}"])]
-    batch: Annotated[Positive | None, Meta(description="samples per step")]
-    epochs: Positive | None
+    batch: Annotated[Positive, Meta(description="samples per step")]
+    epochs: Positive
     optimizer: Annotated[
         Union[_OPTIMIZERS],  # type: ignore[valid-type]  # noqa: UP007
         Meta(
@@ -155,15 +163,37 @@ class Model(Choice, kw_only=True, forbid_unknown_fields=False):
             "absent: x_train, y_train, x_val, y_val; null: prepare reads the file itself"
         ),
     ] = None
-    metrics: list[Literal[METRICS]] | None = None  # type: ignore[valid-type]
-    units: Positive | None = None
+    metrics: list[Literal[METRICS]] | UnsetType = UNSET  # type: ignore[valid-type]
+    units: Count = UNSET
     train_samples: Annotated[
         Positive | None, Meta(description="number of training samples, from the first; null: all")
     ] = None
     val_samples: Positive | None = None
 
 
-class Rnn(Choice, kw_only=True, forbid_unknown_fields=False):
+class ShippedModel(Model, kw_only=True, forbid_unknown_fields=True):
+    """A model with functions of ``rnnworker.models`` alone: every key that one of them reads."""
+
+    sequence: Count = UNSET
+    features: Count = UNSET
+    words: Count = UNSET
+    bigrams: NotNegative | UnsetType = UNSET
+    embedding: Count = UNSET
+    characters: Count = UNSET
+    step: Count = UNSET
+    held_out: Share = UNSET
+    layers: Count = UNSET
+    bidirectional: bool | UnsetType = UNSET
+    dense: Count = UNSET
+    dropout: Fraction | list[Fraction] | UnsetType = UNSET
+    input_dropout: Share = UNSET
+    recurrent_dropout: Share = UNSET
+    shift: Share = UNSET
+    padding: Literal["none", "right", "left"] | UnsetType = UNSET
+    data_seed: Annotated[int, Meta(ge=0, lt=2**32)] | UnsetType = UNSET
+
+
+class Rnn(Choice, kw_only=True):
     """A recurrent implementation: conf/rnn/NAME.yaml or a user-supplied file."""
 
     implementation: Annotated[
@@ -193,16 +223,54 @@ class Rnn(Choice, kw_only=True, forbid_unknown_fields=False):
     ] = None
 
 
-class OwnRnn(Rnn, kw_only=True, forbid_unknown_fields=True):
-    """A user-supplied kernel's choice, whose further keys nothing would read."""
+class Options(Struct, kw_only=True):
+    """Types of the options of rnnbench's implementations. Names are checked by `check_options`."""
+
+    activation: Text = None
+    recurrent_activation: Text = None
+    use_bias: bool = True
+    implementation: Literal[0, 1, 2] = 0
+    op: Literal["CudnnRNNV2", "CudnnRNNV3"] = "CudnnRNNV2"
+    class_: Text = msgspec.field(name="class", default=None)
+
+
+SetOptions = Annotated[
+    Options | None, Meta(description="each option is set by +rnn.options.NAME=VALUE")
+]
+
+
+class ShippedRnn(Rnn, kw_only=True):
+    """A choice with one of rnnbench's implementations."""
+
+    options: SetOptions = None  # type: ignore[assignment]
+
+
+class Fake(Struct, forbid_unknown_fields=True):
+    """The keys of ``rnn.fake``; see ``rnnworker.frameworks.fake``."""
+
+    import_seconds: float = 0.0
+    build_seconds: float = 0.0
+    first_step_seconds: float = 0.0
+    step_seconds: float = 0.0
+    epoch_seconds: float = 0.0
+    epoch_steps: Positive = 1
+    validation_seconds: float = 0.0
+    evaluate_seconds: float = 0.0
+    predict_seconds: float = 0.0
+    samples: Positive = 1
+    spread: float = 0.0
+    accuracy: float = 0.0
+    fault: Text = None
+    fault_epoch: Positive = 1
+
+
+class FakeRnn(Rnn, kw_only=True):
+    fake: Fake | UnsetType = UNSET
 
 
 _Peaks = msgspec.defstruct(
     "_Peaks",
-    [
-        (name, Annotated[float, Meta(gt=0, le=1e6)] | msgspec.UnsetType, msgspec.UNSET)
-        for name in TOLERANCE
-    ],
+    [(name, Annotated[float, Meta(gt=0, le=1e6)] | UnsetType, UNSET) for name in TOLERANCE],
     forbid_unknown_fields=True,
 )
 
@@ -224,12 +292,12 @@ class Device(Choice, kw_only=True):
 
 
 class Build(Choice, kw_only=True):
-    framework: str
+    framework: Literal[tuple(FRAMEWORKS)]  # type: ignore[valid-type]
     python: str | float | None = None
     lock: Text = None
     wheel: Text = None
-    command: Any = None
-    environment: Any = None
+    command: Text = None
+    environment: dict[str, str | int | float | bool | None] | None = None
     jit_compile: bool | None = None
     as_published: bool | None = None
 
@@ -242,16 +310,16 @@ class Dataset(Choice, kw_only=True):
     replaces: Text = None
 
 
-class Measure(Struct, forbid_unknown_fields=True):
-    warmup_steps: NotNegative | None = None
+class Measure(Struct, kw_only=True, forbid_unknown_fields=True):
+    warmup_steps: NotNegative
     warmup_seconds: Annotated[float, Meta(ge=0)] = 0.0
-    evaluate_calls: NotNegative | None = None
-    predict_calls: NotNegative | None = None
-    uncertified: bool | None = None
-    turns: bool | None = None
+    evaluate_calls: NotNegative
+    predict_calls: NotNegative
+    uncertified: bool = False
+    turns: bool = True
 
 
-class Limits(Struct, rename={"import_": "import"}):
+class Limits(Struct, rename={"import_": "import"}, forbid_unknown_fields=True):
     import_: Seconds
     data: Seconds
     build: Seconds
@@ -264,19 +332,57 @@ class Limits(Struct, rename={"import_": "import"}):
     memory_bytes: Annotated[int, Meta(ge=2**27)] | None = None
 
 
-class Config(Struct, kw_only=True):
+class Config(Struct, kw_only=True, forbid_unknown_fields=True):
+    """The config of a grid point."""
+
     model: Model
+    cell: Choice
     rnn: Rnn
     device: Device
     build: Build
     dataset: Dataset
     measure: Measure
-    limits: Limits | None = None
-    precision: Literal[tuple(TOLERANCE)] | None = None  # type: ignore[valid-type]
+    limits: Limits
+    precision: Literal[tuple(TOLERANCE)]  # type: ignore[valid-type]
+    seed: NotNegative
+    repeat: NotNegative
+    alias: Text = None
 
 
-class OwnConfig(Config, kw_only=True):
-    rnn: OwnRnn
+@cache
+def _config_of(model: type[Model], rnn: type[Rnn]) -> type[Config]:
+    fields = [("model", model), ("rnn", rnn)]
+    kind: Any = msgspec.defstruct(
+        "Config", fields, bases=(Config,), kw_only=True, forbid_unknown_fields=True
+    )
+    return kind  # type: ignore[no-any-return]
+
+
+def kind_of(config: Mapping[str, Any]) -> type[Config]:
+    """The types of the keys of `config`, by the model's functions and the implementation."""
+    implementation = lookup(config, "rnn.implementation")
+    rnn: type[Rnn] = FakeRnn if implementation == "fake" else ShippedRnn
+    if is_user_file(implementation):
+        rnn = Rnn
+    return _config_of(ShippedModel if is_shipped(config["model"]) else Model, rnn)
+
+
+def is_shipped(model: Mapping[str, Any]) -> bool:
+    """Whether all functions of the section `model` are rnnbench's own."""
+    data = model.get("data")
+    functions = [model.get("function"), *(data.values() if isinstance(data, dict) else ())]
+    return all(str(each).startswith("rnnworker.") for each in functions if each is not None)
+
+
+def types_of(config: Mapping[str, Any], key: str) -> list[Any]:
+    """The types of `msgspec.inspect` that the value of a dotted `key` may have; none if nothing is
+    known about the key."""
+    path, kind = key.split("."), inspect.type_info(kind_of(config))
+    for end in range(len(path), 0, -1):
+        found = [each for each, _ in types_at(kind, path[:end], config)]
+        if end == len(path) or any(isinstance(each, inspect.AnyType) for each in found):
+            return found
+    return []
 
 
 def schemas() -> dict[str, str]:
@@ -290,15 +396,25 @@ def write_schemas(folder: Path) -> None:
         (folder / name).write_text(text, encoding="utf-8")
 
 
-def check_config(config: Mapping[str, Any], source_of: Callable[[str], str]) -> None:
+AXES_WITHOUT_TYPES = set(NAMES) - set(Config.__struct_fields__)
+
+
+def check_config(
+    config: Mapping[str, Any],
+    source_of: Callable[[str], str],
+    written: Mapping[str, str] = MappingProxyType({}),
+) -> None:
     """Raises a `ConfigError` for the first key of a grid point's `config` that is unknown, missing
-    or of another type. `source_of`: maps a key to the file or grid that sets it."""
+    or of another type. `source_of`: maps a key to the file or grid that sets it; `written`: the
+    keys that overrides set, each with its prefix."""
     _check_misspelt(config["model"], source_of)
-    kind = OwnConfig if is_user_file(config["rnn"].get("implementation")) else Config
+    kind = kind_of(config)
+    typed = _with_lower_case_optimizer(config)
+    known = {key: value for key, value in typed.items() if key not in AXES_WITHOUT_TYPES}
     try:
-        msgspec.convert(_with_lower_case_optimizer(config), kind)
+        msgspec.convert(known, kind)
     except msgspec.ValidationError as error:
-        raise explained(str(error), kind, config, source_of) from None
+        raise explained(str(error), kind, config, source_of, written) from None
     if config["device"].get("feed") == "device" and replicas_of(config["device"]) > 1:
         raise ConfigError(
             "device.feed is 'device', which is for a single device; device.replicas is "
@@ -323,95 +439,3 @@ def _with_lower_case_optimizer(config: Mapping[str, Any]) -> Mapping[str, Any]:
     key = "model.optimizer.name"
     name = lookup(config, key)
     return config if name is ABSENT else replaced(config, key.split("."), str(name).lower())
-
-
-_WORDS = {
-    "int": "an integer", "float": "a number", "str": "a string", "bool": "true or false",
-    "array": "a list", "object": "a mapping",
-}  # fmt: skip
-
-
-def explained(
-    message: str, struct: Any, config: Any, source_of: Callable[[str], str]
-) -> ConfigError:
-    """The error for a `message` of msgspec about a value in `config`, which is no `struct`."""
-    kind = inspect.type_info(struct)
-    text, _, location = message.partition(" - at `$")
-    path = re.findall(r"\w+|\.\.\.", location)
-    # The keys before the first position in a list, or the first key that msgspec does not name.
-    names = list(itertools.takewhile(str.isidentifier, path))
-    at = ".".join(names)
-    value: Any = config
-    for part in path:
-        in_list = isinstance(value, list) and part.isdigit()
-        value = value[int(part)] if in_list else lookup(value, part)
-    detail = "".join(re.findall("[`'](.*)['`]", text.partition(", got")[0]))
-    inner = f"{at}.{detail}"
-    if text.startswith("Object contains unknown field"):
-        known = []
-        for each, _ in _at(kind, path, config):
-            known += [field.encode_name for field in getattr(each, "fields", ())]
-        whose = f"{at}={value['name']}" if names == path and "name" in value else at
-        return ConfigError(
-            f"unknown key {detail!r} in {whose}.",
-            where=source_of(inner),
-            remedy=f"{suggestion(detail, known)}the keys are {', '.join(known)}.",
-        )
-    if text.startswith("Object missing required field"):
-        abouts = [about for _, about in _at(kind, [*path, detail], config) if about]
-        said = [(each.get("description"), *each.get("examples", ())) for each in abouts[:1]]
-        meaning = "".join(f" ({'; such as '.join(filter(None, each))})" for each in said)
-        return ConfigError(
-            f"{at} has no {detail}.",
-            where=source_of(inner),
-            remedy=f"add {detail}{meaning} to its file, or write +{inner}=VALUE."
-            if names == path
-            else f"add {detail}{meaning} to each entry.",
-        )
-    found = _at(kind, path, config)
-    about = {name: item for _, each in found for name, item in each.items()}
-    known = [str(each) for kind, _ in found for each in getattr(kind, "values", ())]
-    # A name that is no tag: the types beside it have the valid ones.
-    tagged = _at(kind, path[:-1], None) if text.startswith("Invalid value") else ()
-    known += [each.tag for each, _ in tagged]
-    expected = text.removeprefix("Expected ").partition(", got")[0].partition(" matching")[0]
-    expected = re.sub("`(.*?)`", lambda match: _words(match[1]), expected).replace(">=", "≥")
-    expected = expected.removesuffix(".0")
-    remedy = f"write {expected}"
-    if known:
-        expected = f"one of {', '.join(known)}"
-        remedy = suggestion(detail, known).strip() or "write one of these"
-    elif "examples" in about:
-        remedy = f"write {names[-1]}: {about['examples'][0]}"
-        expected = expected.replace("a string", f"like {about['examples'][0]}")
-    elif minimum := re.search(r"(?:integer|number) ≥ (.+)", expected):
-        remedy = f"write {minimum[1]} or more"
-    remedy += f" ({about['description']})" if "description" in about else ""
-    remedy += "" if remedy.endswith("?") else "."
-    verb = "is" if names == path else "has the value"
-    what = f"{at or 'the file'} {verb} {detail if value is ABSENT else value!r}"
-    return ConfigError(f"{what}; it must be {expected}.", where=source_of(at), remedy=remedy)
-
-
-def _words(names: str) -> str:
-    return " or ".join(_WORDS.get(name, name) for name in names.split(" | "))
-
-
-def _at(kind: Any, path: Sequence[str], data: Any) -> list[tuple[Any, dict[str, Any]]]:
-    """The types of `msgspec.inspect` that may stand at `path`, each with what is said about it. Of
-    structs with tags, only the one with the tag in `data`."""
-    tag_field = getattr(kind, "tag_field", None)
-    if tag_field and isinstance(data, dict) and data.get(tag_field) != kind.tag:
-        return []
-    if isinstance(kind, inspect.Metadata):
-        about = {} if path else kind.extra_json_schema or {}
-        return [(each, about | inner) for each, inner in _at(kind.type, path, data)]
-    if isinstance(kind, inspect.UnionType):
-        return [found for each in kind.types for found in _at(each, path, data)]
-    if not path:
-        return [(kind, {})]
-    inside = data.get(path[0]) if isinstance(data, dict) else None
-    if items := getattr(kind, "item_type", None) or getattr(kind, "value_type", None):
-        return _at(items, path[1:], inside)
-    fields = [field for field in getattr(kind, "fields", ()) if field.encode_name == path[0]]
-    return [found for field in fields for found in _at(field.type, path[1:], inside)]

@@ -21,6 +21,7 @@ from rnnbench.grid.files import (
     file_of,
     files_of,
 )
+from rnnbench.grid.keys import DESCRIPTIONS, RULES, check_model
 from rnnbench.grid.overrides import Setting, apply_settings, combinations, parse_overrides
 from rnnbench.grid.point import GridPoint, name_of
 from rnnbench.grid.requirements import check_options, unmet
@@ -69,10 +70,12 @@ def expand(
     ]
     for axis, choice in experiment.reference.items():
         setting = from_command_line.get(axis)
-        if setting and len(setting.values) > 1 and choice not in setting.values:
-            some = ",".join(map(str, setting.values))
+        texts = [str(value) for value in setting.values] if setting else []
+        if setting and len(texts) > 1 and choice not in texts:
+            some = ",".join(texts)
             what = f"{axis}={some} leaves out the reference, {axis}={choice}."
-            raise setting.error(what, f"write {axis}={choice},{some}, or a single choice.")
+            remedy = f"write {setting.written}={choice},{some}, or a single choice."
+            raise setting.error(what, remedy)
     if scale:
         written = [
             # A reference to another key, such as ${model.batch}, is no size.
@@ -185,6 +188,13 @@ def _check_setting(setting: Setting) -> None:
         raise setting.error(
             f"{mode}{key} adds or deletes a key that every grid point has.", f"write {key}=VALUE."
         )
+    axis, _, last = key.partition(".")
+    if axis in NAMES and last == "name":
+        what = f"{setting.written} is another name for the choice, which its file names."
+        raise setting.error(what, f"write {axis}=CHOICE.")
+    if axis in NAMES and last in DESCRIPTIONS:
+        what = f"{setting.written} only describes a choice, so that an override has no effect."
+        raise setting.error(what, f"change {last} in the file of the choice.")
     for value in values if key in ("seed", "repeat") else ():
         if type(value) is not int or value < 0:
             what = f"{key} is {value!r}; it must be an integer ≥ 0."
@@ -212,6 +222,7 @@ def _grid_point(
         config, differing = apply_settings(
             unchanged,
             [_adjusted(each, folders) for each in combination.values() if each.key not in NAMES],
+            RULES,
         )
     except ConfigError:
         # A choice's file that is wrong by itself is to blame, not what changes one of its keys.
@@ -227,7 +238,8 @@ def _grid_point(
     def source_of(key: str) -> str:
         return written.get(key) or written.get(key.partition(".")[0]) or where
 
-    check_config(config, source_of)
+    check_config(config, source_of, {key: each.written for key, each in combination.items()})
+    check_model(config, source_of)
     check_own_code(config, source_of)
     named = {axis: c for axis, c in choices.items() if axis in REQUIRED or c != defaults[axis]}
     overrides = {key: value for key, value in sorted(differing.items()) if key not in NUMBERS}
@@ -235,7 +247,7 @@ def _grid_point(
     name = name_of(named, overrides, **numbers)
     skip = unmet(config, {group: sources.get((group, choices[group])) for group in folders})
     if not skip:
-        check_options(config, overrides, sections["rnn"], f"{where}, grid point {name}")
+        check_options(config, sections["rnn"], f"{where}, grid point {name}")
         skip = unmet_constraints(config) if unmet_constraints else None
     return GridPoint(
         name=name, choices=named, overrides=overrides, config=config, skip=skip, grid=grid,

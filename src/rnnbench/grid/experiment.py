@@ -15,7 +15,7 @@ from msgspec import Meta
 
 from rnnbench.axes import NAMES
 from rnnbench.errors import ConfigError, converted, display_path, suggestion
-from rnnbench.grid.choices import explained
+from rnnbench.grid.explained import explained
 from rnnbench.grid.files import file_of, files_of
 from rnnbench.plain_text import is_name
 from rnnworker.options import PREFIX

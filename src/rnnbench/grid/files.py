@@ -192,19 +192,39 @@ def _accepts(arguments: ast.arguments, count: int) -> bool:
 
 
 def _bindings(body: Iterable[ast.stmt]) -> dict[str, ast.stmt]:
-    """Maps each name that `body` binds, not in functions and classes, to the statement."""
+    """Maps each name that `body` binds, at any depth but not in functions and classes, to the
+    statement. A comprehension's own names are not bound outside it."""
     bindings: dict[str, ast.stmt] = {}
     for node in body:
-        if isinstance(node, ast.If | ast.Try):
-            bindings |= _bindings([*node.body, *node.orelse])
-        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             bindings[node.name] = node
         elif isinstance(node, ast.Import | ast.ImportFrom):
-            bindings |= {alias.asname or alias.name: node for alias in node.names}
-        elif isinstance(node, ast.Assign):
-            parts = (part for target in node.targets for part in ast.walk(target))
-            bindings |= {part.id: node for part in parts if isinstance(part, ast.Name)}
+            for alias in node.names:
+                bindings[alias.asname or alias.name.partition(".")[0]] = node
+        elif not isinstance(node, ast.AnnAssign) or node.value is not None:
+            _bind(node, node, bindings)
     return bindings
+
+
+_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+
+
+def _bind(node: ast.AST, statement: ast.stmt, bindings: dict[str, ast.stmt]) -> None:
+    """Adds the names that the parts of `statement` at and below `node` bind."""
+    for part in ast.iter_child_nodes(node):
+        if isinstance(part, ast.stmt):
+            bindings |= _bindings([part])
+        elif isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store):
+            bindings[part.id] = statement
+        elif isinstance(part, ast.MatchAs | ast.MatchStar) and part.name:
+            bindings[part.name] = statement
+            _bind(part, statement, bindings)
+        elif isinstance(part, _COMPREHENSIONS):
+            for inner in ast.walk(part):
+                if isinstance(inner, ast.NamedExpr):
+                    bindings[inner.target.id] = statement
+        elif not isinstance(part, ast.Lambda):
+            _bind(part, statement, bindings)
 
 
 @cache

@@ -25,6 +25,26 @@ KINDS: dict[type, str] = {
 }  # fmt: skip
 
 
+Config = Mapping[str, Any]
+
+
+class Rules(NamedTuple):
+    """What is known about the keys of a config, by the config and a dotted key.
+
+    - `why_not_added`: why nothing would read an added key, and what to do; or None.
+    - `hint_to_add`: how to write an override of a key that does not exist.
+    - `why_not_deleted`: what to do in place of deleting a key that is needed; or None.
+    - `may_be_null`: whether null is a value of it.
+    - `is_text`: whether every text is a value of it.
+    """
+
+    why_not_added: Callable[[Config, str], tuple[str, str] | None]
+    hint_to_add: Callable[[Config, str], str]
+    why_not_deleted: Callable[[Config, str], str | None]
+    may_be_null: Callable[[Config, str], bool]
+    is_text: Callable[[Config, str], bool]
+
+
 class Setting(NamedTuple):
     """A key with its values, or with one of them in a combination. `mode` is Hydra's prefix: empty,
     ``+``, ``++`` or ``~``; `where` is its location, for errors."""
@@ -39,6 +59,11 @@ class Setting(NamedTuple):
         """The first value; in a combination the only one."""
         return self.values[0]
 
+    @property
+    def written(self) -> str:
+        """The key with its prefix."""
+        return f"{self.mode}{self.key}"
+
     def error(self, what: str, remedy: str) -> ConfigError:
         return ConfigError(what, where=self.where, remedy=remedy)
 
@@ -51,7 +76,9 @@ def parse_overrides(
     for text in overrides:
         setting = _parse(text, where, options)
         if setting.key in settings:
-            remedy = f"write it once, with its values separated by commas: {setting.key}=A,B."
+            remedy = f"write it once, with its values separated by commas: {setting.written}=A,B."
+            if setting.mode == "~":
+                remedy = f"write only one of {setting.written} and the other."
             raise setting.error(f"{setting.key} is set twice.", remedy)
         settings[setting.key] = setting
     return settings
@@ -159,21 +186,21 @@ def lookup(config: Any, key: str) -> Any:
 
 
 def apply_settings(
-    config: Mapping[str, Any], settings: Iterable[Setting]
-) -> tuple[Mapping[str, Any], dict[str, Any]]:
+    config: Config, settings: Iterable[Setting], rules: Rules
+) -> tuple[Config, dict[str, Any]]:
     """The config with the `value` of each setting, and its differences from `config`: dotted key →
     value, ``~key`` for a deleted key. `config` is not modified."""
     differing: dict[str, Any] = {}
     flat = [leaf for setting in settings for leaf in _leaves(setting)]
     for setting in sorted(flat, key=lambda leaf: (leaf.mode not in ("+", "++"), leaf.key)):
         default = lookup(config, setting.key)
-        _check(config, setting, default)
+        _check(config, setting, default, rules)
         if setting.mode == "~":
             config = replaced(config, setting.key.split("."), ABSENT)
             differing[f"~{setting.key}"] = None
             continue
-        value = _fitting(setting, default)
-        if not _same(value, default):
+        value = _fitting(config, setting, default, rules)
+        if not same(value, default):
             config = replaced(config, setting.key.split("."), value)
             differing[setting.key] = value
     return config, differing
@@ -211,42 +238,71 @@ def keys_of(config: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
             yield from keys_of(value, f"{prefix}{key}.")
 
 
-def _check(config: Mapping[str, Any], setting: Setting, default: Any) -> None:
+def _check(config: Config, setting: Setting, default: Any, rules: Rules) -> None:
     key, mode, (value,), _ = setting
+    written = setting.written
     if mode == "+" and default is not ABSENT:
         raise setting.error(
-            f"+{key} adds a key that exists already.", f"write {key}=VALUE to change it."
+            f"{written} adds a key that exists already.", f"write {key}=VALUE to change it."
         )
     parent = key.rpartition(".")[0]
     above = lookup(config, parent) if parent else config
-    if mode in ("+", "++") and above is not ABSENT and not isinstance(above, dict):
-        raise setting.error(
-            f"{mode}{key}: {parent} is {_kind(above)} and has no keys.", "add the key to a section."
-        )
+    if mode in ("+", "++") and above is not ABSENT and not isinstance(above, dict | type(None)):
+        what = f"{written}: {parent} is {_kind(above)} and has no keys."
+        raise setting.error(what, "remove it.")
+    if mode in ("+", "++") and default is ABSENT and (unread := rules.why_not_added(config, key)):
+        raise setting.error(f"{unread[0]}.", unread[1])
     if mode in ("", "~") and default is ABSENT:
-        similar = suggestion(key, keys_of(config)).strip()
-        what = f"{mode}{key} is not a key of the config."
-        raise setting.error(what, similar or f"to add a key, write +{key}=VALUE.")
-    if mode == "~" and value is not None and not _same(value, default):
+        what = f"{written} is not a key of the config."
+        remedy = rules.hint_to_add(config, key)
+        if mode == "~":
+            needless = [k for k in keys_of(config) if rules.why_not_deleted(config, k) is None]
+            remedy = f"{suggestion(written, ['~' + each for each in needless])}remove it."
+        raise setting.error(what, remedy)
+    if mode == "~" and (needed := rules.why_not_deleted(config, key)):
+        raise setting.error(f"{written} deletes a key that a run needs.", needed)
+    if mode == "~" and value is not None and not same(value, default):
         raise setting.error(
-            f"~{key}={value!r} deletes a key whose value is {default!r}.", f"write ~{key}."
+            f"{written}={value!r} deletes a key whose value is {default!r}.", f"write {written}."
         )
 
 
-def _fitting(setting: Setting, default: Any) -> Any:
+def _fitting(config: Config, setting: Setting, default: Any, rules: Rules) -> Any:
     """The value in the type of its default. Raises a `ConfigError` if the types do not match."""
     value = setting.value
     if isinstance(value, float) and not math.isfinite(value):
         raise setting.error(f"{setting.key}={value} is not finite.", "write a finite number.")
+    free = default in (ABSENT, None, "???") or _is_reference(default)
+    if free or _is_reference(value):
+        return value
+    if value is None:
+        if rules.may_be_null(config, setting.key):
+            return value
+        what = f"{setting.key}=null has no meaning."
+        raise setting.error(what, f"write a value; its default is {default!r}.")
+    fitting = _in_type_of(value, default)
+    if fitting is None:
+        text = isinstance(default, str) and rules.is_text(config, setting.key)
+        quotes = "; put the value in quotes" if text and not isinstance(value, list | dict) else ""
+        wanted = _kind(default)
+        if isinstance(value, list) and isinstance(default, list):
+            wanted += " with items of the type of its default's"
+        what = f"{setting.key}={value!r} is {_kind(value)}; it must be {wanted}."
+        raise setting.error(what, f"its default is {default!r}{quotes}.")
+    return fitting
+
+
+def _in_type_of(value: Any, default: Any) -> Any:
+    """`value` in the type of `default`, and so its items, if those of `default` have one type; None
+    if that cannot be."""
     if isinstance(default, float) and type(value) is int:
         return float(value)
-    free = default in (ABSENT, None, "???") or _is_reference(default)
-    if free or _is_reference(value) or (value is None and not isinstance(default, dict)):
-        return value
     if type(value) is not type(default):
-        quotes = "; put the value in quotes" if isinstance(default, str) else ""
-        what = f"{setting.key}={value!r} is {_kind(value)}; it must be {_kind(default)}."
-        raise setting.error(what, f"its default is {default!r}{quotes}.")
+        return None
+    kinds = {type(item) for item in default} if isinstance(value, list) else set()
+    if len(kinds) == 1 and kinds.isdisjoint((list, dict, type(None))):
+        items = [_in_type_of(item, default[0]) for item in value]
+        return None if None in items else items
     return value
 
 
@@ -258,5 +314,12 @@ def _kind(value: Any) -> str:
     return KINDS.get(type(value), type(value).__name__)
 
 
-def _same(value: Any, default: Any) -> bool:
-    return type(value) is type(default) and bool(value == default)
+def same(value: Any, default: Any) -> bool:
+    """Whether two values of a config are equal and have the same types, at every depth."""
+    if type(value) is not type(default):
+        return False
+    if isinstance(value, list):
+        return len(value) == len(default) and all(map(same, value, default))
+    if isinstance(value, dict):
+        return value.keys() == default.keys() and all(same(value[k], default[k]) for k in value)
+    return bool(value == default)

@@ -20,11 +20,11 @@ from typing import Any
 
 from rnnbench.axes import NAMES
 from rnnbench.errors import ConfigError, converted, suggestion
-from rnnbench.grid.choices import Requirement, Rnn
+from rnnbench.grid.choices import Requirement
 from rnnbench.grid.overrides import ABSENT, keys_of, lookup
 from rnnworker import cards as nvidia
 from rnnworker import machine, processors
-from rnnworker.options import honoured, is_user_file, not_honoured
+from rnnworker.options import PREFIX, honoured, is_user_file, not_honoured
 from rnnworker.precision import DEFAULT, requested_precision
 
 # Key of a model → the option of its recurrent layer.
@@ -114,21 +114,11 @@ def _unmet_precision(config: Mapping[str, Any]) -> str | None:
     return f"this Keras has no dtype policy {precision}"
 
 
-def check_options(
-    config: Mapping[str, Any], overrides: Mapping[str, Any], choice: Mapping[str, Any], at: str
-) -> None:
+def check_options(config: Mapping[str, Any], choice: Mapping[str, Any], at: str) -> None:
     """Raises a `ConfigError` for ``rnn.options`` that the implementation would ignore, because the
-    name of the grid point, made of its `overrides`, would not describe what is measured. `choice`:
-    the section of the rnn choice, without overrides; `at`: the location, for errors."""
-    rnn, keys = config["rnn"], [*Rnn.__struct_fields__, *choice]
-    for key in overrides:
-        group, _, rest = key.removeprefix("~").partition(".")
-        first = rest.partition(".")[0]
-        if group == "rnn" and first not in keys:
-            remedy = f"{suggestion(first, keys)}options belong in rnn.options."
-            if rest in (honoured(config) or ()):
-                remedy = f"write +rnn.options.{rest}=VALUE."
-            raise ConfigError(f"unknown key {key!r}.", where=at, remedy=remedy)
+    name of the grid point would not describe what is measured. `choice`: the section of the rnn
+    choice, without overrides; `at`: the location, for errors."""
+    rnn = config["rnn"]
     implementation = rnn["implementation"]
     known, unknown = honoured(config) or [], not_honoured(config)
     if is_user_file(implementation):
@@ -144,7 +134,7 @@ def check_options(
             f"{rnn_choice}{detail} does not honour rnn.options.{key}; "
             f"it honours {', '.join(known) or 'no options'}.",
             where=at,
-            remedy=suggestion(key, known) + remedy,
+            remedy=suggestion(PREFIX + key, [PREFIX + each for each in known], 0.85) + remedy,
         )
 
 
