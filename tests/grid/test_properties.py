@@ -58,7 +58,7 @@ LIBRARY = Library(
     },
     defaults={"a": FIRST, "b": {**FIRST, "model": "b", "dataset": "mnist"}},
     model="a",
-    files={(group, choice): Path() for group in ("model", "rnn") for choice in CHOICES[group]},
+    files={(group, choice): Path() for group, choices in CHOICES.items() for choice in choices},
 )
 
 Grid = dict[str, list[Any]]

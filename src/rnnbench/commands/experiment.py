@@ -52,7 +52,11 @@ def command_of(arguments: Sequence[str]) -> list[str]:
 
 
 def grid(arguments: Sequence[str]) -> int:
-    """List the grid points of an experiment: name, choices, run or skip, and why."""
+    """List the grid points of an experiment: name, choices, run or skip, and why.
+
+    With --cfg, print the composed configuration of the first one, with the origin of each value;
+    overrides choose another one.
+    """
     # Imported late: `run` only starts Snakemake.
     from rnnbench.grid.expand import expand
     from rnnbench.grid.experiment import load_experiment
@@ -60,11 +64,18 @@ def grid(arguments: Sequence[str]) -> int:
 
     parser = experiment_parser(grid)
     parser.add_argument("--json", action="store_true", help="print a JSON list instead of a table")
+    cfg = "print the configuration of the first grid point as YAML, with the origin of each value"
+    parser.add_argument("--cfg", action="store_true", help=cfg)
     root = Path.cwd()
     options = parse_experiment(parser, arguments, root)
     experiment = load_experiment(options.experiment, options.conf)
     points = expand(experiment, options.conf, options.overrides, unmet_at(root), root)
-    if options.json:
+    if options.cfg:
+        from rnnbench.grid.origins import with_origins
+
+        print(f"# {points[0].name}: grid point 1 of {len(points)}")
+        print(with_origins(points[0], options.conf), end="")
+    elif options.json:
         print(json.dumps([as_json(point) for point in points], indent=2, ensure_ascii=False))
     else:
         _print_table(points)

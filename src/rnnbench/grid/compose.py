@@ -8,6 +8,7 @@ own section, is composed in its regular place.
 from __future__ import annotations
 
 import json
+import re
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -37,6 +38,7 @@ FAULTS = (
     *(HydraException, OmegaConfBaseException, yaml.YAMLError),
     *(OSError, ValueError, TypeError, KeyError),
 )
+MISPLACED = re.compile(r"Could not override '(\w+)@\w+\.\1'")
 # A record, bundle or page would carry what a configuration reads from the environment.
 OmegaConf.clear_resolver("oc.env")
 
@@ -49,7 +51,7 @@ class Library:
     - `sections`: (group, choice) → its section of a config.
     - `defaults`: model → group → the choice if a grid names none.
     - `model`: the model if a grid names none.
-    - `files`: (group, choice) → its file, for models and rnn choices, to resolve relative paths.
+    - `files`: (group, choice) → its file, to resolve relative paths.
     """
 
     base: Mapping[str, Any]
@@ -94,10 +96,9 @@ def compose_choices(conf: Sequence[Path], requested: ChoiceFiles, default_model:
                 sections |= _sections(config, {group: choice})
     files: dict[Choice, Path] = {}
     for group, choice in sections:
-        if group in ("model", "rnn"):
-            known = [Path(folder) / group / f"{choice}.yaml" for folder in conf]
-            file = next((path.resolve() for path in known if path.is_file()), known[0])
-            files[group, choice] = requested.get(group, {}).get(choice, file)
+        known = [Path(folder) / group / f"{choice}.yaml" for folder in conf]
+        file = next((path.resolve() for path in known if path.is_file()), known[0])
+        files[group, choice] = requested.get(group, {}).get(choice, file)
     for key, file in files.items():
         sections[key] = with_absolute_paths(key[0], sections[key], file)
     return Library(base, sections, defaults, any_model, files)
@@ -234,6 +235,10 @@ def _composed(name: str, overrides: list[str], where: str) -> tuple[dict[str, An
         plain = json.loads(json.dumps(container, allow_nan=False))
     except FAULTS as error:
         remedy = "correct the file that the error names."
+        # Hydra takes the group for one below the file's own.
+        if misplaced := MISPLACED.search(str(error)):
+            group = misplaced[1]
+            remedy = f"write `override /{group}@_global_.{group}: CHOICE` in its defaults."
         raise ConfigError(f"cannot be composed: {error}.", where=where, remedy=remedy) from None
     chosen = {group: str(choices[group]) for group in NAMES if group in choices}
     for group, choice in chosen.items():

@@ -63,7 +63,7 @@ def expand(
         raise scale.error(
             what, "write scale=published, or leave it out for the sizes of the grids."
         )
-    folder = experiment.file.parent
+    folder = experiment.folder
     written = [
         _parsed(grid, experiment.where(index), conf, folder, files, root)
         for index, grid in enumerate(experiment.grids)
@@ -233,10 +233,10 @@ def _grid_point(
     if has_open or is_open(differing):
         config = resolved(config, where)
     written = {key: setting.where for key, setting in combination.items()}
-    written |= {group: sources.get((group, choices[group]), where) for group in folders}
+    located = written | {group: sources.get((group, choices[group]), where) for group in folders}
 
     def source_of(key: str) -> str:
-        return written.get(key) or written.get(key.partition(".")[0]) or where
+        return located.get(key) or located.get(key.partition(".")[0]) or where
 
     check_config(config, source_of, {key: each.written for key, each in combination.items()})
     check_model(config, source_of)
@@ -251,6 +251,7 @@ def _grid_point(
         skip = unmet_constraints(config) if unmet_constraints else None
     return GridPoint(
         name=name, choices=named, overrides=overrides, config=config, skip=skip, grid=grid,
+        sources=written, files={axis: library.files[axis, choices[axis]] for axis in NAMES},
         **numbers,
     )  # fmt: skip
 

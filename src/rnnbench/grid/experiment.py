@@ -77,8 +77,9 @@ class ExperimentFile(Settings, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class Experiment(Settings, frozen=True, kw_only=True):
-    """A set of grids to measure, each a tuple of Hydra overrides, from its `file`. `request`: what
-    ``snakemake --config`` names it by."""
+    """A set of grids to measure, each a tuple of Hydra overrides, from its `file`. `folder`: that
+    of the file with the grids, to which their paths are relative. `request`: what ``snakemake
+    --config`` names it by."""
 
     name: str
     title: str = ""
@@ -86,6 +87,7 @@ class Experiment(Settings, frozen=True, kw_only=True):
     grids: tuple[tuple[str, ...], ...]
     reference: Mapping[str, str] = {}
     file: Path = Path("experiment.yaml")
+    folder: Path = Path()
     request: str = ""
 
     def where(self, grid: int) -> str:
@@ -95,7 +97,8 @@ class Experiment(Settings, frozen=True, kw_only=True):
 
 
 LONGEST, LONGEST_SUFFIX = 100, 60  # characters of a name, and of what overrides add to one
-KEYS = ("title", "about", "grids", "reference", *Settings.__struct_fields__)
+DEFAULTS, SELF = "defaults", "_self_"
+KEYS = (DEFAULTS, "title", "about", "grids", "reference", *Settings.__struct_fields__)
 CHOICES = {"function": "model", "implementation": "rnn"}  # a key of a choice's file → its axis
 # A quoted string, whose end may be missing, or one character.
 TOKEN = re.compile(r"""'(?:\\.|[^'\\])*'?|"(?:\\.|[^"\\])*"?|.""", re.DOTALL)
@@ -112,7 +115,7 @@ def load_experiment(name: str, conf: Sequence[Path]) -> Experiment:
         remedy = f"rename the file: letters, digits and _.+=@-, at most {LONGEST} characters."
         raise ConfigError(f"the experiment's name is {name[:60]!r}.", where=where, remedy=remedy)
     remedy = 'see docs/experiments.md, "Keys of an experiment".'
-    content = _read(file, where)
+    content, folder = _composed(file, conf)
     try:
         data = msgspec.convert(content, ExperimentFile)
     except msgspec.ValidationError as error:
@@ -125,7 +128,53 @@ def load_experiment(name: str, conf: Sequence[Path]) -> Experiment:
         "grids": _grids(data, where),
         "reference": _reference(data.reference or {}, where),
     }
-    return Experiment(name=name, file=file, request=request, **settings)
+    return Experiment(name=name, file=file, folder=folder, request=request, **settings)
+
+
+def _composed(file: Path, conf: Sequence[Path], above: tuple[Path, ...] = ()) -> tuple[Any, Path]:
+    """The content of `file` over that of the experiments in its ``defaults``, as Hydra composes
+    files: a later one replaces values of an earlier one, and the file itself is last unless
+    ``_self_`` is elsewhere. With it, the folder of the file that has the grids. `above`: the files
+    whose defaults lead here."""
+    where = display_path(file)
+    content = _read(file, where)
+    if not isinstance(content, dict) or DEFAULTS not in content:
+        return content, file.parent
+    defaults = content.pop(DEFAULTS)
+    if not isinstance(defaults, list) or not all(isinstance(each, str) for each in defaults):
+        remedy = "write a list of experiments, such as [quick]."
+        raise ConfigError(f"defaults is {defaults!r}.", where=where, remedy=remedy)
+    if file in above:
+        remedy = "remove one of the defaults that lead back to this file."
+        raise ConfigError("its defaults contain itself.", where=where, remedy=remedy)
+    if SELF not in defaults:
+        defaults = [*defaults, SELF]
+    known = files_of(conf, "experiment")
+    merged: dict[str, Any] = {}
+    folder = file.parent
+    for name in defaults:
+        layer, of_layer = content, file.parent
+        if name != SELF:
+            default = file_of(known, "experiment", name, f"{where}: defaults", file.parent)
+            layer, of_layer = _composed(default, conf, (*above, file))
+        if not isinstance(layer, dict):
+            raise ConfigError("has no keys.", where=f"{where}: defaults {name}")
+        if "grids" in layer:
+            folder = of_layer
+        merged = _overlaid(merged, layer)
+    return merged, folder
+
+
+def _overlaid(base: Mapping[str, Any], top: Mapping[str, Any]) -> dict[str, Any]:
+    """`base` with the values of `top`, section by section."""
+    merged = dict(base)
+    for key, value in top.items():
+        below = merged.get(key)
+        if isinstance(below, Mapping) and isinstance(value, Mapping):
+            merged[key] = _overlaid(below, value)
+        else:
+            merged[key] = value
+    return merged
 
 
 def varied(experiment: Experiment, overrides: Sequence[str]) -> Experiment:

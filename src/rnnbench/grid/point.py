@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from rnnbench.axes import DOCUMENTATION, NAMES
@@ -28,6 +29,8 @@ class GridPoint:
     - `config`: the resolved config, as plain JSON data. Read-only: grid points share parts of it.
     - `skip`: why it cannot run, or None.
     - `grid`: index of the first of the experiment's grids that contains it (not compared).
+    - `sources`: key or axis → where the command line or a grid writes it (not compared).
+    - `files`: axis → the file of its choice (not compared).
     """
 
     name: str
@@ -39,6 +42,8 @@ class GridPoint:
     config: Mapping[str, Any]
     skip: str | None = None
     grid: int = field(default=0, compare=False)
+    sources: Mapping[str, str] = field(default_factory=dict, compare=False)
+    files: Mapping[str, Path] = field(default_factory=dict, compare=False)
 
     def settings(self) -> dict[str, Any]:
         """Everything that distinguishes this grid point from others, as a flat dict."""
