@@ -21,7 +21,7 @@ CONF = ROOT / "conf"
 def mine(tmp_path: Path) -> Path:
     for name, text in {
         "model/small.yaml": "defaults: [digits_rnn, _self_]\nunits: 32\n",
-        "model/first.yaml": "defaults: [_self_, digits_rnn]\nunits: 32\nnote: mine\n",
+        "model/first.yaml": "defaults: [_self_, digits_rnn]\nunits: 32\n",
         "model/on_mnist.yaml": "defaults:\n  - digits_rnn\n  - override /dataset: mnist\n",
         "experiment/longer.yaml": "defaults: [quick]\ntitle: Longer\nrepeats: {most: 9}\n",
         "experiment/twice.yaml": "defaults: [longer]\ngrids: model=small.yaml rnn=keras,cell\n",
