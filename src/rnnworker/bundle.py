@@ -50,6 +50,7 @@ STAMP = "%Y%m%dT%H%M%S_%fZ"
 CERTIFICATE_SECONDS = 900.0  # of each phase
 # The most for such a phase, which may hang: a share of the session, but not less than a minute.
 SHARE, LEAST_SECONDS = 0.25, 60.0
+MARGIN = 1.25  # by which things may take longer than ever before
 PACK_SECONDS = 20.0
 LOCK_SECONDS = 0.2
 CUT = "ended by --stop-after; will be repeated"
@@ -235,7 +236,7 @@ class Session:
     def fits(self, planned, name=None):
         """Returns whether all of `planned` are likely to end in the time that is left."""
         seconds = [self.durations.needed(entry, name or entry["name"]) for entry in planned]
-        return sum(seconds) <= self.time_left()
+        return MARGIN * sum(seconds) <= self.time_left()
 
     def cohort_of(self, run):
         """Returns the runs that are measured together with `run`, which is missing: missing runs of

@@ -232,6 +232,38 @@ def test_a_bundle_with_a_user_supplied_model_and_kernel(tmp_path: Path) -> None:
     assert json.loads(path.read_text())["implementations"]["mine"]["status"] == "certified"
 
 
+REFUSED = """
+from rnnworker.recurrent.cells import from_canonical, to_canonical
+
+def make(keras, cell, units, options):
+    class Mine(keras.layers.LSTM):
+        def call(self, sequences, initial_state=None, mask=None, training=False):
+            raise RuntimeError("cuDNN error: CUDNN_STATUS_NOT_SUPPORTED")
+
+    return Mine(units, use_cudnn=False, **options)
+"""
+
+
+def test_a_run_that_its_library_refuses_is_void_with_that_reason_and_the_next_one_starts(
+    tmp_path: Path,
+) -> None:
+    """As bfloat16 on torch, which cuDNN may refuse while TF32 is off."""
+    project, folder = make_project(tmp_path / "project"), tmp_path / "bundle"
+    (tmp_path / "mine.py").write_text(REFUSED)
+    (tmp_path / "mine.yaml").write_text("implementation: mine.py\n")
+    grid = f"model=digits_rnn model.units=4 model.epochs=1 rnn={tmp_path}/mine.yaml,keras"
+    grid += " device=cpu_1 measure.turns=false"
+    (project.conf / "experiment/mine.yaml").write_text(f"grids: ['{grid}']\n")
+    bundle(project, "mine", folder)
+    result = run(folder, "--no-certificates")
+    assert result.returncode == 0, result.stdout + result.stderr
+    records = {record.run.choices["rnn"]: record for record in restored(project, folder)}
+    assert records["keras"].verdict.status != "void"
+    refused = records["mine"].verdict
+    assert refused.status == "void"
+    assert "CUDNN_STATUS_NOT_SUPPORTED" in refused.reasons[0].text
+
+
 def test_a_build_whose_framework_is_missing_or_broken_is_skipped_alone(tmp_path: Path) -> None:
     project = make_project(tmp_path / "home")
     (project.conf / "build/lacking.yaml").write_text(

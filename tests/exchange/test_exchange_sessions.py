@@ -166,16 +166,16 @@ def test_a_certificate_that_hangs_ends_and_is_tried_again_in_a_longer_session_on
     (worker / "__main__.py").write_text(HANGS)
     monkeypatch.setattr(workers, "WORKER", str(worker))
     monkeypatch.setattr(bundle, "LEAST_SECONDS", 0.5)
-    monkeypatch.setattr(bundle, "SHARE", 0.0125)  # 0.5 s of 40
-    assert bundle.main(str(tmp_path), ["--stop-after", "40"]) == 1
+    monkeypatch.setattr(bundle, "SHARE", 1 / 240)  # 0.5 s of 120
+    assert bundle.main(str(tmp_path), ["--stop-after", "120"]) == 1
     output = capsys.readouterr().out
     assert output.count("certificates/k  took 0 s in phase certify_keras and was ended; it ") == 1
     assert output.count("exit code 0") == 2, "the runs were made"
     assert "1 certificates are left" in output
-    assert bundle.main(str(tmp_path), ["--stop-after", "40"]) == 1
+    assert bundle.main(str(tmp_path), ["--stop-after", "120"]) == 1
     assert capsys.readouterr().out.splitlines()[0] == "certificates/k  needs a longer --stop-after"
     assert len(list(tmp_path.glob("out/certificates/k/*"))) == 1
-    bundle.main(str(tmp_path), ["--stop-after", "80"])
+    bundle.main(str(tmp_path), ["--stop-after", "240"])
     assert len(list(tmp_path.glob("out/certificates/k/*"))) == 2, "it has 1 s there"
 
 

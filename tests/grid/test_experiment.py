@@ -8,6 +8,8 @@ from rnnbench.errors import ConfigError
 from rnnbench.grid.expand import expand
 from rnnbench.grid.experiment import LONGEST, load_experiment, varied
 from rnnbench.plain_text import is_name
+from rnnbench.planning.planner import plan_order
+from tests.conftest import ROOT
 from tests.grid.conftest import assert_error
 
 
@@ -137,3 +139,33 @@ def test_a_reference_of_numbers_is_among_the_values_of_the_command_line(
         expand(modes, conf, ["+rnn.options.implementation=2,0"])
     command = caught.value.remedy.split()[1].rstrip(",")
     assert len(expand(modes, conf, [command])) == 3
+
+
+@pytest.mark.parametrize("name", ["gpu", "gpu_first"])
+def test_torch_takes_the_persistent_kernel_of_cudnn_where_it_is_asked_for(name: str) -> None:
+    """In float16, and if features and units are multiples of 128."""
+    folders = [ROOT / "conf"]
+    points = expand(load_experiment(name, folders), folders, ["build=keras3_torch_cuda"])
+    models = [
+        point.config["model"]
+        for point in points
+        if point.config["precision"] == "mixed_float16"
+        and point.config["model"].get("units") == 768
+    ]
+    assert len(models) > 1
+    assert all(model["features"] % 128 == model["units"] % 128 == 0 for model in models)
+
+
+@pytest.mark.parametrize("build", ["keras3_torch_cuda", "keras3_jax_cuda"])
+def test_the_first_runs_on_a_card_certify_what_it_is_asked_for(build: str) -> None:
+    """Each bundle of gpu_first begins with every implementation of the LSTM, at few epochs."""
+    folders = [ROOT / "conf"]
+    experiment = load_experiment("gpu_first", folders)
+    points = expand(experiment, folders, [f"build={build}"])
+    runs = [ordered.point for ordered in plan_order(points, experiment.order_seed, True)]
+    assert {point.choices["build"] for point in runs} == {build}
+    assert {point.choices["device"] for point in runs} == {"gpu"}
+    first = [point.choices["rnn"] for point in runs if point.choices["cell"] == "lstm"][:3]
+    assert sorted(first) == ["cudnn", "keras", "native"]
+    assert max(point.config["model"]["epochs"] for point in runs[:20]) <= 4
+    assert 25 <= len(runs) <= 40
