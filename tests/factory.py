@@ -112,6 +112,7 @@ def make_record(
         alias=None,
         block=seed + repeat,
         order=0,
+        round=f"round-s{seed}-r{repeat}",
         digest=digest_of(full_identity(config, identity)),
         identity=identity,
         config=config,
@@ -138,7 +139,9 @@ def make_record(
             "closure": 0.001,
         },
         verdict=verdict,
-        round=None,
+        round=RoundFacts(
+            id=f"{machine}/alone/{written(started)}", members=(run.name,), companion=False
+        ),
         turns={},
     )
     return replace(record, **changes)
@@ -191,6 +194,7 @@ def as_run(line: Mapping[str, Any]) -> Run:
     """The run of a line of the plan, which may lack fields that a test does not need."""
     fields: dict[str, Any] = {"order": 0, "block": 0, "digest": "d" * 64, "identity": {}}
     fields |= {"choices": {}, "overrides": {}, "seed": 0, "repeat": 0, "alias": None, "config": {}}
+    fields["round"] = line["name"]
     return Run(**{**fields, **line})
 
 

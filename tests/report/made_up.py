@@ -31,8 +31,10 @@ EXPERIMENT = Experiment(
 SECONDS = {"keras": 0.52, "cell": 0.53, "unrolled": 0.43, "block": 0.47}
 SKIPPED = [{"name": "digits_rnn-lstm-cudnn-cpu_1-current", "why": "cuDNN runs on NVIDIA GPUs only"}]
 CERTIFIED = {"status": "certified", "why": None, "applied": {}}
+A_RUN = make_record().run
 UNEQUAL = {
-    "schema": 2, "model": "digits_rnn", "cell": "lstm", "build": "current", "overrides": {},
+    "schema": 3, "key": certificate_key(A_RUN.choices, A_RUN.config), "model": "digits_rnn",
+    "cell": "lstm", "build": "current", "overrides": {},
     "tolerance": {"gradients": 1e-4},
     "implementations": {"keras": CERTIFIED, "unrolled": CERTIFIED},
     "pairs": [{"a": "keras", "b": "unrolled", "gradients": 0.03, "equal": False}],

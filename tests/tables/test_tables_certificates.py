@@ -63,23 +63,6 @@ def wrong_gradients(build, device="cpu_1", **changes):
     return result
 
 
-def schema_1():
-    old = certificate("tf_2_21") | {"schema": 1, "key": "mnist_rnn-lstm-tf_2_21"}
-    for entry in old["implementations"].values():
-        for name in ("probed", "applied", "function", "function_why"):
-            del entry[name]
-    old["pairs"][2] |= {"outputs": 1.0}
-    return old
-
-
-def schema_2():
-    old = wrong_gradients("tf_2_21") | {"schema": 2, "key": "mnist_rnn-lstm-tf_2_21"}
-    for entry in old["implementations"].values():
-        del entry["probed"]
-    old["implementations"]["cell"] |= {"status": "failed", "function_why": "outputs differ"}
-    return old
-
-
 WIDE = {"variant": Overrides.of(PUBLISHED)}
 RELU = {"activation": "relu"}
 HARD = {"recurrent_activation": "hard_sigmoid"}
@@ -148,17 +131,6 @@ NOT_CERTIFIED = "cell is not certified for batch "
         ([probed(outputs=0.5)], config("cell"), config("cell", device="cpu_4"), UNEQUAL,
          "cell failed: outputs differ from the float64 reference by 5e-01 (tolerance 1e-05) at "
          "batch 7 with training=False on cpu_1"),
-        # A certificate of schema 1 has no steps.
-        ([schema_1()], config("block"), KERAS, UNKNOWN, "block is not certified for cpu_1"),
-        ([schema_1()], config("cudnn"), KERAS, UNEQUAL, ""),
-        # One of schema 2 is not inherited, but its failures count. With an override that its
-        # function lacks, it says nothing, not even by fallback.
-        ([schema_2()], config("unrolled"), KERAS, UNKNOWN,
-         "unrolled is not certified for cpu_1: its certificate states no batches"),
-        ([schema_2()], config("cell"), KERAS, UNEQUAL, "cell failed: outputs differ"),
-        ([schema_2()], config("block"), KERAS, UNEQUAL, "applies wrong gradients"),
-        ([schema_2()], config("cell") | WIDE, KERAS | WIDE, UNKNOWN,
-         "there is no certificate for them"),
     ],
 )  # fmt: skip
 def test_judgement_follows_the_certificates(made, a, b, verdict, why):

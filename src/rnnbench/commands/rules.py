@@ -193,7 +193,7 @@ def round(arguments: Sequence[str]) -> int:
 def _measure(
     planned: Sequence[Run], needed: Sequence[Run], place: Place, label: str, reference: str | None
 ) -> None:
-    check = watched(str(planned[0].round), [run.config for run in needed], place.root)
+    check = watched(planned[0].round, [run.config for run in needed], place.root)
     pins = {}
     for each in needed:
         code = worker_digest(each.config)
@@ -206,7 +206,7 @@ def _measure(
         more = f" and {len(others)} more" if others else ""
         print_progress(f"{label} {run}{more}: {summary}")
     if reference and len(planned) > 1 and (known := known_so_far(planned, place, reference)):
-        print_progress(f"{label} {configuration_of(str(planned[0].round))} {known}")
+        print_progress(f"{label} {configuration_of(planned[0].round)} {known}")
 
 
 def _needed(

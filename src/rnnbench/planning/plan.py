@@ -106,7 +106,7 @@ class Plan:
         """The rounds by name, in the order of measuring."""
         by_round: dict[str, list[Run]] = {}
         for run in self.runs.values():
-            by_round.setdefault(str(run.round), []).append(run)
+            by_round.setdefault(run.round, []).append(run)
         return {name: Round(name, runs[0].order, tuple(runs)) for name, runs in by_round.items()}
 
     def batches(self) -> list[list[str]]:

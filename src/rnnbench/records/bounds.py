@@ -66,7 +66,7 @@ CONFIG: Mapping[str, Any] = {
 TURN: Mapping[str, Any] = {
     "turn": Index, "cycle": Index, "start": Moment, "seconds": Duration, "steps": Positive,
     "full": bool, "others": Number, "took": Duration, "cores": Positive, "major_faults": Count,
-    "reads": Duration, "good": bool,
+    "reads": Duration,
 }  # fmt: skip
 NEEDED_OF_A_TURN = ("turn", "cycle", "start", "seconds", "steps", "full")
 _COLUMNS: Mapping[str, Any] = {

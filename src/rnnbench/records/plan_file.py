@@ -20,7 +20,7 @@ class RunHead(msgspec.Struct, frozen=True):
 
     name: str
     digest: str
-    round: str | None = None
+    round: str
 
 
 Line = TypeVar("Line", bound=Run | RunHead)

@@ -103,7 +103,7 @@ def is_pointer(file: PurePath) -> bool:
 def companion_files(results: Path, record: Record) -> list[str]:
     """The companions' records in the round of a `record` (paths relative to `results`)."""
     companions = []
-    for name in record.round.members if record.round else ():
+    for name in record.round.members:
         for path in record_files(results, record.machine, glob.escape(name)):
             with suppress(RecordError):
                 other = read_record(path)

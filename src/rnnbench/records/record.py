@@ -3,14 +3,8 @@
 Records are the source of truth: MLflow, tables and reports are made from them, can be made again,
 and contain no number that is not derived from a record.
 
-**Older schemas.** Every schema that was ever written can be read. For each schema n but the newest,
-`UPGRADES` has a function that converts its data to schema n + 1; reading applies these functions in
-sequence. A new field is None or follows from the record itself; it is never a guess. A renamed
-field keeps its value. Files are not rewritten. A schema newer than this rnnbench's is refused.
-``tests/records/schema_N.json`` is a record as the rnnbench of schema N wrote it; it is never edited
-and must stay readable. Schema 1 is the first; schema 2 adds `round`, `turns` and the epochs'
-`took`; schema 3 moves what was planned to `run`, which has the config once; schema 4 drops the
-effects in `round`, and its `turns` have the CPU time of other processes instead of `good`.
+A record of another schema is refused. A field that is added to a schema has a default, which says
+that it is not known.
 """
 
 from __future__ import annotations
@@ -18,7 +12,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 import msgspec
@@ -36,42 +30,11 @@ from rnnbench.records.bounds import (
     check_timestamp,
 )
 
-PLANNED = (
-    *("name", "order", "block", "digest", "identity", "choices", "overrides"),
-    *("seed", "repeat", "alias", "config"),
-)
-
-
-def _to_schema_2(data: dict[str, Any]) -> dict[str, Any]:
-    """Schema 1 → 2: runs of schema 1 were not measured in turns."""
-    return {**data, "round": None, "turns": {}, "schema": 2}
-
-
-def _to_schema_3(data: dict[str, Any]) -> dict[str, Any]:
-    """Schema 2 → 3: the planned run is one object; its identity repeated the config."""
-    run = {name: data[name] for name in PLANNED}
-    identity = {key: value for key, value in run["identity"].items() if key != "config"}
-    rest = {name: value for name, value in data.items() if name not in PLANNED}
-    return {**rest, "run": {**run, "identity": identity}, "schema": 3}
-
-
-def _to_schema_4(data: dict[str, Any]) -> dict[str, Any]:
-    """Schema 3 → 4: effects are computed from the turns."""
-    if (round_ := data["round"]) is not None:
-        kept = {name: round_[name] for name in ("id", "members", "companion")}
-        return {**data, "round": kept, "schema": 4}
-    return {**data, "schema": 4}
-
-
 SCHEMA = 4
-UPGRADES: Mapping[int, Callable[[dict[str, Any]], dict[str, Any]]] = {
-    1: _to_schema_2,
-    2: _to_schema_3,
-    3: _to_schema_4,
-}
 STATUSES = ("clean", "suspect", "void")
 DISTURBED_SHARE = 0.10  # of the cores' time, used by other processes
 TICK = 0.01  # seconds to which the kernel rounds CPU time
+OF_OTHERS = ("cycle", "others", "took", "cores")  # columns of turns
 Turns = Mapping[str, Sequence[Any]]  # column → one value per turn, as in a record
 
 
@@ -86,7 +49,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     - `order`, `block`: position in the planned, interleaved order.
     - `digest`: SHA-256 of everything that decides whether the run must be measured again: its
       `config` without documentation and limits, and its `identity`.
-    - `round`: name of the round in which it is planned (None in records of schema 1 and 2).
+    - `round`: name of the round in which it is planned.
     - `identity`: the MD5 of its dataset, the lock of its build and the digest of the worker's code.
     - `choices`: axis → choice, in the axes' fixed order.
     - `overrides`: dotted key → value, for values that differ from the choice's default.
@@ -98,7 +61,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     order: bounds.Index
     block: bounds.Index
     digest: str
-    round: str | None = None
+    round: str
     identity: Mapping[str, Any]
     choices: Mapping[str, str]
     overrides: Mapping[str, Any]
@@ -164,8 +127,8 @@ class Epoch(Part, frozen=True):
     `seconds` is training without validation, from epoch boundary to epoch boundary inside ``fit``.
     For a run that trained in turns it is the epoch's number of steps times the mean of its timed
     steps, plus the time that belongs to no step. `took` is the time that passed in the run's turns,
-    untimed steps included (None in records of schema 1). Losses and accuracies are None if they do
-    not exist or are not finite."""
+    untimed steps included. Losses and accuracies are None if they do not exist or are not finite.
+    """
 
     epoch: bounds.Index
     start: Moment
@@ -234,7 +197,7 @@ class Record(Part, frozen=True, kw_only=True):
     - `measured`: facts read after the run: ``peak_memory_bytes``, ``weights_sha256``,
       ``parameters``, ``threads``, ``wall_seconds`` (its share of its cohort's duration),
       ``closure``, ….
-    - `round`: None in records of schema 1.
+    - `round`: in which it was measured.
     - `turns`: the turns of the training, as lists of equal length: ``turn`` and ``cycle`` of the
       round; ``start`` (monotonic), ``seconds`` and ``steps`` of the timed part; ``full`` (as long
       as planned); ``others`` (CPU seconds that other processes and the hypervisor used on the run's
@@ -243,8 +206,6 @@ class Record(Part, frozen=True, kw_only=True):
       ``major_faults`` (pages read from disk, as happens to a process that has slept for long);
       ``reads`` (seconds of random reads before and after the turn, on a CPU; absent from
       records before 2026-11-25).
-      Records of schema 2 and 3 have ``good`` (no other process used its cores) instead of
-      the last three.
     """
 
     run: Run
@@ -259,7 +220,7 @@ class Record(Part, frozen=True, kw_only=True):
     epochs: tuple[Epoch, ...]
     measured: Mapping[str, Any]
     verdict: Verdict
-    round: RoundFacts | None
+    round: RoundFacts
     turns: Mapping[str, list[Any]]
     schema: int = SCHEMA
 
@@ -286,13 +247,13 @@ class Record(Part, frozen=True, kw_only=True):
         return f"records/{self.key}.json"
 
     @property
-    def is_companion(self) -> bool:
-        """Whether the run was measured only so that others of its round can be compared with it."""
-        return self.round is not None and self.round.companion
+    def round_id(self) -> str:
+        return self.round.id
 
     @property
-    def round_id(self) -> str | None:
-        return self.round.id if self.round else None
+    def is_companion(self) -> bool:
+        """Whether the run was measured only so that others of its round can be compared with it."""
+        return self.round.companion
 
     @property
     def why(self) -> str:
@@ -310,17 +271,13 @@ class Record(Part, frozen=True, kw_only=True):
         if not isinstance(data, dict) or "schema" not in data:
             raise RecordError("is not a record: it has no schema.", where=where)
         try:
-            while type(data["schema"]) is int and data["schema"] in UPGRADES:
-                data = UPGRADES[data["schema"]](data)
             if type(data["schema"]) is not int or data["schema"] != SCHEMA:
                 raise RecordError(
-                    f"has schema {data['schema']!r}; this rnnbench reads up to {SCHEMA}.",
+                    f"has schema {data['schema']!r}; this rnnbench reads schema {SCHEMA}.",
                     where=where,
-                    remedy="read it with the rnnbench that wrote it, or a newer one.",
+                    remedy="read it with the rnnbench that wrote it.",
                 )
             return msgspec.convert(data, cls)
-        except KeyError as error:
-            raise RecordError(f"does not fit its schema: no {error}.", where=where) from error
         except (AttributeError, TypeError, ValueError) as error:
             raise RecordError(f"does not fit schema {SCHEMA}: {error}.", where=where) from error
 
@@ -333,20 +290,16 @@ def disturbed_cycles(members: Mapping[str, Turns]) -> frozenset[int]:
     and it does not depend on how long the timed steps took. The CPU time of a core in a turn of
     `took` seconds is a number of ticks. Its variance is at most (1 + took / TICK) / 4 ticks²: 1/4
     from the ends of the turn, and took / TICK binomial draws if the core is busy half of the time.
-    Records of schema 3 and earlier only have the turns' own flags (``good``)."""
+    """
     used, available, variance = (defaultdict[int, float](float) for _ in range(3))
-    flagged: set[int] = set()
     for turns in members.values():
-        if "good" in turns:
-            pairs = zip(turns["cycle"], turns["good"], strict=True)
-            flagged |= {cycle for cycle, good in pairs if not good}
-        elif turns:
-            rows = zip(*(turns[name] for name in ("cycle", "others", "took", "cores")), strict=True)
-            for cycle, others, took, cores in rows:
-                if None not in (others, took, cores):
-                    used[cycle] += others
-                    available[cycle] += cores * took
-                    variance[cycle] += cores * (1 + took / TICK) / 4  # ticks²
+        for row in zip(*(turns.get(name, ()) for name in OF_OTHERS), strict=True):
+            if None not in row:
+                cycle, others, took, cores = row
+                used[cycle] += others
+                available[cycle] += cores * took
+                variance[cycle] += cores * (1 + took / TICK) / 4  # ticks²
+    flagged = set()
     for cycle, others in used.items():
         noise = 2 * TICK * math.sqrt(variance[cycle])
         if others > max(DISTURBED_SHARE * available[cycle], noise):

@@ -126,7 +126,7 @@ class Turn(msgspec.Struct):
         return None if self.begin is None or self.t is None else self.t - self.begin
 
 
-COLUMNS = tuple(name for name in bounds.TURN if name != "good")  # of schema 4
+COLUMNS = tuple(bounds.TURN)
 
 
 def turns(

@@ -67,7 +67,7 @@ def measure(
     Raises `RunError` if a worker received an external SIGKILL or another attempt took over, and
     `OSError` if something cannot be written. Records of the other runs are kept.
     """
-    name, by_name = planned[0].round or planned[0].name, {run.name: run for run in planned}
+    name, by_name = planned[0].round, {run.name: run for run in planned}
     hardware = machine.fingerprint()
     # Snakemake has made the environments; damage is repaired here, before anything is timed.
     builds = {run.config["build"]["name"]: run.config["build"] for run in planned}

@@ -95,7 +95,7 @@ class Pair(msgspec.Struct):
 class Certificate(msgspec.Struct):
     """What the tables rely on. `imported`: from another machine's archive."""
 
-    schema: Literal[1, 2, 3]
+    schema: Literal[3]
     implementations: dict[str, Implementation]
     key: str = ""
     model: str = ""
@@ -141,15 +141,8 @@ def read_certificates(
 
 
 def certificate_of(data: Any, where: str) -> Certificate:
-    """`data`, judged. A certificate of schema 1 contains nothing about the applied training steps,
-    and one of schema 2 does not say which batches it tested. Raises a `RecordError` that names the
-    fault."""
-    if isinstance(data, dict) and data.get("schema") in (1, 2):
-        entries = data.get("implementations")
-        if isinstance(entries, dict):
-            upgraded = {name: _upgraded(entry) for name, entry in entries.items()}
-            data = {**data, "implementations": upgraded}
-    fault = "is not a complete certificate of schema 1, 2 or 3"
+    """`data`, judged. Raises a `RecordError` that names the fault."""
+    fault = "is not a complete certificate of schema 3"
     remedy = "delete it and run snakemake again, which makes a new certificate."
     found = as_kind(data, Certificate, fault, where, remedy)
     entries = {name: judged(each, found.tolerance) for name, each in found.implementations.items()}
@@ -223,13 +216,3 @@ def _are_equal(
         and len(measured) > 0
         and all(errors[name] <= tolerance[name] for name in measured)
     )
-
-
-def _upgraded(entry: Any) -> Any:
-    """An entry of schema 1 or 2 with the keys that schemas 2 and 3 added."""
-    if not isinstance(entry, dict):
-        return entry
-    why = entry.get("why") if entry.get("status") == "failed" else None
-    entry = {"applied": {}, "function": None, "function_why": why, **entry}
-    layers = {"batches": (), "wrong": None, "why": "its certificate states no batches"}
-    return {**entry, "probed": dict.fromkeys(entry["applied"], layers)}

@@ -12,7 +12,7 @@ import pandas as pd
 from msgspec.structs import asdict, replace
 
 from rnnbench.axes import CERTIFIED_AXES, GROUP, NAMES
-from rnnbench.records.keys import certificate_key, function_overrides
+from rnnbench.records.keys import certificate_key
 from rnnbench.records.overrides import NONE, Overrides, label, labelled, option_of, section_of
 from rnnbench.records.record import Reason, Record, Verdict
 from rnnbench.sources.certificates import (
@@ -54,25 +54,26 @@ class Certificates:
     elsewhere: frozenset[str] = frozenset()
 
     @cached_property
-    def _functions(self) -> dict[Any, dict[Any, Sizes]]:
-        """Task and build → the names of each function that their runs computed → the sizes of the
+    def _functions(self) -> dict[Any, dict[str | None, Sizes]]:
+        """Task and build → the key of each function that their runs computed → the sizes of the
         batches. There are several functions only if a choice was edited between the runs."""
-        found: dict[Any, dict[Any, Sizes]] = {}
+        found: dict[Any, dict[str | None, Sizes]] = {}
         for record in self.records:
             functions = found.setdefault(_task(dict(_configuration_of(record))), {})
-            functions.setdefault(_names(record), set()).update(_sizes(record))
+            key = certificate_key(record.run.choices, record.run.config)
+            functions.setdefault(key, set()).update(_sizes(record))
         return found
 
     def _required(self, configuration: Configuration) -> list[tuple[list[Certificate], Sizes]]:
         """For each function of a configuration: its certificates, those of the configuration's
         machine first, and the sizes of the batches."""
-        functions = self._functions.get(_task(configuration)) or {(): set()}
+        functions = self._functions.get(_task(configuration)) or {None: set()}
         is_elsewhere = configuration.get("machine") in self.elsewhere
         judges = [each for each in self.every if is_elsewhere or not each.imported]
         judges.sort(key=lambda each: not _same_machine(each, configuration))
         return [
-            ([each for each in judges if _name(each) in names], sizes)
-            for names, sizes in functions.items()
+            ([each for each in judges if each.key == key], sizes)
+            for key, sizes in functions.items()
         ]
 
     def _entries(self, configuration: Configuration) -> list[tuple[Certificate, Implementation]]:
@@ -203,22 +204,6 @@ def _task(configuration: Configuration) -> Any:
     overrides: Overrides = configuration.get("variant", NONE)
     others = overrides.those(lambda key: section_of(key) != "rnn")
     return (*(configuration.get(name, "") for name in GROUP if name != "variant"), others)
-
-
-def _names(record: Record) -> tuple[Any, ...]:
-    """What `_name` returns for the certificates of a record's function."""
-    choices, overrides = record.run.choices, Overrides.of(function_overrides(record.run.overrides))
-    older = (*(choices.get(axis, "") for axis in CERTIFIED_AXES), overrides)
-    return certificate_key(choices, record.run.config), older
-
-
-def _name(certificate: Certificate) -> Any:
-    """The function of a certificate: its key, or for schemas 1 and 2, whose keys do not identify
-    it, the choices and overrides."""
-    if certificate.schema > 2:
-        return certificate.key
-    axes = (getattr(certificate, axis) for axis in CERTIFIED_AXES)
-    return (*axes, Overrides.of(certificate.overrides))
 
 
 def _sizes(record: Record) -> Sizes:

@@ -141,7 +141,7 @@ def run_facts(record: Record) -> dict[str, Any]:
         **_kernel(record.measured.get("kernel")),
         "precision": config.get("precision") or "float32",
         "not_learning": any(reason.code == DOES_NOT_LEARN for reason in record.verdict.reasons),
-        "round": record.round.id if record.round and record.round.in_turns else "",
+        "round": record.round.id if record.round.in_turns else "",
         "companion": record.is_companion,
         "batch": (config.get("model") or {}).get("batch"),
     }
