@@ -13,7 +13,6 @@ second, while their workers are timed.
 from __future__ import annotations
 
 import argparse
-import json
 import subprocess
 import sys
 import tempfile
@@ -29,7 +28,7 @@ sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[1] / 
 
 from benchmarks import where  # noqa: E402
 from rnnbench.records.store import read_record  # noqa: E402
-from tests.conftest import Project, make_project  # noqa: E402
+from tests.conftest import Project, descendants, make_project  # noqa: E402
 
 
 def main() -> int:
@@ -54,9 +53,8 @@ def measure(runs: int, epochs: int, seconds: float) -> list[str]:
     with tempfile.TemporaryDirectory() as folder:
         project = make_project(Path(folder))
         write_grid(project, runs, epochs, seconds)
-        wall, samples = run(project)
+        wall, samples, spent = run(project)
         records = [read_record(path) for path in project.records()]
-        spent = by_command(project)
     workers = sum(record.measured["wall_seconds"] for record in records)
     timed = sum(p.seconds for r in records for p in r.phases if p.timed)
     share = cpu_while_timed(samples, records) / timed
@@ -73,16 +71,6 @@ def measure(runs: int, epochs: int, seconds: float) -> list[str]:
     ]
 
 
-def by_command(project: Project) -> Counter[str]:
-    """Seconds in each command of rnnbench, as they logged them, with a separate entry ``store``."""
-    spent: Counter[str] = Counter()
-    (notes,) = (project.folder / "results").glob("*/intervals.jsonl")
-    for line in map(json.loads, notes.read_text().splitlines()):
-        command = "store" if line["arguments"] == ["--init"] else line["command"]
-        spent[command] += line["end"] - line["start"]
-    return spent
-
-
 def write_grid(project: Project, runs: int, epochs: int, seconds: float) -> None:
     grid = (
         f"model=fake build=fake rnn=fake_fast device=cpu_1 model.epochs={epochs} "
@@ -91,9 +79,10 @@ def write_grid(project: Project, runs: int, epochs: int, seconds: float) -> None
     (project.conf / "experiment/short.yaml").write_text(f"title: short\ngrids: ['{grid}']\n")
 
 
-def run(project: Project) -> tuple[float, list[tuple[float, int, float, int]]]:
-    """Wall seconds, and samples of the controllers: (monotonic time, pid, CPU seconds, resident
-    bytes)."""
+def run(project: Project) -> tuple[float, list[tuple[float, int, float, int]], Counter[str]]:
+    """Wall seconds; samples of the controllers: (monotonic time, pid, CPU seconds, resident bytes);
+    and the seconds in each command of rnnbench, from the first to the last time that it was seen,
+    with a separate entry ``store``."""
     start = time.monotonic()
     with (project.folder / "out").open("wb") as out:
         project.environment["PYTHONUNBUFFERED"] = "1"
@@ -102,12 +91,20 @@ def run(project: Project) -> tuple[float, list[tuple[float, int, float, int]]]:
             stdout=out, stderr=out,
         )  # fmt: skip
     samples = []
+    seen: dict[tuple[int, str], list[float]] = {}
     while process.poll() is None:
         samples += controllers(process.pid)
+        for pid, command in descendants(process.pid).items():
+            if command[1:3] == ["-m", "rnnbench"]:
+                name = "store" if "--init" in command else command[3]
+                seen.setdefault((pid, name), []).append(time.monotonic())
         time.sleep(0.05)
+    spent: Counter[str] = Counter()
+    for (_, name), moments in seen.items():
+        spent[name] += moments[-1] - moments[0]
     if process.returncode:
         raise SystemExit((project.folder / "out").read_text()[-2000:])
-    return time.monotonic() - start, samples
+    return time.monotonic() - start, samples, spent
 
 
 def controllers(snakemake: int) -> Iterator[tuple[float, int, float, int]]:

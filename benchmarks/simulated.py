@@ -199,7 +199,6 @@ def _columns(
         "seconds": seconds.tolist(),
         "steps": [steps] * count,
         "full": [True] * count,
-        "major_faults": [0] * count,
         "others": others.tolist(),
         "took": (LEAD_IN + seconds).tolist(),
         "cores": [cores] * count,

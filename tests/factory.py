@@ -251,7 +251,6 @@ def in_round(
                 "others": [0.05 * (cycle in disturbed) for cycle in range(cycles)],
                 "took": [0.05] * cycles,
                 "cores": [1] * cycles,
-                "major_faults": [0] * cycles,
             },
         )
         for place, (record, effect) in enumerate(zip(records, effects, strict=True))

@@ -18,7 +18,7 @@ from rnnbench.errors import ConfigError
 from rnnbench.locks import locked
 from rnnbench.sources.published import (
     COLUMNS,
-    REQUIRED_COLUMNS,
+    FIELDS,
     PublishedRow,
     parse_row,
     read_published,
@@ -50,12 +50,12 @@ HELP = {
 def main(argv: Sequence[str]) -> int:
     """Checks the row, appends it and prints the file's path."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    for name in COLUMNS:
+    for field in FIELDS:
         parser.add_argument(
-            f"--{name.replace('_', '-')}",
+            f"--{field.name.replace('_', '-')}",
             default="",
-            required=name in REQUIRED_COLUMNS,
-            help=HELP[name],
+            required=field.required,
+            help=HELP[field.name],
         )
     parser.add_argument(
         "--file", type=Path, default=OWN, help="the CSV file to append to (default: %(default)s)"

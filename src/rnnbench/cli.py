@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import errno
 import importlib
-import json
 import keyword
 import os
 import sys
-import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TextIO
 
 from rnnbench.commands import COMMANDS, MODULES
 from rnnbench.errors import RnnbenchError, say
-from rnnworker import machine
 
 INTERRUPTED = 130
 # What the system refuses for reasons that the user can remove. Others are faults of rnnbench.
@@ -42,10 +39,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         if os.environ.get("RNNBENCH_LOG"):
             sys.stderr = _Tee(sys.stderr, os.environ["RNNBENCH_LOG"])  # type: ignore[assignment]
-        with log_interval(os.environ.get("RNNBENCH_INTERVALS"), command, rest):
-            commands = importlib.import_module(f"rnnbench.commands.{module}")
-            code: int = getattr(commands, function_name(command))(rest)
-            return code
+        commands = importlib.import_module(f"rnnbench.commands.{module}")
+        code: int = getattr(commands, function_name(command))(rest)
+        return code
     except RnnbenchError as error:
         say(str(error))
         return error.exit_code
@@ -66,26 +62,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def function_name(command: str) -> str:
     """The name of a command's function: a keyword of Python cannot be one."""
     return f"{command}_" if keyword.iskeyword(command) else command
-
-
-@contextmanager
-def log_interval(path: str | None, command: str, arguments: Sequence[str]) -> Iterator[None]:
-    """Appends one line to the log `path` (if any) when the block ends: evidence that no command
-    overlapped a timed phase. A folder that is not writable loses the line but does not fail the
-    command."""
-    start = time.monotonic()
-    try:
-        yield
-    finally:
-        if path is not None:
-            line = {
-                "command": command, "arguments": list(arguments)[:1], "start": start,
-                "end": time.monotonic(), "pid": os.getpid(), "boot": machine.boot(),
-            }  # fmt: skip
-            with suppress(OSError):
-                Path(path).parent.mkdir(parents=True, exist_ok=True)
-                with Path(path).open("a", encoding="utf-8") as file:
-                    file.write(json.dumps(line) + "\n")
 
 
 class _Tee:

@@ -119,8 +119,7 @@ def move(cores):
 
 def load_so_far(stat="/proc/stat"):
     """Returns the CPU seconds of this process with its children (``own``) and of each processor,
-    (busy, taken by the hypervisor), so far, and this process's numbers of major faults and of
-    involuntary context switches."""
+    (busy, taken by the hypervisor), so far."""
     own = resource.getrusage(resource.RUSAGE_SELF)
     children = resource.getrusage(resource.RUSAGE_CHILDREN)
     lines = re.findall(r"^cpu(\d+) (.*)$", proc_files.text(stat) or "", re.MULTILINE)
@@ -133,17 +132,14 @@ def load_so_far(stat="/proc/stat"):
             cpu: ((sum(t[:3]) + t[5] + t[6]) / second, t[7] / second) for cpu, t in ticks.items()
         },
         "own": own.ru_utime + own.ru_stime + children.ru_utime + children.ru_stime,
-        "major_faults": own.ru_majflt,
-        "switched_out": own.ru_nivcsw,
     }
 
 
 def load_between(before, after):
     """Returns the CPU seconds between two results of `load_so_far`: `own` (this run), `busy` (all
     processes on this run's processors), `foreign` (busy minus own, at least 0), `steal` (taken by
-    the hypervisor); and the numbers of major faults and involuntary context switches. `busy`,
-    `foreign` and `steal` are absent if ``/proc/stat`` has no data."""
-    load = {name: after[name] - before[name] for name in ("own", "major_faults", "switched_out")}
+    the hypervisor). Only `own` is known if ``/proc/stat`` has no data."""
+    load = {"own": after["own"] - before["own"]}
     if not after["processors"]:
         return load
     load.update(busy=0.0, steal=0.0)

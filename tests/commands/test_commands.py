@@ -3,15 +3,12 @@ of when commands were busy."""
 
 from __future__ import annotations
 
-import json
-import os
-import time
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from rnnbench.cli import log_interval, main
+from rnnbench.cli import main
 from rnnbench.commands.arguments import parse_words
 from rnnbench.commands.experiment import command_of
 from rnnbench.commands.machine import doctor
@@ -83,27 +80,3 @@ def test_doctor_lists_what_can_run_and_why_not(project: Project, monkeypatch, ca
     assert "fake" in output and "datasets   " in output
     assert "  generated without network access: digits\n" in output
     assert "MLflow: http://127.0.0.1:9: the MLflow server cannot be reached" in output
-
-
-def test_each_command_appends_one_line(tmp_path: Path) -> None:
-    path = tmp_path / "site" / "intervals.jsonl"
-    before = time.monotonic()
-    with log_interval(str(path), "track", ["quick", "secret"]):
-        time.sleep(0.05)
-    with pytest.raises(ValueError), log_interval(str(path), "report", []):
-        raise ValueError
-    first, second = [json.loads(line) for line in path.read_text().splitlines()]
-    assert (first["command"], first["arguments"], first["pid"]) == ("track", ["quick"], os.getpid())
-    assert before <= first["start"] <= first["end"] - 0.05
-    assert first["boot"]
-    assert (second["command"], second["arguments"]) == ("report", [])
-    assert second["start"] >= first["end"]
-
-
-def test_a_command_runs_even_if_its_line_cannot_be_written(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    done = []
-    for path in (None, str(tmp_path / "file" / "intervals.jsonl")):
-        with log_interval(path, "track", []):
-            done.append(path)
-    assert len(done) == 2

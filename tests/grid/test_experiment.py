@@ -64,7 +64,6 @@ def test_the_same_name_in_two_folders_is_rejected(conf: list[Path], extra: Path)
             "grids: [rnn=keras]\nreference: keras",
             "reference is 'keras'; it must be a mapping or null",
         ),
-        ("grids: [rnn=keras]\norder_seed: x", "order_seed is 'x'; it must be an integer"),
         ("grids: [rnn=keras]\nprobe: false", "no key 'probe'|unknown key 'probe'"),
         ("grids: [rnn=keras", "mine.yaml, line 1: cannot be read"),
         ("grids: [a]\ngrids: [b]", "found duplicate key grids"),
@@ -162,7 +161,7 @@ def test_the_first_runs_on_a_card_certify_what_it_is_asked_for(build: str) -> No
     folders = [ROOT / "conf"]
     experiment = load_experiment("gpu_first", folders)
     points = expand(experiment, folders, [f"build={build}"])
-    runs = [ordered.point for ordered in plan_order(points, experiment.order_seed, True)]
+    runs = [ordered.point for ordered in plan_order(points, True)]
     assert {point.choices["build"] for point in runs} == {build}
     assert {point.choices["device"] for point in runs} == {"gpu"}
     first = [point.choices["rnn"] for point in runs if point.choices["cell"] == "lstm"][:3]

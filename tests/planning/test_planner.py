@@ -20,7 +20,7 @@ POINTS = [
 
 
 def test_a_block_contains_each_configuration_of_one_seed_and_repeat_once() -> None:
-    ordered = plan_order(POINTS, 0)
+    ordered = plan_order(POINTS)
     assert [entry.order for entry in ordered] == list(range(len(POINTS)))
     assert [entry.block for entry in ordered] == sorted(entry.block for entry in ordered)
     for block in range(6):
@@ -32,16 +32,15 @@ def test_a_block_contains_each_configuration_of_one_seed_and_repeat_once() -> No
 
 def test_the_order_is_random_but_seeded_and_leaves_out_skipped_grid_points() -> None:
     skipped = GridPoint("x-s0-r0", {}, {}, 0, 0, None, {}, "not here")
-    assert plan_order(POINTS, 0) == plan_order([skipped, *reversed(POINTS)], 0)
-    assert plan_order(POINTS, 0) != plan_order(POINTS, 1)
-    ordered = plan_order(POINTS, 0)
+    assert plan_order(POINTS) == plan_order([skipped, *reversed(POINTS)])
+    ordered = plan_order(POINTS)
     blocks = [[e.point.name[0] for e in ordered if e.block == block] for block in range(6)]
     assert len({tuple(block) for block in blocks}) > 1
 
 
 def test_in_sequential_order_every_block_of_a_grid_comes_before_the_next_grid() -> None:
     points = [replace(point, grid=int(point.name[0] < "d")) for point in POINTS]
-    ordered = plan_order(points, 0, sequential=True)
+    ordered = plan_order(points, sequential=True)
     assert [entry.point.grid for entry in ordered] == [0] * 30 + [1] * 18
     assert [entry.block for entry in ordered] == sorted(entry.block for entry in ordered)
     assert ordered[-1].block == 11

@@ -18,7 +18,7 @@ from rnnbench.records.record import Record
 from rnnbench.report.answer import answers
 from rnnbench.report.content import Content, notes_by_place
 from rnnbench.report.labels import variant_labels
-from rnnbench.report.notes import ANSWER, LEAD, RELIABILITY, disturbance_notes, optimizer_notes
+from rnnbench.report.notes import ANSWER, RELIABILITY, disturbance_notes, optimizer_notes
 from rnnbench.report.page import write_report
 from rnnbench.report.sections import builds_section
 from rnnworker.processors import KNOWN
@@ -252,22 +252,6 @@ def test_the_first_sentence_says_that_a_whole_session_was_slowed_down(slower, is
     assert "1.49× as fast" in answer
 
 
-@pytest.mark.parametrize(("late", "text"), [(0, "none"), (1, "in 1 of"), (2, "raise `measure.")])
-def test_the_warm_up_was_too_short_if_most_runs_of_a_configuration_show_it(late, text):
-    """Of three runs of each implementation."""
-    records = []
-    for number in range(3):
-        for record in pairs(repeat=number, epochs=12):
-            is_late = number < late and record.run.choices["rnn"] == "keras"
-            epochs = [
-                replace(epoch, seconds=epoch.seconds * (2 if is_late and epoch.epoch < 4 else 1))
-                for epoch in record.epochs
-            ]
-            records.append(replace(record, epochs=tuple(epochs)))
-    (note,) = notes(records, "Warm-up")
-    assert text in note
-
-
 @pytest.mark.parametrize(
     ("hours", "text"),
     [((0, 0.05, 0.1), "within 6 minutes"), ((0, 0.1, 12), "in 2 sessions"), ((0, 1, 2), None)],
@@ -279,20 +263,6 @@ def test_the_answer_says_what_its_intervals_hold_for(hours, text):
         members = pairs(repeat=number, started=BEGINNING + timedelta(hours=moment))
         records += in_round(members, [0.1, -0.1 - 0.001 * number])
     assert [text in note for note in notes(records, "", ANSWER)] == ([True] if text else [])
-
-
-@pytest.mark.parametrize(("spread", "count"), [(0.01, 0), (0.1, 1)])
-def test_an_unsteady_machine_is_named_below_the_first_table(tmp_path, spread, count):
-    records = pairs(epoch_seconds=[5.0, *(0.5 * math.exp(spread * s) for s in (1, -1) * 4)])
-    assert len(notes(records, "was not steady", LEAD)) == count
-    html = text_of(tmp_path, records)
-    words = "was not steady: the seconds of the epochs of a run varied by 11"
-    assert html.count(words) == (tmp_path / "report.md").read_text().count(words) == count
-
-
-def test_runs_of_few_epochs_say_nothing_about_steadiness():
-    records = [make_record(epoch_seconds=[0.5, 0.5, 0.9, 0.3])]
-    assert not notes(records, "was not steady", LEAD) and not notes(records, "Warm-up")
 
 
 def test_builds_are_rows_of_one_table_by_speed_share_a_figure_and_link_to_their_own_runs():

@@ -65,7 +65,7 @@ def test_the_turns_of_a_record_are_the_given_ones_of_the_training() -> None:
     turn = {"event": "turn", "phase": "train", "start": 5.0, "seconds": 0.035, "steps": 11}
     cores = {"busy": 0.05, "own": 0.06, "steal": 0.03, "begin": 4.9, "t": 5.0, "cores": 2}
     events = [
-        {**turn, **cores, "turn": 4, "full": True, "major_faults": 3},
+        {**turn, **cores, "turn": 4, "full": True},
         {**turn, "turn": 6, "full": False, "busy": 0.5},
         {**turn, "turn": 7, "busy": 0.5, "own": "much"},
         {**turn, "turn": 8, "phase": "evaluate"},
@@ -79,7 +79,6 @@ def test_the_turns_of_a_record_are_the_given_ones_of_the_training() -> None:
         "steps": [11, 11], "full": [True, False],
         "others": [pytest.approx(0.02), None], "took": [pytest.approx(0.1), None],
         "cores": [2, None],
-        "major_faults": [3, None],
         "reads": [None, None],
     }  # fmt: skip
     assert turns([], []) == {name: [] for name in turns(events, given)}

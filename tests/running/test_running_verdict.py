@@ -35,7 +35,7 @@ def weights(canonical: str | None, started: str | None) -> dict[str, str | None]
 FALLING = losses(2.0, 1.0)
 CARD = {"card": {"name": "NVIDIA H200"}}
 CORES = {"threads": {"asked": 8, "pinned_to": list(range(8))}}
-UNKNOWN = train(own=9.0, major_faults=0, switched_out=0)
+UNKNOWN = train(own=9.0)
 GOOD_LOAD = train(own=9.9, busy=10.0, foreign=0.1, steal=0.0)
 GOOD_THREADS = {"asked": 2, "intra_op": 2, "inter_op": 2, "pinned_to": [0, 3]}
 

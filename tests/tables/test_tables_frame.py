@@ -9,7 +9,7 @@ import pytest
 from rnnbench.report.notes import order_notes
 from rnnbench.report.sections import kernels_view
 from rnnbench.tables.frame import tidy
-from rnnbench.tables.runs import kernels, order, runs, steadiness, warm_epochs
+from rnnbench.tables.runs import kernels, order, runs
 from tests.factory import BEGINNING, make_record
 
 
@@ -47,22 +47,6 @@ def test_kernels(kernel, texts):
     assert table["kernel"].tolist() == texts
     assert table["implementation"].tolist() == ["keras"] * len(texts)
     assert table["runs"].tolist() == [1] * len(texts)
-
-
-@pytest.mark.parametrize(
-    ("seconds", "epochs"),
-    [
-        ([2.0, 1.0, 1.01, 0.99, 1.0, 1.0], 1),
-        ([1.5, 1.4, 1.0, 1.01, 0.99, 1.0], 2),
-        ([1.0, 1.01, 0.99, 1.0, 1.0], 0),
-        ([1.03, 1.0, 1.0, 1.0, 1.0], 0),  # slower by less than 5 %
-        ([1.0, 1.0, 1.0, 1.0, 5.0], 0),  # slow at the end
-    ],
-)
-def test_warmup_is_a_change_point(seconds, epochs):
-    assert warm_epochs(seconds) == epochs
-    steady = steadiness(tidy([make_record(epoch_seconds=[9.0, *seconds])]))
-    assert steady["warm"].tolist() == [epochs]
 
 
 def test_kernel_groups_name_the_variant_if_kernels_differ():

@@ -114,9 +114,8 @@ def test_the_quota_limits_the_number_of_cores(monkeypatch, quota: float, cores: 
     assert len(processors.read_topology("/nowhere", cores=quota)) == cores
 
 
-def so_far(own: float, processors: dict, faults: int = 0, switched: int = 0) -> dict:
-    counts = {"major_faults": faults, "switched_out": switched}
-    return {"own": own, "processors": processors, **counts}
+def so_far(own: float, processors: dict) -> dict:
+    return {"own": own, "processors": processors}
 
 
 @pytest.mark.parametrize(
@@ -124,30 +123,29 @@ def so_far(own: float, processors: dict, faults: int = 0, switched: int = 0) -> 
     [
         # Processor 1 does not belong to this run and is not counted.
         (
-            so_far(1.0, {0: (10.0, 0.5), 1: (20.0, 0.0), 2: (30.0, 1.0)}, 3, 5),
-            so_far(4.0, {0: (13.0, 0.75), 1: (99.0, 9.0), 2: (31.5, 1.5)}, 4, 15),
+            so_far(1.0, {0: (10.0, 0.5), 1: (20.0, 0.0), 2: (30.0, 1.0)}),
+            so_far(4.0, {0: (13.0, 0.75), 1: (99.0, 9.0), 2: (31.5, 1.5)}),
             {"own": 3.0, "busy": 4.5, "foreign": 1.5, "steal": 0.75},
         ),
         # The load of others is never negative.
         (
             so_far(0.0, {0: (1.0, 0.0)}),
-            so_far(2.005, {0: (3.0, 0.0)}, 1, 10),
+            so_far(2.005, {0: (3.0, 0.0)}),
             {"own": 2.005, "busy": 2.0, "foreign": 0.0, "steal": 0.0},
         ),
         # A processor that comes online is not counted.
         (
-            so_far(0.0, {0: (1.0, 0.0)}, 2),
-            so_far(0.0, {0: (2.0, 0.0), 2: (500.0, 5.0)}, 3, 10),
+            so_far(0.0, {0: (1.0, 0.0)}),
+            so_far(0.0, {0: (2.0, 0.0), 2: (500.0, 5.0)}),
             {"own": 0.0, "busy": 1.0, "foreign": 1.0, "steal": 0.0},
         ),
         # Without /proc/stat.
-        (so_far(0.0, {}), so_far(2.0, {}, 1, 10), {"own": 2.0}),
+        (so_far(0.0, {}), so_far(2.0, {}), {"own": 2.0}),
     ],
 )
 def test_load_of_the_run_and_of_others(before, after, expected, monkeypatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0, 2})
-    counts = {"major_faults": 1, "switched_out": 10}
-    assert processors.load_between(before, after) == {**counts, **expected}
+    assert processors.load_between(before, after) == expected
 
 
 def test_work_of_this_process_counts_as_own() -> None:
@@ -180,10 +178,9 @@ def test_busy_and_stolen_time_of_processors(text, busy_and_stolen, tmp_path: Pat
 def test_ticks_counted_in_the_next_turn_are_not_foreign() -> None:
     total: dict = {}
     for busy in (0.01, 0.03) * 50:  # ticks are counted late
-        used = {"own": 0.02, "busy": busy, "foreign": max(0.0, busy - 0.02), "major_faults": 1}
+        used = {"own": 0.02, "busy": busy, "foreign": max(0.0, busy - 0.02)}
         total = processors.total_load(total, used)
     assert total["foreign"] == pytest.approx(0.0)
-    assert total["major_faults"] == 100
     assert processors.total_load({}, {"own": 1.0, "busy": 1.5})["foreign"] == pytest.approx(0.5)
 
 

@@ -8,6 +8,8 @@ import json
 import math
 import sqlite3
 import statistics
+import subprocess
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -18,7 +20,7 @@ import pytest
 from rnnbench.records.record import run_value
 from rnnbench.records.store import read_record
 from rnnbench.tables.stats import mean_interval
-from tests.conftest import Project, make_project
+from tests.conftest import Project, descendants, make_project
 from tests.factory import phase_of
 from tests.running.alone import outside, slept_effects, slept_in_turns
 
@@ -31,9 +33,25 @@ CALLS = {"evaluate": 0.04, "predict": 0.06}
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Project:
     project = make_project(tmp_path_factory.mktemp("selftest"))
-    done = project.snakemake()
-    assert done.returncode == 0, done.stdout + done.stderr
+    with (project.folder / "out").open("wb") as out:
+        process = subprocess.Popen(
+            project.command(), cwd=project.folder, env=project.environment, stdout=out, stderr=out
+        )
+        project.commands = watched(process)  # type: ignore[attr-defined]
+    assert process.returncode == 0, (project.folder / "out").read_text()
     return project
+
+
+def watched(process: subprocess.Popen) -> dict[tuple[int, str], list[float]]:
+    """Each command of rnnbench that the workflow starts, (pid, name), with the moments at which it
+    was seen (monotonic seconds)."""
+    seen: dict[tuple[int, str], list[float]] = {}
+    while process.poll() is None:
+        for pid, command in descendants(process.pid).items():
+            if command[1:3] == ["-m", "rnnbench"]:
+                seen.setdefault((pid, command[3]), []).append(time.monotonic())
+        time.sleep(0.1)
+    return seen
 
 
 @pytest.fixture(scope="module")
@@ -138,12 +156,11 @@ def test_nothing_ran_during_a_turn(finished: Project, records, turns) -> None:
         own = [(begin, end) for begin, end, name in turns if name == record.name]
         for start, seconds in steps:
             assert any(begin <= start and start + seconds <= end for begin, end in own)
-    (file,) = finished.folder.glob("results/*/intervals.jsonl")
-    lines = json_lines(file)
-    assert {line["command"] for line in lines} == {"dataset", "round", "track", "report"}
-    for line in lines:
-        for start, end, name in turns if line["command"] != "round" else ():
-            assert line["end"] <= start or end <= line["start"], f"{line['command']} during {name}"
+    commands = finished.commands  # type: ignore[attr-defined]
+    assert {"round", "track", "report"} <= {command for _, command in commands}
+    for (_, command), moments in commands.items():
+        for start, end, name in turns if command != "round" else ():
+            assert moments[-1] <= start or end <= moments[0], f"{command} during {name}"
 
 
 def test_rounds_follow_the_plan_and_each_run_has_one_turn_per_cycle(

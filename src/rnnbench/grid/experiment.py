@@ -54,13 +54,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """How the grids of an experiment are measured and reported.
 
     - `grid_order`: ``sequential``: all blocks of the first grid come before those of the second.
-    - `order_seed`: seed of the order of measuring.
     - `repeats`: the stopping rule; None if the grids set the number of repeats.
     - `lead`: what the report leads with.
     """
 
     grid_order: Literal["interleaved", "sequential"] = "interleaved"
-    order_seed: int = 0
     repeats: Repeats | None = None
     lead: Literal["time", "devices", "kernels", "calls"] = "time"
 

@@ -55,9 +55,7 @@ class Ordered(NamedTuple):
     order: int
 
 
-def plan_order(
-    points: Sequence[GridPoint], order_seed: int, sequential: bool = False
-) -> list[Ordered]:
+def plan_order(points: Sequence[GridPoint], sequential: bool = False) -> list[Ordered]:
     """The grid points that are not skipped, in the order of measuring. The result depends on the
     set of `points`, not on their order. `sequential`: grid by grid, each in separate blocks."""
     blocks: dict[tuple[int, int, int], list[GridPoint]] = {}
@@ -67,7 +65,7 @@ def plan_order(
             blocks.setdefault(key, []).append(point)
     ordered: list[Ordered] = []
     for number, ((_, repeat, seed), block) in enumerate(sorted(blocks.items())):
-        random.Random(f"{order_seed}-s{seed}-r{repeat}").shuffle(block)
+        random.Random(f"0-s{seed}-r{repeat}").shuffle(block)
         ordered += [Ordered(point, number, len(ordered) + i) for i, point in enumerate(block)]
     return ordered
 
@@ -114,7 +112,7 @@ def make_plan(
     skipped = tuple((point.name, point.skip) for point in points if point.skip)
     runs, datasets, environments = {}, {}, {}
     sequential = experiment.grid_order == "sequential"
-    for point, block, order in plan_order(points, experiment.order_seed, sequential):
+    for point, block, order in plan_order(points, sequential):
         config, path = point.config, point.config["dataset"].get("path")
         if path in pins:
             datasets[path] = config["dataset"]["name"]

@@ -65,7 +65,7 @@ CONFIG: Mapping[str, Any] = {
 }  # fmt: skip
 TURN: Mapping[str, Any] = {
     "turn": Index, "cycle": Index, "start": Moment, "seconds": Duration, "steps": Positive,
-    "full": bool, "others": Number, "took": Duration, "cores": Positive, "major_faults": Count,
+    "full": bool, "others": Number, "took": Duration, "cores": Positive,
     "reads": Duration,
 }  # fmt: skip
 NEEDED_OF_A_TURN = ("turn", "cycle", "start", "seconds", "steps", "full")

@@ -203,7 +203,6 @@ class Record(Part, frozen=True, kw_only=True):
       as planned); ``others`` (CPU seconds that other processes and the hypervisor used on the run's
       cores during the turn; may be negative, as the kernel counts in ticks of 10 ms), ``took``
       (length of the turn with its untimed steps) and ``cores`` (their number), None if unknown;
-      ``major_faults`` (pages read from disk, as happens to a process that has slept for long);
       ``reads`` (seconds of random reads before and after the turn, on a CPU; absent from
       records before 2026-11-25).
     """

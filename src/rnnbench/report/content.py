@@ -162,12 +162,10 @@ def notes_by_place(
         ],
         notes.LEAD: [
             *notes.certificate_notes(m.time),
-            *notes.unsteady_notes(m.steadiness),
             *notes.void_notes(m.fastest),
         ],
         notes.RELIABILITY: [
             notes.ratio_note(ratios),
-            *notes.warmup_notes(m.steadiness),
             *notes.disturbance_notes(m.records),
             *notes.stopping_notes(unneeded),
             *notes.comparison_notes(m.time, m.accuracy),

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import pandas as pd
 
-from rnnbench.axes import CONFIGURATION, TASK
+from rnnbench.axes import TASK
 from rnnbench.grid.point import configuration_of
 from rnnbench.records import timestamps
 from rnnbench.records.record import STATUSES, Record
@@ -44,20 +44,6 @@ def certificate_notes(speed: pd.DataFrame) -> Iterator[str]:
     differences = speed.loc[speed["words"] == NOT_EQUAL, "difference"]
     for head, reasons in ((RATIO_OF_TIMES, differences), (NO_SPEEDUP, speed["not_learning"])):
         yield from (f"{head}: {why}." for why in dict.fromkeys(filter(None, reasons)))
-
-
-def unsteady_notes(steadiness: pd.DataFrame) -> Iterator[str]:
-    """The machines whose speed varied so much that the ratios may depend on the hour."""
-    for machine, own in steadiness.groupby("machine")["spread"]:
-        spread = own.median()
-        if spread > UNSTEADY:
-            runs = n.counted(len(own), "run")
-            yield (
-                f"{machine} was not steady: the seconds of the epochs of a run varied by "
-                f"{n.percent(spread)} (median of {runs}; about 1 % on an idle machine). What slows "
-                "a machine need not slow all implementations alike, so these ratios hold for the "
-                "hour in which they were measured."
-            )
 
 
 def void_notes(fastest: pd.DataFrame) -> Iterator[str]:
@@ -156,32 +142,6 @@ def ratio_note(count: int) -> str:
         "device (Dunnett), and at most 1 in 20 such answers claims a difference that does not "
         "exist."
     )
-
-
-def warmup_notes(steadiness: pd.DataFrame) -> Iterator[str]:
-    """Whether timed epochs still show warm-up, in most runs of a configuration: in a single one, it
-    may be the machine. Nothing if all runs are too short to tell."""
-    runs, is_late = n.counted(len(steadiness), "run"), steadiness["warm"].gt(0).astype(float)
-    by = [steadiness[each] for each in CONFIGURATION]
-    shares = is_late.groupby(by, sort=False).transform("mean")
-    late = steadiness[is_late.gt(0) & shares.gt(0.5)]
-    if late.empty and len(steadiness):
-        yield (
-            f"Warm-up: in {int(is_late.sum()) or 'none'} of the {runs} with five or more epochs, "
-            "and in no configuration in most of its runs, are the first timed epochs slower than "
-            "the rest, so the configured warm-up was long enough."
-        )
-    elif len(late):
-        configurations = [
-            f"`{row['implementation'] or row['model']}` on {row['device']}"
-            for row in late.drop_duplicates(CONFIGURATION).to_dict("records")
-        ]
-        yield (
-            f"Warm-up: in {len(late)} of {runs}, the first timed epochs (up to "
-            f"{late['warm'].max()}) are slower than the rest ({n.few(configurations, 4, ', ')}): "
-            "raise `measure.warmup_seconds`. The result of a run is the median of its epochs, on "
-            "which a few slow epochs have little effect."
-        )
 
 
 def turn_notes(usable: pd.DataFrame) -> Iterator[str]:

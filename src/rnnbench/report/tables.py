@@ -21,7 +21,7 @@ from rnnbench.tables.cost import cost, efficiency, scaling
 from rnnbench.tables.estimates import with_named_options
 from rnnbench.tables.frame import ranked, tidy
 from rnnbench.tables.learning import accuracy, find_accuracy_outliers, learning
-from rnnbench.tables.runs import runs, steadiness
+from rnnbench.tables.runs import runs
 from rnnbench.tables.time import calls, fastest, time
 
 ANSWERS = 6  # on a page; if there are more, a headline and a table take their place
@@ -77,7 +77,6 @@ class Tables:
         groups = self.fastest[same_group(self.reference)]
         return len(groups.drop_duplicates()) > ANSWERS
 
-    steadiness = cached_property(lambda self: steadiness(self.frame))
     runs = cached_property(lambda self: runs(self.frame))
     time = cached_property(lambda self: time(self.measured))
     palette = cached_property(lambda self: colours(self.time["implementation"]))

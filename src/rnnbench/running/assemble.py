@@ -111,7 +111,6 @@ class Turn(msgspec.Struct):
     own: bounds.Moment | None = None
     steal: bounds.Moment | None = None
     cores: Any = None
-    major_faults: Any = None
     reads: Any = None
 
     @property

@@ -81,7 +81,6 @@ class PublishedRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 FIELDS = [field for field in msgspec.structs.fields(PublishedRow) if field.name != "below"]
 COLUMNS = tuple(field.name for field in FIELDS)
-REQUIRED_COLUMNS = tuple(field.name for field in FIELDS if field.required)
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

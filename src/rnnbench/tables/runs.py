@@ -1,12 +1,9 @@
 """All runs and their timed epochs, including void ones: the kernels that ran, the order of
-measuring, which shows drift, how steady the machine was, and the facts of machines, builds and
-data."""
+measuring, which shows drift, and the facts of machines, builds and data."""
 
 from __future__ import annotations
 
-import math
-import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import pandas as pd
 
@@ -19,7 +16,6 @@ from rnnbench.tables.frame import (
     flat_text,
     phase_of,
     run_values,
-    usable_epochs,
 )
 
 COPIED = ["name", "verdict", "reasons", "machine", "started", "block", "order", "seed", "repeat"]
@@ -29,9 +25,6 @@ PROVENANCE_COLUMNS = ["what", "which", "fact", "value"]
 PROVENANCE_ORDER = {"machine": 0, "build": 1, "dataset": 2}
 # Longer values (package lists, flags) are only in the record.
 MAX_LENGTH = 400
-MIN_EPOCHS = 5
-MIN_EXCESS = 0.05  # a smaller excess of the first epochs is irrelevant
-MIN_SPREADS = 4.0  # an excess of fewer robust spreads of the later epochs is noise
 
 
 def runs(frame: pd.DataFrame) -> pd.DataFrame:
@@ -138,34 +131,3 @@ def provenance(records: Iterable[Record]) -> pd.DataFrame:
                 rows[(what, which, fact, text)] = None
     ordered = sorted(rows, key=lambda row: (PROVENANCE_ORDER[row[0]], row[1]))
     return pd.DataFrame(ordered, columns=PROVENANCE_COLUMNS)
-
-
-def steadiness(frame: pd.DataFrame) -> pd.DataFrame:
-    """One row per run: the configuration, `record`, `spread` (the standard deviation of the log
-    seconds of its epochs), `warm` (`warm_epochs`). Source: timed epochs, after the first, of runs
-    that are not void and have at least five of them."""
-    by_run = counted(usable_epochs(frame)).groupby([*CONFIGURATION, "record"], sort=False)
-    runs = by_run["seconds"].agg(list).reset_index()
-    runs = runs[runs["seconds"].map(len) >= MIN_EPOCHS]
-    spreads = [statistics.stdev(map(math.log, seconds)) for seconds in runs["seconds"]]
-    return runs.assign(spread=spreads, warm=list(map(warm_epochs, runs["seconds"])))
-
-
-def warm_epochs(seconds: Sequence[float]) -> int:
-    """The number of epochs at the beginning that are still warm-up. It is the k ≤ n / 2 whose split
-    into the first k epochs and the rest minimizes the sum of squares around the two means (Hinkley,
-    Biometrika 57, 1970). It is 0 unless the mean of the first k exceeds the median of the rest by
-    more than 5 % and by more than four robust spreads of the rest (1.4826 × median absolute
-    deviation)."""
-    splits = range(1, len(seconds) // 2 + 1)
-    best = min(splits, key=lambda k: _squares(seconds[:k]) + _squares(seconds[k:]))
-    rest = seconds[best:]
-    level = statistics.median(rest)
-    spread = 1.4826 * statistics.median(abs(value - level) for value in rest)
-    excess = statistics.fmean(seconds[:best]) - level
-    return best if excess > max(MIN_EXCESS * level, MIN_SPREADS * spread) else 0
-
-
-def _squares(values: Sequence[float]) -> float:
-    mean = statistics.fmean(values)
-    return sum((value - mean) ** 2 for value in values)

@@ -212,11 +212,6 @@ class Job:
     def rounds(self) -> list[str]:
         return self._files("rounds", self.plan.rounds)
 
-    @property
-    def intervals(self) -> Path:
-        """The log of when the commands of this site were busy."""
-        return self.root / self.results / self.site / "intervals.jsonl"
-
     @cached_property
     def pointers(self) -> dict[str, Path]:
         """Run → its pointer, which exists once the run is finished."""

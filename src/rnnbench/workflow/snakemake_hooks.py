@@ -44,12 +44,10 @@ def submit_by_priority() -> None:
     JobScheduler.job_selector = by_priority
 
 
-def export_environment(intervals: Path) -> None:
+def export_environment() -> None:
     """Sets the environment of the rules' commands: `python` is this interpreter (its path is not a
-    parameter of any rule, because another one makes the same files), imports this rnnbench, and
-    logs to the file `intervals` when it was busy."""
+    parameter of any rule, because another one makes the same files), and imports this rnnbench."""
     source = str(Path(__file__).parents[2])
-    os.environ["RNNBENCH_INTERVALS"] = str(intervals)
     for name, folder in (("PATH", str(Path(sys.executable).parent)), ("PYTHONPATH", source)):
         rest = os.environ.get(name)
         os.environ[name] = os.pathsep.join([folder, rest] if rest else [folder])
