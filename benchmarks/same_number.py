@@ -131,7 +131,7 @@ def _of_mlflow(page: Content, records: Sequence[Record], axis: str, base: str) -
         name = record.run.choices[axis]
         if name != base and record.key in page.speedups:
             yield Given("MLflow", record.run.choices["model"], name, base,
-                        page.speedups[record.key])  # fmt: skip
+                        page.speedups[record.key]["speedup"])  # fmt: skip
 
 
 def _of_markdown(markdown: Sequence[Titled], axis: str, base: str) -> Iterator[Given]:

@@ -12,6 +12,7 @@ from datetime import timedelta
 import pandas as pd
 import pytest
 
+from rnnbench.axes import NAMES
 from rnnbench.records.overrides import Overrides
 from rnnbench.records.plan_file import Experiment
 from rnnbench.records.record import Record
@@ -22,6 +23,7 @@ from rnnbench.report.notes import ANSWER, RELIABILITY, disturbance_notes, optimi
 from rnnbench.report.page import write_report
 from rnnbench.report.sections import builds_section
 from rnnworker.processors import KNOWN
+from tests.conftest import ROOT
 from tests.factory import BEGINNING, in_round, make_record, make_runs, replace
 from tests.report.made_up import EXPERIMENT, MISSING, SKIPPED, measurements, quick
 
@@ -76,6 +78,26 @@ def test_all_files_are_there(report):
     for path in paths:
         if path.suffix == ".svg":
             ElementTree.parse(path)
+
+
+def test_runs_and_epochs_can_be_grouped_by_axis_and_plotted(report, monkeypatch):
+    """With the lines of docs/experiments.md."""
+    matplotlib = pytest.importorskip("matplotlib")
+    matplotlib.use("agg")
+    out, _ = report
+    page = (ROOT / "docs/experiments.md").read_text()
+    lines = re.search(r"```python\n(import pandas.*?)```", page, re.S)[1]
+    found = {}
+    exec(lines.replace("reports/quick", str(out)), found)
+    runs = found["runs"]
+    epochs = pd.read_csv(out / "tables/epochs.csv")
+    for table in (runs, epochs):
+        assert {*NAMES, "machine", "seed", "repeat", "alias"} <= set(table)
+        assert table.groupby(["rnn", "device"]).ngroups > 2
+    # One name has one meaning in both, and in MLflow.
+    counted = epochs[epochs["epoch"] > 1].groupby("record")["epoch_seconds"].median()
+    medians = runs.set_index("record")["median_epoch_seconds"]
+    assert medians.to_dict() == pytest.approx(counted[medians.index].to_dict())
 
 
 def test_the_page_is_self_contained_and_every_table_can_be_copied(html):

@@ -32,7 +32,7 @@ def test_params_respect_the_length_limits_of_mlflow():
 
 def test_tags_and_facts_have_verdict_versions_and_dataset():
     tags = mapping.tags(make_record(verdict="void"))
-    assert tags["rnnbench.verdict"] == "void" and tags["rnnbench.reasons"] == "loss_not_finite"
+    assert tags["verdict"] == "void" and tags["reasons"] == "loss_not_finite"
     assert tags["environment.tensorflow"] == "2.21.0" and "hardware.cores" not in tags
     assert tags["dataset.md5"] == DIGITS_MD5 and "void" in tags["mlflow.note.content"]
     assert "rnnbench.alias" not in tags and "environment.packages" not in tags

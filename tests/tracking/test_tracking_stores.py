@@ -10,6 +10,7 @@ import time
 from datetime import timedelta
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from rnnbench.cli import main
@@ -20,7 +21,15 @@ from rnnbench.records.pointer import Pointer
 from rnnbench.records.store import write_json
 from rnnbench.tracking.mapping import COMPLETE
 from rnnbench.tracking.store import CORRUPT, VALID, connected, ensure_store, inspect
-from rnnbench.tracking.track import SPEEDUP, UNEQUAL, differing_keys, label_of, track, view_of
+from rnnbench.tracking.track import (
+    REPORTS,
+    SPEEDUP,
+    UNEQUAL,
+    differing_keys,
+    label_of,
+    track,
+    view_of,
+)
 from tests.factory import BEGINNING, DIGITS_MD5, as_run, make_late, make_record
 from tests.report import made_up
 from tests.tracking.conftest import free_port, pointer_of, start_track, write_run
@@ -113,7 +122,7 @@ def test_two_records_of_a_grid_point_are_two_runs_and_a_void_one_is_failed(root)
     assert len(set(runs.values())) == 2 == len(runs_of(root, "twice"))
     (void,) = [run for run in runs_of(root, "twice") if run.info.run_id == runs[second.key]]
     assert void.info.status == "FAILED" and "loss" not in void.data.metrics
-    assert void.data.tags["rnnbench.reasons"] == "loss_not_finite"
+    assert void.data.tags["reasons"] == "loss_not_finite"
 
 
 def test_a_duplicate_run_of_a_dying_server_is_deleted(root):
@@ -266,23 +275,33 @@ def test_the_report_is_logged_and_the_unequal_tag_set_and_removed(project):
         (renamed,) = [run for run in runs().values() if run.data.params["rnn"] == "unrolled"]
         client.set_tag(renamed.info.run_id, "mlflow.runName", "mine")
         assert report(["quick"]) == 0
-        assert set(runs()) == {"keras", "mine", "report"}
+        assert set(runs()) == {"keras", "mine"}
         assert UNEQUAL not in runs()["keras"].data.tags
         tag = runs()["mine"].data.tags[UNEQUAL]
         assert tag.startswith("≠1.2500 against keras: keras and unrolled: gradients")
         assert SPEEDUP not in runs()["mine"].data.metrics
         (project / CERTIFICATE).unlink()
         assert report(["quick"]) == 0
-        again = runs()  # the second report reuses the run of the first
-        assert set(again) == {"keras", "mine", "report"}
+        again = runs()
+        assert set(again) == {"keras", "mine"}
         assert all(UNEQUAL not in run.data.tags for run in again.values())
         tags = client.get_experiment(number).tags
         assert tags["mlflow.experimentKind"] == "custom_model_development"
         assert "Which one?" in tags["mlflow.note.content"]
         assert "`unrolled` trains digits_rnn 1.25× as fast" in tags["mlflow.note.content"]
-        assert again["mine"].data.metrics[SPEEDUP] == pytest.approx(1.25)
+        mine = again["mine"].data.metrics
+        assert mine[SPEEDUP] == pytest.approx(1.25)
+        table = pd.read_csv(project / "reports/quick/tables/time.csv").set_index("rnn")
+        for end in ("speedup_low", "speedup_high"):
+            interval = table.loc["unrolled", end]
+            assert mine.get(end) == (None if pd.isna(interval) else pytest.approx(interval))
         assert again["keras"].data.metrics[SPEEDUP] == 1
-        uploaded = {file.path for file in client.list_artifacts(again["report"].info.run_id)}
+        found = client.search_runs([number], "tags.verdict = 'clean'")
+        assert len(found) + len(client.search_runs([number], "tags.verdict != 'clean'")) == 2
+        # The second report reuses the run of the first.
+        (page,) = runs_of(project, REPORTS)
+        assert page.info.run_name == "quick"
+        uploaded = {file.path for file in client.list_artifacts(page.info.run_id)}
         assert {"report.html", "report.md", "figures", "tables"} <= uploaded
 
 
@@ -333,7 +352,7 @@ def test_mlflow_shows_the_view(browser, server, project, monkeypatch, capsys):
     page = browser.new_page(viewport={"width": 1500, "height": 1000})
     page.set_default_timeout(60_000)
     page.goto(address)
-    for column in ("rnn", "speedup", "median_epoch_seconds", "rnnbench.verdict"):
+    for column in ("rnn", "speedup", "median_epoch_seconds", "verdict"):
         page.get_by_role("columnheader", name=column).first.wait_for()
     assert page.get_by_text("Evaluation runs").count() == 0
     page.close()

@@ -143,7 +143,7 @@ def test_mlflow_has_every_run_with_its_axes(finished: Project, records) -> None:
             "select count(*) from metrics where key = 'epoch_seconds'"
         ).fetchone()[0]
     assert rows == {record.key: record.run.choices["rnn"] for record in records}
-    assert {"report", "fake_fast · r0"} <= shown, "run names hold only the axes that differ"
+    assert {"selftest", "fake_fast · r0"} <= shown, "run names hold only the axes that differ"
     assert epochs == sum(len(record.epochs) for record in records)
 
 

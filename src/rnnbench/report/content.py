@@ -22,6 +22,7 @@ from rnnbench.tables.estimates import IN_TURNS
 from rnnbench.tables.runs import epochs, order, provenance
 from rnnbench.tables.time import by_run, extra_ratios, ratios_shown
 
+SPEEDUP = ("speedup", "speedup_low", "speedup_high")
 LEAD = 2  # figures next to the answer
 # `lead` of an experiment → the section whose tables and figures lead, and their ids or kinds.
 LEADS = {
@@ -47,8 +48,8 @@ class Content:
     those of time next to the answers; `time` and `accuracy` (tables); `sections`; `last` (start of
     the latest run); `configuration_details` (targets of the links in the tables) and `whole`
     (whether they have raw epochs); `panels` (how many places, group and device, are drawn; 0 for
-    all); `csv` (file name → table); `speedups` and `unequal_runs` (record key → the speed-up, or
-    the ratio marked ≠, of its configuration).
+    all); `csv` (file name → table); `speedups` and `unequal_runs` (record key → the speed-up
+    with its interval, by column, or the ratio marked ≠, of its configuration).
     """
 
     def __init__(
@@ -99,7 +100,10 @@ class Content:
             for key, row in by_run(m.frame, m.time[m.time["unequal"].ne("")]).items()
         }
         compared = by_run(m.frame, m.time[m.time["speedup"].notna()])
-        self.speedups = {key: row["speedup"] for key, row in compared.items()}
+        self.speedups = {
+            key: {name: row[name] for name in SPEEDUP if n.is_number(row[name])}
+            for key, row in compared.items()
+        }
         self.notes = notes_by_place(m, unneeded)
         self.csv: dict[str, pd.DataFrame] = {
             "accuracy": m.accuracy, "alike": m.alike, "time": m.time, "runs": m.runs,

@@ -33,7 +33,7 @@ Facts = Mapping[str, str]
 RUN_COLUMNS = (
     Column("verdict", "verdict", number=False),
     Column("epochs", "epochs"),
-    Column("s per epoch", lambda run: n.plain(run["epoch_seconds"])),
+    Column("s per epoch", lambda run: n.plain(run["median_epoch_seconds"])),
     Column("first step, s", lambda run: n.plain(run["first_step"])),
     Column("import, s", lambda run: n.plain(run["import"])),
     Column("build, s", lambda run: n.plain(run["build"])),

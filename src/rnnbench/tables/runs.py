@@ -18,7 +18,8 @@ from rnnbench.tables.frame import (
     run_values,
 )
 
-COPIED = ["name", "verdict", "reasons", "machine", "started", "block", "order", "seed", "repeat"]
+WHICH = ["name", *CONFIGURATION, "seed", "repeat"]  # the columns that say which run it is
+COPIED = [*WHICH, "verdict", "reasons", "started", "block", "order"]
 MAX_POINTS = 600  # of the order of measuring, drawn per machine
 PHASES = ("import", "data", "build", "first_step", "warmup", "evaluate", "predict")
 PROVENANCE_COLUMNS = ["what", "which", "fact", "value"]
@@ -30,10 +31,11 @@ MAX_LENGTH = 400
 def runs(frame: pd.DataFrame) -> pd.DataFrame:
     """One row per record, in the order of their start.
 
-    Columns: `name`, `verdict`, `reasons`, `machine`, `started`, `block`, `order`, `seed`, `repeat`;
-    `epochs` (their number), `epoch_seconds` (median of the counted epochs); `import`, `data`,
-    `build`, `first_step`, `warmup` (seconds that the phases took); `evaluate`, `predict` (seconds
-    of the median later call, or of the whole phase if calls were not timed); `wall_seconds`;
+    Columns: `name`, the configuration, `seed`, `repeat`; `verdict`, `reasons`, `started`, `block`,
+    `order`; `epochs` (their number), `median_epoch_seconds` (of the counted epochs); `import`,
+    `data`, `build`, `first_step`, `warmup` (seconds that the phases took); `evaluate`, `predict`
+    (seconds of the median later call, or of the whole phase if calls were not timed);
+    `wall_seconds`;
     `peak_memory_bytes`, `parameters`, `joules_per_sample`, `card_watts` as in `tidy`; `loss`,
     `acc`, `val_acc` of the last epoch; `record`. Source: the records.
     """
@@ -42,7 +44,7 @@ def runs(frame: pd.DataFrame) -> pd.DataFrame:
     epochs = frame.loc[frame["phase"] == "epoch", ["record", "epoch", "seconds"]]
     table["epochs"] = epochs.groupby("record")["epoch"].count()
     table["epochs"] = table["epochs"].fillna(0).astype(int)
-    table["epoch_seconds"] = counted(epochs).groupby("record")["seconds"].median()
+    table["median_epoch_seconds"] = counted(epochs).groupby("record")["seconds"].median()
     for phase in PHASES:
         rows = phase_of(frame, phase, ["call_seconds", "seconds"])
         table[phase] = rows["call_seconds"].fillna(rows["seconds"])
@@ -54,12 +56,12 @@ def runs(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def epochs(frame: pd.DataFrame) -> pd.DataFrame:
-    """One row per timed epoch of every run, including void runs. Columns: `record`, `verdict`,
-    `epoch` (from 1), `start` (seconds of the host's monotonic clock), `seconds`, `samples`,
-    `steps`, `loss`, `acc`, `val_loss`, `val_acc`, `val_seconds`. Source: the records."""
-    return frame.loc[frame["phase"] == "epoch", ["record", "verdict", *EPOCH]].reset_index(
-        drop=True
-    )
+    """One row per timed epoch of every run, including void runs. Columns: `record`, `name`, the
+    configuration, `seed`, `repeat`, `verdict`; `epoch` (from 1), `start` (seconds of the host's
+    monotonic clock), `epoch_seconds`, `samples`, `steps`, `loss`, `acc`, `val_loss`, `val_acc`,
+    `val_seconds`. Source: the records."""
+    table = frame.loc[frame["phase"] == "epoch", ["record", *WHICH, "verdict", *EPOCH]]
+    return table.rename(columns={"seconds": "epoch_seconds"}).reset_index(drop=True)
 
 
 def kernels(frame: pd.DataFrame) -> pd.DataFrame:

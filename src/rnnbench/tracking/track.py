@@ -33,12 +33,15 @@ if TYPE_CHECKING:
 PARAMS, METRICS = 100, 800  # per request; MLflow accepts 100 params, 100 tags, 1000 items in all
 VIEW = "rnnbench"
 SHARED = f"mlflow.sharedViewState.{VIEW}"  # the tag of an experiment that has the view
-UNEQUAL, SPEEDUP, REPORT = "rnnbench.unequal", "speedup", "rnnbench.report"
+UNEQUAL, SPEEDUP = "rnnbench.unequal", "speedup"
+# The MLflow experiment with one run for each report, and the tag with its experiment's name. Among
+# the runs that it is about, a report would be counted as one of them.
+REPORTS, REPORT = "rnnbench reports", "rnnbench.report"
 NOTE, NAME = "mlflow.note.content", "mlflow.runName"
 # The columns of the view, after the axes.
 COLUMNS = (
     *("metrics.`speedup`", "metrics.`median_epoch_seconds`", "metrics.`val_acc`"),
-    *("tags.`rnnbench.verdict`", "tags.`rnnbench.reasons`"),
+    *("tags.verdict", "tags.reasons"),
 )
 
 
@@ -74,7 +77,7 @@ def kept_first(runs: Iterable[Run]) -> list[Run]:
 
 
 def _upsert(client: MlflowClient, experiment: str, record: Record, file: Path) -> str:
-    digest = hashlib.sha256(file.read_bytes()).hexdigest()
+    digest = f"{hashlib.sha256(file.read_bytes()).hexdigest()}-{mapping.VERSION}"
     runs = _runs_of_record(client, experiment, record.key)
     _delete(client, runs[1:])
     if runs and runs[0].data.tags.get(COMPLETE) == digest:
@@ -148,7 +151,7 @@ def publish(
     experiment: str,
     text: str,
     planned: Sequence[PlannedRun],
-    speedups: Mapping[str, float],
+    speedups: Mapping[str, Mapping[str, float]],
     unequal: Mapping[str, str],
     files: Path,
 ) -> str | None:
@@ -158,7 +161,7 @@ def publish(
 
     - `text`: Markdown for the experiment's note.
     - `planned`: its runs.
-    - `speedups`: record key → speed-up of its configuration.
+    - `speedups`: record key → metric → value: the speed-up of its configuration with its interval.
     - `unequal`: record key → marked ratio, if the two runs do not compute the same function.
     - `files`: the report's folder.
 
@@ -180,24 +183,32 @@ def publish(
         for tag, value in tags.items():
             if found.tags.get(tag) != value:
                 client.set_experiment_tag(number, tag, value)
-        report = None
         for run in all_runs(client, number):
-            if REPORT in run.data.tags:
-                report = run.info.run_id
+            if REPORT in run.data.tags:  # of an earlier version, among the experiment's runs
+                client.delete_run(run.info.run_id)
             elif key := run.data.tags.get(RECORD):
                 name = key.split("/")[1]
                 # MLflow's own list has no column for the verdict.
-                is_suspect = run.data.tags.get("rnnbench.verdict") == "suspect"
+                is_suspect = run.data.tags.get("verdict") == "suspect"
                 label = labels.get(name, name) + (" †" if is_suspect else "")
                 marked = shortened(unequal.get(key, ""), TAG_LENGTH)
-                _update_run(client, run, name, label, marked, speedups.get(key))
-        if report is None:
-            about = {REPORT: "true", **SOURCE}
-            report = client.create_run(number, tags=about, run_name="report").info.run_id
-        client.set_tag(report, NOTE, shortened(text, TAG_LENGTH))
-        client.log_artifacts(report, str(files))
-        client.set_terminated(report)
+                _update_run(client, run, name, label, marked, speedups.get(key, {}))
+        _log_report(client, root, experiment, text, files)
         return address
+
+
+def _log_report(client: MlflowClient, root: Path, experiment: str, text: str, files: Path) -> None:
+    """Uploads the report of `experiment` into its run in `REPORTS`."""
+    number = experiment_id(client, root, REPORTS)
+    runs = all_runs(client, number, f"tags.`{REPORT}` = '{experiment}'")
+    if runs:
+        report = runs[0].info.run_id
+    else:
+        about = {REPORT: experiment, **SOURCE}
+        report = client.create_run(number, tags=about, run_name=experiment).info.run_id
+    client.set_tag(report, NOTE, shortened(text, TAG_LENGTH))
+    client.log_artifacts(report, str(files))
+    client.set_terminated(report)
 
 
 def address_of(number: str) -> str:
@@ -209,12 +220,15 @@ def address_of(number: str) -> str:
 def addresses(root: Path) -> dict[str, str]:
     """Experiment → its `address_of`, of those with a report, that of the latest report first."""
     with connected(root) as client:
+        reports = client.get_experiment_by_name(REPORTS)
+        if reports is None:
+            return {}
         found = client.search_experiments()
-        names = {each.experiment_id: each.name for each in found if SHARED in each.tags}
+        numbers = {each.name: each.experiment_id for each in found if SHARED in each.tags}
         latest = ["attributes.end_time DESC"]
-        reports = client.search_runs([*names], f"tags.`{REPORT}` = 'true'", order_by=latest)
-        numbers = [run.info.experiment_id for run in reports] if names else []
-        return {names[number]: address_of(number) for number in numbers}
+        runs = client.search_runs([reports.experiment_id], order_by=latest)
+        names = [run.data.tags.get(REPORT) for run in runs]
+        return {name: address_of(numbers[name]) for name in names if name in numbers}
 
 
 def view_of(axes: Sequence[str]) -> dict[str, Any]:
@@ -248,9 +262,9 @@ def label_of(run: PlannedRun, keys: Sequence[str]) -> str:
 
 
 def _update_run(
-    client: MlflowClient, run: Run, name: str, label: str, marked: str, speedup: float | None
+    client: MlflowClient, run: Run, name: str, label: str, marked: str, speedup: Mapping[str, float]
 ) -> None:
-    """Logs what has changed of a run in one request."""
+    """Logs what has changed of a run in one request. `speedup`: metric → value."""
     from mlflow.entities import Metric, RunTag
 
     run_id, tags, new_tags, metrics = run.info.run_id, run.data.tags, [], []
@@ -260,8 +274,10 @@ def _update_run(
         client.delete_tag(run_id, UNEQUAL)
     if run.info.run_name == name != label:  # keep a name that the user gave it
         new_tags.append(RunTag(NAME, label))
-    if speedup is not None and run.data.metrics.get(SPEEDUP) != speedup:
-        metrics.append(Metric(SPEEDUP, speedup, round(1000 * time.time()), 0))
+    now = round(1000 * time.time())
+    for key, value in speedup.items():
+        if run.data.metrics.get(key) != value:
+            metrics.append(Metric(key, value, now, 0))
     if new_tags or metrics:
         client.log_batch(run_id, metrics=metrics, tags=new_tags)
 
