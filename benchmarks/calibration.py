@@ -27,13 +27,11 @@ from benchmarks import judging as j  # noqa: E402
 from benchmarks.judging import Tallies, Tally  # noqa: E402
 from benchmarks.same_number import differing_numbers, random_grids  # noqa: E402
 from benchmarks.simulated import Machine, Member, share_left_out, simulate  # noqa: E402
-from rnnbench.grid.point import configuration_of  # noqa: E402
-from rnnbench.planning.forecast import repeats_for, run_spread  # noqa: E402
-from rnnbench.planning.repeats import FinishedRun  # noqa: E402
+from rnnbench.planning.finished import finished  # noqa: E402
+from rnnbench.planning.forecast import repeats_for, spread_of  # noqa: E402
 from rnnbench.records.record import Record  # noqa: E402
 from rnnbench.report.tables import ReportInputs  # noqa: E402
 from rnnbench.sources.prices import Price, PriceList  # noqa: E402
-from rnnbench.tables.effects import effects_of, relative_values  # noqa: E402
 from rnnbench.tables.estimates import Measurements  # noqa: E402
 from rnnbench.tables.frame import tidy  # noqa: E402
 from rnnbench.tables.time import time as time_table  # noqa: E402
@@ -249,12 +247,8 @@ def planned_repeats(
     experiments with so many rounds that show it."""
     machine, times = Machine(process=0.01), true_times(random, members, 0.0)
     pilot = simulate(random, machine, times, 60).records
-    effects = effects_of(pilot)
-    values = relative_values(pilot, effects)
-    spread, _ = run_spread(
-        _finished(record, values.get(record.key), effects[record.key].widening) for record in pilot
-    )
-    rounds = repeats_for(difference, spread)
+    spread = spread_of(finished(pilot))
+    rounds = repeats_for(difference, math.sqrt(spread.variance))
     times[Member("m1")] += math.log1p(difference)
     shown = []
     for batch in batches(tries):
@@ -263,11 +257,6 @@ def planned_repeats(
         table = time_table(Measurements(frame, j.REFERENCE))
         shown += table.loc[table["rnn"] == "m1", "shown_different"].tolist()
     return rounds, float(np.mean(shown))
-
-
-def _finished(record: Record, value: float | None, widening: float) -> FinishedRun:
-    company = tuple(sorted(map(configuration_of, record.round.members)))
-    return FinishedRun(record.name, None, value, company, widening)
 
 
 def repeats_table(random: np.random.Generator, tries: int) -> Iterator[str]:

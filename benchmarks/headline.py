@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 
 from rnnbench.records.timestamps import written
-from rnnbench.tables.estimates import Estimates
+from rnnbench.tables import estimates
 
 DRIFT = 0.02  # standard deviation of log seconds, common to the configurations of a block
 SPREADS = {"all 2 %": (0.02, 0.02), "1 to 3 %": (0.01, 0.03), "1 to 3 %, one thrice": (0.01, 0.03)}
@@ -48,14 +48,13 @@ def estimates_of(logs, in_turns=True, minutes=1):
     values = pd.DataFrame({"model": "m", "device": "d", "machine": tries, "rnn": configurations})
     values["seconds"] = np.exp(logs[tries, configurations, repeats])
     values["pairing"] = tries * logs.shape[2] + repeats
-    values["effect"] = 0.0 if in_turns else np.nan
-    values["slowed"], values["slow_effect"], values["widening"] = False, np.nan, 1.0
-    values[["slow_cycles", "cycles"]] = 0
+    values["log"] = np.log(values["seconds"]) if in_turns else np.nan
+    values["state"], values["slowness"] = 0, 0.0
     values["companion"] = False
     values["started"] = [
         written(BEGINNING + timedelta(minutes=minutes * repeat)) for repeat in repeats.tolist()
     ]
-    return Estimates(values, AXES)
+    return estimates.estimates_of(values, AXES)
 
 
 def claims(logs, together=True):

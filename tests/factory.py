@@ -243,7 +243,10 @@ def in_round(
                 "cycle": list(range(cycles)),
                 "start": [0.1 * (len(records) * cycle + place) for cycle in range(cycles)],
                 "seconds": [
-                    0.01 * (1 + cycle % 4) * math.exp(effect) * (1 + place * (cycle in disturbed))
+                    0.01
+                    * (1 + 0.02 * (cycle % 4))
+                    * math.exp(effect)
+                    * (1 + place * (cycle in disturbed))
                     for cycle in range(cycles)
                 ],
                 "steps": [10] * cycles,

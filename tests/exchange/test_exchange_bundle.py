@@ -54,7 +54,7 @@ def check_difference(members: Sequence[Record], within: float) -> None:
     logarithms and `within` this distance."""
     effects = {record.run.choices["rnn"]: effects_of(members)[record.key] for record in members}
     slept = slept_effects(members)
-    measured = effects["fake_middle"].effect - effects["fake_fast"].effect
+    measured = effects["fake_middle"].log - effects["fake_fast"].log
     assert outside(measured, slept["fake_middle"] - slept["fake_fast"], math.log(2)) < within
 
 

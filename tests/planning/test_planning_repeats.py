@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from rnnbench.grid.experiment import Repeats
-from rnnbench.planning.repeats import finished_runs, known_so_far, why_not_needed
-from rnnbench.records.pointer import Pointer
+from rnnbench.planning import finished as module
+from rnnbench.planning.finished import FinishedRun, finished_runs
+from rnnbench.planning.repeats import ratios_of, why_not_needed
+from rnnbench.records.pointer import NotNeeded, Pointer
 from rnnbench.records.record import Record, Run, run_value
-from rnnbench.records.store import Place, write_json
+from rnnbench.records.store import Place, read_record, write_json
+from rnnbench.report.rounds import so_far, unneeded_text
 from tests.factory import BEGINNING, VOID, in_round, make_record, put, replace
 
 RULE = Repeats(least=2, most=9, until=0.01, budget_s=None)
@@ -44,8 +49,12 @@ def plan(place: Place, records: list[Record]) -> list[Run]:
     return runs
 
 
-def finish(place: Place, record: Record) -> None:
-    put(place.results, record, site=place.site, experiment=place.experiment)
+def finish(place: Place, record: Record, companions: Sequence[Record] = ()) -> None:
+    put(place.results, record, companions, site=place.site, experiment=place.experiment)
+
+
+def by_name(place: Place) -> dict[str, FinishedRun]:
+    return {run.name: run for run in finished_runs(place)}
 
 
 def test_measurements_agree_with_the_records(place: Place) -> None:
@@ -53,11 +62,12 @@ def test_measurements_agree_with_the_records(place: Place) -> None:
     plan(place, records)
     for record in records:
         finish(place, record)
-    runs = finished_runs(place)
+    runs = by_name(place)
     assert set(runs) == {record.name for record in records}
     for record in records:
         run = runs[record.name]
-        assert run.value == run_value([epoch.seconds for epoch in record.epochs])
+        seconds = run_value([epoch.seconds for epoch in record.epochs])
+        assert run.value.log == pytest.approx(math.log(seconds))
         assert run.device == record.run.choices["device"]
         assert run.wall_seconds == record.measured["wall_seconds"]
 
@@ -81,7 +91,8 @@ def planned_anew(place: Place, record: Record) -> None:
 
 
 def not_needed(place: Place, record: Record) -> None:
-    reason = Pointer(record=None, digest=record.run.digest, not_needed="why")
+    why = NotNeeded(spent=2.0, budget=1.0)
+    reason = Pointer(record=None, digest=record.run.digest, not_needed=why)
     write_json(place.pointer(record.name), reason)
 
 
@@ -106,13 +117,15 @@ def test_changed_files_are_read_again(
     plan(place, records)
     for record in records:
         finish(place, record)
-    before = finished_runs(place)
+    before = by_name(place)
     change(place, records[0])
-    after = finished_runs(place)
+    after = by_name(place)
     if value == 0:
         assert set(after) == set(before) - {records[0].name}
+    elif value is None:
+        assert after[records[0].name].value is None
     else:
-        assert after[records[0].name].value == value
+        assert math.exp(after[records[0].name].value.log) == pytest.approx(value)
 
 
 def rounds_of(effects: list[list[float]], cycles: int = 9) -> list[list[Record]]:
@@ -128,56 +141,130 @@ def rounds_of(effects: list[list[float]], cycles: int = 9) -> list[list[Record]]
 
 
 def reasons_of_the_last(
-    place: Place, rounds: list[list[Record]], has_reference: bool = True
-) -> dict[str, str]:
+    place: Place, rounds: list[list[Record]], has_reference: bool = True, rule: Repeats = RULE
+) -> dict[str, NotNeeded]:
     """Why the last round is not needed after the others: a reason for each of its runs, or none."""
     lines = plan(place, [record for members in rounds for record in members])
     for record in (record for members in rounds[:-1] for record in members):
         finish(place, record)
     last = [line for line in lines if line.repeat == len(rounds) - 1]
     reference = last[0].name if has_reference else None
-    reasons = why_not_needed(last, place, RULE, reference=reference)
+    reasons = why_not_needed(last, place, rule, reference=reference)
     assert not reasons or set(reasons) == {line.name for line in last}
     return reasons
 
 
+@pytest.mark.parametrize("has_reference", [True, False])
 @pytest.mark.parametrize(("spread", "enough"), [(0.0005, True), (0.02, False)])
 def test_runs_in_turns_are_judged_by_their_ratios(
-    place: Place, spread: float, enough: bool
+    place: Place, spread: float, enough: bool, has_reference: bool
 ) -> None:
     effects = [[units * (0.1 + spread * (-1) ** r) for units in (1, 2, 3)] for r in range(4)]
-    assert bool(reasons_of_the_last(place, rounds_of(effects))) is enough
+    assert bool(reasons_of_the_last(place, rounds_of(effects), has_reference)) is enough
 
 
-@pytest.mark.parametrize("has_reference", [True, False])
-def test_seconds_of_rounds_with_too_few_turns_are_not_mixed_with_ratios(
-    place: Place, has_reference: bool
-) -> None:
+def test_two_configurations_do_not_pool_their_spread_and_need_five_rounds(place: Place) -> None:
+    rounds = rounds_of([[0.1, 0.2 + 0.0001 * number] for number in range(6)])
+    assert not reasons_of_the_last(place, rounds[:5])
+    assert {why.runs for why in reasons_of_the_last(place, rounds).values()} == {5}
+
+
+def test_runs_on_their_own_are_judged_by_their_seconds(place: Place) -> None:
+    rounds = [
+        [run_of(units, repeat, units + 0.001 * repeat) for units in (1, 2)] for repeat in range(6)
+    ]
+    assert not reasons_of_the_last(place, rounds[:5])
+    assert {why.runs for why in reasons_of_the_last(place, rounds).values()} == {5}
+
+
+def test_seconds_of_rounds_with_too_few_turns_are_not_mixed_with_ratios(place: Place) -> None:
     same = [[0.1 * units for units in (1, 2, 3)]]
     rounds = rounds_of(same * 5)
     rounds[1] = rounds_of(same * 2, cycles=3)[1]
-    reasons = reasons_of_the_last(place, rounds, has_reference)
-    assert reasons and all("after 3 runs" in why for why in reasons.values())
-
-
-@pytest.mark.parametrize(("slower", "unequal"), [(1.0, 0.0), (1.5, 0.0), (1.5, 0.1)])
-def test_rounds_in_which_the_members_were_slowed_unequally_count_for_the_undisturbed_machine(
-    place: Place, slower: float, unequal: float
-) -> None:
-    def slowed(record: Record, position: int, number: int) -> Record:
-        factor = slower ** (1 + unequal * position) if number < 2 else 1
-        seconds = [0.01 * 1.1**position * factor] * 20
-        return replace(record, turns={**record.turns, "seconds": seconds})
-
-    rounds = [
-        [slowed(record, position, number) for position, record in enumerate(members)]
-        for number, members in enumerate(rounds_of([[0.0, 0.1, 0.2]] * 5, cycles=20))
-    ]
     reasons = reasons_of_the_last(place, rounds)
-    assert reasons and all("after 4 runs" in why for why in reasons.values())
-    values = {name: run.value for name, run in finished_runs(place).items()}
-    ratios = [values[records[1].name] / values[records[0].name] for records in rounds[:4]]
-    assert ratios == pytest.approx([1.1] * 4, rel=0.003)
+    assert {why.runs for why in reasons.values()} == {3}
+
+
+def test_the_budget_includes_the_time_of_companions(place: Place) -> None:
+    rounds = rounds_of([[0.1, 0.2, 0.4], [0.1, 0.2, 0.2], [0.1, 0.2, 0.3]])
+    own = [record for members in rounds[:2] for record in members]
+    spent = sum(record.measured["wall_seconds"] for record in own)
+    rule = replace_rule(budget_s=spent + 0.5)
+    assert not reasons_of_the_last(place, rounds, rule=rule)
+    companion = as_companion(rounds[1][0], seconds=1.0)
+    finish(place, rounds[1][1], [companion])
+    reasons = why_not_needed([each.run for each in rounds[2]], place, rule, rounds[2][0].name)
+    assert {why.is_over_budget for why in reasons.values()} == {True}
+    assert [why.spent for why in reasons.values()] == pytest.approx([spent + 1.0] * 3)
+
+
+def replace_rule(**changes: float) -> Repeats:
+    return Repeats(**{"least": 2, "most": 9, "until": None, "budget_s": None, **changes})
+
+
+def as_companion(record: Record, seconds: float) -> Record:
+    """The record of a later round in which its run was measured again for others."""
+    later = replace(record, started="20261123T075000_123456Z")
+    facts = structs.replace(later.round, companion=True, id=f"{later.round.id}-again")
+    return replace(later, round=facts, measured={**later.measured, "wall_seconds": seconds})
+
+
+def test_ratios_to_a_companion_count(place: Place) -> None:
+    """keras and block were measured in three rounds; cell was added later, with a companion."""
+    first = [
+        in_round([make_record(rnn=rnn, repeat=number) for rnn in ("keras", "block")],
+                 [0.0, -0.4 + 0.001 * number], 20, number=number)
+        for number in range(3)
+    ]  # fmt: skip
+    later = [
+        in_round(
+            [
+                make_record(rnn=rnn, repeat=number, started=BEGINNING + timedelta(hours=1 + number))
+                for rnn in ("keras", "cell")
+            ],
+            [0.0, 0.1 + 0.001 * number], 20, number=10 + number,
+        )
+        for number in range(3)
+    ]  # fmt: skip
+    planned = [*first[2], later[2][1]]
+    plan(place, [*(each for members in first for each in members), *(pair[1] for pair in later)])
+    for record in (record for members in first for record in members):
+        finish(place, record)
+    for keras, cell in later:
+        companion = replace(keras, round=structs.replace(keras.round, companion=True))
+        finish(place, cell, [companion])
+    runs = [each.run for each in planned]
+    ratios = ratios_of(runs, finished_runs(place), planned[0].name)
+    found = {name.split("-")[2]: ratio.estimate for name, ratio in ratios.items()}
+    assert sorted(found.values()) == pytest.approx([math.exp(-0.101), math.exp(0.399)], rel=1e-4)
+    assert {ratio.method.units for ratio in ratios.values()} == {3}
+
+
+def test_only_new_rounds_are_read(place: Place, monkeypatch) -> None:
+    rounds = rounds_of([[0.1, 0.2, 0.3 + 0.001 * number] for number in range(4)], cycles=20)
+    plan(place, [record for members in rounds for record in members])
+    read: list[str] = []
+
+    def counted(file: Path) -> Record:
+        read.append(file.name)
+        return read_record(file)
+
+    monkeypatch.setattr(module, "read_record", counted)
+    for members in rounds:
+        for record in members:
+            finish(place, record)
+        read.clear()
+        runs = finished_runs(place)
+        assert len(read) == len(members)
+        read.clear()
+        assert finished_runs(place) == runs and not read
+    (place.folder / module.CACHE).write_text("damaged")
+    assert set(finished_runs(place)) == set(runs) and len(read) == 12
+    a_void_one(place, rounds[0][0])
+    read.clear()
+    values = {run.name: run.value for run in finished_runs(place)}
+    assert len(read) == 1 + 2, "the others of its round"
+    assert values[rounds[0][0].name] is None and values[rounds[0][1].name] is not None
 
 
 def test_nothing_is_known_so_far_from_runs_with_too_few_turns(place: Place) -> None:
@@ -187,14 +274,15 @@ def test_nothing_is_known_so_far_from_runs_with_too_few_turns(place: Place) -> N
     lines = plan(place, records)
     for record in records:
         finish(place, record)
-    assert known_so_far(lines, place, lines[0].name) == ""
+    assert ratios_of(lines, finished_runs(place), lines[0].name) == {}
+    assert so_far(lines, {}, lines[0].name) == ""
 
 
 def test_what_is_known_so_far_names_the_choices_that_differ(place: Place) -> None:
     rounds = [
         in_round(
             [make_record(rnn=rnn, repeat=number) for rnn in ("keras", "block", "cell")],
-            [0.0, -0.4 + 0.001 * number, 0.1],
+            [0.0, -0.4 + 0.01 * number, 0.1],
             20,
             number=number,
         )
@@ -202,11 +290,29 @@ def test_what_is_known_so_far_names_the_choices_that_differ(place: Place) -> Non
     ]
     lines = plan(place, [record for members in rounds for record in members])
     last = [line for line in lines if line.repeat == 3]
-    assert known_so_far(last, place, last[0].name) == ""
-    both = "so far, speed relative to keras: block 1.49×{0}, cell 0.90×{0} (after {1})"
-    for measured, after in enumerate(
-        (("", "1 round"), ("", "2 rounds"), (" ± 0.2% at most", "3 rounds"))
-    ):
-        for record in rounds[measured]:
+    texts = []
+    for members in rounds[:3]:
+        for record in members:
             finish(place, record)
-        assert known_so_far(last, place, last[0].name) == both.format(*after)
+        ratios = ratios_of(last, finished_runs(place), last[0].name)
+        texts.append(so_far(last, ratios, last[0].name))
+    assert texts == [
+        "so far, speed relative to keras: block 1.49×, cell 0.90× after 1 round",
+        "so far, speed relative to keras: block 1.48× (1.46–1.51), cell 0.90× (0.89–0.92) "
+        "after 2 rounds",
+        "so far, speed relative to keras: block 1.48× (1.46–1.50), cell 0.90× (0.89–0.92) "
+        "after 3 rounds",
+    ]
+
+
+def test_the_text_of_a_reason_has_the_width_or_the_budget() -> None:
+    known = NotNeeded(halfwidth=0.0123, runs=3, until=0.025)
+    assert unneeded_text(known) == "it is known to ± 1.23 % after 3 runs; required is ± 2.50 %"
+    over = NotNeeded(spent=1100.0, budget=1000.0)
+    assert unneeded_text(over) == "the budget of 1,000 s is used up (1,100 s)"
+
+
+@pytest.mark.parametrize("fields", [{}, {"spent": 2.0}, {"halfwidth": 0.1}, {"runs": 3}])
+def test_a_reason_needs_a_width_or_a_budget(fields) -> None:
+    with pytest.raises(ValueError, match="needs either"):
+        NotNeeded(**fields)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import random
-from dataclasses import replace
 from statistics import fmean
 
 import numpy as np
@@ -12,6 +11,7 @@ import pytest
 
 from rnnbench.errors import ConfigError, converted
 from rnnbench.grid.experiment import Repeats
+from rnnbench.planning.finished import FinishedRun
 from rnnbench.planning.forecast import (
     GUESS_SECONDS,
     GUESS_SPREAD,
@@ -19,15 +19,23 @@ from rnnbench.planning.forecast import (
     SAMPLE_SECONDS,
     forecast,
     repeats_for,
-    run_spread,
+    spread_of,
 )
-from rnnbench.planning.repeats import FinishedRun, relative_ci_halfwidth, stop_reason
-from rnnbench.tables.stats import mean_interval, welch_halfwidth
+from rnnbench.planning.repeats import Known, stop_reason
+from rnnbench.records.pointer import NotNeeded
+from rnnbench.tables.ratios import Estimates, RunValue
+from rnnbench.tables.stats import Interval, welch_halfwidth
 
 
 def finished(configuration: str, *walls: float) -> list[FinishedRun]:
     return [
-        FinishedRun(f"{configuration}-s0-r{i}", wall, wall / 10) for i, wall in enumerate(walls)
+        FinishedRun(
+            name=f"{configuration}-s0-r{i}",
+            device="cpu_1",
+            wall_seconds=wall,
+            value=RunValue(configuration, "cpu_1", math.log(wall), f"block {i}", "here", 60.0 * i),
+        )
+        for i, wall in enumerate(walls)
     ]
 
 
@@ -57,19 +65,30 @@ def test_a_finished_configuration_is_forecast_from_its_own_times() -> None:
     assert result.bytes == 3000
 
 
-def test_spread_is_pooled_within_configurations() -> None:
-    runs = [*finished("a", 10, 10 * math.exp(0.02)), *finished("b", 90, 90 * math.exp(0.02))]
-    spread, freedom = run_spread(runs)
-    assert (spread, freedom) == (pytest.approx(0.02 / math.sqrt(2)), 2)
+def noisy(names: str, blocks: int, spread: float, drift: float) -> list[FinishedRun]:
+    """Runs of each name in each block, all of which share its drift."""
+    stream = random.Random(1)
+    levels = [stream.gauss(0, drift) for _ in range(blocks)]
+    runs = []
+    for name in names:
+        walls = [10 * math.exp(level + stream.gauss(0, spread)) for level in levels]
+        runs += finished(name, *walls)
+    return runs
+
+
+def test_the_spread_is_that_of_a_run_without_what_all_runs_of_a_block_share() -> None:
+    spread = spread_of(noisy("abc", 300, 0.02, 0.3))
+    assert math.sqrt(spread.variance) == pytest.approx(0.02, rel=0.1)
+    assert spread.degrees_of_freedom == 2 * 299
+    assert spread_of(finished("a", 10, 11)) is None, "one configuration has no common blocks"
 
 
 def test_other_runs_of_the_machine_count_if_degrees_of_freedom_are_few() -> None:
-    few = finished("a", 10, 11)
-    many = [run for name in "bcdef" for run in finished(name, 10, 10 * math.exp(0.02))]
-    result = forecast({"a-s0-r2": 0}, few, lambda: many)
-    assert (result.degrees_of_freedom, result.borrowed) == (6, True)
-    result = forecast({"b-s0-r2": 0}, many, lambda: pytest.fail("called without need"))
-    assert (result.spread, result.borrowed) == (pytest.approx(0.02 / math.sqrt(2)), False)
+    few, many = noisy("ab", 3, 0.5, 0.0), noisy("cdef", 6, 0.02, 0.0)
+    result = forecast({"a-s0-r3": 0}, few, lambda: many)
+    assert result.borrowed and result.degrees_of_freedom > 4
+    result = forecast({"c-s0-r6": 0}, many, lambda: pytest.fail("called without need"))
+    assert result.spread == pytest.approx(0.02, rel=0.3) and not result.borrowed
 
 
 @pytest.mark.parametrize("spread", [0.01, 0.03])
@@ -93,93 +112,49 @@ def test_the_forecast_repeats_have_a_power_of_80_percent(difference: float, spre
         assert power(repeats // 2, 2) < 0.74
 
 
-def test_the_spread_is_computed_among_comparable_values() -> None:
-    """Values relative to a round are comparable only for the same configurations in the round, and
-    not with seconds."""
-    pair, four = ("a", "b"), ("a", "b", "c", "d")
-    values = [(1.01, pair), (1.03, pair), (0.51, four), (0.52, four), (7.0, ()), (9.0, ())]
-    runs = [FinishedRun(f"a-s0-r{i}", 1.0, value, by) for i, (value, by) in enumerate(values)]
-    spread, freedom = run_spread(runs)
-    assert freedom == 2 and 0.01 < spread < 0.02
-    alone, freedom = run_spread(runs[4:])
-    assert freedom == 1 and alone > 0.1
-
-
-def test_the_spread_is_that_of_a_member_not_of_its_value_relative_to_the_round() -> None:
-    """In a round of two, both values are half of the difference, whose variance is that of both."""
-    stream, pair = random.Random(1), ("a", "b")
-    differences = [stream.gauss(0, 0.02 * math.sqrt(2)) for _ in range(400)]
-    runs = [
-        FinishedRun(f"{name}-s0-r{i}", 1.0, math.exp(sign * difference / 2), pair)
-        for i, difference in enumerate(differences)
-        for name, sign in (("a", 1), ("b", -1))
-    ]
-    assert run_spread(runs)[0] == pytest.approx(0.02, rel=0.1)
-
-
-def test_seconds_of_a_round_are_compared_with_those_of_its_members() -> None:
-    """Runs with too few turns, on a machine whose state changes by 30 % between rounds."""
-    stream, runs, alone = random.Random(1), [], []
-    for number in range(200):
-        state = stream.gauss(0, 0.3)
-        for name, seconds in (("a", 1.0), ("b", 2.0), ("c", 3.0)):
-            value = seconds * math.exp(state + stream.gauss(0, 0.02))
-            run = FinishedRun(f"{name}-s0-r{number}", 1.0, value, round=f"round {number}")
-            runs.append(run)
-            alone.append(replace(run, round=f"{name} {number}"))
-    assert run_spread(runs)[0] == pytest.approx(0.02, rel=0.1)
-    assert run_spread(alone)[0] == pytest.approx(0.3, rel=0.1)
-
-
 RULE = Repeats(least=3, most=10, until=0.025, budget_s=100)
-ALIKE = [1.0, 1.001, 0.999]
 
 
-def test_the_reason_contains_the_width_or_the_budget() -> None:
-    why = stop_reason(RULE, 3, ALIKE, [ALIKE], 50)
-    assert why == "it is known to ± 0.25% after 3 runs; required is ± 2.50%"
-    assert stop_reason(RULE, 3, ALIKE, [[1.0, 1.3, 0.8]], 50) is None, "the others are noisy"
-    assert stop_reason(RULE, 3, ALIKE, [], 50) is None, "no others: at least five runs"
-    assert stop_reason(RULE, 5, ALIKE + ALIKE, [], 50)
-    assert stop_reason(RULE, 3, [], [ALIKE], 50) is None, "all runs are void"
-    assert stop_reason(RULE, 3, [1.0, 2.0], [], 100) == "the budget of 100 s is used up (100 s)"
-    assert stop_reason(RULE, 2, ALIKE, [ALIKE], 1e9) is None, "at least three runs"
+def known(half: float | None, runs: int, is_pooled: bool) -> Known:
+    high = None if half is None else 1.5 * (1 + half)
+    return Known(Interval(1.5, high and 1.4, high), runs, is_pooled)
 
 
-def test_the_width_is_at_least_that_in_the_report() -> None:
-    noisy = [1.0, 1.05, 0.97, 1.01]
-    shown = mean_interval(noisy)
-    assert relative_ci_halfwidth(noisy, []) == pytest.approx(shown.high / shown.estimate - 1)
-    assert relative_ci_halfwidth(noisy, [ALIKE]) == relative_ci_halfwidth(noisy, [])
-    assert relative_ci_halfwidth(ALIKE, [noisy]) > relative_ci_halfwidth(ALIKE, []) * 5
+def test_the_rule_stops_when_the_interval_is_narrow_enough() -> None:
+    reason = stop_reason(RULE, known(0.0249, 3, True))
+    assert reason == NotNeeded(halfwidth=pytest.approx(0.0249), runs=3, until=0.025)
+    assert stop_reason(RULE, known(0.0251, 9, True)) is None
+    assert stop_reason(RULE, known(0.02, 4, False)) is None, "a few runs that agree by chance"
+    assert stop_reason(RULE, known(0.02, 5, False)) is not None
+    assert stop_reason(RULE, known(None, 5, False)) is None, "one run"
+    assert stop_reason(RULE, None) is None, "all runs are void"
 
 
-def measured(seconds: list[list[float]], rule: Repeats) -> list[list[float]]:
-    """The runs of each configuration that the rule does not omit, block by block."""
-    runs: list[list[float]] = [[] for _ in seconds]
-    for repeat in range(rule.most):
-        for number, values in enumerate(seconds):
-            others = [*runs[:number], *runs[number + 1 :]]
-            if stop_reason(rule, repeat, runs[number], others, 0) is None:
-                runs[number].append(values[repeat])
-    return runs
-
-
-@pytest.mark.parametrize("configurations", [1, 3])
+@pytest.mark.parametrize("configurations", [2, 4])
 def test_intervals_after_the_stopping_rule_cover_93_percent(configurations: int) -> None:
-    """A rule that looks at a configuration's own spread only, or stops it alone after three runs,
-    covers 91.7 % with this `until`. A larger one stops so early that it hides the difference."""
-    generator = np.random.default_rng(configurations)
-    rule = Repeats(least=3, most=10, until=0.0125, budget_s=None)
-    covered = []
-    for _ in range(2400 // configurations):
-        spread = np.exp(generator.uniform(np.log(0.01), np.log(0.03), (configurations, 1)))
-        logs = generator.normal(size=(configurations, rule.most)) * spread
-        for runs in measured(np.exp(logs).tolist(), rule):
-            interval = mean_interval(runs)
-            covered.append(interval.low <= 1 <= interval.high)
-    # 0.005 is a standard error of the simulation.
-    assert np.mean(covered) >= 0.93 - 0.005
+    """Ratios to the first configuration, in rounds that go on until all are known."""
+    generator, covered = np.random.default_rng(configurations), []
+    rule = Repeats(least=3, most=10, until=0.015, budget_s=None)
+    for _ in range(1200 // (configurations - 1)):
+        spread = np.exp(generator.uniform(np.log(0.01), np.log(0.02), configurations))
+        logs = generator.normal(size=(rule.most, configurations)) * spread
+        logs += generator.normal(size=(rule.most, 1)) * 0.1
+        runs: list[RunValue] = []
+        for number in range(rule.most):
+            runs += [
+                RunValue(key, "d", log, f"{number}", "here", 60.0 * number, in_turns=True)
+                for key, log in enumerate(logs[number])
+            ]
+            estimates = Estimates(runs)
+            ratios = [estimates.ratio(key, 0) for key in range(1, configurations)]
+            if number + 1 >= rule.least and all(
+                stop_reason(rule, Known(ratio, ratio.method.units, ratio.method.pooled > 0))
+                for ratio in ratios
+            ):
+                break
+        covered += [ratio.low <= 1 <= ratio.high for ratio in ratios]
+    # 0.007 is a standard error of the simulation.
+    assert np.mean(covered) >= 0.93 - 0.007
 
 
 @pytest.mark.parametrize(

@@ -61,7 +61,7 @@ def test_members_in_turns_have_the_known_ratios(place: Place) -> None:
     found = effects_of(records.values())
     slept = slept_effects(records.values())
     for rnn in ("cell", "same", "slow"):
-        effect = found[records[rnn].key].effect - found[records["keras"].key].effect
+        effect = found[records[rnn].key].log - found[records["keras"].key].log
         assert outside(effect, slept[rnn] - slept["keras"], math.log(factors[rnn])) < 0.02
         assert not records[rnn].round.companion
     for record in records.values():
@@ -265,7 +265,8 @@ def test_a_new_configuration_is_compared_with_its_own_companion(place: Place) ->
         slept = [slept_effects(r for r in records if r.round.id == each) for each in rounds]
         log = statistics.mean(effects["keras"] - effects[rnn] for effects in slept)
         assert outside(math.log(table.loc[rnn, "speedup"]), log, -math.log(factor)) < 0.1
-    assert table.loc["late", "method"].startswith("in turns, 2 rounds")
+    method = table.loc["late", "method"]
+    assert method.in_turns and method.units == 2
 
 
 def test_each_cohort_of_a_large_round_includes_the_reference(place: Place, monkeypatch) -> None:

@@ -23,6 +23,7 @@ from rnnbench.tables.comparison import builds, versus
 from rnnbench.tables.estimates import Measurements, with_named_options
 from rnnbench.tables.frame import tidy
 from rnnbench.tables.learning import learning
+from rnnbench.tables.ratios import Basis
 from rnnbench.tables.time import (
     FASTER,
     IS_REFERENCE,
@@ -239,18 +240,18 @@ def test_an_implementation_that_failed_is_not_another_function() -> None:
 
 
 @pytest.mark.parametrize(
-    ("other", "method"),
+    ("other", "basis"),
     [
-        ({}, "paired"),
-        ({"experiment": "other"}, "welch"),
-        ({"site": "cluster"}, "welch"),
-        ({"machine": "other-0123abcd"}, "welch"),
+        ({}, Basis.PAIRED),
+        ({"experiment": "other"}, Basis.SEPARATE),
+        ({"site": "cluster"}, Basis.SEPARATE),
+        ({"machine": "other-0123abcd"}, Basis.SEPARATE),
     ],
 )
-def test_blocks_are_common_only_within_experiment_site_and_machine(other, method) -> None:
+def test_blocks_are_common_only_within_experiment_site_and_machine(other, basis) -> None:
     every = measured([*runs("keras", 0.5), *runs("unrolled", 0.4, **other)])
     row = only(versus(every, [other.get("machine", "unrolled")], ["keras"]))
-    assert row["ratio"] == pytest.approx(1.25, rel=0.01) and row["method"] == method
+    assert row["ratio"] == pytest.approx(1.25, rel=0.01) and row["method"].basis is basis
 
 
 def test_builds_by_hand():

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks import simulated
 from benchmarks.simulated import Machine, Member, simulate
-from rnnbench.records.record import disturbed_cycles
-from rnnbench.tables.effects import LEAST_CYCLES, effects, effects_of, relative_values
+from rnnbench.records.record import Record, disturbed_cycles, run_value
+from rnnbench.tables.effects import LEAST_CYCLES, SATURATED, effects, effects_of, examined
+from rnnbench.tables.states import State, source_of
 from rnnworker.processors import KNOWN
 from tests.factory import in_round, make_record, replace
 
@@ -131,51 +131,134 @@ def test_a_disturbed_cycle_is_disturbed_for_all_members() -> None:
     assert disturbed_cycles({"a": {}}) == frozenset()
 
 
-def test_random_reads_tell_which_turns_a_short_state_slowed_down(monkeypatch):
-    """Half of the turns are slowed down by up to 1.65; the reads show it, or are not known."""
-    monkeypatch.setattr(simulated, "CYCLES", (20, 25))
-    machine, stream = Machine(flicker=0.5, process=0.0), np.random.default_rng(0)
-    errors = {True: [], False: []}
-    for _ in range(40):
-        records = simulate(stream, machine, TIMES, 1).records
-        for has_reads, known in errors.items():
-            for record in records if not has_reads else ():
-                del record.turns["reads"]
-            one, other = (effects_of(records)[record.key].effect for record in records)
-            known.append(one - other - math.log(1.5))
-    with_reads, without = (np.sqrt(np.mean(np.square(errors[key]))) for key in (True, False))
-    assert with_reads < 0.025 and without > 1.8 * with_reads
+def slowed(turns: dict, first: int, factor: float, reads: float = 1.0) -> dict:
+    """Turns that take `factor` times as long from cycle `first` on, and their random reads `reads`
+    times as long."""
+    late = [cycle >= first for cycle in turns["cycle"]]
+    seconds = [
+        own * (factor if is_late else 1.0)
+        for own, is_late in zip(turns["seconds"], late, strict=True)
+    ]
+    known = [READS * (reads if is_late else 1.0) for is_late in late]
+    return {**turns, "seconds": seconds, "reads": known}
 
 
-def test_time_that_other_processes_use_widens_the_intervals() -> None:
-    """The intervals of rounds beside a process that uses a quarter of the cores are wider."""
+(PROCESSOR, SIZE), READS = next(iter(KNOWN.items()))
+
+
+def a_round(first: int, keras: float, block: float, reads: float, cycles: int = 30) -> list[Record]:
+    """block takes 2/3 of the seconds of keras; from cycle `first` on, their steps and reads take so
+    many times as long."""
+    pair = in_round([make_record(rnn=rnn) for rnn in ("keras", "block")],
+                    [0.0, math.log(2 / 3)], cycles)  # fmt: skip
+    return [
+        replace(
+            record,
+            hardware={**record.hardware, "processor": PROCESSOR},
+            measured={**record.measured, "reads_bytes": SIZE},
+            turns=slowed(record.turns, first, factor, reads),
+        )
+        for record, factor in zip(pair, (keras, block), strict=True)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("first", "keras", "block", "reads", "state", "speedup"),
+    [
+        (30, 1.0, 1.0, 1.0, State.QUIET, 1.5),
+        (20, 1.5, 1.2, 1.0, State.QUIET, 1.5),  # only the steps show it
+        (20, 1.5, 1.2, 1.7, State.PARTLY_SLOWED, 1.5),
+        (26, 1.5, 1.2, 1.7, State.QUIET, 1.5),  # in few cycles
+        (20, 1.0, 1.0, 1.7, State.PARTLY_SLOWED, 1.5),
+        (0, 1.5, 1.2, 1.7, State.SLOWED, 1.875),  # all cycles: known by the reads
+        (0, 1.5, 1.2, 1.0, State.QUIET, 1.875),  # and unknown without
+        (5, 1.5, 1.2, 1.7, State.SLOWED, 1.875),  # too few others
+    ],
+)
+def test_slowed_cycles_do_not_count_where_enough_others_remain(
+    first, keras, block, reads, state, speedup
+) -> None:
+    records = a_round(first, keras, block, reads)
+    one, other = (effects_of(records)[record.key] for record in records)
+    assert {one.state, other.state} == {state}
+    assert math.exp(one.log - other.log) == pytest.approx(speedup)
+    assert (one.slowness > math.log(1.07)) == (state == State.SLOWED)
+
+
+def test_the_level_of_another_round_plays_no_part() -> None:
+    """A round that is slower throughout than another one, by its steps only, is not slowed."""
+    both = [*a_round(30, 1.0, 1.0, 1.0), *a_round(0, 1.3, 1.3, 1.0)]
+    later = [replace(record, started="20261122T075000_123456Z") for record in both[2:]]
+    later = in_round(later, [0.1, 0.2], 30, number=1)
+    assert {effect.state for effect in effects_of([*both[:2], *later]).values()} == {State.QUIET}
+
+
+@pytest.mark.parametrize(
+    ("factor", "lowest", "state"),
+    [
+        (1.7, None, State.SLOWED),  # known although the whole session was slowed down
+        (3.3, None, State.QUIET),  # another NumPy or processor has a level of its own
+        (3.3, 2.0, State.SLOWED),  # which other rounds tell
+        (0.6, None, State.QUIET),
+        (0.6, 0.4, State.SLOWED),
+    ],
+)
+def test_a_round_that_was_slowed_throughout_is_known_by_the_processor_or_other_rounds(
+    factor, lowest, state
+) -> None:
+    records = a_round(0, 1.0, 1.0, factor)
+    levels = {} if lowest is None else {source_of(records[0]): math.log(READS * lowest)}
+    (own,) = examined(records, levels)
+    assert own.state == state
+
+
+@pytest.mark.parametrize("noise", [0.01, 0.03, 0.1])
+def test_a_quiet_machine_has_hardly_any_slowed_cycles(noise) -> None:
+    machine = Machine(noise=noise)
+    found = [
+        examined(simulate(np.random.default_rng(seed), machine, TIMES, 1).records)[0]
+        for seed in range(20)
+    ]
+    assert sum(own.slowed.sum() for own in found) <= 0.03 * sum(own.seen.sum() for own in found)
+    assert {own.state for own in found} == {State.QUIET}
+
+
+def test_a_cycle_without_turns_is_not_slowed() -> None:
+    records = a_round(20, 1.5, 1.2, 1.7)
+    short = [
+        replace(record, turns={name: column[:10] for name, column in record.turns.items()})
+        for record in records
+    ]
+    (own,) = examined([records[0], short[1]])
+    assert own.seen.all() and own.slowed[:15].sum() == 0
+    (own,) = examined(short)
+    assert own.seen.sum() == 10 and not own.slowed.any()
+
+
+def test_a_round_in_which_other_processes_used_most_cycles_is_slowed() -> None:
     machine = Machine(level=0.0, drift=0.0)
     records = simulate(np.random.default_rng(0), machine, TIMES, 5).records
-    alone = effects_of(records)
+    assert {effect.state for effect in effects_of(records).values()} == {State.QUIET}
     for record in records:
         took, cores = record.turns["took"], record.turns["cores"]
         record.turns["others"] = [0.25 * t * c for t, c in zip(took, cores, strict=True)]
-    beside = effects_of(records)
-    assert not any(effect.slowed for effect in alone.values())
-    assert all(effect.slowed for effect in beside.values())
-    assert all(beside[key].widening > 2 > alone[key].widening for key in alone)
+    beside = effects_of(records).values()
+    assert {(effect.state, effect.slowness) for effect in beside} == {(State.SLOWED, SATURATED)}
+
+
+def test_seconds_are_those_of_the_cycles_that_count_and_ratios_those_of_the_turns() -> None:
+    """The epochs contain slowed cycles, which last half as long again in a third of the round."""
+    records = a_round(20, 1.5, 1.5, 1.7)
+    logs = [effects_of(records)[record.key].log for record in records]
+    seconds = run_value([epoch.seconds for epoch in records[0].epochs])
+    shorter = (20 * 1.0 + 10 * 1.5) / 30
+    middle = math.log(seconds / shorter)  # of equal epochs
+    assert np.mean(logs) == pytest.approx(middle, abs=0.01)
+    assert logs[0] - logs[1] == pytest.approx(math.log(1.5))
 
 
 @pytest.mark.parametrize("slower", [1.0, 1.7])
 def test_too_few_turns_for_an_effect_still_tell_that_the_machine_was_slowed_down(slower) -> None:
-    (processor, size), seconds = next(iter(KNOWN.items()))
-    members = [make_record(rnn=rnn) for rnn in ("keras", "block")]
-    records = [
-        replace(
-            record,
-            hardware={**record.hardware, "processor": processor},
-            measured={**record.measured, "reads_bytes": size},
-            turns={**record.turns, "reads": [seconds * slower] * (LEAST_CYCLES - 1)},
-        )
-        for record in in_round(members, [0.1, -0.1], LEAST_CYCLES - 1)
-    ]
-    found = effects_of(records)
-    assert set(found) == {record.key for record in records}
-    assert all(math.isnan(effect.effect) for effect in found.values())
-    assert {effect.slowed for effect in found.values()} == {slower > 1}
-    assert relative_values(records, found) == relative_values(records, {})
+    found = effects_of(a_round(0, 1.0, 1.0, slower, LEAST_CYCLES - 1))
+    assert len(found) == 2 and not any(effect.is_known for effect in found.values())
+    assert {effect.state == State.SLOWED for effect in found.values()} == {slower > 1}

@@ -20,14 +20,16 @@ from scipy.stats import ttest_ind, ttest_rel
 
 from benchmarks.headline import estimates_of, share
 from rnnbench.records.record import run_value
-from rnnbench.tables import estimates as module
-from rnnbench.tables.estimates import Estimates, pooled_spread
+from rnnbench.report.rounds import method_text
+from rnnbench.tables import ratios as module
+from rnnbench.tables.estimates import estimates_of as estimates_from
+from rnnbench.tables.ratios import UNEQUAL, Basis, Estimates, Ratio, RunValue, pooled_spread
+from rnnbench.tables.states import State
 from rnnbench.tables.stats import (
-    ONE_RUN,
-    Ratio,
     difference_interval,
     dunnett_quantile,
     mean_interval,
+    student_quantile,
 )
 
 
@@ -38,14 +40,14 @@ def ratio_interval(a, b, blocks_a=None, blocks_b=None, **others) -> Ratio:
     rows = [
         {"model": "m", "device": "d", "machine": "x" if blocks else side, "rnn": side,
          "seconds": seconds, "pairing": f"{block}" if blocks else f"{side}{number}",
-         "effect": float("nan"), "widening": 1.0, "slowed": False, "slow_effect": float("nan"),
-         "slow_cycles": 0, "cycles": 0, "companion": False, "started": "20261121T075000_123456Z"}
+         "log": float("nan"), "state": 0, "slowness": 0.0, "companion": False,
+         "started": "20261121T075000_123456Z"}
         for side, (values, blocks) in sides.items()
         for number, (seconds, block) in enumerate(
             zip(values, blocks or range(len(values)), strict=True)
         )
     ]  # fmt: skip
-    estimates = Estimates(pd.DataFrame(rows), ["rnn", "model", "device", "machine"])
+    estimates = estimates_from(pd.DataFrame(rows), ["rnn", "model", "device", "machine"])
     key_a, key_b = ((side, "m", "d", "x" if sides[side][1] else side) for side in ("a", "b"))
     ratio = estimates.ratio(key_b, key_a)
     quotient = estimates.seconds(key_a).estimate / estimates.seconds(key_b).estimate
@@ -80,7 +82,7 @@ def test_welch_interval_matches_scipy():
     for one, other in ((a, b), ([1.0, 1.0, 1.0], [1.1, 1.2, 1.3])):
         ratio = ratio_interval(one, other)
         test = ttest_ind(np.log(one), np.log(other), equal_var=False)
-        assert ratio.method == "welch"
+        assert ratio.method.basis is Basis.SEPARATE
         assert_ends(ratio, test.confidence_interval(0.95))
 
 
@@ -97,15 +99,16 @@ def test_runs_are_paired_by_common_blocks_in_any_order(blocks_a, blocks_b):
     in_a, in_b = sorted(blocks_a), sorted(blocks_b, reverse=True)
     ratio = ratio_interval(np.exp(a[in_a]), np.exp(b[in_b]), in_a, in_b)
     on_common = "" if blocks_a == blocks_b else f" on {len(common)} common blocks"
-    assert ratio.method == f"paired{on_common}" and ratio.shown_different
+    assert method_text(ratio.method) == f"paired{on_common}" and ratio.shown_different
     assert_ends(ratio, ttest_rel(a[common], b[common]).confidence_interval(0.95))
 
 
 def test_too_few_common_blocks_are_not_paired():
     a, b = [1.0, 1.1], [1.0, 1.2]
-    assert ratio_interval(a, b, None, [0, 1]).method == "welch"
-    assert ratio_interval(a, b, [0, 0], [0, 0]).method == "by way of others"
-    assert ratio_interval(a, b, [0, 1], [0, 2]).method == ONE_RUN, "no degree of freedom is left"
+    assert ratio_interval(a, b, None, [0, 1]).method.basis is Basis.SEPARATE
+    assert ratio_interval(a, b, [0, 0], [0, 0]).method.basis is Basis.BY_WAY_OF_OTHERS
+    no_freedom = ratio_interval(a, b, [0, 1], [0, 2])
+    assert no_freedom.method.basis is Basis.NONE and no_freedom.low is None
     # A run that b lacks, in the slowest block, does not move the ratio of the others.
     a, b, c = ([1.0, 2.0, 4.0], [0, 1, 2]), ([3.0, 6.0], [0, 1]), ([1.0, 2.0, 4.0], [0, 1, 2])
     assert ratio_interval(a[0], b[0], a[1], b[1], c=c).estimate == pytest.approx(1 / 3)
@@ -119,7 +122,7 @@ def test_configurations_that_never_met_are_compared_by_way_of_others():
     c, a, b = (np.exp(noise[n] + level) for n, level in enumerate((0.0, 0.3, 0.1)))
     ratio = ratio_interval(a[:20], b[20:], first, second, c=(c, blocks))
     with_a, with_b = np.log(a[:20] / c[:20]), np.log(b[20:] / c[20:])
-    assert ratio.method == "by way of others"
+    assert ratio.method.basis is Basis.BY_WAY_OF_OTHERS
     assert math.log(ratio.estimate) == pytest.approx(with_a.mean() - with_b.mean())
     expected = 1.96 * math.sqrt(with_a.var(ddof=1) / 20 + with_b.var(ddof=1) / 20)
     assert math.log(ratio.high / ratio.low) / 2 == pytest.approx(expected, rel=0.1)
@@ -139,7 +142,7 @@ def test_dunnetts_quantile_matches_scipy(comparisons, runs):
 def test_one_run_has_no_interval_and_equal_values_one_of_width_zero():
     ratio = ratio_interval([2.0], [1.0, 1.0, 1.0])
     assert (ratio.estimate, ratio.low, ratio.high) == (pytest.approx(2), None, None)
-    assert ratio.method == ONE_RUN and not ratio.shown_different
+    assert ratio.method.basis is Basis.NONE and not ratio.shown_different
     same = ratio_interval([1.0, 1.0], [1.0, 1.0])
     assert (same.low, same.high, same.shown_different) == (1.0, 1.0, False)
     twice = ratio_interval([2.0, 2.0], [1.0, 1.0], [0, 1], [0, 1])
@@ -245,14 +248,14 @@ def test_pooled_spread_by_hand():
     # Three configurations × two blocks: residuals ± 1/3 and ± 1/6, s² = (2/9 + 4/36) / 2 = 1/6.
     logs = np.array([[[0.0, 1.0], [1.0, 1.0], [0.0, 0.0]]])
     method = estimates_of(logs, in_turns=False).ratio(("m", "d", 0, 1), ("m", "d", 0, 0)).method
-    assert method == "pooled over configurations, 2 degrees of freedom"
-    spread, repeats = pooled_spread(estimates_of(logs)._runs)
-    assert spread.variance == pytest.approx(1 / 6) and repeats == 2
+    assert method_text(method) == "paired; pooled over configurations, 2 degrees of freedom"
+    spread = pooled_spread(estimates_of(logs)._runs)
+    assert spread.variance == pytest.approx(1 / 6)
     logs = np.random.default_rng(1).normal(0, 0.02, (1, 3, 3))
     logs[0, 2, 2] = np.nan  # a missing run costs one degree of freedom
-    assert pooled_spread(estimates_of(logs)._runs)[0].degrees_of_freedom == 3
+    assert pooled_spread(estimates_of(logs)._runs).degrees_of_freedom == 3
     logs[0, 2, 1] = np.nan
-    assert pooled_spread(estimates_of(logs)._runs)[0] is None, "two repeated ones are too few"
+    assert pooled_spread(estimates_of(logs)._runs) is None, "two repeated ones are too few"
 
 
 @pytest.mark.parametrize(
@@ -267,3 +270,61 @@ def test_pooled_spread_by_hand():
 def test_a_fastest_is_claimed_in_at_most_5_percent_if_none_is(repeats, how, least, most):
     """Of 12 configurations. 400 contests find an error rate of 8 % in 98 of 100 simulations."""
     assert least <= share(400, 12, repeats, 0.01, 0.03, **how) <= most
+
+
+def rounds_of(states: list[State], pairs: list[float], slowness: float = 0.2) -> Estimates:
+    """Rounds of two configurations whose log seconds differ by these `pairs`."""
+    runs = []
+    for number, (state, pair) in enumerate(zip(states, pairs, strict=True)):
+        for key, log in (("block", 0.0), ("keras", pair)):
+            slow = slowness if state == State.SLOWED else 0.0
+            runs.append(
+                RunValue(key, "here", number + log, f"round {number}", "here", 60.0 * number,
+                         in_turns=True, state=state, slowness=slow)
+            )  # fmt: skip
+    return Estimates(runs)
+
+
+Q, P, S = State.QUIET, State.PARTLY_SLOWED, State.SLOWED
+
+
+@pytest.mark.parametrize(
+    ("states", "counting"),
+    [
+        ([Q, Q, Q, P, S], [0, 1, 2]),
+        ([Q, Q, P, P, S], [0, 1, 2, 3]),  # two quiet rounds are too few
+        ([P, Q, S, S, S], [0, 1]),
+        ([S, S, P, S, S], [2]),
+        ([S, S, S, S, S], [0, 1, 2, 3, 4]),
+        ([Q, Q, Q, Q, Q], [0, 1, 2, 3, 4]),
+    ],
+)
+def test_slowed_rounds_do_not_count_where_enough_others_remain(states, counting):
+    pairs = [0.30, 0.32, 0.33, 0.40, 0.50]
+    ratio = rounds_of(states, pairs).ratio("block", "keras")
+    used = [pairs[number] for number in counting]
+    assert math.log(ratio.estimate) == pytest.approx(np.mean(used), abs=1e-5)
+    of_spread = used if len(used) > 1 else pairs
+    error = np.std(of_spread, ddof=1) / math.sqrt(len(used))
+    unknown = math.sqrt(2) * UNEQUAL * 0.2 if set(states) == {S} else 0.0
+    half = student_quantile(0.95, len(of_spread) - 1) * math.hypot(error, unknown)
+    assert math.log(ratio.high / ratio.estimate) == pytest.approx(half, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("states", "slowed"), [([Q, S], True), ([Q, Q, S], False), ([S], True), ([P], False)]
+)
+def test_a_configuration_with_fewer_than_two_undisturbed_rounds_is_of_a_slowed_machine(
+    states, slowed
+):
+    assert rounds_of(states, [0.3] * len(states)).is_slowed("block") is slowed
+
+
+def test_a_configuration_that_has_only_companions_is_no_result():
+    runs = [
+        RunValue(key, "here", 0.0, f"{n}", "here", 0.0, is_companion=key == "a", in_turns=True)
+        for key in "ab"
+        for n in range(3)
+    ]
+    estimates = Estimates(runs)
+    assert "a" not in estimates and "b" in estimates

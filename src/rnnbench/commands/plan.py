@@ -15,10 +15,10 @@ from rnnbench.commands.arguments import experiment_parser, parse_experiment
 from rnnbench.errors import RecordError
 from rnnbench.grid.files import user_files
 from rnnbench.grid.point import full_identity
+from rnnbench.planning.finished import FinishedRun, finished
 from rnnbench.planning.forecast import ENVIRONMENT_BYTES, Forecast, forecast, repeats_for
 from rnnbench.planning.plan import Plan
 from rnnbench.planning.planner import NothingToRun, make_plan
-from rnnbench.planning.repeats import FinishedRun, finished
 from rnnbench.records import timestamps
 from rnnbench.records.pointer import is_valid
 from rnnbench.records.record import Run
@@ -198,4 +198,4 @@ def _elsewhere(plan: Plan, results: Path, here: str) -> list[FinishedRun]:
 
 def _finished(files: Sequence[Path]) -> list[FinishedRun]:
     records, _ = readable(files, read_record)
-    return finished(records, records)
+    return finished(records)

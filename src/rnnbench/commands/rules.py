@@ -26,9 +26,8 @@ from rnnbench.grid.files import user_files
 from rnnbench.grid.point import configuration_of, digest_of_round
 from rnnbench.planning.digests import worker_digest
 from rnnbench.planning.plan import code_of
-from rnnbench.planning.repeats import known_so_far, why_not_needed
 from rnnbench.records.plan_file import read_experiment, read_round
-from rnnbench.records.pointer import Pointer, is_valid, read_pointers
+from rnnbench.records.pointer import NotNeeded, Pointer, is_valid, read_pointers
 from rnnbench.records.record import Record, Run, run_value
 from rnnbench.records.store import Place, read_json, timing_lock, write_json
 from rnnbench.running.certificates import certify as make_certificate
@@ -205,8 +204,29 @@ def _measure(
     for summary, (run, *others) in summaries.items():
         more = f" and {len(others)} more" if others else ""
         print_progress(f"{label} {run}{more}: {summary}")
-    if reference and len(planned) > 1 and (known := known_so_far(planned, place, reference)):
-        print_progress(f"{label} {configuration_of(planned[0].round)} {known}")
+    if reference and len(planned) > 1:
+        print_so_far(planned, place, label, reference)
+
+
+def print_so_far(planned: Sequence[Run], place: Place, label: str, reference: str) -> None:
+    # Imported when nothing is timed: they load NumPy and SciPy.
+    from rnnbench.planning.finished import finished_runs
+    from rnnbench.planning.repeats import ratios_of
+    from rnnbench.report.rounds import so_far
+
+    if text := so_far(planned, ratios_of(planned, finished_runs(place), reference), reference):
+        print_progress(f"{label} {configuration_of(planned[0].round)} {text}")
+
+
+def _why_not_needed(
+    planned: Sequence[Run], place: Place, rule: Repeats, reference: str | None
+) -> dict[str, tuple[NotNeeded, str]]:
+    """Run → why it is not needed, and the text."""
+    from rnnbench.planning.repeats import why_not_needed
+    from rnnbench.report.rounds import unneeded_text
+
+    reasons = why_not_needed(planned, place, rule, reference)
+    return {name: (why, unneeded_text(why)) for name, why in reasons.items()}
 
 
 def _needed(
@@ -219,15 +239,22 @@ def _needed(
         return list(planned)
     # In a separate process: this one stays small, without SciPy, while runs are timed.
     with ProcessPoolExecutor(1, mp_context=get_context("fork")) as process:
-        reasons = process.submit(why_not_needed, planned, place, rule, reference).result()
+        reasons = process.submit(_why_not_needed, planned, place, rule, reference).result()
     for run in planned:
-        if why := reasons.get(run.name):
-            unneeded = {"digest": run.digest, "not_needed": why, "repeats": to_builtins(rule)}
-            write_json(place.pointer(run.name), Pointer(record=None, **unneeded))
-    for why in () if _was_unneeded(planned[0], place) else dict.fromkeys(reasons.values()):
-        names = [name for name, reason in reasons.items() if reason == why]
-        some = f" ({', '.join(names)})" if len(names) < len(reasons) else ""
-        print_progress(f"{label}: not measured{some}: {why}")
+        if run.name in reasons:
+            unneeded = Pointer(
+                record=None,
+                digest=run.digest,
+                not_needed=reasons[run.name][0],
+                repeats=to_builtins(rule),
+            )
+            write_json(place.pointer(run.name), unneeded)
+    if not _was_unneeded(planned[0], place):
+        texts = {name: text for name, (_, text) in reasons.items()}
+        for why in dict.fromkeys(texts.values()):
+            names = [name for name, text in texts.items() if text == why]
+            some = f" ({', '.join(names)})" if len(names) < len(reasons) else ""
+            print_progress(f"{label}: not measured{some}: {why}")
     return [run for run in planned if run.name not in reasons]
 
 

@@ -11,7 +11,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from rnnbench.grid.point import configuration_of
-from rnnbench.planning.repeats import FinishedRun
+from rnnbench.planning.finished import FinishedRun
+from rnnbench.tables.ratios import Estimates, Spread
 from rnnbench.tables.stats import student_quantile
 
 GUESS_SECONDS = 10.0  # the experiments of conf/experiment take 4 to 20 s per run on two cores
@@ -63,10 +64,10 @@ def forecast(
             walls[configuration_of(run.name)].append(run.wall_seconds)
     means = {configuration: statistics.fmean(values) for configuration, values in walls.items()}
     default = statistics.median(means.values()) if means else GUESS_SECONDS
-    of_run = {
-        name: means.get(configuration_of(name)) or max(default, samples * SAMPLE_SECONDS)
-        for name, samples in left.items()
-    }
+    of_run = {}
+    for name, samples in left.items():
+        guess = max(default, samples * SAMPLE_SECONDS)
+        of_run[name] = means.get(configuration_of(name)) or guess
     needed = sum(seconds for name, seconds in of_run.items() if name not in optional)
     further = sum(of_run.values()) - needed
     if budget is not None:
@@ -75,51 +76,24 @@ def forecast(
     seconds = needed + further
     measured = len(left) * (seconds / sum(of_run.values()) if left else 0)
     size = statistics.fmean(sizes) if sizes else GUESS_BYTES
-    spread, freedom = run_spread(runs)
-    borrowed = freedom < MIN_FREEDOM
-    if borrowed:
-        spread, freedom = run_spread([*runs, *elsewhere()])
+    spread = spread_of(runs)
+    is_borrowed = spread is None or spread.degrees_of_freedom < MIN_FREEDOM
+    if is_borrowed:
+        spread = spread_of([*runs, *elsewhere()])
     return Forecast(
         left=len(left),
         seconds=seconds + measured * OVERHEAD_SECONDS,
         guessed=sum(configuration_of(name) not in means for name in left),
         bytes=size * len(left),
-        spread=spread if freedom else GUESS_SPREAD,
-        degrees_of_freedom=freedom,
-        borrowed=borrowed,
+        spread=math.sqrt(spread.variance) if spread else GUESS_SPREAD,
+        degrees_of_freedom=spread.degrees_of_freedom if spread else 0,
+        borrowed=is_borrowed,
     )
 
 
-def run_spread(runs: Iterable[FinishedRun]) -> tuple[float, int]:
-    """The standard deviation of log run values within a configuration, pooled over configurations,
-    and its degrees of freedom. Uses only runs that took turns if there are any, because the runs to
-    do will take turns too. The value of one of n members is relative to all of them, itself
-    included, so its variance is smaller by (n - 1) / n than that of the member; so are the seconds
-    of runs of one round that had too few turns. It includes what the state of the machine adds to
-    the intervals."""
-    usable = [run for run in runs if run.value]
-    usable = [run for run in usable if run.company] or usable
-    rounds: dict[str, dict[str, float]] = defaultdict(dict)
-    for run in usable:
-        if run.round and not run.company:
-            rounds[run.round][configuration_of(run.name)] = math.log(run.value or 0)
-    groups: Mapping[tuple[str, ...], list[tuple[float, float]]] = defaultdict(list)
-    for run in usable:
-        value, group = math.log(run.value or 0), run.company
-        others = rounds.get(run.round or "", {})
-        if len(others) > 1:
-            value, group = value - statistics.fmean(others.values()), tuple(sorted(others))
-        groups[configuration_of(run.name), *group].append((value, run.widening))
-    squares, freedom = 0.0, 0
-    for (_, *company), values in groups.items():
-        if len(values) > 1:
-            logs, widenings = zip(*values, strict=True)
-            members, of_group = len(company), len(values) - 1
-            enlarged = members / (members - 1) if members > 1 else 1.0
-            widened = statistics.fmean(widening**2 for widening in widenings)
-            squares += statistics.variance(logs) * of_group * enlarged * widened
-            freedom += of_group
-    return (math.sqrt(squares / freedom), freedom) if freedom else (0.0, 0)
+def spread_of(runs: Iterable[FinishedRun]) -> Spread | None:
+    """The spread of the log seconds of `runs` as the estimates see them."""
+    return Estimates(run.value for run in runs if run.value is not None).spread()
 
 
 def repeats_for(difference: float, spread: float, power: float = 0.8) -> int | None:

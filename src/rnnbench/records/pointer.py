@@ -19,7 +19,26 @@ from rnnbench.records.store import as_kind, read_json, read_record, record_files
 
 _NAME = re.compile(r"-s\d+-r\d+\.json$")
 
-BUDGET = "the budget"  # how a reason `not_needed` begins if the budget is spent
+
+class NotNeeded(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Why a run was not needed: the `halfwidth` of the interval of its configuration, relative to
+    the estimate, is at most `until` after so many `runs`; or the runs have `spent` so many seconds
+    of the `budget`."""
+
+    halfwidth: float | None = None
+    until: float | None = None
+    runs: int = 0
+    spent: Seconds | None = None
+    budget: Seconds | None = None
+
+    def __post_init__(self) -> None:
+        by_width = self.halfwidth is not None and self.until is not None
+        if by_width == self.is_over_budget:
+            raise ValueError("it needs either halfwidth and until, or spent and budget")
+
+    @property
+    def is_over_budget(self) -> bool:
+        return self.spent is not None and self.budget is not None
 
 
 class Pointer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -29,8 +48,7 @@ class Pointer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     - `record`: the record of the run; None if the run was not needed.
     - `digest`: of the run that was planned.
     - `verdict`, `wall_seconds`: as in the record.
-    - `not_needed`: why there is no record: the configuration is known precisely enough, or the
-      budget of the experiment's ``repeats`` is spent.
+    - `not_needed`: why there is no record.
     - `repeats`: the rule that decided this.
     """
 
@@ -39,7 +57,7 @@ class Pointer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     digest: str = ""
     verdict: str | None = None
     wall_seconds: Seconds | None = None
-    not_needed: str | None = None
+    not_needed: NotNeeded | None = None
     repeats: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:

@@ -185,11 +185,6 @@ def _speedup_interval(row: Row) -> str:
     """The interval of the speed-up; if the runner-up may be as fast, its ratio too, because the
     fastest may then be fastest by chance."""
     text = row["span"]
-    if n.is_number(row["slow_speedup"]):
-        text += (
-            f"; about {n.ratio(row['slow_speedup'])} while the machine was slowed down, "
-            f"{n.percent(row['slow_share'])} of the time"
-        )
     if row["runner_up"] and not row["lead_shown"] and n.is_number(row["lead_low"]):
         lead = f"{row['lead_ratio']}, {row['lead_span']}"
         text += f"; runner-up {row['second']}: {lead}, {NO_DIFFERENCE}"

@@ -10,6 +10,7 @@ import pandas as pd
 
 from rnnbench.records.overrides import reference_label
 from rnnbench.records.plan_file import Experiment
+from rnnbench.records.pointer import NotNeeded
 from rnnbench.records.record import Record
 from rnnbench.report import notes, runs, speed, summary
 from rnnbench.report import numbers as n
@@ -18,7 +19,6 @@ from rnnbench.report.cost import recommendations
 from rnnbench.report.parts import Figure, Section, TableView
 from rnnbench.report.sections import SECTIONS
 from rnnbench.report.tables import ReportInputs, Tables
-from rnnbench.tables.estimates import IN_TURNS
 from rnnbench.tables.runs import epochs, order, provenance
 from rnnbench.tables.time import by_run, extra_ratios, ratios_shown
 
@@ -60,7 +60,7 @@ class Content:
         missing: Iterable[str] = (),
         faults: Iterable[str] = (),
         beside: ReportInputs = ReportInputs(),  # noqa: B008 (frozen)
-        unneeded: Mapping[str, str] = MappingProxyType({}),
+        unneeded: Mapping[str, NotNeeded] = MappingProxyType({}),
     ) -> None:
         m = Tables(records, experiment, beside)
         self.experiment = experiment
@@ -93,8 +93,9 @@ class Content:
         self.runs = _filled([runs.runs_view(m.runs)])
         self.provenance = _filled([runs.provenance_view(provenance(m.records))])
         self.any_suspect = bool(m.runs["verdict"].eq("suspect").any())
-        self.pooled = bool(m.time["method"].str.contains("pooled").any())
-        self.in_turns = bool(m.time["method"].str.startswith(IN_TURNS).any())
+        methods = [method for method in m.time["method"] if method is not None]
+        self.pooled = any(method.pooled for method in methods)
+        self.in_turns = any(method.in_turns for method in methods)
         self.unequal_runs = {
             key: f"{row['unequal']} against {self.reference_words}: {row['difference']}"
             for key, row in by_run(m.frame, m.time[m.time["unequal"].ne("")]).items()
@@ -152,7 +153,7 @@ def _leading(
 
 
 def notes_by_place(
-    m: Tables, unneeded: Mapping[str, str] = MappingProxyType({})
+    m: Tables, unneeded: Mapping[str, NotNeeded] = MappingProxyType({})
 ) -> dict[str, list[str]]:
     """All notes by where they stand. `unneeded`: see `Content`."""
     ratios = ratios_shown(m.time) + extra_ratios(m.fastest) + ratios_shown(m.calls)

@@ -14,11 +14,13 @@ import pandas as pd
 from rnnbench.axes import TASK
 from rnnbench.grid.point import configuration_of
 from rnnbench.records import timestamps
+from rnnbench.records.pointer import NotNeeded
 from rnnbench.records.record import STATUSES, Record
 from rnnbench.report import numbers as n
+from rnnbench.report.rounds import unneeded_text
 from rnnbench.tables.certificates import UNKNOWN
-from rnnbench.tables.effects import conditions_of
-from rnnbench.tables.estimates import LEAST_SESSIONS, sessions
+from rnnbench.tables.effects import examined
+from rnnbench.tables.ratios import LEAST_SESSIONS, sessions
 from rnnbench.tables.time import NOT_EQUAL
 
 UNSTEADY = 0.05  # relative spread of a run's epochs (benchmarks/README.md)
@@ -54,7 +56,11 @@ def void_notes(fastest: pd.DataFrame) -> Iterator[str]:
 def session_notes(usable: pd.DataFrame) -> Iterator[str]:
     """What the intervals hold for, on each machine with fewer than `LEAST_SESSIONS` sessions.
     `usable`: from `run_values`."""
-    machines = usable.assign(session=sessions(usable)).groupby("machine", sort=False)
+    moments = [timestamps.read(started).timestamp() for started in usable["started"]]
+    starts = list(zip(usable["machine"], moments, strict=True))
+    numbers = sessions(starts)
+    session = [numbers[start] for start in starts]
+    machines = usable.assign(session=session).groupby("machine", sort=False)
     for machine, runs in machines:
         count = runs["session"].nunique()
         if count >= LEAST_SESSIONS or len(runs) < 2:
@@ -147,7 +153,7 @@ def ratio_note(count: int) -> str:
 def turn_notes(usable: pd.DataFrame) -> Iterator[str]:
     """Which runs were meant to be compared in turns, but had too few of them. `usable`: from
     `run_values`."""
-    without = usable[usable["round"].ne("") & usable["effect"].isna()]
+    without = usable[usable["round"].ne("") & usable["log"].isna()]
     if len(without):
         models = n.few(sorted(without["model"].unique()), SHOWN, ", ")
         yield (
@@ -159,16 +165,14 @@ def turn_notes(usable: pd.DataFrame) -> Iterator[str]:
 
 def disturbance_notes(records: Sequence[Record]) -> Iterator[str]:
     """How many cycles of the rounds were disturbed or slowed, and which numbers contain them."""
-    cycles = disturbed = left_out = slowed = 0
-    for state in conditions_of(records):
-        # A cycle without a turn that was timed as a whole enters no number.
-        timed = set(state.cycles.tolist())
-        cycles += len(timed)
-        disturbed += len(state.disturbed & timed)
-        left_out += len(state.left_out & timed)
-        slowed += len(state.slowed & timed)
+    cycles = disturbed = used = slowed = 0
+    for own in examined(records):
+        cycles += int(own.seen.sum())
+        disturbed += int(own.disturbed.sum())
+        used += int((own.disturbed & own.counts).sum())
+        slowed += int(own.slowed.sum())
     if disturbed:
-        which = "these" if left_out == disturbed else f"{left_out} of these {disturbed}"
+        which = f"{disturbed - used} of these {disturbed}" if used else "these"
         yield (
             f"Other processes used the cores in {n.percent(disturbed / cycles)} of the cycles. "
             f"Ratios and seconds leave {which} cycles out; the learning curves over time contain "
@@ -178,17 +182,17 @@ def disturbance_notes(records: Sequence[Record]) -> Iterator[str]:
         yield (
             f"The machine was slowed down in {n.percent(slowed / cycles)} of the cycles, for "
             "instance by neighbours, heat or a power limit (a cycle is a turn of each run of a "
-            "round). Ratios and seconds of runs that shared enough turns are estimates for the "
-            "undisturbed machine (analysis of covariance)."
+            "round). Ratios and seconds leave slowed cycles and slowed rounds out where enough "
+            "others remain; where they do not, intervals are wider."
         )
 
 
-def stopping_notes(unneeded: Mapping[str, str]) -> Iterator[str]:
+def stopping_notes(unneeded: Mapping[str, NotNeeded]) -> Iterator[str]:
     """Which repeats were not measured, and by which rule."""
     if unneeded:
         reasons: dict[str, str] = {}
         for name, why in unneeded.items():
-            reasons.setdefault(configuration_of(name), why)
+            reasons.setdefault(configuration_of(name), unneeded_text(why))
         listed = "; ".join(f"{name}: {why}" for name, why in list(reasons.items())[:SHOWN])
         more = f"; and {len(reasons) - SHOWN} more configurations" if len(reasons) > SHOWN else ""
         yield (

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rnnbench.records import timestamps
-from rnnbench.tables.time import MARK, Unequal
+from rnnbench.tables.ratios import MARK, Unequal
 from rnnworker.precision import NOT_FINITE
 
 NOTHING = "–"

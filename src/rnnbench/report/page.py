@@ -23,6 +23,7 @@ from rnnbench.report.labels import run_anchor
 from rnnbench.report.notes import LINKS
 from rnnbench.report.parts import by_spanner, shortened, standalone, to_markdown, to_png
 from rnnbench.report.published import claims_section, source_section, told
+from rnnbench.report.rounds import method_text
 from rnnbench.report.runs import median_epoch
 from rnnbench.sources.published import Claim, PublishedRow, Source
 from rnnbench.tables.comparison import claims_table, published_frame
@@ -44,7 +45,7 @@ def write_report(report: Content, out: Path) -> list[Path]:
         "report.md": to_readme(report),
     }
     texts |= {
-        f"tables/{name}.csv": _without_formulas(table).to_csv(index=False)
+        f"tables/{name}.csv": _csv(table)
         for name, table in report.csv.items()
         if len(table) or name in ALWAYS
     }
@@ -108,6 +109,12 @@ def to_readme(report: Content) -> str:
 def _without_formulas(table: pd.DataFrame) -> pd.DataFrame:
     """`table` with an apostrophe before texts that a spreadsheet would compute."""
     return table.replace(r"^([=+@-])", r"'\1", regex=True)
+
+
+def _csv(table: pd.DataFrame) -> str:
+    if "method" in table:
+        table = table.assign(method=table["method"].map(method_text, na_action="ignore"))
+    return _without_formulas(table).to_csv(index=False)
 
 
 def _only_text(value: Any) -> Any:

@@ -31,9 +31,10 @@ from rnnbench.report.parts import (
 from rnnbench.report.tables import Tables
 from rnnbench.sources.certificates import NOT_LEARNING
 from rnnbench.tables.learning import MIN_SEEDS, TOO_FEW_SEEDS, curves
+from rnnbench.tables.ratios import Unequal
 from rnnbench.tables.runs import order, thinned_order
 from rnnbench.tables.stats import ONE_RUN
-from rnnbench.tables.time import COMPARED, IS_REFERENCE, NO_DIFFERENCE, Unequal
+from rnnbench.tables.time import COMPARED, IS_REFERENCE, NO_DIFFERENCE
 
 LINE = 28  # characters per line of a reason
 CURVES = {"loss": "Training loss", "val_acc": "Validation accuracy"}

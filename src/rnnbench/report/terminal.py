@@ -15,7 +15,8 @@ from rnnbench.report import numbers as n
 from rnnbench.report.answer import SINGLE_RUN
 from rnnbench.report.runs import median_epoch
 from rnnbench.tables.certificates import UNEQUAL, UNKNOWN
-from rnnbench.tables.time import COMPARED, MARK, NO_DIFFERENCE, Unequal
+from rnnbench.tables.ratios import MARK, Unequal
+from rnnbench.tables.time import COMPARED, NO_DIFFERENCE
 
 ANSWERS = 4  # pairs with a sentence; the table has the others
 

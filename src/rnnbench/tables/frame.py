@@ -69,11 +69,9 @@ def tidy(records: Iterable[Record]) -> pd.DataFrame:
     - `not_learning`: 1 if the certificate shows that the training steps apply a gradient other than
       the computed one (``Certificates.mark_wrong_gradients``), else 0.
     - `round`: the round in which the run trained in turns with others (``""`` if it trained on its
-      own); `effect`: log seconds relative to the others of its round, on the undisturbed machine
-      (missing if it has none); `scale`: of the seconds of its epochs; `widening`: of its interval;
-      `slowed`, `slow_effect`, `slow_cycles`, `cycles`: whether, by how much and in how many cycles
-      the machine was slowed down (`effects.Effect`); `companion`: 1 if the run only serves ratios
-      with the others of its round, else 0. A companion has epoch rows only.
+      own); `log`: log seconds of an epoch by its turns (missing if it has too few); `state` and
+      `slowness` of its round (`effects.Effect`); `companion`: 1 if the run only serves ratios with
+      the others of its round, else 0. A companion has epoch rows only.
     - `batch`: samples per batch (missing if the model does not define it).
 
     Columns of the row:
@@ -211,12 +209,12 @@ def run_values(frame: pd.DataFrame, companions: bool = False) -> pd.DataFrame:
     """One row per run that is not void and has a timed epoch, in the order of `frame`, with or
     without `companions` (which only serve ratios).
 
-    Columns: those of the run, with `suspect`, `not_learning`, `slowed` and `companion` as bool;
-    `seconds` (median of its `counted` epochs times its `scale`), `epochs` (their number), `steps`
-    and `samples` (per epoch); `loss`, `acc`, `val_loss`, `val_acc` of the last epoch; `evaluate`,
+    Columns: those of the run, with `suspect`, `not_learning` and `companion` as bool; `seconds` (by
+    its turns, else the median of its `counted` epochs), `epochs` (their number), `steps` and
+    `samples` (per epoch); `loss`, `acc`, `val_loss`, `val_acc` of the last epoch; `evaluate`,
     `predict` (seconds of the median later call, missing if not measured); `block` (text): machine,
     site, experiment and number of the block, as blocks with the same number in different
-    experiments were measured at different times; `pairing`: its round if it has an `effect`, else
+    experiments were measured at different times; `pairing`: its round if it has a `log`, else
     its block. Runs of two configurations are paired by `pairing`.
     """
     epochs = usable_epochs(frame, companions=True)
@@ -226,12 +224,12 @@ def run_values(frame: pd.DataFrame, companions: bool = False) -> pd.DataFrame:
     parts = values[["machine", "site", "experiment", "block"]].astype({"block": "Int64"})
     parts = parts.astype(str)
     values["block"] = parts["machine"].str.cat(parts.iloc[:, 1:], sep="/")
-    values["pairing"] = values["round"].where(values["effect"].notna(), values["block"])
-    for name in ("companion", "slowed", "not_learning"):
+    values["pairing"] = values["round"].where(values["log"].notna(), values["block"])
+    for name in ("companion", "not_learning"):
         values[name] = values[name] == 1
     values["suspect"] = values["verdict"] == "suspect"
     seconds = counted(epochs[["record", "epoch", "seconds"]]).groupby("record")["seconds"].median()
-    values["seconds"] = seconds * values["scale"]
+    values["seconds"] = np.exp(values["log"]).where(values["log"].notna(), seconds)
     values["epochs"] = by_run["epoch"].count()
     values[["steps", "samples"]] = by_run[["steps", "samples"]].median()
     for call in CALLS:
@@ -241,7 +239,7 @@ def run_values(frame: pd.DataFrame, companions: bool = False) -> pd.DataFrame:
     if not companions:
         return values[~values["companion"]].reset_index()
     # Without companions that serve no ratio, and without configurations that have no other runs.
-    values = values[~values["companion"] | values["effect"].notna()]
+    values = values[~values["companion"] | values["log"].notna()]
     alone = values.groupby(CONFIGURATION, sort=False)["companion"].transform("all").astype(bool)
     return values[~alone].reset_index()
 

@@ -32,7 +32,7 @@ import pandas as pd
 
 from rnnbench.axes import CONFIGURATION, GROUP, KEY, TASK
 from rnnbench.tables.estimates import Key, Measurements
-from rnnbench.tables.frame import ends, identified, run_values, split, usable_epochs
+from rnnbench.tables.frame import counted, ends, identified, run_values, split, usable_epochs
 from rnnbench.tables.stats import Interval, mean_interval, sidak_confidence, student_quantile
 
 MEASURES = ("acc", "val_acc", "loss", "val_loss")
@@ -260,10 +260,13 @@ def _present(values: np.ndarray) -> list[float]:
 
 def with_elapsed(frame: pd.DataFrame) -> pd.DataFrame:
     """The timed epochs of runs that are not void, with `elapsed`: seconds of training until the end
-    of the epoch, without start-up and validation, times the run's `scale`."""
+    of the epoch, without start-up and validation. If the run has a time by its turns, the epochs
+    are as much shorter or longer as its time (`frame.run_values`)."""
     epochs = usable_epochs(frame).copy()
+    own = counted(epochs).groupby("record", sort=False)["seconds"].median()
+    by_turns = np.exp(epochs["log"]) / own.reindex(epochs["record"]).to_numpy()
     elapsed = epochs.groupby("record", sort=False)["seconds"].cumsum()
-    epochs["elapsed"] = elapsed * epochs["scale"]
+    epochs["elapsed"] = elapsed * by_turns.fillna(1.0)
     return epochs
 
 

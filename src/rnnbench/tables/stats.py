@@ -26,10 +26,9 @@ import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 ONE_RUN = "one run: no interval"
-POOLED_BELOW = 5  # repeats
 F_GUARD = 0.75  # quantile of the F test
 
 
@@ -70,30 +69,6 @@ class Interval:
             low or f"{name}_low": self.low,
             high or f"{name}_high": self.high,
         }
-
-
-@dataclass(frozen=True)
-class Ratio(Interval):
-    """A ratio a / b with its interval.
-
-    `method` is ``paired``, ``paired on … common blocks``, ``in turns, … rounds``, ``by way of
-    others``, ``welch``, ``pooled over configurations, … degrees of freedom`` or ``one run: no
-    interval``.
-    """
-
-    method: str
-
-    @property
-    def shown_different(self) -> bool:
-        return self.excludes(1)
-
-
-class Spread(NamedTuple):
-    """`variance` of log seconds between runs of one configuration, without block effects, and the
-    `degrees_of_freedom` of the estimate."""
-
-    variance: float
-    degrees_of_freedom: int
 
 
 @lru_cache(maxsize=4096)
@@ -185,26 +160,10 @@ def welch_halfwidth(a: Sequence[float], b: Sequence[float], confidence: float) -
     return student_quantile(confidence, degrees_of_freedom) * math.sqrt(u + v)
 
 
-def pooled_halfwidth(
-    pairs: Sequence[float],
-    own_halfwidth: float,
-    spread: Spread,
-    confidence: float,
-    comparisons: int,
-) -> tuple[float, str] | None:
-    """The half-width of the pooled interval of the mean of `pairs` (log a - log b of each common
-    block), c·√(2 s²/n), and its method. c is the quantile of Dunnett's test for the number of
-    simultaneous `comparisons` with the same configuration (Student's t for one). None if the
-    interval from the pairs' own spread is wider and the F test rejects pooling."""
+def is_noisier(variance: float, freedom: int, pooled_variance: float, pooled_freedom: int) -> bool:
+    """Whether the `variance` of the differences of a pair, with `freedom` degrees of freedom,
+    rejects the pooled variance of one side (an F test)."""
     from scipy.special import fdtri
 
-    n = len(pairs)
-    variance, degrees_of_freedom = 2 * spread.variance, spread.degrees_of_freedom
-    quantile = dunnett_quantile(confidence, comparisons, degrees_of_freedom)
-    halfwidth = quantile * math.sqrt(variance / n)
-    own = statistics.variance(pairs)
-    limit = fdtri(n - 1, degrees_of_freedom, F_GUARD)
-    is_noisier = variance == 0 or own / variance > limit
-    if own_halfwidth >= halfwidth and is_noisier:
-        return None
-    return halfwidth, f"pooled over configurations, {degrees_of_freedom} degrees of freedom"
+    limit = fdtri(freedom, pooled_freedom, F_GUARD)
+    return bool(pooled_variance == 0 or variance / (2 * pooled_variance) > limit)

@@ -12,7 +12,6 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,9 +20,10 @@ import pandas as pd
 from rnnbench.axes import CONFIGURATION, KEY
 from rnnbench.sources.certificates import NOT_LEARNING
 from rnnbench.tables.certificates import ANOTHER_FUNCTION, UNEQUAL
-from rnnbench.tables.estimates import Estimates, Key, Measurements, key_of
+from rnnbench.tables.estimates import Key, Measurements, estimates_of, key_of
 from rnnbench.tables.frame import CALLS, COUNTED, ends, identified, phase_of, split
-from rnnbench.tables.stats import ONE_RUN, Interval, Ratio, mean_interval
+from rnnbench.tables.ratios import Estimates, Ratio, Unequal
+from rnnbench.tables.stats import ONE_RUN, mean_interval
 
 NO_DIFFERENCE = "no difference shown"
 IS_REFERENCE = "reference"
@@ -32,7 +32,6 @@ NOT_EQUAL = "not the same function"
 WRONG_REFERENCE = f"the reference {NOT_LEARNING}"
 FASTER, SLOWER = "faster", "slower"
 COMPARED = (FASTER, SLOWER, NO_DIFFERENCE, ONE_RUN)
-MARK = "≠"
 TIME_COLUMNS = [
     *COUNTED, "epoch_seconds", "epoch_low", "epoch_high", "ms_per_step", "us_per_sample", "samples",
     "evaluate_seconds", "predict_seconds", *ends("speedup"), "method", "shown_different", "words",
@@ -47,24 +46,12 @@ FASTEST_COLUMNS = [
     *CONFIGURATION, "implementations", "contestants", "suspect", "reference_suspect",
     "runner_up_suspect", "seconds", "speedup", "low", "high", "words", "runner_up", "lead",
     "lead_low", "lead_high", "lead_shown", "lead_is_speedup", "left_out", "void", "reference_void",
-    "equal", "unequal", "slow_speedup", "slow_share", "slowed",
+    "equal", "unequal", "slowed",
 ]  # fmt: skip
 NO_CONTESTANT = {
     "name": "", "contestants": 0, "suspect": False, "slowed": False, "reference_suspect": False,
     "runner_up_suspect": False, "words": "", "runner_up": "", "equal": "",
 }  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Unequal(Interval):
-    """A ratio of seconds with its 95 % interval. It is not a speed-up, so its text always carries
-    the mark ≠."""
-
-    def __str__(self) -> str:
-        """``≠1.2134 (1.1902–1.2371)``."""
-        if self.low is None or self.high is None:
-            return f"{MARK}{self.estimate:.4f}"
-        return f"{MARK}{self.estimate:.4f} ({self.low:.4f}–{self.high:.4f})"
 
 
 def compared(
@@ -85,8 +72,14 @@ def compared(
     estimates = estimates or measured.estimates
     exists = base in estimates
     equal, why = measured.judge(own, base) if exists and own != base else ("", "")
-    row = {"method": "", "shown_different": False, "equal": equal, "equal_why": why,
-           "unequal": "", "difference": ""}  # fmt: skip
+    row: dict[str, Any] = {
+        "method": None,
+        "shown_different": False,
+        "equal": equal,
+        "equal_why": why,
+        "unequal": "",
+        "difference": "",
+    }
     if measured.why_not_learning(own):
         return {**row, "words": NOT_LEARNING}
     if exists and measured.why_not_learning(base):
@@ -189,11 +182,11 @@ def calls(measured: Measurements) -> pd.DataFrame:
         values = runs.assign(
             call_samples=samples_of.reindex(runs["record"]).to_numpy(),
             seconds=runs[call],
-            effect=math.nan,
+            log=math.nan,
             pairing=runs["block"],
         )
         values = values[values["seconds"] > 0]
-        estimates = Estimates(values)
+        estimates = estimates_of(values)
         columns = ["suspect", "implementation", "call_samples", "batch"]
         for key, own in split(values, KEY, columns).items():
             samples, batch = float(own["call_samples"][0]), float(own["batch"][0])
@@ -231,9 +224,7 @@ def fastest(measured: Measurements, time_table: pd.DataFrame) -> pd.DataFrame:
     run; `reference_void`: the reason if the reference is one of them; `equal` as in `compared`;
     `unequal`: if there is one contestant, (name, whether it has suspect runs, `Unequal`) of each
     configuration that computes another function, whose intervals hold simultaneously;
-    `slow_speedup`, `slow_share`: the speed-up while the machine was slowed down, and the share of
-    the time in which it was (missing if it hardly differs); `slowed`: whether too few rounds of the
-    fastest are undisturbed, so that slowed ones count.
+    `slowed`: whether too few rounds of the fastest are undisturbed, so that slowed ones count.
     """
     void = _void_configurations(measured)
     reference_axes = {axis for axis in measured.reference if axis in KEY} - IMPLEMENTATION_AXES
@@ -321,8 +312,6 @@ def _winner(
     if first["words"] in COMPARED:
         ratio = estimates.ratio(key, base, comparisons)
         row |= {**ratio.columns("speedup", "low", "high"), "words": ratio_text(ratio)}
-        slow = estimates.when_slowed(key, base)
-        row["slow_speedup"], row["slow_share"] = slow or (math.nan, math.nan)
     lead = estimates.ratio(key, key_of(second), comparisons)
     return {
         **row,

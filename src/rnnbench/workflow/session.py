@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from rnnbench import locks
 from rnnbench.errors import ConfigError, RecordError, RnnbenchError, RunError, say
 from rnnbench.planning.plan import write_plan
-from rnnbench.records.pointer import BUDGET, Pointer
+from rnnbench.records.pointer import Pointer
 from rnnbench.records.store import read_record, why_not_tracked
 from rnnbench.running import host_check
 from rnnbench.running.worker import WorkflowImporters
@@ -196,7 +196,7 @@ def summarize(job: Job) -> Summary:
             logs[folder / "logs" / "round" / f"{run.round}.log"] = None
             continue
         unneeded += pointer.record is None
-        over_budget += (pointer.not_needed or "").startswith(BUDGET)
+        over_budget += pointer.not_needed is not None and pointer.not_needed.is_over_budget
         if pointer.record and pointer.verdict == "void":
             void[run.name] = _void_reason(job.root / job.results / pointer.record)
         elif pointer.record:
@@ -205,7 +205,7 @@ def summarize(job: Job) -> Summary:
     lines = _shortened(list(_void_lines(void)), "reasons of void runs")
     lines += _shortened([line for log in logs for line in _last_message(log)], "failures")
     if over_budget:
-        lines.append(f"{over_budget} of {len(runs)} runs were not measured: {BUDGET} is used up.")
+        lines.append(f"{over_budget} of {len(runs)} runs were not measured: the budget is used up.")
     if precise := unneeded - over_budget:
         lines.append(f"{precise} of {len(runs)} runs were not needed; the report says why.")
     if missing:

@@ -1,0 +1,73 @@
+"""What the terminal says about the rounds of an experiment while it is measured."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from rnnbench.records.pointer import NotNeeded
+from rnnbench.records.record import Run
+from rnnbench.report import numbers as n
+from rnnbench.tables.ratios import Basis, Method, Ratio
+
+
+def so_far(planned: Sequence[Run], ratios: Mapping[str, Ratio], reference: str) -> str:
+    """What is known of the runs `planned` for a round relative to the run named `reference`, the
+    fastest first: ``so far, speed relative to keras: block 1.51× (1.48–1.54) after 3 rounds``;
+    empty if nothing is known. `ratios`: by configuration."""
+    base = next(run for run in planned if run.name == reference)
+    others = [run for run in planned if run.configuration in ratios]
+    if not others:
+        return ""
+    others.sort(key=lambda run: ratios[run.configuration].estimate, reverse=True)
+    texts = []
+    for run in others:
+        ratio = ratios[run.configuration]
+        text = f"{_label(run, base)} {n.ratio(ratio.estimate)}"
+        if ratio.low is not None:
+            text += f" ({n.ratio_span(ratio.low, ratio.high, ratio.estimate)})"
+        texts.append(text)
+    rounds = max(ratios[run.configuration].method.units for run in others)
+    label = _label(base, others[0])
+    after = n.counted(rounds, "round")
+    return f"so far, speed relative to {label}: {', '.join(texts)} after {after}"
+
+
+def unneeded_text(why: NotNeeded) -> str:
+    """``it is known to ± 0.25 % after 3 runs; required is ± 2.50 %``."""
+    if why.is_over_budget:
+        return f"the budget of {why.budget:,.0f} s is used up ({why.spent:,.0f} s)"
+    return (
+        f"it is known to ± {100 * (why.halfwidth or 0):.2f} % after {n.counted(why.runs, 'run')}; "
+        f"required is ± {100 * (why.until or 0):.2f} %"
+    )
+
+
+def _label(run: Run, other: Run) -> str:
+    """The choices and overrides of `run` that differ from those of `other`."""
+    both = {**other.choices, **other.overrides}
+    differing = [value for key, value in run.choices.items() if value != both.get(key)]
+    for key, value in run.overrides.items():
+        if value != both.get(key):
+            differing.append(f"{key.rpartition('.')[2]}={value}")
+    return " ".join(differing) or run.configuration
+
+
+BASES = {
+    Basis.IN_TURNS: "in turns, {} rounds",
+    Basis.PAIRED: "paired",
+    Basis.PARTLY_PAIRED: "paired on {} common blocks",
+    Basis.BY_WAY_OF_OTHERS: "by way of others",
+    Basis.SEPARATE: "welch",
+    Basis.NONE: "one run: no interval",
+}
+
+
+def method_text(method: Method) -> str:
+    """How an interval is made: ``in turns, 3 rounds; pooled over configurations, 6 degrees of
+    freedom``."""
+    text = BASES[method.basis].format(method.units)
+    if method.basis is Basis.NONE and method.in_turns:
+        text = f"in turns, {text}"
+    if method.pooled:
+        text += f"; pooled over configurations, {method.pooled} degrees of freedom"
+    return text
