@@ -72,7 +72,7 @@ def finished_runs(place: Place) -> list[FinishedRun]:
     cache = place.folder / CACHE
     known = {line.path: line for line in _read(cache) if line.path in paths}
     records = _read_records(place, [path for path in paths if path not in known])
-    again = {record.round_id for record in records.values()}
+    again: set[str | None] = {record.round_id for record in records.values()}
     again |= {line.round for line in known.values() if not paths.keys() >= set(line.together)}
     lowest = _lowest(known.values(), examined(records.values()))
     for line in known.values():
