@@ -35,11 +35,12 @@ def test_overrides_make_an_experiment_of_their_own(conf: list[Path]) -> None:
         varied(quick, overrides.split()).name
         for overrides in (
             "model.batch=64 device=cpu_1", "device=cpu_1 model.batch=64", "model.batch=16,64",
-            "model.batch=16_64", "model=/a/mine.yaml", "model=/b/mine.yaml", f"alias={'x' * 99}",
+            "model.batch=16_64", "a=1+b=2", "a=1 b=2", "model=/a/mine.yaml", "model=/b/mine.yaml",
+            f"alias={'x' * 99}",
         )
     ]  # fmt: skip
     assert names[0] == names[1] == "quick+device=cpu_1+model.batch=64"
-    assert names[4].startswith("quick+model=mine-")
+    assert names[6].startswith("quick+model=mine-")
     assert len(set(names)) == len(names) - 1, "other overrides, other names"
     assert all(is_name(name) and len(name) <= LONGEST for name in names)
     assert varied(quick, ["model.batch=64"]).title.endswith("digits (model.batch=64)")

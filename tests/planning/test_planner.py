@@ -6,9 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from rnnbench.grid.point import GridPoint, digest_of, full_identity
-from rnnbench.planning.planner import make_plan, plan_order
+from rnnbench.grid.point import GridPoint, canonical, digest_of, full_identity
+from rnnbench.planning.planner import make_plan, plan_order, rounds_of
 from tests.conftest import ROOT
 
 POINTS = [
@@ -80,3 +82,23 @@ def test_a_build_with_overrides_is_checked_separately(
     assert {run.config["build"]["python"] for run in plan.runs.values()} == {"3.12"}
     assert [why for _, why in plan.skipped] == ["no Python 9.8"] * 2
     assert len(plan.environments) == 1
+
+
+VALUES = st.one_of(st.integers(-2, 2), st.text("a -_.=,·/", min_size=1, max_size=3), st.booleans())
+KEYS = st.sampled_from(["model.n", "model.a.n", "model.b.n", "measure.n", "build.environment.n"])
+
+
+@given(st.dictionaries(KEYS, VALUES, max_size=2), st.dictionaries(KEYS, VALUES, max_size=2))
+def test_two_networks_never_share_a_round(first: dict, second: dict) -> None:
+    """Two implementations, each with its own overrides: one round if these are the same."""
+    config = {"device": {"kind": "cpu"}, "measure": {}}
+    points = [
+        GridPoint(f"{rnn}-s0-r0", {"model": "m", "rnn": rnn}, overrides, 0, 0, None, config)
+        for rnn, overrides in (("keras", first), ("block", second))
+    ]
+    rounds = rounds_of(points, {"rnn": "keras"}, False)
+    assert (rounds["keras-s0-r0"] == rounds["block-s0-r0"]) == (
+        canonical(first) == canonical(second)
+    )
+    assert all(name.endswith("-s0-r0") for name in rounds.values())
+    assert rounds_of(points[:1], {}, False)["keras-s0-r0"].startswith("m")

@@ -183,7 +183,8 @@ def varied(experiment: Experiment, overrides: Sequence[str]) -> Experiment:
     text = " ".join(sorted(overrides))
     short = re.sub(r"(?:[^=,\s]*/)?([^=,/\s]+)\.ya?ml", r"\1", text).replace(" ", "+")
     name = re.sub(r"[^A-Za-z0-9_.+=@-]+", "_", short)[:LONGEST_SUFFIX]
-    if name != text.replace(" ", "+"):  # another text may have the same name
+    joins = any("+" in each.lstrip("+") for each in overrides)
+    if joins or name != text.replace(" ", "+"):  # another text may have the same name
         name += f"-{hashlib.md5(text.encode()).hexdigest()[:6]}"
     return msgspec.structs.replace(
         experiment,

@@ -41,9 +41,9 @@ def explained(
     detail = "".join(re.findall("[`'](.*)['`]", text.partition(", got")[0]))
     inner = f"{at}.{detail}"
     if text.startswith("Object contains unknown field"):
-        known = [
-            field.encode_name for each, _ in types_at(kind, path, config) for field in each.fields
-        ]
+        known = []
+        for each, _ in types_at(kind, path, config):
+            known += [field.encode_name for field in getattr(each, "fields", ())]
         whose = f"{at}={value['name']}" if names == path and "name" in value else at
         return ConfigError(
             f"unknown key {detail!r} in {whose}.",

@@ -11,6 +11,7 @@ not affect one implementation more than the others.
 
 from __future__ import annotations
 
+import hashlib
 import random
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -25,7 +26,14 @@ from rnnbench.datasets.pins import own_md5, pinned
 from rnnbench.errors import ConfigError, display_path
 from rnnbench.grid.expand import expand
 from rnnbench.grid.experiment import load_experiment, split_overrides, varied
-from rnnbench.grid.point import GridPoint, digest_of, full_identity, name_of
+from rnnbench.grid.point import (
+    GridPoint,
+    canonical,
+    configuration_of,
+    digest_of,
+    full_identity,
+    name_of,
+)
 from rnnbench.grid.requirements import unmet_here
 from rnnbench.plain_text import is_name
 from rnnbench.planning.digests import worker_digest
@@ -70,17 +78,32 @@ def plan_order(points: Sequence[GridPoint], sequential: bool = False) -> list[Or
     return ordered
 
 
-def round_of(point: GridPoint, reference: Mapping[str, str], on_cluster: bool) -> str:
-    """The name of the round of `point`, made of what its runs have in common. The runs of a round
-    differ only in the implementation with its options, in the axes that `reference` names, and in
-    their alias. A run on a GPU or with ``measure.turns: false`` is a separate round."""
-    if not takes_turns(point.config):
-        return point.name
+def rounds_of(
+    points: Sequence[GridPoint], reference: Mapping[str, str], on_cluster: bool
+) -> dict[str, str]:
+    """The name of each point → that of its round, made of what the runs of the round have in
+    common. They differ only in the implementation with its options, in the axes that `reference`
+    names, and in their alias. A run on a GPU or with ``measure.turns: false`` is a separate round.
+    Rounds of different settings whose names would be the same have a digest in their names."""
     compared = (ALWAYS_COMPARED | set(reference)) - (FIXED_PER_JOB if on_cluster else set())
-    choices = {axis: choice for axis, choice in point.choices.items() if axis not in compared}
-    changed = point.overrides.items()
-    overrides = {key: value for key, value in changed if section_of(key) not in compared}
-    return name_of(choices, overrides, point.seed, point.repeat, None)
+    names: dict[str, str] = {}
+    common: dict[str, str] = {}  # point → the settings that its round has in common
+    with_name: dict[str, set[str]] = {}
+    for point in points:
+        names[point.name], common[point.name] = point.name, ""
+        if takes_turns(point.config):
+            choices = {k: choice for k, choice in point.choices.items() if k not in compared}
+            changed = point.overrides.items()
+            overrides = {k: value for k, value in changed if section_of(k) not in compared}
+            names[point.name] = name_of(choices, overrides, point.seed, point.repeat, None)
+            common[point.name] = canonical([choices, overrides])
+        with_name.setdefault(names[point.name], set()).add(common[point.name])
+    for point_name, name in names.items():
+        if len(with_name[name]) > 1:
+            digest = hashlib.sha256(common[point_name].encode()).hexdigest()[:8]
+            configuration = configuration_of(name)
+            names[point_name] = f"{configuration}-{digest}{name.removeprefix(configuration)}"
+    return names
 
 
 def make_plan(
@@ -112,7 +135,9 @@ def make_plan(
     skipped = tuple((point.name, point.skip) for point in points if point.skip)
     runs, datasets, environments = {}, {}, {}
     sequential = experiment.grid_order == "sequential"
-    for point, block, order in plan_order(points, sequential):
+    ordered = plan_order(points, sequential)
+    rounds = rounds_of([each.point for each in ordered], experiment.reference, bool(site))
+    for point, block, order in ordered:
         config, path = point.config, point.config["dataset"].get("path")
         if path in pins:
             datasets[path] = config["dataset"]["name"]
@@ -136,7 +161,7 @@ def make_plan(
             order=order,
             block=block,
             digest=digest_of(full_identity(config, identity)),
-            round=round_of(point, experiment.reference, bool(site)),
+            round=rounds[point.name],
             identity=identity,
             choices=dict(point.choices),
             overrides=dict(point.overrides),

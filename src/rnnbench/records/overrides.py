@@ -4,6 +4,7 @@ of tables."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -35,6 +36,12 @@ class Overrides:
             f"{last_component(key)}={value.replace(SEPARATOR, ',')}" for key, value in self.items
         ]
 
+    @property
+    def complete(self) -> str:
+        """All dotted keys and values, which differs for different overrides:
+        ``model.batch="64"``."""
+        return SEPARATOR.join(f"{key}={json.dumps(value)}" for key, value in self.items)
+
     def get(self, key: str) -> str | None:
         """The value of a dotted key, or None."""
         return dict(self.items).get(key)
@@ -54,7 +61,7 @@ class Overrides:
         return SEPARATOR.join(self.texts)
 
     def __lt__(self, other: Overrides) -> bool:
-        return str(self) < str(other)
+        return (str(self), self.items) < (str(other), other.items)
 
 
 NONE = Overrides()

@@ -13,7 +13,7 @@ from typing import Any
 import pandas as pd
 
 from rnnbench.axes import PLACE
-from rnnbench.records.overrides import reference_label
+from rnnbench.records.overrides import labelled, reference_label
 from rnnbench.report import numbers as n
 from rnnbench.report.labels import same_group, short_group, variant_labels
 from rnnbench.report.tables import Tables
@@ -101,7 +101,11 @@ def _with_texts(row: Row, reference: Mapping[str, str], name_machine: bool) -> R
     place += f" of {row['machine']}" if name_machine else ""
     several = row["implementations"] > 1 or not reference
     kind = "simultaneous " if row["contestants"] > 2 else ""
-    axes = {**({"rnn": row["rnn"]} if row["rnn"] and several else {}), **reference}
+    axes = dict(reference)
+    if row["rnn"] and several and "rnn" not in reference:
+        # The base has the options of the row, but for those that the reference names.
+        own = row["options"].those(lambda key: key not in reference)
+        axes = {"rnn": labelled(row["rnn"], own), **reference}
     return row | {
         "place": place,
         # The names contain the devices, if these are compared.

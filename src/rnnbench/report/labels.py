@@ -60,8 +60,11 @@ def variant_labels(variants: Iterable[Overrides]) -> dict[Overrides, str]:
     }
     default = f"default {', '.join(sorted(keys))}"
     labels = {variant: ", ".join(some) or default for variant, some in own.items()}
-    is_unique = len(set(labels.values())) == len(labels)
-    return labels if is_unique else {variant: str(variant) for variant in parts}
+    complete = {variant: str(variant) for variant in parts}
+    for candidate in (labels, complete):
+        if len(set(candidate.values())) == len(parts):
+            return candidate
+    return {variant: variant.complete for variant in parts}
 
 
 def regrouping(
@@ -121,23 +124,44 @@ def with_labels(table: pd.DataFrame) -> pd.DataFrame:
 def configuration_anchor(cell: Mapping[Any, Any]) -> str:
     """The id of a configuration on one machine: ``cell-digits_rnn-lstm-keras-cpu_1-…``. `cell` has
     the columns `ANCHORED`."""
-    return _id("cell", *(str(cell[name]) for name in ANCHORED))
+    return element_id("cell", *(cell[name] for name in ANCHORED))
 
 
 def configuration_anchors(table: pd.DataFrame) -> list[str]:
     """`configuration_anchor` of each row."""
     columns = (table[name].tolist() for name in ANCHORED)
-    return [_id("cell", *map(str, cell)) for cell in zip(*columns, strict=True)]
+    return [element_id("cell", *cell) for cell in zip(*columns, strict=True)]
 
 
 def run_anchor(name: str, machine: str) -> str:
     """The id of a run on one machine."""
-    return _id("run", name, machine)
+    return element_id("run", name, machine)
+
+
+def element_id(*parts: str | Overrides) -> str:
+    """An id, which is also a file name, of A-Z a-z 0-9 and ``_ . - + = , ~``. Different parts have
+    different ids, because the encoding can be undone."""
+    return "-".join(map(_encoded, parts))
+
+
+# What labels are made of; another character is encoded by its number.
+_SEPARATORS = {", ": ",", "=": "=", " ": "+"}
+_PLAIN = re.compile(r", |[A-Za-z0-9_.]|.", re.DOTALL)
 
 
 @lru_cache(maxsize=32768)  # every table needs the id of each configuration
-def _id(*parts: str) -> str:
-    return "-".join(re.sub(r"[^\w.]+", "-", part) for part in parts if part)
+def _encoded(part: str | Overrides) -> str:
+    if isinstance(part, Overrides):
+        # Two keys may have the same last component, which their text contains.
+        items = [f"{_escaped(key)}={_escaped(value)}" for key, value in part.items]
+        return ",".join(items)
+    return "".join(_SEPARATORS.get(each) or _escaped(each) for each in _PLAIN.findall(part))
+
+
+def _escaped(text: str) -> str:
+    """`text` with ``~-`` for a hyphen, and the number of any other character that separates."""
+    numbered = re.sub("[^A-Za-z0-9_.-]", lambda character: f"~{ord(character[0]):x}~", text)
+    return numbered.replace("-", "~-")
 
 
 def colours(implementations: Iterable[str]) -> Mapping[str, str]:

@@ -11,12 +11,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import pandas as pd
 
-from rnnbench.axes import TASK
+from rnnbench.axes import GROUP, TASK
 from rnnbench.grid.point import configuration_of
 from rnnbench.records import timestamps
 from rnnbench.records.pointer import NotNeeded
 from rnnbench.records.record import STATUSES, Record
 from rnnbench.report import numbers as n
+from rnnbench.report.labels import short_group, variant_labels
 from rnnbench.report.rounds import unneeded_text
 from rnnbench.tables.certificates import UNKNOWN
 from rnnbench.tables.effects import examined
@@ -37,15 +38,37 @@ LINKS = {NOT_CERTIFIED: "ran", NO_SPEEDUP: "ran", RATIO_OF_TIMES: "ran", VOID: R
 
 def certificate_notes(speed: pd.DataFrame) -> Iterator[str]:
     """What certificates say about the speed-ups of the time table."""
-    unknown = speed[(speed["equal"] == UNKNOWN) & speed["speedup"].notna()]
-    if names := ", ".join(f"`{name}`" for name in dict.fromkeys(unknown["implementation"])):
+    has_ratio = speed[speed["speedup"].notna()]
+    unknown = has_ratio[has_ratio["equal"] == UNKNOWN]
+    names = [
+        f"`{name}`{_where(rows, has_ratio[has_ratio['implementation'] == name])}"
+        for name, rows in unknown.groupby("implementation", sort=False)
+    ]
+    if names:
         yield (
-            f"{NOT_CERTIFIED}: {names}. There is no certificate that they compute the same "
-            "function as the reference; their speed-ups compare times only."
+            f"{NOT_CERTIFIED}: {', '.join(names)}. There is no certificate that they compute the "
+            "same function as the reference; their speed-ups compare times only."
         )
-    differences = speed.loc[speed["words"] == NOT_EQUAL, "difference"]
-    for head, reasons in ((RATIO_OF_TIMES, differences), (NO_SPEEDUP, speed["not_learning"])):
-        yield from (f"{head}: {why}." for why in dict.fromkeys(filter(None, reasons)))
+    different = speed[speed["words"] == NOT_EQUAL]
+    for head, rows, name in (
+        (RATIO_OF_TIMES, different, "difference"), (NO_SPEEDUP, speed, "not_learning"),
+    ):  # fmt: skip
+        for why, those in rows[rows[name].fillna("") != ""].groupby(name, sort=False):
+            named = speed[speed["implementation"].isin(those["implementation"])]
+            yield f"{head}: {why}{_where(those, named)}."
+
+
+def _where(rows: pd.DataFrame, every: pd.DataFrame) -> str:
+    """The groups of `rows`, if `every` row of these implementations has others too: `` (for
+    mnist_rnn)``."""
+    groups = every[GROUP].drop_duplicates()
+    own = rows[GROUP].drop_duplicates()
+    if len(own) == len(groups):
+        return ""
+    varied = [name for name in GROUP if groups[name].nunique() > 1]
+    labels = variant_labels(groups["variant"])
+    listed = [short_group(row, varied, labels) for row in own.to_dict("records")]
+    return f" (for {n.few(listed, 3, ', ')})"
 
 
 def void_notes(fastest: pd.DataFrame) -> Iterator[str]:

@@ -18,7 +18,7 @@ import vl_convert
 
 from rnnbench.report import numbers as n
 from rnnbench.report.charts import Spec
-from rnnbench.report.labels import with_labels
+from rnnbench.report.labels import element_id, with_labels
 
 # Text and lines have the text colour of the page. The padding is wide on the right, because a
 # browser may use another font than the one the text is measured with.
@@ -50,7 +50,8 @@ def figure(
 ) -> Figure:
     """Renders `chart` under its title. Screen readers get the title only; the tables have the same
     numbers."""
-    id = re.sub(r"[^A-Za-z0-9_]+", "-", f"{kind}-{group}-{which}").strip("-")
+    names = [part for part in group.split(" · ") if part]
+    id = f"{kind}-{element_id(*names, which)}"
     svg = vl_convert.vegalite_to_svg({**chart, "config": CONFIG, "title": title})
     return Figure(id, kind, group, title, _accessible(svg, id, title), wide)
 

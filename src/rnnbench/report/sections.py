@@ -142,7 +142,7 @@ def builds_section(m: Tables) -> Section:
     regressions = table[table["regression"].astype(bool)].sort_values("change", ascending=False)
     found = list(map(_regression, regressions.head(REGRESSIONS).to_dict("records")))
     words = (
-        WORDS["builds"]["text"].format(table["against"].iloc[0]),
+        WORDS["builds"]["text"].format(_references(table)),
         *(found or [WORDS["builds"]["no_regression"]]),
         *optimizer_notes(m.records),
     )
@@ -150,6 +150,15 @@ def builds_section(m: Tables) -> Section:
     view = view_of(labelled, "builds-table", "Comparison of builds", "build", "build",
                    BUILD_COLUMNS, lambda r: joined(r[name] for name in ALL_BUT_BUILD))  # fmt: skip
     return replace(section, paragraphs=words, figures=list(_heat_maps(labelled)), views=(view,))
+
+
+def _references(table: pd.DataFrame) -> str:
+    """The builds that changes are relative to, each with its models if there are several."""
+    models = table.groupby("against", sort=False)["model"].unique()
+    if len(models) == 1:
+        return f"`{models.index[0]}`"
+    each = (f"`{build}` ({n.few(list(those), 3, ', ')})" for build, those in models.items())
+    return " or ".join(each)
 
 
 def _regression(row: dict[Any, Any]) -> str:

@@ -14,7 +14,7 @@ import pandas as pd
 from rnnbench.axes import DEVICE_COLUMNS, GROUP
 from rnnbench.report import charts
 from rnnbench.report import numbers as n
-from rnnbench.report.labels import colours, joined, of_these, with_labels
+from rnnbench.report.labels import colours, joined, of_these, variant_labels, with_labels
 from rnnbench.report.parts import (
     WORDS,
     Column,
@@ -259,15 +259,28 @@ def calls_section(m: Tables) -> Section:
 
 
 def _latencies(labelled: pd.DataFrame, m: Tables) -> Iterator[Figure]:
-    """Milliseconds of predict() by batch, if several batch sizes were measured."""
+    """Milliseconds of predict() by batch, if several batch sizes of a network were measured."""
     predictions = labelled[(labelled["call"] == "predict") & labelled["batch"].notna()]
     milliseconds = 1e3 * predictions[["seconds", "low", "high"]].astype(float)
     predictions = predictions.assign(size=predictions["batch"], value=milliseconds["seconds"],
                                      **milliseconds[["low", "high"]])  # fmt: skip
-    by = [*GROUP[:-1], "column_name"]
-    for number, ((*network, device), rows) in enumerate(predictions.groupby(by, sort=False)):
-        if number < LATENCIES and rows["batch"].nunique() > 1:
+    variants = [variant.those(_is_no_size) for variant in predictions["variant"]]
+    labels = variant_labels(variants)
+    networks = predictions.assign(network=[labels[variant] for variant in variants])
+    drawn = 0
+    for (*network, device), rows in networks.groupby(
+        [*GROUP[:-1], "network", "column_name"], sort=False
+    ):
+        if drawn < LATENCIES and rows["batch"].nunique() > 1:
+            drawn += 1
             palette = of_these(m.palette, rows["series"])
             chart = charts.by_size(rows, palette, "batch", {"value": charts.THIN})
             title = f"Milliseconds of predict() by batch on {device}"
+            if len(labels) > 1:
+                title += f", {network[-1]}"
             yield figure("calls", joined(network), str(device), title, chart)
+
+
+def _is_no_size(key: str) -> bool:
+    """Whether an override of the key makes another network, not another batch of its calls."""
+    return key not in ("model.batch", "model.val_samples")

@@ -302,5 +302,5 @@ def ranked(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _natural(text: str) -> tuple[Any, ...]:
-    return tuple((int(part), "") if part.isdigit() else (-1, part)
+    return tuple((int(part), "") if part.isdecimal() else (-1, part)
                  for part in re.split(r"(\d+)", text))  # fmt: skip

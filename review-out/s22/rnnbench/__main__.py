@@ -1,0 +1,5 @@
+import sys
+
+from rnnbench.cli import main
+
+sys.exit(main())

@@ -1,0 +1,205 @@
+"""A build → the command that starts its Python, its environment variables, its identity, and why it
+cannot run on this machine.
+
+A build is the mapping ``build`` of a grid point's config: ``name``, ``framework``, ``environment``
+(extra variables) and one of
+
+- ``lock``, with ``python`` a version (3.7): a separate environment of pinned packages, one of which
+  may be replaced by a ``wheel`` of the user;
+- ``python``: a path, a name on PATH, a version, or None for the running interpreter;
+- ``command``: a command line that ends in a Python, such as ``apptainer exec image.sif python3``.
+
+Versions are read from the metadata of the installed distributions; no framework is imported.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import importlib.metadata
+import json
+import os
+import platform
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rnnbench.builds.pins import build_file, locked_versions, normal, pins_of, wrong
+from rnnbench.builds.uv import find, install_hint, is_version
+from rnnbench.errors import BuildError, ConfigError, converted
+from rnnworker.workers import build_variables
+
+Variables = dict[str, str | int | float | bool | None]
+DISTRIBUTIONS = (
+    "tensorflow", "tensorflow-cpu", "keras", "tf_keras", "torch", "jax", "jaxlib", "numpy",
+    "ml_dtypes", "h5py",
+)  # fmt: skip
+TENSORFLOW_2 = {"tensorflow": "2.", "tensorflow-cpu": "2."}
+# Framework → its requirements. Each group lists alternatives: distribution → version prefix.
+FRAMEWORKS: Mapping[str, tuple[Mapping[str, str], ...]] = {
+    "keras3_tensorflow": ({"keras": "3."}, TENSORFLOW_2),
+    "keras2_tensorflow2": ({"tf_keras": "2.", "keras": "2."}, TENSORFLOW_2),
+    "keras2_tensorflow1": ({"tensorflow": "1."},),
+    "keras206_tensorflow1": ({"keras": "2.0."}, {"tensorflow": "1."}),
+    "keras3_torch": ({"keras": "3."}, {"torch": "2."}),
+    "keras3_jax": ({"keras": "3."}, {"jax": "0."}),
+    "fake": (),
+}
+TIMEOUT = 120  # seconds
+
+# Runs in the Python of any build, 3.6 or later.
+SCRIPT = """
+import json, platform, sys
+def version(name):
+    try:
+        try:
+            from importlib.metadata import version
+        except ImportError:
+            import pkg_resources
+            return pkg_resources.get_distribution(name).version
+        return version(name)
+    except Exception:
+        return None
+found = {name: version(name) for name in json.loads(sys.argv[1])}
+versions = {name: found[name] for name in found if found[name] is not None}
+print("\\n" + json.dumps({"python": platform.python_version(), "distributions": versions}))
+"""
+
+
+def launcher(build: Mapping[str, Any], root: Path) -> tuple[str, ...]:
+    """The first arguments of every command that runs in the build; the last one is its Python.
+
+    A relative path is relative to `root`, the project's top folder. For a locked build the path is
+    returned even if its environment does not exist yet. Raises `ConfigError` if the program does
+    not exist.
+    """
+    if pins := pins_of(build, root):
+        return (str((pins.folder(root) / "bin" / "python").absolute()),)
+    python, command = build.get("python"), build.get("command")
+    if python and command:
+        remedy = "keep the one that starts the build's Python."
+        raise wrong(build, "has both a `python` and a `command`.", remedy)
+    if not python and not command:
+        return (sys.executable,)
+    if python and is_version(str(python)):
+        if (found := find(str(python))) is None:
+            what = f"Python {python} is not installed on this machine."
+            raise wrong(build, what, install_hint(str(python)))
+        return (str(found),)
+    try:
+        words = shlex.split(str(command)) if command else [str(python)]
+    except ValueError as error:
+        what = f"command {command!r} cannot be split into words ({error})."
+        raise wrong(build, what, "close its quotes.") from error
+    if not words or not words[0]:
+        raise wrong(build, "command is blank.", "name a program.")
+    # Do not resolve links: a virtual environment's python is a link that identifies it.
+    name = words[0]
+    path = name if "/" not in name else str((root / Path(name).expanduser()).absolute())
+    program = shutil.which(path)
+    if program is None:
+        key = "command" if command else "python"
+        what = f"{key} {path} is not an executable program on this machine."
+        raise wrong(build, what, f"install it, or correct {key}.")
+    return (program, *words[1:])
+
+
+def environment(build: Mapping[str, Any]) -> dict[str, str]:
+    """The environment variables that the build adds, as strings: booleans become 1 and 0, None
+    becomes the empty string. Raises `ConfigError` for a list or a mapping."""
+    where, remedy = f"{build_file(build)}: environment", "write `NAME: value` pairs."
+    converted(build.get("environment") or {}, Variables, where, remedy)
+    return build_variables(build)
+
+
+def lock_of(build: Mapping[str, Any], root: Path = Path()) -> str:
+    """SHA-256 (hexadecimal) of the build; if it changes, the build's runs must be repeated.
+
+    It does not depend on the location of the build. For a build with a lock file it is the digest
+    of its pins, known before anything is installed; for any other build it covers the versions of
+    its Python and its `DISTRIBUTIONS`. Raises the errors of `versions`.
+    """
+    if pins := pins_of(build, root):
+        return pins.digest
+    canonical = json.dumps(versions(build, root), sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(canonical.encode()).hexdigest()
+
+
+def versions(build: Mapping[str, Any], root: Path = Path()) -> dict[str, Any]:
+    """``{"python": version, "distributions": {name: version}}`` of the build. Raises `ConfigError`
+    if its Python does not exist, `BuildError` if that Python cannot be run."""
+    if pins := pins_of(build, root):
+        locked = locked_versions(pins)
+        installed = {name: locked[normal(name)] for name in DISTRIBUTIONS if normal(name) in locked}
+        return {"python": pins.python, "distributions": installed}
+    extra, command = environment(build), launcher(build, root)
+    # A variable such as PYTHONPATH changes which packages the running interpreter would find.
+    if command == (sys.executable,) and not any(name.startswith("PYTHON") for name in extra):
+        return dict(_running())
+    return dict(_foreign(command, tuple(sorted(extra.items())), build_file(build)))
+
+
+@functools.cache
+def _running() -> dict[str, Any]:
+    installed = {}
+    for name in DISTRIBUTIONS:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            installed[name] = importlib.metadata.version(name)
+    return {"python": platform.python_version(), "distributions": installed}
+
+
+@functools.cache
+def _foreign(
+    command: tuple[str, ...], extra: tuple[tuple[str, str], ...], where: str
+) -> dict[str, Any]:
+    try:
+        result = subprocess.run(
+            # -B: write no bytecode into the build.
+            [*command, "-B", "-c", SCRIPT, json.dumps(DISTRIBUTIONS)],
+            env={**os.environ, **dict(extra)}, stdin=subprocess.DEVNULL, capture_output=True,
+            text=True, timeout=TIMEOUT,
+        )  # fmt: skip
+        if result.returncode:
+            last = (result.stderr.strip().splitlines() or ["no message"])[-1]
+            raise ValueError(f"exit status {result.returncode}: {last}")
+        return dict(json.loads(result.stdout.strip().splitlines()[-1]))
+    except (OSError, subprocess.TimeoutExpired, ValueError, TypeError, IndexError) as error:
+        what = f"{shlex.join(command)} cannot be run or does not report its versions ({error})."
+        remedy = "make sure that this command starts a working Python 3."
+        raise BuildError(what, where=where, remedy=remedy) from error
+
+
+def missing(build: Mapping[str, Any], root: Path = Path()) -> str | None:
+    """None if the build can run on this machine, else the reason and what to install, in one line.
+
+    Reads package metadata; imports nothing. Raises `ConfigError` if the framework is not one of
+    `FRAMEWORKS`: that is a mistake, not something to install.
+    """
+    framework = str(build.get("framework"))
+    if framework not in FRAMEWORKS:
+        remedy = f"use one of {', '.join(FRAMEWORKS)}."
+        raise wrong(build, f"unknown framework {framework!r}.", remedy)
+    try:
+        pins = pins_of(build, root)
+        if pins and find(pins.python) is None:
+            return f"no Python {pins.python} on this machine: {install_hint(pins.python)}"
+        command, installed = launcher(build, root), versions(build, root)["distributions"]
+    except (ConfigError, BuildError) as error:
+        return f"{error.where}: {error.what.rstrip('.')}: {error.remedy.rstrip('.')}"
+    for group in FRAMEWORKS[framework]:
+        if not any(installed.get(name, "").startswith(prefix) for name, prefix in group.items()):
+            needed = " or ".join(f"{name} {prefix}x" for name, prefix in group.items())
+            others = ", ".join(f"{name} {installed[name]}" for name in group if name in installed)
+            has = f" (it has {others})" if others else ""
+            package = "'{}=={}*'".format(*next(iter(group.items())))
+            how = "" if len(command) > 1 else f": uv pip install --python {command[0]} {package}"
+            return (
+                f"{framework} needs {needed} in {shlex.join(command)}{has}. "
+                f"Install {package} there{how}"
+            )
+    return None

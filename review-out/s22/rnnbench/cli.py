@@ -1,0 +1,110 @@
+"""``rnnbench COMMAND …``: dispatches to the command and prints its errors on one line."""
+
+from __future__ import annotations
+
+import errno
+import importlib
+import json
+import keyword
+import os
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, TextIO
+
+from rnnbench.commands import COMMANDS, MODULES
+from rnnbench.errors import RnnbenchError, say
+from rnnworker import machine
+
+INTERRUPTED = 130
+# What the system refuses for reasons that the user can remove. Others are faults of rnnbench.
+FIXES = {
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), "free some disk space"),
+    **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), "make the folder writable"),
+    **dict.fromkeys((errno.EEXIST, errno.EISDIR, errno.ENOTDIR), "move what is in its place aside"),
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs a command and returns its exit code. A `RnnbenchError` is printed to standard error
+    as one line."""
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    if not arguments or arguments[0] in ("-h", "--help", "help"):
+        print(_usage())
+        return 0 if arguments else 2
+    command, *rest = arguments
+    module = next((module for module, names in MODULES.items() if command in names), None)
+    if module is None:
+        say(f"unknown command {command!r}. Fix: use one of {', '.join(COMMANDS)}.")
+        return 2
+    try:
+        if os.environ.get("RNNBENCH_LOG"):
+            sys.stderr = _Tee(sys.stderr, os.environ["RNNBENCH_LOG"])  # type: ignore[assignment]
+        with log_interval(os.environ.get("RNNBENCH_INTERVALS"), command, rest):
+            commands = importlib.import_module(f"rnnbench.commands.{module}")
+            code: int = getattr(commands, function_name(command))(rest)
+            return code
+    except RnnbenchError as error:
+        say(str(error))
+        return error.exit_code
+    except KeyboardInterrupt:
+        say("interrupted; run the same command to continue.")
+        return INTERRUPTED
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except OSError as error:
+        if error.errno not in FIXES:
+            raise
+        where, remedy = error.filename2 or error.filename, f"{FIXES[error.errno]} and run it again."
+        say(RnnbenchError(str(error.strerror), where=str(where or ""), remedy=remedy))
+        return 1
+
+
+def function_name(command: str) -> str:
+    """The name of a command's function: a keyword of Python cannot be one."""
+    return f"{command}_" if keyword.iskeyword(command) else command
+
+
+@contextmanager
+def log_interval(path: str | None, command: str, arguments: Sequence[str]) -> Iterator[None]:
+    """Appends one line to the log `path` (if any) when the block ends: evidence that no command
+    overlapped a timed phase. A folder that is not writable loses the line but does not fail the
+    command."""
+    start = time.monotonic()
+    try:
+        yield
+    finally:
+        if path is not None:
+            line = {
+                "command": command, "arguments": list(arguments)[:1], "start": start,
+                "end": time.monotonic(), "pid": os.getpid(), "boot": machine.boot(),
+            }  # fmt: skip
+            with suppress(OSError):
+                Path(path).parent.mkdir(parents=True, exist_ok=True)
+                with Path(path).open("a", encoding="utf-8") as file:
+                    file.write(json.dumps(line) + "\n")
+
+
+class _Tee:
+    """Writes to standard error and, as long as there is space, to a log file."""
+
+    def __init__(self, stream: TextIO, log: str):
+        self._stream = stream
+        self._log = Path(log).open("wb", buffering=0)  # noqa: SIM115
+
+    def write(self, text: str) -> int:
+        with suppress(OSError):
+            self._log.write(text.encode())
+        return self._stream.write(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+def _usage() -> str:
+    width = max(map(len, COMMANDS))
+    lines = [f"  {name:{width}}  {summary}" for name, summary in COMMANDS.items()]
+    return "\n".join(["usage: rnnbench COMMAND …  (rnnbench COMMAND --help)", "", *lines])

@@ -1,0 +1,33 @@
+"""The commands of ``rnnbench``: functions of the modules in `MODULES` that have a command's name
+and, as their docstring, its help. `COMMANDS` are those that a person meets, each with a summary;
+only the workflow and the Makefile call the others."""
+
+COMMANDS = {
+    "run": "run an experiment with Snakemake",
+    "grid": "list an experiment's grid points: name, choices, run or skip and why",
+    "plan": "estimate runs, time, disk space and repeats of an experiment",
+    "dataset": "provide or check the pinned datasets in data/",
+    "retry": "have chosen runs measured again by the next snakemake",
+    "track": "log records to MLflow (the workflow does it after each round)",
+    "export": "write an experiment's records to one file for another machine",
+    "import": "import records from an exported file or a bundle",
+    "bundle": "write a folder that measures an experiment with Python alone",
+    "report": "write an experiment's report from its records",
+    "compare": "compare any two configurations, builds, devices or machines",
+    "show": "show one run",
+    "published": "write the page of published comparisons",
+    "doctor": "check what this machine can measure and what would disturb it",
+    "weights": "convert a checkpoint between CuDNN, Keras and canonical layouts",
+    "gc": "remove unused environments and leftover files (asks first)",
+}
+MODULES = {
+    "exchange": ("export", "import", "bundle", "weights"),
+    "experiment": ("run", "grid"),
+    "machine": ("dataset", "doctor", "environment", "lock"),
+    "plan": ("plan",),
+    "report": ("report", "published"),
+    "results": ("retry", "gc"),
+    "rules": ("round", "certify"),
+    "show": ("show", "compare"),
+    "track": ("track", "ui"),
+}

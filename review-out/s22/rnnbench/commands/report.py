@@ -1,0 +1,199 @@
+"""The commands that write pages: `report` and `published`."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from rnnbench.commands.arguments import (
+    add_experiment,
+    add_folder,
+    add_results,
+    command_parser,
+    positive,
+)
+from rnnbench.errors import ConfigError, RecordError, RnnbenchError, say
+from rnnbench.project import check_project, home
+from rnnbench.records.plan_file import read_experiment, read_runs
+from rnnbench.records.pointer import Pointer, records_of
+from rnnbench.records.record import Record, Run
+from rnnbench.records.store import imported_machines, planned_folders, readable
+from rnnworker import machine
+
+if TYPE_CHECKING:
+    from rnnbench.report.content import Content
+    from rnnbench.report.tables import ReportInputs
+
+
+def report(arguments: Sequence[str]) -> int:
+    """Write the report of an experiment from its records: tables, figures and one page."""
+    options = _parser().parse_args(arguments)
+
+    # Imported late so that `rnnbench report --help` does not load pandas.
+    from rnnbench.report.content import Content
+    from rnnbench.report.notes import ANSWER
+    from rnnbench.report.page import CARD, card, write_index, write_report
+
+    folders = folders_of(options)
+    plans, faults = readable(folders, lambda folder: (folder, read_runs(folder / "plan.jsonl")))
+    runs = [run for _, planned in plans for run in planned]
+    pointers: list[Path] = []
+    missing: list[str] = []
+    for folder, planned in plans:
+        site = f" at {folder.parent.name}" if len(folders) > 1 else ""
+        for run in planned:
+            if (file := folder / f"{run.name}.json").is_file():
+                pointers.append(file)
+            else:
+                missing.append(f"{run.name}{site}")
+    records, unreadable = records_of(pointers)
+    faults += unreadable
+    experiment = read_experiment(folders[0] / "experiment.json")
+    skipped = [msgspec.to_builtins(each) for each in experiment.skipped]
+    inputs = report_inputs(options, folders, records, faults)
+    read, _ = readable(pointers, lambda file: (file.stem, Pointer.read(file).not_needed))
+    not_measured = {name: why for name, why in read if why}
+    report = Content(records, experiment, skipped, missing, map(str, faults), inputs, not_measured)
+    out = options.out or Path("reports") / options.experiment
+    page = write_report(report, out)[0]
+    if inputs.mlflow and options.out is None:
+        _log_to_mlflow(report, runs, out)
+    (out / CARD).write_text(card(report), encoding="utf-8")
+    if options.out is None:
+        write_index(out.parent)
+    for line in [*report.answers, *report.notes[ANSWER]]:
+        print(line)
+    if missing:
+        print(f"{len(missing)} of {len(runs)} planned runs are missing.")
+    for fault in faults:
+        say(f"left out: {fault}")
+    print(page)
+    return 0
+
+
+def _log_to_mlflow(report: Content, planned: Sequence[Run], out: Path) -> None:
+    """Logs the report to MLflow. If the store cannot be reached, prints the error and goes on."""
+    from rnnbench.report.notes import ANSWER
+    from rnnbench.tracking.store import is_server, redacted, tracking_uri
+    from rnnbench.tracking.track import publish
+
+    about = report.experiment
+    answers = "\n\n".join(map(str, [*report.answers, *report.notes[ANSWER]]))
+    text = "\n\n".join(filter(None, (f"**{about.title}**", answers, about.about)))
+    numbers = report.speedups, report.unequal_runs
+    try:
+        address = publish(Path(), about.name, text, planned, *numbers, out)
+        uri = tracking_uri(Path())
+        if address and is_server(uri):
+            print(f"MLflow: {redacted(uri, uri).rstrip('/')}/{address}")
+    except RnnbenchError as error:
+        say(error)
+
+
+def folders_of(options: argparse.Namespace) -> list[Path]:
+    """The experiment's folder at each requested site, this machine's first and imported ones
+    last."""
+    folders = [
+        folder
+        for site in options.site or ["*"]
+        for folder in planned_folders(options.results, options.experiment, site)
+    ]
+    if not folders:
+        what = f"no site has a plan of {options.experiment}."
+        remedy = "measure it first: `rnnbench run EXPERIMENT`."
+        if not options.results.is_dir():
+            check_project(Path())
+        raise RecordError(what, where=str(options.results), remedy=remedy)
+    local = machine.fingerprint()["machine"]
+    return sorted(folders, key=lambda folder: folder.parent.name != local)
+
+
+def report_inputs(
+    options: argparse.Namespace,
+    folders: Sequence[Path],
+    records: Sequence[Record],
+    faults: list[RecordError],
+) -> ReportInputs:
+    """What the report shows besides its records. Adds the faults of certificates that cannot be
+    read to `faults`."""
+    from rnnbench.report.tables import ReportInputs
+    from rnnbench.sources.certificates import read_certificates
+    from rnnbench.sources.prices import choose_prices
+    from rnnbench.sources.published import read_published
+    from rnnbench.tables.certificates import Certificates
+    from rnnbench.tracking.track import read_tracked
+
+    certificates, unreadable = read_certificates(folder / "certificates" for folder in folders)
+    faults += unreadable
+    devices = {record.run.choices.get("device", "") for record in records}
+    prices = choose_prices(options.price, options.prices, devices)
+    if (options.deadline or options.budget) and not (prices and any(map(prices.price_of, devices))):
+        what = f"needs prices, but no price list has {', '.join(sorted(devices))}."
+        where = "--deadline" if options.deadline else "--budget"
+        raise ConfigError(what, where=where, remedy="give --price NAME or FILE, a list with one.")
+    return ReportInputs(
+        certificates=Certificates(certificates, tuple(records), imported_machines(options.results)),
+        prices=prices,
+        published=tuple(read_published(options.published)),
+        deadline=options.deadline,
+        budget=options.budget,
+        mlflow=read_tracked(folders),
+    )
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = command_parser(report)
+    add_experiment(parser)
+    add_results(parser)
+    parser.add_argument("--site", action="append", help="only this site; repeatable (default: all)")
+    out = "the folder to write the report into (default: reports/EXPERIMENT)"
+    parser.add_argument("--out", type=Path, metavar="DIR", help=out)
+    parser.add_argument(
+        "--price",
+        metavar="NAME|FILE",
+        help="the price list: a name in the folder of --prices, or a file of your own "
+        "(default: the newest list in that folder that has one of the devices)",
+    )
+    base = home(Path())
+    add_folder(parser, "--prices", str(base / "conf/price"), "the folder with the price lists")
+    published = "the folder with the published rows, *.csv"
+    add_folder(parser, "--published", str(base / "reports/published"), published)
+    deadline = "recommend the cheapest choice that trains within this time (default: no limit)"
+    parser.add_argument("--deadline", type=positive, metavar="SECONDS", help=deadline)
+    budget = "recommend the fastest choice that costs at most this much (default: no limit)"
+    parser.add_argument("--budget", type=positive, metavar="USD", help=budget)
+    return parser
+
+
+def published(arguments: Sequence[str]) -> int:
+    """Write the page of published comparisons, reports/published.html."""
+    parser = command_parser(published)
+    rows_folder = str(home(Path()) / "reports/published")
+    add_folder(parser, "--rows", rows_folder, "the folder with the published rows, *.csv")
+    add_folder(parser, "--out", "reports", "the folder to write published.html into")
+    add_results(parser)
+    options = parser.parse_args(arguments)
+
+    from rnnbench.commands.show import read_certified
+    from rnnbench.report.page import write_index, write_published
+    from rnnbench.sources.published import read_claims, read_published, read_sources
+    from rnnbench.tables.comparison import measured_claims
+    from rnnbench.tables.estimates import Measurements
+    from rnnbench.tables.frame import tidy
+
+    rows, claims = read_published(options.rows), read_claims(options.rows)
+    if not rows:
+        raise ConfigError("has no published rows (*.csv).", where=str(options.rows))
+    local_machine = machine.fingerprint()["machine"]
+    records, certificates = read_certified(options.results)
+    local = [record for record in records if record.machine == local_machine]
+    measured = Measurements(tidy(local), certificates=certificates)
+    ours = measured_claims(claims, measured) if local else {}
+    page = write_published(rows, options.out, read_sources(options.rows), claims, ours)[0]
+    write_index(options.out)
+    print(page)
+    return 0

@@ -1,0 +1,265 @@
+"""The commands that the rules of Snakemake call to measure: `round` and `certify`."""
+
+from __future__ import annotations
+
+import ctypes
+import signal
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import suppress
+from functools import cache
+from itertools import islice
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+from msgspec import to_builtins
+
+import rnnworker
+from rnnbench.builds.launcher import lock_of
+from rnnbench.commands.arguments import add_root, command_parser
+from rnnbench.datasets.pins import own_md5, pinned, verify
+from rnnbench.errors import RecordError, RunError
+from rnnbench.grid.experiment import Repeats
+from rnnbench.grid.files import user_files
+from rnnbench.grid.point import configuration_of, digest_of_round
+from rnnbench.planning.digests import worker_digest
+from rnnbench.planning.plan import code_of
+from rnnbench.planning.repeats import known_so_far, why_not_needed
+from rnnbench.records.plan_file import read_experiment, read_round
+from rnnbench.records.pointer import Pointer, is_valid, read_pointers
+from rnnbench.records.record import Record, Run, run_value
+from rnnbench.records.store import Place, read_json, timing_lock, write_json
+from rnnbench.running.certificates import certify as make_certificate
+from rnnbench.running.progress import print_progress, progress_label, remaining
+from rnnbench.running.round import measure
+from rnnbench.sources.certificates import certificate_of
+from rnnworker.cohorts import reference_of
+from rnnworker.options import is_user_file
+
+PR_SET_PDEATHSIG = 1
+INPUTS = {
+    "build_lock": "the packages of build",
+    "dataset_md5": "the data of dataset",
+    "worker": "the Python code of model, rnn or rnnbench",
+}
+PLAN_AGAIN = "run the same command again, which plans with what is there now."
+STATUSES = ("certified", "failed", "not_run")  # of an implementation in a certificate
+SAMPLE = 20  # finished rounds that the estimate of the remaining time reads
+
+
+def certify(arguments: Sequence[str]) -> int:
+    """Check that a model's implementations compute the same function."""
+    end_with_snakemake()
+    file, place, digest = requested(certify, arguments, "certificates")
+    planned = read_json(place.folder / "certificates.json").get(file.stem)
+    check_planned(planned and planned["digest"], digest, f"certificate {file.stem}")
+    config, identity = planned["config"], planned["identity"]
+    code = code_of(config, planned["implementations"], planned["devices"])
+    where = f"certificate {planned['key']}"
+    rnns = {entry["name"]: entry["rnn"] for entry in planned["implementations"]}
+    check = watched(where, [config, *({"rnn": rnn} for rnn in rnns.values())], place.root)
+    pinned_md5 = check_inputs(where, identity, config, place.root, code)
+    certificate = make_certificate(planned, place, check, pinned_md5=pinned_md5)
+    for line in certificate_summary(certificate, rnns):
+        print_progress(line)
+    return 0
+
+
+def certificate_summary(
+    certificate: Mapping[str, Any], rnns: Mapping[str, Mapping[str, Any]]
+) -> list[str]:
+    """The lines to print: the counts, then one line for each implementation that failed, or one for
+    all if they failed alike. `rnns`: implementation → its ``rnn`` config section."""
+    results = certificate["implementations"]
+    counts = Counter(result["status"] for result in results.values())
+    texts = [f"{counts[key]} {key.replace('_', ' ')}" for key in STATUSES if counts[key]]
+    lines = [f"certificate {certificate['key']}: {', '.join(texts)}"]
+    if fault := certificate_of(certificate, certificate["key"]).fault_of_all(rnns):
+        fix = "Fix: correct the model, the data or the options."
+        return [*lines, f"  every implementation failed: {fault.rstrip('.')}. {fix}"]
+    for name, result in results.items():
+        if result["status"] == "failed":
+            lines.append(f"  {name} failed: {result['why'].rstrip('.')}")
+            if is_user_file(file := rnns[name].get("implementation")):
+                lines[-1] += f". Fix: correct {file} or its YAML, as docs/own_kernel.md describes."
+    return lines
+
+
+def requested(
+    command: Callable[..., int], arguments: Sequence[str], folder: str
+) -> tuple[Path, Place, str]:
+    """The file ``results/SITE/EXPERIMENT/FOLDER/KEY.json`` that the `arguments` of a command
+    request, the place to make it in, and its planned digest."""
+    parser = command_parser(command)
+    parser.add_argument(
+        "file", type=Path, help=f"the file to write: results/SITE/EXPERIMENT/{folder}/KEY.json"
+    )
+    parser.add_argument("--digest", required=True, help="its planned digest")
+    add_root(parser)
+    options = parser.parse_args(arguments)
+    file = options.file.resolve()
+    experiment, site, results = file.parents[1:4]
+    place = Place(options.root.resolve(), results, site.name, experiment.name, timing_lock())
+    return file, place, options.digest
+
+
+def check_planned(planned: str | None, requested: str, where: str) -> None:
+    """Raises `RunError` unless the `planned` digest is the one that Snakemake requested."""
+    if planned != requested:
+        what = "was planned again while this command was waiting to start."
+        raise RunError(what, where=where, remedy="run the same snakemake command again.")
+
+
+def check_inputs(
+    where: str, identity: Mapping[str, Any], config: Mapping[str, Any], root: Path, worker: str
+) -> str | None:
+    """Raises an error unless what is about to be measured is what was planned, maybe hours ago,
+    with this `identity`: the digest of the `worker` code, the packages of the build, the data.
+    Returns the md5 of the data if ``data.dvc`` pins it."""
+    dataset = config.get("dataset") or {}
+    md5, pinned_md5 = _data_md5(root, dataset.get("path"), dataset.get("name"))
+    present = {"build_lock": lock_of(config["build"], root), "dataset_md5": md5, "worker": worker}
+    for key, what in INPUTS.items():
+        if present[key] != identity.get(key):
+            what = f"{what} changed since the plan was made; nothing was measured."
+            raise RunError(what, where=where, remedy=PLAN_AGAIN)
+    return pinned_md5
+
+
+def watched(where: str, configs: Sequence[Mapping[str, Any]], root: Path) -> Callable[[], None]:
+    """A function that raises `RunError` if a file of the data or of the Python code that runs with
+    `configs` use has been edited since this call. To be called before `check_inputs`, so that what
+    the workers have read by the time of the check is what was compared with the plan."""
+    data = {Path((config.get("dataset") or {}).get("path") or "") for config in configs}
+    own = {root / file for file in data.union(*map(user_files, configs))}
+    files = own.union(Path(rnnworker.__file__).parent.rglob("*.py"))
+
+    def look() -> dict[Path, tuple[int, int, int]]:
+        stats = {file: file.stat() for file in files if file.is_file()}
+        return {file: (s.st_ino, s.st_size, s.st_mtime_ns) for file, s in stats.items()}
+
+    before = look()
+
+    def check() -> None:
+        if look() != before:
+            what = "the data or the Python code changed while it was read; nothing was recorded."
+            raise RunError(what, where=where, remedy=PLAN_AGAIN)
+
+    return check
+
+
+@cache
+def _data_md5(root: Path, path: str | None, name: str) -> tuple[str | None, str | None]:
+    """The md5 of the data, verified if it is pinned, and the pinned one. Read once per round."""
+    pin = pinned(root).get(path or "")
+    if pin is None:
+        return path and own_md5(root / path), None
+    verify(root / pin.path, pin, name)
+    return pin.md5, pin.md5
+
+
+def end_with_snakemake() -> None:
+    """Ends this process with its parent, and on SIGTERM as on Ctrl-C."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+
+
+def round(arguments: Sequence[str]) -> int:
+    """Measure the runs of a round in turns (Snakemake calls this)."""
+    end_with_snakemake()
+    file, place, digest = requested(round, arguments, "rounds")
+    planned, number, total = read_round(place.folder / "plan.jsonl", file.stem)
+    digests = {run.name: run.digest for run in planned}
+    check_planned(digest_of_round(digests), digest, file.stem)
+    label = progress_label(number, total)
+    experiment = read_experiment(place.folder / "experiment.json")
+    base = reference_of([run.as_dict() for run in planned], experiment.reference)
+    reference = str(base["name"]) if base else None
+    rule = Repeats(**experiment.repeats) if experiment.repeats else None
+    if needed := _needed(planned, place, f"{label} {file.stem}", rule, reference):
+        files = {place.pointer(run.name): run.digest for run in needed}
+        left = sum(not is_valid(file, place.results, digest=files[file]) for file in files)
+        texts = {0: "every run has a record", 1: "1 run starts"}
+        text = texts.get(left, f"{left} runs start")
+        print_progress(f"{label} {file.stem}: {text}{_remaining_time(place, total - number, rule)}")
+        _measure(planned, needed, place, label, reference)
+    pointers = {name: Pointer.read(place.pointer(name)) for name in digests}
+    write_json(file, {"members": pointers})
+    return 0
+
+
+def _measure(
+    planned: Sequence[Run], needed: Sequence[Run], place: Place, label: str, reference: str | None
+) -> None:
+    check = watched(str(planned[0].round), [run.config for run in needed], place.root)
+    pins = {}
+    for each in needed:
+        code = worker_digest(each.config)
+        pins[each.name] = check_inputs(each.name, each.identity, each.config, place.root, code)
+    records = measure(needed, place, check, label=label, reference=reference, pinned_md5=pins)
+    summaries: dict[str, list[str]] = {}
+    for run, record in records.items():
+        summaries.setdefault(_summary(record), []).append(run)
+    for summary, (run, *others) in summaries.items():
+        more = f" and {len(others)} more" if others else ""
+        print_progress(f"{label} {run}{more}: {summary}")
+    if reference and len(planned) > 1 and (known := known_so_far(planned, place, reference)):
+        print_progress(f"{label} {configuration_of(str(planned[0].round))} {known}")
+
+
+def _needed(
+    planned: Sequence[Run], place: Place, label: str, rule: Repeats | None, reference: str | None
+) -> list[Run]:
+    """The runs that the experiment's ``repeats`` still need. The others get a pointer with the
+    reason why they are not needed."""
+    begun = any(is_valid(place.pointer(run.name), place.results) for run in planned)
+    if rule is None or planned[0].repeat < rule.least or begun:
+        return list(planned)
+    # In a separate process: this one stays small, without SciPy, while runs are timed.
+    with ProcessPoolExecutor(1, mp_context=get_context("fork")) as process:
+        reasons = process.submit(why_not_needed, planned, place, rule, reference).result()
+    for run in planned:
+        if why := reasons.get(run.name):
+            unneeded = {"digest": run.digest, "not_needed": why, "repeats": to_builtins(rule)}
+            write_json(place.pointer(run.name), Pointer(record=None, **unneeded))
+    for why in () if _was_unneeded(planned[0], place) else dict.fromkeys(reasons.values()):
+        names = [name for name, reason in reasons.items() if reason == why]
+        some = f" ({', '.join(names)})" if len(names) < len(reasons) else ""
+        print_progress(f"{label}: not measured{some}: {why}")
+    return [run for run in planned if run.name not in reasons]
+
+
+def _was_unneeded(run: Run, place: Place) -> bool:
+    """Whether the previous repeat of a run was not needed, so that the reason was printed."""
+    previous = f"{run.configuration}-s{run.seed}-r{run.repeat - 1}"
+    with suppress(RecordError):
+        return bool(Pointer.read(place.pointer(previous)).not_needed)
+    return False
+
+
+def _summary(record: Record) -> str:
+    verdict = record.verdict
+    parts: list[str] = [verdict.status]
+    if verdict.reasons:
+        more = f" (and {len(verdict.reasons) - 1} more)" if len(verdict.reasons) > 1 else ""
+        parts = [f"{verdict.status}: {verdict.reasons[0].text}{more}"]
+    if record.epochs and verdict.status != "void":
+        last = record.epochs[-1]
+        seconds = run_value([epoch.seconds for epoch in record.epochs])
+        parts.append(f"{seconds:.3g} s per epoch")
+        if last.val_acc is not None:
+            parts.append(f"val_acc {last.val_acc:.3f}")
+    return ", ".join(parts)
+
+
+def _remaining_time(place: Place, left: int, rule: Repeats | None) -> str:
+    """The estimated time of the `left` rounds, from the experiment's finished rounds."""
+    seconds = []
+    for path in islice((place.folder / "rounds").glob("*.json"), SAMPLE):
+        with suppress(RecordError):
+            walls = [pointer.wall_seconds for pointer in read_pointers(path)]
+            known = [wall for wall in walls if wall is not None]
+            seconds += [sum(known)] if len(known) == len(walls) else []
+    return remaining(seconds, left, "at most " if rule else "")

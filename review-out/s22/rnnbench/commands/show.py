@@ -1,0 +1,274 @@
+"""The commands that print what was measured: `show` and `compare`."""
+
+from __future__ import annotations
+
+import argparse
+import fnmatch
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rnnbench.commands.arguments import (
+    add_results,
+    command_parser,
+    conf_folders,
+    overrides_text,
+    positive,
+)
+from rnnbench.errors import ConfigError, say, suggestion
+from rnnbench.project import SETTINGS, own_conf, settings
+from rnnbench.records.pointer import pointer_files, records_of
+from rnnbench.records.store import (
+    imported_machines,
+    planned_folders,
+    read_record,
+    record_files,
+    roots,
+    site_folders,
+    write_json,
+)
+
+if TYPE_CHECKING:
+    from rnnbench.records.record import Record
+    from rnnbench.tables.certificates import Certificates
+
+
+def show(arguments: Sequence[str]) -> int:
+    """Show the newest record of a run: verdict, phases, epochs and provenance."""
+    parser = command_parser(show)
+    parser.add_argument(
+        "run", help="a run's name, a pattern that matches one run, or a record's path"
+    )
+    add_results(parser)
+    options = parser.parse_args(arguments)
+
+    from rnnbench.report.terminal import print_run
+
+    path = Path(options.run)
+    if path.suffix != ".json":
+        path = _newest(options.results, options.run)
+    print_run(read_record(path), str(path))
+    return 0
+
+
+def _newest(results: Path, pattern: str) -> Path:
+    if "/" in pattern:
+        raise ConfigError(f"{pattern!r} is not a run's name.", where="show")
+    files = [file for root in roots(results) for file in record_files(root, name=pattern)]
+    names = {path.parent.name for path in files}
+    if not names:
+        what = f"there is no record of {pattern!r} in {results}/records."
+        remedy = "`rnnbench grid EXPERIMENT` prints the names."
+        raise ConfigError(what, where="show", remedy=remedy)
+    if len(names) > 1:
+        few = ", ".join(sorted(names)[:4])
+        what = f"{pattern!r} matches {len(names)} runs: {few}, …"
+        raise ConfigError(what, where="show", remedy="name one of them.")
+    newest = sorted(files, key=lambda path: path.name, reverse=True)
+    return next((path for path in newest if not read_record(path).is_companion), newest[0])
+
+
+def compare(arguments: Sequence[str]) -> int:
+    """Compare the time per epoch of runs A with that of runs B, with a confidence interval.
+
+    A and B select runs by terms joined with commas: a choice (keras, cpu_2, tf_1_15), a machine,
+    an override (units=512) or a pattern of run names (digits_*-unrolled-*). Configurations that
+    differ only in what A and B name are paired. A pair whose functions differ according to a
+    certificate has no ratio.
+
+    With KEY=VALUE or --budget, the choices A and B are measured first, in turns: what has a record
+    is not measured again. A choice may be the path of a YAML file. Exits with 1 if --fail-if is
+    shown to hold, with 2 if no pair has an interval that could show it.
+    """
+    parser = command_parser(compare)
+    parser.add_argument("a", help="the terms of A, such as unrolled or unrolled,cpu_2")
+    parser.add_argument("b", help="the terms of B, such as keras")
+    parser.add_argument(
+        "overrides",
+        nargs="*",
+        default=[],
+        metavar="KEY=VALUE",
+        help="measure with these Hydra overrides",
+    )
+    parser.add_argument(
+        "--budget", type=positive, metavar="SECONDS", help="measure for about so long (default: 60)"
+    )
+    parser.add_argument("--json", metavar="FILE", help="write the table to FILE; - for the output")
+    parser.add_argument(
+        "--fail-if",
+        metavar="CONDITION",
+        help="such as 'unrolled<1.2': fail if the whole interval of its speed-up is below 1.2",
+    )
+    parser.add_argument("--experiment", default="*", help="only this experiment (default: all)")
+    parser.add_argument("--site", default="*", help="only this site (default: all)")
+    add_results(parser)
+    options = parser.parse_intermixed_args(arguments)
+    choices = options.a, options.b
+    for choice in filter(_is_file, choices):
+        if not Path(choice).is_file():
+            raise ConfigError("no such file.", where=choice, remedy="correct the path.")
+    table_file = Path(options.json or "-").resolve()
+    if table_file.is_dir() or not table_file.parent.is_dir():
+        what, remedy = "is no file in an existing folder.", "correct the path or make the folder."
+        raise ConfigError(what, where=f"--json {options.json}", remedy=remedy)
+    options.a, options.b = (Path(c).stem if _is_file(c) else c for c in choices)
+
+    from rnnbench.report.notes import session_notes, turn_notes
+    from rnnbench.report.numbers import few
+    from rnnbench.report.terminal import print_answers, print_comparison
+    from rnnbench.tables.comparison import selected, versus, void_messages
+    from rnnbench.tables.estimates import Measurements
+    from rnnbench.tables.frame import tidy
+
+    limit = _condition(options.fail_if, options.a, options.b)
+    if options.overrides or options.budget:
+        if (options.experiment, options.site, options.results) != ("*", "*", Path("results")):
+            what = "--experiment, --site and --results choose among what is measured already."
+            remedy = "leave them out, or leave out KEY=VALUE and --budget."
+            raise ConfigError(what, where="compare", remedy=remedy)
+        options.experiment = _measured(options, choices)
+    records, certificates = read_certified(options.results, options.experiment, options.site)
+    known = {folder.name for folder in planned_folders(options.results, "*", options.site)}
+    if not records and known and not fnmatch.filter(known, options.experiment):
+        meant, names = suggestion(options.experiment, known), sorted(known, key=len)
+        remedy = f"{meant}measured are {few(names, 4, ', ')}."
+        what = "there is no such experiment with results."
+        raise ConfigError(what, where=f"--experiment {options.experiment}", remedy=remedy)
+    if not records:
+        remedy = "run snakemake, or add --budget 60, which measures A and B."
+        raise ConfigError("has no records.", where=str(options.results), remedy=remedy)
+    frame = tidy(records)
+    a, b = options.a.split(","), options.b.split(",")
+    measured = Measurements(frame, certificates=certificates)
+    table = versus(measured, a, b)
+    void = void_messages(frame, a, b)
+    if table.empty:
+        what = f"no run of {options.a!r} equals a run of {options.b!r} in everything else."
+        remedy = "name what differs: a choice, a machine, key=value or a pattern of run names."
+        for terms in (a, b):
+            if selected(frame[frame["phase"] == "run"], terms).empty:
+                what = f"no measured run matches {','.join(terms)!r}."
+                remedy = "correct it, or add --budget 60, which measures A and B."
+        if void:
+            what += f" {'; '.join(void)}."
+            remedy = "see `rnnbench show RUN`; `rnnbench retry EXPERIMENT` measures them again."
+        raise ConfigError(
+            what,
+            where="compare",
+            remedy=remedy,
+        )
+    text = table.drop(columns="unequal").to_json(orient="records", indent=2)
+    if options.json == "-":
+        print(text)
+    else:
+        if options.json:
+            Path(options.json).write_text(f"{text}\n")
+        print_comparison(table, options.a, options.b)
+        runs = selected(measured.runs, a, b)
+        # The runs of other experiments may match, but be in no pair.
+        held = [*session_notes(runs), *(turn_notes(runs) if options.experiment != "*" else ())]
+        for line in dict.fromkeys([*(held if table["low"].notna().any() else ()), *void]):
+            print(line)
+        print_answers(table)
+    if limit is None:
+        return 0
+    rows = table.dropna(subset=["low", "high"]).to_dict("records")
+    if not rows:
+        what = f"no pair has an interval, so {options.fail_if!r} is neither shown nor excluded."
+        remedy = "measure at least two rounds of two choices that compute the same function."
+        raise ConfigError(what, where="--fail-if", remedy=remedy)
+    if failed := any(map(limit, rows)):
+        say(f"--fail-if: {options.fail_if!r} holds.")
+    return int(failed)
+
+
+def _condition(text: str | None, a: str, b: str) -> Callable[[Mapping[Any, Any]], bool] | None:
+    """Whether a row of `versus` shows the condition ``NAME<FACTOR`` or ``NAME>FACTOR``, on the
+    speed-up of A over B or of B over A: whether its whole interval fulfils it."""
+    if text is None:
+        return None
+    match = re.fullmatch(r"\s*(.+?)\s*([<>])\s*(\d+(?:\.\d+)?)\s*", text)
+    name, sign, factor = match.groups() if match else ("", "", "")
+    if name not in (a, b):
+        remedy = f"write '{a}<1.2' or '{b}>1.5', in quotes."
+        raise ConfigError(f"{text!r} is no condition.", where="--fail-if", remedy=remedy)
+
+    def holds(row: Mapping[Any, Any]) -> bool:
+        low, high = row["low"], row["high"]
+        if name == b:
+            low, high = 1 / high, 1 / low
+        return high < float(factor) if sign == "<" else low > float(factor)
+
+    return holds
+
+
+def _is_file(choice: str) -> bool:
+    return choice.endswith((".yaml", ".yml"))
+
+
+def _measured(options: argparse.Namespace, choices: tuple[str, str]) -> str:
+    """Measures the `choices` A and B in turns and returns the experiment's name."""
+    from rnnbench.axes import NAMES
+    from rnnbench.grid.experiment import load_experiment, split_overrides, varied
+    from rnnbench.grid.files import files_of
+
+    root = Path.cwd()
+    conf = conf_folders(root, own_conf(root), f"{SETTINGS}: conf")
+    known = {axis: files_of(conf, axis) for axis in NAMES}
+    named = [choice for choice in choices if not _is_file(choice)]
+    axes = [axis for axis in NAMES if all(choice in known[axis] for choice in named)]
+    axis = next(iter(axes), None) if named else "rnn"  # two files are two kernels
+    if axis is None:
+        every = {choice for choices in known.values() for choice in choices}
+        meant = "".join(suggestion(each, every) for each in named if each not in every)
+        raise ConfigError(
+            f"{' and '.join(choices)} are not two choices of one axis.",
+            where="compare",
+            remedy=f"{meant}name two files of conf/AXIS/ or your own; axes are {', '.join(NAMES)}.",
+        )
+    paths = [str(Path(choice).resolve()) if _is_file(choice) else choice for choice in choices]
+    budget = options.budget or 60.0
+    # A round takes five seconds or more; one that is not needed takes a second all the same.
+    most = max(3, min(30, int(budget / 5)))
+    experiment = {
+        "title": f"{options.a} against {options.b}",
+        "grids": [f"{axis}={','.join(paths)}"],
+        "reference": {axis: options.b},
+        "repeats": {"least": 3, "most": most, "until": 0.02, "budget_s": budget},
+    }
+    # Kept, because the page names the command that measures it again. JSON is YAML.
+    file = options.results / "compare" / f"{'-'.join(sorted((options.a, options.b)))}.yaml"
+    write_json(file, experiment)
+    # Both would otherwise come from the project's settings.
+    overrides = options.overrides or split_overrides(overrides_text(settings(root), str(SETTINGS)))
+    command = [sys.executable, "-m", "rnnbench", "run", str(file), *overrides]
+    command += ["--budget", repr(budget / 60)]
+    command.append("--allow-void")  # the comparison says why they are void
+    code = subprocess.run(command, stdout=sys.stderr, check=False).returncode
+    if code:
+        raise ConfigError(
+            f"{options.a} and {options.b} could not be measured (exit code {code}).",
+            where="compare",
+            remedy="see the messages above.",
+        )
+    return varied(load_experiment(str(file), conf), overrides).name
+
+
+def read_certified(
+    results: Path, experiment: str = "*", site: str = "*"
+) -> tuple[list[Record], Certificates]:
+    """All records of the experiments at the sites, judged by their certificates, and these. Says
+    which files cannot be read."""
+    from rnnbench.sources.certificates import read_certificates
+    from rnnbench.tables.certificates import Certificates
+
+    folders = site_folders(results, experiment, site)
+    records, faults = records_of(pointer_files(folders))
+    every, unreadable = read_certificates(folder / "certificates" for folder in folders)
+    for fault in [*faults, *unreadable]:
+        say(fault)
+    certificates = Certificates(every, tuple(records), imported_machines(results))
+    return certificates.mark_wrong_gradients(records), certificates

@@ -1,0 +1,184 @@
+"""The commands that log records to MLflow and serve them."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import webbrowser
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from rnnbench.commands.arguments import add_results, add_root, command_parser
+from rnnbench.errors import RecordError, TrackingError, say
+from rnnbench.records.pointer import read_pointers
+from rnnbench.records.record import Record
+from rnnbench.records.store import (
+    NOT_TRACKED,
+    read_record,
+    readable,
+    record_files,
+    roots,
+    write_json,
+)
+from rnnbench.tracking.store import (
+    check_server,
+    ensure_store,
+    is_server,
+    redacted,
+    tracking_uri,
+)
+from rnnbench.tracking.track import addresses
+from rnnbench.tracking.track import track as log_records
+
+START = 120.0  # seconds
+DESKTOP = ("DISPLAY", "WAYLAND_DISPLAY")
+
+
+def track(arguments: Sequence[str]) -> int:
+    """Log the records of pointers or rounds to MLflow; safe to repeat (Snakemake calls this).
+
+    With --output, a store that cannot be reached is no failure: the file holds the error.
+    """
+    parser = command_parser(track)
+    parser.add_argument(
+        "pointers", nargs="*", type=Path, metavar="FILE.json", help="a pointer or a round's file"
+    )
+    add_root(parser)
+    add_results(parser, "the results folder, relative to --root")
+    parser.add_argument("--output", type=Path, help="a JSON file to write: run → MLflow run id")
+    parser.add_argument("--init", action="store_true", help="only make sure that the store exists")
+    parser.add_argument("--all", action="store_true", help="log all records in the results folder")
+    options = parser.parse_args(arguments)
+    try:
+        return _track(options)
+    except TrackingError as error:
+        if not options.output:
+            raise
+        say(error)  # a workflow goes on without MLflow
+        write_json(options.output, {} if options.init else {NOT_TRACKED: str(error)})
+        return 0
+
+
+def _track(arguments: argparse.Namespace) -> int:
+    """Returns the exit code: 1 if a record cannot be read. The others are logged, but ``--output``
+    is not written."""
+    root, results = arguments.root, arguments.root / arguments.results
+    aside = ensure_store(root)
+    if aside:
+        say(
+            f"{aside}: an incomplete database, set aside. A new store is filled from all records. "
+            "Fix: restart any running MLflow UI."
+        )
+    requested, faults = _requested(results, arguments.pointers)
+    records = requested
+    if aside or arguments.all:
+        files = (file for root in roots(results) for file in record_files(root))
+        read, unreadable = readable(files, lambda file: (file.resolve(), read_record(file)))
+        records = dict(read) | requested
+        faults += unreadable if arguments.all else []
+    for fault in faults:
+        say(fault)
+    pairs = [(record, file) for file, record in records.items()]
+    runs = log_records(pairs, root) if pairs else {}
+    if arguments.output and not faults:
+        named = _named(requested.values())
+        logged = {name: {"run_id": runs[each.key], "record": each.key} for name, each in named}
+        write_json(arguments.output, logged)
+    return 1 if faults else 0
+
+
+def ui(arguments: Sequence[str]) -> int:
+    """Serve this project's MLflow store, and print the link to the runs of each experiment; on a
+    desktop, the browser opens the latest."""
+    parser = command_parser(ui)
+    parser.add_argument("--port", type=int, default=5000, help="default: %(default)s")
+    options = parser.parse_args(arguments)
+    if not 0 < options.port < 65536:
+        parser.error(f"argument --port: {options.port} is not a number from 1 to 65535")
+    uri = tracking_uri(Path())
+    with socket.socket() as probe:
+        if not is_server(uri) and probe.connect_ex(("127.0.0.1", options.port)) == 0:
+            raise TrackingError(
+                "is in use, perhaps by another project's MLflow.",
+                where=f"port {options.port}",
+                remedy=f"run `rnnbench ui --port {options.port + 1}`.",
+            )
+    track(["--init"])  # a damaged store is set aside and filled again
+    links = addresses(Path())
+    if is_server(uri):
+        _show(redacted(uri, uri).rstrip("/"), links)
+        return 0
+    command = [sys.executable, "-m", "mlflow", "ui", "--backend-store-uri", uri]
+    # One person looks at it; only what is wrong is printed between the links.
+    command += ["--workers", "1", "--uvicorn-opts", "--log-level warning"]
+    quiet = {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "PYTHONWARNINGS": "ignore"}
+    environment = {**os.environ, **quiet}
+    for ending in (signal.SIGTERM, signal.SIGHUP):  # so that the server ends too
+        signal.signal(ending, signal.default_int_handler)
+    # In a session of its own, so that Ctrl-C ends it by SIGTERM, on which it prints nothing.
+    server = subprocess.Popen(
+        [*command, "--port", str(options.port)], env=environment, start_new_session=True
+    )
+    try:
+        _wait_for(server, address := f"http://127.0.0.1:{options.port}")
+        _show(address, links)
+        print("Ctrl-C stops the server.", flush=True)
+        return server.wait()
+    except KeyboardInterrupt:
+        return 0
+    finally:
+        server.terminate()
+        server.wait()
+
+
+def _wait_for(server: subprocess.Popen[bytes], address: str) -> None:
+    begin = time.monotonic()
+    while server.poll() is None and time.monotonic() - begin < START:
+        try:
+            check_server(address)
+            return
+        except TrackingError:
+            time.sleep(0.2)
+    raise TrackingError(
+        "MLflow's server did not start.", where=address, remedy="see its messages above."
+    )
+
+
+def _show(address: str, links: Mapping[str, str]) -> None:
+    for name, path in links.items():
+        print(f"{name}: {address}/{path}", flush=True)
+    if not links:
+        print(f"MLflow: {address} (no experiment has a report yet; `make run` makes one)")
+    elif any(map(os.environ.get, DESKTOP)):
+        webbrowser.open(f"{address}/{next(iter(links.values()))}")
+
+
+def _requested(
+    results: Path, pointers: Sequence[Path]
+) -> tuple[dict[Path, Record], list[RecordError]]:
+    """Record file → record, for the run of each pointer or the runs of each round's file, and for
+    their companions; and the errors of what cannot be read."""
+    records: dict[Path, Record] = {}
+    faults: list[RecordError] = []
+    for file in pointers:
+        try:
+            for pointer in read_pointers(file):
+                records |= pointer.records(results, file)
+        except RecordError as error:
+            faults.append(error)
+    return records, faults
+
+
+def _named(records: Collection[Record]) -> Iterator[tuple[str, Record]]:
+    """Each record with its run's name, or with its key if it is a companion or the run has several
+    records."""
+    counts = Counter(record.name for record in records if not record.is_companion)
+    for record in records:
+        unique = counts[record.name] == 1 and not record.is_companion
+        yield record.name if unique else record.key, record

@@ -1,0 +1,123 @@
+"""The pinned bytes of each dataset, which are the entries of ``data.dvc`` and of
+``conf/mirror.yaml``, and the md5 of files.
+
+``data.dvc`` is read as plain YAML, which avoids importing DVC.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import yaml
+from msgspec import Meta
+
+from rnnbench.errors import ConfigError, DatasetError, converted
+from rnnbench.project import home
+
+FILE = "data.dvc"
+MIRRORED = "conf/mirror.yaml"  # what is not published, in the same format
+
+
+class Pinned(msgspec.Struct, frozen=True):
+    """The identity of one file: `path` in ``data/``, relative to the project's root, `md5` in
+    lower-case hexadecimal, `size` in bytes or None if ``data.dvc`` does not give it."""
+
+    path: Annotated[str, Meta(pattern=r"^data(/[^/.][^/]*)+$")]
+    md5: Annotated[str, Meta(pattern="^[0-9a-f]{32}$")]
+    size: Annotated[int, Meta(ge=0)] | None = None
+
+
+class Pins(msgspec.Struct):
+    outs: list[Pinned]
+
+
+def read_yaml(file: Path) -> Any:
+    """Raises `ConfigError`."""
+    try:
+        return yaml.safe_load(file.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        remedy = "run the command in the project's top folder."
+        raise ConfigError("does not exist.", where=str(file), remedy=remedy) from error
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        raise ConfigError(f"cannot be read as YAML ({error}).", where=str(file)) from error
+
+
+def pinned(root: Path) -> dict[str, Pinned]:
+    """Path → `Pinned` for every entry of ``data.dvc`` and, if it exists, ``conf/mirror.yaml`` of
+    rnnbench (`project.home`), and of a ``data.dvc`` of the project in `root`, whose entries replace
+    the others. Raises `ConfigError`, which names the faulty entry."""
+    base = home(root)
+    pins = _read_pins([base / FILE, *base.glob(MIRRORED)])
+    if base != root and (root / FILE).is_file():
+        pins |= _read_pins([root / FILE])
+    return pins
+
+
+def _read_pins(files: Sequence[Path]) -> dict[str, Pinned]:
+    remedy = "give each of the `outs` a `path` in data/ and the 32 hexadecimal digits of `md5sum`."
+    pins = [pin for f in files for pin in converted(read_yaml(f), Pins, str(f), remedy).outs]
+    repeated = [path for path, count in Counter(pin.path for pin in pins).items() if count > 1]
+    if repeated:
+        raise ConfigError(f"has duplicate paths: {', '.join(repeated)}.", where=str(files[0]))
+    return {pin.path: pin for pin in pins}
+
+
+def pin_of(path: str, root: Path) -> Pinned:
+    """The entry of ``data.dvc`` for `path` (relative to `root`). Raises `ConfigError`, which lists
+    the existing paths, if there is none."""
+    pins = pinned(root)
+    if path not in pins:
+        raise ConfigError(
+            f"has no entry for {path}; it has {', '.join(sorted(pins)) or 'none'}.",
+            where=str(root / FILE),
+            remedy="add an `outs` entry with its path and md5 (`md5sum FILE`), or use the file "
+            "without a pin: dataset=file dataset.path=FILE.",
+        )
+    return pins[path]
+
+
+def md5_of(path: Path) -> str:
+    """The MD5 of the file in lower-case hexadecimal. Raises `OSError`."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
+
+
+def own_md5(path: Path) -> str:
+    """The MD5 of a user's file, which nothing pins. It is read each time, because a file may be
+    replaced by one of equal size and time. Raises `ConfigError` if it cannot be read."""
+    try:
+        if path.exists() and not path.is_file():  # reading a pipe would wait for ever
+            raise OSError("it is not a regular file")
+        return md5_of(path)
+    except OSError as error:
+        what = f"{path} cannot be read ({error.strerror or error})."
+        remedy = "name a file that exists and is readable: dataset=file dataset.path=FILE."
+        raise ConfigError(what, where="dataset.path", remedy=remedy) from error
+
+
+def is_pinned(path: Path, pin: Pinned) -> bool:
+    """Whether `path` exists and holds the pinned bytes. Raises `OSError` if it cannot be read."""
+    return path.exists() and md5_of(path) == pin.md5
+
+
+def verify(path: Path, pin: Pinned, name: str = "") -> None:
+    """Raises a `DatasetError` unless the file `path` holds the bytes of `pin`. `name`: that of the
+    dataset, for the remedy; default: the stem of the file."""
+    fetch = f"`rnnbench dataset {name or path.stem}`"
+    try:
+        md5 = md5_of(path)
+    except FileNotFoundError:
+        what, remedy = "does not exist.", f"{fetch} fetches it."
+    except OSError as error:
+        what, remedy = f"cannot be read ({error.strerror or error}).", ""
+    else:
+        if md5 == pin.md5:
+            return
+        what = f"has md5 {md5}, but {pin.md5} is pinned."
+        remedy = f"{fetch} sets this file aside and fetches the pinned one."
+    raise DatasetError(what, where=str(path), remedy=remedy)

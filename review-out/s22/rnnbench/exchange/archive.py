@@ -1,0 +1,98 @@
+"""Archives for the exchange of records between machines: zip files of the plain files of an
+experiment at a site.
+
+Equal content gives an equal archive. Reading one trusts nothing: names and sizes are checked before
+anything is unpacked, and zip's checksums find damage.
+"""
+
+from __future__ import annotations
+
+import zipfile
+import zlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path, PurePosixPath
+
+from rnnbench.errors import RecordError
+from rnnbench.plain_text import is_name
+from rnnbench.records.pointer import Pointer, pointer_files
+
+MAX_FILES = 200_000
+MAX_BYTES = 4 * 2**30  # of all files
+MAX_FILE = 64 * 2**20
+DEEPEST = 3  # folders above a file
+METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # others are decompressed without a limit
+
+
+def write(path: Path, files: Mapping[str, Path]) -> None:
+    """Writes `files` (name in the archive → file). Raises `RecordError` if a name cannot be
+    imported."""
+    if unsafe := [name for name in files if not safe_name(name)]:
+        raise RecordError(f"{unsafe[0]!r} is not a safe name.", where=str(path))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{path.name}.new")
+    try:
+        with zipfile.ZipFile(partial, "w") as archive:
+            for name, file in files.items():
+                archive.writestr(zipfile.ZipInfo(name), file.read_bytes(), zipfile.ZIP_DEFLATED)
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def unpack(path: Path, folder: Path) -> None:
+    """Writes the files of the archive into the empty `folder`. Raises `RecordError` unless each has
+    a safe, unique name, and their number and sizes are within the limits; `OSError` if a file
+    cannot be written."""
+    for name, content in _contents(path):
+        target = folder / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(content)
+
+
+def _contents(path: Path) -> Iterator[tuple[str, bytes]]:
+    """Name and content of each file of the archive."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            _check(archive.infolist())
+            for entry in archive.infolist():
+                yield entry.filename, archive.read(entry)
+    except (OSError, EOFError, ValueError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
+        raise RecordError(f"is not an export ({error}).", where=str(path)) from None
+
+
+def safe_name(name: str) -> bool:
+    """Whether `name` is a relative path of plain characters, whose parts begin with none of
+    ``.-``."""
+    return all(map(is_name, name.split("/")))
+
+
+def _check(entries: list[zipfile.ZipInfo]) -> None:
+    """Raises `ValueError`. No more than the announced size of an entry is ever unpacked."""
+    names = {entry.filename for entry in entries}
+    folders = {str(folder) for name in names for folder in PurePosixPath(name).parents}
+    if len(names) < len(entries) or names & folders or len(entries) > MAX_FILES:
+        raise ValueError(f"a name is there twice, or there are more than {MAX_FILES} files")
+    for entry in entries:
+        name = entry.filename
+        is_safe = safe_name(name) and name.count("/") <= DEEPEST
+        if not is_safe or entry.compress_type not in METHODS:
+            raise ValueError(f"{name!r} is not a plain file with a safe name")
+        if entry.file_size > MAX_FILE:
+            raise ValueError(f"{name} has more than {MAX_FILE >> 20} MiB")
+    if sum(entry.file_size for entry in entries) > MAX_BYTES:
+        raise ValueError(f"more than {MAX_BYTES >> 30} GiB")
+
+
+def files_of(folder: Path) -> dict[str, Path]:
+    """Name in an archive → file: the plan, facts and certificates of an experiment at a site, the
+    pointers of runs that were not needed, and all records that the others name, those of companions
+    included, with their events. Logs are left out: they name users, folders and hosts."""
+    root = folder.parents[1]
+    files = [folder / "plan.jsonl", folder / "experiment.json"]
+    files += sorted(folder.glob("certificates/*.json"))
+    for file in pointer_files([folder]):
+        pointer = Pointer.read(file)
+        files += [file] if pointer.not_needed else []
+        for record in (root / path for path in pointer.paths):
+            files += [record, record.with_suffix(".events.jsonl")]
+    return {file.relative_to(root).as_posix(): file for file in files if file.is_file()}

@@ -1,0 +1,247 @@
+"""Composes every choice that a grid names with Hydra, once, and keeps the results as plain dicts.
+
+A composition takes Hydra about 60 ms. There is one per model, and one of all other choices, each in
+a separate package. A choice that cannot be composed there, such as one that sets keys outside its
+own section, is composed in its regular place.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import hydra
+import yaml
+from hydra.core.override_parser.types import Quote, QuotedString
+from hydra.errors import HydraException
+from omegaconf import OmegaConf
+from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
+
+from rnnbench.axes import NAMES
+from rnnbench.errors import ConfigError, display_path
+from rnnbench.grid.files import with_absolute_paths
+
+ChoiceFiles = Mapping[str, Mapping[str, Path]]  # group → choice → its file
+Choice = tuple[str, str]  # (group, choice)
+# Composes a config's name and group → choice into a plain config and all its choices.
+Compose = Callable[[str, Mapping[str, str]], tuple[dict[str, Any], dict[str, str]]]
+
+# What Hydra and YAML raise for a faulty file.
+FAULTS = (
+    *(HydraException, OmegaConfBaseException, yaml.YAMLError),
+    *(OSError, ValueError, TypeError, KeyError),
+)
+# A record, bundle or page would carry what a configuration reads from the environment.
+OmegaConf.clear_resolver("oc.env")
+
+
+@dataclass(frozen=True)
+class Library:
+    """Composed choices, as plain dicts with unresolved interpolations.
+
+    - `base`: the keys that belong to no group: ``measure``, ``limits``, ``seed``, ….
+    - `sections`: (group, choice) → its section of a config.
+    - `defaults`: model → group → the choice if a grid names none.
+    - `model`: the model if a grid names none.
+    - `files`: (group, choice) → its file, for models and rnn choices, to resolve relative paths.
+    """
+
+    base: Mapping[str, Any]
+    sections: Mapping[Choice, Mapping[str, Any]]
+    defaults: Mapping[str, Mapping[str, str]]
+    model: str
+    files: Mapping[Choice, Path]
+
+    @cached_property
+    def open_choices(self) -> frozenset[Choice]:
+        """The choices with a missing or interpolated value; all if `base` has one."""
+        every = is_open(self.base)
+        return frozenset(key for key, part in self.sections.items() if every or is_open(part))
+
+
+def compose_choices(conf: Sequence[Path], requested: ChoiceFiles, default_model: bool) -> Library:
+    """The library for the choices in `requested`.
+
+    `default_model`: whether some grid names no model."""
+    sections: dict[Choice, Mapping[str, Any]] = {}
+    defaults: dict[str, Mapping[str, str]] = {}
+    base: dict[str, Any] = {}
+    models = list(requested.get("model", {}))
+    with _hydra(conf, requested) as (compose, folder):
+        for model in [*models, None] if default_model or not models else models:
+            config, choices = compose("config", {"model": model} if model else {})
+            if missing := [group for group in NAMES if group not in choices]:
+                raise ConfigError(
+                    f"its defaults have no {missing[0]}.",
+                    where=display_path(Path(conf[0]) / "config.yaml"),
+                    remedy=f"add `- {missing[0]}: CHOICE` to defaults.",
+                )
+            base = _base_of(config, base, choices)
+            defaults[choices["model"]] = choices
+            sections |= _sections(config, choices)
+        any_model = choices["model"]
+        sections |= _packaged(requested, sections, compose, folder)
+        for group, choice in ((g, each) for g in NAMES for each in requested.get(g, ())):
+            if (group, choice) not in sections:
+                config, _ = compose("config", {"model": any_model, group: choice})
+                base = _base_of(config, base, {group: choice})
+                sections |= _sections(config, {group: choice})
+    files: dict[Choice, Path] = {}
+    for group, choice in sections:
+        if group in ("model", "rnn"):
+            known = [Path(folder) / group / f"{choice}.yaml" for folder in conf]
+            file = next((path.resolve() for path in known if path.is_file()), known[0])
+            files[group, choice] = requested.get(group, {}).get(choice, file)
+    for key, file in files.items():
+        sections[key] = with_absolute_paths(key[0], sections[key], file)
+    return Library(base, sections, defaults, any_model, files)
+
+
+def is_open(part: Any) -> bool:
+    """Whether a part of a config has a missing (``???``) or interpolated (``${…}``) value."""
+    text = repr(part)
+    return "???" in text or "${" in text
+
+
+def resolved(config: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """`config` with all ``${…}`` resolved. Raises a `ConfigError` that names the first key whose
+    value is missing (``???``)."""
+    created = OmegaConf.create(dict(config))
+    try:
+        plain = OmegaConf.to_container(created, resolve=True, throw_on_missing=True)
+    except MissingMandatoryValue as error:
+        raise ConfigError(
+            f"{error.full_key} has no value.", where=where, remedy=f"write {error.full_key}=VALUE."
+        ) from None
+    except OmegaConfBaseException as error:
+        raise ConfigError(
+            f"an interpolation cannot be resolved: {error}",
+            where=where,
+            remedy="correct the ${…} in the choice's file or in the override; it cannot read the "
+            "environment (oc.env).",
+        ) from None
+    assert isinstance(plain, dict)
+    return {str(key): value for key, value in plain.items()}
+
+
+def _packaged(
+    requested: ChoiceFiles,
+    sections: Mapping[Choice, Mapping[str, Any]],
+    compose: Compose,
+    folder: Path,
+) -> dict[Choice, Mapping[str, Any]]:
+    """The sections of the choices that `sections` lacks, composed at once from a config that is
+    written to `folder`. Empty if one of them has effects outside its section, or if the sections of
+    those in `sections`, composed in the same way, differ."""
+    # Models are left out: a model selects its data set and possibly more.
+    files = {
+        (group, choice): file
+        for group, each in requested.items()
+        for choice, file in each.items()
+        if group != "model"
+    }
+    if files.keys() <= sections.keys():
+        return {}
+    wanted = [*files, *(key for key in sections if key[0] != "model" and key not in files)]
+    # A number, because the name of a choice (``mine-2``) may not be the name of a package.
+    packages = {f"c{number}": choice for number, choice in enumerate(wanted)}
+    defaults = [{f"{group}@{package}": name} for package, (group, name) in packages.items()]
+    (folder / "packages.yaml").write_text(json.dumps({"defaults": defaults}), encoding="utf-8")
+    try:
+        if any(b"@package" in file.read_bytes() for file in files.values()):
+            return {}
+        config, _ = compose("packages", {})
+    except (ConfigError, OSError):  # raised again when each is composed, for the faulty one
+        return {}
+    if config.keys() != packages.keys():
+        return {}
+    composed = {packages[key]: _named(each, packages[key][1]) for key, each in config.items()}
+    same = all(section == sections.get(choice, section) for choice, section in composed.items())
+    return composed if same else {}
+
+
+def _sections(
+    config: Mapping[str, Any], choices: Mapping[str, str]
+) -> dict[Choice, Mapping[str, Any]]:
+    """The section of each of `choices`, group → choice."""
+    return {(group, choice): _named(config[group], choice) for group, choice in choices.items()}
+
+
+def _named(section: Mapping[str, Any], choice: str) -> Mapping[str, Any]:
+    """`section` with ``name`` set to the choice: a file whose defaults list another file would
+    otherwise inherit that file's name."""
+    return {**section, "name": choice}
+
+
+def _base_of(
+    config: Mapping[str, Any], base: dict[str, Any], choices: Mapping[str, str]
+) -> dict[str, Any]:
+    """The keys of `config` that belong to no group. Raises a `ConfigError` if they differ from
+    `base`, those of the earlier compositions."""
+    rest = {key: value for key, value in config.items() if key not in NAMES}
+    if base and rest != base:
+        changed = [key for key in {**base, **rest} if base.get(key) != rest.get(key)]
+        raise ConfigError(
+            f"a choice sets {', '.join(changed)}, outside its own section.",
+            where=" ".join(f"{group}={choices[group]}" for group in NAMES if group in choices),
+            remedy="set it in conf/config.yaml or in the grid.",
+        )
+    return rest
+
+
+@contextmanager
+def _hydra(conf: Sequence[Path], requested: ChoiceFiles) -> Iterator[tuple[Compose, Path]]:
+    """Yields the function that composes, and the folder of the configs that it can compose."""
+    folders = [Path(folder).resolve() for folder in conf]
+    if not (folders[0] / "config.yaml").is_file():
+        remedy = "name the project's conf/ first."
+        raise ConfigError("has no config.yaml.", where=display_path(folders[0]), remedy=remedy)
+    with tempfile.TemporaryDirectory(prefix="rnnbench-conf-") as temporary:
+        folder = Path(temporary)
+        given: dict[Choice, str] = {}
+        for group, files in requested.items():
+            for choice, path in files.items():
+                if path.parent not in [each / group for each in folders]:
+                    given[group, choice] = display_path(path)
+                    (folder / group).mkdir(exist_ok=True)
+                    (folder / group / f"{choice}.yaml").symlink_to(path)
+        (folder / "config.yaml").symlink_to(folders[0] / "config.yaml")
+        search = ",".join(_quoted(f"file://{each}") for each in folders)
+
+        def compose(name: str, choices: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, str]]:
+            overrides = [f"{group}={_quoted(choice)}" for group, choice in choices.items()]
+            settings = [f"{key[0]}={given.get(key, key[1])}" for key in choices.items()]
+            where = " ".join([display_path(folders[0]), *settings])
+            return _composed(name, [*overrides, f"hydra.searchpath=[{search}]"], where)
+
+        with hydra.initialize_config_dir(version_base="1.3", config_dir=temporary):
+            yield compose, folder
+
+
+def _composed(name: str, overrides: list[str], where: str) -> tuple[dict[str, Any], dict[str, str]]:
+    try:
+        config = hydra.compose(name, overrides=overrides, return_hydra_config=True)
+        choices = config.hydra.runtime.choices
+        keys = [str(key) for key in config if key != "hydra"]
+        container = OmegaConf.to_container(OmegaConf.masked_copy(config, keys))
+        # As the worker receives it: numeric keys become strings, and non-JSON values are rejected.
+        plain = json.loads(json.dumps(container, allow_nan=False))
+    except FAULTS as error:
+        remedy = "correct the file that the error names."
+        raise ConfigError(f"cannot be composed: {error}.", where=where, remedy=remedy) from None
+    chosen = {group: str(choices[group]) for group in NAMES if group in choices}
+    for group, choice in chosen.items():
+        if not isinstance(plain.get(group), dict):
+            remedy = f"write `KEY: VALUE` lines into its file, at least `name: {choice}`."
+            raise ConfigError(f"{group}={choice} has no keys.", where=where, remedy=remedy)
+    return plain, chosen
+
+
+def _quoted(text: str) -> str:
+    return QuotedString(text, Quote.single).with_quotes()

@@ -1,0 +1,256 @@
+"""Experiments: ``conf/experiment/NAME.yaml``."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import shlex
+import textwrap
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+from rnnbench.axes import NAMES
+from rnnbench.errors import ConfigError, converted, display_path, suggestion
+from rnnbench.grid.explained import explained
+from rnnbench.grid.files import file_of, files_of
+from rnnbench.plain_text import is_name
+from rnnworker.options import PREFIX
+
+if TYPE_CHECKING:
+    from rnnbench.grid.overrides import Setting
+
+Number = Annotated[int, Meta(ge=2)]
+Limit = Annotated[float, Meta(gt=0, lt=1e12)]
+Precision = Annotated[Limit, Meta(examples=["0.025, for ± 2.5 %"])]
+Seconds = Annotated[Limit, Meta(examples=["300"])]
+
+
+class Repeats(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The key ``repeats`` of an experiment.
+
+    - `least`, `most`: minimum and maximum number of runs of each configuration.
+    - `until`: stop when half the relative 95 % interval is at most this (0.025: ± 2.5 %), of the
+      ratio to the reference in a round, or of the time of runs that do not take turns; or None.
+    - `budget_s`: stop when the workers of all runs have used this wall time in seconds; or None.
+    """
+
+    least: Number = 3
+    most: Number
+    until: Precision | None = None
+    budget_s: Seconds | None = None
+
+    def __post_init__(self) -> None:
+        if self.most < self.least:
+            raise ValueError(f"most is {self.most}, but must not be below least, {self.least}")
+        if self.until is None and self.budget_s is None:
+            raise ValueError("needs until, budget_s or both; until: 0.025 means ± 2.5 %")
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """How the grids of an experiment are measured and reported.
+
+    - `grid_order`: ``sequential``: all blocks of the first grid come before those of the second.
+    - `order_seed`: seed of the order of measuring.
+    - `repeats`: the stopping rule; None if the grids set the number of repeats.
+    - `lead`: what the report leads with.
+    """
+
+    grid_order: Literal["interleaved", "sequential"] = "interleaved"
+    order_seed: int = 0
+    repeats: Repeats | None = None
+    lead: Literal["time", "devices", "kernels", "calls"] = "time"
+
+
+class ExperimentFile(Settings, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The content of an experiment's file. `grids`: each a list of Hydra overrides, or their text;
+    `reference`: axis → the choice that speed-ups are relative to, or ``rnn.options.NAME`` → the
+    value."""
+
+    title: str | None = None
+    about: str | None = None
+    grids: str | list[str | list[str]] = []
+    reference: dict[str, str | int | float | bool] | None = None
+
+
+class Experiment(Settings, frozen=True, kw_only=True):
+    """A set of grids to measure, each a tuple of Hydra overrides, from its `file`. `request`: what
+    ``snakemake --config`` names it by."""
+
+    name: str
+    title: str = ""
+    about: str = ""
+    grids: tuple[tuple[str, ...], ...]
+    reference: Mapping[str, str] = {}
+    file: Path = Path("experiment.yaml")
+    request: str = ""
+
+    def where(self, grid: int) -> str:
+        """The location of grid number `grid`, counted from 0, for errors."""
+        text = textwrap.shorten(" ".join(self.grids[grid]), 70, placeholder=" …")
+        return f'{display_path(self.file)}, grid "{text}"'
+
+
+LONGEST, LONGEST_SUFFIX = 100, 60  # characters of a name, and of what overrides add to one
+KEYS = ("title", "about", "grids", "reference", *Settings.__struct_fields__)
+CHOICES = {"function": "model", "implementation": "rnn"}  # a key of a choice's file → its axis
+# A quoted string, whose end may be missing, or one character.
+TOKEN = re.compile(r"""'(?:\\.|[^'\\])*'?|"(?:\\.|[^"\\])*"?|.""", re.DOTALL)
+
+
+def load_experiment(name: str, conf: Sequence[Path]) -> Experiment:
+    """Loads an experiment by its name in one of the config folders, or by the path of its YAML
+    file. Raises a `ConfigError` if it is unknown, has an unknown or invalid key, or has an empty
+    grid."""
+    file = file_of(files_of(conf, "experiment"), "experiment", name, "command line", Path.cwd())
+    request = f"experiment={shlex.quote(name)}"
+    name, where = file.stem, display_path(file)
+    if not is_name(name) or len(name) > LONGEST:
+        remedy = f"rename the file: letters, digits and _.+=@-, at most {LONGEST} characters."
+        raise ConfigError(f"the experiment's name is {name[:60]!r}.", where=where, remedy=remedy)
+    remedy = 'see docs/experiments.md, "Keys of an experiment".'
+    content = _read(file, where)
+    try:
+        data = msgspec.convert(content, ExperimentFile)
+    except msgspec.ValidationError as error:
+        if str(error).startswith(("Expected", "Invalid")):
+            raise explained(str(error), ExperimentFile, content, lambda key: where) from None
+        data = converted(content, ExperimentFile, where, remedy)  # raises the other errors
+    settings = msgspec.structs.asdict(data) | {
+        "title": data.title or name,
+        "about": data.about or "",
+        "grids": _grids(data, where),
+        "reference": _reference(data.reference or {}, where),
+    }
+    return Experiment(name=name, file=file, request=request, **settings)
+
+
+def varied(experiment: Experiment, overrides: Sequence[str]) -> Experiment:
+    """`experiment` with the overrides of the command line, as an experiment of its own: its name
+    and title say them, so that its results and page never replace those of `experiment`."""
+    if not overrides:
+        return experiment
+    text = " ".join(sorted(overrides))
+    short = re.sub(r"(?:[^=,\s]*/)?([^=,/\s]+)\.ya?ml", r"\1", text).replace(" ", "+")
+    name = re.sub(r"[^A-Za-z0-9_.+=@-]+", "_", short)[:LONGEST_SUFFIX]
+    if name != text.replace(" ", "+"):  # another text may have the same name
+        name += f"-{hashlib.md5(text.encode()).hexdigest()[:6]}"
+    return msgspec.structs.replace(
+        experiment,
+        name=f"{experiment.name}+{name}",
+        title=f"{experiment.title} ({text})",
+        request=f"{experiment.request} overrides={shlex.quote(' '.join(overrides))}",
+    )
+
+
+def _read(file: Path, where: str) -> Any:
+    # Here, because processes that measure import this module and must stay small.
+    import yaml
+    from omegaconf import OmegaConf
+    from omegaconf.errors import OmegaConfBaseException as InvalidConfig
+
+    try:
+        data = OmegaConf.to_container(OmegaConf.load(file))
+    except yaml.MarkedYAMLError as error:
+        line = f", line {error.problem_mark.line + 1}" if error.problem_mark else ""
+        remedy = "correct the YAML: its indentation (spaces, no tabs), quotes, brackets or colons."
+        raise ConfigError(
+            f"cannot be read: {error.problem}.", where=f"{where}{line}", remedy=remedy
+        ) from None
+    except (yaml.YAMLError, InvalidConfig, OSError, ValueError, RecursionError) as error:
+        raise ConfigError(
+            f"cannot be read: {error}.", where=where, remedy="correct the YAML."
+        ) from None
+    keys = list(data) if isinstance(data, dict) else []
+    for key in keys:
+        if key not in KEYS:
+            remedy = f"{suggestion(str(key), KEYS)}the keys are {', '.join(KEYS)}."
+            if axis := next((CHOICES[each] for each in CHOICES if each in keys), None):
+                remedy = f"this is no experiment; as a choice, write {axis}={where}."
+            raise ConfigError(f"unknown key {key!r}.", where=where, remedy=remedy)
+    reference = data.get("reference") if isinstance(data, dict) else None
+    for axis, value in reference.items() if isinstance(reference, dict) else ():
+        if isinstance(value, list | dict):
+            what = f"reference.{axis} has several values, {value}."
+            remedy = (
+                f"name one choice, such as reference: {{{axis}: {next(iter(value), 'CHOICE')}}}."
+            )
+            raise ConfigError(what, where=where, remedy=remedy)
+    return data
+
+
+def _grids(data: ExperimentFile, where: str) -> tuple[tuple[str, ...], ...]:
+    """Each grid as overrides; with ``repeats``, the maximum number of repeats is one of them."""
+    split = []
+    for grid in [data.grids] if isinstance(data.grids, str) else data.grids:
+        parts = [grid] if isinstance(grid, str) else grid
+        split.append(tuple(override for part in parts for override in split_overrides(part)))
+    if not split or not all(split):
+        what = f"grids[{split.index(())}] is empty." if split else "grids is empty."
+        remedy = 'give it at least one grid, such as "model=digits_rnn rnn=keras,cell".'
+        raise ConfigError(what, where=where, remedy=remedy)
+    if data.repeats is None:
+        return tuple(split)
+    keys = {override.lstrip("+~").partition("=")[0] for grid in split for override in grid}
+    if "repeat" in keys:
+        what = "both a grid (repeat=) and the key repeats set the number of repeats."
+        raise ConfigError(what, where=where, remedy="remove repeat= from the grid.")
+    return tuple((*grid, f"repeat=range({data.repeats.most})") for grid in split)
+
+
+def split_overrides(text: str) -> list[str]:
+    """Splits a string of overrides at whitespace outside quotes and brackets."""
+    words, depth = [""], 0
+    for token in TOKEN.findall(text):
+        if token.isspace() and depth <= 0:
+            words.append("")
+        else:
+            words[-1] += token
+            depth += (token in "([{") - (token in ")]}")
+    return list(filter(None, words))
+
+
+def _reference(reference: Mapping[str, Any], where: str) -> dict[str, str]:
+    for axis in reference:
+        if axis not in NAMES and not axis.startswith(PREFIX):
+            raise ConfigError(
+                f"reference has the unknown axis {axis}.",
+                where=where,
+                remedy=f"{suggestion(axis, NAMES)}the axes are {', '.join(NAMES)}, and "
+                f"{PREFIX}NAME.",
+            )
+    return {axis: str(choice) for axis, choice in reference.items()}
+
+
+def check_reference(
+    experiment: Experiment,
+    grids: Sequence[Mapping[str, Setting]],
+    defaults: Mapping[str, Mapping[str, str]],
+    default_model: str,
+) -> None:
+    """Raises a `ConfigError` if the reference is in none of the `grids`, which are those of the
+    file. `defaults`: model → group → the choice if a grid names none."""
+
+    def choices_of(grid: Mapping[str, Setting], axis: str) -> set[str]:
+        if axis in grid:
+            return {str(value) for value in grid[axis].values}
+        models = grid["model"].values if "model" in grid else (default_model,)
+        return {defaults[model][axis] for model in models if axis in defaults[model]}
+
+    where, wanted = display_path(experiment.file), experiment.reference.items()
+    for axis, choice in wanted:
+        known = sorted(set().union(*(choices_of(grid, axis) for grid in grids)))
+        if choice not in known:
+            what = f"reference has {axis}={choice}, which is not in any grid."
+            remedy = f"{suggestion(choice, known)}the grids have {axis}={','.join(known)}."
+            raise ConfigError(what, where=where, remedy=remedy)
+    if not any(all(choice in choices_of(grid, axis) for axis, choice in wanted) for grid in grids):
+        raise ConfigError(
+            f"reference is {' '.join('='.join(each) for each in wanted)}, but no grid contains all "
+            "of it.",
+            where=where,
+            remedy="add a grid that contains all of it, or name fewer axes.",
+        )

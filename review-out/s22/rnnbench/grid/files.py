@@ -1,0 +1,240 @@
+"""The files that a grid names: ``conf/GROUP/CHOICE.yaml`` in every config folder, and the Python
+code that these name: a model's functions (``package.module:name`` or ``mine.py:name``) and the
+implementation of an rnn choice (a name or ``mine.py``). Code is checked by its syntax tree and
+never executed.
+
+A relative path is relative to the YAML file that contains it, so a model or a kernel is a pair of
+files that can be placed in any folder.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import platform
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import rnnworker
+from rnnbench.errors import ConfigError, display_path, suggestion
+from rnnbench.grid.overrides import ABSENT, lookup, replaced
+from rnnworker.options import IMPLEMENTATIONS, is_user_file
+
+FUNCTIONS = ("model.function", "model.data.prepare", "model.data.augment")
+IMPLEMENTATION = "rnn.implementation"
+DATA = "dataset.path"
+STAR = "*"  # stands for the names of a star import, which are known only after executing the file
+# What to write in place of a path that is not that of a YAML file.
+BY_PATH = {
+    "model": "write the path of a YAML file that names the Python file (docs/models.md).",
+    "rnn": "write the path of a YAML file that names the Python file (docs/own_kernel.md).",
+    "dataset": "write dataset=file dataset.path=FILE (docs/data.md, Your own data).",
+}
+# Function of an implementation's file → number of positional arguments of its call.
+OF_IMPLEMENTATION = {"make": 4, "to_canonical": 2, "from_canonical": 2}
+OF_MODEL = dict(zip(FUNCTIONS, (3, 2, 3), strict=True))  # the same for those of a model's file
+
+
+def files_of(conf: Sequence[Path], group: str) -> dict[str, Path]:
+    """Maps each choice of `group` to its file, sorted by choice, over all config folders."""
+    files: dict[str, Path] = {}
+    for folder in conf:
+        for path in sorted((Path(folder) / group).glob("*.yaml")):
+            if path.stem in files:
+                what = f"{group}={path.stem} is also defined in {display_path(files[path.stem])}."
+                remedy = "rename one of the two files."
+                raise ConfigError(what, where=display_path(path), remedy=remedy)
+            files[path.stem] = path.resolve()
+    return dict(sorted(files.items()))
+
+
+def file_of(known: Mapping[str, Path], group: str, choice: str, where: str, folder: Path) -> Path:
+    """The file of a choice: one of the `known` of `files_of`, or the YAML file at the path
+    `choice`, which may be relative to `folder`. `where` locates the choice in errors."""
+    if choice in known:
+        return _readable(known[choice])
+    if not choice.endswith((".yaml", ".yml")):
+        remedy = BY_PATH.get(group, "write the path of a YAML file.")
+        if "/" not in choice and not choice.endswith(".py"):
+            remedy = f"{suggestion(choice, known)}the choices of {group} are "
+            remedy += f"{', '.join(known) or 'none'}; "
+            remedy += f"to add one, create conf/{group}/{choice}.yaml."
+        raise ConfigError(f"{group}={choice} is not a choice.", where=where, remedy=remedy)
+    path = (folder / Path(choice).expanduser()).resolve()
+    if not path.is_file():
+        what, remedy = f"{group}={path}: no such file.", "correct the path."
+    elif known.get(path.stem, path) != path:
+        what = f"{group}={path} has the same name as {display_path(known[path.stem])}."
+        remedy = "rename your file: its stem is the name of the choice."
+    else:
+        return _readable(path)
+    raise ConfigError(what, where=where, remedy=remedy)
+
+
+def _readable(file: Path) -> Path:
+    """`file`. Raises a `ConfigError` unless it can be read as text."""
+    try:
+        file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        remedy = "make it readable." if isinstance(error, OSError) else "save it as UTF-8."
+        what = f"cannot be read ({getattr(error, 'strerror', None) or error})."
+        raise ConfigError(what, where=display_path(file), remedy=remedy) from None
+    return file
+
+
+def absolute(text: Any, folder: Path, where: str) -> Any:
+    """`text` with its path to a Python file made absolute; unchanged if it has none. Raises a
+    `ConfigError` if the file does not exist."""
+    path, end, name = str(text).partition(".py")
+    if not end or (name and not name.startswith(":")):
+        return text
+    file = (folder / Path(path + end).expanduser()).resolve()
+    if not file.is_file():
+        remedy = "write the path of the Python file relative to the YAML file, or absolute."
+        raise ConfigError(f"{path}{end}: {file} does not exist.", where=where, remedy=remedy)
+    return f"{file}{name}"
+
+
+def data_path(text: Any, folder: Path, root: Path, where: str) -> Any:
+    """The path `text` of a user's data, which may be relative to `folder`: relative to `root`, the
+    project, if the file is there, else absolute. Raises a `ConfigError` if the file does not exist;
+    those in ``data/`` may be fetched later."""
+    if not isinstance(text, str) or not text:
+        remedy = f"write {DATA}=FILE, or dataset=none for a model that makes its data."
+        raise ConfigError(f"{DATA}={text} is no path.", where=where, remedy=remedy)
+    if "${" in text:
+        return text
+    file = Path(os.path.abspath(folder / Path(text).expanduser()))
+    if not file.exists() and not file.is_relative_to(root / "data"):
+        remedy = "write a path relative to the file that contains it, or absolute."
+        raise ConfigError(f"{DATA}={text}: {file} does not exist.", where=where, remedy=remedy)
+    return str(file.relative_to(root) if file.is_relative_to(root) else file)
+
+
+def with_absolute_paths(group: str, section: Mapping[str, Any], file: Path) -> Mapping[str, Any]:
+    """The `section` of a choice in `file`, with its paths of Python files made absolute."""
+    for key in (*FUNCTIONS, IMPLEMENTATION):
+        of_group, _, inner = key.partition(".")
+        if of_group == group and (value := lookup(section, inner)) is not ABSENT:
+            path = absolute(value, file.parent, display_path(file))
+            section = replaced(section, inner.split("."), path)
+    return section
+
+
+def user_files(config: Mapping[str, Any]) -> set[Path]:
+    """The user's Python files that a run with `config` uses."""
+    paths = [str(lookup(config, key)).rpartition(":")[0] for key in FUNCTIONS]
+    paths.append(str(lookup(config, IMPLEMENTATION)))
+    return {Path(path) for path in paths if path.endswith(".py")}
+
+
+def check_own_code(config: Mapping[str, Any], source_of: Callable[[str], str]) -> None:
+    """Raises a `ConfigError` if a function of the model or of the implementation does not exist.
+    `source_of`: as for `choices.check_config`."""
+    for key in FUNCTIONS:
+        if (reference := lookup(config, key)) not in (ABSENT, None):
+            _check_function(key, reference, source_of(key))
+    _check_implementation(config["rnn"]["implementation"], source_of(IMPLEMENTATION))
+
+
+@cache  # thousands of grid points have the same functions
+def _check_function(key: str, reference: str, where: str) -> None:
+    module, _, name = reference.rpartition(":")
+    file = Path(module)
+    if not module.endswith(".py"):
+        first, *parts = module.split(".")
+        if first != rnnworker.__name__:
+            return
+        file = Path(rnnworker.__file__).parent.joinpath(*parts).with_suffix(".py")
+    names = _bindings(parsed(file).body)
+    if name not in names and STAR not in names:
+        remedy = f"{suggestion(name, names)}name a function of that file, or add this one."
+        raise ConfigError(f"{key}: {file} has no function {name}.", where=where, remedy=remedy)
+    _check_arguments(names.get(name), OF_MODEL[key], file, "docs/models.md")
+
+
+@cache
+def _check_implementation(implementation: str, where: str) -> None:
+    if not is_user_file(implementation):
+        if implementation in IMPLEMENTATIONS:
+            return
+        raise ConfigError(
+            f"rnn.implementation is {implementation!r}.",
+            where=where,
+            remedy=f"{suggestion(implementation, IMPLEMENTATIONS)}name a file (mine.py) or one of "
+            f"{', '.join(IMPLEMENTATIONS)}.",
+        )
+    bound = _bindings(parsed(Path(implementation)).body)
+    for name, count in OF_IMPLEMENTATION.items():
+        if name not in bound and STAR not in bound:
+            remedy = f"add {name}, as described in docs/own_kernel.md."
+            raise ConfigError(f"has no function {name}.", where=implementation, remedy=remedy)
+        _check_arguments(bound.get(name), count, Path(implementation), "docs/own_kernel.md")
+
+
+def _check_arguments(statement: ast.stmt | None, count: int, file: Path, docs: str) -> None:
+    if isinstance(statement, ast.FunctionDef) and not _accepts(statement.args, count):
+        raise ConfigError(
+            f"{statement.name} cannot be called with {count} arguments.",
+            where=f"{file}, line {statement.lineno}",
+            remedy=f"give it the arguments described in {docs}.",
+        )
+
+
+def _accepts(arguments: ast.arguments, count: int) -> bool:
+    """Whether a function can be called with `count` positional arguments."""
+    maximum = len(arguments.posonlyargs) + len(arguments.args)
+    fits = maximum - len(arguments.defaults) <= count and (count <= maximum or arguments.vararg)
+    return bool(fits) and None not in arguments.kw_defaults
+
+
+def _bindings(body: Iterable[ast.stmt]) -> dict[str, ast.stmt]:
+    """Maps each name that `body` binds, at any depth but not in functions and classes, to the
+    statement. A comprehension's own names are not bound outside it."""
+    bindings: dict[str, ast.stmt] = {}
+    for node in body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            bindings[node.name] = node
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            for alias in node.names:
+                bindings[alias.asname or alias.name.partition(".")[0]] = node
+        elif not isinstance(node, ast.AnnAssign) or node.value is not None:
+            _bind(node, node, bindings)
+    return bindings
+
+
+_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+
+
+def _bind(node: ast.AST, statement: ast.stmt, bindings: dict[str, ast.stmt]) -> None:
+    """Adds the names that the parts of `statement` at and below `node` bind."""
+    for part in ast.iter_child_nodes(node):
+        if isinstance(part, ast.stmt):
+            bindings |= _bindings([part])
+        elif isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store):
+            bindings[part.id] = statement
+        elif isinstance(part, ast.MatchAs | ast.MatchStar) and part.name:
+            bindings[part.name] = statement
+            _bind(part, statement, bindings)
+        elif isinstance(part, _COMPREHENSIONS):
+            for inner in ast.walk(part):
+                if isinstance(inner, ast.NamedExpr):
+                    bindings[inner.target.id] = statement
+        elif not isinstance(part, ast.Lambda):
+            _bind(part, statement, bindings)
+
+
+@cache
+def parsed(file: Path) -> ast.Module:
+    """The syntax tree of a Python file. Raises a `ConfigError` if it cannot be read or is not
+    valid in the Python that runs this."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # such as for an invalid escape sequence
+            return ast.parse(file.read_bytes(), file)
+    except (OSError, SyntaxError, ValueError) as error:
+        what = f"cannot be read as Python {platform.python_version()}: {error}."
+        raise ConfigError(what, where=str(file), remedy="correct the file.") from None

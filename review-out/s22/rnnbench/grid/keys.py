@@ -1,0 +1,191 @@
+"""What an override may do with a key: add it, delete it, set it to null. A key that nothing would
+read is refused, because the name of the grid point would not describe what is measured."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from msgspec import inspect
+
+import rnnworker
+from rnnbench.errors import ConfigError, closest, suggestion
+from rnnbench.grid.choices import Model, is_shipped, types_of
+from rnnbench.grid.experiment import KEYS as EXPERIMENT
+from rnnbench.grid.files import FUNCTIONS, parsed
+from rnnbench.grid.overrides import ABSENT, Rules, keys_of, lookup
+from rnnworker.options import PREFIX, honoured
+
+_ROOT = Path(rnnworker.__file__).parent
+# What only describes a choice, and Hydra's defaults list: an override of it would have no effect.
+DESCRIPTIONS = ("name", "about", "source", "title", "url", "replaces", "defaults")
+_SAMPLES = "_samples"  # in the code of models that make as many samples as they are told
+# Keys of a model that rnnbench itself reads, whatever the model is.
+_OF_ANY_MODEL = set(Model.__struct_fields__) - {"units"}
+
+
+def why_not_added(config: Mapping[str, Any], key: str) -> tuple[str, str] | None:
+    """Why nothing would read `key` if an override added it to `config`, and what to do; or None."""
+    what = f"unknown key {key!r}"
+    parts = key.split(".")
+    section = parts[0]
+    if section in EXPERIMENT:
+        what += f": {section} is a key of an experiment's file, which no override changes"
+        return what, f"change {section} in the experiment's file, or in a copy of it."
+    if section not in config or len(parts) == 1:
+        similar = suggestion(key, keys_of(config))
+        return what, similar or f"the sections are {', '.join(config)}."
+    if section == "model" and len(parts) == 2 and parts[1] not in _OF_ANY_MODEL:
+        model = config["model"]
+        if parts[1] in model or parts[1] in read_by(model):
+            return None
+        what += f": the code of model={model.get('name')} does not read it"
+    elif parts[:2] == ["rnn", "options"] or types_of(config, key) or _is_inside(config, parts):
+        return None  # `check_options` checks the names of options.
+    return what, _instead_of(config, key)
+
+
+def _is_inside(config: Mapping[str, Any], parts: list[str]) -> bool:
+    """Whether the key is inside a key of a model with code of one's own."""
+    model = config["model"]
+    first = parts[1] if parts[0] == "model" else ""
+    return first not in _OF_ANY_MODEL and (first in model or first in read_by(model))
+
+
+def _instead_of(config: Mapping[str, Any], key: str) -> str:
+    """What to write in place of `key`, which nothing reads."""
+    above, section = "", config
+    first, *rest = key.split(".")
+    while isinstance(section.get(first), dict):
+        above, section = f"{above}.{first}".lstrip("."), section[first]
+        first, *rest = rest
+    known = _known_below(config, above) - {*DESCRIPTIONS}
+    if similar := closest(first, known):
+        found = ".".join([above, similar, *rest])
+        prefix = "+" if lookup(config, found) is ABSENT else ""
+        return f"did you mean {prefix}{found}=VALUE?"
+    if above == "rnn" and first in (honoured(config) or ()):
+        return f"write +rnn.options.{first}=VALUE."
+    if above.startswith("rnn"):
+        return "the options of an implementation are set by +rnn.options.NAME=VALUE."
+    if above == "model" and not is_shipped(config["model"]):
+        name = config["model"].get("name")
+        return f"if its code reads it, add {first} to the file of model={name}."
+    present = sorted(section.keys() - {*DESCRIPTIONS})
+    return f"the keys of {above} are {', '.join(present)}."
+
+
+def _known_below(config: Mapping[str, Any], above: str) -> set[str]:
+    """The keys that a section has, and those that it may have."""
+    section = lookup(config, above)
+    if above == "model":
+        return {*section, *_OF_ANY_MODEL, *read_by(section)}
+    fields = [field for kind in types_of(config, above) for field in getattr(kind, "fields", ())]
+    return {*section, *(field.encode_name for field in fields)}
+
+
+def hint_to_add(config: Mapping[str, Any], key: str) -> str:
+    """How to add `key`, which `config` lacks; or what there is in its place."""
+    if unknown := why_not_added(config, key):
+        return unknown[1]
+    options = honoured(config) if key.startswith(PREFIX) else None
+    if options is not None and key.removeprefix(PREFIX) not in options:
+        similar = closest(key.removeprefix(PREFIX), options)
+        known = f"its options are {', '.join(options) or 'none'}."
+        return f"did you mean +{PREFIX}{similar}=VALUE?" if similar else known
+    return f"to add a key, write +{key}=VALUE."
+
+
+def why_not_deleted(config: Mapping[str, Any], key: str) -> str | None:
+    """What to do in place of deleting `key`, which is needed; None if it may be deleted."""
+    above, _, last = key.rpartition(".")
+    kinds = types_of(config, above) if above else []
+    fields = [field for kind in kinds for field in getattr(kind, "fields", ())]
+    needed = any(field.encode_name == last and field.required for field in fields)
+    model = config["model"] if above == "model" else {}
+    is_read = above == "model" and is_shipped(model) and last in read_by(model)
+    if needed or is_read or not above or last == "name":
+        return f"write {key}=VALUE, or leave it as it is."
+    return None
+
+
+def may_be_null(config: Mapping[str, Any], key: str) -> bool:
+    """Whether null is a value of `key`, whose default is another one."""
+    return any(isinstance(kind, inspect.NoneType) for kind in types_of(config, key))
+
+
+def is_text(config: Mapping[str, Any], key: str) -> bool:
+    """Whether any text is a value of `key`, and not only one of some names."""
+    kinds = types_of(config, key)
+    own = not kinds and key.startswith("model.")
+    return own or any(isinstance(kind, inspect.StrType | inspect.AnyType) for kind in kinds)
+
+
+RULES = Rules(why_not_added, hint_to_add, why_not_deleted, may_be_null, is_text)
+
+
+def check_model(config: Mapping[str, Any], source_of: Callable[[str], str]) -> None:
+    """Raises a `ConfigError` if the functions of the model are rnnbench's own and do not read one
+    of its keys, or need a number of samples that is null. `source_of`: as for
+    `choices.check_config`."""
+    model = config["model"]
+    if not is_shipped(model):
+        return
+    strings = read_by(model)
+    for key in model.keys() - _OF_ANY_MODEL - strings:
+        similar = suggestion(key, strings - model.keys(), 0.8)
+        module = model["function"].partition(":")[0]
+        raise ConfigError(
+            f"model has the key {key}, which {module} does not read.",
+            where=source_of(f"model.{key}"),
+            remedy=f"{similar}remove it.",
+        )
+    for key in ("train_samples", "val_samples"):
+        has_no_data = _SAMPLES in strings and config["dataset"]["path"] is None
+        if has_no_data and model.get(key) is None:
+            what = f"model.{key} is null, but the data set, none, has no number of samples."
+            raise ConfigError(
+                what, where=source_of(f"model.{key}"), remedy="write a number of samples."
+            )
+
+
+def read_by(model: Mapping[str, Any]) -> frozenset[str]:
+    """The strings in the code of the functions of a section `model`, which the names of the keys
+    that they read are among; none of a function in a package of one's own."""
+    functions = [lookup({"model": model}, key) for key in FUNCTIONS]
+    return _strings(tuple(str(each) for each in functions if each not in (ABSENT, None)))
+
+
+@cache
+def _strings(functions: tuple[str, ...]) -> frozenset[str]:
+    files: list[Path] = []
+    for function in functions:
+        files += _files_of(function.rpartition(":")[0])
+    for file in files:
+        files += [each for each in _imported(file) if each not in files]
+    found: set[str] = set()
+    for file in files:
+        nodes = ast.walk(parsed(file))
+        found |= {
+            str(n.value) for n in nodes if isinstance(n, ast.Constant) and type(n.value) is str
+        }
+    return frozenset(found)
+
+
+def _files_of(module: str) -> list[Path]:
+    if module.endswith(".py"):
+        return [file for file in [Path(module)] if file.is_file()]
+    first, *parts = module.split(".")
+    file = _ROOT.joinpath(*parts).with_suffix(".py")
+    return [file] if first == rnnworker.__name__ and parts and file.is_file() else []
+
+
+def _imported(file: Path) -> Iterable[Path]:
+    """The worker's modules that `file` imports by ``from PACKAGE import MODULE``."""
+    for node in ast.walk(parsed(file)):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            for alias in node.names:
+                yield from _files_of(f"{node.module}.{alias.name}")

@@ -1,0 +1,123 @@
+"""A grid point, its name, and its identity: all that decides whether a run has to be repeated."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from rnnbench.axes import DOCUMENTATION, NAMES
+from rnnbench.errors import ConfigError
+from rnnworker.precision import DEFAULT
+
+LONGEST_NAME = 200
+
+
+@dataclass(frozen=True)
+class GridPoint:
+    """One combination of the grid, with seed and repeat.
+
+    - `choices`: axis → choice, in the order of `axes.AXES`; that of an optional axis only if it is
+      not the model's default.
+    - `overrides`: dotted key → value, if it differs from the choice's default; ``~key`` for a
+      deleted key.
+    - `config`: the resolved config, as plain JSON data. Read-only: grid points share parts of it.
+    - `skip`: why it cannot run, or None.
+    - `grid`: index of the first of the experiment's grids that contains it (not compared).
+    """
+
+    name: str
+    choices: Mapping[str, str]
+    overrides: Mapping[str, Any]
+    seed: int
+    repeat: int
+    alias: str | None
+    config: Mapping[str, Any]
+    skip: str | None = None
+    grid: int = field(default=0, compare=False)
+
+    def settings(self) -> dict[str, Any]:
+        """Everything that distinguishes this grid point from others, as a flat dict."""
+        numbers = {"seed": self.seed, "repeat": self.repeat, "alias": self.alias}
+        return {**self.choices, **self.overrides, **numbers}
+
+
+def name_of(
+    choices: Mapping[str, str], overrides: Mapping[str, Any], seed: int, repeat: int,
+    alias: str | None,
+) -> str:  # fmt: skip
+    """A name such as ``digits_rnn-lstm-keras-cpu_1-current-units512-as_b-s0-r2``, which is valid as
+    a file name and as a Snakemake wildcard. Raises a `ConfigError` if it is too long."""
+    parts = [slug(choices[axis]) for axis in NAMES if axis in choices]
+    for key in sorted(overrides, key=lambda key: key.removeprefix("~")):
+        last = slug(key.rpartition(".")[2].removeprefix("~"))
+        parts.append(f"no_{last}" if key.startswith("~") else f"{last}{slug(overrides[key])}")
+    if alias is not None:
+        parts.append(f"as_{slug(alias)}")
+    # Files that begin with a dot are hidden, and words that begin with a hyphen are options.
+    name = re.sub("^[.-]", "_", "-".join([*parts, f"s{seed}", f"r{repeat}"]))
+    if len(name) > LONGEST_NAME:
+        what = f"the name has {len(name)} characters; it must have at most {LONGEST_NAME}."
+        remedy = "put long values into a choice in conf/ with a short name."
+        raise ConfigError(what, where=f"grid point {name}", remedy=remedy)
+    return name
+
+
+def configuration_of(name: str) -> str:
+    """The name of the configuration: the run's `name` without seed and repeat."""
+    return re.sub(r"-s\d+-r\d+$", "", name)
+
+
+def slug(value: Any) -> str:
+    """`value` as a string of the characters ``A-Z a-z 0-9 _ . + = -``."""
+    if isinstance(value, bool) or value is None:
+        return json.dumps(value)
+    if isinstance(value, list | tuple):
+        return "x".join(slug(item) for item in value) or "empty"
+    if isinstance(value, dict):
+        return "_".join(f"{slug(key)}{slug(item)}" for key, item in value.items()) or "empty"
+    return _safe(str(value))
+
+
+@functools.cache
+def _safe(text: str) -> str:
+    return re.sub(r"[^A-Za-z0-9_.+=-]+", "_", text) or "empty"
+
+
+_ENCODER = json.JSONEncoder(
+    sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
+)
+
+
+def full_identity(config: Mapping[str, Any], identity: Mapping[str, Any]) -> dict[str, Any]:
+    """Everything that a result depends on: the config without limits and without the documentation
+    keys at the top level of each section, and `identity`, which has the other parts (MD5 of the
+    data set, lock of the build, digest of the worker's code), or all of them for a certificate."""
+    # The default precision is left out, so that records from before the key stay valid.
+    identifying = {
+        key: {name: item for name, item in value.items() if name not in DOCUMENTATION}
+        if isinstance(value, Mapping)
+        else value
+        for key, value in config.items()
+        if key != "limits" and (key, value) != ("precision", DEFAULT)
+    }
+    return {"config": identifying, **identity}
+
+
+def digest_of(identity: Mapping[str, Any]) -> str:
+    """SHA-256 of the canonical JSON, in hexadecimal."""
+    return hashlib.sha256(canonical(identity).encode()).hexdigest()
+
+
+def digest_of_round(digests: Mapping[str, str]) -> str:
+    """The digest of a round, from the digests of its runs by name."""
+    return hashlib.sha256(json.dumps(digests, sort_keys=True).encode()).hexdigest()
+
+
+def canonical(data: Any) -> str:
+    """JSON with sorted keys and no whitespace. Raises `ValueError` for NaN and infinity."""
+    return _ENCODER.encode(data)

@@ -1,0 +1,161 @@
+"""Why a grid point cannot run: the requirements of its choices on each other, its precision, its
+replicas and this machine. Only the checks of this machine have side effects.
+
+The YAML file of a choice may contain ``requires: [{key: device.kind, in: [gpu], why: "…"}]``. A
+grid point whose config has another value at `key` is skipped, with `why` as the reason. If the list
+contains ``null``, the key may also be absent. With ``when: {build.framework: [keras3_torch]}`` the
+requirement applies only to grid points whose config has one of these values.
+
+``precision`` is one of ``float32``: every product in float32, TF32 off; ``tf32``: float32 whose
+products an NVIDIA GPU (Ampere or later) rounds to TF32; ``mixed_float16`` and ``mixed_bfloat16``:
+Keras's dtype policies of these names, with float32 weights.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+from rnnbench.axes import NAMES
+from rnnbench.errors import ConfigError, converted, suggestion
+from rnnbench.grid.choices import Requirement
+from rnnbench.grid.overrides import ABSENT, keys_of, lookup
+from rnnworker import cards as nvidia
+from rnnworker import machine, processors
+from rnnworker.options import PREFIX, honoured, is_user_file, not_honoured
+from rnnworker.precision import DEFAULT, requested_precision
+
+# Key of a model → the option of its recurrent layer.
+DROPOUTS = {"model.input_dropout": "dropout", "model.recurrent_dropout": "recurrent_dropout"}
+WITH_REPLICAS = ("keras3_tensorflow", "keras2_tensorflow2")
+WITHOUT_POLICY = ("keras206_tensorflow1", "keras2_tensorflow1")
+REQUIRES = 'write {key: device.kind, in: [gpu], why: "the reason"}.'
+
+
+def unmet(config: Mapping[str, Any], files: Mapping[str, str | None] | None = None) -> str | None:
+    """The reason of the first unmet requirement, in the order of the axes, then of replicas and
+    precision; or None. `files`: axis → the file of its choice, for errors."""
+    for group in NAMES:
+        section = config[group]
+        if group == "rnn" and (why := _unmet_rnn(config)):
+            return why
+        file = (files or {}).get(group)
+        where = f"{file or '='.join((group, section.get('name', '?')))}: requires"
+        requires = section.get("requires") or ()
+        for required in converted(requires, list[Requirement], where, REQUIRES):
+            conditions = (required.when or {}).items()
+            if not all(_value(config, key, where) in values for key, values in conditions):
+                continue
+            if lookup(config, required.key) is ABSENT and None in required.values:
+                continue
+            if _value(config, required.key, where) not in required.values:
+                return required.why
+    return _unmet_replicas(config) or _unmet_precision(config)
+
+
+def _value(config: Mapping[str, Any], key: str, where: str) -> Any:
+    value = lookup(config, key)
+    if value is ABSENT:
+        group, _, rest = key.partition(".")
+        name = lookup(config, f"{group}.name")
+        choice = group if name is ABSENT else f"{group}={name}"
+        what = f"{key} is needed, but {choice} does not set it."
+        similar = suggestion(key, keys_of(config), 0.85).strip()
+        remedy = similar or f"add {rest or key} to {choice}."
+        raise ConfigError(what, where=where, remedy=remedy)
+    return value
+
+
+def _unmet_rnn(config: Mapping[str, Any]) -> str | None:
+    """The ``cells`` of the rnn choice, and the requirements of every user-supplied kernel."""
+    rnn = config["rnn"]
+    cells, name = rnn.get("cells"), f"rnn={rnn.get('name')}"
+    if cells is not None and lookup(config, "cell.name") not in cells:
+        return f"{name} is for cell={','.join(cells)} only"
+    if not is_user_file(rnn.get("implementation")):
+        return None
+    if lookup(config, "model.recurrent") is False:
+        return "this model has no recurrent layer: it takes rnn=none"
+    for key, option in DROPOUTS.items():
+        requested = lookup(config, key) not in (ABSENT, None, 0.0)
+        if requested and option not in (rnn.get("options") or {}):
+            return f"{name} has no {option}: its file does not list it in options"
+    return None
+
+
+def _unmet_replicas(config: Mapping[str, Any]) -> str | None:
+    replicas = nvidia.replicas_of(config["device"])
+    if replicas == 1:
+        return None
+    framework, batch = config["build"]["framework"], config["model"]["batch"]
+    if framework not in WITH_REPLICAS:
+        other = "choose a build of TensorFlow 2, which has tf.distribute.MirroredStrategy"
+        return f"{framework} trains on one device here; {other}"
+    if config["build"].get("jit_compile"):
+        return "XLA compiles a step for one device; choose a build without jit_compile"
+    if batch % replicas:
+        below = batch - batch % replicas
+        choices = " or ".join(str(size) for size in (below, below + replicas) if size)
+        why = f"a batch of {batch} cannot be split evenly among {replicas} replicas"
+        return f"{why}; choose model.batch={choices}"
+    return None
+
+
+def _unmet_precision(config: Mapping[str, Any]) -> str | None:
+    precision = requested_precision(config)
+    if precision == "tf32" and config["device"].get("kind") != "gpu":
+        return "TF32 exists on NVIDIA GPUs only"
+    if precision == DEFAULT or config["build"].get("framework") not in WITHOUT_POLICY:
+        return None
+    if precision == "tf32":
+        return "TensorFlow 1 has no setting for TF32"
+    return f"this Keras has no dtype policy {precision}"
+
+
+def check_options(config: Mapping[str, Any], choice: Mapping[str, Any], at: str) -> None:
+    """Raises a `ConfigError` for ``rnn.options`` that the implementation would ignore, because the
+    name of the grid point would not describe what is measured. `choice`: the section of the rnn
+    choice, without overrides; `at`: the location, for errors."""
+    rnn = config["rnn"]
+    implementation = rnn["implementation"]
+    known, unknown = honoured(config) or [], not_honoured(config)
+    if is_user_file(implementation):
+        known = sorted(choice.get("options") or {})
+        unknown = [key for key in rnn.get("options") or {} if key not in known]
+    rnn_choice = f"rnn={rnn.get('name')}"
+    detail = "" if implementation == rnn.get("name") else f" (rnn.implementation {implementation})"
+    for key in unknown:
+        remedy = f"remove rnn.options.{key}, or give {rnn_choice} a grid of its own without it."
+        if key in (choice.get("options") or {}):
+            remedy = f"remove {key} from the file of {rnn_choice}."
+        raise ConfigError(
+            f"{rnn_choice}{detail} does not honour rnn.options.{key}; "
+            f"it honours {', '.join(known) or 'no options'}.",
+            where=at,
+            remedy=suggestion(PREFIX + key, [PREFIX + each for each in known], 0.85) + remedy,
+        )
+
+
+def unmet_here(config: Mapping[str, Any]) -> str | None:
+    """Why `config` cannot run on this machine, or None."""
+    return nvidia.unmet_device(config["device"], cores(), cards())
+
+
+@cache
+def cards() -> tuple[str, ...]:
+    """The driver's names of this machine's NVIDIA GPUs that CUDA_VISIBLE_DEVICES allows."""
+    visible = nvidia.visible(machine.gpus(), os.environ.get(nvidia.VISIBLE))
+    return tuple(str(card["name"]) for card in visible)
+
+
+def cores() -> int:
+    """The number of cores that this process may use, by its affinity and its CPU quota."""
+    return _usable_cores(frozenset(os.sched_getaffinity(0)))
+
+
+@cache
+def _usable_cores(allowed: frozenset[int]) -> int:
+    """Reads the topology once per set of `allowed` CPUs, not once per grid point."""
+    return len(processors.read_topology())

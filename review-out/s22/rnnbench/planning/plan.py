@@ -1,0 +1,268 @@
+"""What an experiment's plan consists of, and the certificates that its grid points need before
+their runs.
+
+There is one certificate per function, i.e. model × cell × build with the values that change it, for
+all implementations, devices and sizes of batches of its grids. The fake framework gets none,
+because it computes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from rnnbench.axes import CERTIFIED_AXES
+from rnnbench.builds.pins import Pins
+from rnnbench.grid.experiment import Experiment
+from rnnbench.grid.point import GridPoint, canonical, digest_of, digest_of_round, full_identity
+from rnnbench.grid.requirements import unmet
+from rnnbench.planning.digests import certifier_digest
+from rnnbench.records.keys import OF_BATCHES, certificate_key, function_overrides
+from rnnbench.records.overrides import label
+from rnnbench.records.plan_file import Experiment as ExperimentFacts
+from rnnbench.records.plan_file import Skipped
+from rnnbench.records.record import Run
+from rnnbench.records.store import write_bytes, write_json
+from rnnworker.cards import replicas_of
+
+BATCH_RUNS = 24
+MOST_BATCHES = 100
+NOT_OF_THE_FUNCTION = ("limits", "measure", "repeat", "alias", "rnn")
+Lock = Callable[[Mapping[str, Any]], Any]  # a build's section → its lock
+
+
+@dataclass(frozen=True)
+class Round:
+    """Runs that are measured together, in one job. `order`: the order of the first of them."""
+
+    name: str
+    order: int
+    runs: tuple[Run, ...]
+
+    @property
+    def identity(self) -> Mapping[str, Any]:
+        return {run.name: run.digest for run in self.runs}
+
+    @property
+    def digest(self) -> str:
+        return digest_of_round(self.identity)
+
+    @property
+    def configs(self) -> tuple[Mapping[str, Any], ...]:
+        return tuple(run.config for run in self.runs)
+
+
+class Certificate(msgspec.Struct, frozen=True, kw_only=True):
+    """A certificate to make.
+
+    - `choices`, `overrides`: those that the runs it applies to have in common; `config`: the part
+      of a run's config that its worker receives.
+    - `implementations`: list of ``{"name", "rnn", "skip"}``: the implementation's name (its rnn
+      choice and the overrides of ``rnn``), its section, and why it cannot run on the device of
+      `config`, or None.
+    - `devices`: list of ``{"name", "device", "implementations", "batches"}``, the device of
+      `config` first: the devices with their sections, the names of the implementations that are
+      tested on them, and the settings of the model that decide the sizes of its batches there.
+    """
+
+    key: str
+    digest: str
+    identity: Mapping[str, Any]
+    choices: Mapping[str, str]
+    overrides: Mapping[str, Any]
+    config: Mapping[str, Any]
+    implementations: tuple[Mapping[str, Any], ...]
+    devices: tuple[Mapping[str, Any], ...]
+
+    @property
+    def configs(self) -> tuple[Mapping[str, Any], ...]:
+        return (self.config,)
+
+    def as_dict(self) -> dict[str, Any]:
+        return msgspec.structs.asdict(self)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The plan of an experiment on a site. `runs`: by name, in the order of measuring; `skipped`:
+    name and reason of each skipped grid point; `datasets`: path of each required pinned file → the
+    dataset choice; `certificates`, `environments`: those to be made, by key."""
+
+    experiment: Experiment
+    site: str
+    runs: Mapping[str, Run]
+    skipped: tuple[tuple[str, str], ...]
+    datasets: Mapping[str, str]
+    certificates: Mapping[str, Certificate]
+    environments: Mapping[str, Pins]
+
+    @cached_property
+    def rounds(self) -> Mapping[str, Round]:
+        """The rounds by name, in the order of measuring."""
+        by_round: dict[str, list[Run]] = {}
+        for run in self.runs.values():
+            by_round.setdefault(str(run.round), []).append(run)
+        return {name: Round(name, runs[0].order, tuple(runs)) for name, runs in by_round.items()}
+
+    def batches(self) -> list[list[str]]:
+        """The names of the rounds in the order of measuring, grouped by what is logged together."""
+        size = max(BATCH_RUNS, -(-len(self.runs) // MOST_BATCHES))
+        batches: list[list[str]] = [[]]
+        count = 0
+        for name, members in self.rounds.items():
+            if count >= size:
+                batches.append([])
+                count = 0
+            batches[-1].append(name)
+            count += len(members.runs)
+        return batches
+
+
+def write_plan(plan: Plan, results: Path) -> None:
+    """Writes the plan and the experiment's facts, for the processes that measure and report."""
+    folder = results / plan.site / plan.experiment.name
+    write_bytes(folder / "plan.jsonl", b"".join(run.line() for run in plan.runs.values()))
+    write_json(folder / "certificates.json", plan.certificates)
+    write_json(folder / "experiment.json", facts_of(plan))
+
+
+def facts_of(plan: Plan) -> ExperimentFacts:
+    """The facts about the experiment that a report needs in addition to its runs."""
+    experiment, peaks = plan.experiment, {}
+    for run in plan.runs.values():
+        if stated := run.config["device"].get("peak_tflops"):
+            peaks[run.choices["device"]] = stated
+    return ExperimentFacts(
+        name=experiment.name,
+        title=experiment.title,
+        about=experiment.about,
+        reference=dict(experiment.reference),
+        lead=experiment.lead,
+        rerun=f"snakemake --cores all --config {experiment.request}",
+        repeats=msgspec.to_builtins(experiment.repeats),
+        skipped=tuple(Skipped(name, why) for name, why in plan.skipped),
+        peak_tflops=peaks,
+    )
+
+
+def certifiable(point: GridPoint) -> bool:
+    return point.config["build"]["framework"] != "fake"
+
+
+def certificates_of(
+    points: Iterable[GridPoint],
+    dataset_md5: Callable[[Mapping[str, Any]], str | None],
+    build_lock: Lock,
+) -> dict[str, Certificate]:
+    """The certificates for `points`, which include skipped ones, by key. `dataset_md5`: maps a
+    config to the MD5 of its dataset, or None."""
+    groups: dict[str, list[GridPoint]] = {}
+    for point in sorted(filter(certifiable, points), key=_preference):
+        groups.setdefault(certificate_key(point.choices, point.config), []).append(point)
+    return {
+        key: _certificate(key, group, dataset_md5, build_lock)
+        for key, group in sorted(groups.items())
+        if any(point.skip is None for point in group)
+    }
+
+
+def _preference(point: GridPoint) -> tuple[Any, ...]:
+    """Sort key: the first grid point provides the certificate's config. GPUs come first, because
+    every implementation runs on a GPU; a single device comes before replicas."""
+    device = point.config["device"]
+    gpu, replicas = device["kind"] == "gpu", replicas_of(device)
+    return not gpu, replicas, len(point.overrides), point.seed, point.repeat, point.name
+
+
+def _certificate(
+    key: str,
+    group: list[GridPoint],
+    dataset_md5: Callable[[Mapping[str, Any]], str | None],
+    build_lock: Lock,
+) -> Certificate:
+    """The certificate for the grid points in `group`, in the order of `_preference`."""
+    chosen = next(point for point in group if point.skip is None)
+    config = _without(NOT_OF_THE_FUNCTION, chosen.config)
+    sections: dict[str, Mapping[str, Any]] = {}
+    for point in group:
+        sections.setdefault(_label(point, "rnn"), point.config["rnn"])
+    implementations: tuple[dict[str, Any], ...] = tuple(
+        {"name": name, "rnn": dict(rnn), "skip": unmet({**chosen.config, "rnn": rnn})}
+        for name, rnn in sorted(sections.items())
+    )
+    devices = _devices(group, [entry["name"] for entry in implementations if not entry["skip"]])
+    all_of_it = {
+        **config,
+        **{f"rnn_{entry['name']}": entry["rnn"] for entry in implementations},
+        **{f"device_{place['name']}": place["device"] for place in devices},
+        "devices": [{**place, "device": None} for place in devices],
+    }
+    parts = {
+        "build_lock": build_lock(config["build"]),
+        "dataset_md5": dataset_md5(config),
+        "worker": code_of(config, implementations, devices),
+    }
+    identity = full_identity(all_of_it, parts)
+    return Certificate(
+        key=key,
+        digest=digest_of(identity),
+        identity=identity,
+        choices={axis: chosen.choices[axis] for axis in CERTIFIED_AXES},
+        overrides=function_overrides(chosen.overrides),
+        config={**config, "limits": chosen.config.get("limits") or {}},
+        implementations=implementations,
+        devices=devices,
+    )
+
+
+def code_of(
+    config: Mapping[str, Any],
+    implementations: Iterable[Mapping[str, Any]],
+    devices: Iterable[Mapping[str, Any]],
+) -> str:
+    """The digest of the code that a `Certificate` with these fields is made with."""
+    rnns = {entry["name"]: entry["rnn"] for entry in implementations}
+    tested = ((place["device"], name) for place in devices for name in place["implementations"])
+    return certifier_digest([{**config, "device": d, "rnn": rnns[name]} for d, name in tested])
+
+
+def _without(names: Iterable[str], config: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in config.items() if name not in names}
+
+
+def _label(point: GridPoint, axis: str) -> str:
+    """The name of the choice of `axis` with its overrides, in a certificate."""
+    return label(point.choices[axis], point.overrides, axis)
+
+
+def _devices(group: list[GridPoint], runnable: list[str]) -> tuple[Mapping[str, Any], ...]:
+    """The devices of those of `group` that are not skipped. The first tests all `runnable`
+    implementations; each other one tests those that the grids have on it."""
+    by_device: dict[str, list[GridPoint]] = {}
+    for point in group:
+        if point.skip is None:
+            by_device.setdefault(_label(point, "device"), []).append(point)
+    first, *others = by_device
+    return tuple(
+        {
+            "name": name,
+            "device": dict(by_device[name][0].config["device"]),
+            "implementations": runnable
+            if name == first
+            else sorted({_label(point, "rnn") for point in by_device[name]}),
+            "batches": _batches(by_device[name]),
+        }
+        for name in (first, *sorted(others))
+    )
+
+
+def _batches(points: list[GridPoint]) -> list[dict[str, Any]]:
+    """The different settings of `points` on which the sizes of their batches depend."""
+    models = [point.config["model"] for point in points]
+    settings = [{name: model[name] for name in OF_BATCHES if name in model} for model in models]
+    return [dict(each) for _, each in sorted({canonical(each): each for each in settings}.items())]

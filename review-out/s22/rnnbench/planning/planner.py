@@ -1,0 +1,183 @@
+"""Makes the plan of an experiment for Snakemake: runs in order, rounds, skipped grid points, data
+sets, certificates and environments.
+
+Only `make_plan` combines the grid with the state of this machine: the hashes of the datasets, the
+locks of the builds, and the worker's code.
+
+The order of measuring is block by block, each in a seeded random order. The repeats of a
+configuration are spread over the whole duration of an experiment, so that drift of the machine does
+not affect one implementation more than the others.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+from rnnbench.builds.launcher import lock_of, missing
+from rnnbench.builds.pins import pins_of
+from rnnbench.datasets.arrays import DEFAULT, check_arrays
+from rnnbench.datasets.pins import own_md5, pinned
+from rnnbench.errors import ConfigError, display_path
+from rnnbench.grid.expand import expand
+from rnnbench.grid.experiment import load_experiment, split_overrides, varied
+from rnnbench.grid.point import GridPoint, digest_of, full_identity, name_of
+from rnnbench.grid.requirements import unmet_here
+from rnnbench.plain_text import is_name
+from rnnbench.planning.digests import worker_digest
+from rnnbench.planning.plan import Plan, certifiable, certificates_of
+from rnnbench.records.keys import certificate_key
+from rnnbench.records.overrides import section_of
+from rnnbench.records.record import Run
+from rnnbench.records.store import RESERVED
+from rnnworker import machine
+from rnnworker.cohorts import takes_turns
+
+Value = TypeVar("Value")
+ALWAYS_COMPARED = {"rnn"}
+FIXED_PER_JOB = {"device"}  # on a cluster, a job has one device
+
+
+class NothingToRun(ConfigError):
+    """No grid point of the experiment can run on this machine."""
+
+
+class Ordered(NamedTuple):
+    """A grid point, the number of its block, which contains all grid points of one seed and repeat,
+    and its position over all blocks. Both count from 0."""
+
+    point: GridPoint
+    block: int
+    order: int
+
+
+def plan_order(
+    points: Sequence[GridPoint], order_seed: int, sequential: bool = False
+) -> list[Ordered]:
+    """The grid points that are not skipped, in the order of measuring. The result depends on the
+    set of `points`, not on their order. `sequential`: grid by grid, each in separate blocks."""
+    blocks: dict[tuple[int, int, int], list[GridPoint]] = {}
+    for point in sorted(points, key=lambda point: point.name):
+        if point.skip is None:
+            key = (point.grid if sequential else 0, point.repeat, point.seed)
+            blocks.setdefault(key, []).append(point)
+    ordered: list[Ordered] = []
+    for number, ((_, repeat, seed), block) in enumerate(sorted(blocks.items())):
+        random.Random(f"{order_seed}-s{seed}-r{repeat}").shuffle(block)
+        ordered += [Ordered(point, number, len(ordered) + i) for i, point in enumerate(block)]
+    return ordered
+
+
+def round_of(point: GridPoint, reference: Mapping[str, str], on_cluster: bool) -> str:
+    """The name of the round of `point`, made of what its runs have in common. The runs of a round
+    differ only in the implementation with its options, in the axes that `reference` names, and in
+    their alias. A run on a GPU or with ``measure.turns: false`` is a separate round."""
+    if not takes_turns(point.config):
+        return point.name
+    compared = (ALWAYS_COMPARED | set(reference)) - (FIXED_PER_JOB if on_cluster else set())
+    choices = {axis: choice for axis, choice in point.choices.items() if axis not in compared}
+    changed = point.overrides.items()
+    overrides = {key: value for key, value in changed if section_of(key) not in compared}
+    return name_of(choices, overrides, point.seed, point.repeat, None)
+
+
+def make_plan(
+    name: str,
+    conf: Sequence[Path],
+    root: Path,
+    *,
+    site: str | None = None,
+    overrides: str = "",
+    separate: bool = True,
+) -> Plan:
+    """Reads the experiment `name` (or the path of its file) and everything that its runs depend on.
+    `conf`, `overrides`: as for `expand`; `root`: the project's folder; `site`: a cluster's name, or
+    None for this machine, which skips points that it cannot run; `separate`: whether overrides make
+    an experiment of their own (`varied`)."""
+    if site is not None and (not is_name(site) or site in RESERVED):
+        remedy = f"use letters, digits and _.+=@-, and none of {', '.join(sorted(RESERVED))}."
+        raise ConfigError(f"the site is {site[:60]!r}.", where="--config site", remedy=remedy)
+    changes = split_overrides(overrides)
+    experiment = load_experiment(name, conf)
+    if separate:
+        experiment = varied(experiment, changes)
+    points = expand(experiment, conf, changes, None if site else unmet_at(root), root)
+    pins = pinned(root)
+    md5 = cache(lambda path: path and (pins[path].md5 if path in pins else own_md5(root / path)))
+    check = cache(check_arrays)
+    environment_of = _once_per_section(lambda build: pins_of(build, root))
+    lock = _once_per_section(lambda build: lock_of(build, root))
+    skipped = tuple((point.name, point.skip) for point in points if point.skip)
+    runs, datasets, environments = {}, {}, {}
+    sequential = experiment.grid_order == "sequential"
+    for point, block, order in plan_order(points, experiment.order_seed, sequential):
+        config, path = point.config, point.config["dataset"].get("path")
+        if path in pins:
+            datasets[path] = config["dataset"]["name"]
+        elif path and md5(path):
+            model = config["model"]
+            needed = model.get("arrays", DEFAULT)
+            arrays = None if needed is None else tuple(needed)
+            # What a user's function makes of the arrays is known only after executing it.
+            ours = model["data"]["prepare"].startswith("rnnworker.")
+            sizes = (model.get("train_samples"), model.get("val_samples")) if ours else None
+            check(root / path, arrays, model["name"], sizes)
+        if environment := environment_of(config["build"]):
+            environments[environment.key] = environment
+        identity = {
+            "build_lock": lock(config["build"]),
+            "dataset_md5": md5(path),
+            "worker": worker_digest(config),
+        }
+        runs[point.name] = Run(
+            name=point.name,
+            order=order,
+            block=block,
+            digest=digest_of(full_identity(config, identity)),
+            round=round_of(point, experiment.reference, bool(site)),
+            identity=identity,
+            choices=dict(point.choices),
+            overrides=dict(point.overrides),
+            seed=point.seed,
+            repeat=point.repeat,
+            alias=point.alias,
+            config=config,
+            certificate=certificate_key(point.choices, config) if certifiable(point) else None,
+        )
+    if not runs:
+        words = " ".join([name, *changes])
+        counts = Counter(why for _, why in skipped).most_common()
+        reasons = "; ".join(why for why, _ in counts[:3])
+        reasons += f"; and others, which `rnnbench grid {words}` lists" if counts[3:] else ""
+        raise NothingToRun(
+            f"none of the {len(points)} grid points can run on this machine: {reasons}.",
+            where=f"{display_path(experiment.file)}: grids",
+            remedy="choose other devices or builds, or measure it on a machine that has these: "
+            f"`rnnbench bundle {words} -o FOLDER` here, `python FOLDER/run.py` there, "
+            "`rnnbench import FOLDER` here.",
+        )
+    certificates = certificates_of(points, lambda config: md5(config["dataset"].get("path")), lock)
+    site = site or machine.fingerprint()["machine"]
+    return Plan(experiment, site, runs, skipped, datasets, certificates, environments)
+
+
+def unmet_at(root: Path) -> Callable[[Mapping[str, Any]], str | None]:
+    """Maps a config to the reason why this machine, with the project in `root`, cannot run it."""
+    missing_build = _once_per_section(lambda build: missing(build, root))
+    return lambda config: unmet_here(config) or missing_build(config["build"])
+
+
+def _once_per_section(function: Callable[[Any], Value]) -> Callable[[Any], Value]:
+    """`function`, called once per content of a section: many runs have equal ones."""
+    results: dict[str, Value] = {}
+
+    def remembered(section: Any) -> Value:
+        if (key := repr(section)) not in results:
+            results[key] = function(section)
+        return results[key]
+
+    return remembered

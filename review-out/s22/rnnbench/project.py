@@ -1,0 +1,74 @@
+"""A project's folder, and where it finds what is rnnbench's own.
+
+A project is a checkout of rnnbench, or the folder of a workflow that has rnnbench as a module. The
+latter has its own choices and experiments in folders that ``config/config.yaml`` names, and uses
+rnnbench's ``conf/``, ``data.dvc``, lock files and published rows from where rnnbench is.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from rnnbench.errors import ConfigError
+
+SOURCE = Path(__file__).resolve().parents[2]
+SETTINGS = Path("config/config.yaml")
+# One of them makes a folder a project.
+MARKS = ("conf/config.yaml", "workflow/Snakefile")
+
+
+def check_project(root: Path) -> None:
+    """Raises `ConfigError` unless `root` is the folder of a project."""
+    if not any((root / mark).is_file() for mark in MARKS):
+        what = f"is not a project: there is no {' or '.join(MARKS)} here."
+        remedy = "change into the project's folder and run the command there."
+        raise ConfigError(what, where=str(root.resolve()), remedy=remedy)
+
+
+def home(root: Path) -> Path:
+    """The folder with rnnbench's own ``conf/``, ``data.dvc``, ``workflow/envs`` and
+    ``reports/published`` that the project in `root` uses: `root` itself if it has them. Raises
+    `ConfigError` if this rnnbench was installed without them."""
+    for folder in (root, SOURCE):
+        if (folder / "conf/config.yaml").is_file():
+            return folder
+    what = "this rnnbench was installed without its conf/."
+    remedy = "install it from a checkout: pip install --no-deps --editable FOLDER."
+    raise ConfigError(what, where=str(SOURCE), remedy=remedy)
+
+
+def settings(root: Path) -> dict[str, Any]:
+    """The keys of the project's ``config/config.yaml``, which Snakemake reads too. Empty without
+    this file. Raises `ConfigError`."""
+    file = root / SETTINGS
+    if not file.is_file():
+        return {}
+    try:
+        content = yaml.safe_load(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        remedy = "correct the YAML."
+        what = f"cannot be read as YAML ({error})."
+        raise ConfigError(what, where=str(SETTINGS), remedy=remedy) from error
+    return content if isinstance(content, dict) else {}
+
+
+def own_conf(root: Path) -> list[Path]:
+    """The project's config folders besides rnnbench's, which its `settings` name, as they are
+    written there. Raises `ConfigError`."""
+    folders = words_of(settings(root).get("conf"), ",", f"{SETTINGS}: conf")
+    return [Path(folder) for folder in folders]
+
+
+def words_of(value: Any, separator: str, where: str) -> list[str]:
+    """The texts in `value`, a list of texts or one text with separators. Raises `ConfigError`."""
+    if value is None:
+        return []
+    if isinstance(value, str):
+        return [part for part in value.split(separator) if part]
+    if isinstance(value, list) and all(isinstance(each, str) for each in value):
+        return value
+    what = f"is {value!r}."
+    raise ConfigError(what, where=where, remedy="write one text or a list of texts.")

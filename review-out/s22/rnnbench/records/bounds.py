@@ -1,0 +1,129 @@
+"""Types and limits of the values in a record. No real machine leaves the limits, so a value outside
+them is an error or a forgery, and no table has to expect one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from rnnbench.records import timestamps
+
+Moment = Annotated[float, Meta(ge=-1e11, le=1e11)]  # seconds on some clock
+Seconds = Annotated[float, Meta(ge=0, le=1e8)]
+Duration = Annotated[float, Meta(ge=1e-9, le=1e8)]  # seconds of something that took some
+Amount = Annotated[float, Meta(ge=0, le=1e15)]
+Number = Annotated[float, Meta(ge=-1e15, le=1e15)]
+Share = Annotated[float, Meta(ge=0, le=1.000001)]  # of single-precision sums
+Count = Annotated[int, Meta(ge=0, le=2**53)]
+Positive = Annotated[int, Meta(ge=1, le=2**53)]
+Index = Annotated[int, Meta(ge=0, le=10**6)]
+Peak = Annotated[float, Meta(gt=0, le=1e6)]  # TFLOP/s
+Section = Mapping[str, Any]
+
+
+class Kernel(msgspec.Struct):
+    found: list[str] | None = None
+    expected: list[str] | None = None
+    why_not_cudnn: list[str] | None = None
+
+
+class Card(msgspec.Struct):
+    name: str | None = None
+    further: list[Section] | None = None
+
+
+class Model(msgspec.Struct):
+    batch: Positive | None = None
+    optimizer: Any = None
+
+
+class Options(msgspec.Struct):
+    options: Section | None = None
+
+
+class Name(msgspec.Struct):
+    name: str | None = None
+
+
+# Values that tables or reports read. Others may have any type and are only shown.
+MEASURED: Mapping[str, Any] = {
+    "wall_seconds": Seconds, "peak_memory_bytes": Count, "parameters": Count,
+    "joules_per_sample": Amount, "card_watts": Amount, "kernel": Kernel | str | list[str],
+    "card": Card, "reads_bytes": Count, "flops_per_sample": Amount, "timesteps": Positive,
+}  # fmt: skip
+DETAILS: Mapping[str, Any] = {
+    "load": dict[str, Number], "waited": Seconds, "samples": Count, "first_call": Seconds,
+    "calls": list[Seconds], "set_up": Seconds, "tear_down": Seconds, "second_clock": Seconds,
+    "before_fork": Seconds,
+}  # fmt: skip
+CONFIG: Mapping[str, Any] = {
+    "model": Model, "rnn": Options, "dataset": Name, "cell": Section, "device": Section,
+    "build": Section, "precision": str,
+}  # fmt: skip
+TURN: Mapping[str, Any] = {
+    "turn": Index, "cycle": Index, "start": Moment, "seconds": Duration, "steps": Positive,
+    "full": bool, "others": Number, "took": Duration, "cores": Positive, "major_faults": Count,
+    "reads": Duration, "good": bool,
+}  # fmt: skip
+NEEDED_OF_A_TURN = ("turn", "cycle", "start", "seconds", "steps", "full")
+_COLUMNS: Mapping[str, Any] = {
+    name: list[kind] if name in NEEDED_OF_A_TURN else list[kind | None]  # type: ignore[valid-type]
+    for name, kind in TURN.items()
+}
+
+
+def misfit(name: str, value: Any, kinds: Mapping[str, Any]) -> str | None:
+    """Why the `value` of this name does not fit its kind; None if it does, if it has none, or if it
+    is None, which means unknown."""
+    if value is None or name not in kinds:
+        return None
+    try:
+        msgspec.convert(value, kinds[name])
+    except msgspec.ValidationError as error:
+        return str(error)
+    return None
+
+
+def fitting(values: Mapping[str, Any], kinds: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of the `values` that fit their kinds."""
+    return {name: value for name, value in values.items() if not misfit(name, value, kinds)}
+
+
+def check(field: str, values: Mapping[str, Any], kinds: Mapping[str, Any]) -> None:
+    """Raises a `ValueError` that names the key if one of `values` does not fit its kind."""
+    for name, value in values.items():
+        if why := misfit(name, value, kinds):
+            raise ValueError(f"{field}.{name}: {why}")
+
+
+def check_turns(turns: Mapping[str, Any]) -> None:
+    """Raises a `ValueError` unless `turns` has the columns of a record's turns, of equal length, or
+    none."""
+    if turns and (lacking := set(NEEDED_OF_A_TURN) - set(turns)):
+        raise ValueError(f"turns has no {' and no '.join(sorted(lacking))}")
+    if len({len(column) for column in turns.values()}) > 1:
+        raise ValueError("turns is not a mapping of lists of equal length")
+    check("turns", turns, _COLUMNS)
+
+
+def check_path_component(field: str, value: str) -> None:
+    """Raises a `ValueError` unless `value` can be the name of a file or folder in its parent."""
+    is_one = (
+        0 < len(value.encode("utf-8", "replace")) <= 255
+        and value not in (".", "..")
+        and not any(letter in "/\\" or ord(letter) < 32 for letter in value)
+    )
+    if not is_one:
+        raise ValueError(f"{field} is {value[:80]!r}, not a path component")
+
+
+def check_timestamp(field: str, value: str) -> None:
+    """Raises a `ValueError` unless `value` is a timestamp."""
+    try:
+        timestamps.read(value)
+    except ValueError:
+        example = "a timestamp such as 20261121T075000_123456Z"
+        raise ValueError(f"{field} is {value[:80]!r}, not {example}") from None

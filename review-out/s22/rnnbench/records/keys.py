@@ -1,0 +1,56 @@
+"""The key that matches a run with the certificate of its function. It is safe as a file name."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from rnnbench.axes import CERTIFIED_AXES, DOCUMENTATION
+from rnnbench.records.overrides import section_of
+
+OF_THE_FUNCTION = (*CERTIFIED_AXES, "dataset", "precision")
+# What decides how long and on which samples a model is trained; the sizes of its batches follow
+# from the first three.
+OF_BATCHES = ("batch", "train_samples", "val_samples")
+OF_TRAINING = {
+    f"model.{key}" for key in (*OF_BATCHES, "epochs", "optimizer", "metrics", "data_seed")
+}
+
+
+def function_of(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of a composed `config` that the function depends on."""
+    sections = {name: config.get(name) for name in OF_THE_FUNCTION} | {
+        "precision": config.get("precision") or "float32"
+    }
+    return {
+        name: {
+            key: value
+            for key, value in section.items()
+            if key not in DOCUMENTATION and f"{name}.{key}" not in OF_TRAINING
+        }
+        if isinstance(section, Mapping)
+        else section
+        for name, section in sections.items()
+    }
+
+
+def certificate_key(choices: Mapping[str, str], config: Mapping[str, Any]) -> str:
+    """The key of the certificate of the function: ``digits_rnn-lstm-current-0a1b2c3d4e5f``. It ends
+    with a digest of `function_of`; the choices before it are for the reader."""
+    text = json.dumps(function_of(config), sort_keys=True, separators=(",", ":"))
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    parts = [choices[axis] for axis in CERTIFIED_AXES if axis in choices]
+    return re.sub(r"[^A-Za-z0-9_.+=-]+", "_", "-".join([*parts, digest[:12]]))
+
+
+def function_overrides(overrides: Mapping[str, Any]) -> dict[str, Any]:
+    """The `overrides` that change the function."""
+    return {
+        key: value
+        for key, value in overrides.items()
+        if section_of(key) in OF_THE_FUNCTION
+        and ".".join(key.removeprefix("~").split(".")[:2]) not in OF_TRAINING
+    }

@@ -1,0 +1,93 @@
+"""The overrides of a configuration as the value of a table's column, and the labels of choices with
+overrides of their own section, which match grid points, implementations of certificates and rows
+of tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from rnnworker.options import PREFIX
+
+SEPARATOR = ", "
+
+
+@dataclass(frozen=True)
+class Overrides:
+    """Overrides: equal if they have the same `items`, sorted by and shown as their text
+    (``batch=64, units=512``), false if there are none. Not iterable: pandas would take it for a
+    column.
+
+    - `items`: pairs of a dotted key and its value as text, sorted by key.
+    """
+
+    items: tuple[tuple[str, str], ...] = ()
+
+    @classmethod
+    def of(cls, overrides: Mapping[str, Any]) -> Overrides:
+        return cls(tuple(sorted((key, str(value)) for key, value in overrides.items())))
+
+    @property
+    def texts(self) -> list[str]:
+        """Each override as text, with the key's last component: ``batch=64``."""
+        return [
+            f"{last_component(key)}={value.replace(SEPARATOR, ',')}" for key, value in self.items
+        ]
+
+    def get(self, key: str) -> str | None:
+        """The value of a dotted key, or None."""
+        return dict(self.items).get(key)
+
+    def those(self, condition: Callable[[str], bool]) -> Overrides:
+        """The overrides whose dotted key satisfies `condition`."""
+        return Overrides(tuple(item for item in self.items if condition(item[0])))
+
+    def contains(self, other: Overrides) -> bool:
+        """Whether it has all items of `other`."""
+        return set(other.items) <= set(self.items)
+
+    def __bool__(self) -> bool:
+        return bool(self.items)
+
+    def __str__(self) -> str:
+        return SEPARATOR.join(self.texts)
+
+    def __lt__(self, other: Overrides) -> bool:
+        return str(self) < str(other)
+
+
+NONE = Overrides()
+
+
+def last_component(key: str) -> str:
+    return key.rpartition(".")[2]
+
+
+def section_of(key: str) -> str:
+    """The section of the config that a dotted key changes."""
+    return key.removeprefix("~").partition(".")[0]
+
+
+def option_of(key: str) -> str:
+    """The name of the option that a dotted key sets: ``rnn.options.NAME`` → ``NAME``, or ``""``."""
+    return key.removeprefix(PREFIX) if key.startswith(PREFIX) else ""
+
+
+def reference_label(reference: Mapping[str, str]) -> str:
+    """Label of a reference: ``keras``, ``keras implementation=1``, ``keras, cpu_1``."""
+    options = {key: choice for key, choice in reference.items() if option_of(key)}
+    labels = {axis: choice for axis, choice in reference.items() if axis not in options}
+    if options:
+        labels["rnn"] = labelled(labels.get("rnn", ""), Overrides.of(options))
+    return ", ".join(labels.values())
+
+
+def label(choice: str, overrides: Mapping[str, Any], section: str) -> str:
+    """``keras``, or ``cudnn_raw op=CudnnRNNV3`` if `overrides` change the choice's `section`."""
+    return labelled(choice, Overrides.of(overrides).those(lambda key: section_of(key) == section))
+
+
+def labelled(choice: str, overrides: Overrides) -> str:
+    """The label of a choice whose section has these `overrides`."""
+    return f"{choice} {overrides}".strip()

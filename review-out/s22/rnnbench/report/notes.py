@@ -1,0 +1,275 @@
+"""The notes of a page: what a result depends on, and what must not be concluded from it.
+
+A note is a sentence made from the tables by a pure function; names are in backticks. The templates
+show the notes of each section in one way.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import pandas as pd
+
+from rnnbench.axes import CONFIGURATION, TASK
+from rnnbench.grid.point import configuration_of
+from rnnbench.records import timestamps
+from rnnbench.records.record import STATUSES, Record
+from rnnbench.report import numbers as n
+from rnnbench.tables.certificates import UNKNOWN
+from rnnbench.tables.effects import conditions_of
+from rnnbench.tables.estimates import LEAST_SESSIONS, sessions
+from rnnbench.tables.time import NOT_EQUAL
+
+UNSTEADY = 0.05  # relative spread of a run's epochs (benchmarks/README.md)
+SHOWN = 12  # configurations whose repeats were not measured
+# Where notes stand: with the answer, below the first table, under reliability, above the order of
+# measurement.
+ANSWER, LEAD, RELIABILITY, ORDER = "answer", "lead", "trust", "order"
+NOT_CERTIFIED, NO_SPEEDUP = "Not certified", "No speed-up"
+VOID = "Void, so excluded from the tables"
+RATIO_OF_TIMES = "≠ is not a speed-up but a ratio of the times of two different functions"
+# The first words of a note → the section to which they link.
+LINKS = {NOT_CERTIFIED: "ran", NO_SPEEDUP: "ran", RATIO_OF_TIMES: "ran", VOID: RELIABILITY}
+
+
+def certificate_notes(speed: pd.DataFrame) -> Iterator[str]:
+    """What certificates say about the speed-ups of the time table."""
+    unknown = speed[(speed["equal"] == UNKNOWN) & speed["speedup"].notna()]
+    if names := ", ".join(f"`{name}`" for name in dict.fromkeys(unknown["implementation"])):
+        yield (
+            f"{NOT_CERTIFIED}: {names}. There is no certificate that they compute the same "
+            "function as the reference; their speed-ups compare times only."
+        )
+    differences = speed.loc[speed["words"] == NOT_EQUAL, "difference"]
+    for head, reasons in ((RATIO_OF_TIMES, differences), (NO_SPEEDUP, speed["not_learning"])):
+        yield from (f"{head}: {why}." for why in dict.fromkeys(filter(None, reasons)))
+
+
+def unsteady_notes(steadiness: pd.DataFrame) -> Iterator[str]:
+    """The machines whose speed varied so much that the ratios may depend on the hour."""
+    for machine, own in steadiness.groupby("machine")["spread"]:
+        spread = own.median()
+        if spread > UNSTEADY:
+            runs = n.counted(len(own), "run")
+            yield (
+                f"{machine} was not steady: the seconds of the epochs of a run varied by "
+                f"{n.percent(spread)} (median of {runs}; about 1 % on an idle machine). What slows "
+                "a machine need not slow all implementations alike, so these ratios hold for the "
+                "hour in which they were measured."
+            )
+
+
+def void_notes(fastest: pd.DataFrame) -> Iterator[str]:
+    if void := list(filter(None, dict.fromkeys(fastest["void"]))):
+        yield f"{VOID}: {'; '.join(void)}."
+
+
+def session_notes(usable: pd.DataFrame) -> Iterator[str]:
+    """What the intervals hold for, on each machine with fewer than `LEAST_SESSIONS` sessions.
+    `usable`: from `run_values`."""
+    machines = usable.assign(session=sessions(usable)).groupby("machine", sort=False)
+    for machine, runs in machines:
+        count = runs["session"].nunique()
+        if count >= LEAST_SESSIONS or len(runs) < 2:
+            continue
+        where = f"on {machine} " if len(machines) > 1 else ""
+        first, last = (timestamps.read(runs["started"].agg(end)) for end in ("min", "max"))
+        minutes = max(1, math.ceil((last - first).total_seconds() / 60))
+        when = f"within {n.counted(minutes, 'minute')}" if count == 1 else f"in {count} sessions"
+        yield (
+            f"Measured {where}{when}: the intervals hold for the state of the machine at that "
+            "time, and another hour can differ by more."
+        )
+
+
+# Frameworks of the builds that differ from all others.
+EPSILON_OUTSIDE_SQRT = ("keras206_tensorflow1", "keras2_tensorflow1")
+SQUARES_PER_OCCURRENCE = ("keras3_tensorflow",)
+SQUARE_AVERAGING = ("adam", "adamax", "nadam", "rmsprop", "adagrad", "adadelta")
+EPSILON = (
+    "is trained with RMSprop, which adds epsilon to the square root in {some} and inside it in "
+    "{others}"
+)
+ROWS = (
+    "has an embedding: if a batch contains a row of it several times, the optimizer adds the "
+    "squares of the row's gradients in {some} and squares their sum in {others}"
+)
+
+
+def optimizer_notes(records: Iterable[Record]) -> Iterator[str]:
+    """The models of `records` whose losses diverge between builds, because the update of their
+    optimizer differs under the same name.
+
+    - RMSprop divides by √v + ε in Keras 2.0.6 and in ``tf.keras`` of TensorFlow 1 (as torch does),
+      but by √(v + ε) in Keras from 2.11 on, where an ε of 1e-8 has the effect of 1e-4.
+    - If a batch contains a row of an embedding (``model.embedding``) several times, Keras 3 on
+      TensorFlow adds the squares of its gradients; all others square the sum. This affects every
+      optimizer that divides by a mean of squares.
+
+    Adam uses the same update in all builds. They train with Keras's own optimizers, also on torch
+    and jax: α·m / (√v + ε) with both bias corrections in α (ε̂ of Kingma & Ba 2015, section 2).
+    ``tests/worker/test_worker_seeds.py`` checks all three in each build.
+
+    Source: keras/optimizers.py of 2.0.6, optimizer_v2/{rmsprop,adam}.py of TensorFlow 1.15,
+    keras/src/optimizers/{rmsprop,adam,optimizer}.py of 2.15 and 3 (2.15 adds up repeated rows in
+    ``_deduplicate_sparse_grad``, 3 does not), keras/src/backend/torch/optimizers of 3.
+    """
+    found: dict[tuple[str, str], tuple[dict[str, None], dict[str, None]]] = {}
+    for record in records:
+        model, build = record.run.config.get("model", {}), record.run.config.get("build", {})
+        optimizer = str((model.get("optimizer") or {}).get("name")).lower()
+        has_embedding = "embedding" in model and optimizer in SQUARE_AVERAGING
+        for applies, sentence, frameworks in (
+            (optimizer == "rmsprop", EPSILON, EPSILON_OUTSIDE_SQRT),
+            (has_embedding, ROWS, SQUARES_PER_OCCURRENCE),
+        ):
+            if applies:
+                sides = found.setdefault((str(model.get("name")), sentence), ({}, {}))
+                is_other = build.get("framework") not in frameworks
+                sides[is_other][f"`{build.get('name')}`"] = None
+    for (model_name, sentence), (some, others) in found.items():
+        if some and others:
+            difference = sentence.format(some=", ".join(some), others=", ".join(others))
+            yield (
+                f"`{model_name}` {difference}. Their losses therefore differ by more than rounding "
+                "(`benchmarks/README.md`)."
+            )
+
+
+def verdict_text(every: pd.DataFrame) -> str:
+    clean, suspect, void = (int(every["verdict"].eq(name).sum()) for name in STATUSES)
+    return (
+        f"{n.counted(len(every), 'run')}: {clean} clean, {suspect} suspect (included; results that "
+        f"use them are marked {n.DAGGER}), {void} void (excluded from all results)."
+    )
+
+
+def ratio_note(count: int) -> str:
+    if count == 0:
+        return "No ratio with a confidence interval is shown."
+    return (
+        f"This page shows {n.counted(count, 'ratio')} with individual 95 % confidence intervals: "
+        f"even if nothing differed, about {0.05 * count:.2g} would appear to differ from 1 by "
+        "chance. The fastest implementation is selected from several, so the intervals in the "
+        "answer are wider: they are simultaneous for all comparisons with the reference on a "
+        "device (Dunnett), and at most 1 in 20 such answers claims a difference that does not "
+        "exist."
+    )
+
+
+def warmup_notes(steadiness: pd.DataFrame) -> Iterator[str]:
+    """Whether timed epochs still show warm-up, in most runs of a configuration: in a single one, it
+    may be the machine. Nothing if all runs are too short to tell."""
+    runs, is_late = n.counted(len(steadiness), "run"), steadiness["warm"].gt(0).astype(float)
+    by = [steadiness[each] for each in CONFIGURATION]
+    shares = is_late.groupby(by, sort=False).transform("mean")
+    late = steadiness[is_late.gt(0) & shares.gt(0.5)]
+    if late.empty and len(steadiness):
+        yield (
+            f"Warm-up: in {int(is_late.sum()) or 'none'} of the {runs} with five or more epochs, "
+            "and in no configuration in most of its runs, are the first timed epochs slower than "
+            "the rest, so the configured warm-up was long enough."
+        )
+    elif len(late):
+        configurations = [
+            f"`{row['implementation'] or row['model']}` on {row['device']}"
+            for row in late.drop_duplicates(CONFIGURATION).to_dict("records")
+        ]
+        yield (
+            f"Warm-up: in {len(late)} of {runs}, the first timed epochs (up to "
+            f"{late['warm'].max()}) are slower than the rest ({n.few(configurations, 4, ', ')}): "
+            "raise `measure.warmup_seconds`. The result of a run is the median of its epochs, on "
+            "which a few slow epochs have little effect."
+        )
+
+
+def turn_notes(usable: pd.DataFrame) -> Iterator[str]:
+    """Which runs were meant to be compared in turns, but had too few of them. `usable`: from
+    `run_values`."""
+    without = usable[usable["round"].ne("") & usable["effect"].isna()]
+    if len(without):
+        models = n.few(sorted(without["model"].unique()), SHOWN, ", ")
+        yield (
+            f"{n.counted(len(without), 'run')} of {models} shared too few undisturbed turns with "
+            "other runs. Their ratios compare seconds, so the intervals are wider; more epochs or "
+            "samples give more turns."
+        )
+
+
+def disturbance_notes(records: Sequence[Record]) -> Iterator[str]:
+    """How many cycles of the rounds were disturbed or slowed, and which numbers contain them."""
+    cycles = disturbed = left_out = slowed = 0
+    for state in conditions_of(records):
+        # A cycle without a turn that was timed as a whole enters no number.
+        timed = set(state.cycles.tolist())
+        cycles += len(timed)
+        disturbed += len(state.disturbed & timed)
+        left_out += len(state.left_out & timed)
+        slowed += len(state.slowed & timed)
+    if disturbed:
+        which = "these" if left_out == disturbed else f"{left_out} of these {disturbed}"
+        yield (
+            f"Other processes used the cores in {n.percent(disturbed / cycles)} of the cycles. "
+            f"Ratios and seconds leave {which} cycles out; the learning curves over time contain "
+            "them."
+        )
+    if slowed:
+        yield (
+            f"The machine was slowed down in {n.percent(slowed / cycles)} of the cycles, for "
+            "instance by neighbours, heat or a power limit (a cycle is a turn of each run of a "
+            "round). Ratios and seconds of runs that shared enough turns are estimates for the "
+            "undisturbed machine (analysis of covariance)."
+        )
+
+
+def stopping_notes(unneeded: Mapping[str, str]) -> Iterator[str]:
+    """Which repeats were not measured, and by which rule."""
+    if unneeded:
+        reasons: dict[str, str] = {}
+        for name, why in unneeded.items():
+            reasons.setdefault(configuration_of(name), why)
+        listed = "; ".join(f"{name}: {why}" for name, why in list(reasons.items())[:SHOWN])
+        more = f"; and {len(reasons) - SHOWN} more configurations" if len(reasons) > SHOWN else ""
+        yield (
+            f"Not measured: {n.counted(len(unneeded), 'planned repeat')}, because a configuration "
+            "had reached the requested precision or the budget was used up. The stopping rule "
+            "depends on the width of the configuration's interval, never on whether it shows a "
+            "difference, so the coverage of the intervals is nearly nominal (simulated: at least "
+            f"94 %, or 93 % if a configuration is the only one on its device). {listed}{more}."
+        )
+
+
+def comparison_notes(speed: pd.DataFrame, accuracies: pd.DataFrame) -> Iterator[str]:
+    """What must not be compared."""
+    for _, rows in accuracies.groupby(TASK[:-1], sort=False):
+        epochs = sorted(rows["epochs"].dropna().unique())
+        if len(epochs) > 1:
+            yield (
+                f"The accuracies of {rows['model'].iloc[0]} are from different numbers of epochs "
+                f"({n.plain(epochs[0])} to {n.plain(epochs[-1])}): do not compare them."
+            )
+    if speed["variant"].nunique() > 1:
+        yield (
+            "Rows with different overrides train different networks or batch sizes: speed-ups "
+            "compare rows with the same overrides only."
+        )
+    if speed["machine"].nunique() > 1:
+        yield "Runs on different machines are never pooled."
+
+
+def order_notes(places: pd.DataFrame) -> Iterator[str]:
+    """Whether each machine measured its runs, or groups of runs in turns, in the planned order.
+    `places`: from `order`."""
+    if len(places):
+        first = places.groupby(["machine", "together"], sort=False)["planned"].min()
+        machines = first.groupby("machine", sort=False)
+        planned = all(positions.is_monotonic_increasing for _, positions in machines)
+        rounds = int((places.groupby("together")["name"].count() > 1).sum())
+        turns = f" in {n.counted(rounds, 'round')} of runs that took turns," if rounds else ""
+        blocks = n.counted(int(places["block"].nunique()), "block")
+        yield (
+            f"The runs were interleaved in {blocks}, each with every configuration once in random "
+            f"order, and measured{turns} {'' if planned else 'not exactly '}in the planned order. "
+            "A drift of the machine would appear as a slope."
+        )

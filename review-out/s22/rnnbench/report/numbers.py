@@ -1,0 +1,156 @@
+"""Numbers as text. All numbers of a report are formatted here."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rnnbench.records import timestamps
+from rnnbench.tables.time import MARK, Unequal
+from rnnworker.precision import NOT_FINITE
+
+NOTHING = "–"
+DAGGER = "†"
+TIMES = "×"
+FINEST = 5  # decimals of a bound close to 1; a bound that is closer reads as 1
+
+
+def is_number(value: Any) -> bool:
+    return value is not None and not isinstance(value, str) and math.isfinite(value)
+
+
+def plain(value: Any, digits: int = 3) -> str:
+    """`value` with `digits` significant digits, without exponent; a dash if it is not a number."""
+    if not is_number(value):
+        return NOTHING
+    if value == 0:
+        return "0"
+    decimals = max(0, digits - 1 - math.floor(math.log10(abs(value))))
+    return f"{value:.{decimals}f}"
+
+
+def small(value: Any) -> str:
+    """A small difference: ``0``, ``2e-06``, ``0.003``; 0 below the rounding errors of float64
+    sums."""
+    if not is_number(value):
+        return NOTHING
+    if value >= NOT_FINITE:
+        return "not finite"
+    return "0" if abs(value) < 1e-12 else f"{value:.1g}"
+
+
+def span(low: Any, high: Any, like: Any) -> str:
+    """An interval, ``0.505–0.519``, with the decimals that `like` gets in `plain`."""
+    if not (is_number(low) and is_number(high)):
+        return NOTHING
+    decimals = len(plain(like).partition(".")[2])
+    return f"{low:.{decimals}f}–{high:.{decimals}f}"
+
+
+def ratio(value: Any) -> str:
+    """``1.21×``, ``0.072×``, ``12.5×``."""
+    if not is_number(value):
+        return NOTHING
+    decimals = 2 if value >= 0.1 else 3
+    return f"{value:.{1 if value >= 10 else decimals}f}{TIMES}"
+
+
+def ratio_span(low: Any, high: Any, like: Any) -> str:
+    """The interval of a ratio with the decimals of `ratio(like)`, or more if needed to show on
+    which side of 1 a bound is: ``0.998–2.013``, not ``1.00–2.01``."""
+    if not (is_number(low) and is_number(high)):
+        return NOTHING
+    decimals = len(ratio(like).rstrip(TIMES).partition(".")[2])
+    while decimals < FINEST and any(
+        bound != 1 and float(f"{bound:.{decimals}f}") == 1 for bound in (low, high)
+    ):
+        decimals += 1
+    return f"{low:.{decimals}f}–{high:.{decimals}f}"
+
+
+def unequal(value: Unequal) -> str:
+    """``≠ 1.21×``: the ratio of the times of two different functions, always with its mark."""
+    return f"{MARK} {ratio(value.estimate)}"
+
+
+def unequal_span(value: Unequal) -> str:
+    return ratio_span(value.low, value.high, value.estimate)
+
+
+def pair(row: Mapping[Any, Any]) -> str:
+    """The ratio of a pair in the table of `versus` with its interval, ``1.21× (1.19–1.23)``; ``""``
+    if the pair has no ratio."""
+    if isinstance(other := row["unequal"], Unequal):
+        return f"{marked(unequal(other), row['suspect'])} ({unequal_span(other)})"
+    if not is_number(row["ratio"]):
+        return ""
+    span = ratio_span(row["low"], row["high"], row["ratio"])
+    return f"{marked(ratio(row['ratio']), row['suspect'])} ({span})"
+
+
+def share(value: Any) -> str:
+    """An accuracy, three decimals."""
+    return f"{value:.3f}" if is_number(value) else NOTHING
+
+
+def shares_apart(value: Any) -> str:
+    """The difference of two accuracies, three decimals; one that they would hide as `small`."""
+    return small(value) if is_number(value) and abs(value) < 5e-4 else share(value)
+
+
+def shares_apart_span(low: Any, high: Any) -> str:
+    return f"{shares_apart(low)} to {shares_apart(high)}"
+
+
+def percent(value: Any) -> str:
+    """A share as ``0.42 %``, ``8.5 %``, ``63 %``."""
+    if not is_number(value):
+        return NOTHING
+    return f"{100 * value:.0f} %" if value >= 0.1 else f"{plain(100 * value, 2)} %"
+
+
+def percent_span(low: Any, high: Any) -> str:
+    if not (is_number(low) and is_number(high)):
+        return NOTHING
+    return f"{percent(low).removesuffix(' %')}–{percent(high) if high <= 1 else 'over 100 %'}"
+
+
+def mebibytes(value: Any) -> str:
+    return f"{value / 2**20:.0f}" if is_number(value) else NOTHING
+
+
+def moment(started: str) -> str:
+    """``20261121T075000_123456Z`` as ``2026-11-21 07:50:00``."""
+    return f"{timestamps.read(started):%Y-%m-%d %H:%M:%S}"
+
+
+def marked(text: str, suspect: bool) -> str:
+    """`text`, with a dagger if it uses suspect runs and is a value."""
+    return f"{text} {DAGGER}" if suspect and text != NOTHING else text
+
+
+def daggered(name: str, suspect: bool) -> str:
+    """`name` as code, with a dagger if any of its runs is suspect."""
+    return marked(f"`{name}`", suspect)
+
+
+def interval_text(row: Mapping[Any, Any], low: str, high: str, ratio: str) -> str:
+    """``95 % CI 1.45–1.54``, from the columns of these names."""
+    return f"95 % CI {ratio_span(row[low], row[high], row[ratio])}"
+
+
+def capitalized(text: str) -> str:
+    """`text` with its first letter in upper case, the others as they are."""
+    return text[:1].upper() + text[1:]
+
+
+def few(texts: Sequence[str], most: int, separator: str = "; ") -> str:
+    """The first `most` of `texts`, and the number of the others."""
+    more = f" and {len(texts) - most} more" if len(texts) > most else ""
+    return separator.join(texts[:most]) + more
+
+
+def counted(number: int, one: str) -> str:
+    """``1 run``, ``24 runs``."""
+    return f"{number} {one if number == 1 else f'{one}s'}"

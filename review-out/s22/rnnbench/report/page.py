@@ -1,0 +1,190 @@
+"""Report content → files: an HTML page, a Markdown page, CSV tables, SVG figures; the page of the
+published results, and ``reports/index.html`` with the answers of all reports."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import pandas as pd
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from rnnbench.locks import locked
+from rnnbench.records.store import write_bytes
+from rnnbench.report import numbers
+from rnnbench.report.content import Content
+from rnnbench.report.labels import run_anchor
+from rnnbench.report.notes import LINKS
+from rnnbench.report.parts import by_spanner, shortened, standalone, to_markdown, to_png
+from rnnbench.report.published import claims_section, source_section, told
+from rnnbench.report.runs import median_epoch
+from rnnbench.sources.published import Claim, PublishedRow, Source
+from rnnbench.tables.comparison import claims_table, published_frame
+
+PREVIEW = "preview.png"  # the image in link previews
+ALWAYS = ("accuracy", "time", "runs")  # outputs of the workflow's rule, even if empty
+# How many rows of a table, figures, list items and configurations are shown unfolded.
+FOLD = {"rows": 24, "figures": 4, "items": 12, "configurations": 24}
+NBSP, JOINER, HYPHEN = "\N{NO-BREAK SPACE}", "\N{WORD JOINER}", "\N{NON-BREAKING HYPHEN}"
+CARD = "card.json"
+FACTS = {"name", "title", "summary", "answers"}
+
+
+def write_report(report: Content, out: Path) -> list[Path]:
+    """Writes ``report.html``, ``report.md``, ``preview.png``, ``tables/*.csv`` and
+    ``figures/*.svg`` below `out`. Returns their paths, the page first."""
+    texts: dict[str, str | bytes] = {
+        "report.html": to_page(report),
+        "report.md": to_readme(report),
+    }
+    texts |= {
+        f"tables/{name}.csv": _without_formulas(table).to_csv(index=False)
+        for name, table in report.csv.items()
+        if len(table) or name in ALWAYS
+    }
+    texts |= {f"figures/{figure.id}.svg": standalone(figure.svg) for figure in report.all_figures}
+    if report.lead_figures:
+        texts[PREVIEW] = to_png(report.lead_figures[0].svg)
+    # Figures and tables of an earlier report would look current.
+    for stale in (*out.glob("figures/*.svg"), *out.glob("tables/*.csv")):
+        if stale.relative_to(out).as_posix() not in texts:
+            stale.unlink()
+    return _write_texts(texts, out)
+
+
+def write_published(
+    rows: Sequence[PublishedRow],
+    out: Path,
+    sources: Sequence[Source] = (),
+    claims: Sequence[Claim] = (),
+    ours: Mapping[str, pd.DataFrame] = MappingProxyType({}),
+) -> list[Path]:
+    """Writes ``published.html`` into `out`. Returns a list with its path. `sources`: what to tell
+    about the rows; `claims`: quoted claims about them; `ours`: claim → what was measured here
+    (`measured_claims`)."""
+    table = published_frame(rows)
+    sections = [source_section(table, source) for source in told(table, sources)]
+    if claims:
+        sections.insert(0, claims_section(claims_table(claims, table), ours))
+    text = _rendered(
+        "published.html.j2",
+        sections=list(filter(None, sections)),
+        count=numbers.counted(len(rows), "published row"),
+        title="Published comparisons",
+        description="Quoted comparisons of cuDNN, GPUs and CPUs, with the sources' numbers.",
+    )
+    return _write_texts({"published.html": text}, out)
+
+
+def _write_texts(texts: dict[str, str | bytes], out: Path) -> list[Path]:
+    """Writes each text to its path below `out`: the page, which is the first, last."""
+    for name, text in reversed(texts.items()):
+        write_bytes(out / name, text if isinstance(text, bytes) else text.encode("utf-8"))
+    return [out / name for name in texts]
+
+
+def to_page(report: Content) -> str:
+    """The self-contained HTML page."""
+    return _rendered(
+        "report.html.j2",
+        page=report,
+        title=report.experiment.title,
+        description=report.answers[0].speed_sentence.replace("`", ""),
+        picture=PREVIEW if report.lead_figures else "",
+    )
+
+
+def to_readme(report: Content) -> str:
+    """The report as GitHub Markdown, with links to the figures' files."""
+    return _rendered("report.md.j2", page=report)
+
+
+def _without_formulas(table: pd.DataFrame) -> pd.DataFrame:
+    """`table` with an apostrophe before texts that a spreadsheet would compute."""
+    return table.replace(r"^([=+@-])", r"'\1", regex=True)
+
+
+def _only_text(value: Any) -> Any:
+    """`value` without what Markdown would show as HTML, a link or an image."""
+    if isinstance(value, Markup):
+        return value
+    return re.sub(r"\](?=[(:\[])", r"\]", str(value).replace("<", "&lt;"))
+
+
+def _rendered(template: str, **values: Any) -> str:
+    html = template.endswith(".html.j2")
+    environment = Environment(
+        loader=PackageLoader("rnnbench.report", "templates"),
+        autoescape=html,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        finalize=None if html else _only_text,
+    )
+    environment.filters |= {
+        "spans": spans,
+        "shortened": shortened,
+        "markdown": to_markdown,
+        "by_spanner": by_spanner,
+        "unbroken": unbroken,
+        "anchor": lambda record: run_anchor(record.name, record.machine),
+        "median_epoch": median_epoch,
+        "markup": Markup,
+    }
+    shared = {"fold": FOLD, "n": numbers, "links": LINKS, "description": "", "picture": ""}
+    environment.globals |= shared
+    return environment.get_template(template).render(**values)
+
+
+def spans(text: str) -> Iterator[tuple[bool, str]]:
+    """The pieces of `text` between backticks: (is code, piece)."""
+    for number, piece in enumerate(text.split("`")):
+        if piece:
+            yield number % 2 == 1, piece
+
+
+def unbroken(text: str) -> str:
+    """`text` without line breaks inside ``95 % CI 1.45–1.54`` and ``1e-07``."""
+    text = re.sub(r"(?<=\d) %(?: CI)?(?: (?=\d))?", lambda m: m.group().replace(" ", NBSP), text)
+    text = re.sub(r"(?<=\d)–(?=\d)", "–" + JOINER, text)
+    return re.sub(r"(?<=\de)-(?=\d)", HYPHEN, text)
+
+
+def card(report: Content) -> str:
+    """The entry of a report in the index, as the JSON text of ``card.json``."""
+    facts = {
+        "name": report.experiment.name,
+        "title": report.experiment.title,
+        "summary": report.summary,
+        "answers": [answer.speed_sentence for answer in report.answers],
+        "last": report.last,
+    }
+    return json.dumps(facts, indent=1) + "\n"
+
+
+def _entries(reports: Path) -> list[dict[str, Any]]:
+    """The cards of all reports below `reports` that have a page, by latest run, newest first.
+    `path` is relative to `reports`. Unreadable cards are left out: the next report of the
+    experiment rewrites its card."""
+    result = []
+    for path in sorted(reports.glob(f"*/{CARD}")):
+        with contextlib.suppress(OSError, ValueError, TypeError):
+            facts = json.loads(path.read_text(encoding="utf-8"))
+            if set(facts) >= FACTS and path.with_name("report.html").is_file():
+                result.append({**facts, "path": f"{path.parent.name}/report.html"})
+    return sorted(result, key=lambda facts: facts.get("last", ""), reverse=True)
+
+
+def write_index(reports: Path) -> Path:
+    """Writes ``index.html`` for the reports below `reports`. Returns its path."""
+    with locked(reports / ".index.lock"):
+        published = (reports / "published.html").is_file()
+        facts = {"entries": _entries(reports), "published": published, "title": "Reports"}
+        return _write_texts({"index.html": _rendered("index.html.j2", **facts)}, reports)[0]

@@ -1,0 +1,127 @@
+"""Comparisons and runs as terminal output."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+
+from rnnbench.records.record import Phase, Record
+from rnnbench.report import numbers as n
+from rnnbench.report.answer import SINGLE_RUN
+from rnnbench.report.runs import median_epoch
+from rnnbench.tables.certificates import UNEQUAL, UNKNOWN
+from rnnbench.tables.time import COMPARED, MARK, NO_DIFFERENCE, Unequal
+
+ANSWERS = 4  # pairs with a sentence; the table has the others
+
+
+def _table(heads: Sequence[str], rows: Iterable[Sequence[str]], numbers: bool = True) -> Table:
+    """A table; `numbers`: all columns but the first are of numbers."""
+    table = Table(box=SIMPLE_HEAD, title_justify="left")
+    for place, head in enumerate(heads):
+        table.add_column(head, justify="right" if numbers and place else "left")
+    for row in rows:
+        table.add_row(*row)
+    return table
+
+
+def print_comparison(table: pd.DataFrame, a: str, b: str) -> None:
+    """Prints one row per pair and notes on how to read the ratios."""
+    same = [""] if table["same"].ne("").any() else []
+    rows = [
+        (
+            *(row["same"] for _ in same),
+            f"{row['a']}\n{n.plain(row['seconds_a'])} s per epoch",
+            f"{row['b']}\n{n.plain(row['seconds_b'])} s per epoch",
+            "\n".join(filter(None, (n.pair(row), row["words"]))),
+            f"{row['runs_a']}, {row['runs_b']}",
+        )
+        for row in table.to_dict("records")
+    ]
+    shown = _table([*same, "A", "B", "speed-up of A (95 % CI)", "runs"], rows, numbers=False)
+    shown.title = f"{a} versus {b}"
+    console = Console()
+    console.print(shown)
+    if table["suspect"].any():
+        console.print(f"{n.DAGGER} includes suspect runs; rnnbench show RUN gives the reasons.")
+    for verdict, label in ((UNEQUAL, "Not the same function"), (UNKNOWN, "Not certified")):
+        for why in dict.fromkeys(table.loc[table["equal"] == verdict, "equal_why"]):
+            console.print(f"{label}: {why}.", markup=False, highlight=False)
+    unequal = [ratio for ratio in table["unequal"] if isinstance(ratio, Unequal)]
+    if unequal:
+        console.print(f"{MARK} compares the times of two different functions: not a speed-up.")
+    ratios = int(table["low"].notna().sum()) + sum(ratio.low is not None for ratio in unequal)
+    if ratios > 1:
+        console.print(f"{ratios} ratios: even if nothing differed, about {0.05 * ratios:.2g} would "
+                      "appear to differ from 1 by chance.")  # fmt: skip
+
+
+def print_answers(table: pd.DataFrame) -> None:
+    """Prints what the ratios say, one sentence per pair of the table of `versus`."""
+    sentences = [_answer(row) for row in table.to_dict("records")]
+    if len(sentences) > ANSWERS:
+        sentences[ANSWERS:] = [f"{len(sentences) - ANSWERS} more pairs are in the table."]
+    for sentence in sentences:
+        Console().print(sentence, markup=False, highlight=False, soft_wrap=True)
+
+
+def _answer(row: Mapping[Any, Any]) -> str:
+    """`block` trains 1.25× as fast as `keras`, 95 % CI 1.22–1.28, with the faster one first."""
+    names = f"`{row['a']}`", f"`{row['b']}`"
+    where = f" ({row['same']})" if row["same"] else ""
+    if row["words"] not in COMPARED:
+        return f"No speed-up between {' and '.join(names)}{where}: {row['words']}."
+    faster, has_interval = row, n.is_number(row["low"])
+    if row["ratio"] < 1:
+        names = names[::-1]
+        faster = {"ratio": 1 / row["ratio"]}
+        if has_interval:
+            faster |= {"low": 1 / row["high"], "high": 1 / row["low"]}
+    ratio = n.marked(n.ratio(faster["ratio"]), row["suspect"])
+    interval = n.interval_text(faster, "low", "high", "ratio") if has_interval else SINGLE_RUN
+    if row["words"] == NO_DIFFERENCE:
+        what = n.capitalized(NO_DIFFERENCE)
+        return f"{what} between {' and '.join(names)}{where}: {ratio}, {interval}."
+    first, second = names
+    return f"{first} trains {ratio} as fast as {second}{where}, {interval}."
+
+
+def _phase(phase: Phase) -> tuple[str, str, str]:
+    waited, before = (phase.details.get(name) for name in ("waited", "before_fork"))
+    remark = f"{n.plain(waited)} of it waiting" if waited else ""
+    if before:
+        remark = f"{n.plain(before)} of it before the fork"
+    return phase.name, n.plain(phase.took), remark
+
+
+def print_run(record: Record, place: str) -> None:
+    """Prints a run: verdict with reasons, phases, epochs and provenance. `place`: its record."""
+    console = Console()
+    status = record.verdict.status + (
+        ", excluded from all results" if record.verdict.status == "void" else ""
+    )
+    console.print(f"[bold]{record.name}[/bold]  {status}", highlight=False)
+    if record.verdict.reasons:
+        console.print(f"  {record.why}", markup=False, highlight=False)
+    console.print(_table(("phase", "seconds", ""), map(_phase, record.phases)))
+    if record.epochs:
+        epochs = (
+            (str(e.epoch), f"{e.seconds:.4f}",
+             *(n.plain(value, 4) for value in (e.loss, e.acc, e.val_loss, e.val_acc)))
+            for e in record.epochs
+        )  # fmt: skip
+        console.print(_table(("epoch", "seconds", "loss", "acc", "val loss", "val acc"), epochs))
+        console.print(f"median epoch {median_epoch(record)} s", highlight=False)
+    for line in (
+        f"started {n.moment(record.started)} UTC on {record.machine}",
+        f"build {record.run.choices.get('build', '')}, "
+        f"dataset md5 {record.run.identity.get('dataset_md5', '')}",
+        f"record {place}",
+        f"measure again: rnnbench retry {record.experiment} {record.name}",
+    ):
+        console.print(line, markup=False, highlight=False, soft_wrap=True)

@@ -1,0 +1,117 @@
+"""Checks the host before a grid starts and warns about conditions that would distort its times."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+import warnings as warnings_module
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from rnnworker.processors import load_so_far
+
+GOVERNOR = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
+BUSY_SHARE = 0.25
+SAMPLE_SECONDS = 1.0  # at least
+SLOWED = 1.2  # duration of the random reads at which steps take 7 % longer (`tables.states`)
+SWAPPED_BYTES = 64 * 2**20
+
+
+def warnings(facts: Mapping[str, Any]) -> list[str]:
+    """Warnings about a host, each with its remedy. No side effects.
+
+    **Arguments:** `facts` as `read_host_facts` returns them; facts that could not be read are None.
+    """
+    messages = []
+    busy, cores = facts.get("busy"), facts.get("cores") or 1
+    if busy is not None and busy > BUSY_SHARE * cores:
+        messages.append(
+            f"other processes keep {busy:.1f} of {cores} cores busy; stop them, or runs will be "
+            "suspect"
+        )
+    slowness = facts.get("slowness")
+    if slowness is not None and slowness > SLOWED:
+        messages.append(
+            f"something outside this machine slows it down: reads take {slowness:.2f} times "
+            "as long as on an undisturbed core; intervals will be wider than at another hour"
+        )
+    governor = facts.get("governor")
+    if governor not in (None, "performance"):
+        messages.append(
+            f"the frequency governor is {governor}; `cpupower frequency-set -g performance` "
+            "makes times comparable"
+        )
+    if facts.get("on_battery"):
+        messages.append("this machine runs on battery; plug it in")
+    if (facts.get("swapped_bytes") or 0) > SWAPPED_BYTES:
+        messages.append("memory is swapped out; close programs that use much memory")
+    for process in facts.get("gpu_processes") or ():
+        messages.append(f"process {process} uses a GPU; stop it before timing on that GPU")
+    return messages
+
+
+def read_host_facts() -> dict[str, Any]:
+    """Facts for `warnings`: cores, how many of them other processes keep busy in about a second,
+    frequency governor, battery, swapped bytes, other processes on NVIDIA GPUs, and how many times
+    their known duration random reads take (`rnnworker.processors`; None if it is not known)."""
+    cores = os.sched_getaffinity(0)
+    started, before = time.monotonic(), _others_seconds(cores)
+    slowness = _slowness()
+    time.sleep(max(0.0, SAMPLE_SECONDS + started - time.monotonic()))
+    after, seconds = _others_seconds(cores), time.monotonic() - started
+    busy = None
+    if before is not None and after is not None:
+        busy = min(max((after - before) / seconds, 0.0), len(cores))
+    battery, governor = psutil.sensors_battery(), None
+    with suppress(OSError):
+        governor = GOVERNOR.read_text().strip()
+    with warnings_module.catch_warnings(action="ignore"):  # gVisor has no /proc/vmstat
+        swapped = psutil.swap_memory().used
+    return {
+        "busy": busy,
+        "cores": len(cores),
+        "slowness": slowness,
+        "governor": governor,
+        "on_battery": battery is not None and not battery.power_plugged,
+        "swapped_bytes": swapped,
+        "gpu_processes": _gpu_processes(),
+    }
+
+
+def _others_seconds(cores: set[int]) -> float | None:
+    """CPU seconds on `cores` since the machine started, without those of this process and its
+    descendants; None if the kernel does not count them."""
+    processors = load_so_far()["processors"]
+    if not processors:
+        return None
+    of_ours = 0.0
+    this = psutil.Process()
+    for process in (this, *this.children(recursive=True)):
+        with suppress(psutil.Error):
+            of_ours += sum(process.cpu_times()[:4])  # user and system, also of ended children
+    return sum(processors[core][0] for core in cores & processors.keys()) - of_ours
+
+
+def _slowness() -> float | None:
+    """In a process of its own, because the caller is alive during timed runs and NumPy is large."""
+    command = [sys.executable, "-m", "rnnworker.processors"]
+    with suppress(OSError, subprocess.SubprocessError, ValueError):
+        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True)
+        return float(done.stdout)
+    return None
+
+
+def _gpu_processes() -> Sequence[str]:
+    if not Path("/proc/driver/nvidia").exists():
+        return ()
+    query = ["nvidia-smi", "--query-compute-apps=pid,name", "--format=csv,noheader"]
+    with suppress(OSError, subprocess.SubprocessError):
+        done = subprocess.run(query, capture_output=True, text=True, timeout=20, check=True)
+        return tuple(line.strip() for line in done.stdout.splitlines() if line.strip())
+    return ()

@@ -1,0 +1,308 @@
+"""The tidy frame: all records as one table, from which every other table is made. Its order, the
+value of each run, and the groups of rows."""
+
+from __future__ import annotations
+
+import re
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from rnnbench.axes import CONFIGURATION, GROUP, KEY, NAMES
+from rnnbench.records.overrides import NONE, Overrides, labelled, option_of, section_of
+from rnnbench.records.record import Phase, Record
+from rnnbench.tables.certificates import DOES_NOT_LEARN
+from rnnbench.tables.effects import Effect, effects_of
+from rnnworker.options import OF_THE_FUNCTION
+
+MEASURED = (
+    "peak_memory_bytes", "parameters", "joules_per_sample", "card_watts", "flops_per_sample",
+    "timesteps",
+)  # fmt: skip
+OF_RECORD = ("name", "experiment", "site", "machine", "started")
+OF_RUN = ("seed", "repeat", "block", "order")
+# The columns with text, and those with float64.
+RUN_TEXT = [
+    "record", "name", "experiment", "site", *CONFIGURATION, "verdict", "reasons", "started",
+    "kernel", "why_not_cudnn", "precision", "round",
+]  # fmt: skip
+RUN_NUMBERS = [
+    *OF_RUN, *MEASURED, "not_learning", *Effect._fields, "companion", "batch",
+]  # fmt: skip
+LEARNT = ("loss", "acc", "val_loss", "val_acc")
+EPOCH = ("epoch", "start", "seconds", "samples", "steps", *LEARNT, "val_seconds")
+ROW_NUMBERS = [*EPOCH, "timed", "first_call", "call_seconds"]
+CALLS = ("evaluate", "predict")
+NOT_ATTESTED = "not attested: no kernel found"
+CELLS = ("lstm", "gru", "gru_reset_before", "rnn_tanh", "rnn_relu")
+COUNTED = [*CONFIGURATION, "runs", "suspect"]  # the configuration; numbers of runs
+Rows = Mapping[str, np.ndarray]  # column → its values
+Groups = dict[tuple[Any, ...], Rows]
+
+
+def tidy(records: Iterable[Record]) -> pd.DataFrame:
+    """One row per timed epoch, one per phase, and one for the run as a whole.
+
+    Columns of the run (the same in all its rows):
+
+    - `record`: ``MACHINE/NAME/STARTED``, unique; `name`, `experiment`, `site`, `machine`, `seed`,
+      `repeat`, `block`, `order` (position in the planned order), `started` (UTC).
+    - the axes (`axes.AXES`): the choices, ``""`` if the run has no such axis; `alias` (``""`` for
+      none).
+    - `options`: the overrides of the section ``rnn`` (`Overrides`). `rnn` and `options` together
+      identify the implementation.
+    - `implementation`: the displayed name: `rnn`, those `options` that select how the function is
+      computed, and the alias.
+    - `variant`: all other overrides, which change the function or its training (`Overrides`, shown
+      as ``batch=64, units=512``), and those of ``rnn.options`` that change the function.
+    - `verdict`: clean, suspect or void; `reasons`: texts, joined by ``; ``.
+    - `peak_memory_bytes`, `parameters` (their number), `joules_per_sample` (per training sample,
+      validation included) and `card_watts` of the GPU, `flops_per_sample` (of the matrix products
+      with which a step trains one sample) and `timesteps` (of the longest sequence); missing if not
+      measured.
+    - `kernel` (kernels found in a training step, ``""`` if none is attested), `why_not_cudnn`
+      (reasons, joined by ``; ``).
+    - `precision`: the requested precision of the computation (``float32``, ``tf32``, …).
+    - `not_learning`: 1 if the certificate shows that the training steps apply a gradient other than
+      the computed one (``Certificates.mark_wrong_gradients``), else 0.
+    - `round`: the round in which the run trained in turns with others (``""`` if it trained on its
+      own); `effect`: log seconds relative to the others of its round, on the undisturbed machine
+      (missing if it has none); `scale`: of the seconds of its epochs; `widening`: of its interval;
+      `slowed`, `slow_effect`, `slow_cycles`, `cycles`: whether, by how much and in how many cycles
+      the machine was slowed down (`effects.Effect`); `companion`: 1 if the run only serves ratios
+      with the others of its round, else 0. A companion has epoch rows only.
+    - `batch`: samples per batch (missing if the model does not define it).
+
+    Columns of the row:
+
+    - `phase`: ``epoch`` for a timed epoch, ``run`` for the whole run, else the name of the phase.
+    - `epoch`: from 1; missing for phases. `start`: seconds of the host's monotonic clock.
+    - `seconds`; `timed`; `samples` and `steps` (per epoch; for ``evaluate`` and ``predict``,
+      `samples` per call); `loss`, `acc`, `val_loss`, `val_acc`; `val_seconds`.
+    - `first_call`, `call_seconds`: seconds of the first call and median seconds of later calls.
+    """
+    records = list(records)
+    effects, runs, rows, counts = effects_of(records), [], [], []
+    for record in records:
+        record_rows = [
+            {"phase": "epoch", "timed": True, **{name: getattr(epoch, name) for name in EPOCH}}
+            for epoch in record.epochs
+        ]
+        if not record.is_companion:
+            whole = {"phase": "run", "seconds": record.measured.get("wall_seconds")}
+            record_rows = [whole, *map(_phase_row, record.phases), *record_rows]
+        runs.append({**run_facts(record), **effects.get(record.key, Effect())._asdict()})
+        rows += record_rows
+        counts.append(len(record_rows))
+    # Building one row per run and repeating it is faster than building all rows.
+    run_frame = _columns(runs, RUN_TEXT, RUN_NUMBERS)
+    repeated = run_frame.loc[run_frame.index.repeat(counts)].reset_index(drop=True)
+    return pd.concat([repeated, _columns(rows, ["phase"], ROW_NUMBERS)], axis=1)
+
+
+def _columns(rows: list[dict[str, Any]], text: list[str], numbers: list[str]) -> pd.DataFrame:
+    """`rows` as a frame; absent keys are missing."""
+    frame = pd.DataFrame({name: [row.get(name) for row in rows] for name in (*text, *numbers)})
+    return frame.assign(**{name: pd.to_numeric(frame[name]).astype("float64") for name in numbers})
+
+
+def flat_text(facts: Any) -> str:
+    """A nested value of a record as one line of text."""
+    if isinstance(facts, Mapping):
+        return "; ".join(f"{key}: {flat_text(value)}" for key, value in facts.items())
+    if isinstance(facts, (list, tuple)):
+        return ", ".join(flat_text(value) for value in facts)
+    return "" if facts is None else str(facts)
+
+
+def run_facts(record: Record) -> dict[str, Any]:
+    """The run columns of the tidy frame, except those that follow from other records of its
+    round."""
+    choices, alias, config = record.run.choices, record.run.alias or "", record.run.config
+    overrides, function = Overrides.of(record.run.overrides), _function_options(record)
+    options = overrides.those(lambda key: section_of(key) == "rnn")
+    others = overrides.those(lambda key: section_of(key) != "rnn")
+    methods = options.those(lambda key: key not in function)
+    return {
+        "record": record.key,
+        **{name: getattr(record, name) for name in OF_RECORD},
+        **{name: getattr(record.run, name) for name in OF_RUN},
+        **{axis: choices.get(axis, "") for axis in NAMES},
+        "variant": Overrides.of({**dict(others.items), **function}),
+        "options": options,
+        "alias": alias,
+        "implementation": implementation_of(choices.get("rnn", ""), alias, methods),
+        "verdict": record.verdict.status,
+        "reasons": "; ".join(reason.text for reason in record.verdict.reasons),
+        **{name: record.measured.get(name) for name in MEASURED},
+        **_kernel(record.measured.get("kernel")),
+        "precision": config.get("precision") or "float32",
+        "not_learning": any(reason.code == DOES_NOT_LEARN for reason in record.verdict.reasons),
+        "round": record.round.id if record.round and record.round.in_turns else "",
+        "companion": record.is_companion,
+        "batch": (config.get("model") or {}).get("batch"),
+    }
+
+
+def implementation_of(rnn: str, alias: str, options: Overrides = NONE) -> str:
+    """The displayed name of an implementation: its `rnn`, its `options`, and its `alias` (``""``
+    for none)."""
+    name = labelled(rnn, options)
+    return f"{name} as {alias}" if alias else name
+
+
+def _function_options(record: Record) -> dict[str, Any]:
+    """Dotted key → value of the ``rnn.options`` that change the function, from the overrides and
+    from the file of the choice."""
+    defaults = (record.run.config.get("rnn") or {}).get("options") or {}
+    options = {f"rnn.options.{name}": value for name, value in defaults.items()}
+    requested = {**options, **record.run.overrides}
+    return {key: value for key, value in requested.items() if option_of(key) in OF_THE_FUNCTION}
+
+
+def _kernel(kernel: Any) -> dict[str, str]:
+    """The kernel columns, from ``measured.kernel`` (``docs/formats.md``, "Record")."""
+    if not (isinstance(kernel, Mapping) and "found" in kernel):
+        return {"kernel": flat_text(kernel), "why_not_cudnn": ""}
+    fallback = NOT_ATTESTED if kernel.get("expected") else ""
+    return {
+        "kernel": flat_text(kernel["found"]) or fallback,
+        "why_not_cudnn": "; ".join(map(str, kernel.get("why_not_cudnn") or ())),
+    }
+
+
+def _phase_row(phase: Phase) -> dict[str, Any]:
+    calls = phase.details.get("calls") or []
+    return {
+        "phase": phase.name,
+        "start": phase.start,
+        "seconds": phase.took,
+        "timed": phase.timed,
+        "samples": phase.details.get("samples"),
+        "first_call": phase.details.get("first_call"),
+        "call_seconds": statistics.median(calls) if calls else None,
+    }
+
+
+def usable_epochs(frame: pd.DataFrame, companions: bool = False) -> pd.DataFrame:
+    """The rows of timed epochs of runs that are not void, with or without `companions`."""
+    usable = (frame["phase"] == "epoch") & (frame["verdict"] != "void")
+    return frame[usable if companions else usable & (frame["companion"] != 1)]
+
+
+def counted(epochs: pd.DataFrame) -> pd.DataFrame:
+    """The rows of `epochs` whose seconds enter the value of a run (``records.record.run_value``):
+    all but its first epoch, unless it is the only one."""
+    is_only = epochs.groupby("record", sort=False)["epoch"].transform("count") == 1
+    return epochs[is_only | (epochs["epoch"] > 1)]
+
+
+def phase_of(frame: pd.DataFrame, name: str, columns: Sequence[str]) -> pd.DataFrame:
+    """The `columns` of a phase or of the last epoch (``epoch``) by record."""
+    rows = frame.loc[frame["phase"] == name, ["record", *columns]]
+    is_last = ~rows["record"].duplicated(keep="last" if name == "epoch" else "first")
+    return rows[is_last].set_index("record")
+
+
+def run_values(frame: pd.DataFrame, companions: bool = False) -> pd.DataFrame:
+    """One row per run that is not void and has a timed epoch, in the order of `frame`, with or
+    without `companions` (which only serve ratios).
+
+    Columns: those of the run, with `suspect`, `not_learning`, `slowed` and `companion` as bool;
+    `seconds` (median of its `counted` epochs times its `scale`), `epochs` (their number), `steps`
+    and `samples` (per epoch); `loss`, `acc`, `val_loss`, `val_acc` of the last epoch; `evaluate`,
+    `predict` (seconds of the median later call, missing if not measured); `block` (text): machine,
+    site, experiment and number of the block, as blocks with the same number in different
+    experiments were measured at different times; `pairing`: its round if it has an `effect`, else
+    its block. Runs of two configurations are paired by `pairing`.
+    """
+    epochs = usable_epochs(frame, companions=True)
+    by_run = epochs.groupby("record", sort=False)
+    # Not .last(), which would use an earlier epoch if the last loss is missing.
+    values = phase_of(epochs, "epoch", [*RUN_TEXT[1:], *RUN_NUMBERS, *LEARNT])
+    parts = values[["machine", "site", "experiment", "block"]].astype({"block": "Int64"})
+    parts = parts.astype(str)
+    values["block"] = parts["machine"].str.cat(parts.iloc[:, 1:], sep="/")
+    values["pairing"] = values["round"].where(values["effect"].notna(), values["block"])
+    for name in ("companion", "slowed", "not_learning"):
+        values[name] = values[name] == 1
+    values["suspect"] = values["verdict"] == "suspect"
+    seconds = counted(epochs[["record", "epoch", "seconds"]]).groupby("record")["seconds"].median()
+    values["seconds"] = seconds * values["scale"]
+    values["epochs"] = by_run["epoch"].count()
+    values[["steps", "samples"]] = by_run[["steps", "samples"]].median()
+    for call in CALLS:
+        # Reindexed, because a table without rows would take over the rows that are assigned to it.
+        of_call = phase_of(frame, call, ["call_seconds"])["call_seconds"]
+        values[call] = of_call.reindex(values.index)
+    if not companions:
+        return values[~values["companion"]].reset_index()
+    # Without companions that serve no ratio, and without configurations that have no other runs.
+    values = values[~values["companion"] | values["effect"].notna()]
+    alone = values.groupby(CONFIGURATION, sort=False)["companion"].transform("all").astype(bool)
+    return values[~alone].reset_index()
+
+
+def identified(key: tuple[Any, ...], runs: Rows) -> dict[str, Any]:
+    """The columns `COUNTED` of a configuration (values of `KEY`) with these runs."""
+    return {
+        **dict(zip(KEY, key, strict=True)),
+        "implementation": runs["implementation"][0],
+        "runs": len(runs["suspect"]),
+        "suspect": int(runs["suspect"].sum()),
+    }
+
+
+def ends(name: str) -> list[str]:
+    """The columns of an estimate with its 95 % interval: ``NAME``, ``NAME_low``, ``NAME_high``."""
+    return [name, f"{name}_low", f"{name}_high"]
+
+
+def split(table: pd.DataFrame, by: Sequence[str], columns: Iterable[str] = ()) -> Groups:
+    """Values of `by` → the rows of that group as arrays of `columns` (default: all). Groups and
+    rows keep the order of `table`.
+
+    Intended for many small groups, for each of which pandas would build a frame of all columns.
+    """
+    if table.empty:
+        return {}
+    numbers = table.groupby(list(by), sort=False, dropna=False).ngroup().to_numpy()
+    order = np.argsort(numbers, kind="stable")
+    stops = np.flatnonzero(np.diff(numbers[order])) + 1
+    firsts = order[np.concatenate([[0], stops])]
+    keys = zip(*(table[name].to_numpy()[firsts].tolist() for name in by), strict=True)
+    columns = columns or table.columns
+    parts = {name: np.split(table[name].to_numpy()[order], stops) for name in columns}
+    return {key: {name: parts[name][index] for name in columns} for index, key in enumerate(keys)}
+
+
+def ranked(frame: pd.DataFrame) -> pd.DataFrame:
+    """The tidy frame sorted by device, machine, group and implementation; tables made from it keep
+    this order, and the rows of a run keep theirs.
+
+    Text is in natural order (``cpu_2`` before ``cpu_16``), except for RNN cells, which begin with
+    the LSTM. Implementations are ordered by their median epoch time relative to the others on the
+    same device; those without a time come last.
+    """
+    values = run_values(frame)
+    place = values.groupby(["model", "variant", "device", "machine"])
+    relative = values["seconds"] / place["seconds"].transform("median")
+    typical = relative.groupby(values["implementation"]).median()
+
+    def key(column: pd.Series) -> pd.Series:
+        if column.name == "implementation":
+            return column.map(typical)  # those without a time come last
+        if column.name == "cell":
+            return column.map(lambda name: CELLS.index(name) if name in CELLS else len(CELLS))
+        return column.map({name: _natural(str(name)) for name in column.unique()})
+
+    by = ["device", "machine", *GROUP, "implementation"]
+    return frame.sort_values(by, key=key, kind="stable", ignore_index=True)
+
+
+def _natural(text: str) -> tuple[Any, ...]:
+    return tuple((int(part), "") if part.isdigit() else (-1, part)
+                 for part in re.split(r"(\d+)", text))  # fmt: skip

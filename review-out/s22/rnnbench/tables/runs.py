@@ -1,0 +1,171 @@
+"""All runs and their timed epochs, including void ones: the kernels that ran, the order of
+measuring, which shows drift, how steady the machine was, and the facts of machines, builds and
+data."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterable, Sequence
+
+import pandas as pd
+
+from rnnbench.axes import CONFIGURATION
+from rnnbench.records.record import Record
+from rnnbench.tables.frame import (
+    EPOCH,
+    MEASURED,
+    counted,
+    flat_text,
+    phase_of,
+    run_values,
+    usable_epochs,
+)
+
+COPIED = ["name", "verdict", "reasons", "machine", "started", "block", "order", "seed", "repeat"]
+MAX_POINTS = 600  # of the order of measuring, drawn per machine
+PHASES = ("import", "data", "build", "first_step", "warmup", "evaluate", "predict")
+PROVENANCE_COLUMNS = ["what", "which", "fact", "value"]
+PROVENANCE_ORDER = {"machine": 0, "build": 1, "dataset": 2}
+# Longer values (package lists, flags) are only in the record.
+MAX_LENGTH = 400
+MIN_EPOCHS = 5
+MIN_EXCESS = 0.05  # a smaller excess of the first epochs is irrelevant
+MIN_SPREADS = 4.0  # an excess of fewer robust spreads of the later epochs is noise
+
+
+def runs(frame: pd.DataFrame) -> pd.DataFrame:
+    """One row per record, in the order of their start.
+
+    Columns: `name`, `verdict`, `reasons`, `machine`, `started`, `block`, `order`, `seed`, `repeat`;
+    `epochs` (their number), `epoch_seconds` (median of the counted epochs); `import`, `data`,
+    `build`, `first_step`, `warmup` (seconds that the phases took); `evaluate`, `predict` (seconds
+    of the median later call, or of the whole phase if calls were not timed); `wall_seconds`;
+    `peak_memory_bytes`, `parameters`, `joules_per_sample`, `card_watts` as in `tidy`; `loss`,
+    `acc`, `val_acc` of the last epoch; `record`. Source: the records.
+    """
+    run_rows = frame[frame["phase"] == "run"].set_index("record")
+    table = run_rows[COPIED].copy()
+    epochs = frame.loc[frame["phase"] == "epoch", ["record", "epoch", "seconds"]]
+    table["epochs"] = epochs.groupby("record")["epoch"].count()
+    table["epochs"] = table["epochs"].fillna(0).astype(int)
+    table["epoch_seconds"] = counted(epochs).groupby("record")["seconds"].median()
+    for phase in PHASES:
+        rows = phase_of(frame, phase, ["call_seconds", "seconds"])
+        table[phase] = rows["call_seconds"].fillna(rows["seconds"])
+    table["wall_seconds"] = run_rows["seconds"]
+    table[list(MEASURED)] = run_rows[list(MEASURED)]
+    learnt = ["loss", "acc", "val_acc"]
+    table[learnt] = phase_of(frame, "epoch", learnt)
+    return table.reset_index().sort_values(["started", "record"], ignore_index=True)
+
+
+def epochs(frame: pd.DataFrame) -> pd.DataFrame:
+    """One row per timed epoch of every run, including void runs. Columns: `record`, `verdict`,
+    `epoch` (from 1), `start` (seconds of the host's monotonic clock), `seconds`, `samples`,
+    `steps`, `loss`, `acc`, `val_loss`, `val_acc`, `val_seconds`. Source: the records."""
+    return frame.loc[frame["phase"] == "epoch", ["record", "verdict", *EPOCH]].reset_index(
+        drop=True
+    )
+
+
+def kernels(frame: pd.DataFrame) -> pd.DataFrame:
+    """One row per configuration and attested kernel: the configuration, `kernel`, `why_not_cudnn`
+    (reasons as text), `runs` (their number). Empty if no record attests a kernel. Source:
+    ``measured.kernel`` of runs that are not void."""
+    runs = frame[frame["phase"] == "run"]
+    attested = runs[(runs["verdict"] != "void") & (runs["kernel"] != "")]
+    by = [*CONFIGURATION, "kernel", "why_not_cudnn"]
+    return attested.groupby(by, sort=False)["record"].count().rename("runs").reset_index()
+
+
+def order(frame: pd.DataFrame) -> pd.DataFrame:
+    """One row per run that is not void, in the order of the start on its machine.
+
+    Columns: `place` (1, 2, … on its machine), `implementation`, `device`, `machine`, `block` (its
+    number in the plan, as text), `planned` (position in the plan), `relative` (epoch seconds / mean
+    of the configuration; 1 = average), `suspect` (bool), `name`, `together` (equal for runs that
+    trained in turns). Source: start times and epochs of the records.
+    """
+    values = run_values(frame).sort_values(["machine", "started"], ignore_index=True)
+    average = values.groupby(CONFIGURATION)["seconds"].transform("mean")
+    values = values.assign(
+        place=values.groupby("machine").cumcount() + 1,
+        relative=values["seconds"] / average,
+        planned=values["order"],
+        block=values["block"].str.replace(r"^.*/", "", regex=True),
+        together=values["round"].where(values["round"] != "", values["record"]),
+    )
+    return values[["place", "implementation", "device", "machine", "block", "planned",
+                   "relative", "suspect", "name", "together"]]  # fmt: skip
+
+
+def thinned_order(table: pd.DataFrame) -> pd.DataFrame:
+    """`table` thinned for plotting: a machine with more than `MAX_POINTS` runs is reduced to about
+    that many rows, the medians of each implementation over sections of equal length."""
+    parts = []
+    for machine, runs in table.groupby("machine", sort=False):
+        if len(runs) <= MAX_POINTS:
+            parts.append(runs)
+            continue
+        sections = MAX_POINTS // runs["implementation"].nunique()
+        section = (runs["place"] - 1) * sections // len(runs)
+        medians = runs.groupby([section, "implementation"], sort=False).agg(
+            place=("place", "median"), relative=("relative", "median"), suspect=("suspect", "any")
+        )
+        parts.append(medians.reset_index(level="implementation").assign(machine=machine))
+    return pd.concat(parts, ignore_index=True) if parts else table
+
+
+def provenance(records: Iterable[Record]) -> pd.DataFrame:
+    """One row per fact: `what` (machine, build, dataset), `which` (its name), `fact`, `value`
+    (text). A fact with different values in different records has one row per value. Source:
+    ``hardware``, ``environment`` and ``identity`` of the records."""
+    rows: dict[tuple[str, str, str, str], None] = {}
+    for record in records:
+        build = record.run.choices.get("build", "")
+        # The cores of its device, not of the machine.
+        hardware = {key: v for key, v in record.hardware.items() if key != "available_cores"}
+        facts = [("machine", record.machine, fact, value) for fact, value in hardware.items()]
+        facts += [("build", build, fact, value) for fact, value in record.environment.items()]
+        facts.append(("build", build, "lock", record.run.identity.get("build_lock")))
+        dataset = (record.run.config.get("dataset") or {}).get("name")
+        dataset = dataset or record.run.choices.get("dataset", "")
+        facts.append(("dataset", dataset, "md5", record.run.identity.get("dataset_md5")))
+        for what, which, fact, value in facts:
+            text = flat_text(value)
+            if text and len(text) <= MAX_LENGTH:
+                rows[(what, which, fact, text)] = None
+    ordered = sorted(rows, key=lambda row: (PROVENANCE_ORDER[row[0]], row[1]))
+    return pd.DataFrame(ordered, columns=PROVENANCE_COLUMNS)
+
+
+def steadiness(frame: pd.DataFrame) -> pd.DataFrame:
+    """One row per run: the configuration, `record`, `spread` (the standard deviation of the log
+    seconds of its epochs), `warm` (`warm_epochs`). Source: timed epochs, after the first, of runs
+    that are not void and have at least five of them."""
+    by_run = counted(usable_epochs(frame)).groupby([*CONFIGURATION, "record"], sort=False)
+    runs = by_run["seconds"].agg(list).reset_index()
+    runs = runs[runs["seconds"].map(len) >= MIN_EPOCHS]
+    spreads = [statistics.stdev(map(math.log, seconds)) for seconds in runs["seconds"]]
+    return runs.assign(spread=spreads, warm=list(map(warm_epochs, runs["seconds"])))
+
+
+def warm_epochs(seconds: Sequence[float]) -> int:
+    """The number of epochs at the beginning that are still warm-up. It is the k ≤ n / 2 whose split
+    into the first k epochs and the rest minimizes the sum of squares around the two means (Hinkley,
+    Biometrika 57, 1970). It is 0 unless the mean of the first k exceeds the median of the rest by
+    more than 5 % and by more than four robust spreads of the rest (1.4826 × median absolute
+    deviation)."""
+    splits = range(1, len(seconds) // 2 + 1)
+    best = min(splits, key=lambda k: _squares(seconds[:k]) + _squares(seconds[k:]))
+    rest = seconds[best:]
+    level = statistics.median(rest)
+    spread = 1.4826 * statistics.median(abs(value - level) for value in rest)
+    excess = statistics.fmean(seconds[:best]) - level
+    return best if excess > max(MIN_EXCESS * level, MIN_SPREADS * spread) else 0
+
+
+def _squares(values: Sequence[float]) -> float:
+    mean = statistics.fmean(values)
+    return sum((value - mean) ** 2 for value in values)

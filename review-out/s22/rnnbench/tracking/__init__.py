@@ -1,0 +1,1 @@
+"""Records → MLflow: a copy for browsing, which can be rebuilt from the records at any time."""

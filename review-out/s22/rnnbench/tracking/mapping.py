@@ -1,0 +1,204 @@
+"""Record → MLflow params, tags, metrics and dataset. No side effects; MLflow is not imported.
+
+Every point of a metric, including its timestamp, is derived from the record alone, so logging a
+record twice adds nothing. Values that are not finite are omitted.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import statistics
+import sys
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from rnnbench.records.record import Record, run_value
+from rnnbench.records.timestamps import milliseconds
+
+KEY_LENGTH, PARAM_LENGTH, TAG_LENGTH, DIGEST_LENGTH = 250, 6000, 5000, 36
+TRUNCATED = " …[truncated]"
+RECORD, COMPLETE = "rnnbench.record", "rnnbench.complete"
+SOURCE = {"mlflow.source.name": "rnnbench", "mlflow.source.type": "LOCAL"}
+# The facts that are tags because users filter by them. All facts are in ``facts.json``.
+FACTS_AS_TAGS = (
+    *("hardware.cpu", "hardware.available_cores", "hardware.gpu_models"),
+    *("environment.tensorflow", "environment.torch", "environment.jax", "environment.keras"),
+    *("measured.kernel.found", "measured.kernel.why_not_cudnn", "measured.precision.policy"),
+    "measured.revision",
+)
+# Keys that describe a choice and are not hyperparameters.
+NOT_A_PARAM = ("about", "requires", "source")
+# The phases whose seconds are metrics, and those of which the seconds of the median call are.
+SECONDS, CALLS = ("import", "build", "first_step", "warmup"), ("evaluate", "predict")
+EPOCH = ("loss", "acc", "val_loss", "val_acc", "val_seconds")
+
+
+class DatasetInput(NamedTuple):
+    """A dataset as MLflow records it; `source` is JSON in the form of `source_type`, `profile` is
+    JSON. MLflow keeps one profile for each name and digest, so it has nothing of a single run."""
+
+    name: str
+    digest: str
+    source_type: str
+    source: str
+    schema: None
+    profile: str
+
+
+def params(choices: Mapping[str, str], config: Mapping[str, Any]) -> dict[str, str]:
+    """The choice of every axis, then every hyperparameter of the config by its dotted key."""
+    settings = {key: value for key, value in config.items() if key not in ("limits", "alias")}
+    texts = {key: _text(value) for key, value in choices.items()}
+    for key, value in _flat(settings):
+        *parents, last = key.split(".")
+        repeats_axis = last == "name" and len(parents) == 1 and parents[0] in choices
+        if last not in NOT_A_PARAM and not repeats_axis:
+            texts.setdefault(key, _text(value))
+    return {mlflow_key(key): shortened(text, PARAM_LENGTH) for key, text in texts.items()}
+
+
+def tags(record: Record) -> dict[str, str]:
+    """The tags of a finished run: its identity, verdict, note, and the facts to filter by."""
+    verdict = record.verdict
+    values: dict[str, Any] = {
+        RECORD: record.key,
+        "rnnbench.machine": record.machine,
+        "rnnbench.started": record.started,
+        "rnnbench.experiment": record.experiment,
+        "rnnbench.digest": record.run.digest,
+        "mlflow.runName": record.name,
+        **SOURCE,
+        "rnnbench.verdict": verdict.status,
+        "rnnbench.reasons": ", ".join(reason.code for reason in verdict.reasons),
+        "rnnbench.site": record.site,
+        "rnnbench.block": record.run.block,
+        "rnnbench.order": record.run.order,
+        "rnnbench.alias": record.run.alias,
+        "rnnbench.round": record.round_id,
+        "rnnbench.companion": True if record.is_companion else None,
+        "dataset.md5": record.run.identity.get("dataset_md5"),
+        "mlflow.note.content": note(record),
+    }
+    values.update((key, value) for key, value in _flat(facts(record)) if key in FACTS_AS_TAGS)
+    return {
+        mlflow_key(key): shortened(_text(value), TAG_LENGTH)
+        for key, value in values.items()
+        if value not in (None, "")
+    }
+
+
+def facts(record: Record) -> dict[str, Any]:
+    """Hardware, environment (without its packages) and the measured values that are not numbers."""
+    return {
+        "hardware": record.hardware,
+        "environment": {k: v for k, v in record.environment.items() if k != "packages"},
+        "measured": {k: v for k, v in record.measured.items() if not is_number(v)},
+    }
+
+
+def note(record: Record) -> str:
+    """A summary of the run in one sentence."""
+    seconds = [epoch.seconds for epoch in record.epochs]
+    parts = [f"{' '.join(record.run.choices.values())} on {record.machine}"]
+    if seconds:
+        parts.append(f"{run_value(seconds):.4g} s per epoch (median of {max(1, len(seconds) - 1)})")
+    if record.epochs and (acc := record.epochs[-1].val_acc) is not None:
+        parts.append(f"validation accuracy {acc:.4g}")
+    why = f": {record.why}" if record.why else "."
+    return f"{', '.join(parts)}; {record.verdict.status}{why}"
+
+
+def dataset(record: Record) -> DatasetInput | None:
+    """The run's dataset, with the md5 that DVC pins as its digest; None if it has none."""
+    config = record.run.config.get("dataset") or {}
+    md5 = record.run.identity.get("dataset_md5")
+    if not md5:
+        return None
+    url, path = config.get("url"), config.get("path")
+    source_type, source = ("http", {"url": url}) if url else ("local", {"uri": path or ""})
+    name = str(config.get("name", "dataset"))
+    profile = {key: config[key] for key in ("about", "file", "url") if config.get(key)}
+    return DatasetInput(
+        name[:500],
+        str(md5)[:DIGEST_LENGTH],
+        source_type,
+        json.dumps(source),
+        None,
+        json.dumps(profile, ensure_ascii=False),
+    )
+
+
+def shortened(text: str, length: int) -> str:
+    """`text`, cut to `length` characters with a mark at the end if it is longer."""
+    return text if len(text) <= length else text[: length - len(TRUNCATED)] + TRUNCATED
+
+
+def _flat(data: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in data.items():
+        dotted = f"{prefix}{key}"
+        if isinstance(value, Mapping) and value:
+            yield from _flat(value, f"{dotted}.")
+        else:
+            yield dotted, value
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+
+
+class Point(NamedTuple):
+    """One value of a metric; `timestamp` is in milliseconds since 1970 (UTC)."""
+
+    key: str
+    value: float
+    timestamp: int
+    step: int
+
+
+def metrics(record: Record) -> list[Point]:
+    """All metrics of a finished run."""
+    start, end = milliseconds(record.started), milliseconds(record.finished)
+    zero = record.phases[0].start if record.phases else 0.0
+
+    def at(seconds: float) -> int:
+        return start + round((seconds - zero) * 1000)
+
+    points = []
+    for epoch in record.epochs if record.phases else ():
+        time, rate = at(epoch.start + epoch.seconds), epoch.samples / epoch.seconds
+        values = {"epoch_seconds": epoch.seconds, **{name: getattr(epoch, name) for name in EPOCH}}
+        values["samples_per_second"] = rate
+        points += [
+            Point(name, float(value), time, epoch.epoch)
+            for name, value in values.items()
+            if is_number(value)
+        ]
+    for phase in record.phases:
+        if phase.name in SECONDS:
+            points.append(Point(f"{phase.name}_seconds", phase.took, at(phase.end), 0))
+        if phase.name in CALLS and (calls := phase.details.get("calls")):
+            median = statistics.median(calls)
+            points.append(Point(f"{phase.name}_seconds", median, at(phase.end), 0))
+    if seconds := [epoch.seconds for epoch in record.epochs]:
+        points.append(Point("median_epoch_seconds", run_value(seconds), end, 0))
+        # The phase "train" also includes the turns of the others and the validations.
+        points.append(Point("train_seconds", sum(seconds), end, 0))
+    existing = {point.key for point in points}
+    points += [
+        Point(mlflow_key(key), float(value), end, 0)
+        for key, value in record.measured.items()
+        if is_number(value) and key not in existing
+    ]
+    return points
+
+
+def mlflow_key(key: str) -> str:
+    """`key` reduced to the characters and the length that MLflow accepts."""
+    return re.sub(r"[^\w\-. :]", "_", key, flags=re.ASCII)[:KEY_LENGTH]
+
+
+def is_number(value: Any) -> bool:
+    """Whether `value` is a finite number; booleans are not numbers."""
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return number and abs(value) <= sys.float_info.max

@@ -1,0 +1,277 @@
+"""The MLflow store: its address, a client of it, and its creation before anything is logged to it.
+
+If several processes log to a store that does not exist, MLflow fails in all but one of them. So
+one process creates the database under a temporary name and moves it into place when it is complete.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sqlite3
+import urllib.error
+import urllib.request
+import warnings
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit, urlunsplit
+
+from rnnbench.errors import TrackingError
+from rnnbench.locks import locked
+from rnnbench.records import timestamps
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+    from mlflow.entities import Run
+
+VARIABLE = "MLFLOW_TRACKING_URI"
+SECRETS = ("MLFLOW_TRACKING_PASSWORD", "MLFLOW_TRACKING_TOKEN")
+
+
+def tracking_uri(root: Path) -> str:
+    """`MLFLOW_TRACKING_URI` if it is set, else the SQLite file of this project."""
+    return os.environ.get(VARIABLE) or f"sqlite:///{root.resolve() / 'mlflow.db'}"
+
+
+def is_server(uri: str) -> bool:
+    return uri.startswith(("http://", "https://"))
+
+
+def database_file(uri: str) -> Path | None:
+    """The database file of an SQLite store; None for any other store."""
+    if not uri.startswith("sqlite:///"):
+        return None
+    name = uri.removeprefix("sqlite:///").partition("?")[0]
+    return Path(name).resolve() if name and name != ":memory:" else None
+
+
+def redacted(text: str, uri: str = "") -> str:
+    """`text` on one line, without any ``user:password@`` and with the passwords of `uri` and of
+    the environment masked."""
+    try:
+        password = urlsplit(uri).password or ""
+    except ValueError:
+        password = ""
+    secrets = {password, unquote(password), *(os.environ.get(name) or "" for name in SECRETS)}
+    for secret in sorted(secrets - {""}, key=len, reverse=True):
+        text = text.replace(secret, "***")
+    return " ".join(re.sub(r"://[^/\s]*@", "://", text).split())
+
+
+# Defaults for variables that the user has not set. Errors arrive as exceptions; no log is needed.
+SETTINGS = {
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "DO_NOT_TRACK": "true",
+    "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
+    "MLFLOW_LOGGING_LEVEL": "CRITICAL",
+    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "3",
+    "MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR": "1",
+}
+
+# MLflow 3 shows an experiment without a kind as generative AI, whose runs are evaluations.
+KIND = {"mlflow.experimentKind": "custom_model_development"}
+
+
+@contextmanager
+def connected(root: Path) -> Iterator[MlflowClient]:
+    """A client of the store. Any exception of MLflow in the block becomes a `TrackingError`."""
+    uri = tracking_uri(root)
+    with _translated(uri):
+        prepare()
+        from mlflow import MlflowClient
+
+        yield MlflowClient(tracking_uri=uri)
+
+
+def experiment_id(client: MlflowClient, root: Path, name: str) -> str:
+    """The id of the experiment, which is created if it does not exist."""
+    experiment = client.get_experiment_by_name(name)
+    if experiment is None:
+        home = root.resolve()
+        is_ours = database_file(tracking_uri(root)) == home / "mlflow.db"
+        location = str(home / ARTIFACTS / name) if is_ours else None
+        try:
+            return str(client.create_experiment(name, location, KIND))
+        except Exception:  # another process may have created it first
+            experiment = client.get_experiment_by_name(name)
+            if experiment is None:
+                raise
+    if experiment.lifecycle_stage != "active":
+        raise TrackingError(
+            f"the experiment {name!r} was deleted in MLflow.",
+            where=redacted(tracking_uri(root)),
+            remedy=f"run `mlflow experiments restore --experiment-id {experiment.experiment_id}`.",
+        )
+    return str(experiment.experiment_id)
+
+
+def all_runs(client: MlflowClient, experiment: str, condition: str = "") -> list[Run]:
+    """All runs of the experiment `experiment` (an id) that satisfy the condition."""
+    page = client.search_runs([experiment], condition)
+    runs: list[Run] = [*page]
+    while page.token:
+        page = client.search_runs([experiment], condition, page_token=page.token)
+        runs += page
+    return runs
+
+
+def prepare() -> None:
+    """Disables telemetry and logging and shortens timeouts. Call it before importing MLflow."""
+    for name, value in SETTINGS.items():
+        os.environ.setdefault(name, value)
+    warnings.filterwarnings("ignore", module=r"(mlflow|alembic|sqlalchemy)\b")
+
+
+@contextmanager
+def _translated(uri: str) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        if not (isinstance(error, OSError) or _is_mlflow_error(error)):
+            raise
+        # `from None`: the cause would reveal the password in the address.
+        raise TrackingError(
+            redacted(_first_line(error), uri),
+            where=redacted(uri, uri),
+            remedy=f"correct {VARIABLE}, or check that the store exists and has space. "
+            "The records are safe; run the same command again to log them.",
+        ) from None
+
+
+def _is_mlflow_error(error: BaseException) -> bool:
+    """Whether MLflow or a library it uses raised the error; imports neither."""
+    families = {"mlflow", "sqlalchemy", "alembic", "requests", "urllib3", "sqlite3"}
+    return any(kind.__module__.partition(".")[0] in families for kind in type(error).__mro__)
+
+
+def _first_line(error: Any) -> str:
+    # SQLAlchemy puts a hint about its own use before some errors.
+    lines = (line for line in str(error).splitlines() if not line.startswith("(raised as a result"))
+    text = next(filter(str.strip, lines), type(error).__name__)
+    text = text.partition(" Supported URI schemes are")[0]  # more than twenty
+    return text if len(text) <= 300 else f"{text[:300]}…"
+
+
+TIMEOUT = 5.0  # seconds to wait for a server to answer
+SUFFIXES = ("-journal", "-wal", "-shm", "")  # SQLite's files; the database is the last
+ARTIFACTS = "mlruns"
+MISSING, VALID, CORRUPT = "missing", "valid", "corrupt"
+
+
+def ensure_store(root: Path) -> Path | None:
+    """Creates the store if it does not exist. Raises `TrackingError`.
+
+    A file that is corrupt or not a database is set aside as ``mlflow.db.corrupt-TIME`` and
+    replaced by a new database. **Returns** the file that was set aside, if any: the caller must
+    then log all records to the new database.
+    """
+    uri = tracking_uri(root)
+    if is_server(uri):
+        check_server(uri)
+    database = database_file(uri)
+    if database is None:
+        return None
+    try:
+        with locked(database.with_name(f"{database.name}.lock")):
+            state = inspect(database)
+            aside = _set_aside(database) if state == CORRUPT else None
+            if state != VALID:
+                _create(database)
+            elif database == root.resolve() / database.name:
+                adopt_artifacts(database)
+    except (OSError, sqlite3.OperationalError) as error:
+        raise TrackingError(
+            f"the MLflow store cannot be created or read ({error}).",
+            where=str(database),
+            remedy=f"make the folder writable, or set {VARIABLE}.",
+        ) from error
+    return aside
+
+
+def inspect(database: Path) -> str:
+    """`MISSING` (or empty), `VALID` or `CORRUPT`."""
+    if not database.exists() or database.stat().st_size == 0:
+        return MISSING
+    try:
+        with closing(sqlite3.connect(database, timeout=20)) as connection:
+            if connection.execute("PRAGMA quick_check(1)").fetchone() != ("ok",):
+                return CORRUPT
+            tables = {row[0] for row in connection.execute("SELECT name FROM sqlite_master")}
+    except sqlite3.OperationalError:
+        raise
+    except sqlite3.DatabaseError:
+        return CORRUPT
+    return VALID if "alembic_version" in tables else CORRUPT if tables else MISSING
+
+
+def adopt_artifacts(database: Path) -> None:
+    """Makes the artifact paths, which are absolute, those of the folder that the `database` is in:
+    otherwise a project that was moved or copied writes into the folder where it was created."""
+    here = str(database.parent / ARTIFACTS)
+    with closing(sqlite3.connect(database, timeout=20)) as connection, connection:
+        row = connection.execute(
+            "SELECT artifact_location FROM experiments WHERE experiment_id = 0"
+        ).fetchone()
+        there = str(row[0]).removesuffix("/0") if row else here
+        if there == here or not there.endswith(f"/{ARTIFACTS}"):
+            return
+        for table, column in (("experiments", "artifact_location"), ("runs", "artifact_uri")):
+            connection.execute(
+                f"UPDATE {table} SET {column} = ? || substr({column}, ?) "
+                f"WHERE substr({column}, 1, ?) = ?",
+                (here, len(there) + 1, len(there) + 1, f"{there}/"),
+            )
+
+
+def _create(database: Path) -> None:
+    new = database.with_name(f"{database.name}.new")
+    _remove(new)
+    with _translated(f"sqlite:///{new}"):
+        prepare()
+        from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
+
+        SqlAlchemyStore(f"sqlite:///{new}", str(database.parent / ARTIFACTS)).engine.dispose()
+    # SQLite would replay the journal of a missing or empty database into the new one.
+    _remove(database)
+    new.replace(database)
+
+
+def _set_aside(database: Path) -> Path:
+    aside = database.with_name(f"{database.name}.corrupt-{timestamps.now()}")
+    for suffix in SUFFIXES:
+        file = database.with_name(database.name + suffix)
+        if file.exists():
+            file.replace(f"{aside}{suffix}")
+    return aside
+
+
+def _remove(database: Path) -> None:
+    for suffix in SUFFIXES:
+        database.with_name(database.name + suffix).unlink(missing_ok=True)
+
+
+def check_server(uri: str) -> None:
+    """Raises a `TrackingError` unless the server responds; any response will do. Call it before
+    importing MLflow, whose own retries would take minutes to fail."""
+    parts = urlsplit(uri)
+    address = urlunsplit(
+        parts._replace(netloc=parts.netloc.rpartition("@")[2], path=f"{parts.path}/health")
+    )
+    try:
+        with urllib.request.urlopen(address, timeout=TIMEOUT):
+            pass
+    except urllib.error.HTTPError:
+        pass
+    except (OSError, ValueError) as error:
+        reason = str(getattr(error, "reason", error))
+        if "certificate" not in reason.lower():  # MLflow has its own certificate settings
+            raise TrackingError(
+                f"the MLflow server cannot be reached ({redacted(reason, uri)}).",
+                where=redacted(uri, uri),
+                remedy=f"start it or correct {VARIABLE}. The records are safe; run the same "
+                "command again to log them.",
+            ) from None

@@ -1,0 +1,279 @@
+"""Logs records, and the results of a report, to MLflow. Idempotent: a record is one run, however
+often it is logged.
+
+An experiment's note and view are tags of the MLflow experiment (``mlflow.note.content``,
+``mlflow.sharedViewState.KEY``) in the format of MLflow's web page (tested with MLflow 3).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tempfile
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import zip_longest
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rnnbench.errors import RecordError
+from rnnbench.records.overrides import option_of
+from rnnbench.records.record import Record
+from rnnbench.records.record import Run as PlannedRun
+from rnnbench.records.store import read_json
+from rnnbench.records.timestamps import milliseconds
+from rnnbench.tracking import mapping
+from rnnbench.tracking.mapping import COMPLETE, RECORD, SOURCE, TAG_LENGTH, shortened
+from rnnbench.tracking.store import KIND, all_runs, connected, ensure_store, experiment_id
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+    from mlflow.entities import Run
+
+PARAMS, METRICS = 100, 800  # per request; MLflow accepts 100 params, 100 tags, 1000 items in all
+VIEW = "rnnbench"
+SHARED = f"mlflow.sharedViewState.{VIEW}"  # the tag of an experiment that has the view
+UNEQUAL, SPEEDUP, REPORT = "rnnbench.unequal", "speedup", "rnnbench.report"
+NOTE, NAME = "mlflow.note.content", "mlflow.runName"
+# The columns of the view, after the axes.
+COLUMNS = (
+    *("metrics.`speedup`", "metrics.`median_epoch_seconds`", "metrics.`val_acc`"),
+    *("tags.`rnnbench.verdict`", "tags.`rnnbench.reasons`"),
+)
+
+
+def track(records: Sequence[tuple[Record, Path]], root: Path) -> dict[str, str]:
+    """Logs `records`, each given with the file it was read from.
+
+    Each rnnbench experiment has one MLflow experiment. A record that MLflow already has is updated
+    in its own run, or skipped if it is complete. **Returns** record key → MLflow run id; **raises**
+    `TrackingError`, after which the same call continues where it stopped.
+    """
+    ensure_store(root)
+    with connected(root) as client:
+        names = sorted({record.experiment for record, _ in records})
+        experiments = {name: experiment_id(client, root, name) for name in names}
+        return {
+            record.key: _upsert(client, experiments[record.experiment], record, file)
+            for record, file in records
+        }
+
+
+def _runs_of_record(client: MlflowClient, experiment: str, key: str) -> list[Run]:
+    """The runs of one record, even if the user has renamed them, with the run to keep first. There
+    are several if a server created a run and died before it could respond."""
+    found = all_runs(client, experiment, f"tags.`{RECORD}` = '{key}'")
+    return kept_first(run for run in found if run.data.tags.get(RECORD) == key)
+
+
+def kept_first(runs: Iterable[Run]) -> list[Run]:
+    def rank(run: Run) -> tuple[bool, int, str]:
+        return COMPLETE not in run.data.tags, -len(run.data.params), run.info.run_id
+
+    return sorted(runs, key=rank)
+
+
+def _upsert(client: MlflowClient, experiment: str, record: Record, file: Path) -> str:
+    digest = hashlib.sha256(file.read_bytes()).hexdigest()
+    runs = _runs_of_record(client, experiment, record.key)
+    _delete(client, runs[1:])
+    if runs and runs[0].data.tags.get(COMPLETE) == digest:
+        return str(runs[0].info.run_id)
+    tags, start = mapping.tags(record), milliseconds(record.started)
+    run = runs[0] if runs else client.create_run(experiment, start, tags, record.name)
+    run_id = str(run.info.run_id)
+    _log_values(client, run, record, tags if runs else {})
+    _log_files(client, run_id, record, file)
+    status = "FAILED" if record.verdict.status == "void" else "FINISHED"
+    client.set_terminated(run_id, status, milliseconds(record.finished))
+    client.set_tag(run_id, COMPLETE, digest)
+    if not runs:
+        _delete(client, _runs_of_record(client, experiment, record.key)[1:])
+    return run_id
+
+
+def _log_values(client: MlflowClient, run: Run, record: Record, tags: Mapping[str, str]) -> None:
+    """Logs the metrics, params, `tags` and the dataset of a record."""
+    from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param, RunTag
+
+    # MLflow refuses to change a param, so existing ones are not sent again.
+    params = mapping.params(record.run.choices, record.run.config).items()
+    requests = zip_longest(
+        _batches([Metric(*point) for point in mapping.metrics(record)], METRICS),
+        _batches([Param(*item) for item in params if item[0] not in run.data.params], PARAMS),
+        _batches([RunTag(*item) for item in tags.items()], PARAMS),
+        fillvalue=(),
+    )
+    for request in requests:
+        client.log_batch(run.info.run_id, *request)
+    if used := mapping.dataset(record):
+        context = InputTag("mlflow.data.context", "training")
+        client.log_inputs(run.info.run_id, [DatasetInput(Dataset(*used), [context])])
+
+
+def _log_files(client: MlflowClient, run_id: str, record: Record, file: Path) -> None:
+    """Uploads ``record.json``, ``config.json``, ``facts.json``, ``packages.txt``, and the run's log
+    and events if they exist next to the record."""
+    sources = {
+        "record.json": file,
+        "run.log": file.with_suffix(".log"),
+        "events.jsonl": file.with_suffix(".events.jsonl"),
+    }
+    with tempfile.TemporaryDirectory(prefix="rnnbench-") as name:
+        folder = Path(name)
+        for target, source in sources.items():
+            if source.is_file():
+                (folder / target).symlink_to(source.resolve())
+        (folder / "config.json").write_text(json.dumps(record.run.config, indent=1, default=str))
+        (folder / "facts.json").write_text(json.dumps(mapping.facts(record), indent=1, default=str))
+        packages = record.environment.get("packages") or ()
+        (folder / "packages.txt").write_text("".join(f"{package}\n" for package in packages))
+        client.log_artifacts(run_id, name)
+
+
+def _delete(client: MlflowClient, duplicates: Sequence[Run]) -> None:
+    """Deletes duplicate runs, left by a request that a dying server executed and the client
+    repeated."""
+    for run in duplicates:
+        client.delete_run(run.info.run_id)
+
+
+def _batches(items: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:
+    for start in range(0, len(items), size):
+        yield items[start : start + size]
+
+
+def publish(
+    root: Path,
+    experiment: str,
+    text: str,
+    planned: Sequence[PlannedRun],
+    speedups: Mapping[str, float],
+    unequal: Mapping[str, str],
+    files: Path,
+) -> str | None:
+    """Updates the MLflow experiment after a report; writes only what has changed.
+
+    **Arguments:**
+
+    - `text`: Markdown for the experiment's note.
+    - `planned`: its runs.
+    - `speedups`: record key → speed-up of its configuration.
+    - `unequal`: record key → marked ratio, if the two runs do not compute the same function.
+    - `files`: the report's folder.
+
+    **Returns** the `address_of` the experiment, or None if MLflow has none. **Raises**
+    `TrackingError`.
+    """
+    ensure_store(root)
+    keys = differing_keys(planned)
+    labels = {run.name: label_of(run, keys) for run in planned}
+    with connected(root) as client:
+        found = client.get_experiment_by_name(experiment)
+        if found is None:
+            return None
+        number = found.experiment_id
+        address = address_of(number)
+        note = f"{text}\n\n[All runs, with the columns that matter]({address})\n"
+        view = json.dumps(view_of(keys))
+        tags = {**KIND, NOTE: shortened(note, TAG_LENGTH), SHARED: view}
+        for tag, value in tags.items():
+            if found.tags.get(tag) != value:
+                client.set_experiment_tag(number, tag, value)
+        report = None
+        for run in all_runs(client, number):
+            if REPORT in run.data.tags:
+                report = run.info.run_id
+            elif key := run.data.tags.get(RECORD):
+                name = key.split("/")[1]
+                # MLflow's own list has no column for the verdict.
+                is_suspect = run.data.tags.get("rnnbench.verdict") == "suspect"
+                label = labels.get(name, name) + (" †" if is_suspect else "")
+                marked = shortened(unequal.get(key, ""), TAG_LENGTH)
+                _update_run(client, run, name, label, marked, speedups.get(key))
+        if report is None:
+            about = {REPORT: "true", **SOURCE}
+            report = client.create_run(number, tags=about, run_name="report").info.run_id
+        client.set_tag(report, NOTE, shortened(text, TAG_LENGTH))
+        client.log_artifacts(report, str(files))
+        client.set_terminated(report)
+        return address
+
+
+def address_of(number: str) -> str:
+    """The path, on MLflow's web page, of an experiment's runs in the shared view. It requests the
+    page for training runs; MLflow 3 defaults to the one for generative AI."""
+    return f"#/experiments/{number}/runs?viewStateShareKey={VIEW}&workflowType=machine_learning"
+
+
+def addresses(root: Path) -> dict[str, str]:
+    """Experiment → its `address_of`, of those with a report, that of the latest report first."""
+    with connected(root) as client:
+        found = client.search_experiments()
+        names = {each.experiment_id: each.name for each in found if SHARED in each.tags}
+        latest = ["attributes.end_time DESC"]
+        reports = client.search_runs([*names], f"tags.`{REPORT}` = 'true'", order_by=latest)
+        numbers = [run.info.experiment_id for run in reports] if names else []
+        return {names[number]: address_of(number) for number in numbers}
+
+
+def view_of(axes: Sequence[str]) -> dict[str, Any]:
+    """The state of MLflow's list of runs: columns for the axes, metrics and verdict, fastest run
+    first."""
+    return {
+        "selectedColumns": [*(f"params.`{axis}`" for axis in axes), *COLUMNS],
+        "orderByKey": "metrics.`median_epoch_seconds`",
+        "orderByAsc": True,
+    }
+
+
+def differing_keys(runs: Sequence[PlannedRun]) -> list[str]:
+    """The keys in which the planned `runs` differ: axes, overrides, ``seed`` and ``repeat``."""
+    flat = [
+        {**run.choices, **run.overrides, "seed": run.seed, "repeat": run.repeat} for run in runs
+    ]
+    keys = dict.fromkeys(key for run in flat for key in run)
+    return [key for key in keys if len({json.dumps(run.get(key)) for run in flat}) > 1]
+
+
+def label_of(run: PlannedRun, keys: Sequence[str]) -> str:
+    """The values of a run's `keys`, such as ``block · cpu_1 · r2``; its name if it has none."""
+    values = {
+        **run.choices,
+        **{key: f"{option_of(key) or key}={value}" for key, value in run.overrides.items()},
+        "seed": f"s{run.seed}",
+        "repeat": f"r{run.repeat}",
+    }
+    return " · ".join(filter(None, (values.get(key) for key in keys))) or run.name
+
+
+def _update_run(
+    client: MlflowClient, run: Run, name: str, label: str, marked: str, speedup: float | None
+) -> None:
+    """Logs what has changed of a run in one request."""
+    from mlflow.entities import Metric, RunTag
+
+    run_id, tags, new_tags, metrics = run.info.run_id, run.data.tags, [], []
+    if marked and tags.get(UNEQUAL) != marked:
+        new_tags.append(RunTag(UNEQUAL, marked))
+    elif not marked and UNEQUAL in tags:
+        client.delete_tag(run_id, UNEQUAL)
+    if run.info.run_name == name != label:  # keep a name that the user gave it
+        new_tags.append(RunTag(NAME, label))
+    if speedup is not None and run.data.metrics.get(SPEEDUP) != speedup:
+        metrics.append(Metric(SPEEDUP, speedup, round(1000 * time.time()), 0))
+    if new_tags or metrics:
+        client.log_batch(run_id, metrics=metrics, tags=new_tags)
+
+
+def read_tracked(folders: Iterable[Path]) -> dict[str, str]:
+    """Record key → MLflow run id, from ``tracked/*.json`` in an experiment's `folders`. Unreadable
+    files are skipped: the next ``rnnbench track`` writes them again."""
+    run_ids: dict[str, str] = {}
+    for path in (path for folder in folders for path in sorted(folder.glob("tracked/*.json"))):
+        try:
+            entries = list(read_json(path).values())
+            run_ids |= {str(entry["record"]): str(entry["run_id"]) for entry in entries}
+        except (RecordError, AttributeError, TypeError, KeyError):
+            continue
+    return run_ids

@@ -1,0 +1,294 @@
+"""The job that ``--config`` requests: the paths of an experiment, the parameters of its rules, and
+which of its files are made again."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+import yaml
+from msgspec import to_builtins
+from msgspec.structs import replace as with_fields
+
+from rnnbench.builds.pins import ENVIRONMENTS, pins_of
+from rnnbench.commands.arguments import DEFAULT_EXPERIMENT, conf_folders, overrides_text
+from rnnbench.datasets.pins import pinned
+from rnnbench.errors import ConfigError, RecordError, converted, say
+from rnnbench.grid.experiment import Experiment, Repeats
+from rnnbench.planning.plan import Certificate, Plan, Round, facts_of
+from rnnbench.planning.planner import make_plan
+from rnnbench.project import home, words_of
+from rnnbench.records.pointer import Pointer, is_valid, pointer_files
+from rnnbench.records.store import site_folders, why_not_tracked
+from rnnbench.tracking.store import redacted, tracking_uri
+from rnnbench.workflow.snakemake_hooks import memoized
+
+SCHEMA = Path(__file__).parents[3] / "workflow/schemas/config.schema.yaml"
+
+
+def load(config: Mapping[str, Any], root: Path) -> Job:
+    """The job that ``--config``, a config file or a module's ``config`` requests. Raises
+    `ConfigError`, which names the key."""
+    # Not by snakemake.utils.validate, whose error is a traceback.
+    keys = yaml.safe_load(SCHEMA.read_text(encoding="utf-8"))["properties"]
+    for key in config:
+        if key not in keys:
+            raise ConfigError(
+                f"there is no key {key!r}.", where="--config", remedy=f"use {', '.join(keys)}."
+            )
+    results = root / Job.results
+    if results.exists() and not results.is_dir():
+        raise ConfigError(
+            "is a file, but records need a folder.", where=str(results), remedy="move it aside."
+        )
+    further = [Path(folder) for folder in words_of(config.get("conf"), ",", "--config conf")]
+    plan = make_plan(
+        str(config.get("experiment") or DEFAULT_EXPERIMENT),
+        conf_folders(root, further, "--config conf"),
+        root,
+        site=str(config.get("site") or "") or None,
+        overrides=overrides_text(config, "--config"),
+    )
+    if config.get("budget") is not None:
+        plan = replace(plan, experiment=with_budget(plan.experiment, config["budget"]))
+    where, remedy = "--config allow_void", "write allow_void=true."
+    allow_void = converted(config.get("allow_void", False), bool, where, remedy, strict=False)
+    return Job(plan, root, allow_void)
+
+
+def with_budget(experiment: Experiment, minutes: Any) -> Experiment:
+    """`experiment` with this budget. Raises `ConfigError` if it has a fixed number of repeats."""
+    if experiment.repeats is None:
+        what = f"{experiment.name} has a fixed number of repeats."
+        remedy = "give it `repeats: {least: 3, most: 8, until: 0.04}`, or leave the budget out."
+        raise ConfigError(what, where="--config budget", remedy=remedy)
+    seconds = converted(minutes, float, "--config budget", "give minutes, such as 3.") * 60
+    repeats = {**to_builtins(experiment.repeats), "budget_s": seconds}
+    remedy = "give more than 0 minutes."
+    return with_fields(experiment, repeats=converted(repeats, Repeats, "--config budget", remedy))
+
+
+def made_again(job: Job) -> list[str]:
+    """The files that exist and are made again: the rounds that are `damaged`, and what could not be
+    logged to MLflow when it was tried last."""
+    untracked = [name for name in job.tracked if why_not_tracked(job.root / name)]
+    return [*damaged(job), *untracked]
+
+
+def damaged(job: Job) -> list[str]:
+    """The files of finished rounds with an invalid pointer: one that is missing, one to a record
+    (the run's or a companion's) that is damaged or missing, or one that says "not needed" by an
+    earlier value of `repeats`. Damaged records are reported. Only reads: `rnnbench round` sets
+    damaged records aside and measures what is missing."""
+    rule, results = to_builtins(job.plan.experiment.repeats), job.root / job.results
+    rounds = []
+    for name, of_round in zip(job.rounds, job.plan.rounds.values(), strict=True):
+        if not (job.root / name).exists():
+            continue
+        pointers = [job.pointers[run.name] for run in of_round.runs]
+        invalid = [file for file in pointers if not is_valid(file, results, rule)]
+        rounds += [name] if invalid else []
+        for file in filter(Path.exists, invalid):
+            with contextlib.suppress(RecordError):
+                if Pointer.read(file).not_needed:
+                    continue
+            say(f"{file.stem}: a record is damaged or missing; it is measured again.")
+    return rounds
+
+
+Planned = TypeVar("Planned", bound=Round | Certificate)
+
+
+@memoized
+class WildcardFunctions(Generic[Planned]):
+    """Functions of a rule's only wildcard, whose value is the key in `items`. `kind` names the
+    items in the error for an unknown key."""
+
+    def __init__(self, kind: str, items: Mapping[str, Planned], root: Path):
+        self._kind, self._items, self._root = kind, items, root
+
+    def planned(self, wildcards) -> Planned:
+        (key,) = wildcards
+        if key not in self._items:
+            raise ValueError(f"the experiment has no {self._kind} {key}")
+        return self._items[key]
+
+    def dataset(self, wildcards) -> list[str]:
+        """The dataset files, without duplicates."""
+        paths = (config["dataset"].get("path") for config in self.planned(wildcards).configs)
+        return list(dict.fromkeys(filter(None, paths)))
+
+    def environment(self, wildcards) -> list[str]:
+        """The files of the builds' environments, for builds that have a separate one."""
+        builds = (config["build"] for config in self.planned(wildcards).configs)
+        all_pins = (pins_of(build, self._root) for build in builds)
+        return list(dict.fromkeys(f"{ENVIRONMENTS}/{pins.key}.json" for pins in all_pins if pins))
+
+    def identity(self, wildcards) -> dict[str, Any]:
+        return dict(self.planned(wildcards).identity)
+
+    def digest(self, wildcards) -> str:
+        return self.planned(wildcards).digest
+
+    def device(self, wildcards) -> str:
+        """The device of a round; if it has several, the one with most threads."""
+        devices = [config["device"] for config in self.planned(wildcards).configs]
+        return str(max(devices, key=lambda device: device.get("threads") or 0)["name"])
+
+
+@memoized
+class Job:
+    """An experiment at a site, for the rules of Snakemake. Paths are relative to the project.
+    `allow_void`: a configuration without a usable run is no failure."""
+
+    results = "results"
+
+    def __init__(self, plan: Plan, root: Path, allow_void: bool = False):
+        self.plan, self.root, self.allow_void = plan, root, allow_void
+        self.experiment, self.site = plan.experiment.name, plan.site
+        self.folder = f"{self.results}/{self.site}/{self.experiment}"
+        self.store = f"{self.results}/{self.site}/store.json"
+        self.report_folder = f"reports/{self.experiment}"
+        self.report = f"{self.report_folder}/report.html"
+        self.logs = f"{self.folder}/logs"
+        self.batches = plan.batches()
+        self.first_priority = len(plan.runs) + 1  # above that of any round
+        self.round = WildcardFunctions("round", plan.rounds, root)
+        self.certificate = WildcardFunctions("certificate", plan.certificates, root)
+
+    def check_same(self, other: Job) -> None:
+        """Raises `ConfigError` if `other` is the job of another experiment or site."""
+        ours, theirs = (f"{job.experiment} at {job.site}" for job in (self, other))
+        if ours != theirs:
+            what = f"the modules of one workflow request {theirs} and {ours}."
+            remedy = "run one experiment after the other, or write one with the grids of both."
+            raise ConfigError(what, where="module", remedy=remedy)
+
+    def check_targets(self, targets: Iterable[str]) -> None:
+        """Raises `ConfigError` if a requested file is one of another experiment, or one that no
+        rule but that of its round makes, a run's record or pointer."""
+        for target in map(str, targets):
+            match Path(os.path.relpath(self.root / target, self.root)).parts:
+                case ("results", "records", _, run, _):
+                    self._check_run(target, run)
+                case ("reports", experiment, _) | ("results", _, experiment, _, *_) if (
+                    experiment != self.experiment
+                ):
+                    what = f"this is a file of {experiment}, but {self.experiment} is requested."
+                    remedy = f"add `--config experiment={experiment.partition('+')[0]}`"
+                    if "+" in experiment:
+                        remedy += " and the overrides that its name has"
+                    raise ConfigError(what, where=target, remedy=f"{remedy}.")
+                case ("results", self.site, _, pointer):
+                    self._check_run(target, Path(pointer).stem)
+
+    def _check_run(self, target: str, run: str) -> None:
+        if run in self.plan.runs:
+            what = "the file of one run is no target: its round makes it."
+            (file,) = self._files("rounds", [self.plan.runs[run].round])
+            raise ConfigError(what, where=target, remedy=f"request {file}.")
+        what = f"{self.experiment} has no run {run}."
+        remedy = "name the experiment that has it: --config experiment=NAME."
+        raise ConfigError(what, where=target, remedy=remedy)
+
+    # -- paths --------------------------------------------------------------------------
+
+    def _files(self, folder: str, names: Iterable[object]) -> list[str]:
+        return [f"{self.folder}/{folder}/{name}.json" for name in names]
+
+    @property
+    def tracked(self) -> list[str]:
+        return self._files("tracked", range(len(self.batches)))
+
+    @property
+    def rounds(self) -> list[str]:
+        return self._files("rounds", self.plan.rounds)
+
+    @property
+    def intervals(self) -> Path:
+        """The log of when the commands of this site were busy."""
+        return self.root / self.results / self.site / "intervals.jsonl"
+
+    @cached_property
+    def pointers(self) -> dict[str, Path]:
+        """Run → its pointer, which exists once the run is finished."""
+        return {name: self.root / self.folder / f"{name}.json" for name in self.plan.runs}
+
+    @property
+    def finished(self) -> set[str]:
+        return {name for name, file in self.pointers.items() if file.exists()}
+
+    @property
+    def certificates(self) -> list[str]:
+        return self._files("certificates", self.plan.certificates)
+
+    def batch_rounds(self, wildcards) -> list[str]:
+        return self._files("rounds", self.batches[int(wildcards.batch)])
+
+    # -- parameters of rules ------------------------------------------------------------
+
+    def environment_pins(self, wildcards) -> list[str]:
+        """The arguments of the command that makes the environment."""
+        pins = self.plan.environments[wildcards.environment]
+        wheel = ["--wheel", str(pins.wheel)] if pins.wheel else []
+        return [os.path.relpath(pins.lock, self.root), "--python", pins.python, *wheel]
+
+    def priority(self, wildcards) -> int:
+        """The priority of a round, which follows the order of measurement."""
+        return len(self.plan.runs) - self.round.planned(wildcards).order
+
+    @property
+    def dataset_files(self) -> str:
+        """The names of the pinned files that runs need, as a regular expression."""
+        return "|".join(re.escape(Path(path).name) for path in self.plan.datasets) or "(?!)"
+
+    def dataset_name(self, wildcards) -> str:
+        return self.plan.datasets[f"data/{wildcards.file}"]
+
+    def dataset_md5(self, wildcards) -> str:
+        return pinned(self.root)[f"data/{wildcards.file}"].md5
+
+    @cached_property
+    def tracking_uri(self) -> str:
+        return redacted(tracking_uri(self.root))
+
+    @cached_property
+    def plan_digest(self) -> str:
+        runs = sorted((run.name, run.digest) for run in self.plan.runs.values())
+        facts = to_builtins(facts_of(self.plan))
+        text = json.dumps([runs, facts], sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    @cached_property
+    def report_code(self) -> str:
+        state = hashlib.sha256()
+        for package in ("tables", "report", "sources"):
+            for file in sorted((Path(__file__).parents[1] / package).rglob("*")):
+                if file.is_file() and "__pycache__" not in file.parts:
+                    state.update(file.read_bytes())
+        return state.hexdigest()
+
+    @property
+    def imported_files(self) -> list[str]:
+        """The pointers and certificates of this experiment at other sites."""
+        folders = site_folders(self.root / self.results, self.experiment)
+        files = pointer_files(folders)
+        for folder in folders:
+            files += folder.glob("certificates/[!.]*.json")
+        paths = (file.relative_to(self.root).as_posix() for file in files)
+        return sorted(path for path in paths if not path.startswith(f"{self.folder}/"))
+
+    @property
+    def prices_and_published(self) -> list[str]:
+        """The price lists and published rows that the report shows."""
+        base = home(self.root)
+        files = [*base.glob("conf/price/*.yaml"), *base.glob("reports/published/*.csv")]
+        return sorted(os.path.relpath(path, self.root) for path in files)

@@ -1,0 +1,277 @@
+"""The hooks that run when Snakemake starts and ends, and the last lines of its output."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from rnnbench import locks
+from rnnbench.errors import ConfigError, RecordError, RnnbenchError, RunError, say
+from rnnbench.planning.plan import write_plan
+from rnnbench.records.pointer import BUDGET, Pointer
+from rnnbench.records.store import read_record, why_not_tracked
+from rnnbench.running import host_check
+from rnnbench.running.worker import WorkflowImporters
+from rnnbench.workflow import signal_handling
+from rnnbench.workflow.job import Job, made_again
+
+if TYPE_CHECKING:
+    from snakemake.workflow import Workflow
+
+
+class Session:
+    """One execution of `job`, which holds the lock of the results folder."""
+
+    def __init__(self, job: Job):
+        self.job = job
+        self._lock = contextlib.ExitStack()
+        self._importers: WorkflowImporters | None = None
+
+    def start(self, local: bool = True) -> None:
+        """Locks the results folder until this process ends and writes the plan, before the first
+        job. `local` is False if jobs go to a cluster."""
+        folder = self.job.root / self.job.results
+        try:
+            self._lock.enter_context(locks.exclusive(folder))
+            write_plan(self.job.plan, folder)
+            signal_handling.install(self._interrupted, local)
+            if local:
+                runs, finished = self.job.plan.runs, self.job.finished
+                missing = (run.config for name, run in runs.items() if name not in finished)
+                self._importers = WorkflowImporters(missing, self.job.root)
+            for warning in host_check.warnings(host_check.read_host_facts()):
+                say(f"warning: {warning}.")
+        except (OSError, RunError) as error:
+            if isinstance(error, OSError):
+                remedy = "make the folder writable, or free some space."
+                error = RunError(f"cannot be written: {error}.", where=str(folder), remedy=remedy)
+            say(error)
+            os._exit(error.exit_code)
+
+    def _interrupted(self) -> str:
+        if self._importers:
+            self._importers.end()
+        done, total = len(self.job.finished), len(self.job.plan.runs)
+        return f"{done} of {total} runs have a record; the same command continues."
+
+    def end(self, failed: bool = False) -> None:
+        """Prints the summary: void runs, missing runs, the path of the report."""
+        if self._importers:
+            self._importers.end()
+        job = self.job
+        if failed and job.finished:
+            with contextlib.suppress(Exception):
+                from rnnbench.commands.report import report
+
+                report([job.experiment, "--site", job.site, "--out", job.report_folder])
+        for line in self._summary.lines:
+            say(line)
+
+    def attach(self, workflow: Workflow) -> None:
+        """Makes `workflow` start and end this session, also where this Snakefile is a module, whose
+        hooks Snakemake does not run, and end with the exit code of `summarize`, whose lines are
+        also printed if there is nothing to do. What `made_again` names is made again, like files of
+        ``--forcerun``: each is removed when its job starts, none during a dry run. Raises
+        `ConfigError` if the workflow has another session, or moves the files of this one."""
+        for folder in ("data/", "results/", "reports/"):
+            if workflow.modifier.path_modifier.replace_prefix(folder) != folder:
+                what = f"has a prefix or replace_prefix, but files in {folder} cannot be elsewhere."
+                remedy = "remove it; `snakemake --directory FOLDER` sets the folder of all files."
+                raise ConfigError(what, where="module", remedy=remedy)
+        # Snakemake reads a module's Snakefile once for each `use rule`.
+        attached: Session = vars(workflow).setdefault("rnnbench_session", self)
+        if attached is not self:
+            self.job.check_same(attached.job)
+            return
+        # Not in a cluster's jobs: files that another node wrote may not be visible yet.
+        again = made_again(self.job) if workflow.is_main_process else []
+        execute = workflow.execute
+
+        def execute_and_exit(executor_plugin: Any, executor_settings: Any, **named: Any) -> None:
+            settings = workflow.dag_settings
+            settings.forcerun = {*settings.forcerun, *again}
+            try:
+                self.job.check_targets(settings.targets)
+                if not executor_plugin.common_settings.dryrun_exec:
+                    check_slurm(getattr(executor_settings, "submit_cmd", None))
+            except RnnbenchError as error:
+                say(error)
+                sys.exit(error.exit_code)
+            # Here, because a workflow that has this one as a module may define its own hooks later.
+            self._add_to_hooks(workflow)
+            execute(executor_plugin, executor_settings, **named)
+            if workflow.dryrun or not workflow.is_main_process:
+                return
+            if "_summary" not in vars(self):
+                self.end()
+            if self._summary.exit_code:
+                sys.exit(self._summary.exit_code)
+
+        workflow.execute = execute_and_exit
+
+    def _add_to_hooks(self, workflow: Workflow) -> None:
+        """Adds this session's start and end to the workflow's own hooks, which ``--no-hooks``
+        leaves out."""
+        onstart, onsuccess, onerror = workflow._onstart, workflow._onsuccess, workflow._onerror
+        settings = workflow.execution_settings
+        if settings.no_hooks:
+            onstart = onsuccess = onerror = _nothing
+            settings.no_hooks = False
+
+        def start(log: str) -> None:
+            self.start(local=workflow.local_exec)
+            onstart(log)
+
+        def succeed(log: str) -> None:
+            onsuccess(log)
+            self.end()
+
+        def fail(log: str) -> None:
+            onerror(log)
+            self.end(failed=True)
+
+        workflow._onstart, workflow._onsuccess, workflow._onerror = start, succeed, fail
+
+    @cached_property
+    def _summary(self) -> Summary:
+        """To be read only when all jobs have ended."""
+        return summarize(self.job)
+
+
+def check_slurm(submit_command: str | None) -> None:
+    """Raises `ConfigError` if this host cannot run the `submit_command` of the Slurm profile, if
+    that is the one in use."""
+    if not submit_command or Path(submit_command.split()[0]).name != "submit.py":
+        return
+    try:
+        asked = subprocess.run(["squeue", "--me", "--noheader"], capture_output=True, text=True)
+    except OSError:
+        why = "the command squeue does not exist"
+    else:
+        # submit.py waits for a controller that cannot be reached for a while.
+        if asked.returncode == 0 or "connect" in asked.stderr or "timed out" in asked.stderr:
+            return
+        why = asked.stderr.strip().splitlines()[-1]
+    remedy = "run it on a login node of the cluster, or leave out --workflow-profile."
+    what = f"there is no Slurm on this host ({why})."
+    raise ConfigError(what, where="--workflow-profile slurm", remedy=remedy)
+
+
+def _nothing(log: str) -> None:
+    """The hook of a workflow without hooks."""
+
+
+# Exit code of snakemake if every run has a record and those of a configuration are all void; 1 and
+# 2 are those of `rnnbench.errors`. With ``--config allow_void=true`` it is 0.
+NO_USABLE_RUN = 3
+
+
+class Summary(NamedTuple):
+    """The last lines to print, and the exit code, 0 or `NO_USABLE_RUN`."""
+
+    lines: list[str]
+    exit_code: int
+
+
+def summarize(job: Job) -> Summary:
+    """One line per reason of void runs and per failure, then one each for the runs that were not
+    needed, the missing runs, the void runs together and the report's path."""
+    runs, folder = job.plan.runs, job.root / job.folder
+    void: dict[str, tuple[str, str]] = {}
+    usable: set[str] = set()
+    missing: list[str] = []
+    logs: dict[Path, None] = {}
+    unneeded = over_budget = 0
+    for run in runs.values():
+        try:
+            pointer = Pointer.read(job.pointers[run.name])
+        except RecordError:
+            missing.append(run.name)
+            logs[folder / "logs" / "round" / f"{run.round}.log"] = None
+            continue
+        unneeded += pointer.record is None
+        over_budget += (pointer.not_needed or "").startswith(BUDGET)
+        if pointer.record and pointer.verdict == "void":
+            void[run.name] = _void_reason(job.root / job.results / pointer.record)
+        elif pointer.record:
+            usable.add(run.configuration)
+    unusable = {runs[name].configuration for name in void} - usable
+    lines = _shortened(list(_void_lines(void)), "reasons of void runs")
+    lines += _shortened([line for log in logs for line in _last_message(log)], "failures")
+    if over_budget:
+        lines.append(f"{over_budget} of {len(runs)} runs were not measured: {BUDGET} is used up.")
+    if precise := unneeded - over_budget:
+        lines.append(f"{precise} of {len(runs)} runs were not needed; the report says why.")
+    if missing:
+        names = ", ".join(missing[:3]) + (", …" if len(missing) > 3 else "")
+        lines.append(
+            f"{len(missing)} of {len(runs)} runs have no record ({names}). "
+            "Fix: run the same command again; it measures only those."
+        )
+    tracked = map(why_not_tracked, sorted((folder / "tracked").glob("*.json")))
+    if untracked := next(filter(None, tracked), None):
+        lines.append(f"runs are missing in MLflow: {untracked}")
+    if void:
+        all_void = len(void) + unneeded == len(runs)
+        lines.append(_void_total(job, void, len(unusable), all_void))
+    if (job.root / job.report).exists():
+        lines.append(f"the report is {job.report}")
+    return Summary(lines, NO_USABLE_RUN if unusable and not job.allow_void else 0)
+
+
+def _last_message(log: Path) -> list[str]:
+    """The last message of a failed command, if it printed any."""
+    try:
+        lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return []
+    return [line.removeprefix("rnnbench: ") for line in lines if line.startswith("rnnbench: ")][-1:]
+
+
+def _void_lines(void: Mapping[str, tuple[str, str]]) -> Iterator[str]:
+    """One line per reason, with the first run that has it."""
+    by_reason: dict[tuple[str, str], list[str]] = {}
+    for name, reason in void.items():
+        by_reason.setdefault(reason, []).append(name)
+    for (why, remedy), (name, *others) in by_reason.items():
+        which = f"{name} and {len(others)} more are" if others else f"{name} is"
+        yield f"{which} void: {why.rstrip('.')}. Fix: {remedy}"
+
+
+def _void_total(
+    job: Job, void: Mapping[str, tuple[str, str]], unusable: int, all_void: bool
+) -> str:
+    text = f"{len(void)} of {len(job.plan.runs)} runs are void and left out of all results"
+    if all_void:
+        which = f"all {len(void)} runs are" if len(void) > 1 else "the only run is"
+        text = f"{which} void, so there is no result"
+    elif unusable:
+        which = "configurations have" if unusable > 1 else "configuration has"
+        text += f"; {unusable} {which} no usable run"
+    if unusable:
+        text += f" (exit code {0 if job.allow_void else NO_USABLE_RUN})"
+    return (
+        f"{text}. Fix: correct what is named above, then run the same command again; if nothing "
+        f"changed in a file that they use, `rnnbench retry {job.experiment}` first."
+    )
+
+
+def _void_reason(record: Path) -> tuple[str, str]:
+    """The first reason of a void run and its remedy."""
+    try:
+        reason = read_record(record).verdict.reasons[0]
+        return reason.text, reason.remedy
+    except (RecordError, IndexError):
+        return "its record cannot be read", "`rnnbench retry` measures it again."
+
+
+def _shortened(lines: list[str], what: str, limit: int = 8) -> list[str]:
+    if len(lines) <= limit:
+        return lines
+    return [*lines[:limit], f"and {len(lines) - limit} more {what}; the report lists them."]

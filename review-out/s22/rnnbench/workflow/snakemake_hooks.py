@@ -1,0 +1,63 @@
+"""Changes to Snakemake: less output, faster with thousands of runs, jobs in order of priority."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import os
+import sys
+from pathlib import Path
+from typing import Any, TypeVar
+
+from snakemake.logging import DefaultFilter
+from snakemake.scheduling.job_scheduler import JobScheduler
+from snakemake.settings.enums import Quietness
+
+SILENCED = ("Select jobs to execute", "Execute ", "Assuming unrestricted shared filesystem")
+Kind = TypeVar("Kind", bound=type)
+
+
+def silence_scheduler_log() -> None:
+    """Drops Snakemake's log lines about its scheduling, of which there are two per run."""
+    logging.getLogger("snakemake.logging").addFilter(
+        lambda record: not str(record.msg).startswith(SILENCED)
+    )
+
+
+def list_jobs_of_a_dry_run() -> None:
+    """Lists the jobs of ``snakemake -n``, although the profile's ``quiet`` hides those of a run."""
+    for handler in logging.getLogger("snakemake.logging").handlers:
+        for each in handler.filters:
+            if isinstance(each, DefaultFilter) and each.dryrun:
+                each.quiet = set(each.quiet) - {Quietness.RULES, Quietness.PROGRESS}
+
+
+def submit_by_priority() -> None:
+    """Makes jobs that are ready at the same time start by priority. Snakemake submits them in the
+    order of a set (https://github.com/snakemake/snakemake/issues/615), and a cluster's queue keeps
+    the order of submission. Which repeats are needed is decided in this order."""
+    select = JobScheduler.job_selector
+
+    def by_priority(scheduler: JobScheduler, jobs: Any) -> list[Any]:
+        return sorted(select(scheduler, jobs), key=lambda job: job.priority, reverse=True)
+
+    JobScheduler.job_selector = by_priority
+
+
+def export_environment(intervals: Path) -> None:
+    """Sets the environment of the rules' commands: `python` is this interpreter (its path is not a
+    parameter of any rule, because another one makes the same files), imports this rnnbench, and
+    logs to the file `intervals` when it was busy."""
+    source = str(Path(__file__).parents[2])
+    os.environ["RNNBENCH_INTERVALS"] = str(intervals)
+    for name, folder in (("PATH", str(Path(sys.executable).parent)), ("PYTHONPATH", source)):
+        rest = os.environ.get(name)
+        os.environ[name] = os.pathsep.join([folder, rest] if rest else [folder])
+
+
+def memoized(kind: Kind) -> Kind:
+    """Class decorator that stores the signature of each method, for `inspect.signature`. Snakemake
+    reads the signature of a rule's function at least four times per job."""
+    for method in filter(inspect.isfunction, vars(kind).values()):
+        method.__signature__ = inspect.signature(method)  # type: ignore[attr-defined]
+    return kind

@@ -1,0 +1,33 @@
+"""``python path/to/rnnworker RUN.json`` executes one run in the environment of this interpreter;
+with ``--import`` it executes several (see `importer`).
+
+The worker is started by the path of its folder, not by ``-m``: the parent folder may be the
+site-packages of the controller, which must not be on the path of the build under test.
+"""
+
+import importlib.util
+import os
+import sys
+
+
+def _load_package():
+    folder = os.path.dirname(os.path.abspath(__file__))
+    sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry or ".") != folder]
+    spec = importlib.util.spec_from_file_location(
+        "rnnworker", os.path.join(folder, "__init__.py"), submodule_search_locations=[folder]
+    )
+    package = importlib.util.module_from_spec(spec)
+    sys.modules["rnnworker"] = package
+    spec.loader.exec_module(package)
+
+
+if __name__ == "__main__":
+    if "rnnworker" not in sys.modules:
+        _load_package()
+    if sys.argv[1] == "--import":
+        from rnnworker.importer import main
+
+        sys.exit(main(*sys.argv[2:]))
+    from rnnworker.run import main
+
+    sys.exit(main(sys.argv[1:]))

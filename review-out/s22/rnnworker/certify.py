@@ -1,0 +1,466 @@
+"""Certifies that the implementations of one model, cell and build compute the same function.
+
+In one process per device, and with dropout off, it compares each implementation's layers with
+`reference` at the model's shapes, for every size of a batch that ran, and the steps that it applies
+with the gradients that it computes. On the first device it also compares the implementations with
+each other: their layers, their training, and their outputs with the weights that the other has
+trained. A model without a recurrent layer has one implementation, ``none``: its steps and its loss
+are checked.
+
+With plain SGD, a step subtracts learning rate × gradient from the weights. Each step starts from
+the same weights with a new batch; before the step, the gradient of the loss is computed at these
+weights without an update. The check exists because Keras 2.0.6 on TensorFlow 1.2 fails it
+(``frameworks.keras206_tensorflow1``).
+"""
+
+import itertools
+import traceback
+
+import numpy
+
+from rnnworker import (
+    attest,
+    canonical_weights,
+    cards,
+    data,
+    frameworks,
+    precision,
+    reference,
+    user_functions,
+)
+
+PROBED = ("outputs", "gradients")  # the errors of a layer
+INCOMPARABLE = 1e9
+STEPS = 20
+TRAINED_STEPS = 60
+APPLIED_STEPS = 30
+# Of a model with many weights, because its gradients are compared on the host, in seconds a step.
+LARGE_WEIGHTS, LARGE_STEPS = 10**7, 5
+# Multiplications of the reference in its forward pass through a layer, for some seconds: all rows
+# of 64 for 512 units over 100 steps, 4 rows for 4096 units over 25 steps.
+MOST_PRODUCTS = 2**33
+SERVED_SAMPLES = 512
+COMPARED_ROWS = 64  # of the outputs of two implementations; all are compared with the reference
+# Each step subtracts exactly the gradient. Momentum has no other effect, because it starts from 0
+# in each step; but with it, an embedding's gradient is summed before it is applied. Applied entry
+# by entry, the updates of a frequent row would be lost in rounding.
+OPTIMIZER = {"name": "sgd", "learning_rate": 1.0, "momentum": 0.5}
+# before − after is exact to half a unit in the last place of the larger value.
+ROUNDING = float(numpy.finfo("float32").eps)
+SKIPPED = 20
+UNMEASURED = dict.fromkeys(
+    ("kernel", "outputs", "gradients", "loss_curve", "round_trip", "function")
+)
+
+
+def certify(job, events, phases):
+    """Emits ``facts`` with a ``certificate``: the worker's parts of it (see docs/formats.md).
+
+    `job`: ``config`` of a run, ``implementations`` (list of ``{"name", "rnn"}``), ``device`` (its
+    name), ``threads``, ``dataset``; optionally ``batches`` (list of the settings of the model on
+    which the sizes of batches depend; that of the config), ``further_device`` (check only what is
+    checked on every device) and ``tolerance`` (instead of that of the config's precision).
+    """
+    requested = precision.requested_precision(job["config"])
+    tolerance = dict(precision.TOLERANCE[requested], **(job.get("tolerance") or {}))
+    further, device = job.get("further_device"), job["device"]
+    with phases.phase("data"):
+        arrays, sizes = samples_of(job)
+        fault = not_finite(arrays, job["config"]["model"]["data"]["prepare"])
+    trials, results = {}, {}
+    for entry in job["implementations"]:
+        name, trial = entry["name"], None
+        with phases.phase("certify_" + name):
+            try:
+                if fault:
+                    raise ValueError(fault)
+                trial = Trial(job, entry["rnn"], arrays, with_sgd=further)
+                batches = trial.probe(sizes)
+                result = {} if further else trial.measure()
+                for part in PROBED:
+                    errors = [batch[part] for batch in batches if batch[part] is not None]
+                    result[part] = max(errors, default=None)
+                result["function"] = trial.function
+                result["probed"] = {device: {"batches": batches, "why": None}}
+                if not further:
+                    trials[name] = trial
+            except reference.UnknownFunction as error:
+                result = dict(UNMEASURED, status="not_run", why=str(error))
+            except Exception as error:  # the other implementations are still to be certified
+                traceback.print_exc()
+                why = user_functions.described(error, job["config"]["model"]["function"])
+                result = dict(UNMEASURED, status="failed", why=why)
+                trial = None
+            # An implementation that cannot be built cannot take a step either.
+            if trial is not None:
+                steps = applied(trial if further else None, job, entry["rnn"], arrays, tolerance)
+                result["applied"] = {device: steps}
+            results[name] = result
+        # Emitted at once, so that the results survive an implementation that hangs.
+        part = {"precision": requested, "tolerance": tolerance, "implementations": results}
+        events.emit("facts", certificate=part)
+    if not further:
+        with phases.phase("pairs"):
+            pairs = compare_pairs(trials)
+        events.emit("facts", certificate={"pairs": pairs})
+
+
+def not_finite(arrays, prepare):
+    """Returns a message about the first of the `arrays` with a value that is not finite, or None.
+    `prepare`: the function that made them."""
+    for name, array in sorted(arrays.items()):
+        if numpy.asarray(array).dtype.kind == "f" and not numpy.isfinite(array).all():
+            return "{} of {} has NaN or infinite values".format(name, prepare)
+    return None
+
+
+def relative_error(values, expected):
+    """Returns max |values − expected| / max |expected| over the whole array: the scale is that of
+    the array, because relative errors of single elements near 0 mean nothing. `INCOMPARABLE` is
+    the most: the error of other shapes, and of anything where 0 is right. That of what is not
+    finite is `precision.NOT_FINITE`."""
+    values, expected = numpy.asarray(values, "float64"), numpy.asarray(expected, "float64")
+    if values.shape != expected.shape:
+        return INCOMPARABLE
+    difference, scale = numpy.abs(values - expected).max(), numpy.abs(expected).max()
+    if not difference:
+        return 0.0
+    if not numpy.isfinite(difference):
+        return precision.NOT_FINITE
+    if not scale:
+        return INCOMPARABLE
+    return float(min(difference / scale, INCOMPARABLE))
+
+
+def compare_pairs(trials):
+    """Returns the differences of each pair of implementations that ran. Implementations of one
+    function also exchange their trained weights; in another function the same arrays mean something
+    else or do not exist."""
+    comparisons = []
+    for (a, first), (b, second) in itertools.combinations(trials.items(), 2):
+        errors = {
+            part: list(map(relative_error, first.saved[part], second.saved[part]))
+            for part in PROBED
+        }
+        if first.function == second.function:
+            errors["outputs"] += [first.error_of(second), second.error_of(first)]
+        comparison = {part: max(errors[part], default=None) for part in PROBED}
+        curves = relative_error(first.saved["loss_curve"], second.saved["loss_curve"])
+        comparisons.append(dict(comparison, loss_curve=curves, a=a, b=b))
+    return comparisons
+
+
+def probe_weights(cell, arrays, seed, activation):
+    """Returns `arrays` (canonical) with biases that reveal every fault: all biases differ, and
+    half of an LSTM's units keep their gates open, so that states grow beyond any clip. With relu
+    they would grow exponentially, and rounding errors with them, 1000-fold within 28 steps."""
+    stream = numpy.random.RandomState(seed)
+    changed = {}
+    for name in sorted(arrays):
+        array = arrays[name]
+        if name.split("_")[-1] == "bias":
+            array = array + stream.normal(0.0, 0.5, array.shape).astype(array.dtype)
+            if cell == "lstm" and activation != "relu":
+                units = array.shape[-1] // 4
+                array.reshape(4, units)[:3, ::2] += 2.0
+        changed[name] = array.astype("float32")
+    return changed
+
+
+def samples_of(job):
+    """Returns (the arrays of the config's data, the sizes of all batches that runs on the device
+    take): [(rows, training)], whole and last batches, with True from the training set and with
+    False from the validation set, the largest of the training first."""
+    sizes, model = set(), job["config"]["model"]
+
+    def load(**settings):
+        config = dict(job["config"], model=dict(model, **settings))
+        return data.arrays(config, job["dataset"], job.get("pinned_md5"))
+
+    arrays = load()
+    for settings in job.get("batches") or [{}]:
+        other = {name: settings[name] for name in settings if settings[name] != model.get(name)}
+        batch = other.pop("batch", model["batch"])
+        found = load(**other) if other else arrays
+        for part, training in (("x_train", True), ("x_val", False)):
+            rows = precision.batch_sizes(len(found[part]), batch)
+            sizes.update((training, size) for size in rows)
+    return arrays, [(rows, training) for training, rows in sorted(sizes, reverse=True)]
+
+
+def compared_rows(rows, steps, arrays):
+    """Returns how many of the `rows` of a batch the reference computes, for a layer with these
+    canonical `arrays` over so many `steps`: all of them unless that would take long."""
+    products = sum(array.size for array in arrays.values() if array.ndim > 1)
+    return min(rows, max(1, MOST_PRODUCTS // (products * steps)))
+
+
+def applied_steps(weights):
+    """Returns the number of training steps that are compared with their gradient, for a model with
+    these canonical `weights`."""
+    count = sum(array.size for arrays in weights for array in arrays.values())
+    return APPLIED_STEPS if count < LARGE_WEIGHTS else LARGE_STEPS
+
+
+def first_batches(arrays, config, steps):
+    """Yields (x, y) of the first `steps` training batches; repeats the data if necessary."""
+    x, y, batch = arrays["x_train"], arrays["y_train"], config["model"]["batch"]
+    order = numpy.resize(data.epoch_order(config["seed"], 0, len(x)), steps * batch)
+    for chosen in numpy.split(order, steps):
+        yield x[chosen], y[chosen]
+
+
+class Trial:
+    """One implementation in a separate model, on the first device alive until all others have been
+    compared with it. All trials share the data's `arrays`."""
+
+    def __init__(self, job, rnn, arrays, with_sgd=False):
+        model = dict(job["config"]["model"], **({"optimizer": OPTIMIZER} if with_sgd else {}))
+        self.config = dict(job["config"], rnn=rnn, model=model, certifying=True)
+        self.saved, self.function, self.round_trip = {"outputs": [], "gradients": []}, None, None
+        self.session = frameworks.open_session(self.config, job["threads"])
+        self.session.arrays = arrays
+        self.session.build()
+        if not self.session.recurrent.layers and rnn["implementation"] != "none":
+            fault = "build of {} never calls recurrent: call it, or write recurrent: false in the "
+            fault += "model's YAML and use rnn=none"
+            raise ValueError(fault.format(model["function"].rpartition(":")[0]))
+        self.weights = canonical_weights.initial(self.session.layers(), self.config["seed"])
+
+    def measure(self):
+        """Returns the result of this implementation on its own, ``certified`` or ``failed`` with
+        reasons: all but its layers and steps, which each device judges separately. What is compared
+        with others is stored in `saved`: loss curve, and the weights after a short training."""
+        session, why = self.session, []
+        if self.round_trip is False:
+            why.append("its weights do not survive a round trip bit by bit")
+        session.load_weights(self.weights)
+        if not self._has_loaded(self.weights):
+            why.append("it did not start from the canonical weights")
+        batches = first_batches(session.arrays, self.config, STEPS)
+        curve = [session.train_batch(*batch) for batch in batches]
+        if not numpy.all(numpy.isfinite(curve)):
+            why.append("its loss is not finite within {} steps".format(STEPS))
+        facts = session.precision_facts()
+        if not facts["as_asked"]:
+            why.append("it computed in {}, not in {}".format(facts["policy"], facts["asked"]))
+        kernel = session.attest() if hasattr(session, "attest") else None
+        if kernel is not None and attest.contradicts(kernel):
+            ran, expected = (" and ".join(kernel[name]) for name in ("found", "expected"))
+            why.append("it ran {} instead of {}".format(ran, expected))
+        session.reset()
+        batches = -(-len(session.arrays["x_train"]) // self.config["model"]["batch"])
+        session.train_steps(min(TRAINED_STEPS, batches))
+        self.saved.update(
+            loss_curve=curve,
+            trained=session.dump_weights(),
+            trained_outputs=session.outputs(SERVED_SAMPLES),
+        )
+        return {
+            "status": "failed" if why else "certified",
+            "why": "; ".join(why) or None,
+            "kernel": kernel["found"] if kernel else None,
+            "loss_curve": curve,
+            "round_trip": self.round_trip,
+        }
+
+    def error_of(self, trainer):
+        """Returns the relative error of the outputs with the weights that another trial has
+        trained, against the outputs of that trial."""
+        self.session.load_weights(trainer.saved["trained"])
+        outputs = self.session.outputs(SERVED_SAMPLES)
+        return relative_error(outputs, trainer.saved["trained_outputs"])
+
+    def _has_loaded(self, weights):
+        dumped = self.session.dump_weights()
+        return canonical_weights.digest(dumped) == canonical_weights.digest(weights)
+
+    def probe(self, sizes):
+        """Returns the largest errors of all layers for each size of a batch: a list of ``{"rows",
+        "training", "outputs", "gradients", "compared"}``, `compared` as `compared_rows` returns it
+        (the fewest of any layer). Raises `reference.UnknownFunction`."""
+        session, cell = self.session, self.config["cell"]["name"]
+        batches = [
+            {"rows": rows, "training": training, "outputs": [], "gradients": [], "compared": rows}
+            for rows, training in sizes
+        ]
+        if session.recurrent.layers:
+            options = self.config["rnn"].get("options") or {}
+            self.function = reference.function_of(cell, options, hasattr(session.keras, "ops"))
+            weights, probes = list(self.weights), []
+            for index, layer in enumerate(session.layers()):
+                if layer["kind"] == "recurrent":
+                    activation = self.function["activation"]
+                    weights[index] = probe_weights(cell, weights[index], index, activation)
+                    probes.append(weights[index])
+            session.load_weights(weights)
+            self.round_trip = self._has_loaded(weights)
+            for index, arrays in enumerate(probes):
+                self._probe_layer(index, arrays, batches)
+        return [
+            dict(batch, **{part: max(batch[part], default=None) for part in PROBED})
+            for batch in batches
+        ]
+
+    def _probe_layer(self, index, arrays, batches):
+        session, cell = self.session, self.config["cell"]["name"]
+        layer, stream = session.recurrent.layers[index], numpy.random.RandomState(index)
+        shape, output_shape = map(tuple, session.layer_shapes(layer))
+        replicas = cards.replicas_of(self.config["device"])  # each takes a part of the batch
+        most = max(batch["rows"] for batch in batches) // replicas
+        x = stream.normal(0.0, 1.0, (most,) + shape).astype("float32")
+        upstream = stream.normal(0.0, 1.0, (most,) + output_shape).astype("float32")
+        # Rows do not depend on each other: with nothing from the others, the gradients of the
+        # weights are those of the compared rows. Outputs of the largest batch serve all.
+        first = compared_rows(most, shape[0], arrays)
+        upstream[first:] = 0.0
+        expected = {}
+        for batch in batches:
+            rows = batch["rows"] // replicas
+            for needed in ({most, rows} if batch["training"] else {most}) - set(expected):
+                inputs = x[: min(needed, first)], arrays, upstream[: min(needed, first)]
+                expected[needed] = reference.run(cell, *inputs, function=self.function)
+            compared = min(rows, first)
+            batch["compared"] = min(batch["compared"], compared * replicas)
+            if batch["training"]:
+                outputs, gradients = session.layer_gradients(layer, x[:rows], upstream[:rows])
+                wanted = dict(expected[rows][1])
+                wanted["x"] = numpy.zeros_like(gradients["x"], "float64")
+                wanted["x"][:compared] = expected[rows][1]["x"]
+                batch["gradients"] += [
+                    relative_error(gradients.get(name, 0.0), values)
+                    for name, values in wanted.items()
+                ]
+            else:
+                outputs = session.layer_outputs(layer, x[:rows])
+            batch["outputs"].append(
+                relative_error(outputs[:compared], expected[most][0][:compared])
+            )
+            if batch is batches[0]:
+                gradients["x"] = gradients["x"][:COMPARED_ROWS]
+                self.saved["outputs"].append(outputs[:COMPARED_ROWS])
+                self.saved["gradients"] += [gradients[name] for name in sorted(gradients)]
+
+
+def applied(trial, job, rnn, arrays, tolerance):
+    """Returns ``{"threads", "steps", "off", "worst", "why"}``: `off` is the number of steps that
+    applied something other than the gradient, `worst` the largest `difference`, None if it is not
+    finite, and `why` is None, or why nothing was measured. `trial`: None, or one with plain SGD."""
+    try:
+        trial = trial or Trial(job, rnn, arrays, with_sgd=True)
+        trial.session.load_weights(trial.weights)
+        steps = applied_steps(trial.weights)
+        batches = first_batches(arrays, trial.config, steps)
+        found = differences_of(trial.session, batches)
+        worst = max(found)
+        return {
+            "threads": trial.session.threads,
+            "steps": len(found),
+            "off": sum(not value <= tolerance["gradients"] for value in found),
+            "worst": worst if numpy.isfinite(worst) else None,
+            "why": None,
+        }
+    except Exception as error:  # the other implementations are still to be checked
+        traceback.print_exc()
+        empty = {"steps": 0, "off": None, "worst": None}
+        why = user_functions.described(error, job["config"]["model"]["function"])
+        return dict(empty, threads=job["threads"], why=why)
+
+
+def differences_of(session, batches):
+    """Returns the `difference` of a step with each of the `batches`, (x, y). `session` was built
+    with `OPTIMIZER`, and its weights are loaded."""
+    gradients_of = GRADIENTS[session.config["build"]["framework"]](session)
+    variables, differences = session.model.trainable_weights, []
+    for x, y in batches:
+        session.reset()
+        before, gradients = session.read(variables), gradients_of(x, y)
+        for _ in range(1 + SKIPPED):
+            session.train_batch(x, y)
+            after = session.read(variables)
+            # With float16 the loss is scaled up, and the framework skips a step that overflows.
+            half = session.precision_facts()["policy"] == "mixed_float16"
+            if not half or any((old != new).any() for old, new in zip(before, after)):
+                break
+        differences.append(difference(before, after, gradients))
+    return differences
+
+
+def difference(before, after, gradients):
+    """Returns the largest max |applied − computed| / max |computed| over all trained variables,
+    less what rounding can explain; infinity if a value is not finite."""
+    scales = list(map(_largest, gradients))
+    largest = 0.0
+    for old, new, gradient, scale in zip(before, after, gradients, scales):
+        off = _largest(old - new - gradient) - ROUNDING * max(_largest(old), _largest(new))
+        if not numpy.isfinite(off):
+            return float("inf")
+        # An array whose gradient is zero is measured on the scale of the others.
+        largest = max(largest, off / (scale or max(scales) or 1.0))
+    return largest
+
+
+def _largest(array):
+    return float(numpy.abs(array).max())
+
+
+def _tensorflow1(session):
+    model, dense = session.model, session.tensorflow.convert_to_tensor
+    gradients = session.keras.backend.gradients(model.total_loss, model.trainable_weights)
+    gradients = list(map(dense, gradients))
+    return lambda x, y: session.session.run(gradients, feed_dict=session.step_feed(x, y))
+
+
+def _tensorflow2(session):
+    tensorflow, model = session.tensorflow, session.model
+    # A Keras 3 variable wraps a TensorFlow variable; a Keras 2 variable is one.
+    variables = [getattr(variable, "_value", variable) for variable in model.trainable_variables]
+    # With replicas, `compute_loss` would update metrics that only replicas may update.
+    compute_loss = getattr(session, "loss_of_whole_batch", model.compute_loss)
+
+    @tensorflow.function
+    def gradients(x, y):
+        with tensorflow.GradientTape() as tape:
+            loss = compute_loss(x=x, y=y, y_pred=model(x, training=True))
+        return [tensorflow.convert_to_tensor(value) for value in tape.gradient(loss, variables)]
+
+    return lambda x, y: [value.numpy() for value in gradients(*map(tensorflow.constant, (x, y)))]
+
+
+def _torch(session):
+    torch, model = session.torch, session.model
+    variables = [variable.value for variable in model.trainable_variables]
+
+    def gradients(x, y):
+        x, y = (torch.from_numpy(numpy.asarray(part)).to(variables[0].device) for part in (x, y))
+        loss = model.compute_loss(x=x, y=y, y_pred=model(x, training=True))
+        return [value.float().cpu().numpy() for value in torch.autograd.grad(loss, variables)]
+
+    return gradients
+
+
+def _jax(session):
+    jax, model, variables = session.jax, session.model, session.model.trainable_variables
+
+    def loss(values, x, y):
+        with session.keras.StatelessScope(state_mapping=list(zip(variables, values))):
+            return model.compute_loss(x=x, y=y, y_pred=model(x, training=True))
+
+    gradient = jax.jit(jax.grad(loss))
+
+    def gradients(x, y):
+        values = [variable.value for variable in variables]
+        return [numpy.asarray(value) for value in gradient(values, x, y)]
+
+    return gradients
+
+
+# build.framework → a function of a session that returns a function (x, y) → gradients of the loss.
+GRADIENTS = {
+    "keras3_tensorflow": _tensorflow2,
+    "keras2_tensorflow2": _tensorflow2,
+    "keras2_tensorflow1": _tensorflow1,
+    "keras206_tensorflow1": _tensorflow1,
+    "keras3_torch": _torch,
+    "keras3_jax": _jax,
+}

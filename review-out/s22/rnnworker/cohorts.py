@@ -1,0 +1,101 @@
+"""Which runs of a round (lines of the plan) are alive at the same time, in which starting order."""
+
+import random
+
+from rnnworker.members import SIGKILLED
+from rnnworker.proc_files import available_bytes
+
+GUESS_BYTES = 1500000000  # memory of a run that has never been measured
+GUESS_BYTES_OF_CARD = 4000000000  # GPU memory of such a run, including its context
+SHARE = 0.7  # of the available memory
+MOST = 16
+
+
+def takes_turns(config):
+    """Returns whether a run with `config` takes turns with others. On a GPU, it does so only if the
+    device has ``turns: true``, because two contexts on one GPU may disturb each other unless
+    measurements on that GPU show otherwise."""
+    enabled = (config.get("measure") or {}).get("turns", True)
+    device = config["device"]
+    return bool(enabled) and (device.get("kind") != "gpu" or device.get("turns") is True)
+
+
+def reference_of(planned, reference):
+    """Returns the run of a round with which the others are compared, according to the experiment's
+    `reference` (axis or option → choice); None if there is none."""
+    wanted = dict({"alias": ""}, **reference)
+    for run in planned if reference else ():
+        choices = {key: str(value) for key, value in run["overrides"].items()}
+        choices.update(run["choices"], alias=run["alias"] or "")
+        if all(choices.get(axis) == choice for axis, choice in wanted.items()):
+            return run
+    return None
+
+
+def cohorts(missing, reference, peaks=(), available=None, card=None):
+    """Returns the `missing` runs in cohorts, whose members are alive at the same time.
+
+    Each cohort includes the `reference`, since ratios are taken within a cohort. A run that does
+    not take turns (``measure.turns: false``, or on a GPU without memory for two) is a cohort on its
+    own. `peaks`: peak bytes of similar runs that were measured before; `available`: bytes of free
+    memory, read from this host if None; `card`: as `cards.query_contexts` returns it."""
+    on_card = gpu_capacity(card)
+
+    def in_turns(run):
+        has_room = run["config"]["device"].get("kind") != "gpu" or on_card > 1
+        return has_room and takes_turns(run["config"])
+
+    together = [run for run in missing if in_turns(run)]
+    alone = [[run] for run in missing if not in_turns(run)]
+    on_gpu = any(run["config"]["device"].get("kind") == "gpu" for run in together)
+    size = min(max_size(missing, peaks, available), on_card if on_gpu else MOST)
+    if reference is None or not in_turns(reference):
+        return alone + [together[i : i + size] for i in range(0, len(together), size)]
+    others = [run for run in together if run["name"] != reference["name"]]
+    size = max(1, size - 1)
+    groups = [[reference] + others[i : i + size] for i in range(0, len(others), size)]
+    if not groups and len(together) > len(others):
+        groups = [[reference]]
+    return alone + groups
+
+
+def max_size(runs, peaks=(), available=None):
+    """Returns how many of `runs` may be alive at the same time."""
+    limits = [(run["config"].get("limits") or {}).get("members") or MOST for run in runs]
+    free = available_bytes() if available is None else available
+    return min([memory_capacity(free, max(peaks, default=GUESS_BYTES))] + limits)
+
+
+def memory_capacity(available, each=GUESS_BYTES):
+    """Returns how many runs of `each` bytes may be alive at the same time with `available` bytes of
+    free memory (None: unknown)."""
+    return MOST if available is None else max(1, min(MOST, int(SHARE * available // each)))
+
+
+def gpu_capacity(card, each=GUESS_BYTES_OF_CARD):
+    """Returns how many runs of `each` bytes of GPU memory may be on a GPU at the same time; 1 if
+    `card` (from `cards.query_contexts`) is None or its compute mode admits only one process."""
+    if card is None or card["mode"] != "Default":
+        return 1
+    return memory_capacity(card["free_bytes"], each)
+
+
+def starting_order(runs):
+    """Returns the `runs` of one cohort in the order in which they start. The order is random, and
+    that of every second repeat is the reverse of the previous one: the process that starts first
+    trains more slowly throughout (by 0.4 % on one machine), and it must not always be the same run,
+    least of all the reference."""
+    ordered = sorted(runs, key=lambda run: run["name"].rpartition("-r")[0])
+    repeat = ordered[0].get("repeat", 0) if ordered else 0
+    names = [run["name"].rpartition("-r")[0] for run in ordered]
+    random.Random(" ".join([*names, str(repeat // 2)])).shuffle(ordered)
+    return ordered[::-1] if repeat % 2 else ordered
+
+
+def must_retry_alone(config, outcome, size):
+    """Returns whether a run with `config` of a cohort of `size` runs is measured again on its own:
+    it ran out of memory next to others, which does not mean that it needs too much by itself. A run
+    that reached a limit of its own is not."""
+    limit = (config.get("limits") or {}).get("memory_bytes")
+    by_kernel = outcome.exit_code == SIGKILLED
+    return size > 1 and outcome.out_of_memory and (by_kernel or limit is None)

@@ -1,0 +1,70 @@
+"""Prints what jax would lack of a CUDA toolkit in this Python: ``python cuda_toolkit.py``.
+
+To compile for a GPU, XLA needs libdevice and ptxas. jax tells it one folder: ``CUDA_ROOT``, else
+that of the packages ``nvidia-cuda-nvcc``; a folder in ``XLA_FLAGS`` is overridden. XLA also looks
+into /usr/local/cuda, and for ptxas along ``PATH``. Sources: ``_cuda_path`` in jax/_src/lib, since
+jax 0.4; ``CandidateCudaRoots`` and ``FindCudaExecutable`` in XLA.
+"""
+
+import importlib.util
+import os
+import shutil
+import subprocess
+
+DEFAULT = "/usr/local/cuda"
+PACKAGES = ("nvidia.cu13", "nvidia.cuda_nvcc")
+LIBDEVICE, PTXAS = "nvvm/libdevice/libdevice.10.bc", "bin/ptxas"
+SECONDS = 60
+ADVICE = (
+    "jax finds no {} of a CUDA toolkit, without which it compiles nothing for a GPU: set the "
+    "variable CUDA_ROOT to a toolkit's folder that has them (not XLA_FLAGS, which jax overrides)"
+)
+
+
+def advice_for(launcher, environment):
+    """Returns what to do about what jax would lack in a build's Python, or None. `launcher`: the
+    first arguments of its command, the last one its Python; `environment`: that of a worker."""
+    command = list(launcher) + [os.path.abspath(__file__)]
+    try:
+        output = subprocess.check_output(
+            command, stdin=subprocess.DEVNULL, env=environment, timeout=SECONDS
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None  # the check of the build's packages says what is wrong with its Python
+    names = output.decode("utf-8", "replace").split()
+    return ADVICE.format(" and no ".join(names)) if names else None
+
+
+def lacking(roots, path=None):
+    """Returns which of `LIBDEVICE` and `PTXAS` none of the folders `roots` has, the second one also
+    along `path` (None: ``PATH``)."""
+    found = {
+        name: any(os.path.exists(os.path.join(root, name)) for root in roots)
+        for name in (LIBDEVICE, PTXAS)
+    }
+    found[PTXAS] = found[PTXAS] or shutil.which("ptxas", path=path) is not None
+    return [name for name in (LIBDEVICE, PTXAS) if not found[name]]
+
+
+def roots(variable, folders_of):
+    """Returns the folders that XLA searches. `variable`: CUDA_ROOT or None; `folders_of`: a
+    function that returns the folders of a package, none if it is not installed."""
+    if variable is not None:
+        return [variable, DEFAULT]
+    for package in PACKAGES:
+        folders = folders_of(package)
+        if folders:
+            return folders + [DEFAULT]
+    return [DEFAULT]
+
+
+def _folders_of(package):
+    try:
+        spec = importlib.util.find_spec(package)
+    except ImportError:
+        return []
+    return list(spec.submodule_search_locations or ()) if spec else []
+
+
+if __name__ == "__main__":
+    print("\n".join(lacking(roots(os.environ.get("CUDA_ROOT"), _folders_of))))

@@ -1,0 +1,116 @@
+"""Reads a dataset's bytes and prepares a model's arrays from them."""
+
+import contextlib
+import hashlib
+import importlib
+import io
+import os
+import pickle
+import sys
+
+import numpy
+
+from rnnworker import canonical_weights, user_functions
+from rnnworker.readers import images
+
+CONVERT = "save its lists as an array of values and one of offsets, as docs/data.md describes"
+
+
+def arrays(config, path, pinned_md5=None):
+    """Returns the arrays that the model trains on: ``x_train, y_train, x_val, y_val``, with samples
+    along the first axis. Raises ValueError if ``prepare`` does not return all of them.
+
+    **Arguments:**
+
+    - `config`: the run's; ``model.data.prepare`` names a function of (source, config), and
+      ``model.train_samples`` and ``model.val_samples``, if given, limit the number of samples.
+    - `path`, `pinned_md5`: as in `source`.
+    """
+    model = config["model"]
+    prepare = user_functions.function(model["data"]["prepare"])
+    prepared = prepare(source(path, pinned_md5), config)
+    missing = ", ".join(sorted({"x_train", "y_train", "x_val", "y_val"} - set(prepared)))
+    if missing:
+        raise ValueError("{} did not return {}".format(model["data"]["prepare"], missing))
+    return {name: array[: model.get(name[2:] + "_samples")] for name, array in prepared.items()}
+
+
+def source(path, pinned_md5=None):
+    """Returns the content of the dataset's file: a dict of arrays for ``.npz`` and for the archive
+    of CIFAR-10, else the absolute path; None if the model generates its data (`path` is None).
+
+    Unpickling can execute arbitrary code. Therefore pickles are loaded only from a file whose MD5
+    equals `pinned_md5`, the one pinned in ``data.dvc`` (None for a user-supplied file), computed on
+    each call; otherwise raises ValueError."""
+    if path is None:
+        return None
+    trusted = pinned_md5 is not None and _md5(path) == pinned_md5
+    if path.endswith(".npz"):
+        return _npz(path, trusted)
+    if path.endswith(".tar.gz"):
+        if not trusted:
+            raise ValueError("{} holds pickles and is not pinned in data.dvc".format(path))
+        with _names_of_numpy_2():
+            return images.unpickle_cifar10(path)
+    return os.path.abspath(path)
+
+
+def _npz(path, trusted):
+    with numpy.load(path, allow_pickle=trusted) as file, _names_of_numpy_2():
+        try:
+            return {name: file[name] for name in file.files}
+        except ValueError as error:
+            if "allow_pickle" not in str(error):
+                raise
+            fault = "{} holds pickles (allow_pickle) and is not pinned in data.dvc: {}"
+            raise ValueError(fault.format(path, CONVERT)) from None
+        except (ImportError, AttributeError, pickle.UnpicklingError) as error:
+            fault = "{} holds pickles that NumPy {} cannot read ({}): {}"
+            raise ValueError(fault.format(path, numpy.__version__, error, CONVERT)) from error
+
+
+@contextlib.contextmanager
+def _names_of_numpy_2():
+    """Lets NumPy 1 read pickles made by NumPy 2, which renamed ``numpy.core`` to ``numpy._core``.
+    The names are removed afterwards, because packages use them to detect NumPy 2."""
+    names = ("numpy._core", "numpy._core.multiarray") if numpy.__version__[:2] == "1." else ()
+    added = [name for name in names if name not in sys.modules]
+    for name in added:
+        sys.modules[name] = importlib.import_module(name.replace("_core", "core"))
+    try:
+        yield
+    finally:
+        for name in added:
+            del sys.modules[name]
+
+
+def _md5(path):
+    state = hashlib.md5()
+    with open(path, "rb") as file:
+        for block in iter(lambda: file.read(1 << 20), b""):
+            state.update(block)
+    return state.hexdigest()
+
+
+def text(path):
+    """A text file, UTF-8."""
+    with io.open(path, encoding="utf-8") as file:
+        return file.read()
+
+
+def epoch_order(seed, epoch, samples):
+    """Returns the order of the samples in an epoch, the same for every implementation and
+    framework. ``RandomState`` is used because its stream is frozen across NumPy versions."""
+    stream = numpy.random.RandomState((seed * 100003 + epoch) % 2**32)
+    return stream.permutation(samples).astype("int64")
+
+
+def epoch_images(images, config, epoch):
+    """Returns the training images of an epoch, augmented by ``model.data.augment``, a function of
+    (images, stream, config); `images` unchanged if the model has none. The result depends only on
+    seed and epoch, so that every implementation and framework sees the same images."""
+    augment = config["model"]["data"].get("augment")
+    if augment is None:
+        return images
+    stream = canonical_weights.stream(config["seed"], epoch, "augment")
+    return user_functions.function(augment)(images, stream, config)

@@ -1,0 +1,71 @@
+"""How long the runs and certificates of a bundle take, from what earlier ones took."""
+
+import glob
+import os
+
+from rnnworker.workers import read, write
+
+GUESS_SECONDS = 30.0
+OUTCOME, CUT = "outcome.json", "cut.json"
+
+
+class Durations:
+    """What is known so far, from this start of a bundle and from earlier ones.
+
+    - `endless`: the names of what used up most of a session without an end: it may hang.
+    - `too_long`: name → seconds that one of its phases took without an end.
+    """
+
+    def __init__(self):
+        self.endless, self.too_long = set(), {}
+        self._took = {}  # (build, configuration) → longest duration
+        self._at_least = {}  # the same of what was ended before it was done
+
+    def recall(self, out, planned):
+        """Notes what the outcomes in the folder `out` say of `planned`, pairs of name and entry."""
+        for name, entry in planned:
+            for attempt in glob.glob(os.path.join(glob.escape(os.path.join(out, name)), "*")):
+                # A certificate has an outcome for each device.
+                made = glob.glob(os.path.join(glob.escape(attempt), OUTCOME))
+                made += glob.glob(os.path.join(glob.escape(attempt), "*", OUTCOME))
+                cut = os.path.join(attempt, CUT)
+                if os.path.exists(cut):
+                    self._note_cut(entry, name, read(cut))
+                elif made:
+                    self.note(entry, name, sum(read(path).get("seconds") or 0.0 for path in made))
+
+    def note(self, planned, name, took):
+        key = _key(planned, name)
+        self._took[key] = max(took, self._took.get(key, 0.0))
+
+    def keep_cut(self, folder, planned, name, seconds, session, phase_seconds=None):
+        """Writes into the `folder` of an attempt that it was ended after `seconds`: by the end of a
+        session of `session` seconds, or because a phase took `phase_seconds`."""
+        cut = {"seconds": seconds, "session": session, "phase_seconds": phase_seconds}
+        write(os.path.join(folder, CUT), cut)
+        self._note_cut(planned, name, cut)
+
+    def _note_cut(self, planned, name, cut):
+        key = _key(planned, name)
+        self._at_least[key] = max(cut["seconds"], self._at_least.get(key, 0.0))
+        if cut["phase_seconds"] is not None:
+            self.too_long[name] = max(cut["phase_seconds"], self.too_long.get(name, 0.0))
+        if cut["session"] is not None and cut["seconds"] > cut["session"] / 2:
+            self.endless.add(name)
+
+    def needed(self, planned, name):
+        """Returns the seconds that `planned` is expected to take: those of the longest of its
+        configuration so far, else of its kind in its build, else of anything in its build, else a
+        guess; and not less than it took without an end."""
+        build, configuration = _key(planned, name)
+        known = {other: took for (of, other), took in self._took.items() if of == build}
+        kind = os.path.dirname(configuration)
+        alike = [took for other, took in known.items() if os.path.dirname(other) == kind]
+        guess = max(alike or known.values() or [GUESS_SECONDS])
+        at_least = self._at_least.get((build, configuration), 0.0)
+        return max(at_least, known.get(configuration, guess))
+
+
+def _key(planned, name):
+    """Returns (build, name without the repeat): repeats take the same time."""
+    return planned["config"]["build"]["name"], name.rpartition("-r")[0] or name

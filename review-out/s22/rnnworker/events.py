@@ -1,0 +1,98 @@
+"""Sends events to the controller as JSON lines and waits for it between phases."""
+
+import json
+import math
+import os
+import sys
+import threading
+import time
+
+HOLD_SECONDS = 1.0
+
+
+def to_json_data(value):
+    """Returns `value` as JSON data: NumPy scalars become numbers, and numbers that are not finite
+    become None (JSON has no NaN)."""
+    if isinstance(value, dict):
+        return {str(key): to_json_data(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [to_json_data(item) for item in value]
+    if isinstance(value, (str, bool, int)) or value is None:
+        return value
+    if hasattr(value, "tolist") and not isinstance(value, float):
+        return to_json_data(value.tolist())
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        return str(value)
+    return number if math.isfinite(number) else None
+
+
+class Events:
+    """Writes events to a file descriptor and waits for answers of the controller. `answers`: text
+    stream on which the controller answers each handshake and gate with a line; None if there is no
+    controller."""
+
+    def __init__(self, descriptor, answers=None):
+        self._descriptor = descriptor
+        self._answers = answers
+        self._held = b""
+        self._written = time.monotonic()
+        self._late = None
+        self._lock = threading.Lock()
+
+    def emit(self, event, **fields):
+        self.emit_later(event, **fields)
+        self._write()
+
+    def emit_soon(self, event, **fields):
+        """As `emit`, but writes at most once per second, because each write wakes the reader up
+        next to timed work. A held event is written with the next event, or after two seconds if
+        there is none. A crash in native code loses it."""
+        self.emit_later(event, **fields)
+        if time.monotonic() - self._written >= HOLD_SECONDS:
+            self._write()
+        elif self._late is None:
+            self._late = threading.Timer(2 * HOLD_SECONDS, self._write)
+            self._late.daemon = True
+            self._late.start()
+
+    def emit_later(self, event, **fields):
+        """Holds an event until the next one is written."""
+        line = json.dumps(to_json_data(dict(fields, event=event, t=time.monotonic()))) + "\n"
+        with self._lock:
+            self._held += line.encode("utf-8")
+
+    def _write(self):
+        with self._lock:
+            if self._late is not None:
+                self._late.cancel()
+                self._late = None
+            while self._held:
+                self._held = self._held[os.write(self._descriptor, self._held) :]
+            self._written = time.monotonic()
+
+    def handshake(self):
+        """Waits until the controller has finished its work between phases."""
+        self._ask("handshake")
+
+    def gate(self, **fields):
+        """Waits until the supervisor gives this process a turn. Returns the supervisor's answer;
+        None if there is no supervisor."""
+        return self._ask("gate", **fields)
+
+    def _ask(self, event, **fields):
+        if self._answers is None:
+            return None
+        self.emit(event, **fields)
+        answer = self._answers.readline()
+        if not answer:
+            sys.exit("The controller has ended, so the results of this run would be lost.")
+        return answer
+
+
+def from_environment():
+    """Returns the `Events` that the environment variables of this process describe."""
+    descriptor = int(os.environ.get("RNNWORKER_EVENTS", "1"))
+    answers = sys.stdin if os.environ.get("RNNWORKER_HANDSHAKE") == "1" else None
+    return Events(descriptor, answers)

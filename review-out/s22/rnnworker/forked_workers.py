@@ -1,0 +1,185 @@
+"""The supervisor's side of workers that are forked from an `importer`."""
+
+import array
+import hashlib
+import os
+import select
+import selectors
+import socket
+import subprocess
+import time
+
+from rnnworker.frameworks.names import FORKABLE
+from rnnworker.members import SIGKILLED
+
+# The folder with the sockets of the importers that a workflow has started for all of its jobs.
+FOLDER = "RNNBENCH_IMPORTERS"
+# These differ between the processes of a workflow and change nothing that an import reads.
+VARIABLE = ("_", "SHLVL", "PWD", "OLDPWD", "TMPDIR", "TMP", "TEMP", "TEMPDIR")
+
+
+def may_fork(config):
+    """Returns whether runs with `config` may be forked from a process that has imported their
+    framework: only if that was shown to change nothing (`FORKABLE`), never with a GPU, and never
+    through a launcher, which may use separate process numbers and descriptors."""
+    build = config["build"]
+    cpu = config["device"].get("kind") == "cpu"
+    return cpu and build["framework"] in FORKABLE and not build.get("command")
+
+
+def kind_of(member):
+    """Returns the name of the socket of an importer for members with the command of `member`
+    (without the job file) and its environment."""
+    kept = sorted(
+        (name, value)
+        for name, value in member.environment.items()
+        if name not in VARIABLE and not name.startswith("RNNBENCH_")
+    )
+    return hashlib.sha256(repr((list(member.command[:-1]), kept)).encode("utf-8")).hexdigest()[:16]
+
+
+class Importers:
+    """The importers of a round's members: the workflow's, or one for each group of two or more
+    members with the same command and environment."""
+
+    def __init__(self, members):
+        self._kinds = [kind_of(member) for member in members if member.forks]
+        self._importers = {}  # kind → importer, or None
+
+    def importer_for(self, member, selector):
+        """Returns the importer from which to fork `member`, started if necessary; it can fork once
+        it is `ready`. Returns None if `member` is to be started on its own."""
+        if not member.forks:
+            return None
+        kind = kind_of(member)
+        if kind not in self._importers:
+            importer = _joined(kind, member)
+            if importer is None and self._kinds.count(kind) > 1:
+                importer = Importer(member)
+            if importer is not None:
+                importer.watch(selector)
+            self._importers[kind] = importer
+        importer = self._importers[kind]
+        return None if importer is None or importer.gone else importer
+
+    def started(self):
+        return [importer for importer in self._importers.values() if importer]
+
+
+def _joined(kind, member):
+    """Returns the workflow's importer of this `kind`, if it has one that is alive."""
+    if not os.environ.get(FOLDER):
+        return None
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    try:
+        connection.connect(os.path.join(os.environ[FOLDER], kind))
+    except OSError:
+        connection.close()
+        return None
+    return Importer(member, connection)
+
+
+class Importer:
+    """One importer process, started for `member` and logging to its file, or the one at the other
+    end of `connection`. With the socket `listener`, it also serves those that connect to it."""
+
+    def __init__(self, member, connection=None, listener=None):
+        self.ready = self.gone = False
+        self.deadline = time.monotonic() + member.limit("import")
+        self._process = None
+        if connection:
+            self._socket = connection
+            return
+        self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        passed = [theirs.fileno()] + ([listener.fileno()] if listener else [])
+        arguments = ["--import", member.command[-1]] + [str(number) for number in passed]
+        with theirs, open(str(member.log), "ab") as output:
+            self._process = subprocess.Popen(
+                list(member.command[:-1]) + arguments,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                env=member.environment,
+                pass_fds=tuple(passed) + tuple(member.inherit),
+                start_new_session=True,
+            )
+
+    @property
+    def is_working(self):
+        return not self.ready and not self.gone
+
+    def watch(self, selector):
+        selector.register(self._socket, selectors.EVENT_READ, self)
+
+    def read(self, selector):
+        """Reads from the socket that the importer is ready, or that it has ended."""
+        selector.unregister(self._socket)
+        self.ready = self._socket.recv(64) == b"ready"
+        self.gone = not self.ready
+
+    def check_limit(self, selector):
+        """Kills the importer at its limit; its members then start on their own."""
+        if self.is_working and time.monotonic() > self.deadline:
+            selector.unregister(self._socket)
+            self.gone = True
+            if self._process:
+                self._process.kill()
+
+    def fork(self, member, events):
+        """Forks a process that does the job of `member` and writes to the descriptor `events`.
+        Raises OSError if the importer has ended."""
+        answers, stdin = os.pipe()
+        reports, status = os.pipe()
+        try:
+            with open(str(member.log), "ab") as output:
+                passed = array.array("i", [status, answers, output.fileno(), events])
+                passed.extend(member.inherit)
+                rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, passed)]
+                self._socket.sendmsg([member.command[-1].encode("utf-8")], rights)
+        except BaseException:
+            os.close(stdin)
+            os.close(reports)
+            raise
+        finally:
+            os.close(answers)
+            os.close(status)
+        return Forked(stdin, reports)
+
+    def finish(self):
+        """Ends the importer. Its children have ended by then, or are killed with it."""
+        self._socket.close()
+        if not self._process:
+            return
+        try:
+            self._process.wait(timeout=1.0)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+
+class Forked:
+    """A child of the importer, with the part of `subprocess.Popen`'s interface that
+    `members.Running` needs. Its descriptor `ended`, on which the importer writes the lines PID and
+    exit code, becomes readable at its end; the caller closes it."""
+
+    def __init__(self, stdin, ended):
+        self.stdin, self.ended = os.fdopen(stdin, "wb"), ended
+        self._lines = os.fdopen(ended, "rb", 0, closefd=False)  # without a buffer, for `select`
+        self._code = None
+        line = self._lines.readline()
+        if not line:
+            self.stdin.close()
+            os.close(ended)
+            raise OSError("the importer process has ended")
+        self.pid = int(line)
+
+    def poll(self, timeout=0):
+        """Returns the exit code; None while running, -9 if its importer has ended (killing it)."""
+        if self._code is None and select.select([self.ended], [], [], timeout)[0]:
+            self._code = int(self._lines.readline() or SIGKILLED)
+        return self._code
+
+    def wait(self, timeout=None):
+        if self.poll(timeout) is None:
+            raise subprocess.TimeoutExpired("a forked worker", timeout)
+        return self._code

@@ -1,0 +1,23 @@
+"""One module per framework, each with a ``Session`` class that has the same methods. The modules
+are imported late: describing a run never imports a framework."""
+
+import importlib
+
+from rnnworker.frameworks.names import FRAMEWORKS
+
+
+def open_session(config, threads):
+    """Imports the framework that ``build.framework`` of the run's `config` names and returns its
+    session, for a process that is pinned to cores for `threads` threads already. Raises ValueError
+    if the framework is unknown."""
+    name = config["build"]["framework"]
+    if name not in FRAMEWORKS:
+        known = ", ".join(sorted(FRAMEWORKS))
+        raise ValueError("build.framework {!r} must be one of {}".format(name, known))
+    module = FRAMEWORKS[name]
+    if (config["device"].get("replicas") or 1) > 1:
+        if module != "keras3_tensorflow":
+            raise ValueError("device.replicas: {} trains on one device".format(name))
+        # Imported by name, so that the module does not count towards the digest of other runs.
+        module = "replicas"
+    return importlib.import_module("rnnworker.frameworks." + module).Session(config, threads)

@@ -1,0 +1,73 @@
+"""The package Keras 2.0.6 on TensorFlow 1.2: the stack of the article of 2017 that compares CPU
+and GPU.
+
+Variables are references in this TensorFlow, and the training step of Keras 2.0.6 does not order
+the update of a variable after the gradients that read its old value: a step may apply another
+gradient than the one it computes, most often on one thread. This module computes every gradient
+before the first update; with this alone no step differs (``benchmarks/README.md`` has the counts).
+Keras does not order the increment of the step count after Adam's bias correction or a decay reads
+it either; this module reads the count first.
+``build.as_published: true`` leaves the step as Keras 2.0.6 published it.
+"""
+
+import os
+
+from rnnworker.frameworks import keras2_tensorflow1
+
+
+class Session(keras2_tensorflow1.Session):
+    def import_keras(self, tensorflow):
+        os.environ["KERAS_BACKEND"] = "tensorflow"
+        import keras
+
+        return keras
+
+    def optimizer(self, stated):
+        optimizer = super().optimizer(stated)
+        if not self.config["build"].get("as_published"):
+            _compute_before_updating(self.tensorflow, optimizer)
+            _count_after_reading(self.tensorflow, self.keras.backend, optimizer)
+        return optimizer
+
+    def layer_shapes(self, layer):
+        # TensorFlow 1.2 loses the number of time steps of a layer's output; Keras keeps it.
+        return layer.input_shape[1:], layer.output_shape[1:]
+
+
+def _compute_before_updating(tensorflow, optimizer):
+    """Makes `optimizer` use no gradient until all gradients are computed."""
+    get_gradients = optimizer.get_gradients
+
+    def all_computed(loss, params):
+        # An embedding's gradient is sparse; Keras 2.0.6 makes it dense when it uses it.
+        gradients = [tensorflow.convert_to_tensor(each) for each in get_gradients(loss, params)]
+        with tensorflow.control_dependencies(gradients):
+            return [tensorflow.identity(gradient) for gradient in gradients]
+
+    optimizer.get_gradients = all_computed
+
+
+def _count_after_reading(tensorflow, backend, optimizer):
+    """Makes `optimizer` read its step count once, before it increments it."""
+    get_updates, update_add = optimizer.get_updates, backend.update_add
+
+    def updates(*arguments, **settings):
+        count = optimizer.iterations
+        value = count + 0  # a copy: the identity of a reference may share its memory
+
+        def add_after_reading(variable, increment):
+            if variable is not value:
+                return update_add(variable, increment)
+            with tensorflow.control_dependencies([value]):
+                return update_add(count, increment)
+
+        optimizer.iterations, backend.update_add = value, add_after_reading
+        try:
+            result = get_updates(*arguments, **settings)
+        finally:
+            optimizer.iterations, backend.update_add = count, update_add
+        if hasattr(optimizer, "weights"):
+            optimizer.weights = [count if each is value else each for each in optimizer.weights]
+        return result
+
+    optimizer.get_updates = updates

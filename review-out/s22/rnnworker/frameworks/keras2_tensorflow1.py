@@ -1,0 +1,195 @@
+"""Keras 2 on TensorFlow 1: a graph, a session, ``fit`` on arrays. In TensorFlow 1.15 it is
+TensorFlow's own (``tf.keras`` 2.2.4); `keras206_tensorflow1` has the older package.
+
+Users of these builds wrote ``fit(x, y, batch_size)``: NumPy slices the arrays into batches, which
+are fed to the session one by one. `fixed_shuffle_orders` sets their order.
+"""
+
+import collections
+import contextlib
+import functools
+import os
+
+import numpy
+
+from rnnworker import optimizers
+from rnnworker.frameworks import tensorflow_facts
+from rnnworker.frameworks.keras_session import KerasSession
+from rnnworker.frameworks.keras_training import short_name
+
+
+class Session(KerasSession):
+    # `finish_device` does nothing: ``Session.run`` returns computed values, and Keras fetches those
+    # of each step.
+    lead_in = 0  # ``fit`` on arrays prepares nothing when it begins
+    resets_dropout = False  # the masks come from ops whose state cannot be set
+    can_feed_on_device = False
+
+    def __init__(self, config, threads):
+        super().__init__(config, threads)
+        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "0")
+        if config["device"]["kind"] == "cpu":
+            os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
+        with tensorflow_facts.captured_stderr() as captured:
+            import tensorflow
+
+            self.session = open_tensorflow_session(tensorflow, threads)
+            self.tensorflow, self.keras = tensorflow, self.import_keras(tensorflow)
+            self.keras.backend.set_session(self.session)
+            # A user's ~/.keras/keras.json may set other values.
+            self.keras.backend.set_floatx("float32")
+            self.keras.backend.set_epsilon(1e-7)
+            self.keras.backend.set_image_data_format("channels_last")
+        self._messages = captured[0]
+
+    def import_keras(self, tensorflow):
+        return tensorflow.keras
+
+    def build_facts(self):
+        return tensorflow_facts.facts(self.tensorflow, self._messages)
+
+    def thread_counts(self):
+        settings = self.session._config
+        return settings.intra_op_parallelism_threads, settings.inter_op_parallelism_threads
+
+    def devices(self):
+        if hasattr(self.session, "list_devices"):
+            listed = self.session.list_devices()
+        else:  # before TensorFlow 1.3
+            from tensorflow.python.client import device_lib
+
+            listed = device_lib.list_local_devices()
+        return {"framework_devices": [device.name for device in listed]}
+
+    def seed(self, seed):
+        numpy.random.seed(seed)
+        self.tensorflow.set_random_seed(seed)
+
+    def optimizer(self, stated):
+        name, settings = optimizers.for_keras_2(stated)
+        return self.keras.optimizers.get({"class_name": name, "config": settings})
+
+    def compile_settings(self):
+        return {}
+
+    def prepare_training(self):
+        # This makes the optimizer's variables too.
+        self.model._make_train_function()
+
+    def read(self, variables):
+        return self.keras.backend.batch_get_value(variables)
+
+    def write_state(self, values):
+        self.keras.backend.batch_set_value(list(zip(self._state(), values)))
+
+    def _state(self):
+        # Keras 2.0.6 leaves the iterations of some optimizers out of their weights.
+        state = list(self.model.weights) + list(self.model.optimizer.weights)
+        iterations = self.model.optimizer.iterations
+        return state if any(each is iterations for each in state) else state + [iterations]
+
+    def augmented_feed(self, y, orders, batch):
+        return lambda epoch, images: None  # ``fit`` takes the images themselves
+
+    def train(self, x, y, orders, batch, lead_in=0, feed=None, **settings):
+        if len(orders[0]) != len(x):
+            x, y = x[orders[0]], y[orders[0]]
+            orders = [numpy.arange(len(x))]
+        with fixed_shuffle_orders(orders):
+            self.model.fit(x, y, batch_size=batch, shuffle=True, verbose=0, **settings)
+
+    def evaluate(self):
+        x, y, batch = self.arrays["x_val"], self.arrays["y_val"], self.config["model"]["batch"]
+        values = self.model.evaluate(x, y, batch_size=batch, verbose=0)
+        # Keras 2.0.6 returns a loss without metrics as a bare number.
+        values = values if isinstance(values, list) else [values]
+        names = self.model.metrics_names
+        return {short_name(name): value for name, value in zip(names, values)}
+
+    def outputs(self, samples=None):
+        batch = self.config["model"]["batch"]
+        return self.model.predict(self.arrays["x_val"][:samples], batch_size=batch, verbose=0)
+
+    def layer_gradients(self, layer, x, upstream):
+        loss = self.tensorflow.reduce_sum(layer.output * upstream)
+        tensors = self.tensorflow.gradients(loss, [layer.input] + list(layer.trainable_weights))
+        outputs, x_gradient, *gradients = self._run(layer, x, [layer.output] + tensors, 1)
+        return outputs, dict(self.recurrent.to_canonical(layer, gradients), x=x_gradient)
+
+    def layer_outputs(self, layer, x):
+        return self._run(layer, x, layer.output, 0)
+
+    def _run(self, layer, x, tensors, training):
+        feed, phase = {layer.input: x}, self.keras.backend.learning_phase()
+        if isinstance(phase, self.tensorflow.Tensor):
+            feed[phase] = training
+        return self.session.run(tensors, feed_dict=feed)
+
+    def step_feed(self, x, y):
+        """The ``feed_dict`` of one training step on the batch `x`, `y`."""
+        inputs = self.model.train_function.inputs
+        # Samples and targets are followed by sample weights in some versions and, with dropout, by
+        # the learning phase, whose shape Keras 2.0.6 leaves open.
+        values = [x, y.reshape(len(y), -1)]
+        for tensor in inputs[2:]:
+            values.append(True if tensor.dtype.is_bool else numpy.ones(len(x), "float32"))
+        return dict(zip(inputs, values))
+
+    def executed_ops(self, run):
+        """The ops of one training step on the first batch, traced by the session. `run` is not
+        called, since Keras passes no trace options to its own steps."""
+        step, batch = self.model.train_function, self.config["model"]["batch"]
+        x, y = self.arrays["x_train"][:batch], self.arrays["y_train"][:batch]
+        trace = self.tensorflow.RunMetadata()
+        full = self.tensorflow.RunOptions(trace_level=self.tensorflow.RunOptions.FULL_TRACE)
+        self.session.run(
+            list(step.outputs) + [step.updates_op],
+            feed_dict=self.step_feed(x, y),
+            options=full,
+            run_metadata=trace,
+        )
+        return traced_ops(trace.step_stats)
+
+
+@functools.lru_cache(maxsize=None)
+def open_tensorflow_session(tensorflow, threads):
+    """The session of this process, whose `threads` must not change: all models are in one graph,
+    and a variable has a value only in the session that initialised it."""
+    settings = tensorflow.ConfigProto(
+        intra_op_parallelism_threads=threads, inter_op_parallelism_threads=threads
+    )
+    settings.gpu_options.allow_growth = True
+    return tensorflow.Session(config=settings)
+
+
+def traced_ops(stats):
+    """[(path of the op, op type, count)] of a session's trace (labels: ``path = Type(inputs)``)."""
+    counts = collections.Counter()
+    for device in stats.dev_stats:
+        for node in device.node_stats:
+            path, equals, rest = node.timeline_label.partition(" = ")
+            if equals:
+                counts[path, rest.partition("(")[0]] += 1
+    return [(path, kind, count) for (path, kind), count in sorted(counts.items())]
+
+
+@contextlib.contextmanager
+def fixed_shuffle_orders(orders):
+    """Makes the n-th call of ``numpy.random.shuffle`` in the block write ``orders[n]``: ``fit`` on
+    arrays asks it for a new order in every epoch, and does the same work with the canonical one.
+    Raises `RuntimeError` if `fit` shuffles anything else, or never."""
+    original, lengths = numpy.random.shuffle, []
+
+    def shuffle(array):
+        if len(lengths) == len(orders) or len(array) != len(orders[len(lengths)]):
+            raise RuntimeError("fit shuffles something else than the samples once per epoch")
+        array[:] = orders[len(lengths)]
+        lengths.append(len(array))
+
+    numpy.random.shuffle = shuffle
+    try:
+        yield
+    finally:
+        numpy.random.shuffle = original
+    if not lengths:
+        raise RuntimeError("fit never shuffled: the order of the samples is not the canonical one")

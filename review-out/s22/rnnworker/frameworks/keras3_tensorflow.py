@@ -1,0 +1,231 @@
+"""Keras 3 on TensorFlow 2, and Keras 2: TensorFlow's own up to 2.15, the package ``tf_keras``
+later."""
+
+import os
+
+import numpy
+
+from rnnworker.frameworks import tensorflow_facts
+from rnnworker.frameworks.keras_session import KerasSession
+from rnnworker.frameworks.keras_training import bounds
+from rnnworker.recurrent.cells import keras_version
+
+HOST = "/CPU:0"
+# Step of a Keras model → the samples that it takes.
+STEPS = {"train_step": "train", "test_step": "val", "predict_step": "val"}
+
+
+class Session(KerasSession):
+    def __init__(self, config, threads):
+        super().__init__(config, threads)
+        set_environment(config)
+        with tensorflow_facts.captured_stderr() as captured:
+            import tensorflow
+
+            tensorflow.config.threading.set_intra_op_parallelism_threads(threads)
+            tensorflow.config.threading.set_inter_op_parallelism_threads(threads)
+            self.tensorflow, self.keras = tensorflow, self.import_keras(tensorflow)
+            # As needed: other runs of a round have contexts on the card too.
+            for card in tensorflow.config.list_physical_devices("GPU"):
+                tensorflow.config.experimental.set_memory_growth(card, True)
+            devices = tensorflow.config.list_logical_devices()
+        self._messages = "".join(tensorflow_facts.import_messages + captured)
+        self._asynchronous = any(device.device_type != "CPU" for device in devices)
+        self._probes = {}
+
+    def import_keras(self, tensorflow):
+        if self.config["build"]["framework"] == "keras3_tensorflow":
+            import keras
+
+            return keras
+        # The masks of dropout come from ops whose state cannot be set.
+        self.resets_dropout = False
+        version = keras_version(tensorflow.keras)
+        if not version.startswith("2."):
+            raise ValueError(
+                "tensorflow.keras is Keras {}: set TF_USE_LEGACY_KERAS=1 in build.environment "
+                "and install tf_keras".format(version)
+            )
+        return tensorflow.keras
+
+    def build_facts(self):
+        return tensorflow_facts.facts(self.tensorflow, self._messages)
+
+    def thread_counts(self):
+        threading = self.tensorflow.config.threading
+        intra_op = threading.get_intra_op_parallelism_threads()
+        return intra_op, threading.get_inter_op_parallelism_threads()
+
+    def devices(self):
+        config = self.tensorflow.config
+        cards = config.list_physical_devices("GPU")
+        details = map(config.experimental.get_device_details, cards)
+        return {
+            "framework_devices": [device.name for device in config.list_logical_devices()],
+            "framework_cards": [d["device_name"] for d in details if "device_name" in d],
+        }
+
+    def batches(self, x, y, orders, batch):
+        """A tf.data pipeline over arrays in memory with its iterator, so that no call of ``fit``,
+        ``evaluate`` or ``predict`` makes them. It has no autotuning, whose thread would delay the
+        end of ``fit`` by up to 0.6 s. All of it is on the host: on a machine with a GPU, constants
+        would otherwise be placed on the GPU and copied back batch by batch."""
+        if self.feed == "device":
+            return self._pipeline(lambda chosen: chosen, orders, batch)
+        with self.tensorflow.device(HOST):
+            return self._pipeline(self._gather(self.tensorflow.constant(x), y), orders, batch)
+
+    def prepare_training(self):
+        super().prepare_training()
+        self.make_metrics()
+        if self.feed == "device" and self.arrays is not None:
+            for step, part in STEPS.items():
+                setattr(self.model, step, self._gathering(getattr(self.model, step), part))
+
+    def make_metrics(self):
+        """Makes the variables of the metrics. TensorFlow would trace a step that made them
+        twice."""
+        # A certificate loads no data; a model that is no graph of layers has no outputs yet.
+        if self.arrays is not None and hasattr(self.model, "output"):
+            y = self.tensorflow.constant(self.arrays["y_train"][:1])
+            outputs = self.tensorflow.zeros((1,) + tuple(self.model.output.shape)[1:])
+            self.model.compute_metrics(None, y, outputs, None)
+            self.model.reset_metrics()
+
+    def _gathering(self, step, part):
+        """`step` of the model as a function of the numbers of its samples in `part`."""
+        tensorflow = self.tensorflow
+        arrays = [numpy.asarray(self.arrays[name + part]) for name in ("x_", "y_")]
+        types = [array.dtype for array in arrays]
+        # A function takes int32 tensors from the host's memory.
+        arrays = [each.astype("int64") if each.dtype == "int32" else each for each in arrays]
+        gather = self._gather(*map(tensorflow.constant, arrays))
+
+        def gathered(numbers):
+            return step(tuple(tensorflow.cast(*each) for each in zip(gather(numbers), types)))
+
+        return gathered
+
+    def augmented_feed(self, y, orders, batch):
+        # One pipeline for all epochs, which reads the images of the current epoch.
+        tensorflow = self.tensorflow
+        with tensorflow.device(HOST):
+            x = tensorflow.Variable(self.arrays["x_train"], trainable=False)
+            feed = self._pipeline(self._gather(x, y), orders, batch)
+
+        def feed_of(epoch, images):
+            with tensorflow.device(HOST):
+                x.assign(images)
+            return feed
+
+        return feed_of
+
+    def _gather(self, x, y):
+        """A function of the numbers of samples that returns a batch of them."""
+        tensorflow = self.tensorflow
+        y = tensorflow.constant(y)
+        return lambda chosen: (tensorflow.gather(x, chosen), tensorflow.gather(y, chosen))
+
+    def _pipeline(self, batch_of, orders, batch):
+        tensorflow = self.tensorflow
+        options = tensorflow.data.Options()
+        options.autotune.enabled = False
+        with tensorflow.device(HOST):
+            order = tensorflow.constant(numpy.concatenate(orders))
+
+            def take(start, stop):
+                return batch_of(order[start:stop])
+
+            dataset = tensorflow.data.Dataset.from_tensor_slices(bounds(orders, batch))
+            dataset = dataset.repeat().map(take).with_options(options)
+            return with_iterator(dataset)
+
+    def set_tf32(self, on):
+        self.tensorflow.config.experimental.enable_tensor_float_32_execution(on)
+
+    def card_memory_peak(self):
+        return int(self.tensorflow.config.experimental.get_memory_info("GPU:0")["peak"])
+
+    def tf32(self):
+        return bool(self.tensorflow.config.experimental.tensor_float_32_execution_enabled())
+
+    def finish_device(self):
+        # On a CPU the work is finished when the call returns.
+        if self._asynchronous:
+            self.tensorflow.test.experimental.sync_devices()
+
+    def cudnn_facts(self):
+        return {
+            "gpus": len(self.tensorflow.config.list_logical_devices("GPU")),
+            "cuda_build": bool(self.tensorflow.test.is_built_with_cuda()),
+        }
+
+    def executed_ops(self, run):
+        return tensorflow_facts.executed_ops(self.tensorflow, run)
+
+    def layer_gradients(self, layer, x, upstream):
+        outputs, gradients = self._probe(layer, True, (x, upstream))
+        gradients = [self.tensorflow.convert_to_tensor(each).numpy() for each in gradients]
+        canonical = self.recurrent.to_canonical(layer, gradients[1:])
+        return outputs.numpy(), dict(canonical, x=gradients[0])
+
+    def layer_outputs(self, layer, x):
+        return self._probe(layer, False, (x,)).numpy()
+
+    def _probe(self, layer, training, arrays):
+        """Calls `layer` in a graph whose batch has any size, as ``fit`` and ``evaluate`` do."""
+        tensorflow = self.tensorflow
+        # Keras 3's variables wrap TensorFlow's; Keras 2 uses TensorFlow's.
+        variables = [getattr(each, "_value", each) for each in layer.trainable_variables]
+
+        def called(inputs):
+            return tensorflow.cast(layer(inputs, training=training), "float32")
+
+        def with_gradients(inputs, upstream):
+            with tensorflow.GradientTape() as tape:
+                tape.watch(inputs)
+                outputs = called(inputs)
+                loss = tensorflow.reduce_sum(outputs * upstream)
+            return outputs, tape.gradient(loss, [inputs] + variables)
+
+        if (layer.name, training) not in self._probes:
+            self._probes[layer.name, training] = tensorflow.function(
+                with_gradients if training else called,
+                input_signature=[
+                    tensorflow.TensorSpec((None,) + array.shape[1:], array.dtype)
+                    for array in arrays
+                ],
+            )
+        return self._probes[layer.name, training](*map(tensorflow.constant, arrays))
+
+
+def preload(config):
+    """Imports the packages of a session and runs nothing, so that the process may fork later."""
+    set_environment(config)
+    with tensorflow_facts.captured_stderr() as captured:
+        import keras  # noqa: F401
+        import tensorflow  # noqa: F401
+    tensorflow_facts.import_messages.append(captured[0])
+
+
+def set_environment(config):
+    os.environ["KERAS_BACKEND"] = "tensorflow"
+    # At 0 TensorFlow reports the unused instructions once, when it opens the device.
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "0")
+    if config["device"]["kind"] == "cpu":
+        os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
+
+
+def with_iterator(feed):
+    """The dataset `feed`, which must not end, with a single iterator that is made now and shared by
+    all loops over it. Its class is derived from that of `feed`, by which Keras recognizes it."""
+    iterator = iter(feed)
+
+    class WithIterator(type(feed)):
+        def __init__(self):
+            vars(self).update(vars(feed))
+
+        def __iter__(self):
+            return iterator
+
+    return WithIterator()

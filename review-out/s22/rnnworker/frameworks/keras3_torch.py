@@ -1,0 +1,125 @@
+"""Keras 3 on PyTorch."""
+
+import itertools
+import os
+import re
+
+import numpy
+
+from rnnworker import attest
+from rnnworker.frameworks.keras_session import KerasSession
+from rnnworker.frameworks.keras_training import bounds
+
+
+class Session(KerasSession):
+    """A ``DataLoader`` without workers gathers the batches from tensors in memory."""
+
+    def __init__(self, config, threads):
+        super().__init__(config, threads)
+        os.environ["KERAS_BACKEND"] = "torch"
+        if config["device"]["kind"] == "cpu":
+            os.environ["CUDA_VISIBLE_DEVICES"] = ""
+        import torch
+
+        torch.set_num_threads(threads)
+        if torch.get_num_interop_threads() != threads:  # torch accepts it once per process
+            torch.set_num_interop_threads(threads)
+        import keras
+
+        self.torch, self.keras = torch, keras
+
+    def build_facts(self):
+        torch = self.torch
+        return {
+            "torch": torch.__version__,
+            "torch_git": torch.version.git_version,
+            "build_info": torch.__config__.show(),
+            "onednn": onednn_version(torch.__config__.show()),
+            "instructions_used": torch.backends.cpu.get_cpu_capability(),
+            "cuda": torch.version.cuda,
+            "cudnn": torch.backends.cudnn.version(),
+        }
+
+    def thread_counts(self):
+        return self.torch.get_num_threads(), self.torch.get_num_interop_threads()
+
+    def devices(self):
+        torch = self.torch
+        gpus = range(torch.cuda.device_count())
+        return {
+            "framework_devices": ["cpu"] + ["cuda:{}".format(index) for index in gpus],
+            "framework_cards": [torch.cuda.get_device_name(index) for index in gpus],
+        }
+
+    def batches(self, x, y, orders, batch):
+        torch = self.torch
+        x, y = torch.from_numpy(numpy.asarray(x)), torch.from_numpy(numpy.asarray(y))
+        order = torch.from_numpy(numpy.concatenate(orders))
+        if self.feed == "device":
+            x, y, order = (values.to(self._device()) for values in (x, y, order))
+        pairs = list(zip(*bounds(orders, batch)))
+
+        class Batches(torch.utils.data.IterableDataset):
+            def __iter__(self):
+                for start, stop in itertools.cycle(pairs):
+                    chosen = order[start:stop]
+                    yield x[chosen], y[chosen]
+
+        return torch.utils.data.DataLoader(Batches(), batch_size=None)
+
+    def _device(self):
+        return self.model.variables[0].value.device
+
+    def layer_gradients(self, layer, x, upstream):
+        torch = self.torch
+        variables = [variable.value for variable in layer.trainable_variables]
+        device = variables[0].device
+        x = torch.tensor(x, requires_grad=True, device=device)
+        outputs = layer(x, training=True).float()
+        loss = (outputs * torch.tensor(upstream, device=device)).sum()
+        computed = torch.autograd.grad(loss, [x] + variables)
+        x_gradient, *gradients = (gradient.float().cpu().numpy() for gradient in computed)
+        canonical = self.recurrent.to_canonical(layer, gradients)
+        return outputs.detach().cpu().numpy(), dict(canonical, x=x_gradient)
+
+    def layer_outputs(self, layer, x):
+        self.model.eval()  # as Keras's ``evaluate`` and ``predict`` do
+        with self.torch.no_grad():
+            outputs = super().layer_outputs(layer, x)
+        self.model.train()
+        return outputs
+
+    def kernels(self, steps):
+        """The kernels of one training step, from torch's profiler."""
+        profiler = self.torch.profiler
+        with profiler.profile(activities=[profiler.ProfilerActivity.CPU]) as profile:
+            self.train_steps(1)
+        counts = {event.key: event.count for event in profile.key_averages()}
+        return attest.kernels_in_torch(counts, steps)
+
+    def cudnn_facts(self):
+        torch = self.torch
+        return {"gpus": torch.cuda.device_count(), "cuda_build": torch.version.cuda is not None}
+
+    def set_tf32(self, on):
+        # The first applies to products, the second to cuDNN, for which torch's default is True.
+        self.torch.set_float32_matmul_precision("high" if on else "highest")
+        self.torch.backends.cudnn.allow_tf32 = on
+
+    def card_memory_peak(self):
+        return int(self.torch.cuda.max_memory_allocated())
+
+    def tf32(self):
+        backends = self.torch.backends
+        allowed = {backends.cuda.matmul.allow_tf32, backends.cudnn.allow_tf32}
+        return allowed.pop() if len(allowed) == 1 else "in part"
+
+    def finish_device(self):
+        if self.config["device"]["kind"] != "cpu" and self.torch.cuda.is_available():
+            self.torch.cuda.synchronize()
+
+
+def onednn_version(build_info):
+    """oneDNN's version in torch's text about its build, which may use oneDNN's former name."""
+    match = re.search(r"(?:MKL-DNN|oneDNN) v([\d.]+)", build_info)
+    return match.group(1) if match else None

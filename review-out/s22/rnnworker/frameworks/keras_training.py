@@ -1,0 +1,219 @@
+"""Training in every Keras: the warm-up, ``fit`` with its clocks, validation."""
+
+import contextlib
+import time
+
+import numpy
+
+from rnnworker import data
+from rnnworker.turns import StepClock, collect_and_freeze
+
+ACCURACIES = ("acc", "accuracy", "sparse_categorical_accuracy", "binary_accuracy")
+
+
+class KerasTraining:
+    """A mix-in of `KerasSession`."""
+
+    def augmented_feed(self, y, orders, batch):
+        """A function of (epoch from 0, its images) that returns the input of ``fit`` for this
+        epoch, for a training with other images in each epoch."""
+        return lambda epoch, images: self.batches(images, y, [orders[epoch]], batch)
+
+    def train(self, x, y, orders, batch, lead_in=0, feed=None, **settings):
+        """Calls ``fit`` once over consecutive epochs, each on ``x[order], y[order]``, from `feed`
+        if given, after `lead_in` steps; ``fit`` takes each of these for an epoch of one step."""
+        steps = -(-len(orders[0]) // batch)
+        if feed is None:
+            feed = self.batches(x, y, [orders[0][:batch]] * lead_in + list(orders), batch)
+        settings["epochs"] += lead_in
+        self.model.fit(feed, steps_per_epoch=steps, verbose=0, **settings)
+
+    def train_steps(self, steps):
+        """Trains `steps` batches, which changes the weights. The last of several has the size of
+        an epoch's last batch: XLA compiles for each size, and must not do so in a timed epoch."""
+        batch = self.config["model"]["batch"]
+        samples = len(self.arrays["x_train"])
+        order = data.epoch_order(self.config["seed"], 0, samples)
+        last = (samples % batch if steps > 1 else 0) or batch
+        order = numpy.resize(order, (steps - 1) * batch + last)
+        self.train(self.arrays["x_train"], self.arrays["y_train"], [order], batch, epochs=1)
+        self.finish_device()
+
+    def warm_up(self, steps, seconds):
+        """Trains `steps` batches and calls everything that will be timed, then continues until
+        `seconds` have passed, which raises the processor's clock rate. Returns the number of
+        steps trained.
+
+        If `reset` cannot restore dropout's random states, it continues without training: the speed
+        of the machine must not decide which masks are drawn."""
+        start = time.monotonic()
+        if steps:
+            self.train_steps(steps)
+        trained, took = steps, time.monotonic() - start
+        self.evaluate()
+        self.predict()
+        while time.monotonic() - start < seconds:
+            if self.resets_dropout and steps:
+                left = seconds - (time.monotonic() - start)
+                more, begin = max(1, int(trained * left / took)), time.monotonic()
+                self.train_steps(more)
+                trained, took = trained + more, took + time.monotonic() - begin
+            else:
+                self.evaluate()
+        return trained
+
+    def fit(self, on_epoch, on_start, turns):
+        """Trains all epochs in one ``fit``, in `turns`. Calls ``on_epoch`` with the facts of each
+        epoch, outside the timed parts, and `on_start` right before the first epoch. Returns the
+        details of the phase.
+
+        With ``model.data.augment`` each epoch is a separate ``fit``, whose time includes making
+        the images in NumPy, as the published times did."""
+        settings = self.config["model"]
+        x, y = self.arrays["x_train"], self.arrays["y_train"]
+        seed, epochs, batch = self.config["seed"], settings["epochs"], settings["batch"]
+        steps = -(-len(x) // batch)
+        orders = [data.epoch_order(seed, epoch + 1, len(x)) for epoch in range(epochs)]
+        augmented = bool(settings["data"].get("augment"))
+        lead_in = 0 if augmented else self.lead_in
+        steps_clock = StepClock(turns, steps, epochs, self.finish_step)
+        sizes = {"samples": len(x), "steps": steps}
+        clock = epoch_clock(self, on_epoch, steps_clock, sizes, lead_in)
+        self._on_start = on_start
+        start = time.monotonic()
+        feed_of = self.augmented_feed(y, orders, batch) if augmented else lambda *epoch: None
+        if not lead_in:
+            self.prepare_epochs()
+        for first in range(0, epochs, 1 if augmented else epochs):
+            clock.began = time.monotonic() if augmented else None
+            stop = first + 1 if augmented else epochs
+            images = data.epoch_images(x, self.config, stop) if augmented else x
+            with clocked_steps(self.model, steps_clock, clock):
+                self.train(
+                    images,
+                    y,
+                    orders[first:stop],
+                    batch,
+                    lead_in=lead_in,
+                    feed=feed_of(first, images),
+                    initial_epoch=first,
+                    epochs=stop,
+                    callbacks=[clock],
+                )
+            if clock.stopped:
+                break
+        steps_clock.ends()
+        end = time.monotonic()
+        return {
+            "set_up": clock.first - start - steps_clock.first_wait,
+            "tear_down": end - clock.last,
+            "stopped": clock.stopped,
+        }
+
+    def prepare_epochs(self):
+        """Prepares the first timed epoch: restores the canonical weights and validates, since a
+        validation precedes every other epoch too."""
+        self.reset()
+        self._on_start()
+        collect_and_freeze()
+        self.evaluate()
+
+    def validation(self, samples=None):
+        """The input of ``evaluate`` and ``predict``, made once: (feed, number of batches in the
+        validation set, or in its first `samples`)."""
+        x, y = (self.arrays[name][:samples] for name in ("x_val", "y_val"))
+        batch = self.config["model"]["batch"]
+        if samples not in self._validation_feeds:
+            self._validation_feeds[samples] = self.batches(x, y, [numpy.arange(len(x))], batch)
+        return self._validation_feeds[samples], -(-len(x) // batch)
+
+    def evaluate(self):
+        """Loss and accuracy on the validation set, as {name: value}."""
+        feed, steps = self.validation()
+        result = self.model.evaluate(feed, steps=steps, verbose=0, return_dict=True)
+        self.finish_device()
+        return {short_name(name): value for name, value in result.items()}
+
+    def predict(self):
+        self.outputs()
+        self.finish_device()
+
+
+def bounds(orders, batch):
+    """(starts, stops) of all batches in the concatenated `orders`; no batch spans two epochs."""
+    offsets = numpy.cumsum([0] + [len(order) for order in orders])
+    starts = numpy.concatenate(
+        [offset + numpy.arange(0, len(order), batch) for offset, order in zip(offsets, orders)]
+    )
+    return starts, numpy.append(starts[1:], offsets[-1])
+
+
+def short_name(name):
+    """The record's name of a metric, ``loss`` or ``acc``: Keras's names differ between versions."""
+    return "acc" if name in ACCURACIES else name
+
+
+def epoch_clock(session, on_epoch, clock, sizes, lead_in):
+    """A callback that reports the epochs of ``fit`` to `clock`, validates between epochs, timed
+    separately, and stops a training whose loss is not finite. `sizes`: further facts of an epoch.
+
+    The first `lead_in` epochs have one step each and are not timed: in them ``fit`` makes its
+    iterator, fills its prefetch buffers and starts its threads. After the last of them
+    ``session.prepare_epochs`` undoes their effect, and the training begins."""
+
+    class EpochClock(session.keras.callbacks.Callback):
+        first = last = began = stopped = None
+        trains = False  # whether the current epoch belongs to the training
+
+        def on_epoch_begin(self, epoch, logs=None):
+            self.trains = epoch >= lead_in
+            if not self.trains:
+                self.model.stop_training = True  # read after each step: this epoch has one step
+                return
+            session.finish_device()
+            clock.epoch_begins(self.began)
+            if self.first is None:
+                self.first = clock.start
+
+        def on_epoch_end(self, epoch, logs=None):
+            if not self.trains:
+                self.model.stop_training = False
+                if epoch + 1 == lead_in:
+                    session.prepare_epochs()
+                return
+            session.finish_device()
+            times = clock.epoch_ends()
+            end = time.monotonic()
+            logs = {short_name(name): float(value) for name, value in (logs or {}).items()}
+            validated = session.evaluate()
+            facts = dict(times, val_seconds=time.monotonic() - end, epoch=epoch + 1 - lead_in)
+            facts.update(loss=logs.get("loss"), acc=logs.get("acc"))
+            facts.update(val_loss=validated.get("loss"), val_acc=validated.get("acc"))
+            on_epoch(dict(facts, **sizes))
+            if not numpy.isfinite(logs.get("loss", numpy.nan)):
+                self.stopped = "loss not finite in epoch {}".format(facts["epoch"])
+                self.model.stop_training = True
+            self.last = time.monotonic()
+
+    return EpochClock()
+
+
+@contextlib.contextmanager
+def clocked_steps(model, clock, callback):
+    """Reports to `clock` each step that ``model.fit`` takes in the block in an epoch of the
+    training. Keras's batch callbacks would compute logs in each step; this costs one call."""
+    step = model.train_function
+
+    def clocked(*values):
+        if not callback.trains:
+            return step(*values)
+        clock.before(values)
+        result = step(*values)
+        clock.after(result)
+        return result
+
+    model.train_function = clocked
+    try:
+        yield
+    finally:
+        model.train_function = step

@@ -1,0 +1,102 @@
+"""Training on several devices of one host: a replica of the model on each of them, with
+``tf.distribute.MirroredStrategy`` in TensorFlow 2.
+
+The batch of the config is that of all replicas together. Each replica takes an equal part of it,
+and each step applies the gradient of the mean loss over the whole batch, as on one device.
+"""
+
+import numpy
+
+from rnnworker.frameworks import keras3_tensorflow
+
+
+class Session(keras3_tensorflow.Session):
+    can_feed_on_device = False
+
+    def __init__(self, config, threads):
+        self.replicas = config["device"]["replicas"]
+        super().__init__(config, threads)
+        kind = config["device"]["kind"].upper()
+        names = ["{}:{}".format(kind, number) for number in range(self.replicas)]
+        self.strategy = self.tensorflow.distribute.MirroredStrategy(names)
+
+    def import_keras(self, tensorflow):
+        # Before TensorFlow opens its devices.
+        if self.config["device"]["kind"] == "cpu":
+            split_cpu(tensorflow, self.replicas)
+        return super().import_keras(tensorflow)
+
+    def device_facts(self):
+        return dict(super().device_facts(), replicas=self.strategy.num_replicas_in_sync)
+
+    def load_data(self, path, pinned_md5=None):
+        facts = super().load_data(path, pinned_md5)
+        check_sizes(facts["sizes"], self.config["model"]["batch"], self.replicas)
+        return facts
+
+    def build(self):
+        with self.strategy.scope():
+            return super().build()
+
+    def make_metrics(self):
+        complete = getattr(self.model, "_maybe_symbolic_build", None)
+        if complete is not None and self.arrays is not None:
+            # Keras 3 creates the metrics from a batch that each call of `fit` and `evaluate`
+            # would take from its feed, whose next batch would then be the second one.
+            complete(data_batch=(self.arrays["x_train"][:1], self.arrays["y_train"][:1], None))
+            self.model._maybe_symbolic_build = lambda **feed: None
+
+    def _pipeline(self, batch_of, orders, batch):
+        """The pipeline yields the parts of the batches; consecutive parts go to consecutive
+        replicas."""
+        pipeline, parts = super()._pipeline, parts_of(orders, batch, self.replicas)
+        feed = self.strategy.distribute_datasets_from_function(
+            lambda context: pipeline(batch_of, parts, batch)
+        )
+        return keras3_tensorflow.with_iterator(feed)
+
+    # In Keras 3 ``train_on_batch`` gives each replica the whole batch.
+    train_batch = keras3_tensorflow.Session.fit_batch
+
+    def loss_of_whole_batch(self, x, y, y_pred):
+        """The loss that the replicas compute together, computed on the first device alone."""
+        loss = self.keras.losses.get(self.config["model"]["loss"])(y, y_pred)
+        return self.tensorflow.reduce_mean(loss) + sum(self.model.losses)
+
+    def card_memory_peak(self):
+        """The peak of the fullest card."""
+        info = self.tensorflow.config.experimental.get_memory_info
+        return max(int(info("GPU:{}".format(n))["peak"]) for n in range(self.replicas))
+
+
+def split_cpu(tensorflow, replicas):
+    """Makes `replicas` logical devices of the CPU; they share its threads."""
+    (cpu,) = tensorflow.config.list_physical_devices("CPU")
+    logical = [tensorflow.config.LogicalDeviceConfiguration() for _ in range(replicas)]
+    tensorflow.config.set_logical_device_configuration(cpu, logical)
+
+
+def check_sizes(sizes, batch, replicas):
+    """Raises `ValueError` if a batch of the training or validation set (`sizes`: part → number of
+    samples) cannot be split evenly: a mean over unequal parts is not that of the batch."""
+    for part in sorted(sizes):
+        last = sizes[part] % batch or batch
+        for size in (batch, last):
+            if size % replicas:
+                raise ValueError(
+                    "a batch of {} samples of {} cannot be split evenly among {} replicas; choose "
+                    "model.batch and model.{}_samples (now {}) that are multiples of {}".format(
+                        size, part, replicas, part, sizes[part], replicas
+                    )
+                )
+
+
+def parts_of(orders, batch, replicas):
+    """The equal parts of all batches of the `orders`, `replicas` consecutive ones for each batch;
+    no batch spans two orders. Raises `ValueError` if a batch cannot be split evenly."""
+    return [
+        part
+        for order in orders
+        for start in range(0, len(order), batch)
+        for part in numpy.split(numpy.asarray(order[start : start + batch]), replicas)
+    ]

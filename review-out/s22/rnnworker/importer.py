@@ -1,0 +1,169 @@
+"""Imports a framework once and forks workers: those of a round, or those of all jobs of a workflow.
+
+``python path/to/rnnworker --import JOB.json DESCRIPTOR [LISTENER]`` calls the ``preload`` of the
+job's framework, which imports modules but runs no op, and sends ``ready`` on the socket DESCRIPTOR
+and on each connection to the listening socket LISTENER. For each message on one of them (a job
+file, with the descriptors of the worker's exit code, input, log and events, and those that it
+inherits), it forks a process that does the job as a freshly started one would. The workers of a
+connection are killed when it is closed; the importer ends with its owner, which holds DESCRIPTOR.
+The supervisor's side is `rnnworker.forked_workers`.
+"""
+
+import array
+import contextlib
+import importlib
+import json
+import os
+import select
+import signal
+import socket
+import sys
+import time
+import warnings
+
+from rnnworker import run
+from rnnworker.frameworks.names import FRAMEWORKS
+
+DESCRIPTORS = 16
+LONGEST = 65536
+
+
+def main(job_file, *sockets):
+    """Serves until the owner closes the first of `sockets`. Returns the exit code: 0 in the
+    importer, that of the run in a forked worker."""
+    with open(job_file) as file:
+        job = json.load(file)
+    run.die_with_parent(job.get("parent"))
+    begin = time.monotonic()
+    config = job["config"]
+    session = importlib.import_module(
+        "rnnworker.frameworks." + FRAMEWORKS[config["build"]["framework"]]
+    )
+    session.preload(config)
+    took, resident = time.monotonic() - begin, _resident()
+    owner, *listeners = (
+        socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET, fileno=int(number))
+        for number in sockets
+    )
+    owner.send(b"ready")
+    job_file = _Importer(owner, listeners).serve()
+    if not job_file:
+        return 0
+    return run.main([job_file], run.Imported(took, resident - _resident()))
+
+
+def _resident():
+    """Returns the resident memory of this process in bytes, including mapped files."""
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+class _Importer:
+    """The event loop of the importer over the sockets of supervisors and the ends of workers."""
+
+    def __init__(self, owner, listeners):
+        self.owner, self.listeners = owner, listeners
+        self.workers = {owner: {}}  # connection → {process: descriptor for its exit code}
+        # The end of a child makes a descriptor readable.
+        self.child_ends, writer = os.pipe()
+        os.set_blocking(writer, False)
+        signal.signal(signal.SIGCHLD, lambda number, frame: None)
+        signal.set_wakeup_fd(writer)
+
+    def serve(self):
+        """Forks a process for each message. Returns the job file in a forked process; returns None
+        in the importer once the owner has closed its socket."""
+        while True:
+            watched = [self.child_ends] + self.listeners + list(self.workers)
+            ready, _, _ = select.select(watched, [], [])
+            if self.child_ends in ready:
+                os.read(self.child_ends, 4096)
+                for children in self.workers.values():
+                    _report_exits(children)
+            for listener in set(self.listeners).intersection(ready):
+                connection, _ = listener.accept()
+                self.workers[connection] = {}
+                with contextlib.suppress(OSError):  # it may be gone already; that is read from it
+                    connection.send(b"ready")
+            for connection in set(self.workers).intersection(ready):
+                job_file, descriptors = _receive(connection)
+                if job_file:
+                    if self._is_forked(connection, descriptors):
+                        return job_file
+                elif connection is self.owner:
+                    return None
+                else:
+                    self._drop(connection)
+
+    def _is_forked(self, connection, descriptors):
+        """Forks a worker. Returns True in the worker, False in the importer."""
+        sys.stdout.flush()
+        sys.stderr.flush()
+        with warnings.catch_warnings():
+            # Python 3.12 warns if there are threads; those started by imports hold no lock.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            pid = os.fork()
+        if pid:
+            for descriptor in descriptors[1:]:
+                os.close(descriptor)
+            self.workers[connection][pid] = descriptors[0]
+            return False
+        for other, children in self.workers.items():
+            other.close()
+            for status in children.values():
+                os.close(status)
+        for listener in self.listeners:
+            listener.close()
+        _become(*descriptors[:4])
+        return True
+
+    def _drop(self, connection):
+        """Kills the workers of a supervisor that has ended, with their children."""
+        connection.close()
+        for pid, status in self.workers.pop(connection).items():
+            os.close(status)
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+
+
+def _report_exits(children):
+    """Reports to the supervisor the exit code of each child that ended, negative for a signal."""
+    for pid in list(children):
+        ended, status = os.waitpid(pid, os.WNOHANG)
+        if ended:
+            code = -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+            descriptor = children.pop(pid)
+            with contextlib.suppress(BrokenPipeError):  # the supervisor has closed this one
+                os.write(descriptor, "{}\n".format(code).encode("ascii"))
+            os.close(descriptor)
+
+
+def _receive(connection):
+    descriptors = array.array("i")
+    space = socket.CMSG_LEN(DESCRIPTORS * descriptors.itemsize)
+    try:
+        message, ancillary, _, _ = connection.recvmsg(LONGEST, space)
+    except ConnectionError:
+        return "", []
+    for level, kind, data in ancillary:
+        if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+            descriptors.frombytes(data[: len(data) - len(data) % descriptors.itemsize])
+    return message.decode("utf-8"), list(descriptors)
+
+
+def _become(status, answers, log, events):
+    """Gives the forked process the descriptors and settings of a freshly started worker."""
+    signal.set_wakeup_fd(-1)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    run.die_with_parent(os.getppid())
+    os.setsid()
+    os.dup2(answers, 0)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    os.environ["RNNWORKER_EVENTS"] = str(events)
+    os.environ["RNNWORKER_HANDSHAKE"] = "1"
+    for descriptor in (answers, log):
+        os.close(descriptor)
+    os.write(status, "{}\n".format(os.getpid()).encode("ascii"))
+    os.close(status)

@@ -1,0 +1,65 @@
+"""Platform-independent cells, made of TensorFlow's plain ops, for weights trained by cuDNN.
+
+Source: tf.contrib.cudnn_rnn's CudnnCompatibleLSTMCell and CudnnCompatibleGRUCell (1.15). The LSTM
+cell has one matrix of (inputs + units) × 4·units, gates i, c, f, o, and no additional forget bias.
+The GRU cell resets after the product and projects inputs and state separately. contrib's GRU adds
+cuDNN's two gate biases to one variable; here both are variables, since the biases of the gates
+would otherwise learn at half the speed and the networks would differ after the first step.
+"""
+
+from rnnworker.recurrent.cells import shapes, supported
+
+
+def make(keras, cell, units, options):
+    options = supported("a cuDNN-compatible cell", cell, ("lstm", "gru"), options)
+    import tensorflow
+
+    step = {"lstm": _lstm, "gru": _gru}[cell]
+
+    class CudnnCompatibleCell(keras.layers.Layer):
+        """x (batch, inputs), states → h, states: h, and c of an LSTM."""
+
+        if cell == "lstm":
+            layout = "lstm_icfo"
+
+        def __init__(self, units, **settings):
+            super().__init__(**settings)
+            self.units = self.output_size = units
+            self.state_size = [units, units] if cell == "lstm" else units
+
+        def build(self, shape):
+            inputs, columns = int(shape[-1]), 3 * self.units
+            sizes = [(inputs, columns), (self.units, columns), (2, columns)]  # of a GRU
+            if cell == "lstm":
+                sizes = shapes(self.layout, inputs, self.units)
+            self.arrays = [
+                self.add_weight(shape=size, initializer="zeros", name="weight_{}".format(number))
+                for number, size in enumerate(sizes)
+            ]
+            self.built = True
+
+        def call(self, x, states):
+            weights = [tensorflow.convert_to_tensor(variable) for variable in self.arrays]
+            states = step(tensorflow, x, states, *weights)
+            return states[0], states
+
+    return keras.layers.RNN(CudnnCompatibleCell(units), **options)
+
+
+def _lstm(tensorflow, x, states, matrix, bias):
+    hidden, memory = states
+    inputs = tensorflow.concat([x, hidden], 1)
+    gates = tensorflow.nn.bias_add(tensorflow.matmul(inputs, matrix), bias)
+    i, c, f, o = tensorflow.split(gates, 4, axis=1)
+    memory = tensorflow.sigmoid(f) * memory + tensorflow.sigmoid(i) * tensorflow.tanh(c)
+    return [tensorflow.sigmoid(o) * tensorflow.tanh(memory), memory]
+
+
+def _gru(tensorflow, x, states, inputs, recurrent, bias):
+    hidden = states[0]
+    from_x = tensorflow.split(tensorflow.matmul(x, inputs) + bias[0], 3, axis=1)
+    from_h = tensorflow.split(tensorflow.matmul(hidden, recurrent) + bias[1], 3, axis=1)
+    update = tensorflow.sigmoid(from_x[0] + from_h[0])
+    reset = tensorflow.sigmoid(from_x[1] + from_h[1])
+    candidate = tensorflow.tanh(from_x[2] + reset * from_h[2])
+    return [(1 - update) * candidate + update * hidden]

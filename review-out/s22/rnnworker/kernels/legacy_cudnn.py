@@ -1,0 +1,103 @@
+"""Keras 2's ``CuDNNLSTM`` and ``CuDNNGRU`` layers. GPU only.
+
+Source of the format of the weights: Keras 2's converter (``preprocess_weights_for_loading``, 2.2 to
+2.x): the rows of input matrices, read in order, are cuDNN's; recurrent matrices are transposed gate
+by gate; the biases are in one row, the input's before the state's. Keras trains both halves of an
+LSTM's row; here the state's half is zero and not trained (`cudnn_layout` says why). Both halves of
+a GRU are trained, as in Keras's own GRU.
+"""
+
+import numpy
+
+from rnnworker.recurrent.cells import WITH_CUDNN, keras_version, supported
+
+OPTIONS = (
+    "kernel_regularizer",
+    "recurrent_regularizer",
+    "bias_regularizer",
+    "kernel_constraint",
+    "recurrent_constraint",
+    "bias_constraint",
+)
+LAYERS = {"lstm": "CuDNNLSTM", "gru": "CuDNNGRU"}
+GATES = {"CuDNNLSTM": 4, "CuDNNGRU": 3}
+
+
+def make(keras, cell, units, options):
+    options = supported("a CuDNN layer", cell, WITH_CUDNN, options)
+    layer_class = _layer_class(keras, LAYERS[cell])
+    if cell == "lstm":
+        return _with_one_bias(layer_class)(units, unit_forget_bias=False, **options)
+    return layer_class(units, **options)
+
+
+def to_canonical(layer, values=None):
+    return unpack(type(layer).__name__, layer.get_weights() if values is None else values)
+
+
+def from_canonical(layer, arrays):
+    layer.set_weights(pack(type(layer).__name__, arrays))
+
+
+def pack(name, arrays):
+    """Canonical arrays → [kernel, recurrent, bias], the trained weights of the class `name`."""
+    gates = GATES[name]
+    return [
+        _map_gates(arrays["kernel"], gates, lambda gate: gate.T.reshape(gate.shape)),
+        _map_gates(arrays["recurrent"], gates, lambda gate: gate.T),
+        arrays["bias"].ravel(),
+    ]
+
+
+def unpack(name, values):
+    """The reverse of `pack`, for weights and for gradients."""
+    gates = GATES[name]
+    kernel, recurrent, bias = values
+    return {
+        "kernel": _map_gates(kernel, gates, lambda gate: gate.reshape(gate.shape[::-1]).T),
+        "recurrent": _map_gates(recurrent, gates, lambda gate: gate.T),
+        "bias": bias if name == "CuDNNLSTM" else numpy.reshape(bias, (2, -1)),
+    }
+
+
+def _map_gates(matrix, gates, change):
+    return numpy.concatenate([change(gate) for gate in numpy.split(matrix, gates, axis=1)], axis=1)
+
+
+def _with_one_bias(layer_class):
+    """`layer_class` (CuDNNLSTM) with only the first half of its row of biases trained."""
+
+    class CuDNNLSTM(layer_class):
+        def add_weight(self, *arguments, **settings):
+            if settings.get("name") == "bias":
+                settings["shape"] = (4 * self.units,)
+            return super().add_weight(*arguments, **settings)
+
+        def _process_batch(self, inputs, initial_state):
+            import tensorflow
+
+            variable = self.bias
+            trained = tensorflow.convert_to_tensor(variable)
+            both_halves = tensorflow.concat([trained, tensorflow.zeros_like(trained)], 0)
+            object.__setattr__(self, "bias", both_halves)  # Keras's own would track it
+            try:
+                return super()._process_batch(inputs, initial_state)
+            finally:
+                object.__setattr__(self, "bias", variable)
+
+    return CuDNNLSTM
+
+
+def _layer_class(keras, name):
+    """The class `name` among the layers of this Keras, or among the layers of version 1."""
+    if hasattr(keras.layers, name):
+        return getattr(keras.layers, name)
+    version = keras_version(keras)
+    if not version.startswith("2."):
+        raise ValueError("Keras {} has no {}".format(version, name))
+    import tensorflow
+
+    layers = tensorflow.compat.v1.keras.layers
+    if not hasattr(layers, name):
+        raise ValueError("this build's Keras has no {}".format(name))
+    return getattr(layers, name)

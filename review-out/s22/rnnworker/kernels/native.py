@@ -1,0 +1,166 @@
+"""The framework's own recurrent layer without Keras's loop: ``torch.nn.LSTM``, ``GRU`` and ``RNN``
+in Keras 3 on torch, rnnbench's cells in ``jax.lax.scan`` in Keras 3 on jax, as in programs that use
+jax without Keras. Neither supports dropout inside the cell or masks.
+
+**torch.** Keras trains torch's own parameters. Source of their format: torch's documentation of
+these classes: one row per gate and unit, gates i, f, g, o for LSTM (Keras's i, f, c, o); r, z, n
+for GRU, whose canonical order is z, r, h. Each class adds two biases, ``bias_ih`` and ``bias_hh``.
+A GRU that resets after the product has two biases in canonical form too, and both are trained. In
+the other cells ``bias_hh`` is zero and not trained (`cudnn_layout` says why), and Keras counts
+gates·units more parameters. On a CPU, the LSTM is oneDNN's over the whole sequence, forward and
+backward, and GRU and RNN are torch's own loop in C++ over single ops; on a GPU, all are cuDNN's.
+
+**jax.** The inputs of all time steps are multiplied at once before the loop; Keras's own layer
+multiplies them inside the loop, step by step. The equations are those of ``reference``; initial
+states are zero.
+"""
+
+import contextlib
+
+from rnnworker.canonical_weights import GATES
+from rnnworker.recurrent import cells, cudnn_layout
+from rnnworker.recurrent.layer import layer_settings, recurrent_layer
+
+# Cell → class in torch.nn, its settings. Its gates are in cuDNN's order.
+TORCH = {
+    "lstm": ("LSTM", {}),
+    "gru": ("GRU", {}),
+    "rnn_tanh": ("RNN", {"nonlinearity": "tanh"}),
+    "rnn_relu": ("RNN", {"nonlinearity": "relu"}),
+}
+
+
+def make(keras, cell, units, options):
+    backend = keras.backend.backend()
+    if backend not in ("torch", "jax"):
+        raise ValueError("rnn=native needs Keras 3 on torch or jax; this Keras is on " + backend)
+    of_torch = backend == "torch"
+    name, known = ("torch.nn", TORCH) if of_torch else ("the scan", GATES)
+    cells.supported(name, cell, sorted(known), options)
+    layer_class = (_torch_layer if of_torch else _jax_layer)(keras, cell)
+    return layer_class(units, **layer_settings(options))
+
+
+def torch_layout(cell):
+    """The layout of [weight_ih, weight_hh, bias_ih, bias_hh], but for transposed matrices."""
+    frozen = () if cell == "gru" else (("frozen", cudnn_layout.ORDERS[cell]),)
+    return cudnn_layout.layout(cell) + frozen
+
+
+def _torch_layer(keras, cell):
+    import torch
+
+    name, settings = TORCH[cell]
+
+    class TorchNative(recurrent_layer(keras)):
+        def make_weights(self, inputs):
+            module = getattr(torch.nn, name)(inputs, self.units, batch_first=True, **settings)
+            if cell != "gru":
+                torch.nn.init.zeros_(module.bias_hh_l0)
+                module.bias_hh_l0.requires_grad_(False)
+            # On assignment Keras wraps the module and adds its parameters to the layer's weights.
+            self.wrapped = module
+
+        def outputs(self, inputs):
+            if self.go_backwards:
+                inputs = torch.flip(inputs, [1])
+            with self.casting(inputs):
+                hidden, _ = self.wrapped.module(inputs)
+            return hidden if self.return_sequences else hidden[:, -1]
+
+        def casting(self, inputs):
+            """Keras casts only its own variables; torch's ``autocast`` casts torch's parameters."""
+            if inputs.dtype not in (torch.float16, torch.bfloat16):
+                return contextlib.nullcontext()
+            return torch.autocast(inputs.device.type, inputs.dtype)
+
+        def pack(self, arrays):
+            return [value.T for value in cells.pack(torch_layout(cell), arrays)]
+
+        def unpack(self, values):
+            return cells.unpack(torch_layout(cell), [value.T for value in values], self.units)
+
+    return TorchNative
+
+
+def _jax_layer(keras, cell):
+    import jax
+
+    class JaxNative(recurrent_layer(keras)):
+        use_cudnn = False  # for `attest` on a GPU
+
+        def make_weights(self, inputs):
+            columns = GATES[cell] * self.units
+            bias = (2, columns) if cell == "gru" else (columns,)
+            shapes = ((inputs, columns), (self.units, columns), bias)
+            self.arrays = [self.zeros(name, *shape) for name, shape in zip(cells.ARRAYS, shapes)]
+
+        def outputs(self, inputs):
+            if self.go_backwards:
+                inputs = jax.numpy.flip(inputs, 1)
+            values = [variable.value for variable in self.arrays]
+            return scan_cell(cell, inputs, dict(zip(cells.ARRAYS, values)), self.return_sequences)
+
+    return JaxNative
+
+
+def scan_cell(cell, x, arrays, sequences):
+    """The layer as a function of `x` (batch, time, inputs) and canonical `arrays`. Returns the
+    outputs of all steps (batch, time, units) if `sequences`, else the last one (batch, units)."""
+    import jax
+
+    recurrent, bias = arrays["recurrent"], arrays["bias"]
+    first, second = bias if cell == "gru" else (bias, None)
+    projected = jax.numpy.swapaxes(x @ arrays["kernel"] + first, 0, 1)
+    zeros = jax.numpy.zeros((x.shape[0], recurrent.shape[0]), projected.dtype)
+    step = _steps(jax)[cell]
+
+    def body(state, at_once):
+        state = step(state, at_once, recurrent, second)
+        return state, state[0] if sequences else None
+
+    start = (zeros, zeros) if cell == "lstm" else (zeros,)
+    state, hidden = jax.lax.scan(body, start, projected)
+    return jax.numpy.swapaxes(hidden, 0, 1) if sequences else state[0]
+
+
+def _steps(jax):
+    """Cell → function of (state, x·W + b, R, second bias) that returns the next state, whose first
+    part is the output."""
+    numpy, sigmoid = jax.numpy, jax.nn.sigmoid
+
+    def lstm(state, projected, recurrent, _):
+        hidden, memory = state
+        i, f, c, o = numpy.split(projected + hidden @ recurrent, 4, axis=1)
+        memory = sigmoid(f) * memory + sigmoid(i) * numpy.tanh(c)
+        return sigmoid(o) * numpy.tanh(memory), memory
+
+    def gru(state, projected, recurrent, bias):
+        (hidden,) = state
+        p_z, p_r, p_h = numpy.split(projected, 3, axis=1)
+        q_z, q_r, q_h = numpy.split(hidden @ recurrent + bias, 3, axis=1)
+        z = sigmoid(p_z + q_z)
+        new = numpy.tanh(p_h + sigmoid(p_r + q_r) * q_h)
+        return (z * hidden + (1 - z) * new,)
+
+    def gru_reset_before(state, projected, recurrent, _):
+        (hidden,) = state
+        gates = 2 * hidden.shape[1]
+        both = sigmoid(projected[:, :gates] + hidden @ recurrent[:, :gates])
+        z, r = numpy.split(both, 2, axis=1)
+        new = numpy.tanh(projected[:, gates:] + (r * hidden) @ recurrent[:, gates:])
+        return (z * hidden + (1 - z) * new,)
+
+    def simple(activation):
+        def step(state, projected, recurrent, _):
+            return (activation(projected + state[0] @ recurrent),)
+
+        return step
+
+    return {
+        "lstm": lstm,
+        "gru": gru,
+        "gru_reset_before": gru_reset_before,
+        "rnn_tanh": simple(numpy.tanh),
+        "rnn_relu": simple(jax.nn.relu),
+    }

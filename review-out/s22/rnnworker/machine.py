@@ -1,0 +1,158 @@
+"""Identifies this machine: facts about its hardware, and a short key made from them."""
+
+import glob
+import hashlib
+import os
+import platform
+import re
+
+from rnnworker import cards
+from rnnworker.proc_files import memory_bytes, processors, quota, text
+
+DRIVER = "/proc/driver/nvidia"
+DEVICES = "/dev"
+PCI = "/sys/bus/pci/devices"
+NVIDIA = "0x10de"
+CPU = "/sys/devices/system/cpu/cpu0"
+FLAGS = ("avx", "avx2", "fma", "avx512f", "avx512_vnni", "avx512_bf16", "amx_tile")
+
+
+def fingerprint():
+    """Returns facts about this machine as JSON data; unknown facts are None or absent."""
+    processor = processor_facts()
+    facts = {
+        "cpu": processor["name"] or platform.processor() or platform.machine(),
+        "architecture": platform.machine(),
+        "processor": processor["processor"],
+        "cores": os.cpu_count(),
+        "available_cores": len(os.sched_getaffinity(0)),
+        "core_quota": quota(),
+        "sockets": processor["sockets"],
+        "threads_per_core": len(processors(CPU + "/topology/thread_siblings_list")) or None,
+        "flags": processor["flags"],
+        "caches": caches(),
+        "numa_nodes": len(glob.glob("/sys/devices/system/node/node[0-9]*")) or None,
+        "memory_bytes": memory_bytes(),
+        "governor": text(CPU + "/cpufreq/scaling_governor"),
+        "kernel": platform.release(),
+        "system": platform.system(),
+        "virtual": processor["virtual"],
+        "container": any(map(os.path.exists, ("/.dockerenv", "/run/.containerenv")))
+        or any(map(os.environ.get, ("container", "APPTAINER_CONTAINER"))),
+        "gpus": gpus(),
+        "gpu_models": gpu_models(),
+        "boot": boot(),
+    }
+    facts["machine"] = key(facts)
+    return facts
+
+
+def processor_facts():
+    """Returns the ``name`` of the processor, its ``flags`` that matter to matrix products, whether
+    it is ``virtual``, the number of ``sockets``, and ``processor``: vendor, family and model."""
+    information = text("/proc/cpuinfo") or ""
+    lines = re.findall(r"^([\w ]+?)[ \t]*:[ \t]*(\S.*?)[ \t]*$", information, re.MULTILINE)
+    first = dict(reversed(lines)).get
+    flags = first("flags") and first("flags").split()
+    kind = [first(name) for name in ("vendor_id", "cpu family", "model")]
+    arm = [first(name) for name in ("CPU implementer", "CPU part")]  # which have no model name
+    return {
+        "name": first("model name") or ("ARM {} {}".format(*arm) if all(arm) else None),
+        "flags": flags and [flag for flag in FLAGS if flag in flags],
+        "virtual": flags and "hypervisor" in flags,
+        "sockets": len({value for name, value in lines if name == "physical id"}) or None,
+        "processor": " ".join(kind) if all(kind) else None,
+    }
+
+
+def key(facts):
+    """Returns a short, readable key: processor, cores, GPU, and six digits of a hash over facts
+    that are stable between boots, including the machine id, which is never shown. Only facts from
+    the kernel are used, because a command that fails once would change the key. A virtual machine
+    may start on another processor of the same name (``AMD EPYC``), which is another machine."""
+    models = facts.get("gpu_models") or []
+    common, virtual = kind(facts)
+    stable = [*common, text("/etc/machine-id"), *virtual]
+    digest = hashlib.sha256(repr(stable).encode("utf-8")).hexdigest()[:6]
+    name = re.sub(r"\(r\)|\(tm\)|cpu|processor|@.*$", " ", str(facts.get("cpu")).lower())
+    words = re.findall(r"[a-z0-9]+", name)[:3]
+    parts = ["_".join(words) or "cpu", "{}c".format(facts.get("cores"))]
+    for model in models[:1]:
+        parts.append("_".join(re.findall(r"[a-z0-9]+", model.lower())))
+    return "-".join([*parts, digest])
+
+
+def kind(facts):
+    """Returns what machines of one kind have in common: two lists, the second of facts that differ
+    between virtual machines only."""
+    common = [
+        facts.get("cpu"),
+        facts.get("cores"),
+        facts.get("architecture"),
+        round((facts.get("memory_bytes") or 0) / 2.0**30),
+        facts.get("gpu_models") or [],
+    ]
+    virtual = [facts.get("processor"), facts.get("flags")] if facts.get("virtual") else []
+    return common, virtual
+
+
+def boot():
+    """Returns the id of this boot; monotonic times are comparable only within one boot."""
+    return text("/proc/sys/kernel/random/boot_id")
+
+
+def gpu_models():
+    """Returns the models of the NVIDIA GPUs by PCI address: the names listed by the kernel driver,
+    which are those of nvidia-smi, else their PCI ids, else one placeholder per device file."""
+    if not _has_driver():
+        return []
+    models = _listed_models()
+    for folder in [] if models else sorted(glob.glob(PCI + "/*")):
+        files = (os.path.join(folder, name) for name in ("vendor", "class", "device"))
+        vendor, kind, device = (text(file) or "" for file in files)
+        if vendor == NVIDIA and kind.startswith("0x03"):  # a display controller
+            models.append("nvidia " + device[2:])
+    return models or ["nvidia gpu"] * len(glob.glob(DEVICES + "/nvidia[0-9]*"))
+
+
+def gpus():
+    """Returns the NVIDIA GPUs without importing a framework: what nvidia-smi reports of each
+    (`cards.query_cards`), or if that fails, ``name`` and ``uuid`` from the kernel driver."""
+    if not _has_driver():
+        return []
+    reported = cards.query_cards()
+    if reported is not None:
+        return reported
+    models, uuids = _listed_models(), _information("GPU UUID")
+    if len(uuids) != len(models):
+        return [{"name": model} for model in models]
+    return [{"name": model, "uuid": uuid} for model, uuid in zip(models, uuids)]
+
+
+def _has_driver():
+    return os.path.exists(DRIVER) or os.path.exists(os.path.join(DEVICES, "nvidia0"))
+
+
+def _listed_models():
+    models = _information("Model")
+    return [] if "Unknown" in models else models
+
+
+def _information(field):
+    """Returns a field of the kernel driver's information on each GPU, in the order of their PCI
+    addresses; an empty list if it is missing for any GPU."""
+    files = sorted(glob.glob(DRIVER + "/gpus/*/information"))
+    pattern = "^{}:[ \\t]*(\\S.*?)[ \\t]*$".format(field)
+    found = [re.search(pattern, text(file) or "", re.MULTILINE) for file in files]
+    return [match.group(1) for match in found] if all(found) else []
+
+
+def caches():
+    """Returns the sizes of the first processor's caches, without those of instructions: {``L2``:
+    ``512K``}."""
+    found = {}
+    for folder in sorted(glob.glob(CPU + "/cache/index[0-9]*")):
+        level, kind, size = (text(os.path.join(folder, name)) for name in ("level", "type", "size"))
+        if level and kind != "Instruction":
+            found["L" + level] = size
+    return found

@@ -1,0 +1,290 @@
+"""One worker process of a round: starts it, reads its events, and ends it."""
+
+import contextlib
+import json
+import os
+import select
+import selectors
+import signal
+import subprocess
+import time
+import typing
+
+from rnnworker import proc_files
+
+GRACE_SECONDS = 3.0
+LAST_PHASE = "end"
+DEADLY = (
+    signal.SIGABRT,
+    signal.SIGBUS,
+    signal.SIGFPE,
+    signal.SIGILL,
+    signal.SIGKILL,
+    signal.SIGSEGV,
+)
+DEFAULT_LIMIT = 600
+SIGKILLED = -9  # as an exit code
+# Messages of glibc, C++, NumPy, TensorFlow, torch and XLA, in lower case.
+OUT_OF_MEMORY = (
+    "bad_alloc", "cannot allocate memory", "can't allocate memory", "failed to allocate",
+    "memoryerror", "out of memory", "oom when allocating", "resource_exhausted",
+    "unable to allocate",
+)  # fmt: skip
+OUT_OF_MEMORY_ERRORS = ("MemoryError", "ResourceExhaustedError")
+TAIL_BYTES = 8192
+
+
+class Outcome:
+    """The result of a worker process: its `events`, in order, and its `turns`, each ``{"turn",
+    "cycle", "after", "asleep"}``: index of the turn and of its cycle (from 0), name of the member
+    that had the previous turn (or None), and {name: CPU seconds} that each waiting member used
+    during the turn."""
+
+    exit_code = 0  # negative for a signal
+    garbage = 0  # number of lines that were not events
+    over_limit = None  # the phase that exceeded its limit
+    phase = "start"  # its last phase
+    cut = False  # whether it was killed at the end of the time for all members
+    log_tail = ""  # the end of its log
+    oom_kill = False  # whether the kernel killed a process of its group because memory ran out
+    seconds = None  # its share of the time that its round took
+
+    def __init__(self, events=(), turns=(), **facts):
+        self.events, self.turns = list(events), list(turns)
+        for name, value in facts.items():
+            getattr(Outcome, name)  # raises for what is no fact
+            setattr(self, name, value)
+
+    @property
+    def out_of_memory(self):
+        """Whether it ended because memory ran out, by its messages and the kernel's counters."""
+        if self.over_limit:
+            return False
+        for event in self.events:
+            if event["event"] == "error":
+                message = "{}: {}".format(event.get("type", ""), event.get("message", ""))
+                return event.get("type") in OUT_OF_MEMORY_ERRORS or _says_out_of_memory(message)
+        if self.exit_code == SIGKILLED and self.oom_kill:
+            return True
+        return self.exit_code < 0 and _says_out_of_memory(self.log_tail)
+
+    @property
+    def is_killed(self):
+        """Whether it received a SIGKILL from outside, which says nothing about the run."""
+        return self.exit_code == SIGKILLED and not self.over_limit and not self.out_of_memory
+
+    def facts(self):
+        """Returns it as JSON, without its events and log."""
+        names = ("exit_code", "garbage", "over_limit", "phase", "turns", "oom_kill", "seconds")
+        return {name: getattr(self, name) for name in names}
+
+
+def _says_out_of_memory(text):
+    return any(message in text.lower() for message in OUT_OF_MEMORY)
+
+
+def tail(log):
+    """Returns the last `TAIL_BYTES` of a log; empty if it cannot be read."""
+    try:
+        with open(str(log), "rb") as file:
+            file.seek(max(0, file.seek(0, 2) - TAIL_BYTES))
+            return file.read().decode("utf-8", "replace")
+    except OSError:
+        return ""
+
+
+class Member(typing.NamedTuple):
+    """One worker process to be started."""
+
+    name: str  # unique in its round
+    command: list  # if it `forks`, its last argument is the job file
+    environment: dict  # complete
+    log: str  # path of the file for its standard output and error
+    events_file: str  # path of the file for its events, appended as they arrive
+    limits: dict  # {phase: seconds of work}, with ``default``; waiting for a turn does not count
+    inherit: tuple = ()  # further file descriptors (locks) that it inherits
+    on_event: typing.Callable = lambda event: None  # called with each event
+    forks: bool = False  # whether it may be forked from an importer (`forked_workers.may_fork`)
+
+    def limit(self, phase):
+        """Returns the seconds that it may work in `phase`."""
+        return float(self.limits.get(phase, self.limits.get("default", DEFAULT_LIMIT)))
+
+
+def event_of(line):
+    """Parses a line of bytes as an event; returns None if it is not one."""
+    try:
+        event = json.loads(line.decode("utf-8"))
+    except (ValueError, RecursionError):
+        return None
+    return event if isinstance(event, dict) and isinstance(event.get("event"), str) else None
+
+
+class Running:
+    """A member's process and its state: `is_working`, `is_waiting` (at the gate) or ended."""
+
+    def __init__(self, member, parse, importer=None):
+        self.member, self.name, self.parse = member, member.name, parse
+        self.outcome = Outcome()
+        self.is_working, self.is_waiting = True, False
+        self.gate_event = {}  # the last one
+        self.step_seconds = None  # seconds per training step in the last turn that has any
+        self.deadline = self.left = 0.0  # of its phase; the seconds left of it while it waits
+        self.buffer = b""
+        self.pidfd = None
+        self.log = open(str(member.events_file), "ab", buffering=0)  # noqa: SIM115 (see finish)
+        self.reader, writer = os.pipe()
+        try:
+            self.process = importer.fork(member, writer) if importer else _started(member, writer)
+        except BaseException:
+            self.log.close()
+            os.close(self.reader)
+            raise
+        finally:
+            os.close(writer)
+        if importer:
+            self.pidfd = self.process.ended
+        elif hasattr(os, "pidfd_open"):
+            self.pidfd = os.pidfd_open(self.process.pid)
+        self._descriptors = [self.reader] + ([] if self.pidfd is None else [self.pidfd])
+        self._begin("start")
+
+    @property
+    def is_alive(self):
+        return self.is_working or self.is_waiting
+
+    def watch(self, selector):
+        for descriptor in self._descriptors:
+            selector.register(descriptor, selectors.EVENT_READ, self)
+
+    def read(self, selector):
+        """Reads what the process has written; if it has ended, also ends its children."""
+        if not self.is_alive:
+            return
+        # The process may have ended while a child of it still holds the empty pipe open.
+        readable = select.select([self.reader], [], [], 0)[0]
+        data = os.read(self.reader, 65536) if readable else b""
+        if not data:
+            self.close(selector)
+            return
+        self.log.write(data)
+        lines = (self.buffer + data).split(b"\n")
+        self.buffer = lines.pop()
+        for line in lines:
+            self._take(self.parse(line))
+
+    def _take(self, event):
+        if event is None:
+            self.outcome.garbage += 1
+            return
+        self.outcome.events.append(event)
+        kind = event["event"]
+        if kind in ("phase_begin", "phase_end"):
+            self._begin(LAST_PHASE if kind == "phase_end" else str(event.get("phase")))
+        self.member.on_event(event)
+        if kind == "turn" and event.get("steps") and event.get("seconds"):
+            self.step_seconds = event["seconds"] / event["steps"]
+        if kind == "gate":
+            self.gate_event, self.left = event, self.deadline - time.monotonic()
+            self.is_working, self.is_waiting = False, True
+        elif kind == "handshake":
+            self._send("go")
+            self._begin(self.outcome.phase)
+
+    def take_turn(self, turn, *length):
+        """Gives it a `turn` of this `length`, in steps: the untimed lead-in, then the timed ones;
+        all that are left if it is not given."""
+        self.outcome.turns.append(turn)
+        self.is_working, self.is_waiting = True, False
+        self.deadline = time.monotonic() + self.left
+        self._send(" ".join(map(str, ("turn", turn["turn"]) + length)))
+
+    def check_limit(self, selector):
+        """Ends the member if it exceeds its limit, even if it never stops writing, or if its
+        process has ended while a child of it holds the pipe open."""
+        if self.is_working and time.monotonic() > self.deadline:
+            self.outcome.over_limit = self.outcome.phase
+            self.close(selector)
+        elif self.is_alive and self.pidfd is None and self.process.poll() is not None:
+            self.close(selector)
+
+    def cut_short(self):
+        if self.is_alive:
+            self.outcome.cut = True
+            _signal_group(self.process.pid, signal.SIGKILL)
+
+    def close(self, selector):
+        for descriptor in self._descriptors:
+            selector.unregister(descriptor)
+        self.finish()
+
+    def close_stdin(self):
+        """Closes its standard input; a worker that waits for an answer then exits."""
+        with contextlib.suppress(BrokenPipeError):
+            self.process.stdin.close()
+
+    def finish(self):
+        """Ends the process and its children, and closes all descriptors. Idempotent."""
+        if self.log is None:
+            return
+        self.is_working = self.is_waiting = False
+        try:
+            self.close_stdin()
+            _end(self.process)
+            self.outcome.exit_code = _as_signal(self.process.wait())
+            self.outcome.log_tail = tail(self.member.log)
+        finally:
+            self.log.close()
+            self.log = None
+            for descriptor in self._descriptors:
+                os.close(descriptor)
+
+    def cpu_seconds(self):
+        """Returns the CPU seconds used by the process and its threads, to a clock tick."""
+        stat = proc_files.text("/proc/{}/stat".format(self.process.pid)) or ""
+        fields = stat.rpartition(")")[2].split()
+        return sum(map(int, fields[11:13])) / float(os.sysconf("SC_CLK_TCK"))
+
+    def _begin(self, phase):
+        self.outcome.phase = phase
+        self.deadline = time.monotonic() + self.member.limit(phase)
+
+    def _send(self, line):
+        with contextlib.suppress(BrokenPipeError):
+            self.process.stdin.write(line.encode("ascii") + b"\n")
+            self.process.stdin.flush()
+
+
+def _started(member, writer):
+    with open(str(member.log), "ab") as output:
+        return subprocess.Popen(
+            member.command,
+            stdin=subprocess.PIPE,
+            stdout=output,
+            stderr=output,
+            env=dict(member.environment, RNNWORKER_EVENTS=str(writer), RNNWORKER_HANDSHAKE="1"),
+            pass_fds=(writer,) + tuple(member.inherit),
+            start_new_session=True,
+        )
+
+
+def _end(process):
+    """Ends a process and its children: SIGTERM, then SIGKILL."""
+    try:
+        process.wait(timeout=GRACE_SECONDS)
+    except subprocess.TimeoutExpired:
+        _signal_group(process.pid, signal.SIGTERM)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(timeout=GRACE_SECONDS)
+    _signal_group(process.pid, signal.SIGKILL)
+
+
+def _as_signal(exit_code):
+    """Returns the exit code, negative for a signal. A launcher (a shell, a container) exits with
+    128 + the number of the signal that ended its child."""
+    return 128 - exit_code if exit_code - 128 in DEADLY else exit_code
+
+
+def _signal_group(group, number):
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(group, number)

@@ -1,0 +1,1 @@
+"""One module per model. Its ``build`` takes the ``keras`` module; no model imports Keras."""

@@ -1,0 +1,52 @@
+"""A convolutional network on CIFAR-10 with images that are shifted and mirrored in each epoch.
+Source: Keras's example ``cifar10_cnn.py`` (2.0.6, 2017)."""
+
+import numpy
+
+from rnnworker.readers import images as reader
+
+SHAPE = (reader.CIFAR10_SIDE, reader.CIFAR10_SIDE, 3)
+
+
+def prepare(source, config):
+    """x (samples, 32, 32, 3) float32 in 0–1, y (samples,) int64."""
+    return reader.labelled(source, SHAPE)
+
+
+def augment(images, stream, config):
+    """Shifts each image by up to ``model.shift`` of its side along both axes and mirrors it with
+    probability 0.5; border pixels are repeated. Shifts are whole pixels, as in Keras 2.0.6's
+    ``ImageDataGenerator``, which took the nearest pixel.
+
+    **Arguments:**
+
+    - `images`: (samples, rows, columns, channels).
+    - `stream`: a ``numpy.random.RandomState``; the same state gives the same images.
+
+    **Returns:** new images of the same shape and type.
+    """
+    samples, height, width = images.shape[:3]
+    shift = config["model"]["shift"]
+    down = numpy.rint(stream.uniform(-shift, shift, samples) * height).astype("int64")
+    right = numpy.rint(stream.uniform(-shift, shift, samples) * width).astype("int64")
+    mirrored = stream.uniform(size=samples) < 0.5
+    rows = numpy.clip(numpy.arange(height) + down[:, None], 0, height - 1)
+    columns = numpy.clip(numpy.arange(width) + right[:, None], 0, width - 1)
+    columns[mirrored] = columns[mirrored, ::-1]
+    indices = numpy.arange(samples)[:, None, None]
+    return images[indices, rows[:, :, None], columns[:, None, :]]
+
+
+def build(keras, recurrent, config):
+    """Two blocks of two 3 × 3 convolutions (32 and 64 filters) and pooling, one dense layer,
+    softmax. The first convolution of a block keeps the size of the images, the second does not."""
+    layers, model = keras.layers, config["model"]
+    rates = model["dropout"]
+    inputs = hidden = layers.Input(shape=SHAPE)
+    for filters, rate in ((32, rates[0]), (64, rates[1])):
+        hidden = layers.Conv2D(filters, (3, 3), padding="same", activation="relu")(hidden)
+        hidden = layers.Conv2D(filters, (3, 3), activation="relu")(hidden)
+        hidden = layers.Dropout(rate)(layers.MaxPooling2D((2, 2))(hidden))
+    hidden = layers.Dense(model["units"], activation="relu")(layers.Flatten()(hidden))
+    outputs = layers.Dense(10, activation="softmax")(layers.Dropout(rates[2])(hidden))
+    return keras.models.Model(inputs, outputs)

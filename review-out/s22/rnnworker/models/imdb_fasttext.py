@@ -1,0 +1,57 @@
+"""A bag of words and word pairs on film reviews (Joulin et al. 2016, arXiv:1607.01759).
+Source: Keras's example ``imdb_fasttext.py`` with ``ngram_range = 2``.
+
+The example gives an index to every pair in the training reviews. Here only the ``model.bigrams``
+most frequent pairs have an index, so that the size of the model is known without the data.
+"""
+
+import numpy
+
+from rnnworker.readers import imdb
+
+
+def prepare(source, config):
+    """x (samples, sequence) int32: the words of a review, then its pairs that have an index; the
+    last ``sequence`` of these. y (samples, 1) float32."""
+    model = config["model"]
+    arrays = imdb.reviews(source, model)
+    known = _frequent(arrays["x_train"], model["words"], model["bigrams"])
+    for name in ("x_train", "x_val"):
+        extended = [append_pairs(review, known, model["words"]) for review in arrays[name]]
+        arrays[name] = imdb.pad(extended, model["sequence"])
+    return arrays
+
+
+def append_pairs(review, known, words):
+    """`review`, followed by the indices of its known pairs in the order of the text.
+
+    `known` contains pairs as ``first · words + second``, in ascending order; the pair at position
+    k has the index ``words + k``."""
+    pairs = _pairs(review, words)
+    if not len(known):
+        return review
+    positions = numpy.minimum(numpy.searchsorted(known, pairs), len(known) - 1)
+    matches = positions[known[positions] == pairs]
+    return numpy.concatenate([review, words + matches.astype("int32")])
+
+
+def build(keras, recurrent, config):
+    """Embedding → mean over the review → sigmoid."""
+    layers, model = keras.layers, config["model"]
+    inputs = layers.Input(shape=(model["sequence"],), dtype="int32")
+    vectors = layers.Embedding(model["words"] + model["bigrams"], model["embedding"])(inputs)
+    mean = layers.GlobalAveragePooling1D()(vectors)
+    outputs = layers.Dense(1, activation="sigmoid")(mean)
+    return keras.models.Model(inputs, outputs)
+
+
+def _frequent(reviews, words, limit):
+    pairs = numpy.concatenate([_pairs(review, words) for review in reviews])
+    distinct, counts = numpy.unique(pairs, return_counts=True)
+    order = numpy.argsort(-counts, kind="mergesort")[:limit]
+    return numpy.sort(distinct[order])
+
+
+def _pairs(review, words):
+    wide = review.astype("int64")
+    return wide[:-1] * words + wide[1:]

@@ -1,0 +1,24 @@
+"""A small convolutional network on MNIST. Source: Keras's example ``mnist_cnn.py``."""
+
+from rnnworker.readers import images
+
+SHAPE = (images.MNIST_SIDE, images.MNIST_SIDE, 1)
+
+
+def prepare(source, config):
+    """x (samples, 28, 28, 1) float32 in 0–1, y (samples,) int64."""
+    return images.labelled(source, SHAPE)
+
+
+def build(keras, recurrent, config):
+    """Two 3 × 3 convolutions of 32 and 64 filters, pooling, one dense layer, softmax."""
+    layers, model = keras.layers, config["model"]
+    first, second = model["dropout"]
+    inputs = layers.Input(shape=SHAPE)
+    hidden = layers.Conv2D(32, (3, 3), activation="relu")(inputs)
+    hidden = layers.Conv2D(64, (3, 3), activation="relu")(hidden)
+    hidden = layers.MaxPooling2D((2, 2))(hidden)
+    hidden = layers.Flatten()(layers.Dropout(first)(hidden))
+    hidden = layers.Dense(model["units"], activation="relu")(hidden)
+    outputs = layers.Dense(10, activation="softmax")(layers.Dropout(second)(hidden))
+    return keras.models.Model(inputs, outputs)

@@ -1,0 +1,100 @@
+"""Lists the ``rnn.options`` that each implementation honours.
+
+Standard library only: the modules of ``kernels`` are read, not imported. The controller rejects
+other options when it reads a grid, the worker before it makes a layer. Arguments that the model
+itself passes to its layers (``dropout``, ``return_sequences``, …) are not options, nor are
+initializers, which the canonical weights replace.
+"""
+
+import ast
+import functools
+import os
+
+GATED = ("lstm", "gru", "gru_reset_before")
+_WEIGHTS = tuple(
+    "{}_{}".format(part, what)
+    for what in ("regularizer", "constraint")
+    for part in ("kernel", "recurrent", "bias")
+)
+_LAYER = ("activation",) + _WEIGHTS
+# Keras 3's SimpleRNN ignores activity_regularizer.
+_GATED_LAYER = ("recurrent_activation", "activity_regularizer")
+# Options that change the layer's function; the others select how it is computed.
+OF_THE_FUNCTION = _GATED_LAYER + _LAYER
+
+PREFIX = "rnn.options."
+
+
+def is_user_file(implementation):
+    """Returns whether `implementation` is a user-supplied Python file, not a built-in name."""
+    return str(implementation).endswith(".py")
+
+
+def named(reference):
+    """Returns {name: value} of the options in an experiment's reference (``rnn.options.NAME``)."""
+    return {key[len(PREFIX) :]: value for key, value in reference.items() if key.startswith(PREFIX)}
+
+
+# Keras's own layers, and the implementations without a layer; all are in ``kernels/keras.py``.
+_KERAS = {
+    "keras": _LAYER,
+    "auto": _LAYER,
+    "cudnn": _WEIGHTS,
+    "cell": _LAYER,
+    "unrolled": _LAYER,
+    "none": (),
+    "fake": (),
+}
+_FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "kernels")
+_FILES = {os.path.splitext(name)[0] for name in os.listdir(_FOLDER) if name.endswith(".py")}
+IMPLEMENTATIONS = (*_KERAS, *sorted(_FILES - {"__init__", "keras"}))
+_GENERIC = ("keras", "auto", "unrolled", "cell")
+# Frameworks in which `auto` never uses cuDNN, so that it has the option `implementation`.
+_WITHOUT_CUDNN = ("keras206_tensorflow1", "keras2_tensorflow1")
+
+
+def is_keras(implementation):
+    """Returns whether a built-in `implementation` is one of those in ``kernels/keras.py``."""
+    return implementation in _KERAS
+
+
+def honoured(config):
+    """Returns the options that the implementation of a run's config honours, sorted: all that are
+    given for a user-supplied file, None for an unknown implementation."""
+    rnn, cell = config["rnn"], config["cell"]["name"]
+    name = rnn.get("implementation")
+    if is_user_file(name):
+        return sorted(rnn.get("options") or {})
+    if name not in IMPLEMENTATIONS:
+        return None
+    framework = (config.get("build") or {}).get("framework")
+    options = list(_KERAS[name] if is_keras(name) else _own_options(name))
+    if name in _GENERIC:
+        options.append("use_bias")
+        if cell in GATED:
+            options += _GATED_LAYER[:1] if name == "cell" else _GATED_LAYER
+        # Keras 2.0.6 honours `implementation` in SimpleRNN too; later versions ignore it there.
+        has_modes = cell in GATED or framework == "keras206_tensorflow1"
+        if has_modes and (name != "auto" or framework in _WITHOUT_CUDNN):
+            options.append("implementation")
+    return sorted(options)
+
+
+def not_honoured(config):
+    """Returns the options in a run's config that its implementation ignores, in their order."""
+    given = config["rnn"].get("options")
+    if not given:
+        return []
+    known = honoured(config)
+    return [] if known is None else [name for name in given if name not in known]
+
+
+@functools.lru_cache(maxsize=None)
+def _own_options(implementation):
+    """The value of ``OPTIONS`` in the module of a built-in implementation; none without it."""
+    with open(os.path.join(_FOLDER, implementation + ".py"), encoding="utf-8") as file:
+        tree = ast.parse(file.read())
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", None) == "OPTIONS":
+            return ast.literal_eval(node.value)
+    return ()

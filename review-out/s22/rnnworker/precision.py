@@ -1,0 +1,44 @@
+"""The precision of a run, requested from the framework and read back from it, and the errors that
+certificates tolerate.
+
+``float32`` disables TF32, ``tf32`` enables it; ``mixed_float16`` and ``mixed_bfloat16`` are Keras's
+dtype policies (float32 weights, 16-bit computation; remaining float32 products do not use TF32).
+"""
+
+DEFAULT = "float32"
+MIXED = ("mixed_float16", "mixed_bfloat16")
+
+# Largest accepted relative errors against the float64 reference and between implementations. Those
+# of float32 are over 20 times its rounding error, 6e-8, which accumulates over hundreds of steps.
+# TF32 and float16 round to 5e-4, bfloat16 to 4e-3; gradients through time lose one more digit.
+TOLERANCE = {
+    "float32": {"outputs": 1e-5, "gradients": 1e-4, "loss_curve": 1e-3},
+    "tf32": {"outputs": 5e-3, "gradients": 2e-2, "loss_curve": 1e-2},
+    "mixed_float16": {"outputs": 5e-3, "gradients": 2e-2, "loss_curve": 1e-2},
+    "mixed_bfloat16": {"outputs": 4e-2, "gradients": 1.6e-1, "loss_curve": 8e-2},
+}
+# In place of the relative error of what is NaN or infinite: JSON has neither, and a missing error
+# reads as not measured.
+NOT_FINITE = 1e10
+
+
+def batch_sizes(samples, batch):
+    """Returns the sizes of the batches that `samples` are split into, whole ones and the last: a
+    certificate holds for those that it tested."""
+    return {size for size in (min(batch, samples), samples % batch) if size}
+
+
+def requested_precision(config):
+    return config.get("precision") or DEFAULT
+
+
+def policy(config):
+    return requested_precision(config) if requested_precision(config) in MIXED else DEFAULT
+
+
+def as_expected(config, facts):
+    """Returns whether `facts` read back from the session, ``{"policy", "layers", "tf32"}``, match
+    `config`: ``layers`` are compute dtypes of recurrent layers, ``tf32`` is None if unknown."""
+    tf32_matches = facts["tf32"] is None or facts["tf32"] == (requested_precision(config) == "tf32")
+    other_dtypes = set(facts["layers"]) - {policy(config).replace("mixed_", "")}
+    return tf32_matches and facts["policy"] == policy(config) and not other_dtypes

@@ -1,0 +1,112 @@
+"""What the kernel's files say about this process: files below /proc and /sys, and the limits of its
+control groups (cgroups), which restrict containers and the jobs of clusters.
+
+Sources: Linux's Documentation/admin-guide/cgroup-v2.rst (``cpu.max``, ``memory.max``,
+``memory.events``), Documentation/scheduler/sched-bwc.rst (``cpu.cfs_quota_us``) and
+cgroup-v1/memory.rst; proc(5).
+"""
+
+import os
+import re
+
+
+def text(path):
+    """Returns the file's content, stripped; None if it cannot be read."""
+    try:
+        with open(str(path)) as file:
+            return file.read().strip()
+    except OSError:
+        return None
+
+
+def number(path, default=None):
+    """Returns the integer in the file; `default` if there is none."""
+    try:
+        return int(text(path) or "")
+    except ValueError:
+        return default
+
+
+def processors(path):
+    """Returns the set of processors in the file's list, such as ``0-3,8``."""
+    ranges = [part.split("-") for part in (text(path) or "").split(",") if part]
+    return {cpu for ends in ranges for cpu in range(int(ends[0]), int(ends[-1]) + 1)}
+
+
+def memory_bytes(name="MemTotal", file="/proc/meminfo"):
+    """Returns the value of `name` in ``/proc/meminfo`` in bytes; None if unknown."""
+    match = re.search(name + r":\s+(\d+) kB", text(file) or "")
+    return int(match.group(1)) * 1024 if match else None
+
+
+def available_bytes(proc="/proc"):
+    """Returns the bytes of memory that can be used without swapping and within the limits of the
+    control groups of this process; None if they are unknown."""
+    free = memory_bytes("MemAvailable", os.path.join(str(proc), "meminfo"))
+    limits = (memory_limit(os.path.join(str(proc), "self")), free)
+    return min((limit for limit in limits if limit is not None), default=None)
+
+
+def memory_limit(process="/proc/self"):
+    """Returns the memory limit in bytes of the control groups of `process`, as the scheduler of a
+    cluster sets it for a job; None if they have no limit."""
+    names = ("memory.max", "memory.limit_in_bytes")
+    folders = _groups_and_parents("memory", process)
+    limits = [number(os.path.join(folder, name)) for folder in folders for name in names]
+    return min((limit for limit in limits if limit is not None), default=None)
+
+
+def quota(process="/proc/self"):
+    """Returns the smallest CPU quota, in cores, of the control groups of `process` and their
+    parents; None if there is none or it is unknown."""
+    quotas = []
+    for folder in _groups_and_parents("cpu", process):
+        names = ("cpu.max", "cpu.cfs_quota_us", "cpu.cfs_period_us")
+        files = [text(os.path.join(folder, name)) or "" for name in names]
+        match = re.match("([1-9][0-9]*) ([1-9][0-9]*)$", " ".join(files).strip())
+        if match:  # otherwise it is "max", or -1
+            quotas.append(float(match.group(1)) / float(match.group(2)))
+    return min(quotas, default=None)
+
+
+def oom_kills(process="/proc/self"):
+    """Returns how many processes in the control group of `process` the kernel has killed because
+    memory ran out. A worker stays in the controller's group unless its build's command moves it.
+    None if there is only the host's root group, where any process may have been killed: that of
+    version 2 does not count, and that of version 1 is left out."""
+    for group in _groups("memory", process):
+        for name in ("memory.events.local", "memory.events", "memory.oom_control"):
+            match = re.search(r"^oom_kill (\d+)$", text(os.path.join(group, name)) or "", re.M)
+            if match:
+                return int(match.group(1))
+    return None
+
+
+def _groups(controller, process):
+    """Yields the folders of the control groups in which `controller` (``cpu`` or ``memory``)
+    restricts `process`. Their paths are in ``/proc/PID/cgroup``, their mount points in
+    ``/proc/PID/mountinfo``."""
+    groups, mounts = (
+        (text(os.path.join(str(process), name)) or "").splitlines()
+        for name in ("cgroup", "mountinfo")
+    )
+    for _, controllers, path in (line.split(":", 2) for line in groups):
+        for mount in (line.split(" ") for line in mounts):
+            root, point = mount[3:5]
+            kind, _, options = mount[mount.index("-") + 1 :][:3]
+            is_v2 = kind == "cgroup2" and not controllers
+            is_v1 = kind == "cgroup" and controller in controllers.split(",")
+            is_v1 = is_v1 and controller in options.split(",")
+            is_host = is_v1 and controller == "memory" and path == "/"
+            inside = os.path.relpath(path, root)
+            if (is_v2 or is_v1) and not is_host and inside[:2] != "..":
+                yield os.path.normpath(os.path.join(point, inside))
+
+
+def _groups_and_parents(controller, process):
+    """Yields the folders of the control groups and all folders above them. In a container's
+    namespace, the path may not exist; the group is then a parent."""
+    for folder in _groups(controller, process):
+        while folder != os.path.dirname(folder):
+            yield folder
+            folder = os.path.dirname(folder)

@@ -1,0 +1,67 @@
+"""Counts the matrix products of a model's training step."""
+
+import numpy
+
+RECURRENT = ("kernel", "recurrent")
+
+
+def facts_of(session):
+    """Returns two facts for the record of a built model:
+
+    - ``flops_per_sample``: 2·m·k·n over the products (m, k) × (k, n) with which a training step
+      processes one sample, three times those of the forward pass, as usual. None if a layer is not
+      counted.
+    - ``timesteps``: the longest sequence of a recurrent layer; None if there is no such layer.
+    """
+    layers = weighted_layers(session)
+    forward = forward_flops(layers)
+    return {
+        "flops_per_sample": None if forward is None else 3 * forward,
+        "timesteps": max((layer["steps"] for layer in layers if layer["steps"]), default=None),
+    }
+
+
+def weighted_layers(session):
+    """Returns the weighted layers of a session's model: ``session.layers()`` with ``steps`` (length
+    of a recurrent layer's sequences), ``rows`` (rows of a dense layer's output per sample) and
+    ``dense``. Sizes that are not fixed, or that a model without a graph does not state, are
+    None."""
+    by_name = {layer.name: layer for layer in session.model.layers}
+    layers = []
+    for described in session.layers():
+        layer = by_name[described["name"]]
+        try:
+            inputs, outputs = map(_sizes, session.layer_shapes(layer))
+        except (AttributeError, ValueError):  # a model of a class of its own
+            inputs, outputs = [None], [None, None]
+        rows = None if None in outputs[:-1] else int(numpy.prod(outputs[:-1]))
+        steps = inputs[0] if described["kind"] == "recurrent" else None
+        dense = type(layer).__name__ == "Dense"
+        layers.append(dict(described, steps=steps, rows=rows, dense=dense))
+    return layers
+
+
+def forward_flops(layers):
+    """Returns 2·m·k·n over the products of one sample's forward pass, or None if a layer has
+    products that are not counted.
+
+    A recurrent layer multiplies inputs and state at each time step, in each direction; a dense
+    layer multiplies once. Embeddings and element-wise operations are not products."""
+    flops = 0
+    for layer in layers:
+        if layer["kind"] == "recurrent" and layer["steps"]:
+            for name, shape in layer["shapes"]:
+                if name.split("_")[-1] in RECURRENT:
+                    flops += 2 * shape[0] * shape[1] * layer["steps"]
+        elif layer["kind"] == "other" and layer["dense"] and layer["rows"]:
+            k, n = next(shape for name, shape in layer["shapes"] if name == "kernel")
+            flops += 2 * layer["rows"] * k * n
+        elif layer["kind"] != "embedding" and any(len(shape) > 1 for _, shape in layer["shapes"]):
+            return None
+    return flops
+
+
+def _sizes(shape):
+    """Returns a shape as integers; TensorFlow 1 has ``Dimension`` objects instead."""
+    sizes = [getattr(size, "value", size) for size in shape]
+    return [None if size is None else int(size) for size in sizes]

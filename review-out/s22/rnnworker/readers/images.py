@@ -1,0 +1,43 @@
+"""Labelled images: MNIST in the format of Keras's ``mnist.npz`` (LeCun et al. 1998), and CIFAR-10
+in its authors' archive, ``cifar-10-python.tar.gz`` (Krizhevsky 2009).
+
+The archive contains pickles: `rnnworker.data` opens it only if the file's md5 is pinned.
+Each batch is a dict with ``data``, (10,000, 3072) bytes in the order channel, row, column,
+and ``labels``; batches 1 to 5 are for training, ``test_batch`` is for validation.
+Source: https://www.cs.toronto.edu/~kriz/cifar.html
+"""
+
+import pickle
+import tarfile
+
+import numpy
+
+MNIST_SIDE, CIFAR10_SIDE = 28, 32
+
+
+def labelled(source, shape):
+    """Images (samples, `shape`) float32 in 0–1 and labels (samples,) int64 0–9. The file's
+    ``x_test`` is the validation set, as in the published examples."""
+    arrays = {}
+    for part, name in (("train", "train"), ("test", "val")):
+        pixels = source["x_" + part].reshape((-1,) + tuple(shape))
+        arrays["x_" + name] = pixels.astype("float32") / 255.0
+        arrays["y_" + name] = source["y_" + part].reshape(-1).astype("int64")
+    return arrays
+
+
+def unpickle_cifar10(path):
+    """``x_train, y_train, x_test, y_test``: images (samples, 32, 32, 3) uint8, labels int64."""
+    training = ["data_batch_{}".format(number) for number in range(1, 6)]
+    arrays = {}
+    with tarfile.open(path) as archive:
+        members = {member.name.split("/")[-1]: member for member in archive.getmembers()}
+        for part, names in (("train", training), ("test", ["test_batch"])):
+            files = [archive.extractfile(members[name]) for name in names]
+            batches = [pickle.load(file, encoding="bytes") for file in files]
+            rows = numpy.concatenate([batch[b"data"] for batch in batches])
+            channel_first = rows.reshape(-1, 3, CIFAR10_SIDE, CIFAR10_SIDE)
+            arrays["x_" + part] = channel_first.transpose(0, 2, 3, 1)
+            labels = numpy.concatenate([batch[b"labels"] for batch in batches])
+            arrays["y_" + part] = labels.astype("int64")
+    return arrays

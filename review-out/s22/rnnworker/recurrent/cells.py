@@ -1,0 +1,134 @@
+"""The cells: their classes in Keras, and the layouts of their weights.
+
+`LAYOUTS` describes how an implementation arranges the canonical arrays in its own weights; a layer
+names its layout in ``layout``. Keras's layers store exactly the canonical arrays.
+"""
+
+import inspect
+import sys
+
+import numpy
+
+# Explicit, because the default of a gate is hard_sigmoid in Keras 2.0.6 and TensorFlow 1.
+GATED = {"activation": "tanh", "recurrent_activation": "sigmoid"}
+# Cell → (name in ``keras.layers``, settings); the name of the cell class ends with "Cell".
+LAYERS = {
+    "lstm": ("LSTM", GATED),
+    "gru": ("GRU", dict(GATED, reset_after=True)),
+    "gru_reset_before": ("GRU", dict(GATED, reset_after=False)),
+    "rnn_tanh": ("SimpleRNN", {"activation": "tanh"}),
+    "rnn_relu": ("SimpleRNN", {"activation": "relu"}),
+}
+ARRAYS = ("kernel", "recurrent", "bias")
+WITH_CUDNN = ("lstm", "gru")
+
+MATRIX = "kernel above recurrent"
+ICFO = (0, 2, 1, 3)
+# Layout → its weights in order: what each contains, and its gates as places in the canonical order
+# (lstm: i, f, c, o; gru: z, r, h). Of a GRU's two biases, ``bias`` is the input's and
+# ``second_bias`` the state's. ``frozen`` is zero and not trained.
+LAYOUTS = {
+    "rnn": ((MATRIX, (0,)), ("bias", (0,))),
+    "lstm_ifco": ((MATRIX, (0, 1, 2, 3)), ("bias", (0, 1, 2, 3))),
+    "lstm_icfo": ((MATRIX, ICFO), ("bias", ICFO)),
+    "gru_reset_before": ((MATRIX, (1, 0)), ("bias", (1, 0)), (MATRIX, (2,)), ("bias", (2,))),
+    "contrib_gru": (
+        (MATRIX, (1, 0)),
+        ("bias", (1, 0)),
+        ("kernel", (2,)),
+        ("recurrent", (2,)),
+        ("bias", (2,)),
+        ("second_bias", (2,)),
+        ("second_bias", (1, 0)),
+    ),
+}
+
+
+def shapes(layout, inputs, units):
+    """The shapes of the weights of a layout."""
+    rows = {MATRIX: (inputs + units,), "kernel": (inputs,), "recurrent": (units,)}
+    return [rows.get(name, ()) + (len(gates) * units,) for name, gates in LAYOUTS[layout]]
+
+
+def accepts(layer, setting):
+    """Whether the constructor of the class `layer` has the argument `setting`."""
+    return setting in inspect.signature(layer.__init__).parameters
+
+
+def supported(name, cell, cells, options):
+    """`options` without those of dropout. Raises a ValueError if the op called `name` does not have
+    this cell or these options."""
+    if cell not in cells:
+        raise ValueError("{} supports {}, not {}".format(name, " and ".join(cells), cell))
+    dropouts = ("dropout", "recurrent_dropout")
+    if any(options.get(dropout) for dropout in dropouts):
+        raise ValueError("{} has no dropout inside the cell".format(name))
+    return {option: value for option, value in options.items() if option not in dropouts}
+
+
+def to_canonical(layer, values=None):
+    """The layer's weights as canonical arrays, or `values` in place of its trainable weights, such
+    as gradients."""
+    values = layer.get_weights() if values is None else values
+    if hasattr(layer, "unpack"):
+        return layer.unpack(values)
+    layout, units = _layout(layer)
+    return unpack(layout, values, units) if layout else dict(zip(ARRAYS, values))
+
+
+def from_canonical(layer, arrays):
+    """The reverse of `to_canonical`: sets the layer's weights."""
+    layout, _ = _layout(layer)
+    if hasattr(layer, "pack"):
+        values = layer.pack(arrays)
+    elif layout:
+        values = pack(layout, arrays)
+    else:
+        values = [arrays[name] for name in ARRAYS if name in arrays]
+    layer.set_weights(values)
+
+
+def pack(layout, arrays):
+    """Canonical arrays → the list of the weights in `layout`, the value of one in `LAYOUTS`."""
+    bias = arrays["bias"]
+    first, second = bias if bias.ndim == 2 else (bias, None)
+    rows = dict(arrays, bias=first, second_bias=second, frozen=numpy.zeros_like(first))
+    rows[MATRIX] = numpy.concatenate([arrays["kernel"], arrays["recurrent"]], axis=0)
+    units = arrays["recurrent"].shape[0]
+    return [
+        numpy.concatenate([rows[name][..., gate * units :][..., :units] for gate in gates], -1)
+        for name, gates in layout
+    ]
+
+
+def unpack(layout, values, units):
+    """The reverse of `pack`, for weights and for gradients."""
+    parts = {}
+    for (name, gates), value in zip(layout, values):
+        for gate, part in zip(gates, numpy.split(numpy.asarray(value), len(gates), axis=-1)):
+            if name == MATRIX:
+                parts["kernel", gate], parts["recurrent", gate] = part[:-units], part[-units:]
+            else:
+                parts[name, gate] = part
+    gates = range(1 + max(gate for _, gate in parts))
+    names = {name for name, _ in parts} - {"frozen"}
+    rows = {name: numpy.concatenate([parts[name, gate] for gate in gates], -1) for name in names}
+    if "second_bias" in rows:
+        rows["bias"] = numpy.stack([rows["bias"], rows.pop("second_bias")])
+    return rows
+
+
+def _layout(layer):
+    """(layout, units) of a layer, or of the cell that it runs; (None, None) of Keras's own."""
+    for part in (layer, getattr(layer, "cell", None)):
+        if hasattr(part, "layout"):
+            return LAYOUTS[part.layout], part.units
+    return None, None
+
+
+def keras_version(keras):
+    """The version of Keras. ``tensorflow.keras`` of TensorFlow 2 has none; the package behind it
+    has."""
+    if hasattr(keras, "__version__"):
+        return keras.__version__
+    return sys.modules[keras.Model.__module__.partition(".")[0]].__version__

@@ -1,0 +1,130 @@
+"""The base class of layers on cuDNN's opaque buffer of parameters, and the buffer's layout.
+
+A buffer holds one or more layers in one or both directions: cuDNN's pseudo-layers, in the order
+layer 0 forward, layer 0 backward, layer 1 forward, …; the inputs of a layer above the first are the
+outputs of all directions of the one below. The matrices of all pseudo-layers come first, then their
+biases. For each pseudo-layer: input matrices, recurrent matrices; input biases, recurrent biases;
+each matrix with one row per unit; gates i, f, c, o for LSTM; r, z, h for GRU, whose canonical order
+is z, r, h.
+
+Source: NVIDIA's cuDNN documentation, cudnnGetRNNLinLayerMatrixParams; Keras
+(keras/src/backend/tensorflow/rnn.py, ``_standardize_cudnn_weights``) for one pseudo-layer; jax
+(jax/experimental/rnn.py) and tf.contrib (cudnn_rnn_ops.py, ``CudnnParamsFormatConverter``) for
+several.
+
+An LSTM or a simple cell has one bias in canonical form and two here, which cuDNN adds. The trained
+variable has the input biases only; the second set is zero and not trained. If it were trained, both
+sets would get the whole gradient of the bias, and their sum would learn twice as fast as Keras's
+single bias. Both sets of a GRU are trained, as in Keras.
+"""
+
+import itertools
+
+import numpy
+
+from rnnworker import canonical_weights
+from rnnworker.recurrent import cells
+from rnnworker.recurrent.layer import sequence_layer
+
+# Cell (also cuDNN's mode) → cuDNN's gates as places in the canonical order.
+ORDERS = {"lstm": (0, 1, 2, 3), "gru": (1, 0, 2), "rnn_tanh": (0,), "rnn_relu": (0,)}
+DIRECTIONS = {1: "unidirectional", 2: "bidirectional"}
+
+
+def buffer_layer(keras, tensorflow, cell, layers, both):
+    """The base class of layers that compute a stack of `layers` in 1 or 2 directions, `both`, on
+    one buffer."""
+
+    class BufferLayer(sequence_layer(keras, tensorflow)):
+        directions = both
+
+        def make_weights(self, inputs):
+            self.trained = self.zeros("opaque_kernel", trained_size(cell, *self.sizes()))
+
+        def sizes(self):
+            return self.inputs_size, self.units, layers, both
+
+        def whole_buffer(self):
+            return with_untrained(tensorflow, self.trained, cell, *self.sizes())
+
+        def pack(self, arrays):
+            return [pack(cell, arrays)]
+
+        def unpack(self, values):
+            return unpack(cell, values[0], *self.sizes())
+
+    return BufferLayer
+
+
+def trained_size(cell, inputs, units, layers=1, directions=1):
+    """The length of the trained part: the whole buffer of a GRU, else without the second biases."""
+    biases = _trained_rows(cell) * layers * directions * len(ORDERS[cell]) * units
+    return sum(_matrix_sizes(cell, inputs, units, layers, directions)) + biases
+
+
+def with_untrained(tensorflow, trained, cell, inputs, units, layers=1, directions=1):
+    """The whole buffer as a tensor: the variable `trained` with the zeros that are not trained."""
+    trained = tensorflow.convert_to_tensor(trained)
+    if _trained_rows(cell) == 2:
+        return trained
+    bias = len(ORDERS[cell]) * units
+    matrices = sum(_matrix_sizes(cell, inputs, units, layers, directions))
+    sizes = [matrices + bias] + [bias] * (layers * directions - 1)
+    pieces = tensorflow.split(trained, sizes) if len(sizes) > 1 else [trained]
+    zeros = tensorflow.zeros([bias], trained.dtype)
+    return tensorflow.concat(list(itertools.chain(*((piece, zeros) for piece in pieces))), 0)
+
+
+def layout(cell):
+    """The trained weights of a pseudo-layer (see `cells.LAYOUTS`), their matrices transposed."""
+    names = cells.ARRAYS + (("second_bias",) if cell == "gru" else ())
+    return tuple((name, ORDERS[cell]) for name in names)
+
+
+def pack(cell, arrays):
+    """Canonical arrays → the trained part of the buffer."""
+    packed = [cells.pack(layout(cell), part) for part in pseudo_layers(arrays)]
+    matrices = [matrix.T.ravel() for weights in packed for matrix in weights[:2]]
+    return numpy.concatenate(matrices + [bias for weights in packed for bias in weights[2:]])
+
+
+def unpack(cell, trained, inputs, units, layers=1, directions=1):
+    """The reverse of `pack`, for weights and for gradients."""
+    sizes = _matrix_sizes(cell, inputs, units, layers, directions)
+    flat = numpy.split(numpy.asarray(trained), numpy.cumsum(sizes))
+    columns = len(ORDERS[cell]) * units
+    biases = flat.pop().reshape(layers * directions, -1, columns)
+    matrices = [matrix.reshape(columns, -1).T for matrix in flat]
+    parts = [
+        cells.unpack(layout(cell), weights + tuple(rows), units)
+        for weights, rows in zip(zip(matrices[::2], matrices[1::2]), biases)
+    ]
+    return nested(parts, directions)
+
+
+def pseudo_layers(arrays):
+    """The canonical arrays of each pseudo-layer, in cuDNN's order."""
+    parts = canonical_weights.split(arrays).values()
+    return [each for part in parts for each in pseudo_layers(part)] or [arrays]
+
+
+def nested(parts, directions):
+    """The reverse of `pseudo_layers`."""
+    join = canonical_weights.join
+    if directions == 2:
+        pairs = zip(parts[::2], parts[1::2])
+        parts = [join(canonical_weights.DIRECTIONS, pair) for pair in pairs]
+    count = len(parts)
+    return join(canonical_weights.layer_prefixes(count), parts) if count > 1 else parts[0]
+
+
+def _trained_rows(cell):
+    return 2 if cell == "gru" else 1
+
+
+def _matrix_sizes(cell, inputs, units, layers, directions):
+    """The length of each matrix of all gates, input and recurrent, in the buffer's order."""
+    columns = len(ORDERS[cell]) * units
+    rows = [inputs] * directions + [directions * units] * (layers - 1) * directions
+    # TensorFlow 1.15 cannot convert a comprehension with two loops.
+    return [columns * each for each in itertools.chain(*((each, units) for each in rows))]

@@ -1,0 +1,85 @@
+"""User-supplied recurrent kernels. A violation of the contract in ``docs/own_kernel.md`` is a
+ValueError of one line that names the file."""
+
+import numpy
+
+from rnnworker import user_functions
+from rnnworker.canonical_weights import GATES
+
+FUNCTIONS = ("make", "to_canonical", "from_canonical")
+DROPOUTS = ("dropout", "recurrent_dropout")
+
+
+class Implementation:
+    def __init__(self, path):
+        self.path = path
+        self._module = user_functions.from_file(path)
+        for name in FUNCTIONS:
+            if not callable(getattr(self._module, name, None)):
+                raise self._error("has no function {}: add it".format(name))
+        self._cell, self._units = None, set()
+
+    def make(self, keras, cell, units, options):
+        self._cell = cell
+        self._units.add(units)
+        layer = self._module.make(keras, cell, units, options)
+        if not isinstance(layer, keras.layers.Layer):
+            kind = type(layer).__name__
+            raise self._error("make returns a {}: it must return a Keras layer".format(kind))
+        return layer
+
+    def to_canonical(self, layer, values=None):
+        name = "to_canonical" if values is None else "gradients_to_canonical"
+        convert = getattr(self._module, name, self._module.to_canonical)
+        return self._checked(convert.__name__, convert(layer, values))
+
+    def from_canonical(self, layer, arrays):
+        self._module.from_canonical(layer, arrays)
+        result = self.to_canonical(layer)
+        for name in sorted(arrays):
+            if not numpy.array_equal(result[name], arrays[name]):
+                message = "to_canonical returns another {} than from_canonical received: each must "
+                raise self._error((message + "undo the other").format(name))
+
+    def _checked(self, function, arrays):
+        reason = violation(self._cell, self._units, arrays)
+        if reason:
+            raise self._error("{} {} (docs/own_kernel.md)".format(function, reason))
+        return arrays
+
+    def _error(self, message):
+        return ValueError("{}: {}".format(self.path, message))
+
+
+def check_dropout(rnn, options):
+    """Raises a ValueError if a model requests a dropout that the choice `rnn` does not list.
+    Certificates are made without dropout, so they cannot show that a kernel ignores it."""
+    for name in DROPOUTS:
+        if options.get(name) and name not in (rnn.get("options") or {}):
+            message = (
+                "{}: the model asks for {}={}; if make honours it, list it in options of rnn={}"
+            )
+            values = rnn["implementation"], name, options[name], rnn.get("name")
+            raise ValueError(message.format(*values))
+
+
+def violation(cell, units, arrays):
+    """A message if `arrays` are not canonical arrays of a layer with one of these `units`, else
+    None."""
+    names = {"kernel", "recurrent", "bias"}
+    if not isinstance(arrays, dict) or set(arrays) not in (names, names - {"bias"}):
+        returned = sorted(arrays) if isinstance(arrays, dict) else type(arrays).__name__
+        return "returns {}, not a dict of kernel, recurrent and bias".format(returned)
+    shapes = {name: tuple(numpy.shape(array)) for name, array in arrays.items()}
+    size = shapes["recurrent"][0] if shapes["recurrent"] else 0
+    if size not in units:
+        size = max(units)
+    columns = GATES[cell] * size
+    inputs = shapes["kernel"][0] if shapes["kernel"] else "inputs"
+    expected = {"kernel": (inputs, columns), "recurrent": (size, columns)}
+    expected["bias"] = (2, columns) if cell == "gru" else (columns,)
+    for name in sorted(shapes):
+        if shapes[name] != expected[name]:
+            message = "returns {} of shape {}: for cell={} with {} units it must be {}"
+            return message.format(name, shapes[name], cell, size, expected[name])
+    return None

@@ -1,0 +1,183 @@
+"""Supervises the worker processes of a round: reads their events, answers their handshakes, gives
+them turns, and ends each worker that exceeds a limit.
+
+The work of a member before its first turn is not timed, so that several members can do it in
+parallel. Before timed work a member sends ``gate`` and waits. Once no member is working, one of the
+waiting members gets a turn, and the others sleep until it waits again or has ended. A single member
+gets one turn per timed phase.
+
+All members take the same number of steps in each turn, so that they train on the same batches in
+one cycle and end in the same cycle. Measurements show that many short turns give better results
+than few long ones, and that a process needs some milliseconds after sleeping to reach its
+undisturbed speed.
+"""
+
+import math
+import os
+import random
+import selectors
+import time
+
+from rnnworker import proc_files
+from rnnworker.forked_workers import Importers
+from rnnworker.members import Running, event_of
+
+# Without pidfd_open, polling detects a process that has ended while a child holds its pipe open.
+POLL_SECONDS = 1.0
+SLICE_SECONDS = 0.035  # timed work of the fastest member in a turn
+LEAD_SECONDS = 0.010  # untimed lead-in of the fastest member in a turn
+FIRST = (2, 3)  # the first turn, which determines the length of the others
+MOST_TURNS = 200  # per member; more turns gain nothing
+
+
+def supervise(members, seed=0, end=None, parse=event_of):
+    """Starts `members` and returns {name: `Outcome`} when they and their children have ended. As
+    many start in parallel as there are cores. Raises OSError if a process cannot be started; no
+    process is left running then.
+
+    `seed`: of the order of turns. `end`: the monotonic time at which all remaining members are
+    killed; None: never. `parse`: converts a line of bytes to an event, or to None if it is not one.
+    """
+    members = list(members)
+    round_ = _Round(members, random.Random(seed), parse)
+    begun, kills = time.monotonic(), proc_files.oom_kills()
+    try:
+        round_.attend(end)
+    finally:
+        for member in round_.running:
+            member.close_stdin()
+        for process in round_.processes():
+            process.finish()
+    killed = kills is not None and proc_files.oom_kills() != kills
+    for member in round_.running:
+        member.outcome.oom_kill = killed
+        member.outcome.seconds = (time.monotonic() - begun) / len(round_.running)
+    return {member.name: member.outcome for member in round_.running}
+
+
+class _Round:
+    def __init__(self, members, stream, parse):
+        self.planned, self.running = members[:], []
+        self.importers, self.stream, self.parse = Importers(members), stream, parse
+        self.at_once, self.is_single = len(os.sched_getaffinity(0)), len(members) == 1
+        self.length = None  # of turns, once it has been determined
+        self.names, self.orders, self.order = [], None, []
+        self.turn = self.cycle = 0
+        self.last = None  # the member that had the previous turn
+        self.asleep = {}  # CPU seconds of the waiting members at the start of the turn
+
+    def attend(self, end):
+        with selectors.DefaultSelector() as selector:
+            while self._start(selector):
+                now = time.monotonic()
+                if end is not None and now >= end:
+                    for member in self.running:
+                        member.cut_short()
+                    return
+                self._give_turn()
+                for key, _ in selector.select(self._timeout(now, end)):
+                    key.data.read(selector)
+                for process in self.processes():
+                    process.check_limit(selector)
+
+    def processes(self):
+        return self.running + self.importers.started()
+
+    def _start(self, selector):
+        """Starts as many members as allowed; returns whether any is planned or alive."""
+        for member in self.planned[:]:
+            if sum(process.is_working for process in self.processes()) >= self.at_once:
+                break
+            importer = self.importers.importer_for(member, selector)
+            if importer is None or importer.ready:
+                self.planned.remove(member)
+                started = self._running(member, importer)
+                self.running.append(started)
+                started.watch(selector)
+        return bool(self.planned) or any(member.is_alive for member in self.running)
+
+    def _running(self, member, importer):
+        try:
+            return Running(member, self.parse, importer)
+        except OSError:
+            if importer is None:
+                raise
+            # The importer has ended in the meantime: the member starts on its own.
+            importer.gone = True
+            return Running(member, self.parse)
+
+    def _timeout(self, now, end):
+        deadlines = [process.deadline for process in self.processes() if process.is_working]
+        deadlines += [] if end is None else [end]
+        deadlines += [] if hasattr(os, "pidfd_open") else [now + POLL_SECONDS]
+        return max(0.0, min(deadlines) - now) if deadlines else None
+
+    def _give_turn(self):
+        """If no member is working, completes the turn that has ended and gives the next one."""
+        if self.planned or any(member.is_working for member in self.running):
+            return
+        waiting = {member.name: member for member in self.running if member.is_waiting}
+        if self.asleep:
+            self.last.outcome.turns[-1]["asleep"] = {
+                name: round(waiting[name].cpu_seconds() - used, 2)
+                for name, used in self.asleep.items()
+                if name in waiting
+            }
+        if not waiting:
+            return
+        self.order = [name for name in self.order if name in waiting]
+        if not self.order:
+            if self.names != sorted(waiting):
+                self.names = sorted(waiting)
+                self.orders = cycles(self.names, self.stream)
+            self.order = next(self.orders)
+            self.cycle += 1
+        length = self._length(waiting.values())
+        chosen = waiting.pop(self.order.pop(0))
+        self.asleep = {name: member.cpu_seconds() for name, member in waiting.items()}
+        after = self.last.name if self.last else None
+        turn = {"turn": self.turn, "cycle": self.cycle - 1, "after": after, "asleep": {}}
+        chosen.take_turn(turn, *length)
+        self.turn, self.last = self.turn + 1, chosen
+
+    def _length(self, members):
+        """Returns the length of the next turn: `FIRST` until all training members have had one;
+        () for a single member, which gets all remaining steps."""
+        if self.is_single:
+            return ()
+        training = [member for member in members if member.gate_event.get("left")]
+        if self.length is None and training and all(member.step_seconds for member in training):
+            left = max(member.gate_event["left"] for member in training)
+            self.length = turn_length([member.step_seconds for member in training], left)
+        return self.length or FIRST
+
+
+def turn_length(step_seconds, left):
+    """Returns the number of steps in a turn, (untimed lead-in, timed), for members whose steps take
+    `step_seconds` (a list); `left` is the largest number of steps that any member has left."""
+    fastest = max(min(step_seconds), 1e-9)
+    lead = math.ceil(LEAD_SECONDS / fastest)
+    return lead, max(1, math.ceil(SLICE_SECONDS / fastest), math.ceil(left / MOST_TURNS) - lead)
+
+
+def cycles(names, stream):
+    """Yields endless permutations of `names`: the rows of a Williams square (Australian Journal of
+    Scientific Research A 2, 1949), in which each name directly follows every other equally often.
+    When the rows are used up, a new square is drawn from `stream` (a ``random.Random``)."""
+    while True:
+        labels = list(names)
+        stream.shuffle(labels)
+        rows = williams(len(labels))
+        stream.shuffle(rows)
+        for row in rows:
+            yield [labels[place] for place in row]
+
+
+def williams(size):
+    """Returns the rows of a Williams square: `size` rows, twice as many for an odd `size`. Over all
+    rows, each element directly follows every other equally often."""
+    first = [0]
+    for step in range(1, size):
+        first.append((first[-1] + (step if step % 2 else -step)) % size)
+    rows = [[(place + shift) % size for place in first] for shift in range(size)]
+    return rows + [row[::-1] for row in rows] if size % 2 and size > 1 else rows

@@ -1,0 +1,146 @@
+"""Executes one run: import, data, build, first step, warm-up, train, evaluate, predict."""
+
+import collections
+import ctypes
+import importlib
+import json
+import os
+import resource
+import signal
+import sys
+import time
+import traceback
+
+from rnnworker import cards, machine, processors, user_functions
+from rnnworker import events as events_module
+from rnnworker.turns import Phases, Turns
+
+FAILED_IN_RUN = 3
+Imported = collections.namedtuple("Imported", "seconds bytes")
+Imported.__doc__ = """Facts that a forked process gets from its importer: the seconds that importing
+took, and the bytes of mapped files that a fork does not count until they are used again."""
+
+
+def main(arguments, imported=None):
+    """Executes the job in the JSON file named on the command line. Returns the exit code: 0, or 3
+    after an ``error`` event. `imported` is None unless this process was forked."""
+    begin = time.monotonic()
+    events = events_module.from_environment()
+    with open(arguments[0]) as file:
+        job = json.load(file)
+    if imported is None:
+        die_with_parent(job.get("parent"))
+    reads, facts = {}, {"card": job["card"]} if job.get("card") else {}
+    if job["config"]["device"].get("kind") == "cpu":  # they say nothing about the speed of a GPU
+        random_reads = processors.RandomReads(job.get("cores") or ())
+        reads["reads"], facts["reads_bytes"] = random_reads.seconds, random_reads.bytes
+    turns = Turns(events, cards.card_reader(job), **reads)
+    phases = Phases(events, turns)
+    events.emit("hello", pid=os.getpid(), python=sys.version.split()[0], begin=begin)
+    # The runs of a round start in parallel, until their training on separate cores.
+    cores = job.get("start_cores") or job.get("cores")
+    if cores:
+        os.sched_setaffinity(0, cores)
+    _limit_memory(job.get("memory_bytes"))
+    events.emit("facts", hardware=machine.fingerprint(), measured=facts)
+    events.handshake()
+    mode = job.get("mode")
+    try:
+        if mode:
+            # Imported by name, so that these modules do not count towards a run's digest.
+            getattr(importlib.import_module("rnnworker." + mode), mode)(job, events, phases)
+        else:
+            _run(job, events, phases, turns, imported)
+    except Exception as error:  # any error of a model or framework ends this run and is reported
+        traceback.print_exc()
+        model = job["config"].get("model", {}).get("function")
+        kind, message = type(error).__name__, user_functions.one_line(error, model)
+        events.emit("error", phase=phases.current, type=kind, message=message)
+        return FAILED_IN_RUN
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    memory += imported.bytes if imported else 0
+    events.emit("facts", measured={"peak_memory_bytes": memory})
+    events.emit("finished", begin=begin)
+    return 0
+
+
+def _run(job, events, phases, turns, imported=None):
+    from rnnworker import canonical_weights, frameworks
+
+    config = job["config"]
+    measure = config["measure"]
+    with phases.phase("import") as details:
+        if imported is not None:
+            details["before_fork"] = imported.seconds
+        session = frameworks.open_session(config, job["threads"])
+    events.emit("facts", environment=session.environment(), measured=session.device_facts())
+    with phases.phase("data") as details:
+        details.update(session.load_data(job["dataset"], job.get("pinned_md5")))
+    with phases.phase("build") as details:
+        details.update(session.build())
+        weights = canonical_weights.initial(session.layers(), config["seed"])
+        session.load_weights(weights)
+    events.emit(
+        "facts",
+        measured=dict(session.model_facts(), weights_sha256=canonical_weights.digest(weights)),
+    )
+    with phases.phase("first_step"):
+        session.train_steps(1)
+    # Right after the first step: later, TensorFlow's profile omits cheap ops.
+    kernel = None
+    if hasattr(session, "attest"):
+        with phases.phase("attest"):
+            kernel = session.attest()
+    events.emit("facts", measured={"kernel": kernel})
+    with phases.phase("warmup") as details:
+        seconds = measure.get("warmup_seconds", 0.0)
+        details["steps"] = session.warm_up(measure["warmup_steps"], seconds)
+    started = []
+    if job.get("start_cores", job.get("cores")) != job.get("cores"):
+        processors.move(job["cores"])
+        events.emit("facts", measured=session.device_facts())
+    with phases.phase("train", timed=True) as details:
+        # Earlier phases have trained the model, so `fit` restarts from the canonical weights.
+        details.update(
+            session.fit(
+                lambda epoch: events.emit_soon("epoch", **epoch),
+                lambda: started.append(canonical_weights.digest(session.dump_weights())),
+                turns,
+            )
+        )
+    events.emit("facts", measured={"started_weights_sha256": started[0]})
+    if details.get("stopped"):
+        return
+    for name, call in (("evaluate", session.evaluate), ("predict", session.predict)):
+        with phases.phase(name, timed=True) as details:
+            details["samples"] = session.validation_samples
+            turns.take()
+            details["first_call"], details["result"] = _timed(call)
+            details["calls"] = [_timed(call)[0] for _ in range(measure[name + "_calls"])]
+    if job.get("card") and hasattr(session, "card_memory_peak"):
+        events.emit("facts", measured={"card_peak_memory_bytes": session.card_memory_peak()})
+
+
+def _timed(call):
+    start = time.monotonic()
+    result = call()
+    return time.monotonic() - start, result
+
+
+def _limit_memory(limit):
+    """Limits the private writable memory of this process to `limit` bytes (None: not at all).
+
+    The kernel counts it, so that no process has to watch the timed one. Address space that a
+    framework only reserves does not count; this rules out RLIMIT_AS. RLIMIT_RSS has had no effect
+    since Linux 2.4. GPU memory is not counted.
+    """
+    if limit is not None:
+        resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+
+
+def die_with_parent(parent):
+    """Asks the kernel to kill this process when its parent dies. The parent is the controller, or
+    the launcher of a container or environment. If the controller died before this call, the first
+    handshake notices it."""
+    if parent is not None:
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)

@@ -1,0 +1,231 @@
+"""Times a run: its phases, its turns within a timed phase, and the training steps of a turn.
+
+A run that trains in turns sleeps before each turn, so the first steps of a turn are slower than
+later ones (caches, page tables). These lead-in steps are not timed. Timed are whole steps, from the
+beginning of one step to the beginning of another, and separately the rim of an epoch: the time
+before its first step and after its last one. The time of an epoch is its rim plus its number of
+steps times their mean time. If a single turn covers the whole training, every step is timed, and
+the time of an epoch is the elapsed time.
+"""
+
+import collections
+import contextlib
+import gc
+import os
+import time
+
+from rnnworker import cards, processors
+
+Grant = collections.namedtuple("Grant", "turn lead steps")
+Grant.__doc__ = """A turn granted by the supervisor: its index (from 0), the number of untimed
+lead-in steps, and the number of timed steps after them (None: all that are left)."""
+
+WHOLE = Grant(0, 0, None)
+
+
+def grant_of(line):
+    """Parses the supervisor's answer, such as ``turn 5 3 11``; ``turn 0`` grants all steps that are
+    left."""
+    number, *rest = (int(field) for field in line.split()[1:])
+    return Grant(number, *rest) if rest else WHOLE._replace(turn=number)
+
+
+def second_clock():
+    """Returns seconds of the raw hardware clock, which is not slewed as NTP does with the monotonic
+    clock (by up to 8 % in chrony, ``maxslewrate``)."""
+    return time.clock_gettime(time.CLOCK_MONOTONIC_RAW)
+
+
+def collect_and_freeze():
+    """Collects garbage and, from Python 3.7 on, freezes the remaining objects. Timed phases then
+    contain no collection of earlier garbage, and later collections skip a framework's modules."""
+    gc.collect()
+    if hasattr(gc, "freeze"):
+        gc.freeze()
+
+
+class Phases:
+    """Opens, closes and reports the phases of a run, one after another."""
+
+    def __init__(self, events, turns):
+        self._events, self._turns = events, turns
+        self.current = None
+
+    @contextlib.contextmanager
+    def phase(self, name, timed=False):
+        """Context of one phase; yields a dict for its details. A timed phase works in turns, and
+        the controller works only between turns and phases. The detail `second_clock` excludes the
+        time between turns (`waited`)."""
+        details = {}
+        self.current = name
+        self._events.emit("phase_begin", phase=name, timed=timed)
+        if timed:
+            collect_and_freeze()
+            self._turns.begin(name)
+        before = processors.load_so_far()
+        start, second_start = time.monotonic(), second_clock()
+        yield details
+        if timed:
+            self._turns.end()
+        end, second_end = time.monotonic(), second_clock()
+        used = self._turns.load if timed else {}
+        details["load"] = used or processors.load_between(before, processors.load_so_far())
+        if timed:
+            details["waited"] = self._turns.waited
+            details["second_clock"] = second_end - second_start - self._turns.waited_second
+        self._events.emit(
+            "phase_end", phase=name, start=start, end=end, timed=timed, details=details
+        )
+        self._events.handshake()
+
+
+class Turns:
+    """Waits for turns and accounts for a timed phase: `waited` are the seconds spent at the gate or
+    reading the GPU's state (`waited_second`: by the second clock), `load` is the CPU load over its
+    turns. `read_card` (`cards.card_reader`) and `reads` (`processors.RandomReads`) are called
+    before and after each turn."""
+
+    def __init__(self, events, read_card=cards.no_card, reads=lambda: None):
+        self._events, self._read_card, self._reads = events, read_card, reads
+        self.begin(None)
+
+    def begin(self, phase):
+        self._phase, self._turn = phase, None
+        self.waited = self.waited_second = 0.0
+        self.load = {}
+
+    def take(self, **fields):
+        """Ends the current turn and waits for the next one; `fields` are sent to the supervisor."""
+        with self._waiting():
+            self._report()
+            line = self._events.gate(phase=self._phase, **fields)
+            grant = grant_of(line) if line else WHOLE
+            self._card_before, self._reads_before = self._read_card(), self._reads()
+            self._before = processors.load_so_far()
+            self._turn = {"turn": grant.turn, "lead": grant.lead, "begin": time.monotonic()}
+        return grant
+
+    def timed(self, **measured):
+        """Adds the measurement of this turn: `start`, `seconds` and `steps`."""
+        self._turn.update(measured)
+
+    def end(self):
+        with self._waiting():
+            self._report()
+
+    @contextlib.contextmanager
+    def _waiting(self):
+        start, second_start = time.monotonic(), second_clock()
+        yield
+        self.waited += time.monotonic() - start
+        self.waited_second += second_clock() - second_start
+
+    def _report(self):
+        if self._turn is None:
+            return
+        turn, self._turn = self._turn, None
+        used = processors.load_between(self._before, processors.load_so_far())
+        self.load = processors.total_load(self.load, used)
+        if self._card_before is not None:
+            turn["card"] = [self._card_before, self._read_card()]
+        turn["cores"] = len(os.sched_getaffinity(0))
+        turn["reads"] = processors.mean_reads(self._reads_before, self._reads())
+        self._events.emit_later("turn", phase=self._phase, **dict(turn, **used))
+
+
+class StepClock:
+    """Times steps and epochs; the training loop calls a method at each beginning and end.
+
+    **Arguments:** the run's `Turns`; the numbers of `steps` per epoch and of `epochs`; `finish`
+    is called with the inputs or outputs of a step before the clock is read within an epoch, and
+    returns when the device has finished all its work.
+    """
+
+    def __init__(self, turns, steps, epochs, finish=lambda values: None):
+        self._turns, self._steps, self._finish = turns, steps, finish
+        self._left = steps * epochs  # steps left in the training
+        self._lead = 0  # lead-in steps left in this turn
+        self._wanted = None  # number of steps to be timed in this turn; None: all
+        self._ends = True  # whether to request a turn before the next step
+        self._slice = None  # measurement of this turn: start, seconds, steps
+        self._mark = None  # time at which the current stretch of timed steps began, or None
+        self._since = 0  # steps since then
+
+    def epoch_begins(self, began=None):
+        """Begins an epoch; `began` is the time at which its work began, if earlier than now."""
+        if self._slice is None:
+            self._take()
+            self.first_wait = self._turns.waited
+            began = began and began + self.first_wait
+        self.start = time.monotonic() if began is None else began
+        self._waited, self._done = self._turns.waited, 0
+        self._rim = self._seconds = 0.0
+        self._timed = 0
+
+    def before(self, values=None):
+        if not self._done:
+            self._rim += time.monotonic() - self.start
+        if self._mark is not None and self._is_full():
+            self._stop(values)
+            self._ends = True
+        if self._ends:
+            self._take()
+        if self._mark is None and self._lead <= 0:
+            self._finish(values)
+            self._mark, self._since = time.monotonic(), 0
+            if self._slice["start"] is None:
+                self._slice["start"] = self._mark
+
+    def after(self, values=None):
+        self._done += 1
+        self._left -= 1
+        if self._mark is None:
+            self._lead -= 1
+        else:
+            self._since += 1
+        if self._done == self._steps:
+            if self._mark is None:
+                self._finish(values)
+            else:
+                self._stop(values)
+                self._ends = self._is_full()
+            self._last = time.monotonic()
+
+    def epoch_ends(self):
+        """Returns the epoch's ``start``, its ``seconds`` (None if less than a quarter of its steps
+        were timed), the seconds that it ``took`` including untimed steps but not the waiting for
+        turns, and its ``rim`` in seconds."""
+        now = time.monotonic()
+        rim = self._rim + now - self._last
+        seconds = None
+        if 4 * self._timed >= self._steps:
+            seconds = rim + self._seconds * self._steps / self._timed
+        took = now - self.start - (self._turns.waited - self._waited)
+        return {"start": self.start, "seconds": seconds, "took": took, "rim": rim}
+
+    def ends(self):
+        self._report()
+
+    def _is_full(self):
+        return self._wanted is not None and self._slice["steps"] + self._since >= self._wanted
+
+    def _stop(self, values):
+        self._finish(values)
+        elapsed = time.monotonic() - self._mark
+        self._seconds += elapsed
+        self._timed += self._since
+        self._slice["seconds"] += elapsed
+        self._slice["steps"] += self._since
+        self._mark, self._since = None, 0
+
+    def _take(self):
+        self._report()
+        grant = self._turns.take(left=self._left)
+        self._lead, self._wanted = grant.lead, grant.steps
+        self._slice = {"start": None, "seconds": 0.0, "steps": 0}
+        self._ends = False
+
+    def _report(self):
+        if self._slice is not None:
+            self._turns.timed(full=self._wanted is None or self._ends, **self._slice)
+            self._slice = None

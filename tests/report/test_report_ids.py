@@ -1,0 +1,128 @@
+"""Nothing on a page shares a name: ids, files of figures, labels and the networks of a line."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rnnbench.records.overrides import Overrides
+from rnnbench.report.answer import answers
+from rnnbench.report.content import Content
+from rnnbench.report.labels import element_id, variant_labels
+from rnnbench.report.notes import certificate_notes
+from rnnbench.report.page import write_report
+from rnnbench.report.sections import builds_section
+from rnnbench.report.speed import calls_section
+from tests.factory import make_record, replace
+from tests.report.made_up import EXPERIMENT, measurements
+
+TEXTS = st.text("a1 -_.=,~·/é", max_size=4)
+OVERRIDES = st.dictionaries(
+    st.sampled_from(["model.n", "model.a.n", "build.n"]), TEXTS | st.integers(-1, 1), max_size=2
+).map(Overrides.of)
+PARTS = st.lists(TEXTS | OVERRIDES, min_size=2, max_size=2).map(tuple)
+
+
+@given(PARTS, PARTS)
+def test_different_parts_have_different_ids(first: tuple, second: tuple) -> None:
+    ids = element_id("cell", *first), element_id("cell", *second)
+    kinds = [[type(part) for part in parts] for parts in (first, second)]
+    if kinds[0] == kinds[1]:
+        assert (ids[0] == ids[1]) == (first == second)
+    assert all(re.fullmatch("[A-Za-z0-9_.=,+~-]+", each) for each in ids)
+
+
+@given(st.sets(OVERRIDES, min_size=1, max_size=4))
+def test_different_overrides_have_different_labels(variants: set[Overrides]) -> None:
+    labels = variant_labels(variants)
+    assert len(set(labels.values())) == len(variants)
+
+
+def runs_of(*overrides: dict, **changes) -> list:
+    return [
+        make_record(rnn=rnn, repeat=repeat, overrides=own, epoch_seconds=seconds, **changes)
+        for own in overrides
+        for rnn, seconds in (("keras", 1.0), ("block", 0.8))
+        for repeat in range(3)
+    ]
+
+
+def test_each_figure_is_a_file_and_each_id_is_used_once(tmp_path) -> None:
+    values = [
+        {"model.shift": -1},
+        {"model.shift": 1},
+        {"model.a.shift": "10²"},
+        {"model.shift": "a b"},
+    ]
+    content = Content(runs_of(*values), EXPERIMENT)
+    write_report(content, tmp_path)
+    assert len(list((tmp_path / "figures").glob("*.svg"))) == len(content.all_figures) > 8
+    ids = re.findall(r'\bid="([^"]+)"', (tmp_path / "report.html").read_text())
+    assert [each for each, number in Counter(ids).items() if number > 1] == []
+
+
+def test_a_line_of_latencies_is_one_network() -> None:
+    records = [
+        replace(
+            record,
+            phases=tuple(
+                replace(phase, details={**phase.details, "calls": [0.1, 0.1, 0.1]})
+                if phase.name == "predict"
+                else phase
+                for phase in record.phases
+            ),
+        )
+        for record in runs_of(
+            *(
+                {"model.units": units, "model.batch": batch}
+                for units in (64, 512)
+                for batch in (1, 32)
+            )
+        )
+    ]
+    figures = calls_section(measurements(records)).figures
+    assert [figure.title.partition(" by batch on ")[2] for figure in figures] == [
+        "cpu_1, units=64", "cpu_1, units=512",
+    ]  # fmt: skip
+    assert len({figure.id for figure in figures}) == 2
+
+
+def test_a_certificate_note_names_the_network_without_one() -> None:
+    tables = measurements([*runs_of({}, model="a"), *runs_of({}, model="b")])
+    certified = tables.time.copy()
+    certified.loc[certified["model"] == "a", "equal"] = "certified"
+    (note,) = certificate_notes(certified)
+    assert note.startswith("Not certified: `block` (for b).")
+    (note,) = certificate_notes(tables.time)
+    assert note.startswith("Not certified: `block`. ")
+
+
+def test_the_text_on_builds_names_each_reference() -> None:
+    pairs = {"a": ("tf_2_21", "tf_1_15"), "b": ("tf_1_2", "torch")}
+    records = [
+        make_record(model=model, build=build, repeat=repeat, epoch_seconds=1 + 0.01 * repeat)
+        for model, builds in pairs.items()
+        for build in builds
+        for repeat in range(3)
+    ]
+    text = builds_section(measurements(records)).paragraphs[0]
+    assert "relative to the build `tf_1_15` (a) or `tf_1_2` (b) on the same device" in text
+    text = builds_section(measurements(records[:6])).paragraphs[0]
+    assert "relative to the build `tf_1_15` on the same device" in text
+
+
+def test_the_base_of_a_ratio_is_a_configuration_that_exists() -> None:
+    records = [
+        make_record(
+            rnn="keras", device=device, repeat=repeat, epoch_seconds=seconds * share,
+            overrides={"rnn.options.implementation": mode},
+        )
+        for mode, seconds in ((1, 1.0), (2, 0.8))
+        for device, share in (("cpu_1", 1.0), ("cpu_2", 0.5))
+        for repeat in range(4)
+    ]  # fmt: skip
+    (answer,) = answers(measurements(records, {"device": "cpu_1"}))
+    assert "2.00× as fast as `keras implementation=2, cpu_1`" in str(answer)
