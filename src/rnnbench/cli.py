@@ -41,6 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             sys.stderr = _Tee(sys.stderr, os.environ["RNNBENCH_LOG"])  # type: ignore[assignment]
         commands = importlib.import_module(f"rnnbench.commands.{module}")
         code: int = getattr(commands, function_name(command))(rest)
+        sys.stdout.flush()  # here, where a reader that has ended is no error
         return code
     except RnnbenchError as error:
         say(str(error))

@@ -6,10 +6,11 @@ import fcntl
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 from rnnbench.errors import RunError
+from rnnworker.shared_file import open_shared
 
 
 @contextmanager
@@ -93,10 +94,5 @@ def _holder_of(descriptor: int) -> str:
 
 def _open(path: Path) -> int:
     path.parent.mkdir(parents=True, exist_ok=True)
-    # In a sticky folder Linux refuses O_CREAT on another user's file, so try without it first.
-    with suppress(FileNotFoundError):
-        return os.open(path, os.O_RDWR | os.O_CLOEXEC)
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-    with suppress(PermissionError):
-        os.chmod(path, 0o666)
+    descriptor: int = open_shared(path)
     return descriptor

@@ -21,6 +21,7 @@ import time
 from rnnworker import cards, cohorts, cuda_toolkit, machine, processors, rounds, workers
 from rnnworker.durations import Durations
 from rnnworker.members import Outcome
+from rnnworker.shared_file import open_shared
 from rnnworker.workers import read, write
 
 LEFT, LACKING = 1, 3
@@ -377,7 +378,7 @@ class Session:
             launcher = [self.python_of(config["build"])]
             files = os.path.join(folder, "")
             members.append(workers.member_of(name, job, launcher, files, limits[place] or {}))
-        with open(TIMING_LOCK, "a") as lock:
+        with os.fdopen(open_shared(TIMING_LOCK), "r+") as lock:
             if self._lock(lock):
                 end = None if self.deadline is None else self.deadline - self.packing
                 return rounds.supervise(members, end=end)

@@ -37,8 +37,8 @@ def cohorts(missing, reference, peaks=(), available=None, card=None):
 
     Each cohort includes the `reference`, since ratios are taken within a cohort. A run that does
     not take turns (``measure.turns: false``, or on a GPU without memory for two) is a cohort on its
-    own. `peaks`: peak bytes of similar runs that were measured before; `available`: bytes of free
-    memory, read from this host if None; `card`: as `cards.query_contexts` returns it."""
+    own. `peaks`: peak bytes of those that were measured before; `available`: bytes of free memory,
+    read from this host if None; `card`: as `cards.query_contexts` returns it."""
     on_card = gpu_capacity(card)
 
     def in_turns(run):
@@ -60,10 +60,12 @@ def cohorts(missing, reference, peaks=(), available=None, card=None):
 
 
 def max_size(runs, peaks=(), available=None):
-    """Returns how many of `runs` may be alive at the same time."""
+    """Returns how many of `runs` may be alive at the same time. `peaks`: the known peak bytes of
+    some of them; each of the others is expected to need `GUESS_BYTES`."""
     limits = [(run["config"].get("limits") or {}).get("members") or MOST for run in runs]
     free = available_bytes() if available is None else available
-    return min([memory_capacity(free, max(peaks, default=GUESS_BYTES))] + limits)
+    guesses = [GUESS_BYTES] if len(peaks) < max(1, len(runs)) else []
+    return min([memory_capacity(free, max(list(peaks) + guesses))] + limits)
 
 
 def memory_capacity(available, each=GUESS_BYTES):

@@ -53,3 +53,19 @@ def test_a_missing_version_has_an_install_hint(
 )
 def test_is_version(text: str, expected: bool) -> None:
     assert is_version(text) is expected
+
+
+def test_a_pyenv_that_may_not_be_read_is_no_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "uv"
+    program.write_text("#!/bin/sh\nexit 1\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(uv, "uv_program", lambda: str(program))
+    monkeypatch.setenv("PYENV_ROOT", "/proc/1/fdinfo/none")
+
+    def forbidden(folder: object) -> list[str]:
+        raise PermissionError(13, "Permission denied", str(folder))
+
+    monkeypatch.setattr(uv.os, "listdir", forbidden)
+    assert find("3.4") is None

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -57,3 +59,22 @@ def test_without_a_project(
     monkeypatch.chdir(tmp_path)
     assert main(["grid"]) == 2
     assert "is not a project: there is no conf/config.yaml" in capsys.readouterr().err
+
+
+def test_the_help_needs_no_project(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as ended:
+        main(["grid", "--help"])
+    assert ended.value.code == 0
+    assert "usage: rnnbench grid" in capsys.readouterr().out
+
+
+def test_a_reader_that_ends_early_is_no_error() -> None:
+    command = f"{sys.executable} -m rnnbench grid quick repeat=0 | head -1"
+    done = subprocess.run(
+        ["bash", "-o", "pipefail", "-c", command], cwd=ROOT, capture_output=True, text=True
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.count("\n") == 1

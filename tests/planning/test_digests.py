@@ -18,6 +18,8 @@ import pytest
 from rnnbench.builds.uv import find
 from rnnbench.planning import digests
 from rnnworker.frameworks import FRAMEWORKS
+from rnnworker.kernels.keras import CELL_OPTIONS
+from rnnworker.options import OF_THE_FUNCTION
 from tests.conftest import ROOT
 
 SOURCE = Path(digests.__file__).parents[2] / "rnnworker"
@@ -267,3 +269,20 @@ def test_comments_docstrings_and_layout_do_not_count(first: str, second: str) ->
 )
 def test_sources_with_different_meanings_differ(sources: list[str]) -> None:
     assert len(set(map(canonical, sources))) == len(sources)
+
+
+def test_nothing_that_makes_a_layer_is_left_out_of_the_digest() -> None:
+    """What is left out may decide which configs are refused, not what a layer is made of."""
+    left_out = {
+        "rnnworker." + name.removesuffix(".py").replace("/", ".")
+        for name in digests._IGNORED_MODULES
+    }
+    for file in [*(SOURCE / "kernels").glob("*.py"), *(SOURCE / "models").glob("*.py")]:
+        for node in ast.walk(ast.parse(file.read_text())):
+            names = [alias.name for alias in getattr(node, "names", ()) if hasattr(alias, "name")]
+            if isinstance(node, ast.ImportFrom):
+                names = [str(node.module), *(f"{node.module}.{name}" for name in names)]
+            assert left_out.isdisjoint(
+                names if isinstance(node, ast.Import | ast.ImportFrom) else ()
+            ), file
+    assert set(OF_THE_FUNCTION) <= set(CELL_OPTIONS)

@@ -16,6 +16,8 @@ from rnnbench.report.notes import certificate_notes
 from rnnbench.report.page import write_report
 from rnnbench.report.sections import builds_section
 from rnnbench.report.speed import calls_section
+from rnnbench.report.terminal import print_comparison
+from rnnbench.tables.comparison import versus
 from tests.factory import make_record, replace
 from tests.report.made_up import EXPERIMENT, measurements
 
@@ -126,3 +128,10 @@ def test_the_base_of_a_ratio_is_a_configuration_that_exists() -> None:
     ]  # fmt: skip
     (answer,) = answers(measurements(records, {"device": "cpu_1"}))
     assert "2.00× as fast as `keras implementation=2, cpu_1`" in str(answer)
+
+
+def test_names_with_brackets_are_printed_as_they_are(capsys) -> None:
+    table = versus(measurements(runs_of({})).measured, ["keras"], ["block"])
+    print_comparison(table.assign(a="keras [/relu]"), "keras [/relu]", "block [red]")
+    out = capsys.readouterr().out
+    assert "keras [/relu]" in out and "block [red]" in out

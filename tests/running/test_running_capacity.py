@@ -50,10 +50,13 @@ def test_which_runs_are_measured_together(missing, reference, available, groups)
 
 def test_known_peaks_and_a_configured_maximum_limit_a_cohort() -> None:
     assert max_size([A] * 9, [], 10 * GB) == int(0.7 * 10 * GB // GUESS_BYTES)
-    assert max_size([A] * 9, [GB // 2, GB], 10 * GB) == 7
+    assert max_size([A] * 2, [GB // 2, GB], 2 * GB) == 1
+    assert max_size([A] * 9, [GB // 2] * 8 + [GB], 10 * GB) == 7
+    assert max_size([A] * 9, [GB // 2, GB], 10 * GB) == 4, "the others are guessed"
+    assert max_size([A] * 9, [2 * GB], 10 * GB) == 3
     assert max_size([A, run("x", members=3)], [GB], 64 * GB) == 3
     assert max_size([A], [GB], 100) == 1
-    assert max_size([A] * 40, [1], 64 * GB) == 16
+    assert max_size([A] * 40, [1] * 40, 64 * GB) == 16
 
 
 ALONE = ["g", "h", "i", "j"]

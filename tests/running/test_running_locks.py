@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 
 from rnnbench import locks
+from rnnworker import bundle
+from rnnworker.shared_file import open_shared
 from tests.conftest import ROOT, wait_until
 
 HOLD = """
@@ -91,3 +93,17 @@ def test_every_user_of_the_host_may_lock_where_it_is_possible(tmp_path: Path) ->
         os.umask(before)
     with pytest.raises(OSError), locks.locked(path / "below_a_file"):
         pass
+
+
+def test_a_lock_of_the_host_can_be_taken_by_another_user(tmp_path: Path) -> None:
+    """The controller and a bundle make it with the same function."""
+    before = os.umask(0o077)
+    try:
+        with locks.locked(tmp_path / "controller"):
+            pass
+        os.close(open_shared(str(tmp_path / "bundle")))
+    finally:
+        os.umask(before)
+    for name in ("controller", "bundle"):
+        assert (tmp_path / name).stat().st_mode & 0o777 == 0o666
+    assert bundle.open_shared is locks.open_shared is open_shared

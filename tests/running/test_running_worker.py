@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
+from pathlib import Path
 
-from rnnbench.running.worker import revision
+from rnnbench.running import worker
+from rnnbench.running.worker import WorkflowImporters, revision
+from rnnworker.forked_workers import FOLDER
 from rnnworker.workers import environment_of
+from tests.conftest import ROOT
 
 
 def test_the_worker_environment_lacks_variables_that_would_interfere() -> None:
@@ -43,3 +48,29 @@ def test_without_a_commit_with_one_and_edited(tmp_path):
     assert len(commit) == 40
     (tmp_path / "a.py").write_text("2")
     assert revision(tmp_path) == f"{commit}-edited"
+
+
+def test_sockets_are_made_below_a_temporary_folder_with_a_long_path(
+    tmp_path, monkeypatch, capsys
+) -> None:
+    config = {
+        "build": {"name": "fake", "framework": "fake"},
+        "device": {"name": "cpu_1", "kind": "cpu", "threads": 1},
+        **{"model": {}, "rnn": {"implementation": "fake"}, "dataset": {"path": None}},
+        **{"seed": 0, "repeat": 0, "measure": {}},
+    }
+    long = tmp_path / ("x" * 90)
+    long.mkdir()
+    monkeypatch.setattr(worker.tempfile, "tempdir", str(long))
+    importers = WorkflowImporters([config], ROOT)
+    try:
+        folder = Path(os.environ[FOLDER])
+        assert len(list(folder.glob("?" * 16))) == 1, "a socket"
+        assert not folder.is_relative_to(long)
+    finally:
+        importers.end()
+        monkeypatch.delenv(FOLDER)
+    assert list(long.iterdir()) == []
+    monkeypatch.setattr(worker, "LONGEST_SOCKET", 20)
+    WorkflowImporters([config], ROOT).end()
+    assert "set TMPDIR to a writable folder with a short path" in capsys.readouterr().err

@@ -8,7 +8,7 @@ import pytest
 
 from rnnbench.report.notes import order_notes
 from rnnbench.report.sections import kernels_view
-from rnnbench.tables.frame import tidy
+from rnnbench.tables.frame import ranked, run_values, tidy
 from rnnbench.tables.runs import kernels, order, runs
 from tests.factory import BEGINNING, make_record
 
@@ -67,3 +67,22 @@ def test_kernel_groups_name_the_variant_if_kernels_differ():
     both = view(plain, ("a CPU; a mask", masked[1]))
     assert [row.cells[2] for row in both.rows] == ["–", "a mask"]
     assert both.notes == ("In every row, cuDNN is also ruled out because a CPU.",)
+
+
+def test_text_with_digits_that_are_no_numbers_is_ordered() -> None:
+    values = ["10²", "2", "1²"]
+    records = [make_record(overrides={"model.scale": value}) for value in values]
+    order = ranked(tidy(records))["variant"].drop_duplicates()
+    assert [str(each) for each in order] == ["scale=1²", "scale=2", "scale=10²"]
+
+
+def test_a_block_is_a_seed_and_a_repeat_whatever_its_number_was() -> None:
+    """An extended experiment counts its blocks anew; records keep the old number."""
+    records = [
+        make_record(rnn=rnn, seed=seed, repeat=repeat, block=block)
+        for seed, repeat, block in ((0, 0, 0), (0, 1, 1), (1, 0, 1), (1, 1, 3))
+        for rnn in ("keras", "block")
+    ]
+    blocks = run_values(tidy(records)).groupby("block")[["seed", "repeat"]].nunique()
+    assert len(blocks) == 4
+    assert blocks.eq(1).all(axis=None)

@@ -7,6 +7,7 @@ at run time; no file of the project contains it.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import platform
@@ -91,7 +92,11 @@ def _find(version: str, path: str, pyenv: Path) -> Path | None:
         # The interpreter behind a virtual environment: the environment itself may be deleted.
         return Path(getattr(sys, "_base_executable", sys.executable))
     # pyenv's shims on PATH run only the versions that it has activated.
-    found = [each for each in pyenv.glob(f"versions/{version}*") if is_version(each.name)]
+    found = []
+    with contextlib.suppress(OSError):  # one that this user may not read has nothing for it
+        names = os.listdir(pyenv / "versions")
+        alike = [name for name in names if is_version(name) and name.startswith(version)]
+        found = [pyenv / "versions" / name for name in alike]
     found.sort(key=lambda each: [int(part) for part in each.name.split(".")], reverse=True)
     searched = os.pathsep.join([path, *(str(each / "bin") for each in found)])
     try:

@@ -9,6 +9,7 @@ import pandas as pd
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from rnnbench.records.record import Phase, Record
 from rnnbench.report import numbers as n
@@ -27,7 +28,7 @@ def _table(heads: Sequence[str], rows: Iterable[Sequence[str]], numbers: bool = 
     for place, head in enumerate(heads):
         table.add_column(head, justify="right" if numbers and place else "left")
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*map(Text, row))  # not markup: the names of overrides may have brackets
     return table
 
 
@@ -45,7 +46,7 @@ def print_comparison(table: pd.DataFrame, a: str, b: str) -> None:
         for row in table.to_dict("records")
     ]
     shown = _table([*same, "A", "B", "speed-up of A (95 % CI)", "runs"], rows, numbers=False)
-    shown.title = f"{a} versus {b}"
+    shown.title = Text(f"{a} versus {b}")
     console = Console()
     console.print(shown)
     if table["suspect"].any():
@@ -106,7 +107,7 @@ def print_run(record: Record, place: str) -> None:
     status = record.verdict.status + (
         ", excluded from all results" if record.verdict.status == "void" else ""
     )
-    console.print(f"[bold]{record.name}[/bold]  {status}", highlight=False)
+    console.print(Text(record.name, style="bold") + Text(f"  {status}"), highlight=False)
     if record.verdict.reasons:
         console.print(f"  {record.why}", markup=False, highlight=False)
     console.print(_table(("phase", "seconds", ""), map(_phase, record.phases)))

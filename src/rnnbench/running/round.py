@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import glob
 import os
+import re
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
@@ -101,7 +102,7 @@ def measure(
         groups = cohorts(
             [run.as_dict() for run in missing],
             by_name[reference].as_dict() if reference in by_name.keys() - refused else None,
-            runner.peaks(planned),
+            runner.peaks(missing),
             card=_card(missing),
         )
         for group in groups:
@@ -193,11 +194,15 @@ class CohortRunner:
         return self.place.results / "records" / self.hardware["machine"] / run.name
 
     def peaks(self, planned: Sequence[Run]) -> list[int]:
-        """Peak bytes of memory of the latest run of each configuration on this machine."""
+        """Peak bytes of memory of the latest run of each configuration on this machine; none for
+        one that was never measured."""
         peaks = []
         for run in planned:
-            pattern = f"{run.configuration}-s*-r*"
-            files = record_files(self.place.results, self.hardware["machine"], pattern)
+            pattern = f"{glob.escape(run.configuration)}-s*-r*"
+            found = record_files(self.place.results, self.hardware["machine"], pattern)
+            # The pattern matches `…-s0-r0` of a configuration with further overrides, too.
+            name = re.compile(re.escape(run.configuration) + r"-s\d+-r\d+")
+            files = [file for file in found if name.fullmatch(file.parent.name)]
             with suppress(RecordError, KeyError, TypeError, ValueError):
                 latest = read_json(max(files, key=lambda file: file.name))
                 peaks.append(int(latest["measured"]["peak_memory_bytes"]))

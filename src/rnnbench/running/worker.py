@@ -18,7 +18,7 @@ from typing import Any
 import rnnworker
 from rnnbench.builds.launcher import environment, launcher
 from rnnbench.builds.pins import pins_of
-from rnnbench.errors import RnnbenchError, RunError
+from rnnbench.errors import RnnbenchError, RunError, say
 from rnnbench.records.store import strict_loads
 from rnnworker import rounds, workers
 from rnnworker.forked_workers import FOLDER, Importer, kind_of, may_fork
@@ -101,6 +101,27 @@ def revision(folder: Path = Path(rnnworker.__file__).parent) -> str:
         return f"rnnbench {metadata.version('rnnbench')}"
 
 
+LONGEST_SOCKET = 107  # bytes of the path of a Unix socket, of sun_path's 108
+LONGEST_KIND = 16  # as `kind_of` names a socket
+
+
+def _socket_folder() -> Path | None:
+    """A new folder that only this user may enter, for the sockets of importers: in the temporary
+    folder, or in /tmp if its path is too long for a socket. None, with a message, if neither can
+    have one."""
+    for parent in (None, "/tmp"):
+        with suppress(OSError):
+            folder = tempfile.mkdtemp(prefix="rnnbench-", dir=parent)
+            if len(os.fsencode(folder)) + 1 + LONGEST_KIND <= LONGEST_SOCKET:
+                return Path(folder)
+            os.rmdir(folder)
+    say(
+        "no folder for the sockets of importers, so each round imports the framework itself. "
+        "Fix: set TMPDIR to a writable folder with a short path."
+    )
+    return None
+
+
 class WorkflowImporters:
     """Starts an importer for each build and CPU device of the workers with `configs`, for at most
     as many as there are cores, those with the most workers. The workers of others, and of an
@@ -118,7 +139,9 @@ class WorkflowImporters:
         self._folder: Path | None = None
         if not ranked:
             return
-        self._folder = Path(tempfile.mkdtemp(prefix="rnnbench-"))  # only this user may enter it
+        self._folder = _socket_folder()
+        if self._folder is None:
+            return
         os.environ[FOLDER] = str(self._folder)
         for number, (config, *_) in enumerate(ranked[: len(os.sched_getaffinity(0))]):
             # What is wrong with a build is reported by the job that needs it.

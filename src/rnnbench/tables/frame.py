@@ -213,15 +213,17 @@ def run_values(frame: pd.DataFrame, companions: bool = False) -> pd.DataFrame:
     its turns, else the median of its `counted` epochs), `epochs` (their number), `steps` and
     `samples` (per epoch); `loss`, `acc`, `val_loss`, `val_acc` of the last epoch; `evaluate`,
     `predict` (seconds of the median later call, missing if not measured); `block` (text): machine,
-    site, experiment and number of the block, as blocks with the same number in different
-    experiments were measured at different times; `pairing`: its round if it has a `log`, else
+    site, experiment, seed and repeat, since the runs of one seed and repeat were measured after
+    each other; `pairing`: its round if it has a `log`, else
     its block. Runs of two configurations are paired by `pairing`.
     """
     epochs = usable_epochs(frame, companions=True)
     by_run = epochs.groupby("record", sort=False)
     # Not .last(), which would use an earlier epoch if the last loss is missing.
     values = phase_of(epochs, "epoch", [*RUN_TEXT[1:], *RUN_NUMBERS, *LEARNT])
-    parts = values[["machine", "site", "experiment", "block"]].astype({"block": "Int64"})
+    # Not by the number of the block, which changes if an experiment is extended.
+    seed, repeat = (values[name].astype("Int64").astype(str) for name in ("seed", "repeat"))
+    parts = values[["machine", "site", "experiment"]].assign(block="s" + seed + "-r" + repeat)
     parts = parts.astype(str)
     values["block"] = parts["machine"].str.cat(parts.iloc[:, 1:], sep="/")
     values["pairing"] = values["round"].where(values["log"].notna(), values["block"])

@@ -15,11 +15,25 @@ import functools
 import importlib
 import inspect
 
-from rnnworker.options import OF_THE_FUNCTION
 from rnnworker.recurrent.cells import LAYERS, WITH_CUDNN, accepts
 
-# All other options belong to the layer.
-CELL_OPTIONS = OF_THE_FUNCTION + ("dropout", "recurrent_dropout", "implementation")
+# All other options belong to the layer. Not from `rnnworker.options`, which is no part of a run's
+# identity: what decides about a layer must be.
+CELL_OPTIONS = (
+    "activation",
+    "recurrent_activation",
+    "use_bias",
+    "kernel_regularizer",
+    "recurrent_regularizer",
+    "bias_regularizer",
+    "activity_regularizer",
+    "kernel_constraint",
+    "recurrent_constraint",
+    "bias_constraint",
+    "dropout",
+    "recurrent_dropout",
+    "implementation",
+)
 
 
 def generic(keras, cell, units, options, use_cudnn=False):

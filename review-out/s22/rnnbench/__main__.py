@@ -1,5 +1,0 @@
-import sys
-
-from rnnbench.cli import main
-
-sys.exit(main())

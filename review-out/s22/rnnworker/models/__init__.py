@@ -1,1 +1,0 @@
-"""One module per model. Its ``build`` takes the ``keras`` module; no model imports Keras."""

@@ -1,1 +1,0 @@
-"""The formats of data sets: functions that convert a file to arrays for several models."""

@@ -1,0 +1,16 @@
+"""A file that several users of a host lock, such as that of the timing lock."""
+
+import contextlib
+import os
+
+
+def open_shared(path):
+    """Returns a descriptor of the file `path`, made with mode 0666 if it is missing, so that
+    another user can lock it too. Raises OSError if it cannot be opened."""
+    # In a sticky folder Linux refuses O_CREAT on another user's file, so try without it first.
+    with contextlib.suppress(FileNotFoundError):
+        return os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    with contextlib.suppress(PermissionError):
+        os.chmod(path, 0o666)  # whatever the umask is
+    return descriptor
