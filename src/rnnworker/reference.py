@@ -112,6 +112,7 @@ def _one_direction(cell, x, arrays, upstream, function):
     no_bias = numpy.zeros((2, columns) if cell == "gru" else columns)
     arrays = dict({"bias": no_bias}, **arrays)
     gradients = {name: numpy.zeros_like(array) for name, array in arrays.items()}
+    gradients["recurrent"] = products = Products()
     # The first row of a GRU's bias, the whole bias of another cell.
     bias, bias_gradient = (numpy.atleast_2d(each["bias"])[0] for each in (arrays, gradients))
     projected = x @ arrays["kernel"] + bias
@@ -126,10 +127,31 @@ def _one_direction(cell, x, arrays, upstream, function):
         arrived = upstream[:, time] if upstream.ndim == 3 else (time == times - 1) * upstream
         of_projected[:, time], gradient = steps_back[time](gradient[0] + arrived, *gradient[1:])
     gradients["kernel"] = numpy.tensordot(x, of_projected, ((0, 1), (0, 1)))
+    gradients["recurrent"] = products.total()
     bias_gradient += of_projected.sum(axis=(0, 1))
     gradients = {name: gradients[name] for name in given}
     gradients["x"] = of_projected @ arrays["kernel"].T
     return numpy.stack(outputs, axis=1) if upstream.ndim == 3 else outputs[-1], gradients
+
+
+class Products:
+    """The sum of products leftᵀ·right over all time steps, for each range of columns: computed at
+    once, because to add up arrays of the size of large weights takes longer than to make them."""
+
+    def __init__(self):
+        self._parts = {}  # first column → lefts, rights
+
+    def add(self, left, right, column=0):
+        lefts, rights = self._parts.setdefault(column, ([], []))
+        lefts.append(left)
+        rights.append(right)
+
+    def total(self):
+        parts = [
+            numpy.concatenate(lefts).T @ numpy.concatenate(rights)
+            for _, (lefts, rights) in sorted(self._parts.items())
+        ]
+        return numpy.concatenate(parts, axis=1) if len(parts) > 1 else parts[0]
 
 
 def _sigmoid(value):
@@ -176,7 +198,7 @@ def _lstm(projected, state, arrays, gradients, squash, gate):
             grad_hidden * squashed * gate[1](o),
         ]
         gates = numpy.concatenate(gates, axis=1)
-        gradients["recurrent"] += hidden.T @ gates
+        gradients["recurrent"].add(hidden, gates)
         return gates, (gates @ arrays["recurrent"].T, grad_new * f)
 
     return (o * squashed, new), back
@@ -194,7 +216,7 @@ def _gru(projected, state, arrays, gradients, squash, gate):
         grad_z = grad_hidden * (hidden - n) * gate[1](z)
         grad_r = grad_n * q_h * gate[1](r)
         grad_q = numpy.concatenate([grad_z, grad_r, grad_n * r], axis=1)
-        gradients["recurrent"] += hidden.T @ grad_q
+        gradients["recurrent"].add(hidden, grad_q)
         gradients["bias"][1] += grad_q.sum(axis=0)
         grad_before = grad_hidden * z + grad_q @ recurrent.T
         return numpy.concatenate([grad_z, grad_r, grad_n], axis=1), (grad_before,)
@@ -215,8 +237,8 @@ def _gru_reset_before(projected, state, arrays, gradients, squash, gate):
         grad_reset = grad_n @ recurrent[:, gates:].T
         grad_r = grad_reset * hidden * gate[1](r)
         grad_zr = numpy.concatenate([grad_z, grad_r], axis=1)
-        gradients["recurrent"][:, :gates] += hidden.T @ grad_zr
-        gradients["recurrent"][:, gates:] += (r * hidden).T @ grad_n
+        gradients["recurrent"].add(hidden, grad_zr)
+        gradients["recurrent"].add(r * hidden, grad_n, column=gates)
         grad_before = grad_hidden * z + grad_reset * r + grad_zr @ recurrent[:, :gates].T
         return numpy.concatenate([grad_zr, grad_n], axis=1), (grad_before,)
 
@@ -229,7 +251,7 @@ def _rnn(projected, state, arrays, gradients, squash, gate):
 
     def back(grad_hidden):
         grad = grad_hidden * squash[1](new)
-        gradients["recurrent"] += hidden.T @ grad
+        gradients["recurrent"].add(hidden, grad)
         return grad, (grad @ recurrent.T,)
 
     return (new,), back
