@@ -10,9 +10,7 @@ import h5py
 import numpy as np
 import pytest
 
-from rnnbench.commands.exchange import weights
-from rnnbench.errors import RecordError
-from rnnbench.weights.checkpoints import Cell, read_weights
+from rnnbench.commands.weights import weights
 from tests.worker.building import answer, build_python
 
 # A checkpoint of CuDNN's layers, created by Keras's converter. Without a GPU these layers can be
@@ -107,8 +105,12 @@ def new(folder: Path, *arguments: str) -> np.ndarray:
     return np.array(answer(sys.executable, NEW, folder, *arguments))
 
 
-def convert(folder: Path, source: str, layout: str, target: str) -> None:
-    assert weights([str(folder / source), "--to", layout, "-o", str(folder / target)]) == 0
+SIGMOID = ("--recurrent-activation", "sigmoid")
+
+
+def convert(folder: Path, source: str, layout: str, target: str, *options: str) -> None:
+    arguments = [str(folder / source), "--to", layout, "-o", str(folder / target), "--force"]
+    assert weights([*arguments, *options]) == 0
 
 
 @pytest.mark.parametrize("source", ["fast.h5", "plain.h5", "whole.h5"])
@@ -122,11 +124,15 @@ def test_a_checkpoint_of_tf_1_15_has_equal_outputs_in_keras_3(
 def test_the_cudnn_layout_equals_that_of_keras_converter(
     folder: Path, old_outputs: np.ndarray
 ) -> None:
-    convert(folder, "plain.h5", "cudnn", "ours.h5")
+    convert(folder, "plain.h5", "cudnn", "ours.h5", *SIGMOID)
     expected, ours = (read_raw(folder / name) for name in ("fast.h5", "ours.h5"))
-    assert [array.shape for array in expected] == [array.shape for array in ours]
-    for array, other in zip(expected, ours, strict=True):
-        np.testing.assert_allclose(array, other, atol=1e-7)
+    assert_equal(expected, ours)
+
+
+def assert_equal(expected: list[np.ndarray], arrays: list[np.ndarray]) -> None:
+    """Bit by bit."""
+    for array, other in zip(expected, arrays, strict=True):
+        np.testing.assert_array_equal(array, other)
 
 
 def read_raw(path: Path) -> list[np.ndarray]:
@@ -138,19 +144,18 @@ def read_raw(path: Path) -> list[np.ndarray]:
         ]
 
 
-def test_the_canonical_layout_is_lossless(folder: Path, old_outputs: np.ndarray) -> None:
-    convert(folder, "fast.h5", "canonical", "canonical.npz")
-    with np.load(folder / "canonical.npz") as file:
-        names = set(file.files)
-    assert {name for name in names if "bidirectional" in name} == {
-        f"bidirectional/{direction}/{array}"
-        for direction in ("forward", "backward")
-        for array in ("kernel", "recurrent_kernel", "bias")
-    }
-    convert(folder, "canonical.npz", "cudnn", "again.h5")
-    before, after = (read_raw(folder / name) for name in ("fast.h5", "again.h5"))
-    for array, other in zip(before, after, strict=True):
-        np.testing.assert_allclose(array, other, atol=1e-7)
+@pytest.mark.parametrize("named", [".npz", ".safetensors"])
+def test_round_trips_are_lossless(folder: Path, old_outputs: np.ndarray, named: str) -> None:
+    """cudnn → keras → canonical → cudnn: the biases of an LSTM are halves of one already."""
+    convert(folder, "fast.h5", "keras", "keras.h5")
+    convert(folder, "keras.h5", "canonical", f"canonical{named}")
+    convert(folder, f"canonical{named}", "cudnn", "again.h5", *SIGMOID)
+    assert_equal(read_raw(folder / "fast.h5"), read_raw(folder / "again.h5"))
+    convert(folder, f"canonical{named}", "keras", "keras_again.h5")
+    assert_equal(read_raw(folder / "keras.h5"), read_raw(folder / "keras_again.h5"))
+    convert(folder, "fast.h5", "cudnn", f"cudnn{named}")
+    convert(folder, f"cudnn{named}", "cudnn", "again.h5")
+    assert_equal(read_raw(folder / "fast.h5"), read_raw(folder / "again.h5"))
 
 
 def test_a_model_of_keras_3_has_equal_outputs_in_tf_1_15(folder: Path, old) -> None:
@@ -162,22 +167,132 @@ def test_a_model_of_keras_3_has_equal_outputs_in_tf_1_15(folder: Path, old) -> N
     np.testing.assert_allclose(new(folder, "new_again.h5"), outputs, atol=1e-6)
 
 
-def test_unsupported_cells_and_files_are_rejected(tmp_path: Path) -> None:
-    def file(width: int, bias: int | tuple[int, ...]) -> Path:
-        path = tmp_path / "cell.npz"
-        arrays = {"kernel": (3, width), "recurrent_kernel": (4, width), "bias": bias}
-        np.savez(path, **{f"rnn/{name}": np.ones(shape) for name, shape in arrays.items()})
-        return path
+# CuDNN's layers of TensorFlow 1.15 in each of its formats. Their op, which needs a GPU, is replaced
+# by zeros: only the arrays are saved.
+CUDNN = """
+import json, sys
+import numpy
+import tensorflow as tf
 
-    target = str(tmp_path / "x.h5")
-    for width, bias, reason in ((12, 12, "before the product"), (4, 4, "has no gates")):
-        with pytest.raises(RecordError, match=reason):
-            weights([str(file(width, bias)), "--to", "cudnn", "-o", target])
-    assert weights([str(file(12, (2, 12))), "--to", "cudnn", "-o", target]) == 0
-    ((cell,),) = (layer.parts for layer in read_weights(Path(target)))
-    assert isinstance(cell, Cell) and cell.bias.shape == (2, 12)
-    (tmp_path / "no.h5").write_text("no")
-    with pytest.raises(RecordError, match=r"no.h5: cannot be read as a Keras checkpoint"):
-        read_weights(tmp_path / "no.h5")
-    with pytest.raises(RecordError, match="order of the layers"):
-        read_weights(tmp_path / "a.weights.h5")
+layers, folder = tf.keras.layers, sys.argv[1]
+
+def without_op(base, states):
+    def zeros(self, inputs, initial_state):
+        every = tf.zeros_like(inputs[:, :, :1]) * tf.ones([self.units])
+        return (every if self.return_sequences else every[:, 0]), [every[:, 0]] * states
+    return type(base.__name__, (base,), {"_process_batch": zeros})
+
+CuDNNLSTM, CuDNNGRU = without_op(layers.CuDNNLSTM, 2), without_op(layers.CuDNNGRU, 1)
+model = tf.keras.Sequential([
+    CuDNNLSTM(5, return_sequences=True, input_shape=(7, 3), name="first"),
+    layers.Bidirectional(CuDNNGRU(4, return_sequences=True), name="both"),
+    CuDNNGRU(6, go_backwards=True, name="last"),
+    layers.Dense(2, name="out"),
+])
+stream = numpy.random.RandomState(0)
+model.set_weights([stream.normal(size=w.shape, scale=0.5) for w in model.get_weights()])
+model.compile("adam", "mse")
+model.save(folder + "/tf1.h5")
+model.save_weights(folder + "/tf1_objects", save_format="tf")
+tf.keras.models.save_model(model, folder + "/tf1_saved", save_format="tf")
+tf.compat.v1.train.Saver().save(tf.keras.backend.get_session(), folder + "/tf1_saver.ckpt")
+with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+    layer = CuDNNGRU(6)
+    with tf.compat.v1.variable_scope("model/encoder"):
+        layer.build((None, 7, 3))
+    session.run(tf.compat.v1.global_variables_initializer())
+    tf.compat.v1.train.Saver().save(session, folder + "/tf1_scopes.ckpt")
+numpy.savez(folder + "/tf1.npz", *model.get_weights())
+print(json.dumps([w.name for w in layer.weights]))
+"""
+IN_KERAS_3 = """
+import json, sys
+import keras, numpy
+
+folder, file = sys.argv[1:]
+layers = keras.layers
+if file in ("whole.h5", "whole.keras"):
+    model = keras.models.load_model(folder + "/" + file)
+else:
+    model = keras.Sequential([
+        layers.Input((7, 3)),
+        layers.LSTM(5, return_sequences=True),
+        layers.Bidirectional(layers.GRU(4, return_sequences=True)),
+        layers.GRU(6, go_backwards=True),
+        layers.Dense(2),
+    ])
+    model.load_weights(folder + "/" + file)
+print(json.dumps(model.predict(numpy.load(folder + "/x.npy"), verbose=0).tolist()))
+"""
+
+
+@pytest.fixture(scope="module")
+def tf_1(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    answer(build_python("tf_1_15", "3.7", tmp_path_factory), CUDNN, folder)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("source", "target"),
+    [
+        ("tf1.h5", "whole.h5"),
+        ("tf1.h5", "whole.keras"),
+        ("tf1.h5", "only.weights.h5"),
+        ("tf1_objects", "only.h5"),
+        ("tf1_saver.ckpt", "only.h5"),
+        ("tf1_saved", "only.h5"),
+    ],
+)
+def test_cudnn_layers_of_tf_1_15_compute_nvidias_equations_in_keras_3(
+    tf_1: Path, source: str, target: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    convert(tf_1, source, "keras", target)
+    assert capsys.readouterr().out.startswith("14 arrays: 12 converted")
+    with np.load(tf_1 / "tf1.npz") as file:
+        raw = [file[name].astype("float64") for name in file.files]
+    x = np.load(tf_1 / "x.npy").astype("float64")
+    first = cudnn(raw[:3], x)
+    both = [cudnn(raw[3:6], first), cudnn(raw[6:9], first[:, ::-1])[:, ::-1]]
+    last = cudnn(raw[9:12], np.concatenate(both, axis=-1)[:, ::-1])[:, -1]
+    outputs = np.array(answer(sys.executable, IN_KERAS_3, tf_1, target))
+    np.testing.assert_allclose(outputs, last @ raw[12] + raw[13], atol=5e-6)
+
+
+def cudnn(raw: list[np.ndarray], x: np.ndarray) -> np.ndarray:
+    """The outputs (batch, time, units) of a CuDNN layer with the arrays of its checkpoint. Source:
+    cuDNN's documentation of cudnnRNNMode_t; Keras 2.2.4, which gives cuDNN each gate's memory."""
+    kernel, recurrent, bias = raw
+    units = len(recurrent)
+    gates = recurrent.shape[1] // units
+    W = [kernel[:, gate * units :][:, :units].ravel().reshape(units, -1) for gate in range(gates)]
+    R = [recurrent[:, gate * units :][:, :units] for gate in range(gates)]
+    b_W, b_R = bias.reshape(2, gates, units)
+    h = c = np.zeros((len(x), units))
+    outputs = []
+    for step in range(x.shape[1]):
+        a = [x[:, step] @ W[gate].T + b_W[gate] for gate in range(gates)]
+        q = [h @ R[gate].T + b_R[gate] for gate in range(gates)]
+        if gates == 4:
+            i, f, o = (sigmoid(a[gate] + q[gate]) for gate in (0, 1, 3))
+            c = f * c + i * np.tanh(a[2] + q[2])
+            h = o * np.tanh(c)
+        else:
+            z, r = sigmoid(a[0] + q[0]), sigmoid(a[1] + q[1])
+            h = (1 - z) * np.tanh(a[2] + r * q[2]) + z * h
+        outputs.append(h)
+    return np.stack(outputs, axis=1)
+
+
+def sigmoid(value: np.ndarray) -> np.ndarray:
+    return 1 / (1 + np.exp(-value))
+
+
+def test_variables_in_nested_scopes_of_tf_1_15_are_read(
+    tf_1: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    convert(tf_1, "tf1_scopes.ckpt", "canonical", "scopes.npz", "--check")
+    out = capsys.readouterr().out
+    assert "model/encoder: GRU of 6 units, reset_after, cudnn → keras" in out
+    assert float(out.partition("difference ")[2].split()[0]) < 1e-5
+    with np.load(tf_1 / "scopes.npz") as file:
+        assert file.files == [f"model/encoder/{p}" for p in ("kernel", "recurrent_kernel", "bias")]

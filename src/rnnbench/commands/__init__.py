@@ -17,11 +17,11 @@ COMMANDS = {
     "show": "show one run",
     "published": "write the page of published comparisons",
     "doctor": "check what this machine can measure and what would disturb it",
-    "weights": "convert a checkpoint between CuDNN, Keras and canonical layouts",
+    "weights": "convert a checkpoint between the layouts of CuDNN layers and of Keras",
     "gc": "remove unused environments and leftover files (asks first)",
 }
 MODULES = {
-    "exchange": ("export", "import", "bundle", "weights"),
+    "exchange": ("export", "import", "bundle"),
     "experiment": ("run", "grid"),
     "machine": ("dataset", "doctor", "environment", "lock"),
     "plan": ("plan",),
@@ -30,4 +30,5 @@ MODULES = {
     "rules": ("round", "certify"),
     "show": ("show", "compare"),
     "track": ("track", "ui"),
+    "weights": ("weights",),
 }

@@ -27,7 +27,6 @@ from rnnbench.exchange import archive, incoming, outcomes
 from rnnbench.grid.files import user_files
 from rnnbench.grid.point import digest_of, full_identity
 from rnnbench.locks import exclusive
-from rnnbench.plain_text import plain
 from rnnbench.planning.plan import Certificate, Plan, facts_of
 from rnnbench.records.record import Run
 from rnnbench.records.store import IMPORTED, is_record, json_bytes, planned_folders, write_bytes
@@ -230,35 +229,3 @@ def _own_names(results: Path) -> set[str]:
     """This machine, and every site and machine that has results in this project."""
     folders = [*results.glob("*"), *results.glob("records/*")]
     return {machine.fingerprint()["machine"], *(folder.name for folder in folders)}
-
-
-def weights(arguments: Sequence[str]) -> int:
-    """Convert the LSTM and GRU layers of a checkpoint to another layout.
-
-    The layouts are those of the CuDNN layers of Keras 2, of Keras's own layers, and rnnbench's
-    canonical arrays.
-    """
-    from rnnbench.weights.checkpoints import LAYOUTS, Cell, bytes_of, read_weights
-
-    parser = command_parser(weights)
-    parser.add_argument(
-        "source", type=Path, help="a .h5 of Keras 2, a .keras of Keras 3 or a canonical .npz"
-    )
-    parser.add_argument("--to", required=True, choices=LAYOUTS, help="the layout to write")
-    add_output(parser, "TARGET", "file")
-    options = parser.parse_args(arguments)
-    layers = read_weights(options.source)
-    write_bytes(options.output, bytes_of(layers, options.to))
-    for layer in layers:
-        cells = [part for part in layer.parts if isinstance(part, Cell)]
-        print(plain(f"{layer.name}: {_description(cells) or 'unchanged'}"))
-    return 0
-
-
-def _description(cells: Sequence) -> str:
-    kinds = {4: "LSTM", 3: "GRU", 1: "SimpleRNN"}
-    return ", ".join(
-        f"{kinds.get(cell.gates, 'recurrent')} of {cell.recurrent.shape[0]} units"
-        + ("" if cell.bias is None or cell.bias.ndim == 1 else ", reset after")
-        for cell in cells
-    )

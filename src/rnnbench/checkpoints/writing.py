@@ -1,0 +1,241 @@
+"""Converted checkpoints → the bytes of files.
+
+A file of Keras stays what it is: the arrays of its recurrent cells and the classes of their layers
+are replaced, everything else is kept. Other arrays become ``.npz``, safetensors or an HDF5 file for
+``load_weights`` of Keras 2 and 3.
+"""
+
+from __future__ import annotations
+
+import copy
+import io
+import json
+import re
+import zipfile
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import h5py
+import numpy as np
+import safetensors.numpy
+
+from rnnbench.checkpoints.reading import Checkpoint, natural, texts
+from rnnbench.weights.cells import PARTS, Array, Cell, Item, Refusal
+from rnnbench.weights.configuration import convert_classes, nodes
+
+VERSIONS = {"keras_version": "2.3.1", "backend": "tensorflow"}  # for a source without them
+# The arrays of layers in Keras's order.
+ORDERS = (
+    PARTS,
+    ("embeddings",),
+    ("gamma", "beta", "moving_mean", "moving_variance"),
+    ("depthwise_kernel", "pointwise_kernel", "bias"),
+)
+ATTRIBUTE_BYTES = 64000  # of HDF5
+Layers = Mapping[str, Sequence[tuple[str, np.ndarray]]]
+
+
+def arrays_of(items: Sequence[Item], layout: str | None) -> list[Array]:
+    """All arrays with the cells in `layout`, ``cudnn``, ``keras`` or (None) as they are."""
+    arrays: list[Array] = []
+    for item in items:
+        if isinstance(item, Array):
+            arrays.append(item)
+            continue
+        like = item.sources[0].place if item.sources else ""
+        for part, values in item.in_layout(layout).items():
+            place = re.sub(r"(bias|(recurrent_)?kernel)(?=:\d+$|$)", part, like)
+            arrays.append(Array(f"{item.scope}/{part}", place, values, item.layer))
+    names = [array.name for array in arrays]
+    if len(set(names)) < len(names):
+        raise Refusal(f"two arrays are called {max(names, key=names.count)}.", "rename one.")
+    return arrays
+
+
+def npz(arrays: Sequence[Array], about: Mapping[str, str]) -> bytes:
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w") as archive:
+        for array in arrays:
+            with archive.open(f"{array.name}.npy", "w", force_zip64=True) as file:
+                np.lib.format.write_array(file, array.values, allow_pickle=False)
+        archive.comment = json.dumps(about).encode()  # numpy.load does not read it
+    return content.getvalue()
+
+
+def safetensors_file(arrays: Sequence[Array], about: Mapping[str, str]) -> bytes:
+    contents = {array.name: array.values.copy(order="C") for array in arrays}
+    names = json.dumps([array.name for array in arrays])
+    return safetensors.numpy.save(contents, {**about, "names": names})
+
+
+def hdf5(arrays: Sequence[Array], order: str, versions: Mapping[str, str]) -> bytes:
+    """A file of weights in the format of Keras 2. Raises `Refusal` if the order in which Keras
+    loads them is unknown."""
+    layers: dict[str, list[Array]] = {}
+    for array in arrays:
+        layers.setdefault(array.layer.replace("/", "_") or "layer", []).append(array)
+    if order == "none" and len(layers) > 1:
+        raise _unordered(f"its {len(layers)} layers ({', '.join(layers)})")
+    contents = {}
+    for layer, own in layers.items():
+        ordered = own if order == "arrays" else _in_order(layer, own)
+        contents[layer] = [(f"{array.name}:0", array.values) for array in ordered]
+    content = io.BytesIO()
+    with h5py.File(content, "w") as file:
+        file.attrs.update({name: text.encode() for name, text in {**VERSIONS, **versions}.items()})
+        _write_layers(file, contents)
+    return content.getvalue()
+
+
+def _in_order(layer: str, arrays: Sequence[Array]) -> list[Array]:
+    scopes: dict[str, dict[str, Array]] = {}
+    for array in sorted(arrays, key=lambda array: natural(array.name)):
+        scopes.setdefault(array.scope, {})[array.part] = array
+    directions = [scope.rpartition("/")[2] for scope in scopes]
+    if len(scopes) > 1 and directions != ["forward", "backward"]:
+        raise _unordered(f"the layers in {layer} ({', '.join(scopes)})")
+    ordered = []
+    for own in scopes.values():
+        numbered = all(part.startswith("var_") for part in own) or len(own) == 1
+        for parts in (*ORDERS, *([tuple(own)] if numbered else [])):
+            if set(own) <= set(parts):
+                ordered += [own[part] for part in parts if part in own]
+                break
+        else:
+            raise _unordered(f"the arrays {', '.join(own)} of layer {layer}")
+    return ordered
+
+
+def _unordered(what: str) -> Refusal:
+    what = f"the order of {what} is not in the file, and Keras loads .h5 files in this order."
+    return Refusal(what, "write .npz or .safetensors, whose arrays have names.")
+
+
+def _write_layers(file: h5py.Group, layers: Layers) -> None:
+    """Writes or replaces layers. Keras 2 decodes the names, Keras 3 does not mind."""
+    for layer, weights in layers.items():
+        file.pop(layer, None)
+        group = file.create_group(layer)
+        _set_texts(group, "weight_names", [key for key, _ in weights])
+        for key, values in weights:
+            group.create_dataset(key, data=values)
+    _set_texts(file, "layer_names", list(layers))
+
+
+def _set_texts(group: h5py.Group, name: str, values: Sequence[str]) -> None:
+    for old in [key for key in group.attrs if re.fullmatch(rf"{name}\d*", key)]:
+        del group.attrs[old]
+    encoded = np.array([value.encode() for value in values], dtype="S")
+    if encoded.nbytes <= ATTRIBUTE_BYTES:
+        group.attrs[name] = encoded
+        return
+    rows = ATTRIBUTE_BYTES // encoded.itemsize
+    for number, start in enumerate(range(0, len(encoded), rows)):
+        group.attrs[f"{name}{number}"] = encoded[start : start + rows]
+
+
+def in_place(checkpoint: Checkpoint, items: Sequence[Item], layout: str | None) -> bytes:
+    """The file of a `checkpoint` of Keras with its cells in `layout` (None: as they are), and a
+    configuration that Keras 3 reads. If arrays change, the state of the optimizer is dropped with
+    the arguments of ``compile``, because it belongs to the old ones."""
+    changed = [item for item in items if isinstance(item, Cell)]
+    changed = [cell for cell in changed if layout not in (None, cell.layout)]
+    config = copy.deepcopy(checkpoint.config)
+    before = [node.place for node in nodes(config, checkpoint.container)] if config else []
+    if config:
+        convert_classes(config, layout)
+    if checkpoint.kind == ".h5":
+        return _edited_legacy(checkpoint, arrays_of(items, layout), config, bool(changed))
+    if config is None:
+        renamed = _renamed(checkpoint, changed)
+        return _edited_keras_3(checkpoint.content, changed, renamed)
+    after = [node.place for node in nodes(config, checkpoint.container)]
+    renamed = dict(zip(before, after, strict=True))
+    if changed:
+        config.pop("compile_config", None)
+    content, source = io.BytesIO(), zipfile.ZipFile(io.BytesIO(checkpoint.content))
+    with zipfile.ZipFile(content, "w") as target:
+        for name in source.namelist():
+            data = source.read(name)
+            if name == "config.json":
+                data = json.dumps(config).encode()
+            if name == "model.weights.h5":
+                data = _edited_keras_3(data, changed, renamed)
+            target.writestr(name, data)
+    return content.getvalue()
+
+
+def _edited_legacy(
+    checkpoint: Checkpoint, arrays: Sequence[Array], config: dict[str, Any] | None, changed: bool
+) -> bytes:
+    content = io.BytesIO(checkpoint.content)
+    with h5py.File(content, "r+") as file:
+        weights = file.get("model_weights", file)
+        layers: dict[str, list[tuple[str, np.ndarray]]] = {}
+        for layer in texts(weights, "layer_names"):
+            layers[layer] = []
+        for array in arrays:
+            layers.setdefault(array.layer, []).append((array.place, array.values))
+        top = {name: layers.pop(name) for name in ("top_level_model_weights",) if name in layers}
+        _write_layers(weights, {**top})
+        _write_layers(weights, layers)
+        if changed:
+            file.pop("optimizer_weights", None)
+            file.attrs.pop("training_config", None)
+        if config is not None:
+            file.attrs["model_config"] = json.dumps(config).encode()
+        for group in (file, weights):
+            for name, value in list(group.attrs.items()):
+                if isinstance(value, str):
+                    group.attrs[name] = value.encode()
+    return content.getvalue()
+
+
+def _edited_keras_3(data: bytes, changed: Sequence[Cell], renamed: Mapping[str, str]) -> bytes:
+    """The weights of Keras 3 with groups `renamed`, and with the `changed` cells, of CuDNN layers,
+    where the cells of Keras's layers are."""
+    content = io.BytesIO()
+    replaced = {array.place for cell in changed for array in cell.sources}
+    prefixes = sorted(renamed, key=len, reverse=True)
+
+    def new(place: str) -> str:
+        for prefix in prefixes:
+            if prefix and f"{place}/".startswith(f"{prefix}/"):
+                return renamed[prefix] + place[len(prefix) :]
+        return place
+
+    with h5py.File(io.BytesIO(data)) as source, h5py.File(content, "w") as target:
+
+        def copied(place: str, item: Any) -> None:
+            if isinstance(item, h5py.Group):
+                target.require_group(new(place)).attrs.update(item.attrs)
+            elif place not in replaced:
+                source.copy(item, target, new(place))
+
+        source.visititems(copied)
+        if changed:
+            target.pop("optimizer", None)
+        for cell in changed:
+            owner = new(cell.sources[0].place.rpartition("/vars/")[0])
+            for number, values in enumerate(cell.in_layout("keras").values()):
+                target[f"{owner}/cell/vars/{number}"] = values
+    return content.getvalue()
+
+
+def _renamed(checkpoint: Checkpoint, changed: Sequence[Cell]) -> dict[str, str]:
+    """New names of groups that are named after CuDNN's classes. Raises `Refusal` if layers of
+    Keras's class are beside them, because their numbers depend on the order of the layers."""
+    renamed = {}
+    for cell in changed:
+        parent, _, owner = cell.sources[0].place.rpartition("/vars/")[0].rpartition("/")
+        if not owner.startswith("cu_dnn"):
+            continue
+        kind = cell.kind.lower()
+        beside = [
+            a.place for a in checkpoint.arrays if re.match(rf"{parent}/{kind}(_\d+)?/", a.place)
+        ]
+        if beside:
+            what = f"the order of {owner} and the layers of class {cell.kind} is not in the file."
+            raise Refusal(what, "save the model as .keras or .h5.")
+        renamed[f"{parent}/{owner}"] = f"{parent}/{owner.replace(f'cu_dnn{kind}', kind)}"
+    return renamed

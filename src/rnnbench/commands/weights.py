@@ -1,0 +1,325 @@
+"""The command that converts checkpoints."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import stat
+import tempfile
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rnnbench.checkpoints.reading import Checkpoint, Worker, read
+from rnnbench.checkpoints.writing import arrays_of, hdf5, in_place, npz, safetensors_file
+from rnnbench.commands.arguments import add_conf, add_output, command_parser, conf_folders
+from rnnbench.errors import BuildError, RecordError
+from rnnbench.plain_text import plain
+from rnnbench.records.store import write_bytes
+from rnnbench.running import in_build
+from rnnbench.weights.cells import Array, Buffer, Cell, Item, Refusal, check_directions, items_of
+from rnnbench.weights.configuration import described, why_not_cudnn
+
+ACTIVATIONS = ("activation", "recurrent_activation")
+LAYOUTS = ("cudnn", "keras", "canonical")
+TARGETS = (".weights.h5", ".h5", ".keras", ".npz", ".safetensors")
+OF_KERAS = (".h5", ".keras", ".weights.h5")
+
+
+def weights(arguments: Sequence[str]) -> int:
+    """Convert the LSTM and GRU layers of a checkpoint to another layout.
+
+    The layouts are those of the CuDNN layers of Keras 2 (cudnn), of Keras's own layers (keras), and
+    of Keras's layers as named arrays in .npz or .safetensors (canonical). The name of TARGET says
+    the format: .h5, .keras, .weights.h5, .npz or .safetensors.
+    """
+    parser = command_parser(weights)
+    source = "a file of Keras, torch or safetensors, an .npz file, or a checkpoint of TensorFlow"
+    parser.add_argument("source", type=Path, help=source)
+    parser.add_argument("--to", required=True, choices=LAYOUTS, help="the layout to write")
+    add_output(parser, "TARGET", "file")
+    parser.add_argument("--force", action="store_true", help="replace TARGET if it exists")
+    activation = "the recurrent activation, if the file does not have it: sigmoid, hard_sigmoid, …"
+    parser.add_argument("--recurrent-activation", metavar="NAME", help=activation)
+    buffer = "what opaque buffers of cuDNN hold: lstm or gru, and three numbers"
+    parser.add_argument(
+        "--buffer", type=_buffer, metavar="CELL,LAYERS,DIRECTIONS,UNITS", help=buffer
+    )
+    check = "run both networks on random inputs and print the largest difference"
+    parser.add_argument("--check", action="store_true", help=check)
+    build = "the build whose framework reads and checks (default: rnnbench's own interpreter)"
+    parser.add_argument("--build", metavar="NAME", help=build)
+    add_conf(parser)
+    options = parser.parse_args(arguments)
+    target = _format_of_target(options.output)
+    _check_target(options.output, options.source, options.force)
+    worker = partial(in_build.ask, root=Path.cwd(), build=_build(options.build, options.conf))
+    stated = Stated(options.recurrent_activation, options.buffer)
+    try:
+        conversion = convert(options.source, options.to, target, stated, worker)
+        _check_target(options.output, options.source, options.force)
+        write_bytes(options.output, conversion.content)
+        lines = conversion.lines()
+        if options.check:
+            lines += _check(options.source, options.output, conversion, stated, worker)
+    except Refusal as error:
+        what = f"cannot be read or converted: {error.what}"
+        raise RecordError(what, where=str(options.source), remedy=error.remedy) from error
+    except BuildError as error:
+        what = f"cannot be read or converted: {error.where} {error.what}"
+        raise RecordError(what, where=str(options.source), remedy=error.remedy) from error
+    for line in lines:
+        print(plain(line))
+    return 0
+
+
+@dataclass(frozen=True)
+class Stated:
+    """What the user states about the source."""
+
+    recurrent_activation: str | None = None
+    buffer: Buffer | None = None
+
+
+@dataclass(frozen=True)
+class Conversion:
+    checkpoint: Checkpoint
+    items: Sequence[Item]
+    layout: str
+    target: str
+    content: bytes
+
+    def lines(self) -> list[str]:
+        """What became of each array, for people."""
+        cells = [item for item in self.items if isinstance(item, Cell)]
+        changed = [cell for cell in cells if cell.layout != self.layout]
+        converted = len({array.name for cell in changed for array in cell.sources})
+        total = len(self.checkpoint.arrays)
+        kinds = Counter(f"{cell.kind} of {cell.units} units" for cell in changed)
+        counted = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
+        line = f"{total} arrays: {converted} converted" + (f" ({counted})" if counted else "")
+        lines = [f"{line}, {total - converted} copied"]
+        for cell in cells:
+            was = f"{cell.layout} → {self.layout}" if cell in changed else f"already {cell.layout}"
+            after = "reset_after" if cell.kind == "GRU" and _resets_after(cell) else ""
+            facts = [f"{cell.kind} of {cell.units} units", *filter(None, [after]), was]
+            if cell in changed and not cell.exact and self.layout == "keras":
+                facts.append("its two biases are added")
+            lines.append(f"{cell.scope}: {', '.join(facts)}")
+        for item in self.items:
+            if isinstance(item, Array) and np.isnan(item.values.astype(float, copy=False)).any():
+                lines.append(f"{item.name}: copied, but has NaN")
+        kept = self.target == ".keras" or b"model_config" in self.content
+        if self.checkpoint.config is not None and not kept:
+            lines.append("not in the target: the model's configuration; load it with load_weights")
+        if self.checkpoint.optimizer and (changed or self.checkpoint.kind != self.target):
+            lines.append(f"not in the target: {self.checkpoint.optimizer} arrays of the optimizer")
+        return lines
+
+
+def _has_hard_sigmoid(cell: Cell) -> bool:
+    return "hard_sigmoid" in [(cell.settings or {}).get(name) for name in ACTIVATIONS]
+
+
+def _is_of_keras_3(checkpoint: Checkpoint) -> bool:
+    return checkpoint.attributes.get("keras_version", "").startswith("3")
+
+
+def _resets_after(cell: Cell) -> bool:
+    if cell.settings is not None and "reset_after" in cell.settings:
+        return bool(cell.settings["reset_after"])
+    return "bias" in cell.arrays and cell.arrays["bias"].ndim == 2
+
+
+def convert(source: Path, to: str, target: str, stated: Stated, worker: Worker) -> Conversion:
+    """The conversion of a checkpoint to the layout `to` in the format `target`. A model whose
+    format changes is loaded and saved by Keras 3. Raises `Refusal`."""
+    layout = "keras" if to == "canonical" else to
+    checkpoint = read(source, worker)
+    items = items_of(checkpoint.arrays, stated.buffer)
+    if checkpoint.config is not None:
+        by_place = checkpoint.kind != ".h5"
+        items = described(checkpoint.config, checkpoint.container, items, by_place)
+    cells = [item for item in items if isinstance(item, Cell)]
+    check_directions([cell for cell in cells if cell.settings is None])
+    for cell in cells:
+        why = why_not_cudnn(cell, stated.recurrent_activation)
+        if layout == "cudnn" and why:
+            remedy = "convert with --to keras or --to canonical"
+            remedy += " (or state --recurrent-activation sigmoid)." if "file" in why else "."
+            raise Refusal(f"layer {cell.scope}: CuDNN layers cannot hold it: {why}.", remedy)
+    if to == "canonical" and target in OF_KERAS:
+        raise Refusal(f"{target} files have Keras's names.", "write .npz, or --to keras.")
+    if layout == "cudnn" and target in (".keras", ".weights.h5"):
+        raise Refusal(f"Keras 3, which writes {target}, has no CuDNN layers.", "write .h5 or .npz.")
+    hard = [cell.scope for cell in cells if _has_hard_sigmoid(cell)]
+    if hard and target in (".keras", ".weights.h5") and not _is_of_keras_3(checkpoint):
+        what = f"layer {hard[0]} has the hard_sigmoid of Keras 2 (0.2 x + 0.5); "
+        raise Refusal(f"{what}that of Keras 3 is x / 6 + 0.5.", "write .h5, for Keras 2.")
+    # Keras 3 has no CuDNN layers: their two biases would not survive.
+    stays = layout == "cudnn" and any(cell.layout == "cudnn" for cell in cells)
+    if {target, checkpoint.kind} <= set(OF_KERAS) and checkpoint.kind != target and not stays:
+        return _by_keras(source, to, target, stated, worker, checkpoint, items)
+    if not cells and checkpoint.kind not in OF_KERAS:
+        remedy = "name its arrays LAYER/kernel, LAYER/recurrent_kernel and LAYER/bias."
+        raise Refusal("none of its arrays are named as those of an LSTM or GRU layer.", remedy)
+    content = _content(checkpoint, items, layout, target)
+    return Conversion(checkpoint, items, layout, target, content)
+
+
+def _content(checkpoint: Checkpoint, items: Sequence[Item], layout: str, target: str) -> bytes:
+    of_keras_3 = layout == "cudnn" and _is_of_keras_3(checkpoint)
+    if checkpoint.kind == target and target in OF_KERAS and not of_keras_3:
+        return in_place(checkpoint, items, layout)
+    arrays = arrays_of(items, layout)
+    about = {**checkpoint.attributes, "order": checkpoint.order}
+    if target == ".npz":
+        return npz(arrays, about)
+    if target == ".safetensors":
+        return safetensors_file(arrays, about)
+    if target != ".h5":
+        what = f"it has no configuration of a model, which {target} needs."
+        raise Refusal(what, "write .h5, .npz or .safetensors.")
+    order, of_torch = checkpoint.order, [_module(item) for item in items]
+    if any(of_torch):
+        if not all(of_torch):
+            what = "it has arrays of torch's other layers, in torch's layout."
+            raise Refusal(what, "write .npz or .safetensors.")
+        order = "arrays" if len(set(of_torch)) == 1 else "none"
+    return hdf5(arrays, order, checkpoint.attributes)
+
+
+def _module(item: Item) -> str | None:
+    """The stack of layers of torch or cuDNN that the item belongs to."""
+    if isinstance(item, Cell) and item.layout in ("torch", "buffer"):
+        return item.layer.rpartition("_l")[0]
+    return None
+
+
+def _by_keras(
+    source: Path, to: str, target: str, stated: Stated, worker: Worker,
+    checkpoint: Checkpoint, items: Sequence[Item],
+) -> Conversion:  # fmt: skip
+    """The conversion of a whole model to another format of Keras."""
+    if checkpoint.config is None:
+        what = f"a {checkpoint.kind} file has no configuration of a model, which {target} needs."
+        raise Refusal(what, f"write {checkpoint.kind}, .npz or .safetensors.")
+    with tempfile.TemporaryDirectory(prefix="rnnbench-") as folder:
+        before, after = Path(folder, f"source{checkpoint.kind}"), Path(folder, f"target{target}")
+        before.write_bytes(in_place(checkpoint, items, "keras"))
+        worker("resave", source=str(before), target=str(after))
+        saved = convert(after, "keras", target, stated, worker)
+        had = Counter(array.values.tobytes() for array in arrays_of(items, "keras"))
+        has = Counter(array.values.tobytes() for array in arrays_of(saved.items, "keras"))
+        if had - has:
+            what = f"{(had - has).total()} of {had.total()} arrays are not in what Keras 3 saved."
+            raise Refusal(what, f"write {checkpoint.kind}, .npz or .safetensors.")
+        content = convert(after, to, target, stated, worker).content
+    return Conversion(checkpoint, items, saved.layout if to != "cudnn" else to, target, content)
+
+
+def _check(
+    source: Path, target: Path, conversion: Conversion, stated: Stated, worker: Worker
+) -> list[str]:
+    """The lines of ``--check``."""
+    written = read(target, worker)
+    cells = [item for item in conversion.items if isinstance(item, Cell)]
+    others = [item for item in items_of(written.arrays) if isinstance(item, Cell)]
+    if not cells or [cell.kind for cell in cells] != [cell.kind for cell in others]:
+        what = "it is written, but not checked: its recurrent layers cannot be matched by order."
+        raise RecordError(what, where=str(target), remedy="check a .keras or .h5 file instead.")
+    questions, arrays = [], {}
+    for number, (cell, other) in enumerate(zip(cells, others, strict=True)):
+        sides = {}
+        for side, each in (("source", cell), ("target", other)):
+            parts = [array.part for array in each.sources]
+            sides[side] = {"layout": each.layout, "parts": parts}
+            for array in each.sources:
+                arrays[f"{number}/{side}/{array.part}"] = array.values
+        settings = {name: (cell.settings or {}).get(name) for name in ACTIVATIONS}
+        known = {name: value for name, value in settings.items() if value is not None}
+        buffer = stated.buffer or Buffer("", 1, 1, 1)
+        questions.append({
+            "number": number, "kind": cell.kind, "units": cell.units, "settings": known,
+            "inputs": len(cell.arrays["kernel"]), "reset_after": _resets_after(cell),
+            "layers": buffer.layers, "directions": buffer.directions, "place": number, **sides,
+        })  # fmt: skip
+    whole = {}
+    with tempfile.TemporaryDirectory(prefix="rnnbench-") as folder:
+        for side, file in (("source", conversion.checkpoint), ("target", written)):
+            path = Path(folder, f"{side}{file.kind}")
+            if file.config is not None:
+                path.write_bytes(in_place(file, items_of(file.arrays), None))
+            whole[side] = str(path) if file.config is not None else None
+        activation = stated.recurrent_activation or "sigmoid"
+        answer, _ = worker("check", cells=questions, arrays=arrays, activation=activation, **whole)
+    largest = f"largest difference {answer['largest']:.2g}"
+    if answer["ran"] == "models":
+        return [f"check: both models, random inputs: {largest}"]
+    lines = [f"check: each of {len(cells)} recurrent cells, random inputs: {largest}"]
+    if answer["why"]:
+        lines.append(f"check: the models cannot be run: {answer['why']}")
+    if any(cell.settings is None for cell in cells):
+        lines.append(f"check: assumed activation=tanh, recurrent_activation={activation}")
+    return lines
+
+
+def _format_of_target(target: Path) -> str:
+    found = next((suffix for suffix in TARGETS if target.name.endswith(suffix)), None)
+    if found is None:
+        remedy = f"end its name in {', '.join(TARGETS)}."
+        raise RecordError("the name does not say its format.", where=str(target), remedy=remedy)
+    return found
+
+
+def _check_target(target: Path, source: Path, force: bool) -> None:
+    """Raises a `RecordError` unless `target` may be written: nothing but a file is replaced, and
+    only with `force`; the source is never."""
+    prefix = source.with_suffix("") if source.suffix in (".index", ".meta") else source
+    own = [source, *prefix.parent.glob(f"{prefix.name}.*")] if not source.is_file() else [source]
+    inside = source.is_dir() and target.resolve().is_relative_to(source.resolve())
+    what = remedy = None
+    if not target.parent.is_dir():
+        what, remedy = "its folder does not exist.", "make the folder."
+    elif target.is_symlink():
+        what, remedy = "is a link.", "name a file."
+    elif inside or (target.exists() and any(_is_same(target, each) for each in own)):
+        what, remedy = "is part of the source.", "name another file."
+    elif target.exists() and not stat.S_ISREG(os.stat(target).st_mode):
+        what, remedy = "is not a file.", "name a file."
+    elif target.exists() and not force:
+        what, remedy = "exists.", "add --force to replace it."
+    if what is not None:
+        raise RecordError(what, where=str(target), remedy=remedy or "")
+
+
+def _is_same(first: Path, second: Path) -> bool:
+    return second.exists() and os.path.samefile(first, second)
+
+
+def _build(name: str | None, further: Sequence[Path]) -> Mapping[str, Any]:
+    """The build called `name` in the project's configuration."""
+    if name is None:
+        return in_build.HERE
+    from rnnbench.grid.compose import compose_choices
+    from rnnbench.grid.files import file_of, files_of
+
+    conf = conf_folders(Path.cwd() / "conf", further)
+    file = file_of(files_of(conf, "build"), "build", name, "--build", Path.cwd())
+    library = compose_choices(conf, {"build": {file.stem: file}}, default_model=True)
+    return library.sections["build", file.stem]
+
+
+def _buffer(text: str) -> Buffer:
+    cell, *numbers = text.split(",")
+    if cell not in ("lstm", "gru") or len(numbers) != 3 or not all(map(str.isdigit, numbers)):
+        raise argparse.ArgumentTypeError(f"{text} is not CELL,LAYERS,DIRECTIONS,UNITS")
+    layers, directions, units = map(int, numbers)
+    if not layers or not units or directions not in (1, 2):
+        raise argparse.ArgumentTypeError(f"{text} has no layers or units, or not 1 or 2 directions")
+    return Buffer(cell, layers, directions, units)
