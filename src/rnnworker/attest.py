@@ -10,6 +10,8 @@
   products), ``unrolled``.
 """
 
+import re
+
 KERNELS = (
     *("cudnn", "block", "block_cell", "while", "unrolled", "xla"),
     *("torch:cudnn", "torch:onednn", "torch:native", "torch:loop", "jax:cudnn", "jax:scan"),
@@ -27,6 +29,10 @@ TORCH = (
     ("torch:native", ("aten::lstm", "aten::gru", "aten::rnn_tanh", "aten::rnn_relu")),
 )
 
+# Time steps whose ops are recorded: in a loop, TensorFlow's profiler takes 0.7 MB for each.
+LONGEST = 1000
+NUMBER = re.compile(r"(_\d+)+$")  # that TensorFlow appends to a name that exists already
+
 FUSED = (
     ("cudnn", "CudnnRNN"),
     ("block", "BlockLSTM"),
@@ -35,6 +41,19 @@ FUSED = (
 )
 COMPILED = ("XlaLaunch", "_XlaRun", "_XlaCompile", "XlaLocalLaunch")
 BACKWARD = ("gradient_tape", "gradients/", "_grad/")
+
+
+def without_layers(ops, recurrent, others):
+    """`ops` without those in the layers `others` (names), such as the loop of a TimeDistributed,
+    which would be taken for a recurrent one. `recurrent`: the names of the recurrent layers."""
+    own = {NUMBER.sub("", name) for name in recurrent}
+    foreign = {NUMBER.sub("", name) for name in others} - own
+    kept = []
+    for path, kind, count in ops:
+        parts = {NUMBER.sub("", part) for part in path.split("/")}
+        if not parts & foreign or parts & own:
+            kept.append((path, kind, count))
+    return kept
 
 
 def kernels_in_tensorflow(ops, steps):

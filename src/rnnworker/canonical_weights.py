@@ -6,11 +6,12 @@ gates: i, f, c, o for LSTM and z, r, h for GRU. In a bidirectional layer each na
 ``forward_`` or ``backward_``, and in a stack of layers with ``layer0_``, ``layer1_``, …
 (``layer1_forward_kernel``). The arrays of every other layer are those of Keras, in its order.
 
-The initial values follow Keras's defaults (Glorot & Bengio 2010, uniform; orthogonal recurrent
-kernels after Saxe et al. 2013; forget-gate bias 1 after Jozefowicz et al. 2015). Each array is
-drawn from its own seeded NumPy stream, so that no framework's generator is involved. Orthogonal
-kernels come from a QR decomposition as in Keras, those of more than `MOST_BY_QR` units from a
-random rotation, because the decomposition takes 100 CPU seconds at 4096 units.
+The initial values are drawn by the initializers that the layers of the model state
+(`initializers`), each array from its own seeded NumPy stream, so that no framework's generator is
+involved. Values that the model itself has set, or that an initializer with a seed of its own or of
+the user's own making draws, stay. The defaults of Keras's recurrent layers are Glorot & Bengio 2010
+(uniform) for matrices, orthogonal recurrent kernels after Saxe et al. 2013, and a forget-gate bias
+of 1 after Jozefowicz et al. 2015.
 """
 
 import hashlib
@@ -19,24 +20,48 @@ import zlib
 
 import numpy
 
+from rnnworker import initializers
+
 DIRECTIONS = ("forward_", "backward_")
 PREFIX = re.compile(r"layer\d+_|forward_|backward_")
-MOST_BY_QR = 512  # units; the decomposition of an LSTM's kernel takes a second
-ROTATED_ROWS = 64  # at a time, to bound memory
 GATES = {"lstm": 4, "gru": 3, "gru_reset_before": 3, "rnn_tanh": 1, "rnn_relu": 1}
+RECURRENT_DEFAULTS = {"kernel": "glorot_uniform", "recurrent": "orthogonal", "bias": "zeros"}
 
 
 def initial(layers, seed):
     """Returns the initial arrays of `layers`: a list of {array name: float32 array}, one per
-    layer. A layer is a dict with ``name``, ``kind`` (``recurrent``, ``embedding`` or ``other``),
-    ``cell`` (recurrent only) and ``shapes``, a list of (array name, shape)."""
-    return [
-        {
-            name: _array(layer, name, tuple(shape), stream(seed, index, name))
-            for name, shape in layer["shapes"]
-        }
-        for index, layer in enumerate(layers)
-    ]
+    layer. A layer is a dict with ``name``, ``kind`` (``recurrent`` or ``other``), ``cell``
+    (recurrent only), ``shapes``, a list of (array name, shape), ``initializers``, {array name:
+    (class name, settings)}, and ``kept``, {array name: its values}, which stay."""
+    weights = []
+    for index, layer in enumerate(layers):
+        arrays, kept = {}, layer.get("kept", {})
+        for name, shape in layer["shapes"]:
+            if name in kept:
+                arrays[name] = kept[name]
+            else:
+                arrays[name] = _array(layer, name, tuple(shape), stream(seed, index, name))
+        weights.append(arrays)
+    return weights
+
+
+def origin(layers):
+    """Returns which arrays of `layers` the seed draws and which stay as the model set them:
+    ``{"drawn": [LAYER/ARRAY, …], "kept": […]}``."""
+    found = {"drawn": [], "kept": []}
+    for layer in layers:
+        for name, _ in layer["shapes"]:
+            part = name.split("_")[-1] if layer["kind"] == "recurrent" else name
+            is_constant = layer["initializers"].get(part, ("",))[0] == "Constant"
+            how = "kept" if is_constant or name in layer["kept"] else "drawn"
+            found[how].append("{}/{}".format(layer["name"], name))
+    return found
+
+
+def is_drawn(initializer):
+    """Whether `initializer`, (class name, settings), is one that `initial` draws."""
+    name, settings = initializer
+    return name in initializers.DRAWN and settings.get("seed") is None
 
 
 def digest(weights):
@@ -81,51 +106,10 @@ def stream(*seeds):
 
 
 def _array(layer, name, shape, stream):
-    if layer["kind"] == "embedding":
-        return stream.uniform(-0.05, 0.05, shape).astype("float32")
-    part = name.split("_")[-1] if layer["kind"] == "recurrent" else None
-    if part == "recurrent":
-        return _orthogonal(shape, stream)
-    if part == "bias":
-        bias = numpy.zeros(shape, "float32")
-        if layer["cell"] == "lstm":
-            units = shape[-1] // GATES["lstm"]
-            bias[..., units : 2 * units] = 1.0
-        return bias
-    if name in ("gamma", "moving_variance"):
-        return numpy.ones(shape, "float32")
-    if len(shape) < 2:
-        return numpy.zeros(shape, "float32")
-    return _glorot_uniform(shape, stream)
-
-
-def _glorot_uniform(shape, stream):
-    field = int(numpy.prod(shape[:-2])) if len(shape) > 2 else 1
-    limit = numpy.sqrt(6.0 / (shape[-2] * field + shape[-1] * field))
-    return stream.uniform(-limit, limit, shape).astype("float32")
-
-
-def _orthogonal(shape, stream):
-    rows, columns = shape
-    few, many = min(shape), max(shape)
-    if few > MOST_BY_QR:
-        q = _rotated(few, many, stream)
-        return q if rows <= columns else q.T
-    q, r = numpy.linalg.qr(stream.normal(size=(many, few)))
-    q = q * numpy.sign(numpy.diag(r))
-    return (q if rows >= columns else q.T).astype("float32")
-
-
-def _rotated(rows, columns, stream):
-    """Returns `rows` orthonormal rows: unit vectors after three rotations, each of which changes
-    the signs at random and takes Hartley's transform, which is orthogonal, by FFT (Ailon & Chazelle
-    2009, with more rotations). Every value is nearly normal with variance 1 / columns."""
-    signs = stream.choice((-1.0, 1.0), size=(3, columns))
-    result = numpy.empty((rows, columns), "float32")
-    for first in range(0, rows, ROTATED_ROWS):
-        vectors = numpy.eye(min(ROTATED_ROWS, rows - first), columns, first)
-        for sign in signs:
-            spectrum = numpy.fft.fft(vectors * sign)
-            vectors = (spectrum.real - spectrum.imag) / numpy.sqrt(columns)
-        result[first : first + ROTATED_ROWS] = vectors
-    return result
+    part = name.split("_")[-1] if layer["kind"] == "recurrent" else name
+    initializer, settings = layer["initializers"][part]
+    array = initializers.DRAWN[initializer](shape, stream, settings)
+    if part == "bias" and layer.get("unit_forget_bias"):
+        units = shape[-1] // GATES["lstm"]
+        array[..., units : 2 * units] = 1.0
+    return array.astype("float32")

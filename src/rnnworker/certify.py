@@ -28,6 +28,8 @@ from rnnworker import (
     reference,
     user_functions,
 )
+from rnnworker.arguments import Refusal
+from rnnworker.frameworks import loss_gradients
 
 PROBED = ("outputs", "gradients")  # the errors of a layer
 INCOMPARABLE = 1e9
@@ -49,8 +51,9 @@ OPTIMIZER = {"name": "sgd", "learning_rate": 1.0, "momentum": 0.5}
 ROUNDING = float(numpy.finfo("float32").eps)
 SKIPPED = 20
 UNMEASURED = dict.fromkeys(
-    ("kernel", "outputs", "gradients", "loss_curve", "round_trip", "function")
+    ("kernel", "outputs", "gradients", "loss_curve", "round_trip", "function", "no_reference")
 )
+ERRORS = PROBED + ("loss_curve",)  # the differences of a pair
 
 
 def certify(job, events, phases):
@@ -81,11 +84,14 @@ def certify(job, events, phases):
                     errors = [batch[part] for batch in batches if batch[part] is not None]
                     result[part] = max(errors, default=None)
                 result["function"] = trial.function
+                result["no_reference"] = trial.no_reference
+                result["weights"] = canonical_weights.origin(trial.layers)
                 result["probed"] = {device: {"batches": batches, "why": None}}
                 if not further:
                     trials[name] = trial
-            except reference.UnknownFunction as error:
-                result = dict(UNMEASURED, status="not_run", why=str(error))
+            except Refusal as error:
+                result = dict(UNMEASURED, status="refused", why=user_functions.one_line(error))
+                trial = None
             except Exception as error:  # the other implementations are still to be certified
                 traceback.print_exc()
                 why = user_functions.described(error, job["config"]["model"]["function"])
@@ -133,21 +139,34 @@ def relative_error(values, expected):
 
 
 def compare_pairs(trials):
-    """Returns the differences of each pair of implementations that ran. Implementations of one
-    function also exchange their trained weights; in another function the same arrays mean something
-    else or do not exist."""
+    """Returns the differences of each pair of implementations that ran, or why they could not be
+    compared."""
     comparisons = []
     for (a, first), (b, second) in itertools.combinations(trials.items(), 2):
-        errors = {
-            part: list(map(relative_error, first.saved[part], second.saved[part]))
-            for part in PROBED
-        }
-        if first.function == second.function:
-            errors["outputs"] += [first.error_of(second), second.error_of(first)]
-        comparison = {part: max(errors[part], default=None) for part in PROBED}
-        curves = relative_error(first.saved["loss_curve"], second.saved["loss_curve"])
-        comparisons.append(dict(comparison, loss_curve=curves, a=a, b=b))
+        try:
+            comparison = dict(_differences(first, second), why=None)
+        except Exception as error:  # the other pairs are still to be compared
+            traceback.print_exc()
+            comparison = dict.fromkeys(ERRORS)
+            comparison["why"] = user_functions.described(error)
+        comparisons.append(dict(comparison, a=a, b=b))
     return comparisons
+
+
+def _differences(first, second):
+    """The differences of two trials. Those of one function also exchange their trained weights; in
+    another function the same arrays mean something else or do not exist."""
+    errors = {}
+    for part in PROBED:
+        ours, theirs = first.saved[part], second.saved[part]
+        if len(ours) != len(theirs):
+            raise ValueError("they have {} and {} of {}".format(len(ours), len(theirs), part))
+        errors[part] = [relative_error(one, other) for one, other in zip(ours, theirs)]
+    if first.function == second.function:
+        errors["outputs"] += [first.error_of(second), second.error_of(first)]
+    differences = {part: max(errors[part], default=None) for part in PROBED}
+    curves = first.saved["loss_curve"], second.saved["loss_curve"]
+    return dict(differences, loss_curve=relative_error(*curves))
 
 
 def probe_weights(cell, arrays, seed, activation):
@@ -215,17 +234,19 @@ class Trial:
     compared with it. All trials share the data's `arrays`."""
 
     def __init__(self, job, rnn, arrays, with_sgd=False):
-        model = dict(job["config"]["model"], **({"optimizer": OPTIMIZER} if with_sgd else {}))
+        model = dict(job["config"]["model"], **({"sgd": OPTIMIZER} if with_sgd else {}))
         self.config = dict(job["config"], rnn=rnn, model=model, certifying=True)
         self.saved, self.function, self.round_trip = {"outputs": [], "gradients": []}, None, None
+        self.no_reference = None  # why the layers are not compared with the reference
         self.session = frameworks.open_session(self.config, job["threads"])
         self.session.arrays = arrays
         self.session.build()
         if not self.session.recurrent.layers and rnn["implementation"] != "none":
             fault = "build of {} never calls recurrent: call it, or write recurrent: false in the "
             fault += "model's YAML and use rnn=none"
-            raise ValueError(fault.format(model["function"].rpartition(":")[0]))
-        self.weights = canonical_weights.initial(self.session.layers(), self.config["seed"])
+            raise Refusal(fault.format(model["function"].rpartition(":")[0]))
+        self.layers = self.session.layers()
+        self.weights = canonical_weights.initial(self.layers, self.config["seed"])
 
     def measure(self):
         """Returns the result of this implementation on its own, ``certified`` or ``failed`` with
@@ -278,31 +299,46 @@ class Trial:
     def probe(self, sizes):
         """Returns the largest errors of all layers for each size of a batch: a list of ``{"rows",
         "training", "outputs", "gradients", "compared"}``, `compared` as `compared_rows` returns it
-        (the fewest of any layer). Raises `reference.UnknownFunction`."""
-        session, cell = self.session, self.config["cell"]["name"]
-        batches = [
-            {"rows": rows, "training": training, "outputs": [], "gradients": [], "compared": rows}
-            for rows, training in sizes
-        ]
-        if session.recurrent.layers:
-            options = self.config["rnn"].get("options") or {}
-            self.function = reference.function_of(cell, options, hasattr(session.keras, "ops"))
+        (the fewest of any layer); no errors without a reference for one of the layers."""
+        batches = []
+        for rows, training in sizes:
+            batch = {"rows": rows, "training": training, "outputs": [], "gradients": []}
+            batches.append(dict(batch, compared=rows))
+        if self.session.recurrent.made:
+            functions = self._functions()
             weights, probes = list(self.weights), []
-            for index, layer in enumerate(session.layers()):
+            for index, layer in enumerate(self.layers):
                 if layer["kind"] == "recurrent":
-                    activation = self.function["activation"]
-                    weights[index] = probe_weights(cell, weights[index], index, activation)
+                    function = functions[len(probes)] or {"activation": None}
+                    cell = self.config["cell"]["name"]
+                    weights[index] = probe_weights(
+                        cell, weights[index], index, function["activation"]
+                    )
                     probes.append(weights[index])
-            session.load_weights(weights)
+            self.session.load_weights(weights)
             self.round_trip = self._has_loaded(weights)
             for index, arrays in enumerate(probes):
-                self._probe_layer(index, arrays, batches)
-        return [
-            dict(batch, **{part: max(batch[part], default=None) for part in PROBED})
-            for batch in batches
-        ]
+                self._probe_layer(index, arrays, functions[index], batches)
+        for batch in batches:
+            for part in PROBED:
+                batch[part] = None if self.no_reference else max(batch[part], default=None)
+        return batches
 
-    def _probe_layer(self, index, arrays, batches):
+    def _functions(self):
+        """The function of each recurrent layer, None where the reference has none."""
+        cell, keras_3 = self.config["cell"]["name"], hasattr(self.session.keras, "ops")
+        functions = []
+        for made in self.session.recurrent.made:
+            try:
+                functions.append(reference.function_of(cell, made.options, keras_3))
+            except reference.UnknownFunction as error:
+                functions.append(None)
+                self.no_reference = str(error)
+        if not self.no_reference:
+            self.function = reference.combined(functions)
+        return functions
+
+    def _probe_layer(self, index, arrays, function, batches):
         session, cell = self.session, self.config["cell"]["name"]
         layer, stream = session.recurrent.layers[index], numpy.random.RandomState(index)
         shape, output_shape = map(tuple, session.layer_shapes(layer))
@@ -314,32 +350,35 @@ class Trial:
         # weights are those of the compared rows. Outputs of the largest batch serve all.
         first = compared_rows(most, shape[0], arrays)
         upstream[first:] = 0.0
+        trainable, layer.trainable = layer.trainable, True  # a frozen layer has gradients too
         expected = {}
         for batch in batches:
             rows = batch["rows"] // replicas
-            for needed in ({most, rows} if batch["training"] else {most}) - set(expected):
-                inputs = x[: min(needed, first)], arrays, upstream[: min(needed, first)]
-                expected[needed] = reference.run(cell, *inputs, function=self.function)
+            needed = {most, rows} if batch["training"] else {most}
+            for size in needed - set(expected) if function else ():
+                inputs = x[: min(size, first)], arrays, upstream[: min(size, first)]
+                expected[size] = reference.run(cell, *inputs, function=function)
             compared = min(rows, first)
             batch["compared"] = min(batch["compared"], compared * replicas)
             if batch["training"]:
                 outputs, gradients = session.layer_gradients(layer, x[:rows], upstream[:rows])
+            else:
+                outputs = session.layer_outputs(layer, x[:rows])
+            if function and batch["training"]:
                 wanted = dict(expected[rows][1])
                 wanted["x"] = numpy.zeros_like(gradients["x"], "float64")
                 wanted["x"][:compared] = expected[rows][1]["x"]
-                batch["gradients"] += [
-                    relative_error(gradients.get(name, 0.0), values)
-                    for name, values in wanted.items()
-                ]
-            else:
-                outputs = session.layer_outputs(layer, x[:rows])
-            batch["outputs"].append(
-                relative_error(outputs[:compared], expected[most][0][:compared])
-            )
+                for name, values in wanted.items():
+                    error = relative_error(gradients.get(name, 0.0), values)
+                    batch["gradients"].append(error)
+            if function:
+                right = expected[most][0][:compared]
+                batch["outputs"].append(relative_error(outputs[:compared], right))
             if batch is batches[0]:
                 gradients["x"] = gradients["x"][:COMPARED_ROWS]
                 self.saved["outputs"].append(outputs[:COMPARED_ROWS])
                 self.saved["gradients"] += [gradients[name] for name in sorted(gradients)]
+        layer.trainable = trainable
 
 
 def applied(trial, job, rnn, arrays, tolerance):
@@ -370,7 +409,7 @@ def applied(trial, job, rnn, arrays, tolerance):
 def differences_of(session, batches):
     """Returns the `difference` of a step with each of the `batches`, (x, y). `session` was built
     with `OPTIMIZER`, and its weights are loaded."""
-    gradients_of = GRADIENTS[session.config["build"]["framework"]](session)
+    gradients_of = loss_gradients.GRADIENTS[session.config["build"]["framework"]](session)
     variables, differences = session.model.trainable_weights, []
     for x, y in batches:
         session.reset()
@@ -382,85 +421,29 @@ def differences_of(session, batches):
             half = session.precision_facts()["policy"] == "mixed_float16"
             if not half or any((old != new).any() for old, new in zip(before, after)):
                 break
-        differences.append(difference(before, after, gradients))
+        expected = None
+        if any(getattr(variable, "constraint", None) for variable in variables):
+            stepped = [old - gradient for old, gradient in zip(before, gradients)]
+            expected = session.constrained(variables, stepped)
+        differences.append(difference(before, after, gradients, expected))
     return differences
 
 
-def difference(before, after, gradients):
+def difference(before, after, gradients, expected=None):
     """Returns the largest max |applied − computed| / max |computed| over all trained variables,
-    less what rounding can explain; infinity if a value is not finite."""
+    less what rounding can explain; infinity if a value is not finite. `expected`: the variables
+    after the step, if constraints change ``before − gradients``."""
     scales = list(map(_largest, gradients))
     largest = 0.0
-    for old, new, gradient, scale in zip(before, after, gradients, scales):
-        off = _largest(old - new - gradient) - ROUNDING * max(_largest(old), _largest(new))
+    for number, (old, new) in enumerate(zip(before, after)):
+        wrong = old - new - gradients[number] if expected is None else expected[number] - new
+        off = _largest(wrong) - ROUNDING * max(_largest(old), _largest(new))
         if not numpy.isfinite(off):
             return float("inf")
         # An array whose gradient is zero is measured on the scale of the others.
-        largest = max(largest, off / (scale or max(scales) or 1.0))
+        largest = max(largest, off / (scales[number] or max(scales) or 1.0))
     return largest
 
 
 def _largest(array):
     return float(numpy.abs(array).max())
-
-
-def _tensorflow1(session):
-    model, dense = session.model, session.tensorflow.convert_to_tensor
-    gradients = session.keras.backend.gradients(model.total_loss, model.trainable_weights)
-    gradients = list(map(dense, gradients))
-    return lambda x, y: session.session.run(gradients, feed_dict=session.step_feed(x, y))
-
-
-def _tensorflow2(session):
-    tensorflow, model = session.tensorflow, session.model
-    # A Keras 3 variable wraps a TensorFlow variable; a Keras 2 variable is one.
-    variables = [getattr(variable, "_value", variable) for variable in model.trainable_variables]
-    # With replicas, `compute_loss` would update metrics that only replicas may update.
-    compute_loss = getattr(session, "loss_of_whole_batch", model.compute_loss)
-
-    @tensorflow.function
-    def gradients(x, y):
-        with tensorflow.GradientTape() as tape:
-            loss = compute_loss(x=x, y=y, y_pred=model(x, training=True))
-        return [tensorflow.convert_to_tensor(value) for value in tape.gradient(loss, variables)]
-
-    return lambda x, y: [value.numpy() for value in gradients(*map(tensorflow.constant, (x, y)))]
-
-
-def _torch(session):
-    torch, model = session.torch, session.model
-    variables = [variable.value for variable in model.trainable_variables]
-
-    def gradients(x, y):
-        x, y = (torch.from_numpy(numpy.asarray(part)).to(variables[0].device) for part in (x, y))
-        loss = model.compute_loss(x=x, y=y, y_pred=model(x, training=True))
-        return [value.float().cpu().numpy() for value in torch.autograd.grad(loss, variables)]
-
-    return gradients
-
-
-def _jax(session):
-    jax, model, variables = session.jax, session.model, session.model.trainable_variables
-
-    def loss(values, x, y):
-        with session.keras.StatelessScope(state_mapping=list(zip(variables, values))):
-            return model.compute_loss(x=x, y=y, y_pred=model(x, training=True))
-
-    gradient = jax.jit(jax.grad(loss))
-
-    def gradients(x, y):
-        values = [variable.value for variable in variables]
-        return [numpy.asarray(value) for value in gradient(values, x, y)]
-
-    return gradients
-
-
-# build.framework → a function of a session that returns a function (x, y) → gradients of the loss.
-GRADIENTS = {
-    "keras3_tensorflow": _tensorflow2,
-    "keras2_tensorflow2": _tensorflow2,
-    "keras2_tensorflow1": _tensorflow1,
-    "keras206_tensorflow1": _tensorflow1,
-    "keras3_torch": _torch,
-    "keras3_jax": _jax,
-}

@@ -10,8 +10,11 @@ import sys
 
 import numpy
 
-from rnnworker import canonical_weights, user_functions
+from rnnworker import canonical_weights, model_keys, user_functions
+from rnnworker.arguments import Refusal
 from rnnworker.readers import images
+
+ARRAYS = ("x_train", "y_train", "x_val", "y_val")
 
 CONVERT = "save its lists as an array of values and one of offsets, as docs/data.md describes"
 
@@ -28,10 +31,14 @@ def arrays(config, path, pinned_md5=None):
     """
     model = config["model"]
     prepare = user_functions.function(model["data"]["prepare"])
-    prepared = prepare(source(path, pinned_md5), config)
-    missing = ", ".join(sorted({"x_train", "y_train", "x_val", "y_val"} - set(prepared)))
+    prepared = prepare(source(path, pinned_md5), model_keys.recorded(config, "prepare"))
+    missing = ", ".join(sorted(set(ARRAYS) - set(prepared)))
     if missing:
         raise ValueError("{} did not return {}".format(model["data"]["prepare"], missing))
+    further = ", ".join(sorted(set(prepared) - set(ARRAYS)))
+    if further:
+        fault = "{} returns {}, which rnnbench does not read: it must return {} only"
+        raise Refusal(fault.format(model["data"]["prepare"], further, ", ".join(ARRAYS)))
     return {name: array[: model.get(name[2:] + "_samples")] for name, array in prepared.items()}
 
 
@@ -113,4 +120,5 @@ def epoch_images(images, config, epoch):
     if augment is None:
         return images
     stream = canonical_weights.stream(config["seed"], epoch, "augment")
+    config = model_keys.recorded(config, "augment")
     return user_functions.function(augment)(images, stream, config)

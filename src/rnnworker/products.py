@@ -26,13 +26,11 @@ def weighted_layers(session):
     of a recurrent layer's sequences), ``rows`` (rows of a dense layer's output per sample) and
     ``dense``. Sizes that are not fixed, or that a model without a graph does not state, are
     None."""
-    by_name = {layer.name: layer for layer in session.model.layers}
     layers = []
-    for described in session.layers():
-        layer = by_name[described["name"]]
+    for layer, described in zip(session.weighted(), session.layers()):
         try:
             inputs, outputs = map(_sizes, session.layer_shapes(layer))
-        except (AttributeError, ValueError):  # a model of a class of its own
+        except (AttributeError, KeyError, ValueError):  # a model of a class of its own
             inputs, outputs = [None], [None, None]
         rows = None if None in outputs[:-1] else int(numpy.prod(outputs[:-1]))
         steps = inputs[0] if described["kind"] == "recurrent" else None

@@ -18,7 +18,8 @@ previous step, σ the logistic function, and ∘ the element-wise product. Initi
 - ``rnn_tanh``, ``rnn_relu`` (Elman 1990):  h = tanh or max(0, ·) of x·W + h'·R + b
 
 A layer's option ``activation`` replaces tanh (in ``rnn_relu``, max(0, ·)), and its option
-``recurrent_activation`` replaces σ.
+``recurrent_activation`` replaces σ. With ``go_backwards`` a layer reads its inputs from the last to
+the first, and its outputs are in this order.
 """
 
 import numpy
@@ -26,6 +27,7 @@ import numpy
 from rnnworker import canonical_weights
 
 PLAIN = {"activation": "tanh", "recurrent_activation": "sigmoid"}
+FLAGS = ("use_bias", "go_backwards")
 
 
 class UnknownFunction(ValueError):
@@ -33,22 +35,40 @@ class UnknownFunction(ValueError):
 
 
 def function_of(cell, options, keras_3):
-    """Returns the function that a layer with ``rnn.options`` computes: ``{"activation",
-    "recurrent_activation", "use_bias"}``. Raises `UnknownFunction` if the reference lacks an
-    activation. In Keras 3 hard_sigmoid has slope 1/6, in Keras 2 it has 1/5."""
+    """Returns the function that a layer with these `options` computes: ``{"activation",
+    "recurrent_activation", "use_bias", "go_backwards"}``. Raises `UnknownFunction` if the reference
+    lacks an activation. In Keras 3 hard_sigmoid has slope 1/6, in Keras 2 it has 1/5."""
     function = dict(PLAIN, activation="relu" if cell == "rnn_relu" else "tanh")
     if cell.startswith("rnn_"):
-        function["recurrent_activation"] = None
+        del function["recurrent_activation"]
     for name in sorted(function):
-        activation = options.get(name) or function[name]
+        activation = options.get(name, function[name])
+        if activation is None:
+            activation = "linear"
         if activation == "hard_sigmoid":
             activation = "hard_sigmoid of Keras " + ("3" if keras_3 else "2")
-        if activation is not None and activation not in ACTIVATIONS:
+        if not isinstance(activation, str) or activation not in ACTIVATIONS:
             known = ", ".join(sorted(ACTIVATIONS))
-            message = "the float64 reference has no {} {}, only {}".format(name, activation, known)
+            shown = getattr(activation, "__name__", activation)
+            message = "the float64 reference has no {} {}, only {}".format(name, shown, known)
             raise UnknownFunction(message)
         function[name] = activation
-    return dict(function, use_bias=bool(options.get("use_bias", True)))
+    function.setdefault("recurrent_activation", None)
+    flags = {name: bool(options.get(name, name == "use_bias")) for name in FLAGS}
+    return dict(function, **flags)
+
+
+def combined(functions):
+    """Returns the settings that separate functions of a model's recurrent layers, of which each has
+    its function in `functions`: a value, or the different values of its layers, as text."""
+    settings = {}
+    for name in ("activation", "recurrent_activation", "use_bias"):
+        values = []
+        for function in functions:
+            if function[name] not in values:
+                values.append(function[name])
+        settings[name] = values[0] if len(values) == 1 else ", ".join(map(str, values))
+    return settings
 
 
 def run(cell, x, arrays, output_gradient, function=None):
@@ -67,6 +87,10 @@ def run(cell, x, arrays, output_gradient, function=None):
     x, upstream = numpy.asarray(x, "float64"), numpy.asarray(output_gradient, "float64")
     arrays = {name: numpy.asarray(array, "float64") for name, array in arrays.items()}
     parts = canonical_weights.split(arrays)
+    if function and function["go_backwards"]:
+        onwards = dict(function, go_backwards=False)
+        outputs, gradients = run(cell, x[:, ::-1], arrays, upstream, onwards)
+        return outputs, dict(gradients, x=gradients["x"][:, ::-1])
     if "forward_" in parts:
         return _both_directions(cell, x, parts, upstream, function)
     return (_stack if parts else _one_direction)(cell, x, parts or arrays, upstream, function)
@@ -112,7 +136,6 @@ def _one_direction(cell, x, arrays, upstream, function):
     no_bias = numpy.zeros((2, columns) if cell == "gru" else columns)
     arrays = dict({"bias": no_bias}, **arrays)
     gradients = {name: numpy.zeros_like(array) for name, array in arrays.items()}
-    gradients["recurrent"] = products = Products()
     # The first row of a GRU's bias, the whole bias of another cell.
     bias, bias_gradient = (numpy.atleast_2d(each["bias"])[0] for each in (arrays, gradients))
     projected = x @ arrays["kernel"] + bias
@@ -127,35 +150,18 @@ def _one_direction(cell, x, arrays, upstream, function):
         arrived = upstream[:, time] if upstream.ndim == 3 else (time == times - 1) * upstream
         of_projected[:, time], gradient = steps_back[time](gradient[0] + arrived, *gradient[1:])
     gradients["kernel"] = numpy.tensordot(x, of_projected, ((0, 1), (0, 1)))
-    gradients["recurrent"] = products.total()
     bias_gradient += of_projected.sum(axis=(0, 1))
     gradients = {name: gradients[name] for name in given}
     gradients["x"] = of_projected @ arrays["kernel"].T
     return numpy.stack(outputs, axis=1) if upstream.ndim == 3 else outputs[-1], gradients
 
 
-class Products:
-    """The sum of products leftᵀ·right over all time steps, for each range of columns: computed at
-    once, because to add up arrays of the size of large weights takes longer than to make them."""
-
-    def __init__(self):
-        self._parts = {}  # first column → lefts, rights
-
-    def add(self, left, right, column=0):
-        lefts, rights = self._parts.setdefault(column, ([], []))
-        lefts.append(left)
-        rights.append(right)
-
-    def total(self):
-        parts = [
-            numpy.concatenate(lefts).T @ numpy.concatenate(rights)
-            for _, (lefts, rights) in sorted(self._parts.items())
-        ]
-        return numpy.concatenate(parts, axis=1) if len(parts) > 1 else parts[0]
-
-
 def _sigmoid(value):
     return 0.5 * (1.0 + numpy.tanh(0.5 * value))
+
+
+def _elu(value):
+    return numpy.where(value > 0, value, numpy.expm1(numpy.minimum(value, 0)))
 
 
 def _hard_sigmoid(slope):
@@ -170,6 +176,11 @@ ACTIVATIONS = {
     "tanh": (numpy.tanh, lambda out: 1 - out**2),
     "sigmoid": (_sigmoid, lambda out: out * (1 - out)),
     "relu": (lambda value: numpy.maximum(value, 0), lambda out: (out > 0) * 1.0),
+    "linear": (lambda value: value, numpy.ones_like),
+    "elu": (_elu, lambda out: numpy.where(out > 0, 1.0, out + 1.0)),
+    "softplus": (lambda value: numpy.logaddexp(value, 0), lambda out: 1.0 - numpy.exp(-out)),
+    "softsign": (lambda value: value / (1 + abs(value)), lambda out: (1 - abs(out)) ** 2),
+    "exponential": (numpy.exp, lambda out: out),
     # Keras 2: 0.2 x + 0.5; Keras 3: relu6(x + 3) / 6.
     "hard_sigmoid of Keras 2": _hard_sigmoid(1 / 5),
     "hard_sigmoid of Keras 3": _hard_sigmoid(1 / 6),
@@ -198,7 +209,7 @@ def _lstm(projected, state, arrays, gradients, squash, gate):
             grad_hidden * squashed * gate[1](o),
         ]
         gates = numpy.concatenate(gates, axis=1)
-        gradients["recurrent"].add(hidden, gates)
+        gradients["recurrent"] += hidden.T @ gates
         return gates, (gates @ arrays["recurrent"].T, grad_new * f)
 
     return (o * squashed, new), back
@@ -216,7 +227,7 @@ def _gru(projected, state, arrays, gradients, squash, gate):
         grad_z = grad_hidden * (hidden - n) * gate[1](z)
         grad_r = grad_n * q_h * gate[1](r)
         grad_q = numpy.concatenate([grad_z, grad_r, grad_n * r], axis=1)
-        gradients["recurrent"].add(hidden, grad_q)
+        gradients["recurrent"] += hidden.T @ grad_q
         gradients["bias"][1] += grad_q.sum(axis=0)
         grad_before = grad_hidden * z + grad_q @ recurrent.T
         return numpy.concatenate([grad_z, grad_r, grad_n], axis=1), (grad_before,)
@@ -237,8 +248,8 @@ def _gru_reset_before(projected, state, arrays, gradients, squash, gate):
         grad_reset = grad_n @ recurrent[:, gates:].T
         grad_r = grad_reset * hidden * gate[1](r)
         grad_zr = numpy.concatenate([grad_z, grad_r], axis=1)
-        gradients["recurrent"].add(hidden, grad_zr)
-        gradients["recurrent"].add(r * hidden, grad_n, column=gates)
+        gradients["recurrent"][:, :gates] += hidden.T @ grad_zr
+        gradients["recurrent"][:, gates:] += (r * hidden).T @ grad_n
         grad_before = grad_hidden * z + grad_reset * r + grad_zr @ recurrent[:, :gates].T
         return numpy.concatenate([grad_zr, grad_n], axis=1), (grad_before,)
 
@@ -251,7 +262,7 @@ def _rnn(projected, state, arrays, gradients, squash, gate):
 
     def back(grad_hidden):
         grad = grad_hidden * squash[1](new)
-        gradients["recurrent"].add(hidden, grad)
+        gradients["recurrent"] += hidden.T @ grad
         return grad, (grad @ recurrent.T,)
 
     return (new,), back

@@ -59,7 +59,8 @@ def one_line(error, model=None):
     message = lines[0] if lines else repr(error)
     if message.startswith(type(error).__name__ + ": "):
         message = message.partition(": ")[2]
-    return (_location(error, model or "") + message)[:500]
+    location = _location(error, model or "")
+    return (message if message.startswith(location) else location + message)[:500]
 
 
 def described(error, model=None):
@@ -75,5 +76,7 @@ def _location(error, model):
     own = [frame for frame in frames if frame[0].startswith(USER_MODULE_PREFIX)]
     if own:
         return "{1}, line {2}: ".format(*own[-1])
+    if isinstance(error, MemoryError):
+        return ""
     by_framework = frames and not frames[-1][0].startswith("rnnworker.")
     return "model {}: ".format(model) if by_framework and ".py:" in model else ""

@@ -38,6 +38,9 @@ def edited(**entries):
     result = certificate("tf_2_21")
     made = result["implementations"]
     for name, changes in entries.items():
+        if name not in made:
+            same = {"outputs": 2e-7, "gradients": 3e-6, "loss_curve": 1e-6}
+            result["pairs"] += [{"a": other, "b": name, **same} for other in made]
         made[name] = made.get(name, made["keras"]) | changes
     return result
 

@@ -5,13 +5,25 @@ import pytest
 
 from rnnworker import canonical_weights
 
+INITIALIZERS = {
+    "kernel": ("GlorotUniform", {}),
+    "recurrent": ("Orthogonal", {}),
+    "bias": ("Zeros", {}),
+}
 LSTM = {
     "name": "lstm",
     "kind": "recurrent",
     "cell": "lstm",
+    "initializers": INITIALIZERS,
+    "unit_forget_bias": True,
     "shapes": [("bias", [32]), ("kernel", [5, 32]), ("recurrent", [8, 32])],
 }
-DENSE = {"name": "dense", "kind": "other", "shapes": [("kernel", [8, 10]), ("bias", [10])]}
+DENSE = {
+    "name": "dense",
+    "kind": "other",
+    "initializers": INITIALIZERS,
+    "shapes": [("kernel", [8, 10]), ("bias", [10])],
+}
 
 
 def arrays_of(layer: dict, seed: int = 0) -> dict[str, numpy.ndarray]:
@@ -39,7 +51,9 @@ def test_the_values_depend_on_the_seed_and_not_on_the_order_of_arrays() -> None:
 
 
 def test_each_array_of_each_layer_has_its_own_stream() -> None:
-    square = {"kind": "other", "shapes": [("kernel", [6, 6]), ("other", [6, 6])]}
+    names = ("kernel", "other")
+    square = {"kind": "other", "shapes": [(name, [6, 6]) for name in names]}
+    square["initializers"] = dict.fromkeys(names, ("GlorotUniform", {}))
     first, second = canonical_weights.initial([square, square], 0)
     arrays = [*first.values(), *second.values()]
     assert len({array.tobytes() for array in arrays}) == 4
@@ -47,6 +61,7 @@ def test_each_array_of_each_layer_has_its_own_stream() -> None:
 
 def recurrent_kernel(shape: tuple[int, int], seed: int = 0) -> numpy.ndarray:
     layer = {"kind": "recurrent", "cell": "x", "shapes": [("recurrent", shape)]}
+    layer["initializers"] = INITIALIZERS
     return arrays_of(layer, seed)["recurrent"]
 
 
@@ -78,29 +93,44 @@ def test_a_large_recurrent_kernel_is_cheap_and_as_random_as_a_small_one(monkeypa
 
 def test_the_forget_gate_of_an_lstm_starts_open_and_all_other_biases_at_zero() -> None:
     assert arrays_of(LSTM)["bias"].tolist() == [0.0] * 8 + [1.0] * 8 + [0.0] * 16
-    layer = {"kind": "recurrent", "cell": "gru", "shapes": [("bias", [2, 24])]}
+    layer = {**LSTM, "cell": "gru", "shapes": [("bias", [2, 24])], "unit_forget_bias": False}
     assert not arrays_of(layer)["bias"].any()
 
 
 @pytest.mark.parametrize(
-    ("kind", "shape", "limit"),
+    ("initializer", "shape", "limit"),
     [
-        ("other", [100, 50], numpy.sqrt(6.0 / 150)),
+        ("GlorotUniform", [100, 50], numpy.sqrt(6.0 / 150)),
         # The fans of a convolution include its kernel size: 3 × 3 × 8 in, 3 × 3 × 16 out.
-        ("other", [3, 3, 8, 16], numpy.sqrt(6.0 / (9 * 24))),
-        ("embedding", [1000, 8], 0.05),
+        ("GlorotUniform", [3, 3, 8, 16], numpy.sqrt(6.0 / (9 * 24))),
+        ("RandomUniform", [1000, 8], 0.05),
+        ("HeUniform", [100, 50], numpy.sqrt(6.0 / 100)),
     ],
 )
-def test_limits_of_kernels_and_embeddings(kind: str, shape: list[int], limit: float) -> None:
-    values = arrays_of({"kind": kind, "shapes": [("kernel", shape)]})["kernel"]
+def test_limits_of_kernels_and_embeddings(initializer: str, shape: list[int], limit: float) -> None:
+    layer = {"kind": "other", "shapes": [("kernel", shape)]}
+    layer["initializers"] = {"kernel": (initializer, {})}
+    values = arrays_of(layer)["kernel"]
     assert 0.98 * limit < abs(values).max() <= limit * (1 + 1e-6)
     assert abs(values.mean()) < 0.05 * limit
 
 
-def test_values_of_normalisation() -> None:
-    values = {"gamma": 1.0, "beta": 0.0, "moving_mean": 0.0, "moving_variance": 1.0}
-    norm = arrays_of({"kind": "other", "shapes": [(name, [4]) for name in values]})
-    assert {name: array[0] for name, array in norm.items()} == values
+def test_what_the_model_has_set_stays_and_the_rest_is_drawn() -> None:
+    mine = numpy.arange(4.0)
+    layer = {
+        "name": "norm",
+        "kind": "other",
+        "shapes": [(name, [4]) for name in ("gamma", "beta", "moving_mean")],
+        "initializers": {"gamma": ("Ones", {}), "beta": ("Constant", {"value": mine})},
+        "kept": {"moving_mean": 2 * mine},
+    }
+    found = {name: array.tolist() for name, array in arrays_of(layer).items()}
+    assert found == {"gamma": [1.0] * 4, "beta": [0, 1, 2, 3], "moving_mean": [0, 2, 4, 6]}
+    kept = ["norm/beta", "norm/moving_mean"]
+    assert canonical_weights.origin([layer]) == {"drawn": ["norm/gamma"], "kept": kept}
+    assert canonical_weights.is_drawn(("HeNormal", {"seed": None}))
+    assert not canonical_weights.is_drawn(("HeNormal", {"seed": 3}))
+    assert not canonical_weights.is_drawn(("mine", {}))
 
 
 def test_the_digest_depends_on_values_names_and_shapes_and_not_on_memory_layout() -> None:

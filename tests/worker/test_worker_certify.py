@@ -12,6 +12,18 @@ import pytest
 from rnnbench.sources.certificates import Batch, wrong
 from rnnworker import canonical_weights, certify, events, precision, reference
 
+LSTM = {
+    "name": "lstm",
+    "kind": "recurrent",
+    "cell": "lstm",
+    "initializers": {
+        "kernel": ("GlorotUniform", {}),
+        "recurrent": ("Orthogonal", {}),
+        "bias": ("Zeros", {}),
+    },
+    "unit_forget_bias": True,
+}
+
 
 def test_relative_error_is_on_the_scale_of_the_array() -> None:
     assert certify.relative_error([1e-9, 2.0], [0.0, 2.0]) == pytest.approx(5e-10)
@@ -59,7 +71,7 @@ def test_probes_hardly_amplify_rounding_errors(activation: str, gate: str) -> No
     options = {"activation": activation, "recurrent_activation": gate}
     function = reference.function_of("lstm", options, True)
     shapes = [("kernel", (28, 512)), ("recurrent", (128, 512)), ("bias", (512,))]
-    layer = {"name": "lstm", "kind": "recurrent", "cell": "lstm", "shapes": shapes}
+    layer = {**LSTM, "shapes": shapes}
     (initial,) = canonical_weights.initial([layer], 0)
     exact = certify.probe_weights("lstm", initial, 0, activation)
     stream = numpy.random.RandomState(0)
@@ -138,7 +150,9 @@ class Session:
 
 
 def test_steps_that_are_off_are_counted(monkeypatch) -> None:
-    monkeypatch.setitem(certify.GRADIENTS, "made_up", lambda session: lambda x, y: [x[0]])
+    monkeypatch.setitem(
+        certify.loss_gradients.GRADIENTS, "made_up", lambda session: lambda x, y: [x[0]]
+    )
     x = numpy.array([[0.5, 0.25]], "float32")
     trial = SimpleNamespace(
         session=Session(), weights=[], config={"model": {"batch": 1}, "seed": 0}
@@ -166,7 +180,7 @@ class Layer:
 
     def __init__(self, arrays: dict, fault) -> None:
         self.arrays, self.fault = arrays, fault
-        self.recurrent = SimpleNamespace(layers=["lstm"])
+        self.recurrent = SimpleNamespace(layers=[SimpleNamespace(trainable=True)])
 
     def layer_shapes(self, layer: str) -> tuple:
         return (10, 3), (4,)
@@ -191,7 +205,7 @@ def test_a_large_layer_is_compared_in_a_few_rows_of_each_whole_batch(
 ) -> None:
     """Its gradients are exact, because the others contribute nothing; what leaks there shows."""
     shapes = [("kernel", (3, 16)), ("recurrent", (4, 16)), ("bias", (16,))]
-    layer = {"name": "lstm", "kind": "recurrent", "cell": "lstm", "shapes": shapes}
+    layer = {**LSTM, "shapes": shapes}
     (arrays,) = canonical_weights.initial([layer], 0)
     monkeypatch.setattr(certify, "MOST_PRODUCTS", rows * 10 * (3 + 4) * 16)
     computed = []
@@ -210,7 +224,7 @@ def test_a_large_layer_is_compared_in_a_few_rows_of_each_whole_batch(
         for size, training in sizes
     ]
     monkeypatch.setattr(certify.reference, "run", counted)
-    trial._probe_layer(0, arrays, batches)
+    trial._probe_layer(0, arrays, reference.function_of("lstm", {}, True), batches)
     assert max(computed) == min(rows, 16)
     assert [batch["compared"] for batch in batches] == [min(rows, size) for size, _ in sizes]
     errors = [max(batch["gradients"], default=0.0) for batch in batches]
@@ -232,3 +246,21 @@ def test_weights_are_exchanged_between_implementations_of_one_function() -> None
 
     trials = {"a": trial(True, 1.0), "b": trial(True, 1.5), "c": trial(False, 1.0)}
     assert [pair["outputs"] for pair in certify.compare_pairs(trials)] == [0.5, None, None]
+
+
+def test_a_comparison_that_raises_says_so_and_the_others_are_made() -> None:
+    def trial(outputs: list) -> SimpleNamespace:
+        saved = {"outputs": outputs, "gradients": [], "loss_curve": [1.0]}
+        made = SimpleNamespace(function=None, saved=saved)
+        made.error_of = lambda other: {}["bias"] if "broken" in (made.name, other.name) else 0.0
+        return made
+
+    one = [numpy.ones(2)]
+    trials = {"a": trial(one), "b": trial(one), "broken": trial(one), "layerless": trial([])}
+    for name, each in trials.items():
+        each.name = name
+    found = {(pair["a"], pair["b"]): pair for pair in certify.compare_pairs(trials)}
+    assert found["a", "b"]["why"] is None and found["a", "b"]["outputs"] == 0.0
+    assert found["a", "broken"]["why"] == "KeyError: 'bias'"
+    assert found["a", "broken"]["loss_curve"] is None
+    assert found["a", "layerless"]["why"] == "ValueError: they have 1 and 0 of outputs"

@@ -51,7 +51,7 @@ def test_a_model_that_states_no_shapes_has_no_count() -> None:
 
     described = {name: LSTM[name] for name in ("name", "kind", "shapes")}
     session = SimpleNamespace(
-        model=SimpleNamespace(layers=[SimpleNamespace(name="layer")]),
+        weighted=lambda: [SimpleNamespace(name="layer")],
         layers=lambda: [described],
         layer_shapes=no_shapes,
     )

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import numpy
 import pytest
 
-from rnnworker import user_functions
+from rnnworker import arguments, user_functions
 from rnnworker.kernels import legacy_cudnn, native
 from rnnworker.options import IMPLEMENTATIONS
 from rnnworker.recurrent import Recurrent, implementation, own_file
@@ -38,7 +38,8 @@ TRANSPOSED = (
     r"to_canonical returns recurrent of shape \(16, 4\): for cell=lstm with 4 units it "
     r"must be \(4, 16\) \(docs/own_kernel.md\)"
 )
-KERAS = SimpleNamespace(layers=SimpleNamespace(Layer=type("Layer", (), {})))
+LAYER = type("Layer", (), {"build": lambda layer, shape: None})
+KERAS = SimpleNamespace(layers=SimpleNamespace(Layer=LAYER))
 
 
 def recurrent(tmp_path: Path, text: str, **rnn) -> Recurrent:
@@ -87,7 +88,8 @@ def test_the_bias_of_a_gru_has_two_rows() -> None:
 
 
 def test_dropout_that_the_kernel_would_ignore_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"asks for dropout=0.2; .* list it in options of rnn=min"):
+    refused = r"rnn=mine does not support dropout=0.2; list dropout in options of its YAML"
+    with pytest.raises(arguments.Refusal, match=refused):
         recurrent(tmp_path, MINE)(UNITS, dropout=0.2)
     recurrent(tmp_path, MINE, options={"dropout": 0.0})(UNITS, dropout=0.2)
 

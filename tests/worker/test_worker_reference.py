@@ -71,11 +71,31 @@ def test_gradients_match_finite_differences(
 @pytest.mark.parametrize("cell", sorted(GATES))
 def test_gradients_with_options_match_finite_differences(cell: str, keras_3: bool) -> None:
     options = {"activation": "relu", "recurrent_activation": "hard_sigmoid", "use_bias": False}
+    options["go_backwards"] = keras_3
     function = reference.function_of(cell, options, keras_3)
     stream = numpy.random.RandomState(2)
     arrays = {name: a for name, a in arrays_of(cell, stream).items() if name != "bias"}
     x, upstream = stream.normal(size=(BATCH, TIME, INPUTS)), stream.normal(size=(BATCH, UNITS))
     check_gradients(cell, x, arrays, upstream, function)
+
+
+@pytest.mark.parametrize("name", sorted(set(reference.ACTIVATIONS) - {"relu"}))
+def test_the_derivative_of_an_activation_follows_from_its_value(name: str) -> None:
+    function, derivative = reference.ACTIVATIONS[name]
+    x, step = numpy.array([-2.3, -0.7, -0.1, 0.2, 0.9, 2.1]), 1e-6
+    slope = (function(x + step) - function(x - step)) / (2 * step)
+    assert derivative(function(x)) == pytest.approx(slope, abs=1e-7)
+
+
+def test_a_layer_that_goes_backwards_reads_its_inputs_in_reverse() -> None:
+    stream = numpy.random.RandomState(3)
+    arrays, x = arrays_of("lstm", stream), stream.normal(size=(BATCH, TIME, INPUTS))
+    upstream = stream.normal(size=(BATCH, TIME, UNITS))
+    backwards = reference.function_of("lstm", {"go_backwards": True}, True)
+    outputs, gradients = reference.run("lstm", x, arrays, upstream, backwards)
+    expected, others = reference.run("lstm", x[:, ::-1], arrays, upstream)
+    assert numpy.array_equal(outputs, expected)
+    assert numpy.array_equal(gradients["x"], others["x"][:, ::-1])
 
 
 def test_hard_sigmoid_differs_between_keras_2_and_3() -> None:
@@ -86,8 +106,8 @@ def test_hard_sigmoid_differs_between_keras_2_and_3() -> None:
 
 
 def test_an_unknown_activation_is_an_error() -> None:
-    with pytest.raises(reference.UnknownFunction, match="no activation elu, only hard_sigmoid"):
-        reference.function_of("lstm", {"activation": "elu"}, True)
+    with pytest.raises(reference.UnknownFunction, match="no activation gelu, only elu, exp"):
+        reference.function_of("lstm", {"activation": "gelu"}, True)
 
 
 def test_one_step_of_an_lstm_by_hand() -> None:

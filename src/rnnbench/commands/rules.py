@@ -44,7 +44,7 @@ INPUTS = {
     "worker": "the Python code of model, rnn or rnnbench",
 }
 PLAN_AGAIN = "run the same command again, which plans with what is there now."
-STATUSES = ("certified", "failed", "not_run")  # of an implementation in a certificate
+STATUSES = ("certified", "failed", "refused", "not_run")  # of an implementation in a certificate
 SAMPLE = 20  # finished rounds that the estimate of the remaining time reads
 
 
@@ -79,6 +79,8 @@ def certificate_summary(
         fix = "Fix: correct the model, the data or the options."
         return [*lines, f"  every implementation failed: {fault.rstrip('.')}. {fix}"]
     for name, result in results.items():
+        if result["status"] == "refused":
+            lines.append(f"  {name} is refused: {result['why'].rstrip('.')}")
         if result["status"] == "failed":
             lines.append(f"  {name} failed: {result['why'].rstrip('.')}")
             if is_user_file(file := rnns[name].get("implementation")):

@@ -141,21 +141,28 @@ class Model(Choice, kw_only=True, forbid_unknown_fields=False):
     data: Annotated[Data, Meta(examples=["{prepare: mine.py:prepare}"])]
     batch: Annotated[Positive, Meta(description="samples per step")]
     epochs: Positive
-    optimizer: Annotated[
-        Union[_OPTIMIZERS],  # type: ignore[valid-type]  # noqa: UP007
-        Meta(
-            description="an optimizer of Keras with its settings; with decay, as in Keras 2, the "
-            "learning rate of step t is learning_rate / (1 + decay t)",
-            examples=["{name: adam, learning_rate: 0.001}"],
-        ),
-    ]
-    loss: Annotated[
-        Literal[LOSSES],  # type: ignore[valid-type]
-        Meta(description="the name of a Keras loss, such as sparse_categorical_crossentropy"),
-    ]
     recurrent: Annotated[
         bool, Meta(description="true if the model calls recurrent, else false, with rnn=none")
     ]
+    optimizer: (
+        Annotated[
+            Union[_OPTIMIZERS],  # type: ignore[valid-type]  # noqa: UP007
+            Meta(
+                description="an optimizer of Keras with its settings; with decay, as in Keras 2, "
+                "the learning rate of step t is learning_rate / (1 + decay t). Absent, with loss, "
+                "if build compiles the model",
+                examples=["{name: adam, learning_rate: 0.001}"],
+            ),
+        ]
+        | None
+    ) = None
+    loss: (
+        Annotated[
+            Literal[LOSSES],  # type: ignore[valid-type]
+            Meta(description="the name of a Keras loss, such as sparse_categorical_crossentropy"),
+        ]
+        | None
+    ) = None
     arrays: Annotated[
         list[str] | None,
         Meta(
@@ -415,6 +422,7 @@ def check_config(
         msgspec.convert(known, kind)
     except msgspec.ValidationError as error:
         raise explained(str(error), kind, config, source_of, written) from None
+    _check_training(config["model"], source_of)
     if config["device"].get("feed") == "device" and replicas_of(config["device"]) > 1:
         raise ConfigError(
             "device.feed is 'device', which is for a single device; device.replicas is "
@@ -432,6 +440,20 @@ def _check_misspelt(model: Mapping[str, Any], source_of: Callable[[str], str]) -
             what = f"model has the key {key}, which rnnbench does not read."
             remedy = f"{similar}If the key is yours, give it another name."
             raise ConfigError(what, where=source_of(f"model.{key}"), remedy=remedy)
+
+
+def _check_training(model: Mapping[str, Any], source_of: Callable[[str], str]) -> None:
+    """Raises a `ConfigError` if a model states one of loss and optimizer without the other."""
+    stated = [key for key in ("loss", "optimizer") if model.get(key) is not None]
+    if len(stated) == 1:
+        missing = "optimizer" if stated == ["loss"] else "loss"
+        example = {"optimizer": "{name: adam, learning_rate: 0.001}", "loss": "mse"}[missing]
+        raise ConfigError(
+            f"model has no {missing}.",
+            where=source_of(f"model.{missing}"),
+            remedy=f"add {missing}: {example} to its file, or leave both out if build compiles "
+            "the model.",
+        )
 
 
 def _with_lower_case_optimizer(config: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -66,7 +66,7 @@ def explained(
     known = [str(each) for kind, _ in found for each in getattr(kind, "values", ())]
     # A name that is no tag: the types beside it have the valid ones.
     tagged = types_at(kind, path[:-1], None) if text.startswith("Invalid value") else ()
-    known += [each.tag for each, _ in tagged]
+    known += [each.tag for each, _ in tagged if hasattr(each, "tag")]
     expected = text.removeprefix("Expected ").partition(", got")[0].partition(" matching")[0]
     expected = re.sub("`(.*?)`", lambda match: _words(match[1]), expected).replace(">=", "≥")
     expected = expected.removesuffix(".0")

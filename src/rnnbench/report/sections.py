@@ -108,6 +108,8 @@ KERNEL_COLUMNS = (
 CERTIFIED_COLUMNS = (
     Column("status", lambda r: ": ".join(filter(None, (r["status"].replace("_", " "), r["why"]))),
            number=False),
+    Column("weights that the model set", lambda r: r["kept"] or n.NOTHING, number=False,
+           quiet=True),
     Column("outputs (allowed)", lambda r: _against(r, "outputs"), ERROR),
     Column("gradients (allowed)", lambda r: _against(r, "gradients"), ERROR),
     Column("weights unchanged by round trip",
@@ -119,7 +121,7 @@ CERTIFIED_COLUMNS = (
 )  # fmt: skip
 UNEQUAL = "no: no speed-up; the ratio of times is marked ≠"
 PAIR_COLUMNS = (
-    Column("equal", lambda r: "yes" if r["equal"] else UNEQUAL, number=False),
+    Column("equal", lambda r: _equality(r), number=False),
     Column("outputs", lambda r: n.small(r["outputs"]), DIFFERENCE),
     Column("gradients", lambda r: n.small(r["gradients"]), DIFFERENCE),
     Column("loss curve", lambda r: n.small(r["loss_curve"]), DIFFERENCE),
@@ -274,6 +276,12 @@ def equivalence_section(m: Tables) -> Section:
     )  # fmt: skip
     found = WORDS["ran"]["certified" if every else "no_certificate"]
     return Section("ran", (WORDS["ran"]["text"], found), (), [v for v in views if v.rows], "words")
+
+
+def _equality(row: Mapping[Any, Any]) -> str:
+    if row["why"]:
+        return f"not certified: {row['why']}"
+    return "yes" if row["equal"] else UNEQUAL
 
 
 def _certificate(row: Mapping[Any, Any]) -> str:

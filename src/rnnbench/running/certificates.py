@@ -36,7 +36,10 @@ NOT_CHECKED: dict[str, dict[str, Any]] = {
     "probed": {"batches": [], "wrong": None},
     "applied": {"threads": None, "steps": 0, "off": None, "worst": None},
 }
-MEASURED = ("kernel", "outputs", "gradients", "loss_curve", "round_trip", "function")
+MEASURED = (
+    *("kernel", "outputs", "gradients", "loss_curve", "round_trip", "function"),
+    "no_reference",
+)
 
 
 def certify(
@@ -120,7 +123,7 @@ def assembled_certificate(
             if name in place["implementations"]:
                 entry = _with_device(entry, place["name"], on_devices, name)
         # What failed by itself is wrong apart from layers and steps.
-        failed = entry["status"] == "failed"
+        failed = entry["status"] in ("failed", "refused")
         entries[name] = {**entry, "function_why": entry["why"] if failed else None}
     data = {
         "schema": 3,

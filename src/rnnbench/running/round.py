@@ -138,6 +138,9 @@ def _why_refused(run: Run, planned: Mapping[str, Any], place: Place) -> Reason |
     wrong = entry.wrong_on(device) if entry else None
     if entry is None or not wrong or made.digest != planned.get("digest"):
         return None
+    if entry.status == "refused":
+        remedy = f"leave rnn={rnn} out of the grid, or change the model."
+        return Reason(NOT_CERTIFIED, f"refused: {wrong}", remedy)
     tried = [each["name"] for each in planned.get("devices", ())]
     # The first device tests the function too. Its log has no number.
     number = tried.index(device) if device in tried and not entry.function_why else 0

@@ -65,7 +65,10 @@ class Steps(msgspec.Struct):
 
 
 class Implementation(msgspec.Struct):
-    status: Literal["certified", "failed", "not_run"]
+    """`no_reference`: why its layers were not compared with the float64 reference. `weights`: which
+    arrays the seed draws and which stay as the model set them."""
+
+    status: Literal["certified", "failed", "refused", "not_run"]
     why: str | None = None
     kernel: list[str] | None = None
     loss_curve: list[float | None] | None = None
@@ -76,6 +79,8 @@ class Implementation(msgspec.Struct):
     probed: dict[str, Layers] = {}
     applied: dict[str, Steps] = {}
     function_why: str | None = None
+    no_reference: str | None = None
+    weights: dict[str, list[str]] = {}
 
     def wrong_on(self, device: str) -> str | None:
         """What is wrong with its function, or with its layers or steps on the `device`, or None."""
@@ -90,6 +95,16 @@ class Pair(msgspec.Struct):
     outputs: Error | None = None
     gradients: Error | None = None
     loss_curve: Error | None = None
+    why: str | None = None
+
+    @property
+    def not_compared(self) -> str | None:
+        """Why the two were not compared in everything, or None."""
+        missing = [name for name in ERRORS if getattr(self, name) is None]
+        if not missing:
+            return None
+        reason = self.why or f"their {' and '.join(missing).replace('_', ' ')} were not measured"
+        return f"{self.a} and {self.b} were not compared: {reason}"
 
 
 class Certificate(msgspec.Struct):
@@ -164,8 +179,10 @@ def judged(entry: Implementation, tolerance: Mapping[str, float]) -> Implementat
     }
     reasons = [layers.wrong for layers in probed.values() if layers.wrong]
     reasons += [f"on {device} it {steps.fault}" for device, steps in applied.items() if steps.fault]
-    ran, own = entry.status != "not_run", entry.function_why
-    status = "failed" if reasons or (ran and own) else "certified" if ran else "not_run"
+    ran, own = entry.status not in ("not_run", "refused"), entry.function_why
+    status = entry.status
+    if ran:
+        status = "failed" if reasons or own else "certified"
     why = "; ".join(filter(None, [own if ran else entry.why, *reasons])) or None
     return replace(entry, status=status, why=why, probed=probed, applied=applied)
 
@@ -204,15 +221,10 @@ def _are_equal(
     pair: Pair, entries: Mapping[str, Implementation], tolerance: Mapping[str, float]
 ) -> bool:
     """Whether both implementations of a pair compute the same function by themselves, and all
-    measured differences are within tolerance."""
+    their differences were measured and are within tolerance."""
     a, b = entries.get(pair.a), entries.get(pair.b)
-    errors = {name: getattr(pair, name) for name in ERRORS}
-    measured = [name for name, error in errors.items() if error is not None]
-    return (
-        a is not None
-        and b is not None
-        and not any(each.function_why or each.status == "not_run" for each in (a, b))
-        and a.function == b.function
-        and len(measured) > 0
-        and all(errors[name] <= tolerance[name] for name in measured)
-    )
+    if a is None or b is None or pair.not_compared or a.function != b.function:
+        return False
+    if any(each.function_why or each.status in ("not_run", "refused") for each in (a, b)):
+        return False
+    return all(getattr(pair, name) <= tolerance[name] for name in ERRORS)

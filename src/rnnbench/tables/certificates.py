@@ -3,7 +3,7 @@ as tables."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Any
@@ -35,6 +35,7 @@ DEFAULT_FUNCTION = {"recurrent_activation": "sigmoid", "use_bias": "True"}
 AS_PUBLISHED = "build.as_published"
 SAME_PLACE = ("build", "device", "machine", "variant")
 ANOTHER_FUNCTION = "not the same function: "
+COMPARED_ONLY = "compared with each other only, no reference"
 DOES_NOT_LEARN = "not_learning"  # code of the reason that marked records get
 NOT_LEARNING_REMEDY = (
     "do not trust the accuracy of this configuration; on tf_1_2 run it without build.as_published, "
@@ -121,13 +122,57 @@ class Certificates:
             return CERTIFIED, "the same implementation in the same build on the same device"
         pairs = self._pairs(a, b)
         for pair, tolerance in pairs:
-            if not pair.equal:
+            if not pair.equal and (_excesses(pair, tolerance) or not pair.not_compared):
                 return UNEQUAL, _excess(pair, tolerance)
         for side in (a, b):
             if gap := self._gap(side):
                 return UNKNOWN, gap
-        within = "the same function within tolerance"
-        return CERTIFIED, within if pairs else "both agree with the float64 reference"
+        if missing := self._not_compared(a, b, pairs):
+            return UNKNOWN, missing
+        for side in (a, b):
+            if reason := self._no_reference(side):
+                return (CERTIFIED if pairs else UNKNOWN), f"{COMPARED_ONLY}: {reason}"
+        if pairs:
+            return CERTIFIED, "the same function within tolerance"
+        for side in (a, b):
+            if differs := self._differs_in_its_build(side):
+                return UNKNOWN, differs
+        return CERTIFIED, "both agree with the float64 reference"
+
+    def _not_compared(self, a: Configuration, b: Configuration, pairs: Sequence[Any]) -> str | None:
+        """Why two implementations in one certificate were not compared in everything, or None."""
+        for pair, _ in pairs:
+            if pair.not_compared:
+                return pair.not_compared
+        together = {id(each) for each, _ in self._entries(a)}
+        shared = any(id(each) in together for each, _ in self._entries(b))
+        if shared and not pairs and _label(a) != _label(b):
+            return f"{_label(a)} and {_label(b)} were not compared with each other"
+        return None
+
+    def _no_reference(self, configuration: Configuration) -> str | None:
+        """Why a configuration was not compared with the float64 reference, or None."""
+        for _, entry in self._entries(configuration):
+            if entry.no_reference:
+                return entry.no_reference
+        return None
+
+    def _differs_in_its_build(self, configuration: Configuration) -> str | None:
+        """How a configuration differs from an implementation of its own build that computes the
+        same function, if it agrees with none of them; else None."""
+        name, differences = _label(configuration), []
+        for certificate, entry in self._entries(configuration):
+            for pair in certificate.pairs:
+                theirs = certificate.implementations.get(pair.b if pair.a == name else pair.a)
+                if name not in (pair.a, pair.b) or theirs is None:
+                    continue
+                if theirs.status != "certified" or theirs.function != entry.function:
+                    continue
+                if pair.equal:
+                    return None
+                why = pair.not_compared or _excess(pair, certificate.tolerance)
+                differences.append(f"in their build, {why}")
+        return differences[0] if differences else None
 
     def _failure(self, configuration: Configuration) -> str | None:
         """How a configuration fails, or None."""
@@ -136,6 +181,8 @@ class Certificates:
             return f"{name} {why}"
         for _, entry in self._entries(configuration):
             layers = entry.probed.get(_device(configuration), Layers())
+            if entry.status == "refused":
+                continue
             if failure := entry.function_why or layers.wrong:
                 return f"{name} failed: {failure}"
         return None
@@ -183,6 +230,8 @@ def _gap(certificate: Certificate, configuration: Configuration, sizes: Sizes) -
     None if it covers all of them."""
     name, device = _label(configuration), _device(configuration)
     entry = certificate.implementations.get(name)
+    if entry is not None and entry.status == "refused":
+        return f"{name} was refused: {entry.why}"
     if entry is None or entry.status == "not_run":
         return f"{name} was not certified: {(entry and entry.why) or NOT_TRIED}"
     layers, steps = entry.probed.get(device, Layers()), entry.applied.get(device, Steps())
@@ -266,30 +315,38 @@ def _same_machine(certificate: Certificate, configuration: Configuration) -> boo
     return not machine or machine == configuration.get("machine", machine)
 
 
+def _excesses(pair: Pair, tolerance: Mapping[str, float]) -> list[str]:
+    """The differences of a pair that exceed the tolerance, as texts."""
+    texts = []
+    for name in ERRORS:
+        error = getattr(pair, name)
+        if error is not None and error > tolerance[name]:
+            what = name.replace("_", " ")
+            texts.append(f"{what} differ by {error:.1g} (allowed {tolerance[name]:.1g})")
+    return texts
+
+
 def _excess(pair: Pair, tolerance: Mapping[str, float]) -> str:
-    """The differences of a pair that exceed the tolerance, as text."""
-    excess = [
-        f"{name.replace('_', ' ')} differ by {error:.1g} (allowed {tolerance[name]:.1g})"
-        for name in ERRORS
-        if (error := getattr(pair, name)) is not None and error > tolerance[name]
-    ]
-    return f"{pair.a} and {pair.b}: " + (", ".join(excess) or "they were found not equal")
+    excesses = _excesses(pair, tolerance) or ["they were found not equal"]
+    return f"{pair.a} and {pair.b}: {', '.join(excesses)}"
 
 
 def certified(certificates: Iterable[Certificate]) -> pd.DataFrame:
     """One row per implementation of each certificate: `model`, `cell`, `build`, `variant`, `rnn`,
-    `status`, `why`, `outputs` and `gradients` (largest relative errors against the float64
-    reference), `round_trip` (bool: the weights survive the canonical file), `batches` (rows of the
-    tested batches: ``cpu_1: 16, 13; 16, 8``, in training and in evaluation), `steps` (for each
-    device, how many of the tested training steps applied a gradient other than the computed one,
-    and the largest relative error: ``cpu_1: 0 of 30 (2e-7)``), `tolerance_outputs`,
-    `tolerance_gradients`. Source: the certificates."""
+    `status`, `why`, `kept` (the weights that the model set, which stay), `outputs` and `gradients`
+    (largest relative errors against the float64 reference), `round_trip` (bool: the weights survive
+    the canonical file), `batches` (rows of the tested batches: ``cpu_1: 16, 13; 16, 8``, in
+    training and in evaluation), `steps` (for each device, how many of the tested training steps
+    applied a gradient other than the computed one, and the largest relative error:
+    ``cpu_1: 0 of 30 (2e-7)``), `tolerance_outputs`, `tolerance_gradients`.
+    Source: the certificates."""
     rows = [
         {
             **_certificate_columns(certificate),
             "rnn": name,
             "status": entry.status,
-            "why": entry.why or "",
+            "why": entry.why or _compared_with(certificate, name),
+            "kept": ", ".join(entry.weights.get("kept", [])),
             **{part: _largest(entry, part) for part in PARTS},
             "round_trip": entry.round_trip,
             "batches": _batches(entry.probed),
@@ -304,14 +361,28 @@ def certified(certificates: Iterable[Certificate]) -> pd.DataFrame:
 
 def pairs(certificates: Iterable[Certificate]) -> pd.DataFrame:
     """One row per pair of each certificate: `model`, `cell`, `build`, `variant`, `a`, `b`,
-    `outputs`, `gradients`, `loss_curve` (differences between a and b), `equal` (bool).
+    `outputs`, `gradients`, `loss_curve` (differences between a and b), `equal` (bool), `why` (why
+    they were not compared, or empty).
     Source: the certificates."""
     rows = [
-        {**_certificate_columns(certificate), **asdict(pair)}
+        {**_certificate_columns(certificate), **asdict(pair), "why": pair.not_compared or ""}
         for certificate in certificates
         for pair in certificate.pairs
     ]
     return pd.DataFrame(rows)
+
+
+def _compared_with(certificate: Certificate, name: str) -> str:
+    """With which implementations one without a reference agrees; empty if it has a reference."""
+    entry = certificate.implementations[name]
+    if not entry.no_reference:
+        return ""
+    others = []
+    for pair in certificate.pairs:
+        if pair.equal and name in (pair.a, pair.b):
+            others.append(pair.b if pair.a == name else pair.a)
+    compared = f"compared with {', '.join(others)}" if others else "compared with nothing"
+    return f"{compared}, no reference: {entry.no_reference}"
 
 
 def _certificate_columns(certificate: Certificate) -> dict[str, Any]:

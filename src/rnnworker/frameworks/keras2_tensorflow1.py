@@ -9,6 +9,7 @@ import collections
 import contextlib
 import functools
 import os
+import sys
 
 import numpy
 
@@ -71,6 +72,19 @@ class Session(KerasSession):
 
     def compile_settings(self):
         return {}
+
+    def assignments(self):
+        backend = sys.modules[self.keras.backend.batch_set_value.__module__]
+        return [(backend, "batch_set_value"), (backend, "set_value")]
+
+    def complete_model(self):
+        """Nothing: in a graph a model has its weights when it is built."""
+
+    def as_numpy(self, tensor):
+        return self.session.run(tensor)
+
+    def as_tensor(self, value):
+        return self.tensorflow.constant(value)
 
     def prepare_training(self):
         # This makes the optimizer's variables too.

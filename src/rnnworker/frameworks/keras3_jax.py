@@ -73,8 +73,8 @@ class Session(KerasSession):
         canonical = self.recurrent.to_canonical(layer, gradients)
         return numpy.asarray(outputs), dict(canonical, x=numpy.asarray(x_gradient))
 
-    def kernels(self, steps):
-        """The kernels in the step that ``fit`` compiles; it is traced again, not executed."""
+    def kernels(self, run, steps):
+        """The kernels in the step that ``fit`` compiles; it is traced again, and nothing is run."""
         model, batch = self.model, self.config["model"]["batch"]
         x, y = (self.arrays[name][:batch] for name in ("x_train", "y_train"))
         parts = ("trainable", "non_trainable", "optimizer", "metrics")

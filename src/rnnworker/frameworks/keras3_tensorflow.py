@@ -48,6 +48,21 @@ class Session(KerasSession):
             )
         return tensorflow.keras
 
+    def assignments(self):
+        if hasattr(self.keras, "Variable"):
+            return super().assignments()
+        # Keras 2's variables are TensorFlow's.
+        for owner in type(self.tensorflow.Variable(0.0)).__mro__:
+            if "assign" in vars(owner):
+                return [(owner, "assign")]
+        raise RuntimeError("TensorFlow's variables have no assign")
+
+    def as_numpy(self, tensor):
+        return self.tensorflow.convert_to_tensor(tensor).numpy()
+
+    def as_tensor(self, value):
+        return self.tensorflow.convert_to_tensor(value)
+
     def build_facts(self):
         return tensorflow_facts.facts(self.tensorflow, self._messages)
 
@@ -188,15 +203,16 @@ class Session(KerasSession):
                 loss = tensorflow.reduce_sum(outputs * upstream)
             return outputs, tape.gradient(loss, [inputs] + variables)
 
-        if (layer.name, training) not in self._probes:
-            self._probes[layer.name, training] = tensorflow.function(
+        key = (layer.name, training, arrays[0].shape[1:])
+        if key not in self._probes:
+            self._probes[key] = tensorflow.function(
                 with_gradients if training else called,
                 input_signature=[
                     tensorflow.TensorSpec((None,) + array.shape[1:], array.dtype)
                     for array in arrays
                 ],
             )
-        return self._probes[layer.name, training](*map(tensorflow.constant, arrays))
+        return self._probes[key](*map(tensorflow.constant, arrays))
 
 
 def preload(config):

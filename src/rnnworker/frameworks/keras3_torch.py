@@ -89,11 +89,11 @@ class Session(KerasSession):
         self.model.train()
         return outputs
 
-    def kernels(self, steps):
-        """The kernels of one training step, from torch's profiler."""
+    def kernels(self, run, steps):
+        """The kernels that `run` ran, from torch's profiler."""
         profiler = self.torch.profiler
         with profiler.profile(activities=[profiler.ProfilerActivity.CPU]) as profile:
-            self.train_steps(1)
+            run()
         counts = {event.key: event.count for event in profile.key_averages()}
         return attest.kernels_in_torch(counts, steps)
 

@@ -10,14 +10,25 @@ from unittest import mock
 
 import numpy
 
-from rnnworker import attest, data, optimizers, precision, products, user_functions
+from rnnworker import (
+    attest,
+    data,
+    model_keys,
+    optimizers,
+    precision,
+    products,
+    user_functions,
+)
+from rnnworker.arguments import Refusal
 from rnnworker.frameworks.keras_training import KerasTraining
+from rnnworker.frameworks.keras_weights import KerasWeights
+from rnnworker.frameworks.watch import Watched
 from rnnworker.recurrent import Recurrent
 from rnnworker.recurrent.cells import keras_version
 from rnnworker.recurrent.composed import inner_layers
 
 
-class KerasSession(KerasTraining):
+class KerasSession(KerasWeights, KerasTraining):
     """The model of one run. A framework's class sets ``self.keras`` and provides:
 
     - ``batches(x, y, orders, batch)``: an input for ``fit`` that yields ``x[order], y[order]`` of
@@ -100,27 +111,89 @@ class KerasSession(KerasTraining):
         self._policy(precision.policy(self.config))
         self.seed(self.config["seed"])
         self.recurrent = Recurrent(self.keras, self.config)
-        self.model = self.make_model(user_functions.function(settings["function"]))
-        if not hasattr(self.model, "compile"):
-            fault = "build of {} returned {}, not a Keras model"
-            raise TypeError(fault.format(settings["function"], type(self.model).__name__))
-        self.model.compile(
-            loss=settings["loss"],
-            optimizer=self.optimizer(settings["optimizer"]),
-            metrics=list(settings.get("metrics", ["accuracy"])),
-            **self.compile_settings(),
-        )
+        self._watched = Watched(self.keras)
+        with self._watched.watching(self.assignments()):
+            self.model = self.make_model(user_functions.function(settings["function"]))
+            if not hasattr(self.model, "compile"):
+                fault = "build of {} returned {}, not a Keras model"
+                raise TypeError(fault.format(settings["function"], type(self.model).__name__))
+            self.complete_model()
+        self._check_recurrent_layers()
+        self._check_keys()
+        self.model.compile(**self._compile_arguments())
         self.prepare_training()
         return {"layers": len(self.model.layers)}
+
+    def assignments(self):
+        """(object, attribute) of the functions that set a variable; see `Watched.watching`."""
+        return [(self.keras.Variable, "assign")]
+
+    def complete_model(self):
+        """Makes the weights of a model that has none before it sees data."""
+        if self.arrays is not None and not getattr(self.model, "built", True):
+            self.model(self.arrays["x_train"][:1])
+
+    def _compile_arguments(self):
+        """The arguments of ``compile``: those of the model itself, or of its YAML."""
+        settings = self.config["model"]
+        own = self._watched.compile_arguments(self.model)
+        stated = [key for key in ("loss", "optimizer", "metrics") if settings.get(key) is not None]
+        function = settings["function"]
+        if self.config.get("certifying") and settings.get("sgd"):
+            optimizer = self.optimizer(settings["sgd"])
+        elif own is None and settings.get("optimizer"):
+            optimizer = self.optimizer(settings["optimizer"])
+        else:
+            optimizer = None
+        if own is None:
+            if settings.get("loss") is None or optimizer is None:
+                fault = "{} does not compile its model, and its YAML has no {}: state loss and "
+                fault += "optimizer there, or compile"
+                missing = "loss" if settings.get("loss") is None else "optimizer"
+                raise Refusal(fault.format(function, missing))
+            arguments = {"loss": settings["loss"], "metrics": metrics_of(settings)}
+        else:
+            if stated:
+                fault = "{} compiles its model, and its YAML states {} too: remove one of them"
+                raise Refusal(fault.format(function, " and ".join(stated)))
+            arguments = dict(own)
+            _check_own_compile(function, arguments, self.compile_settings())
+        if optimizer is not None:
+            arguments["optimizer"] = optimizer
+        return dict(arguments, **self.compile_settings())
+
+    def _check_recurrent_layers(self):
+        """Raises `Refusal` if a layer of ``recurrent`` is not in the model, or if a layer around it
+        has weights of its own, which would be lost."""
+        inside = self.weighted()
+        for made in self.recurrent.made:
+            if not any(layer is made.layer for layer in inside):
+                raise Refusal(
+                    "{}: the layer that recurrent made is not part of the model; in place of "
+                    "keras.layers.Bidirectional(recurrent(…)) write recurrent.bidirectional(…), "
+                    "and call every layer".format(made.place)
+                )
+        found = sum(len(layer.weights) for layer in inside)
+        if found != len(self.model.weights):
+            raise Refusal(
+                "the weights of {} cannot be told apart: {} of {} belong to a layer that is used "
+                "once".format(self.config["model"]["function"], found, len(self.model.weights))
+            )
 
     def make_model(self, function):
         """The model that `function` builds, without dropout if it is certified: two
         implementations draw different masks."""
-        if not self.config.get("certifying"):
-            return function(self.keras, self.recurrent, self.config)
+        config = model_keys.recorded(self.config, "build")
         with contextlib.ExitStack() as stack:
-            without_dropout(self.keras.layers, stack)
-            return function(self.keras, self.recurrent, self.config)
+            if self.config.get("certifying"):
+                without_dropout(self.keras.layers, stack)
+            return function(self.keras, self.recurrent, config)
+
+    def _check_keys(self):
+        """Raises `Refusal` for a key of the model that its functions do not read."""
+        if self.arrays is not None:
+            data.epoch_images(self.arrays["x_train"][:1], self.config, 0)
+            model_keys.check(self.config)
 
     def seed(self, seed):
         self.keras.utils.set_random_seed(seed)
@@ -157,29 +230,21 @@ class KerasSession(KerasTraining):
         as_asked = precision.as_expected(self.config, reported)
         return dict(reported, asked=precision.requested_precision(self.config), as_asked=as_asked)
 
-    def layers(self):
-        """The layers with weights in order, as arguments of ``canonical_weights.initial``."""
-        layers = []
-        for layer in self._weighted():
-            recurrent, arrays = layer in self.recurrent.layers, self._canonical(layer)
-            names = sorted(arrays) if recurrent else arrays
-            shapes = [(name, list(arrays[name].shape)) for name in names]
-            kind = "embedding" if type(layer).__name__ == "Embedding" else "other"
-            facts = {"name": layer.name, "cell": self.recurrent.cell, "shapes": shapes}
-            layers.append(dict(facts, kind="recurrent" if recurrent else kind))
-        return layers
+    def as_numpy(self, tensor):
+        return self.keras.ops.convert_to_numpy(tensor)
 
-    def load_weights(self, weights):
-        for layer, arrays in zip(self._weighted(), weights):
-            if layer in self.recurrent.layers:
-                self.recurrent.from_canonical(layer, arrays)
-            else:
-                layer.set_weights([arrays[name] for name in _names(layer)])
-        self._initial = self.read_state()
+    def constrained(self, variables, values):
+        """`values` of the variables after their constraints."""
+        after = []
+        for variable, value in zip(variables, values):
+            constraint = getattr(variable, "constraint", None)
+            if constraint is not None:
+                value = self.as_numpy(constraint(self.as_tensor(value)))
+            after.append(value)
+        return after
 
-    def dump_weights(self):
-        """The model's weights in canonical form."""
-        return [self._canonical(layer) for layer in self._weighted()]
+    def as_tensor(self, value):
+        return self.keras.ops.convert_to_tensor(value)
 
     def reset(self):
         """Restores the state after ``load_weights``: weights, optimizer, random states."""
@@ -216,7 +281,11 @@ class KerasSession(KerasTraining):
 
     def layer_shapes(self, layer):
         """The shapes of one sample of the layer's inputs and of its outputs."""
-        return tuple(_inputs(layer)[0].shape)[1:], tuple(layer.output.shape)[1:]
+        try:
+            return tuple(_inputs(layer)[0].shape)[1:], tuple(layer.output.shape)[1:]
+        except AttributeError:  # a subclassed model calls its layers on tensors
+            shape = self.recurrent.made_for(layer).input_shape
+            return tuple(shape)[1:], tuple(layer.compute_output_shape(shape))[1:]
 
     def layer_outputs(self, layer, x):
         """The outputs with ``training=False``, as in ``evaluate`` and ``predict``."""
@@ -230,7 +299,10 @@ class KerasSession(KerasTraining):
         if not self.recurrent.layers:
             return None
         time_steps = [self.layer_shapes(layer)[0][0] for layer in self.recurrent.layers]
-        kernels = self.kernels(min(time_steps))
+        run, steps = functools.partial(self.train_steps, 1), min(time_steps)
+        if max(time_steps) > attest.LONGEST:
+            run, steps = self._short_layers, min(steps, attest.LONGEST)
+        kernels = self.kernels(run, steps)
         cudnn = any(name.endswith("cudnn") for name in kernels)
         return {
             "found": kernels,
@@ -238,9 +310,27 @@ class KerasSession(KerasTraining):
             "why_not_cudnn": [] if cudnn else self._why_not_cudnn(),
         }
 
-    def kernels(self, steps):
-        """The kernels that one training step ran on sequences of at least `steps` time steps."""
-        return attest.kernels_in_tensorflow(self.executed_ops(lambda: self.train_steps(1)), steps)
+    def kernels(self, run, steps):
+        """The kernels that `run` ran on sequences of at least `steps` time steps."""
+        ops = attest.without_layers(self.executed_ops(run), *self._layer_names())
+        return attest.kernels_in_tensorflow(ops, steps)
+
+    def _layer_names(self):
+        """The names of the recurrent layers, and of the others."""
+        own = [layer.name for layer in self.recurrent.layers]
+        every = [layer.name for layer in self._leaves(self.model.layers)]
+        return own, [name for name in every if name not in own]
+
+    def _short_layers(self):
+        """Runs each recurrent layer forward and backward on the first time steps of a sequence: the
+        profile of a whole long sequence would take gigabytes."""
+        for layer in self.recurrent.layers:
+            shape, output_shape = self.layer_shapes(layer)
+            x = numpy.zeros((1, min(shape[0], attest.LONGEST)) + tuple(shape[1:]), "float32")
+            outputs = tuple(output_shape)
+            if len(outputs) == 2:
+                outputs = (x.shape[1], outputs[-1])
+            self.layer_gradients(layer, x, numpy.zeros((1,) + outputs, "float32"))
 
     def _policy(self, new=None):
         """The name of Keras's dtype policy, after it was set to `new` if given."""
@@ -252,14 +342,6 @@ class KerasSession(KerasTraining):
         if new:
             mixed.set_global_policy(new)
         return (getattr(mixed, "global_policy", None) or mixed.dtype_policy)().name
-
-    def _weighted(self):
-        return [layer for layer in self.model.layers if layer.weights]
-
-    def _canonical(self, layer):
-        if layer in self.recurrent.layers:
-            return self.recurrent.to_canonical(layer)
-        return dict(zip(_names(layer), layer.get_weights()))
 
     def _state(self):
         return list(self.model.variables) + list(self.model.optimizer.variables)
@@ -277,8 +359,23 @@ class KerasSession(KerasTraining):
         return sorted(set(reasons), key=reasons.index)
 
 
-def _names(layer):
-    return [variable.name.split("/")[-1].split(":")[0] for variable in layer.weights]
+def metrics_of(settings):
+    """The metrics of a model's YAML; without any, the accuracy of a classification."""
+    if settings.get("metrics") is not None:
+        return list(settings["metrics"])
+    loss = str(settings["loss"]).lower()
+    return ["accuracy"] if "crossentropy" in loss or loss == "bce" else []
+
+
+def _check_own_compile(function, arguments, settings):
+    """Raises `Refusal` if a model's own arguments of ``compile`` contradict the grid's."""
+    asked = arguments.get("jit_compile")
+    if asked in (True, False) and asked != settings.get("jit_compile", asked):
+        fault = "{} compiles with jit_compile={}: build.jit_compile in the grid decides that"
+        raise Refusal(fault.format(function, asked))
+    if arguments.get("steps_per_execution") not in (None, 1):
+        fault = "{} compiles with steps_per_execution={}: each step is timed, so it must be 1"
+        raise Refusal(fault.format(function, arguments["steps_per_execution"]))
 
 
 def _inputs(layer):
@@ -288,7 +385,11 @@ def _inputs(layer):
 
 
 def _is_masked(layer):
-    inputs = _inputs(layer)
+    """Whether a layer has a mask; None if a subclassed model calls it, which keeps no symbols."""
+    try:
+        inputs = _inputs(layer)
+    except AttributeError:
+        return None
     masks = [getattr(inputs[0], "_keras_mask", None), getattr(layer, "input_mask", None)]
     return len(inputs) > 1 or any(mask is not None for mask in masks)
 

@@ -60,7 +60,7 @@ class Session(keras3_tensorflow.Session):
 
     def loss_of_whole_batch(self, x, y, y_pred):
         """The loss that the replicas compute together, computed on the first device alone."""
-        loss = self.keras.losses.get(self.config["model"]["loss"])(y, y_pred)
+        loss = self.keras.losses.get(self.model.loss)(y, y_pred)
         return self.tensorflow.reduce_mean(loss) + sum(self.model.losses)
 
     def card_memory_peak(self):

@@ -33,6 +33,7 @@ CELL_OPTIONS = (
     "dropout",
     "recurrent_dropout",
     "implementation",
+    "seed",
 )
 
 

@@ -2,13 +2,19 @@
 ``rnnworker.kernels``, or a user-supplied file that fulfils the contract in ``docs/own_kernel.md``.
 """
 
+import functools
 import importlib
 import itertools
+import sys
 import types
 
-from rnnworker import canonical_weights
+from rnnworker import arguments, canonical_weights
+from rnnworker.arguments import Refusal
 from rnnworker.options import IMPLEMENTATIONS, honoured, is_keras, is_user_file, not_honoured
 from rnnworker.recurrent import cells, composed, own_file
+from rnnworker.user_functions import USER_MODULE_PREFIX
+
+MODELS = (USER_MODULE_PREFIX, "rnnworker.models.")
 
 
 def implementation(name):
@@ -30,12 +36,14 @@ class Recurrent:
     ``recurrent.bidirectional(units, **options)`` for both directions side by side, or
     ``recurrent.stack(units, layers, bidirectional, **options)`` for several layers as one.
 
-    `layers` lists the layers made so far, whose weights can be read and set in canonical form.
-    With ``certifying`` in the config the layers have no dropout.
+    `made` has the layers made so far, whose weights can be read and set in canonical form. With
+    ``certifying`` in the config the layers have no dropout. Raises `Refusal` for an argument that
+    the implementation does not honour.
     """
 
     def __init__(self, keras, config):
         self._keras = keras
+        self._config = config
         self.cell = config["cell"]["name"]
         self._rnn = config["rnn"]
         self._without_dropout = bool(config.get("certifying"))
@@ -45,7 +53,18 @@ class Recurrent:
             message = "rnn.implementation {} does not honour rnn.options.{}: it honours {}"
             known = ", ".join(honoured(config)) or "no options"
             raise ValueError(message.format(self._rnn["implementation"], ignored[0], known))
-        self.layers = []
+        self.made = []
+
+    @property
+    def layers(self):
+        return [made.layer for made in self.made]
+
+    def made_for(self, layer):
+        """The `Made` of one of the `layers`."""
+        for made in self.made:
+            if made.layer is layer:
+                return made
+        raise KeyError(layer.name)
 
     def __call__(self, units, **options):
         return self.stack(units, **options)
@@ -56,19 +75,32 @@ class Recurrent:
     def stack(self, units, layers=1, bidirectional=False, **options):
         """`layers` recurrent layers, each on all outputs of the one before, as one layer. An
         implementation that has an op for a whole stack makes one layer of it."""
-        if hasattr(self.module, "make_stack"):
-            options, directions = self._options(options), 2 if bidirectional else 1
-            arguments = (self._keras, self.cell, units, layers, directions, options)
-            layer = self.module.make_stack(*arguments)
-        elif layers == 1:
-            layer = self._single(units, bidirectional, options)
-        else:
-            name = options.pop("name", None)
-            settings = [dict(options, return_sequences=True)] * (layers - 1) + [options]
-            inner = [self._single(units, bidirectional, each) for each in settings]
-            layer = composed.stack(self._keras, inner, name)
-        self.layers.append(layer)
+        options = self._options(options, single=layers == 1 and not bidirectional)
+        stated, place = dict(options), caller()
+        for argument in options:
+            stated[argument] = activation_name(self._keras, options[argument], argument)
+        for initializer in ("unit_forget_bias",) + arguments.INITIALIZERS:
+            options.pop(initializer, None)
+        try:
+            layer = self._layer(units, layers, bidirectional, options)
+        except TypeError as error:  # an older Keras lacks the argument
+            if not is_keras(self._rnn["implementation"]):
+                raise
+            raise Refusal("{}: this build's Keras refuses it: {}".format(place, error)) from error
+        self.made.append(Made(layer, stated, place))
         return layer
+
+    def _layer(self, units, layers, bidirectional, options):
+        if hasattr(self.module, "make_stack"):
+            directions = 2 if bidirectional else 1
+            inner = (self._keras, self.cell, units, layers, directions, options)
+            return self.module.make_stack(*inner)
+        if layers == 1:
+            return self._single(units, bidirectional, options)
+        name = options.pop("name", None)
+        settings = [dict(options, return_sequences=True)] * (layers - 1) + [options]
+        inner = [self._single(units, bidirectional, each) for each in settings]
+        return composed.stack(self._keras, inner, name)
 
     def to_canonical(self, layer, values=None):
         """The canonical arrays of a layer in `layers`: its weights, or in their place `values`, the
@@ -93,7 +125,7 @@ class Recurrent:
             self.from_canonical(part, of_parts[prefix])
 
     def _single(self, units, bidirectional, options):
-        options = self._options(options)
+        options = dict(options)
         if not bidirectional:
             return self.module.make(self._keras, self.cell, units, options)
         name = options.pop("name", None)
@@ -103,11 +135,64 @@ class Recurrent:
         )
         return composed.both_directions(self._keras, forward, backward, name)
 
-    def _options(self, options):
+    def _options(self, given, single):
+        """The arguments of a layer: those that the model has `given`, and those of the grid."""
+        of_grid = dict(self._rnn.get("options") or {})
+        for argument in sorted(given):
+            value = activation_name(self._keras, given[argument], argument)
+            reason = arguments.refusal(self._config, argument, value)
+            is_own = is_user_file(self._rnn["implementation"])
+            if not is_own and value != of_grid.get(argument, value):
+                reason = "the model sets {}={!r}, and the grid rnn.options.{}={!r}".format(
+                    argument, value, argument, of_grid[argument]
+                )
+            if argument == "go_backwards" and given[argument] and not single:
+                reason = "go_backwards is for a single layer in one direction"
+            if reason:
+                raise Refusal("{}: {}".format(caller(), reason))
         defaults = {"return_sequences": False, "dropout": 0.0, "recurrent_dropout": 0.0}
-        options = dict(defaults, **dict(self._rnn.get("options") or {}, **options))
-        if isinstance(self.module, own_file.Implementation):
-            own_file.check_dropout(self._rnn, options)
+        options = dict(defaults, **dict(of_grid, **given))
+        for argument in list(options):
+            # Without effect, since it was not refused; most layers have no such argument.
+            known = arguments.supports(self._config, argument)
+            if not known and argument not in of_grid and argument not in defaults:
+                del options[argument]
         if self._without_dropout:
             options.update(dropout=0.0, recurrent_dropout=0.0)
         return options
+
+
+class Made:
+    """A recurrent `layer` with the `options` that model and grid state, and the `place` in the
+    model's file that asked for it (``FILE, line N``)."""
+
+    def __init__(self, layer, options, place):
+        self.layer, self.options, self.place = layer, options, place
+        self.input_shape = None  # with the batch, once the layer is built
+        build = layer.build
+
+        @functools.wraps(build)
+        def recording(*arguments, **settings):
+            self.input_shape = (arguments + tuple(settings.values()))[0]
+            return build(*arguments, **settings)
+
+        layer.build = recording
+
+
+def activation_name(keras, value, argument="activation"):
+    """The name of an activation of Keras, if `argument` is one and `value` its function; else
+    `value`."""
+    if not argument.endswith("activation") or not callable(value):
+        return value
+    name = getattr(value, "__name__", None)
+    return name if name and getattr(keras.activations, name, None) is value else value
+
+
+def caller():
+    """``FILE, line N`` of the innermost caller in a model's file, or ``the model``."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        if str(frame.f_globals.get("__name__")).startswith(MODELS):
+            return "{}, line {}".format(frame.f_code.co_filename, frame.f_lineno)
+        frame = frame.f_back
+    return "the model"

@@ -6,6 +6,7 @@ Keras's ``Bidirectional`` recreates its inner layers from their configs, which l
 puts layers that Keras cannot recreate side by side in a layer that does the same.
 """
 
+from rnnworker.arguments import Refusal
 from rnnworker.canonical_weights import DIRECTIONS, layer_prefixes
 from rnnworker.recurrent.cells import accepts
 from rnnworker.user_functions import USER_MODULE_PREFIX
@@ -56,7 +57,9 @@ def stack(keras, layers, name=None):
 
         def call(self, inputs, mask=None, training=None):
             if mask is not None:
-                raise ValueError("a stack of recurrent layers does not support a mask")
+                raise Refusal(
+                    "recurrent.stack does not support a mask: write recurrent(…) for each layer"
+                )
             for layer in self.stacked_layers:
                 inputs = layer(inputs)
             return inputs
@@ -105,7 +108,7 @@ def _pair_class(keras):
         def call(self, inputs, mask=None, training=None):
             if mask is not None:
                 kind = type(self.forward_layer).__name__
-                raise ValueError("{} does not support a mask".format(kind))
+                raise Refusal("{} does not support a mask: Keras's own layers can".format(kind))
             forward, backward = self.forward_layer(inputs), self.backward_layer(inputs)
             return _side_by_side(keras, forward, backward, self.return_sequences)
 

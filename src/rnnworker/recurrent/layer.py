@@ -1,5 +1,6 @@
 """Base classes of rnnbench's own recurrent layers: shapes, direction, no masks."""
 
+from rnnworker.arguments import Refusal
 from rnnworker.recurrent.cells import shapes
 
 
@@ -26,6 +27,14 @@ def recurrent_layer(keras):
             self.make_weights(self.inputs_size)
             self.built = True
 
+        def get_config(self):
+            """Keras asks for it to make another layer of the same kind, which would have other
+            weights."""
+            raise Refusal(
+                "Keras cannot make a copy of {}: write recurrent.bidirectional(…) in place of "
+                "keras.layers.Bidirectional(recurrent(…))".format(type(self).__name__)
+            )
+
         def make_weights(self, inputs):
             self.arrays = [
                 self.zeros("weight_{}".format(number), *shape)
@@ -41,9 +50,11 @@ def recurrent_layer(keras):
                 return (shape[0], shape[1], features)
             return (shape[0], features)
 
-        def call(self, inputs, mask=None, training=None):
-            if mask is not None:
-                raise ValueError("{} does not support a mask".format(type(self).__name__))
+        def call(self, inputs, mask=None, training=None, initial_state=None):
+            for name, value in (("a mask", mask), ("an initial_state", initial_state)):
+                if value is not None:
+                    message = "{} does not support {}: Keras's own layers can (rnn=keras)"
+                    raise Refusal(message.format(type(self).__name__, name))
             return self.outputs(inputs)
 
     return RecurrentLayer

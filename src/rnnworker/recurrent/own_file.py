@@ -7,7 +7,6 @@ from rnnworker import user_functions
 from rnnworker.canonical_weights import GATES
 
 FUNCTIONS = ("make", "to_canonical", "from_canonical")
-DROPOUTS = ("dropout", "recurrent_dropout")
 
 
 class Implementation:
@@ -49,18 +48,6 @@ class Implementation:
 
     def _error(self, message):
         return ValueError("{}: {}".format(self.path, message))
-
-
-def check_dropout(rnn, options):
-    """Raises a ValueError if a model requests a dropout that the choice `rnn` does not list.
-    Certificates are made without dropout, so they cannot show that a kernel ignores it."""
-    for name in DROPOUTS:
-        if options.get(name) and name not in (rnn.get("options") or {}):
-            message = (
-                "{}: the model asks for {}={}; if make honours it, list it in options of rnn={}"
-            )
-            values = rnn["implementation"], name, options[name], rnn.get("name")
-            raise ValueError(message.format(*values))
 
 
 def violation(cell, units, arrays):

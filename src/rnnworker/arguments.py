@@ -1,0 +1,146 @@
+"""Which arguments of a recurrent layer each implementation honours.
+
+A model passes them to ``recurrent(units, …)``. The table in ``docs/models.md`` is made by `table`,
+and `refusal` refuses what is not in it: no argument is ever ignored. Standard library only.
+"""
+
+import difflib
+
+from rnnworker.options import GATED, IMPLEMENTATIONS, honoured, is_user_file
+
+# They decide the shape and direction of a layer, or the initial weights, which are drawn for every
+# implementation alike (`initial_weights`).
+INITIALIZERS = ("kernel_initializer", "recurrent_initializer", "bias_initializer")
+FOR_ALL = ("name", "return_sequences", "go_backwards", "unit_forget_bias") + INITIALIZERS
+# Keras's own layers apply them; no other implementation has an equivalent.
+DROPOUT = ("dropout", "recurrent_dropout")
+OF_KERAS = ("seed", "zero_output_for_mask")
+KERAS_LAYERS = ("keras", "auto", "cell", "unrolled")
+BUILT_IN = tuple(name for name in IMPLEMENTATIONS if name not in ("none", "fake"))
+# Argument → what decides it in rnnbench.
+DECIDED = {
+    "unroll": "write rnn=unrolled in the grid",
+    "use_cudnn": "write rnn=cudnn, rnn=auto or rnn=keras in the grid",
+    "reset_after": "write cell=gru (True) or cell=gru_reset_before (False) in the grid",
+    "dtype": "write precision=… in the grid",
+    "autocast": "write precision=… in the grid",
+    "input_shape": "begin the model with keras.layers.Input",
+    "batch_input_shape": "begin the model with keras.layers.Input",
+    "batch_shape": "begin the model with keras.layers.Input",
+    "input_dim": "begin the model with keras.layers.Input",
+    "input_length": "begin the model with keras.layers.Input",
+}
+# Arguments that rnnbench supports for no implementation.
+NOWHERE = ("return_state", "stateful", "trainable", "weights", "time_major")
+# Values with which an argument has no effect on any layer.
+WITHOUT_EFFECT = {
+    "activation": "tanh",
+    "recurrent_activation": "sigmoid",
+    "use_bias": True,
+    "trainable": True,
+    "dropout": 0,
+    "recurrent_dropout": 0,
+    "return_state": False,
+    "stateful": False,
+    "unroll": False,
+    "time_major": False,
+    "zero_output_for_mask": False,
+    "use_cudnn": "auto",
+}
+RESET_AFTER = {"gru": True, "gru_reset_before": False}
+# Argument → the cells that have it, if not all do.
+CELLS_WITH = {
+    "recurrent_activation": GATED,
+    "reset_after": tuple(RESET_AFTER),
+    "unit_forget_bias": ("lstm",),
+}
+# Options of an implementation, which a grid sets and no layer of Keras has.
+OF_THE_GRID = ("class", "op")
+
+
+class Refusal(ValueError):
+    """An implementation or rnnbench cannot do what a model asks for. The message is one sentence
+    for the user."""
+
+
+def supports(config, argument):
+    """Returns whether the implementation of a run's `config` honours an `argument` of a layer."""
+    rnn, cell = config["rnn"], config["cell"]["name"]
+    implementation = rnn["implementation"]
+    if argument == "unit_forget_bias":
+        return cell == "lstm"
+    if argument in FOR_ALL:
+        return True
+    if argument in OF_THE_GRID:
+        return False
+    if argument in (honoured(config) or ()):
+        return True
+    if is_user_file(implementation):
+        return False
+    if argument in DROPOUT:
+        return implementation in KERAS_LAYERS or (implementation, argument) == ("cudnn", "dropout")
+    return argument in OF_KERAS and implementation in KERAS_LAYERS
+
+
+def refusal(config, argument, value):
+    """Returns why the implementation of `config` refuses `argument` with `value`, as the end of a
+    sentence; None if it honours it, or if the value changes nothing.
+
+    `value`: activations by their names; a function of the user's own is any other object."""
+    cell = config["cell"]["name"]
+    if supports(config, argument) or _is_without_effect(argument, value, cell):
+        return None
+    what = "{}={!r}".format(argument, value)
+    if cell not in CELLS_WITH.get(argument, (cell,)):
+        return "cell={} has no {}".format(cell, argument)
+    if argument in DECIDED:
+        return "a model cannot set {}: {}".format(what, DECIDED[argument])
+    if argument in NOWHERE:
+        return "rnnbench does not support {} for any implementation".format(what)
+    if argument not in known_arguments():
+        similar = difflib.get_close_matches(argument, known_arguments(), 1)
+        hint = ": did you mean {}?".format(similar[0]) if similar else ""
+        return "a recurrent layer has no argument {}{}".format(argument, hint)
+    rnn = config["rnn"]
+    if is_user_file(rnn["implementation"]):
+        honours = "list {} in options of its YAML if make honours it".format(argument)
+        return "rnn={} does not support {}; {}".format(rnn.get("name"), what, honours)
+    able = [name for name in BUILT_IN if supports(_with(config, name), argument)]
+    able = ", ".join(able) + " can" if able else "no implementation can with this cell and build"
+    return "rnn={} does not support {}; {}".format(rnn["implementation"], what, able)
+
+
+def known_arguments():
+    """Every argument that some implementation honours, and those that are refused by name."""
+    config = {"rnn": {"implementation": "keras"}, "cell": {"name": "lstm"}}
+    names = set(FOR_ALL) | set(DROPOUT) | set(OF_KERAS) | set(DECIDED) | set(NOWHERE)
+    return sorted(names | set(honoured(config)))
+
+
+def table(cell, framework):
+    """Returns {argument: implementations that honour it}, in the order of `IMPLEMENTATIONS`. The
+    arguments that a model cannot set have no entry."""
+    config = {"cell": {"name": cell}, "build": {"framework": framework}, "rnn": {}}
+    found = {}
+    for argument in known_arguments():
+        able = [name for name in BUILT_IN if supports(_with(config, name), argument)]
+        if able:
+            found[argument] = able
+    return found
+
+
+def _is_without_effect(argument, value, cell):
+    if value is None:
+        # activation=None means none at all.
+        return argument not in ("activation", "recurrent_activation")
+    if argument == "reset_after" and cell in RESET_AFTER:
+        return bool(value) == RESET_AFTER[cell]
+    if argument == "activation" and cell == "rnn_relu":
+        return value == "relu"
+    if argument == "recurrent_activation" and cell not in GATED:
+        return False
+    return argument in WITHOUT_EFFECT and value == WITHOUT_EFFECT[argument]
+
+
+def _with(config, implementation):
+    return dict(config, rnn={"implementation": implementation})

@@ -1,0 +1,120 @@
+"""The weights of a Keras model in canonical form: which layers have them, what initializes them,
+and what the model has set itself."""
+
+from rnnworker import canonical_weights
+from rnnworker.arguments import INITIALIZERS
+from rnnworker.frameworks.watch import described
+
+
+class KerasWeights:
+    """A mix-in of `KerasSession`."""
+
+    def layers(self):
+        """The layers with weights in order, as arguments of ``canonical_weights.initial``."""
+        layers = []
+        for layer in self.weighted():
+            arrays = self._canonical(layer)
+            facts = {"name": layer.name, "cell": self.recurrent.cell}
+            if layer in self.recurrent.layers:
+                names = sorted(arrays)
+                facts.update(self._recurrent_initializers(layer, arrays), kind="recurrent")
+            else:
+                names = list(arrays)
+                kind = "embedding" if type(layer).__name__ == "Embedding" else "other"
+                facts.update(self._initializers(layer, arrays), kind=kind)
+            facts["shapes"] = [(name, list(arrays[name].shape)) for name in names]
+            layers.append(facts)
+        return layers
+
+    def _initializers(self, layer, arrays):
+        initializers, kept = {}, {}
+        for name, variable in zip(_names(layer), layer.weights):
+            found = self._watched.initializer(variable)
+            if found is not None and canonical_weights.is_drawn(found):
+                initializers[name] = found
+            else:
+                kept[name] = arrays[name]
+        return {"initializers": initializers, "kept": kept}
+
+    def _recurrent_initializers(self, layer, arrays):
+        """The initializers of a recurrent layer are those of its arguments, because its own weights
+        may be arranged in another way."""
+        options = self.recurrent.made_for(layer).options
+        if any(self._watched.is_assigned(variable) for variable in layer.weights):
+            return {"initializers": {}, "kept": arrays}
+        initializers, kept = {}, {}
+        for name in INITIALIZERS:
+            array = "recurrent" if name.startswith("recurrent") else name.partition("_")[0]
+            stated = options.get(name) or canonical_weights.RECURRENT_DEFAULTS[array]
+            found = described(self.keras, stated)
+            initializers[array] = found
+            if not canonical_weights.is_drawn(found):
+                make = self.keras.initializers.get(stated)
+                for full in arrays:
+                    if full.split("_")[-1] == array:
+                        kept[full] = self.as_numpy(make(arrays[full].shape))
+        forget = options.get("unit_forget_bias", True) and self.recurrent.cell == "lstm"
+        return {"initializers": initializers, "kept": kept, "unit_forget_bias": forget}
+
+    def load_weights(self, weights):
+        for layer, arrays in zip(self.weighted(), weights):
+            if layer in self.recurrent.layers:
+                self.recurrent.from_canonical(layer, arrays)
+            else:
+                layer.set_weights([arrays[name] for name in _names(layer)])
+        self._initial = self.read_state()
+
+    def dump_weights(self):
+        """The model's weights in canonical form."""
+        return [self._canonical(layer) for layer in self.weighted()]
+
+    def weighted(self):
+        """The layers with weights, in order. An inner model or a wrapper that holds a recurrent
+        layer counts as the layers inside it."""
+        found = []
+        for layer in self._leaves(self.model.layers):
+            if layer.weights and not any(layer is each for each in found):
+                found.append(layer)
+        return found
+
+    def _leaves(self, layers):
+        leaves = []
+        for layer in layers:
+            inner = _inner(layer)
+            is_recurrent = any(layer is each for each in self.recurrent.layers)
+            if is_recurrent or not self._holds_recurrent(inner):
+                leaves.append(layer)
+            else:
+                leaves += self._leaves(inner)
+        return leaves
+
+    def _holds_recurrent(self, layers):
+        for layer in layers:
+            is_recurrent = any(layer is each for each in self.recurrent.layers)
+            if is_recurrent or self._holds_recurrent(_inner(layer)):
+                return True
+        return False
+
+    def _canonical(self, layer):
+        if layer in self.recurrent.layers:
+            return self.recurrent.to_canonical(layer)
+        return dict(zip(_names(layer), layer.get_weights()))
+
+
+def _names(layer):
+    """The names of a layer's weights, each once."""
+    names = []
+    for variable in layer.weights:
+        name = variable.name.split("/")[-1].split(":")[0]
+        same = sum(each.partition("#")[0] == name for each in names)
+        names.append("{}#{}".format(name, same + 1) if same else name)
+    return names
+
+
+def _inner(layer):
+    """The layers inside a model or a wrapper."""
+    inner = getattr(layer, "layers", None)
+    if isinstance(inner, (list, tuple)):
+        return list(inner)
+    wrapped = getattr(layer, "layer", None)
+    return [] if wrapped is None else [wrapped]

@@ -1,0 +1,65 @@
+"""The gradients of a model's loss in each framework, without an update."""
+
+import numpy
+
+
+def _tensorflow1(session):
+    model, dense = session.model, session.tensorflow.convert_to_tensor
+    gradients = session.keras.backend.gradients(model.total_loss, model.trainable_weights)
+    gradients = list(map(dense, gradients))
+    return lambda x, y: session.session.run(gradients, feed_dict=session.step_feed(x, y))
+
+
+def _tensorflow2(session):
+    tensorflow, model = session.tensorflow, session.model
+    # A Keras 3 variable wraps a TensorFlow variable; a Keras 2 variable is one.
+    variables = [getattr(variable, "_value", variable) for variable in model.trainable_variables]
+    # With replicas, `compute_loss` would update metrics that only replicas may update.
+    compute_loss = getattr(session, "loss_of_whole_batch", model.compute_loss)
+
+    @tensorflow.function
+    def gradients(x, y):
+        with tensorflow.GradientTape() as tape:
+            loss = compute_loss(x=x, y=y, y_pred=model(x, training=True))
+        return [tensorflow.convert_to_tensor(value) for value in tape.gradient(loss, variables)]
+
+    return lambda x, y: [value.numpy() for value in gradients(*map(tensorflow.constant, (x, y)))]
+
+
+def _torch(session):
+    torch, model = session.torch, session.model
+    variables = [variable.value for variable in model.trainable_variables]
+
+    def gradients(x, y):
+        x, y = (torch.from_numpy(numpy.asarray(part)).to(variables[0].device) for part in (x, y))
+        loss = model.compute_loss(x=x, y=y, y_pred=model(x, training=True))
+        return [value.float().cpu().numpy() for value in torch.autograd.grad(loss, variables)]
+
+    return gradients
+
+
+def _jax(session):
+    jax, model, variables = session.jax, session.model, session.model.trainable_variables
+
+    def loss(values, x, y):
+        with session.keras.StatelessScope(state_mapping=list(zip(variables, values))):
+            return model.compute_loss(x=x, y=y, y_pred=model(x, training=True))
+
+    gradient = jax.jit(jax.grad(loss))
+
+    def gradients(x, y):
+        values = [variable.value for variable in variables]
+        return [numpy.asarray(value) for value in gradient(values, x, y)]
+
+    return gradients
+
+
+# build.framework → a function of a session that returns a function (x, y) → gradients of the loss.
+GRADIENTS = {
+    "keras3_tensorflow": _tensorflow2,
+    "keras2_tensorflow2": _tensorflow2,
+    "keras2_tensorflow1": _tensorflow1,
+    "keras206_tensorflow1": _tensorflow1,
+    "keras3_torch": _torch,
+    "keras3_jax": _jax,
+}
