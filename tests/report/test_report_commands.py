@@ -6,12 +6,14 @@ import json
 import re
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from rnnbench.cli import main
 from rnnbench.commands.show import _condition, compare, show
 from rnnbench.errors import ConfigError
 from rnnbench.records.store import write_json
+from rnnbench.report.terminal import print_answers
 from tests.conftest import ROOT
 from tests.factory import make_record
 from tests.report.made_up import EXPERIMENT, SKIPPED, UNEQUAL, quick, store
@@ -176,6 +178,16 @@ def test_a_budget_needs_two_choices_of_one_axis(monkeypatch):
     monkeypatch.chdir(ROOT)
     with pytest.raises(ConfigError, match="keras and cpu_1 are not two choices of one axis"):
         compare(["keras", "cpu_1", "--budget", "1"])
+
+
+@pytest.mark.parametrize("ratio", [(1.25, 1.2, 1.3), (1 / 1.25, 1 / 1.3, 1 / 1.2)])
+def test_the_faster_one_comes_first_with_its_own_interval(ratio, capsys):
+    names = ("block", "keras") if ratio[0] > 1 else ("keras", "block")
+    row = dict(zip(("ratio", "low", "high"), ratio, strict=True))
+    row |= {"a": names[0], "b": names[1], "same": "", "words": "faster", "suspect": False}
+    print_answers(pd.DataFrame([row]))
+    text = capsys.readouterr().out
+    assert text == "`block` trains 1.25× as fast as `keras`, 95 % CI 1.20–1.30.\n"
 
 
 @pytest.mark.parametrize("order", [("block", "keras"), ("keras", "block")])

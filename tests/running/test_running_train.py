@@ -152,6 +152,21 @@ def test_an_adopted_record_is_the_newest_at_its_present_position(place: Place, m
     assert train(planned(), place).started == newer
 
 
+@pytest.mark.parametrize(("site", "adopted"), [("here", True), ("elsewhere", False)])
+def test_a_record_of_another_machine_is_adopted_at_the_same_site_only(
+    place: Place, site: str, adopted: bool
+) -> None:
+    first = train(planned(), place)
+    (path,) = files(place, "2*.json")
+    other = {**msgspec.to_builtins(first), "machine": "node-2", "site": site}
+    write_json(place.results / "records" / "node-2" / first.name / path.name, other)
+    path.unlink()
+    place.pointer(first.name).unlink()
+    again = train(planned(), place)
+    assert (again.machine == "node-2") == adopted
+    assert len(files(place, "2*.json")) == (1 if adopted else 2)
+
+
 @pytest.mark.parametrize("change", [{"digest": "e" * 64}, {"experiment": "other"}])
 def test_a_record_of_another_run_is_not_adopted(place: Place, change: dict) -> None:
     train(planned(), place)

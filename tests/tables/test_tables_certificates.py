@@ -141,6 +141,18 @@ def test_judgement_follows_the_certificates(made, a, b, verdict, why):
     assert found == verdict and why in reason
 
 
+def test_a_success_counts_on_the_machine_of_the_certificate_and_a_failure_on_every_machine():
+    """Failures are a property of the code; rounding depends on the processor."""
+    made = certificate("tf_2_21")
+    on = {name: {"machine": name} for name in ("gpu-box", "other-box")}
+    sides = {name: (config("block") | here, KERAS | here) for name, here in on.items()}
+    assert judging(made).judge(*sides["gpu-box"])[0] == CERTIFIED
+    found = judging(made).judge(*sides["other-box"])
+    assert found == (UNKNOWN, "they were certified on another machine, gpu-box")
+    wrong = judging(edited(block=failed("outputs are NaN")))
+    assert wrong.judge(*sides["other-box"]) == (UNEQUAL, "block failed: outputs are NaN")
+
+
 def test_a_certificate_of_a_build_as_published_names_that():
     here, published = judging(wrong_gradients("tf_2_21")), config("block", "current") | WIDE
     assert f"block {here.why_not_learning(config('block'))}" == WRONG

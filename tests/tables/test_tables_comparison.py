@@ -34,7 +34,7 @@ from rnnbench.tables.time import (
     time,
 )
 from rnnworker.cohorts import reference_of
-from tests.factory import KERAS, make_runs, measured, replace
+from tests.factory import KERAS, make_record, make_runs, measured, replace
 from tests.report.made_up import UNEQUAL as MADE_UP
 from tests.report.made_up import measurements
 
@@ -264,6 +264,20 @@ def test_builds_by_hand():
     assert old["regression"] and old["words"] == "slower"
     assert old["effect"] == pytest.approx(math.log(3) / stdev(map(math.log, (1, 1.01, 0.99))))
     assert builds(measured(of_new, {})).empty
+
+
+@pytest.mark.parametrize(("change", "regression"), [(1.015, False), (1.03, True), (0.97, False)])
+def test_a_regression_is_a_shown_slowdown_of_more_than_2_percent(change, regression):
+    of_new, of_old = (
+        [
+            make_record(rnn="keras", build=build, repeat=i, epoch_seconds=seconds * noise)
+            for i, noise in enumerate((1.0, 1.001, 0.999))
+        ]
+        for build, seconds in (("new", 1.0), ("old", change))
+    )
+    _, old = builds(measured([*of_new, *of_old], {"build": "new"})).to_dict("records")
+    assert old["shown_different"] and old["regression"] == regression
+    assert old["words"] == ("slower" if change > 1 else "faster")
 
 
 def test_versus_pairs_configurations_that_are_otherwise_equal():

@@ -70,6 +70,18 @@ def test_cost_by_hand():
     assert best["device"] == "cpu_1" and list(others["device"]) == ["cpu_2"], "it may be cheaper"
 
 
+def test_the_cheapest_and_the_fastest_are_chosen_by_their_whole_intervals():
+    table = costs(FOUR_TIMES, PRICES)
+    wide = table.assign(seconds_low=table["seconds"] * 0.9, seconds_high=table["seconds"] * 1.1)
+    # cpu_1 takes 100 s (90 to 110) for 0.01 USD, cpu_2 25 s for 0.0125 USD (up to 0.01375).
+    best, others = cheapest_within(wide, 105)
+    assert best["device"] == "cpu_2" and list(others["device"]) == ["cpu_1"]
+    assert cheapest_within(wide, 26)[0] is None
+    best, others = fastest_under(wide, 0.013)
+    assert best["device"] == "cpu_1" and list(others["device"]) == ["cpu_2"]
+    assert fastest_under(wide, 0.0105)[0] is None
+
+
 def test_costs_at_another_kind_of_price_stand_beside():
     view = cost_section(measurements(FOUR_TIMES, prices=PRICES)).views[1]
     # 25 s at 0.1 USD/h, relative to 100 s at 0.36 USD/h.

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from benchmarks.accuracy import has_outlier, is_shown, share
-from rnnbench.tables.frame import tidy
+from rnnbench.tables.frame import run_values, tidy
 from rnnbench.tables.learning import (
     accuracy,
     accuracy_interval,
@@ -22,7 +22,7 @@ from rnnbench.tables.learning import (
 )
 from rnnbench.tables.runs import runs
 from rnnbench.tables.stats import student_quantile
-from tests.factory import TEST_SAMPLES, make_record, make_seeds, measured, replace
+from tests.factory import TEST_SAMPLES, in_round, make_record, make_seeds, measured, replace
 
 FEW_STEPS = (TEST_SAMPLES, 0.97, 0.02, 0.002, 0)  # differences of 0 to 2 validation samples
 FINE = (25000, 0.85, 0.001, 0.01, 0.8)  # 80 % compute the same bits as the reference
@@ -152,6 +152,17 @@ def test_learning_by_hand():
     assert row["val_acc_high"] == pytest.approx(-0.015 + 4.3026527 * 0.005 / 3**0.5)
     assert row["val_acc_largest"] == pytest.approx(0.02) and row["shown_different"]
     assert row["loss_largest"] == 0
+
+
+def test_time_to_target_is_that_of_the_turns():
+    """A run that trained in turns has its seconds from its round, not from its own epochs."""
+    members = [make_record(acc=0.9), make_record(rnn="block", acc=0.9)]
+    frame = tidy(in_round(members, [0.2, -0.2]))
+    seconds = run_values(frame).set_index("rnn")["seconds"]
+    reached = target(frame).set_index("rnn")
+    assert seconds["keras"] / seconds["block"] == pytest.approx(math.exp(0.4), rel=1e-3)
+    for rnn in ("keras", "block"):
+        assert reached.loc[rnn, "seconds"] == pytest.approx(5 * seconds[rnn])
 
 
 def test_time_to_target_by_hand():
