@@ -1,4 +1,4 @@
-# make run | test | test-all | faults | check | docs | ui | env | lock | lock-builds.  PYTHON=… picks the interpreter (3.11 to 3.13).
+# make run | test | test-all | faults | mutants | check | docs | ui | env | lock | lock-builds.  PYTHON=… picks the interpreter (3.11 to 3.13).
 
 SUPPORTED := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
@@ -24,7 +24,7 @@ LINT = $(BIN)/snakemake --lint 2>&1 | awk '/^ +[*] Specify a conda environment/ 
 # Broken links and pages that are in no menu are errors.
 MKDOCS = NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-.PHONY: run test test-all faults check docs ui env lock lock-builds schemas format
+.PHONY: run test test-all faults mutants check docs ui env lock lock-builds schemas format
 
 run: $(MADE)
 	$(BIN)/snakemake --cores all
@@ -40,6 +40,14 @@ test-all: $(MADE)
 # Every fault at every moment, 21 minutes; writes the table in tests/faults/README.md.
 faults: $(MADE)
 	RNNBENCH_FAULTS=all $(BIN)/python -m pytest -p tests.faults.matrix -m fault
+
+# How many faults in tables, planning, running and records the quick tests of these packages notice; hours, or
+# with PACKAGE=records a quarter of an hour. mutants/ keeps what is done: start again to continue.
+mutants: $(MADE)
+	$(BIN)/mutmut run $(if $(PACKAGE),'rnnbench.$(PACKAGE).*')
+	$(BIN)/mutmut results
+	$(BIN)/mutmut export-cicd-stats
+	$(BIN)/python -m tests.mutants $(PACKAGE)
 
 ui: $(MADE)
 	$(BIN)/python -m rnnbench ui
