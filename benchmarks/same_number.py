@@ -1,5 +1,6 @@
-"""Compares all ratios that a page, its Markdown and CSV tables, MLflow and the terminal give for
-the same pair of configurations: each must be the number of the time table."""
+"""Compares all ratios that a page, its Markdown and CSV tables, MLflow, the terminal and the
+stopping rule give for the same pair of configurations: each must be the number of the time table.
+"""
 
 from __future__ import annotations
 
@@ -11,16 +12,21 @@ import math
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from msgspec import structs
 
 sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[1] / "src")]
 
 from benchmarks.judging import claims, reads  # noqa: E402
 from benchmarks.simulated import Machine, Member, simulate  # noqa: E402
+from rnnbench.planning.finished import finished  # noqa: E402
+from rnnbench.planning.repeats import known_of, ratios_of  # noqa: E402
+from rnnbench.records import timestamps  # noqa: E402
 from rnnbench.records.plan_file import Experiment  # noqa: E402
 from rnnbench.records.record import Record  # noqa: E402
 from rnnbench.report import terminal  # noqa: E402
@@ -29,6 +35,7 @@ from rnnbench.report.page import to_page, to_readme  # noqa: E402
 from rnnbench.tables.comparison import versus  # noqa: E402
 from rnnbench.tables.estimates import Measurements  # noqa: E402
 from rnnbench.tables.frame import tidy  # noqa: E402
+from tests.factory import replace  # noqa: E402
 
 STEP = math.log(0.005)  # log seconds per step
 NAMES = {
@@ -37,6 +44,7 @@ NAMES = {
     "device": ("cpu_1", "cpu_2", "cpu_4"),
 }
 TIME, COMPARE = "Speed-up and seconds per epoch", "rnnbench compare"
+SO_FAR, RULE = "so far", "stopping rule"
 Titled = tuple[str, list[list[str]]]  # title and rows of a table
 RATIO_TEXT = re.compile(r"([\d.]+)×(?: \(([\d.]+)–([\d.]+)\))?")
 # Title of a Markdown table → columns of the name, the ratio and its interval, and whether the ratio
@@ -63,7 +71,9 @@ class Given(NamedTuple):
 
 def random_grids(random: np.random.Generator, grids: int) -> tuple[list[Record], dict[str, str]]:
     """The records of random grids, which differ in their models, on a machine with bursts where
-    members die; and their reference. A grid's configurations differ in the axis that it names."""
+    members die; and their reference. A grid's configurations differ in the axis that it names. Half
+    of the grids extend over several sessions, and in some, one configuration was added later with
+    the reference as its companion."""
     axis = str(random.choice(list(NAMES)))
     machine, records = Machine(missing=0.2, bursts=0.05), []
     for number in range(grids):
@@ -71,9 +81,34 @@ def random_grids(random: np.random.Generator, grids: int) -> tuple[list[Record],
         times = {
             Member(**{axis: name}): STEP + random.normal(0, 0.2) for name in NAMES[axis][:count]
         }
-        rounds = int(random.integers(2, 6))
-        records += simulate(random, machine, times, rounds, f"net{number}").records
+        rounds, model = int(random.integers(2, 6)), f"net{number}"
+        own = simulate(random, machine, times, rounds, model).records
+        if random.random() < 1 / 3:
+            late = Member(**{axis: NAMES[axis][-1]})
+            base = Member(**{axis: NAMES[axis][0]})
+            if late not in times:
+                pair = {base: times[base], late: STEP + random.normal(0, 0.2)}
+                added = simulate(random, machine, pair, int(random.integers(2, 6)), model).records
+                own += [_later(record, axis, NAMES[axis][0]) for record in added]
+        if random.random() < 1 / 2:
+            own = [_in_sessions(record) for record in own]
+        records += own
     return records, {axis: NAMES[axis][0]}
+
+
+def _later(record: Record, axis: str, base: str) -> Record:
+    """The record of a round that was measured six hours later, in which the reference, the choice
+    `base` of `axis`, was the companion."""
+    is_companion = record.run.choices[axis] == base
+    facts = structs.replace(record.round, id=f"{record.round.id}-late", companion=is_companion)
+    started = timestamps.read(record.started) + timedelta(hours=6)
+    return replace(record, round=facts, started=timestamps.written(started))
+
+
+def _in_sessions(record: Record) -> Record:
+    """Every round begins three quarters of an hour later than planned."""
+    started = timestamps.read(record.started) + timedelta(minutes=45 * record.run.repeat)
+    return replace(record, started=timestamps.written(started))
 
 
 def differing_numbers(
@@ -92,6 +127,7 @@ def differing_numbers(
         expected[row["model"], base, row[axis]] = 1 / ratio, 1 / high, 1 / low
     given = [*_of_tables(page, axis, base), *_of_mlflow(page, records, axis, base)]
     given += [*_of_markdown(markdown, axis, base), *_of_answers(page)]
+    given += _of_rounds(records, axis, base)
     measured = Measurements(tidy(records))
     for a, b in dict.fromkeys((each.a, each.b) for each in given):
         of_terminal = _of_terminal(versus(measured, [a], [b]), a, b)
@@ -132,6 +168,25 @@ def _of_mlflow(page: Content, records: Sequence[Record], axis: str, base: str) -
         if name != base and record.key in page.speedups:
             yield Given("MLflow", record.run.choices["model"], name, base,
                         page.speedups[record.key]["speedup"])  # fmt: skip
+
+
+def _of_rounds(records: Sequence[Record], axis: str, base: str) -> Iterator[Given]:
+    """The ratios of "so far" on the terminal, by which the stopping rule decides."""
+    by_model: dict[str, list[Record]] = {}
+    for record in records:
+        by_model.setdefault(record.run.choices["model"], []).append(record)
+    for model, own in by_model.items():
+        planned = {record.run.configuration: record.run for record in own}
+        reference = next(run for run in planned.values() if run.choices[axis] == base)
+        runs = finished(own)
+        ratios = ratios_of(list(planned.values()), runs, reference.name)
+        known = known_of(list(planned.values()), runs, reference.name)
+        for configuration, ratio in ratios.items():
+            name = planned[configuration].choices[axis]
+            yield Given(SO_FAR, model, name, base, ratio.estimate, ratio.low, ratio.high)
+            if ratio.low is not None:
+                high = ratio.estimate * (1 + known[configuration].halfwidth)
+                yield Given(RULE, model, name, base, ratio.estimate, ratio.low, high)
 
 
 def _of_markdown(markdown: Sequence[Titled], axis: str, base: str) -> Iterator[Given]:

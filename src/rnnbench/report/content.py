@@ -19,7 +19,7 @@ from rnnbench.report.cost import recommendations
 from rnnbench.report.parts import Figure, Section, TableView
 from rnnbench.report.sections import SECTIONS
 from rnnbench.report.tables import ReportInputs, Tables
-from rnnbench.tables.runs import epochs, order, provenance
+from rnnbench.tables.runs import epochs, order, provenance, turns
 from rnnbench.tables.time import by_run, extra_ratios, ratios_shown
 
 SPEEDUP = ("speedup", "speedup_low", "speedup_high")
@@ -108,7 +108,7 @@ class Content:
         self.notes = notes_by_place(m, unneeded)
         self.csv: dict[str, pd.DataFrame] = {
             "accuracy": m.accuracy, "alike": m.alike, "time": m.time, "runs": m.runs,
-            "epochs": epochs(m.frame),
+            "epochs": epochs(m.frame), "turns": turns(m.records, m.frame),
         }  # fmt: skip
         for section in made:
             self.csv |= section.csv

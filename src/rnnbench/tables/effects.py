@@ -33,6 +33,7 @@ LEAST_UNDISTURBED = 10  # cycles of a round, for the others not to count
 PARTLY = 0.2  # share of cycles that the reads show to be slowed, above which a round is so
 SATURATED = 0.2  # more slowness changes ratios no further
 LOWEST = 0.05  # quantile of the reads
+Levels = Mapping[Source, float]  # the lowest twentieth of the log reads of each source
 
 
 class Effect(NamedTuple):
@@ -57,7 +58,7 @@ class Round:
     """A round: record key → record of its `members`; `logs`: log seconds per step of their turns
     (members × cycles), NaN for no turn; masks of its cycles: `seen` (with a turn), `disturbed`
     (other processes used the cores), `slowed` (the machine was) and `counts` (compared); `lowest`:
-    source → the lowest twentieth of its log reads."""
+    see `Levels`."""
 
     members: Mapping[str, Record]
     logs: np.ndarray
@@ -67,39 +68,35 @@ class Round:
     counts: np.ndarray
     state: State
     slowness: float
-    lowest: Mapping[Source, float]
+    lowest: Levels
 
 
-def examined(
-    records: Iterable[Record], levels: Mapping[Source, float] | None = None
-) -> list[Round]:
-    """The rounds in turns of `records`. `levels`: the lowest reads of other rounds."""
+def examined(records: Iterable[Record], levels: Levels | None = None) -> list[Round]:
+    """The rounds in turns of `records`, without void ones. `levels`: those of other rounds."""
     rounds: dict[str, dict[str, Record]] = {}
     for record in records:
+        if record.verdict.status == "void":
+            continue
         if record.round is not None and record.round.in_turns:
             rounds.setdefault(record.round.id, {})[record.key] = record
     lowest = {name: _lowest_reads(members) for name, members in rounds.items()}
-    known: dict[Source, list[float]] = {source: [level] for source, level in (levels or {}).items()}
+    of_all = dict(levels or {})
     for own in lowest.values():
         for source, level in own.items():
-            known.setdefault(source, []).append(level)
-    of_all = {source: min(of_one) for source, of_one in known.items()}
+            of_all[source] = min(level, of_all.get(source, level))
     return [_examined(members, lowest[name], of_all) for name, members in rounds.items()]
 
 
 def _lowest_reads(members: Mapping[str, Record]) -> dict[Source, float]:
     reads: dict[Source, list[float]] = {}
     for record in members.values():
-        reads.setdefault(states.source_of(record), []).extend(record.turns.get("reads") or [])
-    known = {source: [each for each in own if each is not None] for source, own in reads.items()}
-    return {
-        source: math.log(float(np.quantile(own, LOWEST))) for source, own in known.items() if own
-    }
+        known = [each for each in record.turns.get("reads", ()) if each is not None]
+        if known:
+            reads.setdefault(states.source_of(record), []).extend(known)
+    return {source: math.log(float(np.quantile(own, LOWEST))) for source, own in reads.items()}
 
 
-def _examined(
-    members: Mapping[str, Record], lowest: Mapping[Source, float], levels: Mapping[Source, float]
-) -> Round:
+def _examined(members: Mapping[str, Record], lowest: Levels, levels: Levels) -> Round:
     turns = {key: record.turns for key, record in members.items()}
     logs = _logs(turns)
     slower_reads = np.full(logs.shape, np.nan)
@@ -134,7 +131,7 @@ def effects_in(own: Round) -> dict[str, Effect]:
     fitted = {keys[index]: log for index, log in _fitted(own.logs, own.counts).items()}
     for key, log in fitted.items():
         record = own.members[key]
-        if record.verdict.status != "void" and record.epochs:
+        if record.epochs:
             seconds = run_value([epoch.seconds for epoch in record.epochs])
             levels.append(math.log(seconds) + _relative(record.turns, own.counts) - log)
     level = fmean(levels) if levels else math.nan

@@ -51,7 +51,7 @@ SESSION_SECONDS = 1800.0
 LEAST_SESSIONS = 3
 LEAST_ROUNDS = 3  # quiet ones, for others not to count
 LEAST_UNDISTURBED = 2  # rounds, for a result not to be called one of a slowed machine
-NEGLIGIBLE = 1e-6  # weight of rounds that do not count, by which configurations stay linked
+NEGLIGIBLE = 1e-9  # weight of rounds that do not count, by which configurations stay linked
 # Standard deviation of how differently the log seconds of members depend on the slowness. Measured
 # on two cores in 70 rounds of four members of 2026-11-24: 0.24 on one core, 0.09 on two.
 UNEQUAL = 0.24
@@ -70,9 +70,9 @@ class Basis(Enum):
 
 
 class Method(NamedTuple):
-    """How an interval is made: its `basis`; the number of common `units`; the degrees of freedom of
-    the spread that is `pooled` over configurations, 0 for the pair's own; whether the units are
-    rounds `in_turns`."""
+    """How an interval is made: its `basis`; the number of common `units` that count; the degrees of
+    freedom of the spread that is `pooled` over configurations, 0 for the pair's own; whether the
+    units are rounds `in_turns`."""
 
     basis: Basis
     units: int = 0
@@ -250,6 +250,7 @@ class Estimates:
         """The half-width from the differences in common units; and its method."""
         counting = [pair for pair in pairs if self._counts[pair[0].unit]] or pairs
         logs = [log for _, log in counting]
+        method = method._replace(units=len(logs))
         # The spread of a single round that counts is that of the others.
         of_spread = logs if len(logs) > 1 else [log for _, log in pairs]
         variance, freedom = statistics.variance(of_spread), len(of_spread) - 1

@@ -3,12 +3,13 @@ measuring, which shows drift, and the facts of machines, builds and data."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import pandas as pd
 
 from rnnbench.axes import CONFIGURATION
 from rnnbench.records.record import Record
+from rnnbench.tables.effects import examined
 from rnnbench.tables.frame import (
     EPOCH,
     MEASURED,
@@ -22,6 +23,7 @@ WHICH = ["name", *CONFIGURATION, "seed", "repeat"]  # the columns that say which
 COPIED = [*WHICH, "verdict", "reasons", "started", "block", "order"]
 MAX_POINTS = 600  # of the order of measuring, drawn per machine
 PHASES = ("import", "data", "build", "first_step", "warmup", "evaluate", "predict")
+TURN_COLUMNS = ["cycle", "seconds", "steps", "full"]
 PROVENANCE_COLUMNS = ["what", "which", "fact", "value"]
 PROVENANCE_ORDER = {"machine": 0, "build": 1, "dataset": 2}
 # Longer values (package lists, flags) are only in the record.
@@ -133,3 +135,23 @@ def provenance(records: Iterable[Record]) -> pd.DataFrame:
                 rows[(what, which, fact, text)] = None
     ordered = sorted(rows, key=lambda row: (PROVENANCE_ORDER[row[0]], row[1]))
     return pd.DataFrame(ordered, columns=PROVENANCE_COLUMNS)
+
+
+def turns(records: Sequence[Record], frame: pd.DataFrame) -> pd.DataFrame:
+    """One row per turn of the rounds in turns: what every ratio is made from.
+
+    Columns: `record`, `round`, the configuration; `cycle`, `seconds`, `steps` (the timed part of
+    the turn); `counts` (1 if its cycle is compared, 0 if it was disturbed, slowed down or cut
+    short); `state` of the round (0 quiet, 1 partly slowed, 2 slowed). `frame`: the tidy frame of
+    the `records`.
+    """
+    configurations = frame.drop_duplicates("record").set_index("record")[CONFIGURATION]
+    parts = []
+    for own in examined(records):
+        for key, record in own.members.items():
+            part = pd.DataFrame({name: record.turns[name] for name in TURN_COLUMNS})
+            part["counts"] = (own.counts[part["cycle"]] & part["full"]).astype(int)
+            facts = {"record": key, "round": record.round_id, **configurations.loc[key]}
+            parts.append(part.assign(**facts, state=int(own.state)))
+    columns = ["record", "round", *CONFIGURATION, "cycle", "seconds", "steps", "counts", "state"]
+    return pd.concat(parts)[columns] if parts else pd.DataFrame(columns=columns)
