@@ -137,8 +137,8 @@ NOT_CERTIFIED = "cell is not certified for batch "
     ],
 )  # fmt: skip
 def test_judgement_follows_the_certificates(made, a, b, verdict, why):
-    found, reason = judging(*made).judge(a, b)
-    assert found == verdict and why in reason
+    judgement = judging(*made).judge(a, b)
+    assert judgement.equal == verdict and why in judgement.why
 
 
 def test_a_success_counts_on_the_machine_of_the_certificate_and_a_failure_on_every_machine():

@@ -185,7 +185,7 @@ def test_functions_named_by_the_reference_are_in_one_group_but_not_contestants()
     assert table.loc["unrolled", "speedup"] == pytest.approx(1.33, rel=0.01)
     best = only(fastest(every, table.reset_index()))
     assert (best["name"], best["contestants"]) == ("unrolled", 2)
-    assert "relu instead of tanh" in best["left_out"]
+    assert "relu instead of tanh" in best["left_out"][0].why
     assert learning(every)["is_reference"].tolist() == [True, False, False]
     # If the reference does not name the options, they are separate tasks.
     assert with_named_options(tidy(records), KERAS)["variant"].nunique() == 3

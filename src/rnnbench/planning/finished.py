@@ -172,12 +172,15 @@ def _value_of(record: Record, effect: Effect) -> RunValue | None:
         return None
     choices = record.run.choices
     seconds = run_value([epoch.seconds for epoch in record.epochs])
-    block = f"{record.machine}/{record.site}/{record.experiment}/{record.run.block}"
+    # As `tables.frame.run_values`: runs of one seed and repeat were measured after each other.
+    block = f"s{record.run.seed}-r{record.run.repeat}"
     return RunValue(
         key=key_of(record.machine, record.run.configuration),
         device=f"{record.machine}/{choices.get('model')}/{choices.get('device')}",
         log=effect.log if effect.is_known else math.log(seconds),
-        unit=str(record.round_id) if effect.is_known else block,
+        unit=str(record.round_id)
+        if effect.is_known
+        else f"{record.machine}/{record.site}/{record.experiment}/{block}",
         machine=record.machine,
         started=timestamps.read(record.started).timestamp(),
         is_companion=record.is_companion,

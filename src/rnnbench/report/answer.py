@@ -15,10 +15,9 @@ import pandas as pd
 from rnnbench.axes import PLACE
 from rnnbench.records.overrides import labelled, reference_label
 from rnnbench.report import numbers as n
-from rnnbench.report.labels import same_group, short_group, variant_labels
+from rnnbench.report.labels import left_out_text, same_group, short_group, variant_labels
 from rnnbench.report.tables import Tables
 from rnnbench.sources.certificates import NOT_LEARNING
-from rnnbench.tables.certificates import ANOTHER_FUNCTION
 from rnnbench.tables.learning import MIN_SEEDS, TOO_FEW_SEEDS
 from rnnbench.tables.stats import ONE_RUN
 from rnnbench.tables.time import (
@@ -69,14 +68,16 @@ def answers(m: Tables) -> list[Answer]:
     for key, group in fastest.groupby(axes, sort=False):
         contests = [_with_texts(row, m.reference, name_machine) for row in group.to_dict("records")]
         texts = _contests(contests, short_group(contests[0], varied, variants))
-        left_out = dict.fromkeys(filter(None, "; ".join(group["left_out"]).split("; ")))
+        left_out = [each for row in contests for each in row["left_out"]]
         # The table has the ratios of other functions, and how they differ.
-        are_functions = all(ANOTHER_FUNCTION in text for text in left_out)
+        are_functions = all(each.is_another_function for each in left_out)
         if left_out and not (are_functions and group["contestants"].eq(1).all()):
-            texts.append(f"not compared: {n.few(list(left_out), LEFT_OUT)}")
+            reasons = dict.fromkeys(map(left_out_text, left_out))
+            texts.append(f"not compared: {n.few(list(reasons), LEFT_OUT)}")
         places: dict[str, list[str]] = {}
         for row in contests:
-            places.setdefault(row["void"], []).append(row["place"])
+            void_text = "; ".join(map(left_out_text, row["void"]))
+            places.setdefault(void_text, []).append(row["place"])
         if void := [f"{void}{' and'.join(where)}" for void, where in places.items() if void]:
             texts.append(f"{ALL_VOID}: {n.few(void, LEFT_OUT)}")
         speed = n.capitalized(f"{'; '.join(texts)}.")
@@ -140,11 +141,12 @@ def _contests(contests: Sequence[Row], model: str) -> list[str]:
 
 def _clause(row: Row, model: str) -> str:
     name, base, ratio, left_out = row["winner"], row["base"], row["ratio"], row["left_out"]
+    are_functions = any(each.is_another_function for each in left_out)
     trains, where = f"trains{model}", row["where"]
     here = f" for{model}{where}" if model else where
     if row["contestants"] == 0:
         return f"no run{here} has a comparable result"
-    if row["contestants"] < 2 and ANOTHER_FUNCTION in left_out:
+    if row["contestants"] < 2 and are_functions:
         return f"{name} is the only implementation of its function{here}; {_others(row)}"
     if row["contestants"] < 2:
         done = "has a result" if row["void"] or left_out else "has been run"

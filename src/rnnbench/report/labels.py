@@ -12,6 +12,7 @@ import pandas as pd
 from rnnbench.axes import GROUP, NAMES
 from rnnbench.records.overrides import Overrides, last_component
 from rnnbench.report.numbers import marked
+from rnnbench.tables.time import LeftOut
 
 ANCHORED = (
     *("implementation" if name == "rnn" else name for name in NAMES), "variant", "machine",
@@ -185,3 +186,9 @@ def of_these(palette: Mapping[str, str], names: Iterable[str]) -> Mapping[str, s
 def same_group(reference: Mapping[str, str]) -> list[str]:
     """The axes within which configurations are compared."""
     return [name for name in GROUP if name not in reference]
+
+
+def left_out_text(left_out: LeftOut) -> str:
+    """```block`, `cell` (why)``."""
+    names = ", ".join(f"`{name}`" for name in left_out.names)
+    return f"{names} ({left_out.why})"

@@ -17,7 +17,7 @@ from rnnbench.records import timestamps
 from rnnbench.records.pointer import NotNeeded
 from rnnbench.records.record import STATUSES, Record
 from rnnbench.report import numbers as n
-from rnnbench.report.labels import short_group, variant_labels
+from rnnbench.report.labels import left_out_text, short_group, variant_labels
 from rnnbench.report.rounds import unneeded_text
 from rnnbench.tables.certificates import UNKNOWN
 from rnnbench.tables.effects import examined
@@ -72,8 +72,9 @@ def _where(rows: pd.DataFrame, every: pd.DataFrame) -> str:
 
 
 def void_notes(fastest: pd.DataFrame) -> Iterator[str]:
-    if void := list(filter(None, dict.fromkeys(fastest["void"]))):
-        yield f"{VOID}: {'; '.join(void)}."
+    void = [left_out_text(each) for of_one in fastest["void"] for each in of_one]
+    if void:
+        yield f"{VOID}: {'; '.join(dict.fromkeys(void))}."
 
 
 def session_notes(usable: pd.DataFrame) -> Iterator[str]:

@@ -14,6 +14,7 @@ from rnnbench.report import numbers as n
 from rnnbench.report.answer import ALL_VOID, Answer, outlier_sentence
 from rnnbench.report.labels import (
     configuration_anchors,
+    left_out_text,
     same_group,
     short_group,
     variant_labels,
@@ -85,12 +86,13 @@ def _excluded(fastest: pd.DataFrame) -> str:
     """The configurations that are in no comparison, and why."""
     clauses = []
     for column, label in (("void", ALL_VOID), ("left_out", "not compared")):
-        rows = fastest[fastest[column] != ""]
+        rows = fastest[fastest[column].map(bool)]
         if len(rows):
             first = rows.iloc[0]
             more = f", and others in {len(rows) - 1} more" if len(rows) > 1 else ""
             where = f"for {first['model']} on {first['device']}{more}"
-            clauses.append(f"{label}: {first[column]} {where}")
+            reasons = "; ".join(map(left_out_text, first[column]))
+            clauses.append(f"{label}: {reasons} {where}")
     return _sentence(clauses)
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 from msgspec.structs import asdict, replace
@@ -34,7 +34,6 @@ CERTIFIED, UNEQUAL, UNKNOWN = "certified", "not equal", "not certified"
 DEFAULT_FUNCTION = {"recurrent_activation": "sigmoid", "use_bias": "True"}
 AS_PUBLISHED = "build.as_published"
 SAME_PLACE = ("build", "device", "machine", "variant")
-ANOTHER_FUNCTION = "not the same function: "
 COMPARED_ONLY = "compared with each other only, no reference"
 DOES_NOT_LEARN = "not_learning"  # code of the reason that marked records get
 NOT_LEARNING_REMEDY = (
@@ -42,6 +41,15 @@ NOT_LEARNING_REMEDY = (
     "otherwise report an issue."
 )
 CERTIFICATE_COLUMNS = [*CERTIFIED_AXES, "variant"]
+
+
+class Judgement(NamedTuple):
+    """Whether two configurations compute the same function: ``certified``, ``not equal``, ``not
+    certified`` or ``""`` (not asked); why; and how they differ by design, if they do."""
+
+    equal: str = ""
+    why: str = ""
+    differences: str = ""
 
 
 @dataclass(frozen=True)
@@ -105,39 +113,41 @@ class Certificates:
         why = cache(lambda items: self.why_not_learning(dict(items)))
         return [_marked(record, why(_configuration_of(record))) for record in records]
 
-    def judge(self, a: Configuration, b: Configuration) -> tuple[str, str]:
-        """(``certified`` | ``not equal`` | ``not certified``, reason): whether two configurations
-        compute the same function. Within a build, the certified pair decides; across builds, both
-        must agree with the float64 reference. A failure counts on every machine, a success only on
-        the machine of the certificate, and for the device and the sizes of batches that it
-        tested."""
+    def judge(self, a: Configuration, b: Configuration) -> Judgement:
+        """Whether two configurations compute the same function. Within a build, the certified pair
+        decides; across builds, both must agree with the float64 reference. A failure counts on
+        every machine, a success only on the machine of the certificate, and for the device and the
+        sizes of batches that it tested."""
         if _precision(a) != _precision(b):
-            return UNKNOWN, f"one computes in {_precision(a)}, the other in {_precision(b)}"
+            why = f"one computes in {_precision(a)}, the other in {_precision(b)}"
+            return Judgement(UNKNOWN, why)
         for side in (a, b):
             if failure := self._failure(side):
-                return UNEQUAL, failure
+                return Judgement(UNEQUAL, failure)
         if differences := self._differences(a, b):
-            return UNEQUAL, f"{ANOTHER_FUNCTION}{differences}"
+            return Judgement(UNEQUAL, f"not the same function: {differences}", differences)
         if _label(a) == _label(b) and all(a.get(name) == b.get(name) for name in SAME_PLACE):
-            return CERTIFIED, "the same implementation in the same build on the same device"
+            same = "the same implementation in the same build on the same device"
+            return Judgement(CERTIFIED, same)
         pairs = self._pairs(a, b)
         for pair, tolerance in pairs:
             if not pair.equal and (_excesses(pair, tolerance) or not pair.not_compared):
-                return UNEQUAL, _excess(pair, tolerance)
+                return Judgement(UNEQUAL, _excess(pair, tolerance))
         for side in (a, b):
             if gap := self._gap(side):
-                return UNKNOWN, gap
+                return Judgement(UNKNOWN, gap)
         if missing := self._not_compared(a, b, pairs):
-            return UNKNOWN, missing
+            return Judgement(UNKNOWN, missing)
         for side in (a, b):
             if reason := self._no_reference(side):
-                return (CERTIFIED if pairs else UNKNOWN), f"{COMPARED_ONLY}: {reason}"
+                equal = CERTIFIED if pairs else UNKNOWN
+                return Judgement(equal, f"{COMPARED_ONLY}: {reason}")
         if pairs:
-            return CERTIFIED, "the same function within tolerance"
+            return Judgement(CERTIFIED, "the same function within tolerance")
         for side in (a, b):
             if differs := self._differs_in_its_build(side):
-                return UNKNOWN, differs
-        return CERTIFIED, "both agree with the float64 reference"
+                return Judgement(UNKNOWN, differs)
+        return Judgement(CERTIFIED, "both agree with the float64 reference")
 
     def _not_compared(self, a: Configuration, b: Configuration, pairs: Sequence[Any]) -> str | None:
         """Why two implementations in one certificate were not compared in everything, or None."""

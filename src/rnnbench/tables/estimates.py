@@ -14,7 +14,7 @@ from rnnbench.axes import KEY
 from rnnbench.records import timestamps
 from rnnbench.records.overrides import Overrides, option_of
 from rnnbench.sources.prices import PriceList
-from rnnbench.tables.certificates import Certificates
+from rnnbench.tables.certificates import Certificates, Judgement
 from rnnbench.tables.frame import Groups, implementation_of, run_values, split
 from rnnbench.tables.ratios import Estimates, RunValue
 from rnnbench.tables.states import State
@@ -70,8 +70,8 @@ class Measurements:
         return references(keys_of(self.frame), self.reference)
 
     @cached_property
-    def judge(self) -> Callable[[Key, Key], tuple[str, str]]:
-        """Whether two configurations compute the same function, and why (`Certificates.judge`)."""
+    def judge(self) -> Callable[[Key, Key], Judgement]:
+        """Whether two configurations compute the same function (`Certificates.judge`)."""
         return cache(lambda own, base: self.certificates.judge(_named(own), _named(base)))
 
     @cached_property

@@ -12,14 +12,14 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from rnnbench.axes import CONFIGURATION, KEY
 from rnnbench.sources.certificates import NOT_LEARNING
-from rnnbench.tables.certificates import ANOTHER_FUNCTION, UNEQUAL
+from rnnbench.tables.certificates import UNEQUAL, Judgement
 from rnnbench.tables.estimates import Key, Measurements, estimates_of, key_of
 from rnnbench.tables.frame import CALLS, COUNTED, ends, identified, phase_of, split
 from rnnbench.tables.ratios import Estimates, Ratio, Unequal
@@ -35,7 +35,8 @@ COMPARED = (FASTER, SLOWER, NO_DIFFERENCE, ONE_RUN)
 TIME_COLUMNS = [
     *COUNTED, "epoch_seconds", "epoch_low", "epoch_high", "ms_per_step", "us_per_sample", "samples",
     "evaluate_seconds", "predict_seconds", *ends("speedup"), "method", "shown_different", "words",
-    "speedup_suspect", "equal", "equal_why", "unequal", "difference", "not_learning",
+    "speedup_suspect", "equal", "equal_why", "is_another_function", "unequal", "difference",
+    "not_learning",
 ]  # fmt: skip
 CALL_COLUMNS = [
     *CONFIGURATION, "call", "runs", "suspect", "samples", "batch", "seconds", "low", "high",
@@ -71,12 +72,13 @@ def compared(
     """
     estimates = estimates or measured.estimates
     exists = base in estimates
-    equal, why = measured.judge(own, base) if exists and own != base else ("", "")
+    judged = measured.judge(own, base) if exists and own != base else Judgement()
     row: dict[str, Any] = {
         "method": None,
         "shown_different": False,
-        "equal": equal,
-        "equal_why": why,
+        "equal": judged.equal,
+        "equal_why": judged.why,
+        "is_another_function": bool(judged.differences),
         "unequal": "",
         "difference": "",
     }
@@ -90,9 +92,9 @@ def compared(
         return {**row, "words": NO_REFERENCE}
     ratio = estimates.ratio(own, base)
     row["method"] = ratio.method
-    if equal == UNEQUAL:
+    if judged.equal == UNEQUAL:
         unequal = Unequal(ratio.estimate, ratio.low, ratio.high)
-        difference = why.removeprefix(ANOTHER_FUNCTION)
+        difference = judged.differences or judged.why
         return {**row, "words": NOT_EQUAL, "unequal": unequal, "difference": difference}
     shown = {"shown_different": ratio.shown_different, "words": ratio_text(ratio)}
     return {**row, **ratio.columns("speedup"), **shown}
@@ -218,13 +220,13 @@ def fastest(measured: Measurements, time_table: pd.DataFrame) -> pd.DataFrame:
     `speedup` over the reference with its interval `low`, `high` and the result as text (`words`),
     which hold simultaneously for all contestants; `runner_up` (its name, ``""`` for none); `lead` =
     seconds of the runner-up / own seconds, with its interval, `lead_shown` (bool: it excludes 1)
-    and `lead_is_speedup` (bool: the lead is the ratio to the reference); `left_out`: names and
-    reasons of configurations that are not contestants, because they do not compute the reference's
-    function or apply wrong gradients; `void`: names and reasons of configurations without a usable
-    run; `reference_void`: the reason if the reference is one of them; `equal` as in `compared`;
-    `unequal`: if there is one contestant, (name, whether it has suspect runs, `Unequal`) of each
-    configuration that computes another function, whose intervals hold simultaneously;
-    `slowed`: whether too few rounds of the fastest are undisturbed, so that slowed ones count.
+    and `lead_is_speedup` (bool: the lead is the ratio to the reference); `left_out`: the
+    configurations (`LeftOut`) that are not contestants, because they do not compute the reference's
+    function or apply wrong gradients; `void`: those without a usable run; `reference_void`: the
+    reason if the reference is one of them; `equal` as in `compared`; `unequal`: if there is one
+    contestant, (name, whether it has suspect runs, `Unequal`) of each configuration that computes
+    another function, whose intervals hold simultaneously; `slowed`: whether too few rounds of the
+    fastest are undisturbed, so that slowed ones count.
     """
     void = _void_configurations(measured)
     reference_axes = {axis for axis in measured.reference if axis in KEY} - IMPLEMENTATION_AXES
@@ -252,27 +254,38 @@ def fastest(measured: Measurements, time_table: pd.DataFrame) -> pd.DataFrame:
                 **NO_CONTESTANT,
                 **(_winner(measured, ranked, base, axes) if ranked else {}),
                 "implementations": implementations,
-                "left_out": _with_reasons(excluded, whys, axes),
+                "left_out": _left_out(excluded, whys, axes),
                 "unequal": _unequal(measured, base, ordered, axes) if len(ranked) == 1 else [],
-                "void": _with_reasons(voided, [row["why"] for row in voided], axes),
+                "void": _left_out(voided, [row["why"] for row in voided], axes),
                 "reference_void": {key_of(row): row["why"] for row in voided}.get(base, ""),
             }
         )
     return pd.DataFrame(rows, columns=["name", *FASTEST_COLUMNS])
 
 
-def _with_reasons(rows: list[dict[Any, Any]], whys: list[str], axes: list[str]) -> str:
-    """The names of `rows` with `whys` in parentheses, each reason once, separated by ``; ``."""
-    names: dict[str, list[str]] = {}
+class LeftOut(NamedTuple):
+    """The `names` of configurations that are not compared, and why; whether they compute another
+    function by design."""
+
+    names: tuple[str, ...]
+    why: str
+    is_another_function: bool = False
+
+
+def _left_out(rows: list[dict[Any, Any]], whys: list[str], axes: list[str]) -> tuple[LeftOut, ...]:
+    """The `rows` by their `whys`."""
+    found: dict[str, LeftOut] = {}
     for row, why in zip(rows, whys, strict=True):
-        names.setdefault(why, []).append(f"`{_name(row, axes)}`")
-    return "; ".join(f"{', '.join(those)} ({why})" for why, those in names.items())
+        before = found[why].names if why in found else ()
+        is_another = bool(row.get("is_another_function"))
+        found[why] = LeftOut((*before, _name(row, axes)), why, is_another)
+    return tuple(found.values())
 
 
 def _unequal(
     measured: Measurements, base: Key, rows: list[dict[Any, Any]], axes: list[str]
 ) -> list[tuple[str, bool, Unequal]]:
-    others = [row for row in rows if ANOTHER_FUNCTION in (row["equal_why"] or "")]
+    others = [row for row in rows if row["is_another_function"]]
     ratios = [measured.estimates.ratio(key_of(row), base, len(others)) for row in others]
     return [
         (_name(row, axes), bool(row["suspect"]), Unequal(ratio.estimate, ratio.low, ratio.high))
