@@ -185,8 +185,8 @@ def _legacy(file: h5py.File, content: bytes) -> Checkpoint:
     for layer in dict.fromkeys([*texts(weights, "layer_names"), *top]):
         own = []
         for key in texts(weights[layer], "weight_names"):
-            name = re.sub(r":\d+$", "", key)
-            name = name if name.startswith(f"{layer}/") else f"{layer}/{name}"
+            _, found, after = f"/{key}".partition(f"/{layer}/")
+            name = re.sub(r":\d+$", "", f"{layer}/{after if found else key}")
             values = _values(name, weights[layer][key])
             own.append(Array(name, key, values, layer))
         arrays += _tidy(own)
@@ -215,7 +215,12 @@ def _tidy(arrays: Sequence[Array]) -> list[Array]:
             if not (number == len(scopes) - 1 and CELL.fullmatch(scope)):
                 kept.append(re.sub(r"^(forward|backward)_.*", r"\1", scope))
         tidied.append(array._replace(name="/".join([first, *kept, part]).lstrip("/")))
-    return tidied if len({array.name for array in tidied}) == len(arrays) else list(arrays)
+    if len({array.name for array in tidied}) == len(arrays):
+        return tidied
+    names = {array.name for array in arrays}
+    if len(names) == len(arrays):
+        return list(arrays)
+    return [array._replace(name=f"{array.layer}/{array.place}") for array in arrays]
 
 
 def _datasets(file: h5py.File) -> list[str]:

@@ -106,8 +106,9 @@ class Conversion:
         lines = [f"{line}, {total - converted} copied"]
         for cell in cells:
             was = f"{cell.layout} → {self.layout}" if cell in changed else f"already {cell.layout}"
+            bias = "" if "bias" in cell.arrays else "no bias"
             after = "reset_after" if cell.kind == "GRU" and _resets_after(cell) else ""
-            facts = [f"{cell.kind} of {cell.units} units", *filter(None, [after]), was]
+            facts = [f"{cell.kind} of {cell.units} units", *filter(None, [after, bias]), was]
             if cell in changed and not cell.exact and self.layout == "keras":
                 facts.append("its two biases are added")
             lines.append(f"{cell.scope}: {', '.join(facts)}")

@@ -115,6 +115,9 @@ def items_of(arrays: Sequence[Array], buffer: Buffer | None = None) -> list[Item
         recurrent = parts.get("recurrent_kernel")
         is_cell = recurrent is not None and recurrent.values.ndim == 2 and array.part in PARTS
         if is_cell and array is next(each for name, each in parts.items() if name in PARTS):
+            if further := set(parts) - set(PARTS):
+                what = f"layer {array.scope} has {', '.join(sorted(further))} besides its kernels: "
+                raise Refusal(f"{what}it is not an LSTM, GRU or SimpleRNN.")
             items.append(_cell(array.scope, {part: parts[part] for part in PARTS if part in parts}))
         elif array.part == OPAQUE:
             items += _of_buffer(array, buffer)
@@ -143,7 +146,8 @@ def _check_rest(arrays: Sequence[Array]) -> None:
         if re.search("cu_?dnn", array.name):
             raise Refusal(f"{array.name} belongs to a CuDNN layer whose other arrays are missing.")
     for scope, values in scopes.items():
-        columns = {each.shape[1] for each in values if layouts.cell_of(each) in ("lstm", "gru")}
+        columns = {each.shape[1] for each in values if each.ndim == 2}
+        columns = {count for count in columns if count and (count % 3 == 0 or count % 4 == 0)}
         if any(each.ndim == 1 and each.size / 2 in columns for each in values):
             what = f"the arrays of {scope or 'the file'} have the shapes of a CuDNN layer, but not "
             remedy = "name them LAYER/kernel, LAYER/recurrent_kernel and LAYER/bias in an .npz."

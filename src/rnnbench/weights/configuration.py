@@ -130,7 +130,7 @@ def why_not_cudnn(cell: Cell, stated: str | None) -> str | None:
     if cell.kind == "GRU" and bias is None and settings is None:
         return "it has no bias, and the file does not say that it has reset_after=True"
     activation: str | None = "tanh"
-    for name in ("dropout", "recurrent_dropout", "zero_output_for_mask", "time_major"):
+    for name in ("dropout", "recurrent_dropout", "time_major"):
         if settings is not None and settings.get(name):
             return f"it has {name}={settings[name]}"
     if settings is not None:
