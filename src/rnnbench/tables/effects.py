@@ -5,12 +5,9 @@ seconds per step. The effects of all members are the least-squares fit to these 
 
     median of (member i - member j)  =  effect of i - effect of j,
 
-weighted by the number of common cycles, so that they are consistent: a / b times b / c is a / c.
-Differences of two turns are unbiased with any number of members; Tukey's median polish is biased
-towards 0 with an odd number, because the member in the middle *is* the level of its cycle.
-
-A cycle counts unless other processes used the cores in it or the machine was slowed down, as long
-as enough others remain. See ``docs/measurement.md``.
+weighted by the number of common cycles, so that a / b times b / c is a / c. (Tukey's median polish
+is biased towards 0 with an odd number of members.) A cycle counts unless other processes used the
+cores in it or the machine was slowed down, as long as enough others remain.
 """
 
 from __future__ import annotations
@@ -39,8 +36,8 @@ Levels = Mapping[Source, float]  # the lowest twentieth of the log reads of each
 class Effect(NamedTuple):
     """What the turns of a round say about a member.
 
-    - `log`: natural logarithm of the seconds of its epochs; the differences within the round are
-      those of the turns. Missing if it has too few cycles in common with others.
+    - `log`: natural logarithm of the seconds of its epochs, which differ within the round as the
+      turns do. Missing if it has too few cycles in common with others.
     - `state` of its round (`State`), and `slowness`: of the cycles that count, if it is `SLOWED`.
     """
 
@@ -140,10 +137,8 @@ def effects_in(own: Round) -> dict[str, Effect]:
 
 def effects_of(records: Iterable[Record]) -> dict[str, Effect]:
     """Record key → its effect, for runs that trained in turns. `records`: all of their rounds."""
-    found: dict[str, Effect] = {}
-    for own in examined(records):
-        found |= effects_in(own)
-    return found
+    found = [effects_in(own) for own in examined(records)]
+    return {key: effect for own in found for key, effect in own.items()}
 
 
 def effects(members: Mapping[str, Turns]) -> dict[str, float]:

@@ -3,7 +3,7 @@
 Two things show this, as running medians over `SMOOTHED` cycles: the random reads that workers time
 between turns, and the steps of all members relative to the faster cycles of the same round. How
 fast other rounds were plays no part, because the level of a machine may change without any effect
-on ratios. ``benchmarks/README.md``, "Noisy hours", has the evidence.
+on ratios (``benchmarks/README.md``, "Noisy hours").
 """
 
 from __future__ import annotations
@@ -64,9 +64,8 @@ def undisturbed(source: Source, lowest: float) -> float:
 
 def slowness(logs: np.ndarray, reads: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """How much longer the steps of each cycle took than undisturbed, by the steps and by the reads
-    (natural logarithms, 0 where nothing is known). Arguments are members × cycles, NaN where
-    nothing is known: `logs` (log seconds per step) and `reads` (log seconds of the random reads /
-    those of undisturbed ones)."""
+    (natural logarithms, 0 where unknown). `logs`: log seconds per step; `reads`: log seconds of the
+    random reads / those of undisturbed ones (members × cycles, NaN where unknown)."""
     relative = np.ma.masked_invalid(logs - _medians(logs, (1,))[:, None])
     steps = _smoothed(relative.mean(axis=0, keepdims=True).filled(np.nan))
     if not np.isnan(steps).all():
