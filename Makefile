@@ -47,7 +47,7 @@ mutants: $(MADE)
 	$(BIN)/mutmut run $(if $(PACKAGE),'rnnbench.$(PACKAGE).*')
 	$(BIN)/mutmut results
 	$(BIN)/mutmut export-cicd-stats
-	$(BIN)/python -m tests.mutants $(PACKAGE)
+	$(BIN)/python -m tests.mutants
 
 ui: $(MADE)
 	$(BIN)/python -m rnnbench ui

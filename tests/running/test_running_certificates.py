@@ -16,6 +16,7 @@ from rnnbench.errors import RunError
 from rnnbench.records.store import Place, read_json
 from rnnbench.running import certificates, worker
 from rnnbench.running.worker import Outcome
+from rnnworker.precision import TOLERANCE
 
 STEPS = {"threads": 1, "steps": 30, "off": 0, "worst": 2e-7, "why": None}
 BATCH = {"rows": 16, "training": True, "outputs": 1e-7, "gradients": 1e-6, "compared": 16}
@@ -79,6 +80,23 @@ def test_it_has_the_format_that_the_report_reads() -> None:
     assert (cudnn["status"], cudnn["why"]) == ("not_run", "cuDNN runs on NVIDIA GPUs only")
     assert set(cudnn) == {*ENTRY, "function_why"}
     json.dumps(made, allow_nan=False)
+
+
+def test_it_says_what_it_was_made_from_and_is_judged_by_the_tolerance_of_its_precision() -> None:
+    """A difference that float32 does not allow and TF32 does."""
+    pair = {"a": "block", "b": "keras", "outputs": 1e-3, "gradients": 1e-3, "loss_curve": 1e-3}
+    both = {"block": ENTRY, "keras": ENTRY}
+    planned = {**PLANNED, "implementations": implementations("block", "keras")}
+    planned["devices"] = [cpu(1, "block", "keras")]
+    for precision, equal in (("float32", False), ("tf32", True)):
+        reported = {"precision": precision, "implementations": both, "pairs": [pair]}
+        facts = {**FACTS, "certificate": reported}
+        made = assembled(planned, cpu_1=Outcome(events=[facts]))
+        assert (made["digest"], made["machine"], made["precision"]) == ("d", "here", precision)
+        assert made["tolerance"] == TOLERANCE[precision]
+        assert [each["equal"] for each in made["pairs"]] == [equal]
+        assert made["pairs"][0]["outputs"] == 1e-3
+        assert all(entry["function_why"] is None for entry in made["implementations"].values())
 
 
 ON_TWO = {
