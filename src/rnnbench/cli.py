@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import importlib
+import importlib.metadata
 import keyword
 import os
 import sys
@@ -12,8 +13,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TextIO
 
-from rnnbench.commands import COMMANDS, MODULES
+from rnnbench.commands import ANYWHERE, COMMANDS, MODULES
 from rnnbench.errors import RnnbenchError, say
+from rnnbench.project import check_project
 
 INTERRUPTED = 130
 # What the system refuses for reasons that the user can remove. Others are faults of rnnbench.
@@ -31,6 +33,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not arguments or arguments[0] in ("-h", "--help", "help"):
         print(_usage())
         return 0 if arguments else 2
+    if arguments[0] in ("--version", "-V"):
+        print(f"rnnbench {importlib.metadata.version('rnnbench')}")
+        return 0
     command, *rest = arguments
     module = next((module for module, names in MODULES.items() if command in names), None)
     if module is None:
@@ -39,6 +44,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         if os.environ.get("RNNBENCH_LOG"):
             sys.stderr = _Tee(sys.stderr, os.environ["RNNBENCH_LOG"])  # type: ignore[assignment]
+        if command not in ANYWHERE and not any(map(names_folder_or_help, rest)):
+            check_project(Path())
         commands = importlib.import_module(f"rnnbench.commands.{module}")
         code: int = getattr(commands, function_name(command))(rest)
         sys.stdout.flush()  # here, where a reader that has ended is no error
@@ -58,6 +65,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         where, remedy = error.filename2 or error.filename, f"{FIXES[error.errno]} and run it again."
         say(RnnbenchError(str(error.strerror), where=str(where or ""), remedy=remedy))
         return 1
+
+
+def names_folder_or_help(argument: str) -> bool:
+    """Whether a command with this argument needs no project in the current folder."""
+    return argument in ("-h", "--help") or argument.startswith(("--results", "--root"))
 
 
 def function_name(command: str) -> str:
@@ -84,4 +96,6 @@ class _Tee:
 def _usage() -> str:
     width = max(map(len, COMMANDS))
     lines = [f"  {name:{width}}  {summary}" for name, summary in COMMANDS.items()]
-    return "\n".join(["usage: rnnbench COMMAND …  (rnnbench COMMAND --help)", "", *lines])
+    return "\n".join(
+        ["usage: rnnbench COMMAND …  (rnnbench COMMAND --help, rnnbench --version)", "", *lines]
+    )

@@ -17,13 +17,13 @@ from rnnbench.errors import ConfigError
 SOURCE = Path(__file__).resolve().parents[2]
 SETTINGS = Path("config/config.yaml")
 # One of them makes a folder a project.
-MARKS = ("conf/config.yaml", "workflow/Snakefile")
+MARKS = ("conf/config.yaml", "workflow/Snakefile", "Snakefile")
 
 
 def check_project(root: Path) -> None:
     """Raises `ConfigError` unless `root` is the folder of a project."""
     if not any((root / mark).is_file() for mark in MARKS):
-        what = f"is not a project: there is no {' or '.join(MARKS)} here."
+        what = f"is not a project: there is no {', '.join(MARKS[:-1])} or {MARKS[-1]} here."
         remedy = "change into the project's folder and run the command there."
         raise ConfigError(what, where=str(root.resolve()), remedy=remedy)
 

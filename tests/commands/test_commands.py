@@ -3,12 +3,15 @@ of when commands were busy."""
 
 from __future__ import annotations
 
+import re
 from contextlib import suppress
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 
 from rnnbench.cli import main
+from rnnbench.commands import COMMANDS
 from rnnbench.commands.arguments import parse_words
 from rnnbench.commands.experiment import command_of
 from rnnbench.commands.machine import doctor
@@ -41,10 +44,11 @@ def test_run_composes_the_snakemake_command(tmp_path: Path) -> None:
 BAD = {
     "compare keras block --budget nan": "argument --budget: nan is not a finite number > 0",
     "run --budget -1": "argument --budget: -1 is not a finite number > 0",
+    "run quick -n": "unrecognized arguments: -n; write options of Snakemake after --, as in",
     "run quick --cores 0": "argument --cores: 0 is not a number ≥ 1 or all",
     "ui --port 0": "argument --port: 0 is not a number from 1 to 65535",
     "ui --port 99999": "argument --port: 99999 is not a number from 1 to 65535",
-    "compare keras blok --budget 60": "are not two choices of one axis. Fix: did you mean block?",
+    "compare keras blok --budget 1": "are not two choices of one axis. Fix: did you mean block?",
     "compare keras block --json /no/x": "--json /no/x: is no file in an existing folder. Fix: ",
 }
 
@@ -56,6 +60,30 @@ def test_a_bad_value_is_refused_before_anything_is_measured(words, monkeypatch, 
         assert main(words.split()) == 2
     out, error = capsys.readouterr()
     assert out == "" and BAD[words] in error
+
+
+@pytest.mark.parametrize("command", sorted({*COMMANDS, "environment", "lock"} - {"weights"}))
+def test_outside_a_project_a_command_says_so_and_writes_nothing(
+    command: str, tmp_path: Path, monkeypatch, capsys
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main([command, "x"]) == 2
+    out, error = capsys.readouterr()
+    assert out == "" and error.count("\n") == 1
+    assert f"{tmp_path}: is not a project: there is no conf/config.yaml, workflow/Sn" in error
+    with suppress(SystemExit):
+        assert main([command, "--help"]) == 0
+    assert capsys.readouterr().out.startswith("usage: ")
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_version_and_all_commands_of_a_person_are_shown(capsys) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"rnnbench {version('rnnbench')}\n"
+    assert main(["--help"]) == 0
+    shown = capsys.readouterr().out
+    assert {"ui", "run", "grid"} <= set(re.findall(r"^  (\w+) ", shown, re.M))
+    assert "--version" in shown
 
 
 def test_run_starts_snakemake(project: Project) -> None:

@@ -85,6 +85,7 @@ def project_of_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A project with results of ``home``."""
     folder = tmp_path_factory.mktemp("home")
     lay_down(folder / "results", "home")
+    (folder / "Snakefile").touch()
     return folder
 
 

@@ -195,5 +195,8 @@ def test_single_runs_are_compared_without_an_interval(tmp_path, capsys, order):
     pair = zip(("block", "keras"), (1.2, 1.0), strict=True)
     store([make_record(rnn=rnn, epoch_seconds=[level] * 4) for rnn, level in pair], tmp_path)
     assert compare([*order, "--results", str(tmp_path)]) == 0
-    answer = capsys.readouterr().out.splitlines()[-1]
+    *table, answer = capsys.readouterr().out.splitlines()
     assert answer == "`keras` trains 1.20× as fast as `block`, one run, no confidence interval."
+    # The table has the same direction, whatever was asked.
+    (line,) = [line for line in table if "×" in line]
+    assert line.split()[:3] == ["keras", "block", "1.20×"]

@@ -47,7 +47,7 @@ def test_compare_measures_two_choices(project: Project) -> None:
     (project.folder / "workflow").symlink_to(ROOT / "workflow")
     kernel = project.conf / "rnn/mine.yaml"
     (project.conf / "rnn/fake_middle.yaml").rename(kernel)
-    words = ["compare", "fake_fast", str(kernel), "model=fake", "build=fake", "--budget", "1"]
+    words = ["compare", "fake_fast", str(kernel), "model=fake", "build=fake", "--budget", "0.02"]
     words += ["--json", "table.json"]
     done = project.rnnbench(*words, "--fail-if", "mine>0.9")
     assert done.returncode == 0, done.stdout + done.stderr

@@ -8,6 +8,7 @@ COMMANDS = {
     "plan": "estimate runs, time, disk space and repeats of an experiment",
     "dataset": "provide or check the pinned datasets in data/",
     "retry": "have chosen runs measured again by the next snakemake",
+    "ui": "serve MLflow with all runs, and print the links to the experiments",
     "track": "log records to MLflow (the workflow does it after each round)",
     "export": "write an experiment's records to one file for another machine",
     "import": "import records from an exported file or a bundle",
@@ -20,6 +21,8 @@ COMMANDS = {
     "weights": "convert a checkpoint between the layouts of CuDNN layers and of Keras",
     "gc": "remove unused environments and leftover files (asks first)",
 }
+# Those that need no project: they convert a file, or the workflow names the project to them.
+ANYWHERE = ("weights", "round", "certify")
 MODULES = {
     "exchange": ("export", "import", "bundle"),
     "experiment": ("run", "grid"),

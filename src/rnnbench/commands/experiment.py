@@ -9,7 +9,7 @@ import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from rnnbench.axes import NAMES
 from rnnbench.commands.arguments import experiment_parser, parse_experiment, positive
@@ -37,6 +37,14 @@ def command_of(arguments: Sequence[str]) -> list[str]:
     parser.add_argument("--budget", type=positive, metavar="MINUTES", help=budget)
     void = "exit with 0, instead of 3, if all runs of a configuration are void"
     parser.add_argument("--allow-void", action="store_true", help=void)
+    refuse = parser.error
+
+    def refuse_with_hint(message: str) -> NoReturn:
+        if message.startswith("unrecognized"):
+            message += "; write options of Snakemake after --, as in rnnbench run quick -- -n"
+        refuse(message)
+
+    parser.error = refuse_with_hint  # type: ignore[method-assign]
     given = list(arguments)
     separator = given.index("--") if "--" in given else len(given)
     options = parse_experiment(parser, given[:separator], Path())

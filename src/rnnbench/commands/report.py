@@ -131,16 +131,16 @@ def report_inputs(
     faults += unreadable
     devices = {record.run.choices.get("device", "") for record in records}
     prices = choose_prices(options.price, options.prices, devices)
-    if (options.deadline or options.budget) and not (prices and any(map(prices.price_of, devices))):
+    if (options.deadline or options.money) and not (prices and any(map(prices.price_of, devices))):
         what = f"needs prices, but no price list has {', '.join(sorted(devices))}."
-        where = "--deadline" if options.deadline else "--budget"
+        where = "--deadline" if options.deadline else "--money"
         raise ConfigError(what, where=where, remedy="give --price NAME or FILE, a list with one.")
     return ReportInputs(
         certificates=Certificates(certificates, tuple(records), imported_machines(options.results)),
         prices=prices,
         published=tuple(read_published(options.published)),
         deadline=options.deadline,
-        budget=options.budget,
+        budget=options.money,
         mlflow=read_tracked(folders),
     )
 
@@ -164,8 +164,8 @@ def _parser() -> argparse.ArgumentParser:
     add_folder(parser, "--published", str(base / "reports/published"), published)
     deadline = "recommend the cheapest choice that trains within this time (default: no limit)"
     parser.add_argument("--deadline", type=positive, metavar="SECONDS", help=deadline)
-    budget = "recommend the fastest choice that costs at most this much (default: no limit)"
-    parser.add_argument("--budget", type=positive, metavar="USD", help=budget)
+    money = "recommend the fastest choice that costs at most this much (default: no limit)"
+    parser.add_argument("--money", type=positive, metavar="USD", help=money)
     return parser
 
 

@@ -94,7 +94,7 @@ def compare(arguments: Sequence[str]) -> int:
         help="measure with these Hydra overrides",
     )
     parser.add_argument(
-        "--budget", type=positive, metavar="SECONDS", help="measure for about so long (default: 60)"
+        "--budget", type=positive, metavar="MINUTES", help="measure for about so long (default: 1)"
     )
     parser.add_argument("--json", metavar="FILE", help="write the table to FILE; - for the output")
     parser.add_argument(
@@ -138,7 +138,7 @@ def compare(arguments: Sequence[str]) -> int:
         what = "there is no such experiment with results."
         raise ConfigError(what, where=f"--experiment {options.experiment}", remedy=remedy)
     if not records:
-        remedy = "run snakemake, or add --budget 60, which measures A and B."
+        remedy = "run snakemake, or add --budget 1, which measures A and B."
         raise ConfigError("has no records.", where=str(options.results), remedy=remedy)
     frame = tidy(records)
     a, b = options.a.split(","), options.b.split(",")
@@ -151,7 +151,7 @@ def compare(arguments: Sequence[str]) -> int:
         for terms in (a, b):
             if selected(frame[frame["phase"] == "run"], terms).empty:
                 what = f"no measured run matches {','.join(terms)!r}."
-                remedy = "correct it, or add --budget 60, which measures A and B."
+                remedy = "correct it, or add --budget 1, which measures A and B."
         if void:
             what += f" {'; '.join(void)}."
             remedy = "see `rnnbench show RUN`; `rnnbench retry EXPERIMENT` measures them again."
@@ -230,7 +230,7 @@ def _measured(options: argparse.Namespace, choices: tuple[str, str]) -> str:
             remedy=f"{meant}name two files of conf/AXIS/ or your own; axes are {', '.join(NAMES)}.",
         )
     paths = [str(Path(choice).resolve()) if _is_file(choice) else choice for choice in choices]
-    budget = options.budget or 60.0
+    budget = 60 * (options.budget or 1.0)
     # A round takes five seconds or more; one that is not needed takes a second all the same.
     most = max(3, min(30, int(budget / 5)))
     experiment = {

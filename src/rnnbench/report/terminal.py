@@ -17,7 +17,7 @@ from rnnbench.report.answer import SINGLE_RUN
 from rnnbench.report.runs import median_epoch
 from rnnbench.tables.certificates import UNEQUAL, UNKNOWN
 from rnnbench.tables.ratios import MARK, Unequal
-from rnnbench.tables.time import COMPARED, NO_DIFFERENCE
+from rnnbench.tables.time import COMPARED, FASTER, NO_DIFFERENCE, SLOWER
 
 ANSWERS = 4  # pairs with a sentence; the table has the others
 
@@ -43,9 +43,10 @@ def print_comparison(table: pd.DataFrame, a: str, b: str) -> None:
             "\n".join(filter(None, (n.pair(row), row["words"]))),
             f"{row['runs_a']}, {row['runs_b']}",
         )
-        for row in table.to_dict("records")
+        for row in map(faster_first, table.to_dict("records"))
     ]
-    shown = _table([*same, "A", "B", "speed-up of A (95 % CI)", "runs"], rows, numbers=False)
+    heads = [*same, "first", "second", "speed-up of the first (95 % CI)", "runs"]
+    shown = _table(heads, rows, numbers=False)
     shown.title = Text(f"{a} versus {b}")
     console = Console()
     console.print(shown)
@@ -65,27 +66,39 @@ def print_comparison(table: pd.DataFrame, a: str, b: str) -> None:
 
 def print_answers(table: pd.DataFrame) -> None:
     """Prints what the ratios say, one sentence per pair of the table of `versus`."""
-    sentences = [_answer(row) for row in table.to_dict("records")]
+    sentences = [_answer(faster_first(row)) for row in table.to_dict("records")]
     if len(sentences) > ANSWERS:
         sentences[ANSWERS:] = [f"{len(sentences) - ANSWERS} more pairs are in the table."]
     for sentence in sentences:
         Console().print(sentence, markup=False, highlight=False, soft_wrap=True)
 
 
+def faster_first(row: Mapping[Any, Any]) -> Mapping[Any, Any]:
+    """A pair of the table of `versus`, exchanged if its second side is the faster one, so that the
+    table and the sentence have one direction."""
+    if not (n.is_number(row["ratio"]) and row["ratio"] < 1):
+        return row
+    exchanged = dict(row)
+    for name in ("", "runs_", "seconds_"):
+        exchanged[f"{name}a"], exchanged[f"{name}b"] = row[f"{name}b"], row[f"{name}a"]
+    exchanged["ratio"] = 1 / row["ratio"]
+    if n.is_number(row["low"]):
+        exchanged["low"], exchanged["high"] = 1 / row["high"], 1 / row["low"]
+    if row["words"] == SLOWER:
+        exchanged["words"] = FASTER
+    return exchanged
+
+
 def _answer(row: Mapping[Any, Any]) -> str:
-    """`block` trains 1.25× as fast as `keras`, 95 % CI 1.22–1.28, with the faster one first."""
+    """`block` trains 1.25× as fast as `keras`, 95 % CI 1.22–1.28."""
     names = f"`{row['a']}`", f"`{row['b']}`"
     where = f" ({row['same']})" if row["same"] else ""
     if row["words"] not in COMPARED:
         return f"No speed-up between {' and '.join(names)}{where}: {row['words']}."
-    faster, has_interval = row, n.is_number(row["low"])
-    if row["ratio"] < 1:
-        names = names[::-1]
-        faster = {"ratio": 1 / row["ratio"]}
-        if has_interval:
-            faster |= {"low": 1 / row["high"], "high": 1 / row["low"]}
-    ratio = n.marked(n.ratio(faster["ratio"]), row["suspect"])
-    interval = n.interval_text(faster, "low", "high", "ratio") if has_interval else SINGLE_RUN
+    ratio = n.marked(n.ratio(row["ratio"]), row["suspect"])
+    interval = SINGLE_RUN
+    if n.is_number(row["low"]):
+        interval = n.interval_text(row, "low", "high", "ratio")
     if row["words"] == NO_DIFFERENCE:
         what = n.capitalized(NO_DIFFERENCE)
         return f"{what} between {' and '.join(names)}{where}: {ratio}, {interval}."
