@@ -185,6 +185,7 @@ def test_the_faster_one_comes_first_with_its_own_interval(ratio, capsys):
     names = ("block", "keras") if ratio[0] > 1 else ("keras", "block")
     row = dict(zip(("ratio", "low", "high"), ratio, strict=True))
     row |= {"a": names[0], "b": names[1], "same": "", "words": "faster", "suspect": False}
+    row |= {"runs_a": 3, "runs_b": 3, "seconds_a": 0.1, "seconds_b": 0.1}
     print_answers(pd.DataFrame([row]))
     text = capsys.readouterr().out
     assert text == "`block` trains 1.25× as fast as `keras`, 95 % CI 1.20–1.30.\n"
