@@ -16,6 +16,7 @@ FOR_ALL = ("name", "return_sequences", "go_backwards", "unit_forget_bias") + INI
 DROPOUT = ("dropout", "recurrent_dropout")
 OF_KERAS = ("seed", "zero_output_for_mask")
 KERAS_LAYERS = ("keras", "auto", "cell", "unrolled")
+ON_GPUS = ("cudnn", "contrib_cudnn", "cudnn_raw", "legacy_cudnn")
 BUILT_IN = tuple(name for name in IMPLEMENTATIONS if name not in ("none", "fake"))
 # Argument → what decides it in rnnbench.
 DECIDED = {
@@ -90,7 +91,7 @@ def refusal(config, argument, value):
     cell = config["cell"]["name"]
     if supports(config, argument) or _is_without_effect(argument, value, cell):
         return None
-    what = "{}={!r}".format(argument, value)
+    what = "{}={}".format(argument, _shown(value))
     if cell not in CELLS_WITH.get(argument, (cell,)):
         return "cell={} has no {}".format(cell, argument)
     if argument in DECIDED:
@@ -105,7 +106,9 @@ def refusal(config, argument, value):
     if is_user_file(rnn["implementation"]):
         honours = "list {} in options of its YAML if make honours it".format(argument)
         return "rnn={} does not support {}; {}".format(rnn.get("name"), what, honours)
-    able = [name for name in BUILT_IN if supports(_with(config, name), argument)]
+    on_cpu = (config.get("device") or {}).get("kind") == "cpu"
+    usable = [name for name in BUILT_IN if not on_cpu or name not in ON_GPUS]
+    able = [name for name in usable if supports(_with(config, name), argument)]
     able = ", ".join(able) + " can" if able else "no implementation can with this cell and build"
     return "rnn={} does not support {}; {}".format(rnn["implementation"], what, able)
 
@@ -127,6 +130,13 @@ def table(cell, framework):
         if able:
             found[argument] = able
     return found
+
+
+def _shown(value):
+    """A value as a user writes it; an object by its class."""
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return repr(value)
+    return getattr(value, "__name__", type(value).__name__)
 
 
 def _is_without_effect(argument, value, cell):

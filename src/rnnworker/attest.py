@@ -29,8 +29,9 @@ TORCH = (
     ("torch:native", ("aten::lstm", "aten::gru", "aten::rnn_tanh", "aten::rnn_relu")),
 )
 
-# Time steps whose ops are recorded: in a loop, TensorFlow's profiler takes 0.7 MB for each.
-LONGEST = 1000
+# In a loop, TensorFlow's profiler takes 0.7 MB for each time step. Of a layer over more than
+# `LONGEST`, the ops of `SHORT` are recorded.
+LONGEST, SHORT = 1000, 100
 NUMBER = re.compile(r"(_\d+)+$")  # that TensorFlow appends to a name that exists already
 
 FUSED = (

@@ -68,15 +68,21 @@ def certify(job, events, phases):
     tolerance = dict(precision.TOLERANCE[requested], **(job.get("tolerance") or {}))
     further, device = job.get("further_device"), job["device"]
     with phases.phase("data"):
-        arrays, sizes = samples_of(job)
-        fault = not_finite(arrays, job["config"]["model"]["data"]["prepare"])
+        arrays, sizes, fault = None, [], None
+        try:
+            arrays, sizes = samples_of(job)
+        except Refusal as error:
+            fault = error
+        else:
+            found = not_finite(arrays, job["config"]["model"]["data"]["prepare"])
+            fault = ValueError(found) if found else None
     trials, results = {}, {}
     for entry in job["implementations"]:
         name, trial = entry["name"], None
         with phases.phase("certify_" + name):
             try:
                 if fault:
-                    raise ValueError(fault)
+                    raise fault
                 trial = Trial(job, entry["rnn"], arrays, with_sgd=further)
                 batches = trial.probe(sizes)
                 result = {} if further else trial.measure()

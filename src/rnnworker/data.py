@@ -35,6 +35,14 @@ def arrays(config, path, pinned_md5=None):
     missing = ", ".join(sorted(set(ARRAYS) - set(prepared)))
     if missing:
         raise ValueError("{} did not return {}".format(model["data"]["prepare"], missing))
+    for name in ARRAYS:
+        if isinstance(prepared[name], (dict, list, tuple)):
+            fault = (
+                "{} returns {} as a {} of arrays: rnnbench supports one array of inputs and one "
+            )
+            fault += "of targets"
+            kind = type(prepared[name]).__name__
+            raise Refusal(fault.format(model["data"]["prepare"], name, kind))
     further = ", ".join(sorted(set(prepared) - set(ARRAYS)))
     if further:
         fault = "{} returns {}, which rnnbench does not read: it must return {} only"

@@ -146,11 +146,77 @@ def test_a_success_counts_on_the_machine_of_the_certificate_and_a_failure_on_eve
     made = certificate("tf_2_21")
     on = {name: {"machine": name} for name in ("gpu-box", "other-box")}
     sides = {name: (config("block") | here, KERAS | here) for name, here in on.items()}
-    assert judging(made).judge(*sides["gpu-box"])[0] == CERTIFIED
+    assert judging(made).judge(*sides["gpu-box"]).equal == CERTIFIED
     found = judging(made).judge(*sides["other-box"])
-    assert found == (UNKNOWN, "they were certified on another machine, gpu-box")
-    wrong = judging(edited(block=failed("outputs are NaN")))
-    assert wrong.judge(*sides["other-box"]) == (UNEQUAL, "block failed: outputs are NaN")
+    assert (found.equal, found.why) == (UNKNOWN, "they were certified on another machine, gpu-box")
+    wrong = judging(edited(block=failed("outputs are NaN"))).judge(*sides["other-box"])
+    assert (wrong.equal, wrong.why) == (UNEQUAL, "block failed: outputs are NaN")
+
+
+CRASHED = {"outputs": None, "gradients": None, "loss_curve": None, "why": "KeyError: 'bias'"}
+GELU = "the float64 reference has no activation gelu"
+
+
+def changed_pair(build="tf_2_21", remove=False, **changes):
+    """A certificate whose pair of `keras` and `block` is changed, or missing."""
+    result = certificate(build) | {"machine": None}
+    for pair in list(result["pairs"]):
+        if (pair["a"], pair["b"]) == ("keras", "block"):
+            pair |= changes
+            if remove:
+                result["pairs"].remove(pair)
+    return result
+
+
+def alone_with(build, **changes):
+    """A certificate of `keras` and `block` alone, whose pair is changed."""
+    result = changed_pair(build, **changes)
+    names = {"keras", "block"}
+    result["implementations"] = {name: result["implementations"][name] for name in names}
+    result["pairs"] = [pair for pair in result["pairs"] if {pair["a"], pair["b"]} == names]
+    return result
+
+
+def without_reference():
+    gelu = {"no_reference": GELU}
+    return edited(keras=gelu, block=gelu, unrolled=gelu) | {"machine": None}
+
+
+REFUSED = {"status": "refused", "why": "m.py, line 7: rnn=block does not support activation='relu'"}
+
+
+@pytest.mark.parametrize(
+    ("made", "a", "b", "verdict", "why"),
+    [
+        (changed_pair(**CRASHED), config("block"), KERAS, UNKNOWN,
+         "keras and block were not compared: KeyError: 'bias'"),
+        (changed_pair(gradients=None), config("block"), KERAS, UNKNOWN,
+         "their gradients were not measured"),
+        (changed_pair(loss_curve=None, gradients=0.03), config("block"), KERAS, UNEQUAL,
+         "gradients differ by 0.03"),
+        (changed_pair(remove=True), config("block"), KERAS, UNKNOWN,
+         "block and keras were not compared with each other"),
+        (without_reference(), config("block"), KERAS, CERTIFIED,
+         f"compared with each other only, no reference: {GELU}"),
+        (without_reference(), config("block"), config("block", device="cpu_4"), UNKNOWN, GELU),
+        (edited(block=REFUSED | {"function_why": REFUSED["why"]}), config("block"), KERAS, UNKNOWN,
+         "block was refused: m.py, line 7: rnn=block does not support activation='relu'"),
+    ],
+)  # fmt: skip
+def test_what_was_not_compared_is_not_certified(made, a, b, verdict, why):
+    found = judging(made).judge(a, b)
+    assert (found.equal, why in found.why) == (verdict, True), found.why
+
+
+def test_an_implementation_that_agrees_with_none_of_its_build_is_in_doubt_in_others():
+    """Its layers agree with the reference, but it may drop what only the training shows."""
+    torch = alone_with("tf_1_15", loss_curve=0.5)
+    old = config("block", "tf_1_15")
+    found = judging(certificate("tf_2_21"), torch).judge(old, KERAS)
+    assert found.equal == UNKNOWN
+    assert found.why.startswith("in their build, keras and block: loss curve differ by 0.5")
+    agrees = judging(certificate("tf_2_21"), alone_with("tf_1_15")).judge(old, KERAS)
+    assert agrees.equal == CERTIFIED
 
 
 def test_a_certificate_of_a_build_as_published_names_that():

@@ -88,7 +88,8 @@ def failure_reason(outcome: Outcome) -> Reason | None:
         ended = f"{what} ({name})" if outcome.out_of_memory else f"was terminated by {name}"
         text = f"{ended} in phase {phase}"
     if outcome.out_of_memory:
-        remedy = "use a smaller batch, a machine with more memory, or a higher limits.memory_bytes."
+        remedy = "use shorter sequences, a smaller batch if it has more than one sample, a machine "
+        remedy += "with more memory, or a higher limits.memory_bytes."
         return Reason("out_of_memory", text, remedy)
     if error is not None:
         return Reason("exception", text, "see the traceback in the run's log.")

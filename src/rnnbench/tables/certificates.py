@@ -124,6 +124,8 @@ class Certificates:
         for side in (a, b):
             if failure := self._failure(side):
                 return Judgement(UNEQUAL, failure)
+            if refusal := self._refusal(side):
+                return Judgement(UNKNOWN, refusal)
         if differences := self._differences(a, b):
             return Judgement(UNEQUAL, f"not the same function: {differences}", differences)
         if _label(a) == _label(b) and all(a.get(name) == b.get(name) for name in SAME_PLACE):
@@ -148,6 +150,13 @@ class Certificates:
             if differs := self._differs_in_its_build(side):
                 return Judgement(UNKNOWN, differs)
         return Judgement(CERTIFIED, "both agree with the float64 reference")
+
+    def _refusal(self, configuration: Configuration) -> str | None:
+        """Why an implementation refused the model, or None."""
+        for _, entry in self._entries(configuration):
+            if entry.status == "refused":
+                return f"{_label(configuration)} was refused: {entry.why}"
+        return None
 
     def _not_compared(self, a: Configuration, b: Configuration, pairs: Sequence[Any]) -> str | None:
         """Why two implementations in one certificate were not compared in everything, or None."""
@@ -240,8 +249,6 @@ def _gap(certificate: Certificate, configuration: Configuration, sizes: Sizes) -
     None if it covers all of them."""
     name, device = _label(configuration), _device(configuration)
     entry = certificate.implementations.get(name)
-    if entry is not None and entry.status == "refused":
-        return f"{name} was refused: {entry.why}"
     if entry is None or entry.status == "not_run":
         return f"{name} was not certified: {(entry and entry.why) or NOT_TRIED}"
     layers, steps = entry.probed.get(device, Layers()), entry.applied.get(device, Steps())

@@ -301,7 +301,7 @@ class KerasSession(KerasWeights, KerasTraining):
         time_steps = [self.layer_shapes(layer)[0][0] for layer in self.recurrent.layers]
         run, steps = functools.partial(self.train_steps, 1), min(time_steps)
         if max(time_steps) > attest.LONGEST:
-            run, steps = self._short_layers, min(steps, attest.LONGEST)
+            run, steps = self._short_layers, min(steps, attest.SHORT)
         kernels = self.kernels(run, steps)
         cudnn = any(name.endswith("cudnn") for name in kernels)
         return {
@@ -326,7 +326,7 @@ class KerasSession(KerasWeights, KerasTraining):
         profile of a whole long sequence would take gigabytes."""
         for layer in self.recurrent.layers:
             shape, output_shape = self.layer_shapes(layer)
-            x = numpy.zeros((1, min(shape[0], attest.LONGEST)) + tuple(shape[1:]), "float32")
+            x = numpy.zeros((1, min(shape[0], attest.SHORT)) + tuple(shape[1:]), "float32")
             outputs = tuple(output_shape)
             if len(outputs) == 2:
                 outputs = (x.shape[1], outputs[-1])
