@@ -14,7 +14,7 @@ from rnnbench.records.pointer import Pointer
 from rnnbench.records.store import write_json, write_record
 from rnnworker import machine
 from tests.conftest import ROOT, Project
-from tests.factory import make_record
+from tests.factory import make_record, replace
 from tests.grid.conftest import MINE, MINE_YAML
 
 NAME = "fake-lstm-fake_fast-cpu_1-fake-s0-r0"
@@ -227,3 +227,22 @@ def test_own_data_that_fit_are_accepted(files: Path, monkeypatch, capsys) -> Non
     monkeypatch.chdir(ROOT)
     for words in (f"{OWN}{files}/good.npz", f"model={files}/itself.yaml {OWN}{files}/table.csv"):
         assert main(["plan", "repeat=0", *words.split()]) == 0, capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("packages", "text"),
+    [
+        (["keras==3.1", "numpy==2.0"], ["  keras: 3.1 → 3.2", "  numpy: 2.0 → 2.1"]),
+        (
+            ["keras==3.2", "numpy==2.1"],
+            ["  the packages are the same, so its Python changed: today 3.12.4"],
+        ),
+        ([], []),
+    ],
+)
+def test_the_reason_of_another_lock_is_named(monkeypatch, packages, text) -> None:
+    today = {"python": "3.12.4", "distributions": {"keras": "3.2", "numpy": "2.1"}}
+    monkeypatch.setattr(plan, "versions", lambda build, root: today)
+    record = make_record()
+    record = replace(record, environment={"packages": packages})
+    assert plan._changed_packages(record.run, record, ROOT) == text

@@ -114,7 +114,11 @@ def test_adding_and_deleting() -> None:
     assert "note" not in config["model"]
     assert differing == {"~model.note": None}
     assert_error(
-        "deletes a key that a run needs.*write model.loss=VALUE", apply, "model.loss", None, "~"
+        "deletes a key that a run needs.*write model.function=VALUE",
+        apply,
+        "model.function",
+        None,
+        "~",
     )
 
 

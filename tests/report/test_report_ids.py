@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from datetime import timedelta
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rnnbench.records import timestamps
 from rnnbench.records.overrides import Overrides
+from rnnbench.records.record import Reason, Verdict
 from rnnbench.report.answer import answers
 from rnnbench.report.content import Content
 from rnnbench.report.labels import element_id, variant_labels
-from rnnbench.report.notes import certificate_notes
+from rnnbench.report.notes import certificate_notes, ratio_note, session_notes
 from rnnbench.report.page import write_report
 from rnnbench.report.sections import builds_section
 from rnnbench.report.speed import calls_section
@@ -135,3 +139,28 @@ def test_names_with_brackets_are_printed_as_they_are(capsys) -> None:
     print_comparison(table.assign(a="keras [/relu]"), "keras [/relu]", "block [red]")
     out = capsys.readouterr().out
     assert "keras [/relu]" in out and "block [red]" in out
+
+
+def test_a_reason_with_a_semicolon_is_one_reason() -> None:
+    why = "NaN in the loss (epochs 2; 3)"
+    void = Verdict("void", (Reason("x", why, "look"),))
+    records = [*runs_of({}), *(make_record(rnn="cell", repeat=r, verdict=void) for r in range(3))]
+    (answer,) = answers(measurements(records))
+    assert why in str(answer)
+
+
+@pytest.mark.parametrize(
+    ("count", "text"), [(9, "about 0.45 would"), (40, "about 2 would"), (1990, "about 100 would")]
+)
+def test_the_number_of_chance_differences_has_no_exponent(count: int, text: str) -> None:
+    assert text in ratio_note(count)
+
+
+def test_a_session_lasts_until_its_last_run_has_ended() -> None:
+    records = runs_of({})
+    tables = measurements(records)
+    first = min(record.started for record in records)
+    last = timestamps.read(first) + timedelta(hours=2, minutes=46)
+    ends = {record.key: timestamps.written(last) for record in records}
+    (note,) = session_notes(tables.run_values, ends)
+    assert note.startswith("Measured within 2 h 46 min: ")

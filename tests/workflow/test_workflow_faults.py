@@ -85,9 +85,12 @@ def test_damaged_data_stop_the_runs_and_an_unreachable_mlflow_does_not(small: Pr
     data.write_bytes(content)
     reachable = small.environment
     small.environment = {**reachable, "MLFLOW_TRACKING_URI": "http://user:secret@127.0.0.1:9"}
+    made = sorted(small.folder.glob("results/*/small/*/*.json"))
+    before = {path: path.read_bytes() for path in made}
     result = small.snakemake(experiment="small")
     assert result.returncode == 1
     assert len(small.records()) == 4
+    assert {path: path.read_bytes() for path in made} == before and made, "no output is lost"
     lines = [line for line in result.stderr.splitlines() if line.startswith("rnnbench: ")]
     assert any("digits.npz" in line and "rnnbench dataset digits" in line for line in lines)
     repaired = small.rnnbench("dataset", "digits")

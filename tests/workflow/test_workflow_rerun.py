@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -53,6 +54,22 @@ def test_only_what_changed_is_measured_again(small: Project) -> None:
     records = [read_record(path) for path in small.records()]
     companions = {record.name for record in records if record.round.companion}
     assert companions == {kept.stem}
+    assert "Nothing to be done" in again(small)
+    text = again(small, "--forcerun", "round")
+    assert "since every run has a record; `rnnbench retry small` measures it again" in text
+
+
+def test_every_file_of_a_report_is_made_again(small: Project) -> None:
+    report = small.folder / "reports/small"
+    files = sorted(path for path in report.rglob("*") if path.is_file() and path.name[0] != ".")
+    for file in (report / "figures/preview.png", report / "tables/calls.csv", report / "card.json"):
+        assert file in files
+        file.unlink()
+        again(small)
+        assert sorted(path for path in files if path.is_file()) == files, file
+    shutil.rmtree(report / "figures")
+    again(small)
+    assert sorted(path for path in files if path.is_file()) == files
     assert "Nothing to be done" in again(small)
 
 

@@ -16,7 +16,9 @@ rule report:
             category="The page",
             labels={"experiment": job.experiment, "file": "report.html"},
         ),
-        f"{job.report_folder}/report.md",
+        job.other_report_files,
+        # Their number and names depend on the results.
+        directory(job.figures),
         report(
             f"{job.report_folder}/tables/accuracy.csv",
             caption="../report/accuracy.rst",

@@ -11,8 +11,9 @@ from typing import Any
 import msgspec
 from rich.filesize import decimal
 
+from rnnbench.builds.launcher import versions
 from rnnbench.commands.arguments import experiment_parser, parse_experiment
-from rnnbench.errors import RecordError
+from rnnbench.errors import RecordError, RnnbenchError
 from rnnbench.grid.files import user_files
 from rnnbench.grid.point import full_identity
 from rnnbench.planning.finished import FinishedRun, finished
@@ -21,13 +22,14 @@ from rnnbench.planning.plan import Plan
 from rnnbench.planning.planner import NothingToRun, make_plan
 from rnnbench.records import timestamps
 from rnnbench.records.pointer import is_valid
-from rnnbench.records.record import Run
+from rnnbench.records.record import Record, Run
 from rnnbench.records.store import read_record, readable, record_files
 from rnnbench.report.numbers import counted
 from rnnbench.running import host_check
 from rnnbench.running.progress import duration
 from rnnworker import machine
 
+LOCK = "build_lock changed"
 CODE = "worker changed"  # the Python code of a run: of its model, its kernel or rnnbench
 DIFFERENCES = (0.02, 0.05, 0.10)
 DIGEST = re.compile(r"[0-9a-f]{32,64}")
@@ -55,7 +57,7 @@ def plan(arguments: Sequence[str]) -> int:
         return 0
     results = root / "results"
     if options.why:
-        text = changes_by_run(made, results)
+        text = changes_by_run(made, results, root)
     else:
         to_do = [run for run in made.runs.values() if not _is_done(run, made, results)]
         left = {run.name: _samples(run.config["model"]) for run in to_do}
@@ -134,7 +136,7 @@ def _samples(model: Mapping[str, Any]) -> int:
     return model["epochs"] * (model.get("train_samples") or 0)
 
 
-def changes_by_run(plan: Plan, results: Path) -> list[str]:
+def changes_by_run(plan: Plan, results: Path, root: Path) -> list[str]:
     """The changes since the last measurement of each run that will be measured again. Runs with
     the same changes share an entry."""
     local_machine, new = machine.fingerprint()["machine"], 0
@@ -151,6 +153,8 @@ def changes_by_run(plan: Plan, results: Path) -> list[str]:
             unchanged = ("nothing: its record is void, marked for retry or not adopted",)
             before, after = (full_identity(r.config, r.identity) for r in (record.run, run))
             changes = tuple(changed(before, after)) or unchanged
+            if LOCK in changes:
+                changes += tuple(_changed_packages(run, record, root))
             if CODE in changes:
                 edited = [f"  {file} was edited" for file in _edited(run, record.finished)]
                 changes += tuple(edited or ["  the code of rnnbench itself"])
@@ -160,6 +164,23 @@ def changes_by_run(plan: Plan, results: Path) -> list[str]:
         text.append(f"{counted(len(names), 'run')}, such as {names[0]}:")
         text += [f"  {change}" for change in changes]
     return text or ["nothing to do"]
+
+
+def _changed_packages(run: Run, record: Record, root: Path) -> list[str]:
+    """The versions that differ between the build that a `record` was made with and that of today.
+    A record has the packages, but no version of Python."""
+    try:
+        today = versions(run.config["build"], root)
+    except RnnbenchError as error:
+        return [f"  its versions cannot be read: {error}"]
+    packages = dict(text.partition("==")[::2] for text in record.environment.get("packages") or ())
+    changes = []
+    for name, version in today["distributions"].items():
+        before = packages.get(name.lower())
+        if packages and before != version:
+            changes.append(f"  {name}: {before or 'none'} → {version}")
+    python = f"  the packages are the same, so its Python changed: today {today['python']}"
+    return changes or ([python] if packages else [])
 
 
 def _edited(run: Run, since: str) -> list[Path]:

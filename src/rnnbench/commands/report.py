@@ -36,7 +36,7 @@ def report(arguments: Sequence[str]) -> int:
     # Imported late so that `rnnbench report --help` does not load pandas.
     from rnnbench.report.content import Content
     from rnnbench.report.notes import ANSWER
-    from rnnbench.report.page import CARD, card, write_index, write_report
+    from rnnbench.report.page import write_index, write_report
 
     folders = folders_of(options)
     plans, faults = readable(folders, lambda folder: (folder, read_runs(folder / "plan.jsonl")))
@@ -62,7 +62,6 @@ def report(arguments: Sequence[str]) -> int:
     page = write_report(report, out)[0]
     if inputs.mlflow and options.out is None:
         _log_to_mlflow(report, runs, out)
-    (out / CARD).write_text(card(report), encoding="utf-8")
     if options.out is None:
         write_index(out.parent)
     for line in [*report.answers, *report.notes[ANSWER]]:

@@ -182,7 +182,8 @@ def round(arguments: Sequence[str]) -> int:
     if needed := _needed(planned, place, f"{label} {file.stem}", rule, reference):
         files = {place.pointer(run.name): run.digest for run in needed}
         left = sum(not is_valid(file, place.results, digest=files[file]) for file in files)
-        texts = {0: "every run has a record", 1: "1 run starts"}
+        retry = f"`rnnbench retry {place.experiment}` measures it again"
+        texts = {0: f"nothing to measure, since every run has a record; {retry}", 1: "1 run starts"}
         text = texts.get(left, f"{left} runs start")
         print_progress(f"{label} {file.stem}: {text}{_remaining_time(place, total - number, rule)}")
         _measure(planned, needed, place, label, reference)

@@ -169,7 +169,11 @@ def compare(arguments: Sequence[str]) -> int:
         print_comparison(table, options.a, options.b)
         runs = selected(measured.runs, a, b)
         # The runs of other experiments may match, but be in no pair.
-        held = [*session_notes(runs), *(turn_notes(runs) if options.experiment != "*" else ())]
+        ends = {record.key: record.finished for record in records}
+        held = [
+            *session_notes(runs, ends),
+            *(turn_notes(runs) if options.experiment != "*" else ()),
+        ]
         for line in dict.fromkeys([*(held if table["low"].notna().any() else ()), *void]):
             print(line)
         print_answers(table)

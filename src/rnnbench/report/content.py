@@ -159,9 +159,10 @@ def notes_by_place(
     ratios = ratios_shown(m.time) + extra_ratios(m.fastest) + ratios_shown(m.calls)
     for bound in (m.cost["relative_low"], m.builds["change_low"], m.scaling["speedup_low"]):
         ratios += int(bound.notna().sum())
+    finished = {record.key: record.finished for record in m.records}
     return {
         notes.ANSWER: [
-            *(notes.session_notes(m.run_values) if ratios else ()),
+            *(notes.session_notes(m.run_values, finished) if ratios else ()),
             *(notes.turn_notes(m.run_values) if ratios else ()),
             *recommendations(m.cost, m.inputs),
         ],

@@ -25,6 +25,7 @@ from rnnbench.tables.ratios import LEAST_SESSIONS, sessions
 from rnnbench.tables.time import NOT_EQUAL
 
 UNSTEADY = 0.05  # relative spread of a run's epochs (benchmarks/README.md)
+LONG_MINUTES = 120  # above that, a duration is in hours
 SHOWN = 12  # configurations whose repeats were not measured
 # Where notes stand: with the answer, below the first table, under reliability, above the order of
 # measurement.
@@ -77,9 +78,9 @@ def void_notes(fastest: pd.DataFrame) -> Iterator[str]:
         yield f"{VOID}: {'; '.join(dict.fromkeys(void))}."
 
 
-def session_notes(usable: pd.DataFrame) -> Iterator[str]:
+def session_notes(usable: pd.DataFrame, finished: Mapping[str, str]) -> Iterator[str]:
     """What the intervals hold for, on each machine with fewer than `LEAST_SESSIONS` sessions.
-    `usable`: from `run_values`."""
+    `usable`: from `run_values`; `finished`: record → when it ended."""
     moments = [timestamps.read(started).timestamp() for started in usable["started"]]
     starts = list(zip(usable["machine"], moments, strict=True))
     numbers = sessions(starts)
@@ -90,9 +91,13 @@ def session_notes(usable: pd.DataFrame) -> Iterator[str]:
         if count >= LEAST_SESSIONS or len(runs) < 2:
             continue
         where = f"on {machine} " if len(machines) > 1 else ""
-        first, last = (timestamps.read(runs["started"].agg(end)) for end in ("min", "max"))
+        first = timestamps.read(runs["started"].min())
+        last = timestamps.read(max(finished[record] for record in runs["record"]))
         minutes = max(1, math.ceil((last - first).total_seconds() / 60))
-        when = f"within {n.counted(minutes, 'minute')}" if count == 1 else f"in {count} sessions"
+        took = n.counted(minutes, "minute")
+        if minutes > LONG_MINUTES:
+            took = f"{minutes // 60} h {minutes % 60} min"
+        when = f"within {took}" if count == 1 else f"in {count} sessions"
         yield (
             f"Measured {where}{when}: the intervals hold for the state of the machine at that "
             "time, and another hour can differ by more."
@@ -166,7 +171,7 @@ def ratio_note(count: int) -> str:
         return "No ratio with a confidence interval is shown."
     return (
         f"This page shows {n.counted(count, 'ratio')} with individual 95 % confidence intervals: "
-        f"even if nothing differed, about {0.05 * count:.2g} would appear to differ from 1 by "
+        f"even if nothing differed, about {n.about(0.05 * count)} would appear to differ from 1 by "
         "chance. The fastest implementation is selected from several, so the intervals in the "
         "answer are wider: they are simultaneous for all comparisons with the reference on a "
         "device (Dunnett), and at most 1 in 20 such answers claims a difference that does not "

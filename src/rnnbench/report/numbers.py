@@ -30,6 +30,11 @@ def plain(value: Any, digits: int = 3) -> str:
     return f"{value:.{decimals}f}"
 
 
+def about(value: float) -> str:
+    """`value` with two significant digits at most, without exponent: ``0.45``, ``2``, ``100``."""
+    return f"{float(f'{value:.2g}'):,.10g}"
+
+
 def small(value: Any) -> str:
     """A small difference: ``0``, ``2e-06``, ``0.003``; 0 below the rounding errors of float64
     sums."""

@@ -16,6 +16,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from rnnbench.locks import locked
+from rnnbench.records.report_files import CARD, FIGURES, MARKDOWN, PAGE, TABLES, table_file
 from rnnbench.records.store import write_bytes
 from rnnbench.report import numbers
 from rnnbench.report.content import Content
@@ -28,33 +29,30 @@ from rnnbench.report.runs import median_epoch
 from rnnbench.sources.published import Claim, PublishedRow, Source
 from rnnbench.tables.comparison import claims_table, published_frame
 
-PREVIEW = "preview.png"  # the image in link previews
-ALWAYS = ("accuracy", "time", "runs")  # outputs of the workflow's rule, even if empty
+PREVIEW = f"{FIGURES}/preview.png"  # the image in link previews
 # How many rows of a table, figures, list items and configurations are shown unfolded.
 FOLD = {"rows": 24, "figures": 4, "items": 12, "configurations": 24}
 NBSP, JOINER, HYPHEN = "\N{NO-BREAK SPACE}", "\N{WORD JOINER}", "\N{NON-BREAKING HYPHEN}"
-CARD = "card.json"
+SUFFIXES = (".svg", ".png", ".csv")
 FACTS = {"name", "title", "summary", "answers"}
 
 
 def write_report(report: Content, out: Path) -> list[Path]:
-    """Writes ``report.html``, ``report.md``, ``preview.png``, ``tables/*.csv`` and
-    ``figures/*.svg`` below `out`. Returns their paths, the page first."""
-    texts: dict[str, str | bytes] = {
-        "report.html": to_page(report),
-        "report.md": to_readme(report),
-    }
-    texts |= {
-        f"tables/{name}.csv": _csv(table)
-        for name, table in report.csv.items()
-        if len(table) or name in ALWAYS
-    }
-    texts |= {f"figures/{figure.id}.svg": standalone(figure.svg) for figure in report.all_figures}
+    """Writes ``report.html``, ``report.md``, ``card.json``, the `TABLES` and what is in ``figures``
+    below `out`. Returns their paths, the page first."""
+    texts: dict[str, str | bytes] = {PAGE: to_page(report), MARKDOWN: to_readme(report)}
+    if undeclared := set(report.csv) - set(TABLES):
+        raise ValueError(f"records.report_files.TABLES lacks {', '.join(sorted(undeclared))}")
+    texts |= {table_file(name): _csv(report.csv[name]) for name in TABLES}
+    for figure in report.all_figures:
+        texts[f"{FIGURES}/{figure.id}.svg"] = standalone(figure.svg)
     if report.lead_figures:
         texts[PREVIEW] = to_png(report.lead_figures[0].svg)
+    texts[CARD] = card(report, [*texts, CARD])
     # Figures and tables of an earlier report would look current.
-    for stale in (*out.glob("figures/*.svg"), *out.glob("tables/*.csv")):
-        if stale.relative_to(out).as_posix() not in texts:
+    (out / FIGURES).mkdir(parents=True, exist_ok=True)
+    for stale in (*out.glob(f"{FIGURES}/*"), *out.glob("tables/*.csv")):
+        if stale.relative_to(out).as_posix() not in texts and stale.suffix in SUFFIXES:
             stale.unlink()
     return _write_texts(texts, out)
 
@@ -164,14 +162,15 @@ def unbroken(text: str) -> str:
     return re.sub(r"(?<=\de)-(?=\d)", HYPHEN, text)
 
 
-def card(report: Content) -> str:
-    """The entry of a report in the index, as the JSON text of ``card.json``."""
+def card(report: Content, files: Sequence[str]) -> str:
+    """The entry of a report in the index, and its `files`, as the JSON text of ``card.json``."""
     facts = {
         "name": report.experiment.name,
         "title": report.experiment.title,
         "summary": report.summary,
         "answers": [answer.speed_sentence for answer in report.answers],
         "last": report.last,
+        "files": list(files),
     }
     return json.dumps(facts, indent=1) + "\n"
 

@@ -60,8 +60,9 @@ def print_comparison(table: pd.DataFrame, a: str, b: str) -> None:
         console.print(f"{MARK} compares the times of two different functions: not a speed-up.")
     ratios = int(table["low"].notna().sum()) + sum(ratio.low is not None for ratio in unequal)
     if ratios > 1:
-        console.print(f"{ratios} ratios: even if nothing differed, about {0.05 * ratios:.2g} would "
-                      "appear to differ from 1 by chance.")  # fmt: skip
+        chance = n.about(0.05 * ratios)
+        text = f"{ratios} ratios: even if nothing differed, about {chance} would appear to differ"
+        console.print(f"{text} from 1 by chance.")
 
 
 def print_answers(table: pd.DataFrame) -> None:

@@ -20,18 +20,23 @@ from msgspec.structs import replace as with_fields
 
 from rnnbench.builds.pins import ENVIRONMENTS, pins_of
 from rnnbench.commands.arguments import DEFAULT_EXPERIMENT, conf_folders, overrides_text
-from rnnbench.datasets.pins import pinned
+from rnnbench.datasets.pins import pinned, verify
 from rnnbench.errors import ConfigError, RecordError, converted, say
 from rnnbench.grid.experiment import Experiment, Repeats
 from rnnbench.planning.plan import Certificate, Plan, Round, facts_of
 from rnnbench.planning.planner import make_plan
 from rnnbench.project import home, words_of
+from rnnbench.records import report_files
 from rnnbench.records.pointer import Pointer, is_valid, pointer_files
 from rnnbench.records.store import site_folders, why_not_tracked
 from rnnbench.tracking.store import redacted, tracking_uri
 from rnnbench.workflow.snakemake_hooks import memoized
 
 SCHEMA = Path(__file__).parents[3] / "workflow/schemas/config.schema.yaml"
+
+
+# Those with a caption of their own in workflow/rules/report.smk.
+SHOWN_TABLES = {"accuracy", "time", "runs"}
 
 
 def load(config: Mapping[str, Any], root: Path) -> Job:
@@ -77,10 +82,22 @@ def with_budget(experiment: Experiment, minutes: Any) -> Experiment:
 
 
 def made_again(job: Job) -> list[str]:
-    """The files that exist and are made again: the rounds that are `damaged`, and what could not be
-    logged to MLflow when it was tried last."""
+    """The files that exist and are made again: the rounds that are `damaged`, what could not be
+    logged to MLflow when it was tried last, and the report if one of its figures was deleted."""
     untracked = [name for name in job.tracked if why_not_tracked(job.root / name)]
-    return [*damaged(job), *untracked]
+    incomplete = [job.report] if has_lost_a_file(job.root / job.report_folder) else []
+    return [*damaged(job), *untracked, *incomplete]
+
+
+def has_lost_a_file(report: Path) -> bool:
+    """Whether a report that was written lacks one of its files; Snakemake looks at its page."""
+    if not (report / report_files.PAGE).is_file():
+        return False
+    try:
+        files = json.loads((report / report_files.CARD).read_bytes())["files"]
+        return not all((report / name).is_file() for name in files)
+    except (OSError, ValueError, TypeError, KeyError):
+        return True
 
 
 def damaged(job: Job) -> list[str]:
@@ -157,7 +174,8 @@ class Job:
         self.folder = f"{self.results}/{self.site}/{self.experiment}"
         self.store = f"{self.results}/{self.site}/store.json"
         self.report_folder = f"reports/{self.experiment}"
-        self.report = f"{self.report_folder}/report.html"
+        self.report = f"{self.report_folder}/{report_files.PAGE}"
+        self.figures = f"{self.report_folder}/{report_files.FIGURES}"
         self.logs = f"{self.folder}/logs"
         self.batches = plan.batches()
         self.first_priority = len(plan.runs) + 1  # above that of any round
@@ -171,6 +189,14 @@ class Job:
             what = f"the modules of one workflow request {theirs} and {ours}."
             remedy = "run one experiment after the other, or write one with the grids of both."
             raise ConfigError(what, where="module", remedy=remedy)
+
+    def check_data(self) -> None:
+        """Raises `DatasetError` if a pinned file that exists has other bytes. A job would be
+        refused too, but only after Snakemake has deleted its existing output."""
+        pins = pinned(self.root)
+        for path, name in self.plan.datasets.items():
+            if (self.root / path).exists():
+                verify(self.root / path, pins[path], name)
 
     def check_targets(self, targets: Iterable[str]) -> None:
         """Raises `ConfigError` if a requested file is one of another experiment, or one that no
@@ -203,6 +229,13 @@ class Job:
 
     def _files(self, folder: str, names: Iterable[object]) -> list[str]:
         return [f"{self.folder}/{folder}/{name}.json" for name in names]
+
+    @property
+    def other_report_files(self) -> list[str]:
+        """The files of the report beside its page and those tables that have a caption."""
+        names = [report_files.MARKDOWN, report_files.CARD]
+        names += map(report_files.table_file, sorted({*report_files.TABLES} - SHOWN_TABLES))
+        return [f"{self.report_folder}/{name}" for name in names]
 
     @property
     def tracked(self) -> list[str]:

@@ -100,6 +100,8 @@ class Session:
                 self.job.check_targets(settings.targets)
                 if not executor_plugin.common_settings.dryrun_exec:
                     check_slurm(getattr(executor_settings, "submit_cmd", None))
+                    if workflow.is_main_process:
+                        self.job.check_data()
             except RnnbenchError as error:
                 say(error)
                 sys.exit(error.exit_code)
