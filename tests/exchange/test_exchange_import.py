@@ -70,6 +70,8 @@ def everything(folder: Path) -> dict[str, bytes]:
 
 
 def run(*arguments: str) -> int:
+    """A command in the current folder, which is a project."""
+    Path("Snakefile").touch()
     return cli.main(list(arguments))
 
 
@@ -77,6 +79,7 @@ def run(*arguments: str) -> int:
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "here"
     lay_down(folder / "results", make_record(machine="home"))
+    (folder / "Snakefile").touch()
     monkeypatch.chdir(folder)
     return folder
 

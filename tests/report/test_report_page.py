@@ -274,7 +274,7 @@ def test_the_first_sentence_says_that_a_whole_session_was_slowed_down(slower, is
 
 @pytest.mark.parametrize(
     ("hours", "text"),
-    [((0, 0.05, 0.1), "within 6 minutes"), ((0, 0.1, 12), "in 2 sessions"), ((0, 1, 2), None)],
+    [((0, 0.05, 0.1), "within 7 minutes"), ((0, 0.1, 12), "in 2 sessions"), ((0, 1, 2), None)],
 )
 def test_the_answer_says_what_its_intervals_hold_for(hours, text):
     """Three rounds: within minutes, two of them in half an hour, or in three sessions."""
