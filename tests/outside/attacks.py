@@ -112,6 +112,7 @@ REFUSED: dict[str, Change] = {
     "a pointer out of the folder": a_pointer({"record": "../../../etc/passwd"}),
     "a pointer that is a list": a_pointer([]),
     "a pointer to a number": a_pointer({"record": 7}),
+    "a reason that is a text": a_pointer({"record": None, "not_needed": HTML, "digest": "d"}),
     "a reason with a list": a_pointer({"record": None, "not_needed": "x", "digest": [1]}),
     "a record at a site without a plan": in_record("site", value="third"),
     "a record at a site above": in_record("site", value="../../x"),
@@ -199,7 +200,7 @@ def not_needed(files: Files) -> None:
     for name in ("x-s0-r0", record_name(files).split("/")[2]):
         pointer = {
             "record": None,
-            "not_needed": HTML + ESCAPE,
+            "not_needed": {"halfwidth": 0.01, "until": 0.02, "runs": 10**9},
             "digest": "d",
             "repeats": {LINK: LINK},
         }

@@ -72,8 +72,10 @@ def tracked(tmp_path_factory) -> Path:
 @pytest.fixture
 def project(tracked, tmp_path, monkeypatch) -> Path:
     """A copy of `tracked`, in which the test runs."""
-    monkeypatch.chdir(shutil.copytree(tracked, tmp_path / "copy"))
-    return tmp_path / "copy"
+    copy = shutil.copytree(tracked, tmp_path / "copy")
+    (copy / "Snakefile").touch()
+    monkeypatch.chdir(copy)
+    return copy
 
 
 def runs_of(root: Path, name: str):
@@ -234,7 +236,7 @@ def test_a_round_file_with_companions(root, track_here):
     members = {
         first.name: Pointer.of(first),
         late.name: Pointer.of(late, [companion.path]),
-        "other": {"record": None, "digest": "d", "not_needed": "enough", "repeats": {}},
+        "other": {"record": None, "digest": "d", "not_needed": {"spent": 2.0, "budget": 1.0}, "repeats": {}},
     }
     file, output = pointer_of(root, first).with_name("round.json"), root / "rounds.json"
     write_json(file, {"members": members})

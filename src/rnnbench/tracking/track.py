@@ -41,7 +41,7 @@ NOTE, NAME = "mlflow.note.content", "mlflow.runName"
 # The columns of the view, after the axes.
 COLUMNS = (
     *("metrics.`speedup`", "metrics.`median_epoch_seconds`", "metrics.`val_acc`"),
-    *("tags.verdict", "tags.reasons"),
+    *("tags.`verdict`", "tags.`reasons`"),
 )
 
 
