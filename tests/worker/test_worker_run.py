@@ -38,7 +38,9 @@ class Session(fake.Session):
         self.notes: list[str] = []
 
     def layers(self) -> list[dict]:
-        return [{"name": "d", "kind": "other", "shapes": [("kernel", [2, 2])]}]
+        initializers = {"kernel": ("GlorotUniform", {})}
+        shapes = [("kernel", [2, 2])]
+        return [{"name": "d", "kind": "other", "shapes": shapes, "initializers": initializers}]
 
     def load_weights(self, weights: list) -> None:
         self.weights = [{"kernel": weights[0]["kernel"].copy()}]
