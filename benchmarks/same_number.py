@@ -225,7 +225,8 @@ def _of_terminal(compared: pd.DataFrame, a: str, b: str) -> list[Given]:
     given = []
     for row, numbers in zip(rows, texts, strict=True):
         given.append(Given(COMPARE, row["same"], a, b, row["ratio"], row["low"], row["high"]))
-        given.append(Given("terminal", row["same"], a, b, *numbers))
+        first, second = (a, b) if row["ratio"] >= 1 else (b, a)  # it names the faster one first
+        given.append(Given("terminal", row["same"], first, second, *numbers))
     return given
 
 

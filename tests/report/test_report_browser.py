@@ -101,12 +101,13 @@ def test_a_number_leads_to_its_runs_by_keyboard(browser, page_url, width):
     number = page.locator(".lead .desk td a, .lead .phone td a").locator("visible=true").first
     number.focus()
     page.keyboard.press("Enter")
-    runs = page.locator(number.get_attribute("href"))
+    place = str(number.get_attribute("href")).removeprefix("#")
+    runs = page.locator(f'[id="{place}"]')
     assert runs.locator("article").count() == 3 and runs.locator("tbody tr").count() == 3 * 8
     runs.locator("td").first.wait_for(state="visible", timeout=10_000)
     page.wait_for_function(
-        "id => Math.abs(document.querySelector(id).getBoundingClientRect().top) < 100",
-        arg=number.get_attribute("href"),
+        "id => Math.abs(document.getElementById(id).getBoundingClientRect().top) < 100",
+        arg=place,
     )
     page.close()
 

@@ -236,7 +236,12 @@ def test_a_round_file_with_companions(root, track_here):
     members = {
         first.name: Pointer.of(first),
         late.name: Pointer.of(late, [companion.path]),
-        "other": {"record": None, "digest": "d", "not_needed": {"spent": 2.0, "budget": 1.0}, "repeats": {}},
+        "other": {
+            "record": None,
+            "digest": "d",
+            "not_needed": {"spent": 2.0, "budget": 1.0},
+            "repeats": {},
+        },
     }
     file, output = pointer_of(root, first).with_name("round.json"), root / "rounds.json"
     write_json(file, {"members": members})

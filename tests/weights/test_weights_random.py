@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import os
 import re
 import tempfile
 from collections import Counter
@@ -55,6 +56,8 @@ STACKS = st.lists(LEAF | ATTENTION | st.lists(LEAF, min_size=1, max_size=2), min
 def build(stack: list[Any], functional: bool) -> Any:
     import keras
 
+    # TensorFlow 2 sets it, and a TensorFlow 1.15 that is started later would inherit it.
+    os.environ.pop("TF2_BEHAVIOR", None)
     x = keras.Input((6, 3))
     layers = [layer_of(part, keras) for part in stack] + [keras.layers.Dense(2)]
     if not functional:

@@ -113,7 +113,7 @@ def test_a_stack_is_one_op_on_one_buffer(results: dict) -> None:
 def test_cudnn_or_an_error(results: dict) -> None:
     assert "use_cudnn=True was specified" in results["cudnn_on_cpu"]
     assert "for lstm and gru only" in results["cudnn_simple"]
-    assert "no recurrent dropout" in results["cudnn_dropout"]
+    assert "rnn=cudnn does not support recurrent_dropout=0.2" in results["cudnn_dropout"]
     assert "rnn=none" in results["none"]
     assert "'CudnnRNN' must be one of CudnnRNNV2, CudnnRNNV3" in results["other_op"]
 

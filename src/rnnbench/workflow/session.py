@@ -106,7 +106,9 @@ class Session:
                 say(error)
                 sys.exit(error.exit_code)
             # Here, because a workflow that has this one as a module may define its own hooks later.
-            self._add_to_hooks(workflow)
+            # A job of a cluster is another process, and belongs to the session of the first.
+            if workflow.is_main_process:
+                self._add_to_hooks(workflow)
             execute(executor_plugin, executor_settings, **named)
             if workflow.dryrun or not workflow.is_main_process:
                 return
