@@ -132,7 +132,13 @@ def differing_numbers(
     for a, b in dict.fromkeys((each.a, each.b) for each in given):
         of_terminal = _of_terminal(versus(measured, [a], [b]), a, b)
         if base not in (a, b):
-            expected |= {(g.model, a, b): g[4:] for g in of_terminal if g.place == COMPARE}
+            for each in of_terminal:
+                if each.place == COMPARE:
+                    ratio, low, high = each[4:]
+                    expected[each.model, a, b] = (ratio, low, high)
+                    expected[each.model, b, a] = tuple(
+                        None if value is None else 1 / value for value in (ratio, high, low)
+                    )
         given += of_terminal
     found = [
         (each.place, f"{each}, but the table has {expected[each[1:4]]}")

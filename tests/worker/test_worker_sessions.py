@@ -43,6 +43,7 @@ def test_the_kernel_of_a_small_model_is_found_and_its_mask_is_a_reason_against_c
 ) -> None:
     config = certificate_job("", "lstm", {}, sequence=20, units=16, **PADDED)["config"]
     config.update(rnn={"implementation": "auto"}, build=settings_of(build))
+    del config["model"]["features"]  # of MODEL; no function of this model reads it
     arguments = (ATTESTED, json.dumps(config))
     kernels, shapes = answer_of(build, *arguments, temporary=tmp_path_factory)
     assert [each["found"] for each in kernels] == [["while"], ["while"]]
