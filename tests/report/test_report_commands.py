@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 
@@ -16,7 +17,7 @@ from rnnbench.records.store import write_json
 from rnnbench.report.terminal import print_answers
 from tests.conftest import ROOT
 from tests.factory import make_record
-from tests.report.made_up import EXPERIMENT, SKIPPED, UNEQUAL, quick, store
+from tests.report.made_up import EXPERIMENT, SKIPPED, UNEQUAL, certificate, quick, store
 
 
 @pytest.fixture
@@ -201,3 +202,23 @@ def test_single_runs_are_compared_without_an_interval(tmp_path, capsys, order):
     # The table has the same direction, whatever was asked.
     (line,) = [line for line in table if "×" in line]
     assert line.split()[:3] == ["keras", "block", "1.20×"]
+
+
+def test_a_comparison_that_crashed_is_not_certified_wherever_a_ratio_is_read(
+    planned, tmp_path, capsys
+):
+    """On the terminal, on the page and in Markdown."""
+    made = certificate("current", "digits_rnn") | {"machine": None}
+    for pair in made["pairs"]:
+        pair |= {"outputs": None, "gradients": None, "loss_curve": None, "why": "KeyError: 'bias'"}
+    folder = planned / "here/quick/certificates"
+    write_json(folder / f"{made['key']}.json", made)
+    reason = "were not compared: KeyError: 'bias'"
+    assert compare(["unrolled", "keras", "--results", str(planned)]) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    assert f"Not certified: keras and unrolled {reason}" in printed
+    out = tmp_path / "out"
+    assert report(planned, "--out", str(out)) == 0
+    for name in ("report.html", "report.md"):
+        text = html.unescape((out / name).read_text())
+        assert reason in text, name
