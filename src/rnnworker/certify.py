@@ -13,6 +13,7 @@ weights without an update. The check exists because Keras 2.0.6 on TensorFlow 1.
 (``frameworks.keras206_tensorflow1``).
 """
 
+import functools
 import itertools
 import traceback
 
@@ -240,8 +241,9 @@ class Trial:
     compared with it. All trials share the data's `arrays`."""
 
     def __init__(self, job, rnn, arrays, with_sgd=False):
-        model = dict(job["config"]["model"], **({"sgd": OPTIMIZER} if with_sgd else {}))
-        self.config = dict(job["config"], rnn=rnn, model=model, certifying=True)
+        self.config = dict(job["config"], rnn=rnn, certifying=True)
+        if with_sgd:
+            self.config["certifying_optimizer"] = OPTIMIZER
         self.saved, self.function, self.round_trip = {"outputs": [], "gradients": []}, None, None
         self.no_reference = None  # why the layers are not compared with the reference
         self.session = frameworks.open_session(self.config, job["threads"])
@@ -250,7 +252,8 @@ class Trial:
         if not self.session.recurrent.layers and rnn["implementation"] != "none":
             fault = "build of {} never calls recurrent: call it, or write recurrent: false in the "
             fault += "model's YAML and use rnn=none"
-            raise Refusal(fault.format(model["function"].rpartition(":")[0]))
+            file = self.config["model"]["function"].rpartition(":")[0]
+            raise Refusal(fault.format(file))
         self.layers = self.session.layers()
         self.weights = canonical_weights.initial(self.layers, self.config["seed"])
 
@@ -312,23 +315,28 @@ class Trial:
             batches.append(dict(batch, compared=rows))
         if self.session.recurrent.made:
             functions = self._functions()
-            weights, probes = list(self.weights), []
-            for index, layer in enumerate(self.layers):
-                if layer["kind"] == "recurrent":
-                    function = functions[len(probes)] or {"activation": None}
-                    cell = self.config["cell"]["name"]
-                    weights[index] = probe_weights(
-                        cell, weights[index], index, function["activation"]
-                    )
-                    probes.append(weights[index])
-            self.session.load_weights(weights)
-            self.round_trip = self._has_loaded(weights)
+            probes = self._load_probes(functions)
             for index, arrays in enumerate(probes):
                 self._probe_layer(index, arrays, functions[index], batches)
         for batch in batches:
             for part in PROBED:
                 batch[part] = None if self.no_reference else max(batch[part], default=None)
         return batches
+
+    def _load_probes(self, functions):
+        """Loads `probe_weights` into the recurrent layers, which compute these `functions`; returns
+        them."""
+        cell, weights, probes = self.config["cell"]["name"], list(self.weights), []
+        for index, layer in enumerate(self.layers):
+            if layer["kind"] != "recurrent":
+                continue
+            function = functions[len(probes)]
+            activation = function["activation"] if function else None
+            weights[index] = probe_weights(cell, weights[index], index, activation)
+            probes.append(weights[index])
+        self.session.load_weights(weights)
+        self.round_trip = self._has_loaded(weights)
+        return probes
 
     def _functions(self):
         """The function of each recurrent layer, None where the reference has none."""
@@ -357,34 +365,44 @@ class Trial:
         first = compared_rows(most, shape[0], arrays)
         upstream[first:] = 0.0
         trainable, layer.trainable = layer.trainable, True  # a frozen layer has gradients too
-        expected = {}
+
+        @functools.lru_cache(maxsize=None)
+        def expected(size):
+            inputs = x[: min(size, first)], arrays, upstream[: min(size, first)]
+            return reference.run(cell, *inputs, function=function)
+
         for batch in batches:
             rows = batch["rows"] // replicas
-            needed = {most, rows} if batch["training"] else {most}
-            for size in needed - set(expected) if function else ():
-                inputs = x[: min(size, first)], arrays, upstream[: min(size, first)]
-                expected[size] = reference.run(cell, *inputs, function=function)
             compared = min(rows, first)
             batch["compared"] = min(batch["compared"], compared * replicas)
             if batch["training"]:
                 outputs, gradients = session.layer_gradients(layer, x[:rows], upstream[:rows])
             else:
-                outputs = session.layer_outputs(layer, x[:rows])
-            if function and batch["training"]:
-                wanted = dict(expected[rows][1])
-                wanted["x"] = numpy.zeros_like(gradients["x"], "float64")
-                wanted["x"][:compared] = expected[rows][1]["x"]
-                for name, values in wanted.items():
-                    error = relative_error(gradients.get(name, 0.0), values)
-                    batch["gradients"].append(error)
-            if function:
-                right = expected[most][0][:compared]
-                batch["outputs"].append(relative_error(outputs[:compared], right))
+                outputs, gradients = session.layer_outputs(layer, x[:rows]), None
             if batch is batches[0]:
-                gradients["x"] = gradients["x"][:COMPARED_ROWS]
-                self.saved["outputs"].append(outputs[:COMPARED_ROWS])
-                self.saved["gradients"] += [gradients[name] for name in sorted(gradients)]
+                self._save(outputs, gradients)
+            if function is None:
+                continue
+            right = expected(most)[0][:compared]
+            batch["outputs"].append(relative_error(outputs[:compared], right))
+            if batch["training"]:
+                batch["gradients"] += gradient_errors(gradients, expected(rows)[1])
         layer.trainable = trainable
+
+    def _save(self, outputs, gradients):
+        """Saves a layer's outputs and gradients for the comparison with other implementations."""
+        gradients = dict(gradients, x=gradients["x"][:COMPARED_ROWS])
+        self.saved["outputs"].append(outputs[:COMPARED_ROWS])
+        self.saved["gradients"] += [gradients[name] for name in sorted(gradients)]
+
+
+def gradient_errors(gradients, expected):
+    """Returns the relative error of each gradient that is `expected`. The gradient of the inputs
+    ``x`` is expected of the first rows, and 0 for the others."""
+    wanted = dict(expected)
+    wanted["x"] = numpy.zeros_like(gradients["x"], "float64")
+    wanted["x"][: len(expected["x"])] = expected["x"]
+    return [relative_error(gradients.get(name, 0.0), wanted[name]) for name in wanted]
 
 
 def applied(trial, job, rnn, arrays, tolerance):

@@ -8,7 +8,6 @@ from rnnworker.arguments import Refusal
 OWN = (
     *("name", "about", "source", "requires", "defaults", "function", "data", "batch", "epochs"),
     *("optimizer", "loss", "metrics", "recurrent", "arrays", "train_samples", "val_samples"),
-    "sgd",
 )
 FIT = (
     *("callbacks", "class_weight", "sample_weight", "shuffle", "validation_split"),
