@@ -20,6 +20,7 @@ from rnnbench.checkpoints.writing import arrays_of, hdf5, in_place, npz, safeten
 from rnnbench.commands.arguments import add_conf, add_output, command_parser, conf_folders
 from rnnbench.errors import BuildError, RecordError
 from rnnbench.plain_text import plain
+from rnnbench.project import own_conf
 from rnnbench.records.store import write_bytes
 from rnnbench.running import in_build
 from rnnbench.weights.cells import Array, Buffer, Cell, Item, Refusal, check_directions, items_of
@@ -113,8 +114,14 @@ class Conversion:
                 facts.append("its two biases are added")
             lines.append(f"{cell.scope}: {', '.join(facts)}")
         for item in self.items:
-            if isinstance(item, Array) and np.isnan(item.values.astype(float, copy=False)).any():
-                lines.append(f"{item.name}: copied, but has NaN")
+            if isinstance(item, Array) and not np.isfinite(item.values.astype(float)).all():
+                lines.append(f"{item.name}: copied, but has NaN or infinite values")
+        version = 3 if _is_of_keras_3(self.checkpoint) else 2
+        hard = "hard_sigmoid is {} in Keras 2 and {} in Keras 3: use it in Keras {}, as the source"
+        for cell in cells:
+            if _has_hard_sigmoid(cell):
+                fact = hard.format("0.2 x + 0.5", "x / 6 + 0.5", version)
+                lines.append(f"{cell.scope}: {fact}")
         kept = self.target == ".keras" or b"model_config" in self.content
         if self.checkpoint.config is not None and not kept:
             lines.append("not in the target: the model's configuration; load it with load_weights")
@@ -310,8 +317,9 @@ def _build(name: str | None, further: Sequence[Path]) -> Mapping[str, Any]:
     from rnnbench.grid.compose import compose_choices
     from rnnbench.grid.files import file_of, files_of
 
-    conf = conf_folders(Path.cwd() / "conf", further)
-    file = file_of(files_of(conf, "build"), "build", name, "--build", Path.cwd())
+    root = Path.cwd()
+    conf = conf_folders(root, further or own_conf(root))
+    file = file_of(files_of(conf, "build"), "build", name, "--build", root)
     library = compose_choices(conf, {"build": {file.stem: file}}, default_model=True)
     return library.sections["build", file.stem]
 
