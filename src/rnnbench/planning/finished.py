@@ -48,7 +48,7 @@ class _Known(msgspec.Struct, frozen=True, kw_only=True):
 
     path: str
     run: FinishedRun
-    round: str | None
+    round: str
     together: tuple[str, ...]
     lowest: tuple[tuple[Source, float], ...]
     levels: tuple[tuple[Source, float], ...]
@@ -72,13 +72,12 @@ def finished_runs(place: Place) -> list[FinishedRun]:
     cache = place.folder / CACHE
     known = {line.path: line for line in _read(cache) if line.path in paths}
     records = _read_records(place, [path for path in paths if path not in known])
-    again: set[str | None] = {record.round_id for record in records.values()}
+    again = {record.round_id for record in records.values()}
     again |= {line.round for line in known.values() if not paths.keys() >= set(line.together)}
     lowest = _lowest(known.values(), examined(records.values()))
     for line in known.values():
         if any(undisturbed(source, lowest[source]) != level for source, level in line.levels):
             again.add(line.round)
-    again.discard(None)
     stale = [path for path, line in known.items() if line.round in again]
     if not records and not stale:
         return [line.run for line in known.values()]
@@ -178,7 +177,7 @@ def _value_of(record: Record, effect: Effect) -> RunValue | None:
         key=key_of(record.machine, record.run.configuration),
         device=f"{record.machine}/{choices.get('model')}/{choices.get('device')}",
         log=effect.log if effect.is_known else math.log(seconds),
-        unit=str(record.round_id)
+        unit=record.round_id
         if effect.is_known
         else f"{record.machine}/{record.site}/{record.experiment}/{block}",
         machine=record.machine,

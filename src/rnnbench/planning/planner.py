@@ -73,6 +73,7 @@ def plan_order(points: Sequence[GridPoint], sequential: bool = False) -> list[Or
             blocks.setdefault(key, []).append(point)
     ordered: list[Ordered] = []
     for number, ((_, repeat, seed), block) in enumerate(sorted(blocks.items())):
+        # The text decides the order: with another one, plans of committed records would change.
         random.Random(f"0-s{seed}-r{repeat}").shuffle(block)
         ordered += [Ordered(point, number, len(ordered) + i) for i, point in enumerate(block)]
     return ordered

@@ -74,7 +74,7 @@ def examined(records: Iterable[Record], levels: Levels | None = None) -> list[Ro
     for record in records:
         if record.verdict.status == "void":
             continue
-        if record.round is not None and record.round.in_turns:
+        if record.round.in_turns:
             rounds.setdefault(record.round.id, {})[record.key] = record
     lowest = {name: _lowest_reads(members) for name, members in rounds.items()}
     of_all = dict(levels or {})

@@ -161,7 +161,7 @@ def check_slurm(submit_command: str | None) -> None:
         # submit.py waits for a controller that cannot be reached for a while.
         if asked.returncode == 0 or "connect" in asked.stderr or "timed out" in asked.stderr:
             return
-        why = asked.stderr.strip().splitlines()[-1]
+        why = (asked.stderr.strip().splitlines() or ["squeue says nothing"])[-1]
     remedy = "run it on a login node of the cluster, or leave out --workflow-profile."
     what = f"there is no Slurm on this host ({why})."
     raise ConfigError(what, where="--workflow-profile slurm", remedy=remedy)
