@@ -5,15 +5,16 @@ import numpy
 RECURRENT = ("kernel", "recurrent")
 
 
-def facts_of(session):
-    """Returns two facts for the record of a built model:
+def facts_of(session, layers):
+    """Returns two facts for the record of a built model, whose weighted `layers` are
+    ``session.layers()``:
 
     - ``flops_per_sample``: 2·m·k·n over the products (m, k) × (k, n) with which a training step
       processes one sample, three times those of the forward pass, as usual. None if a layer is not
       counted.
     - ``timesteps``: the longest sequence of a recurrent layer; None if there is no such layer.
     """
-    layers = weighted_layers(session)
+    layers = with_sizes(session, layers)
     forward = forward_flops(layers)
     return {
         "flops_per_sample": None if forward is None else 3 * forward,
@@ -21,13 +22,13 @@ def facts_of(session):
     }
 
 
-def weighted_layers(session):
-    """Returns the weighted layers of a session's model: ``session.layers()`` with ``steps`` (length
-    of a recurrent layer's sequences), ``rows`` (rows of a dense layer's output per sample) and
+def with_sizes(session, layers):
+    """Returns the weighted `layers` of a session's model, each with ``steps`` (length of a
+    recurrent layer's sequences), ``rows`` (rows of a dense layer's output per sample) and
     ``dense``. Sizes that are not fixed, or that a model without a graph does not state, are
     None."""
-    layers = []
-    for layer, described in zip(session.weighted(), session.layers()):
+    sized = []
+    for layer, described in zip(session.weighted(), layers):
         try:
             inputs, outputs = map(_sizes, session.layer_shapes(layer))
         except (AttributeError, KeyError, ValueError):  # a model of a class of its own
@@ -35,8 +36,8 @@ def weighted_layers(session):
         rows = None if None in outputs[:-1] else int(numpy.prod(outputs[:-1]))
         steps = inputs[0] if described["kind"] == "recurrent" else None
         dense = type(layer).__name__ == "Dense"
-        layers.append(dict(described, steps=steps, rows=rows, dense=dense))
-    return layers
+        sized.append(dict(described, steps=steps, rows=rows, dense=dense))
+    return sized
 
 
 def forward_flops(layers):

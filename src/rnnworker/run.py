@@ -78,11 +78,14 @@ def _run(job, events, phases, turns, imported=None):
         details.update(session.load_data(job["dataset"], job.get("pinned_md5")))
     with phases.phase("build") as details:
         details.update(session.build())
-        weights = canonical_weights.initial(session.layers(), config["seed"])
+        layers = session.layers()
+        weights = canonical_weights.initial(layers, config["seed"])
         session.load_weights(weights)
     events.emit(
         "facts",
-        measured=dict(session.model_facts(), weights_sha256=canonical_weights.digest(weights)),
+        measured=dict(
+            session.model_facts(layers), weights_sha256=canonical_weights.digest(weights)
+        ),
     )
     with phases.phase("first_step"):
         session.train_steps(1)

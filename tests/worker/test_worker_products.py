@@ -52,7 +52,6 @@ def test_a_model_that_states_no_shapes_has_no_count() -> None:
     described = {name: LSTM[name] for name in ("name", "kind", "shapes")}
     session = SimpleNamespace(
         weighted=lambda: [SimpleNamespace(name="layer")],
-        layers=lambda: [described],
         layer_shapes=no_shapes,
     )
-    assert products.facts_of(session) == {"flops_per_sample": None, "timesteps": None}
+    assert products.facts_of(session, [described]) == {"flops_per_sample": None, "timesteps": None}

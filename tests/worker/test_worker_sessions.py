@@ -103,7 +103,7 @@ for feed in ("host", "device"):
     settings["device"]["feed"] = feed
     session = frameworks.open_session(settings, 1)
     session.build()
-    facts.append(products.facts_of(session))
+    facts.append(products.facts_of(session, session.layers()))
 print(json.dumps(facts))
 """
 

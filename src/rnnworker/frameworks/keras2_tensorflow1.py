@@ -25,6 +25,7 @@ class Session(KerasSession):
     lead_in = 0  # ``fit`` on arrays prepares nothing when it begins
     resets_dropout = False  # the masks come from ops whose state cannot be set
     can_feed_on_device = False
+    attests_short_layers = False  # a session traces whole steps
 
     def __init__(self, config, threads):
         super().__init__(config, threads)

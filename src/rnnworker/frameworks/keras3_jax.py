@@ -13,6 +13,8 @@ from rnnworker.frameworks.keras_training import bounds
 class Session(KerasSession):
     """XLA has no setting for its threads: it starts one per core that the process is pinned to."""
 
+    attests_short_layers = False  # a step is traced and not run, which needs no memory
+
     def __init__(self, config, threads):
         super().__init__(config, threads)
         os.environ["KERAS_BACKEND"] = "jax"

@@ -45,6 +45,7 @@ class KerasSession(KerasWeights, KerasTraining):
     lead_in = 5  # untimed steps at the beginning of a training, see `epoch_clock`
     resets_dropout = True  # whether `reset` restores the random states of dropout
     can_feed_on_device = True
+    attests_short_layers = True  # whether `kernels` can observe a part of a long sequence
 
     def __init__(self, config, threads):
         self.config = config
@@ -135,32 +136,29 @@ class KerasSession(KerasWeights, KerasTraining):
 
     def _compile_arguments(self):
         """The arguments of ``compile``: those of the model itself, or of its YAML."""
-        settings = self.config["model"]
         own = self._watched.compile_arguments(self.model)
-        stated = [key for key in ("loss", "optimizer", "metrics") if settings.get(key) is not None]
-        function = settings["function"]
-        if self.config.get("certifying") and settings.get("sgd"):
-            optimizer = self.optimizer(settings["sgd"])
-        elif own is None and settings.get("optimizer"):
-            optimizer = self.optimizer(settings["optimizer"])
-        else:
-            optimizer = None
         if own is None:
-            if settings.get("loss") is None or optimizer is None:
+            arguments = self._stated_compile_arguments()
+        else:
+            check_own_compile(self.config["model"], own, self.compile_settings())
+            arguments = dict(own)
+        optimizer = self.config.get("certifying_optimizer")
+        if optimizer:
+            arguments["optimizer"] = self.optimizer(optimizer)
+        return dict(arguments, **self.compile_settings())
+
+    def _stated_compile_arguments(self):
+        settings = self.config["model"]
+        for key in ("loss", "optimizer"):
+            if settings.get(key) is None:
                 fault = "{} does not compile its model, and its YAML has no {}: state loss and "
                 fault += "optimizer there, or compile"
-                missing = "loss" if settings.get("loss") is None else "optimizer"
-                raise Refusal(fault.format(function, missing))
-            arguments = {"loss": settings["loss"], "metrics": metrics_of(settings)}
-        else:
-            if stated:
-                fault = "{} compiles its model, and its YAML states {} too: remove one of them"
-                raise Refusal(fault.format(function, " and ".join(stated)))
-            arguments = dict(own)
-            _check_own_compile(function, arguments, self.compile_settings())
-        if optimizer is not None:
-            arguments["optimizer"] = optimizer
-        return dict(arguments, **self.compile_settings())
+                raise Refusal(fault.format(settings["function"], key))
+        return {
+            "loss": settings["loss"],
+            "metrics": metrics_of(settings),
+            "optimizer": self.optimizer(settings["optimizer"]),
+        }
 
     def _check_recurrent_layers(self):
         """Raises `Refusal` if a layer of ``recurrent`` is not in the model, or if a layer around it
@@ -175,10 +173,10 @@ class KerasSession(KerasWeights, KerasTraining):
                 )
         found = sum(len(layer.weights) for layer in inside)
         if found != len(self.model.weights):
-            raise Refusal(
-                "the weights of {} cannot be told apart: {} of {} belong to a layer that is used "
-                "once".format(self.config["model"]["function"], found, len(self.model.weights))
-            )
+            fault = "{}: of the model's {} weights, {} are in its layers: make each weight in one "
+            fault += "layer, and none in the model itself or in a wrapper of a recurrent layer"
+            function = self.config["model"]["function"]
+            raise Refusal(fault.format(function, len(self.model.weights), found))
 
     def make_model(self, function):
         """The model that `function` builds, without dropout if it is certified: two
@@ -209,7 +207,8 @@ class KerasSession(KerasWeights, KerasTraining):
         """Makes the optimizer's variables, which `reset` restores too."""
         self.model.optimizer.build(self.model.trainable_variables)
 
-    def model_facts(self):
+    def model_facts(self, layers):
+        """`layers`: what `layers()` returned."""
         facts = {
             "parameters": int(self.model.count_params()),
             "optimizer": self.model.optimizer.get_config(),
@@ -217,7 +216,7 @@ class KerasSession(KerasWeights, KerasTraining):
             "precision": self.precision_facts(),
             "feed": self.feed,
         }
-        return dict(facts, **products.facts_of(self))
+        return dict(facts, **products.facts_of(self, layers))
 
     def precision_facts(self):
         """The requested precision and the one in which the built layers compute."""
@@ -299,16 +298,18 @@ class KerasSession(KerasWeights, KerasTraining):
         if not self.recurrent.layers:
             return None
         time_steps = [self.layer_shapes(layer)[0][0] for layer in self.recurrent.layers]
-        run, steps = functools.partial(self.train_steps, 1), min(time_steps)
-        if max(time_steps) > attest.LONGEST:
-            run, steps = self._short_layers, min(steps, attest.SHORT)
-        kernels = self.kernels(run, steps)
+        is_long = self.attests_short_layers and max(time_steps) > attest.LONGEST
+        if is_long:
+            kernels = self.kernels(self._short_layers, min(min(time_steps), attest.SHORT))
+        else:
+            kernels = self.kernels(functools.partial(self.train_steps, 1), min(time_steps))
         cudnn = any(name.endswith("cudnn") for name in kernels)
-        return {
+        facts = {
             "found": kernels,
             "expected": attest.expected(self.config),
             "why_not_cudnn": [] if cudnn else self._why_not_cudnn(),
         }
+        return dict(facts, time_steps=attest.SHORT) if is_long else facts
 
     def kernels(self, run, steps):
         """The kernels that `run` ran on sequences of at least `steps` time steps."""
@@ -367,8 +368,14 @@ def metrics_of(settings):
     return ["accuracy"] if "crossentropy" in loss or loss == "bce" else []
 
 
-def _check_own_compile(function, arguments, settings):
-    """Raises `Refusal` if a model's own arguments of ``compile`` contradict the grid's."""
+def check_own_compile(model, arguments, settings):
+    """Raises `Refusal` if the `arguments` with which a model compiles itself contradict its YAML
+    (`model`), or the grid's `settings`."""
+    function = model["function"]
+    stated = [key for key in ("loss", "optimizer", "metrics") if model.get(key) is not None]
+    if stated:
+        fault = "{} compiles its model, and its YAML states {} too: remove one of them"
+        raise Refusal(fault.format(function, " and ".join(stated)))
     asked = arguments.get("jit_compile")
     if asked in (True, False) and asked != settings.get("jit_compile", asked):
         fault = "{} compiles with jit_compile={}: build.jit_compile in the grid decides that"
