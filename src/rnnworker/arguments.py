@@ -9,7 +9,7 @@ import difflib
 from rnnworker.options import GATED, IMPLEMENTATIONS, honoured, is_user_file
 
 # They decide the shape and direction of a layer, or the initial weights, which are drawn for every
-# implementation alike (`initial_weights`).
+# implementation alike (`initializers`).
 INITIALIZERS = ("kernel_initializer", "recurrent_initializer", "bias_initializer")
 FOR_ALL = ("name", "return_sequences", "go_backwards", "unit_forget_bias") + INITIALIZERS
 # Keras's own layers apply them; no other implementation has an equivalent.

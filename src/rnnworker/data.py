@@ -32,22 +32,24 @@ def arrays(config, path, pinned_md5=None):
     model = config["model"]
     prepare = user_functions.function(model["data"]["prepare"])
     prepared = prepare(source(path, pinned_md5), model_keys.recorded(config, "prepare"))
+    _check(prepared, model["data"]["prepare"])
+    return {name: array[: model.get(name[2:] + "_samples")] for name, array in prepared.items()}
+
+
+def _check(prepared, function):
+    """Raises ValueError or `Refusal` if the arrays that `function` has prepared are not
+    `ARRAYS`."""
     missing = ", ".join(sorted(set(ARRAYS) - set(prepared)))
     if missing:
-        raise ValueError("{} did not return {}".format(model["data"]["prepare"], missing))
-    for name in ARRAYS:
-        if isinstance(prepared[name], (dict, list, tuple)):
-            fault = (
-                "{} returns {} as a {} of arrays: rnnbench supports one array of inputs and one "
-            )
-            fault += "of targets"
-            kind = type(prepared[name]).__name__
-            raise Refusal(fault.format(model["data"]["prepare"], name, kind))
+        raise ValueError("{} did not return {}".format(function, missing))
     further = ", ".join(sorted(set(prepared) - set(ARRAYS)))
     if further:
         fault = "{} returns {}, which rnnbench does not read: it must return {} only"
-        raise Refusal(fault.format(model["data"]["prepare"], further, ", ".join(ARRAYS)))
-    return {name: array[: model.get(name[2:] + "_samples")] for name, array in prepared.items()}
+        raise Refusal(fault.format(function, further, ", ".join(ARRAYS)))
+    for name in ARRAYS:
+        if isinstance(prepared[name], (dict, list, tuple)):
+            fault = "{} returns {} as a {}: rnnbench takes one array of inputs and one of targets"
+            raise Refusal(fault.format(function, name, type(prepared[name]).__name__))
 
 
 def source(path, pinned_md5=None):

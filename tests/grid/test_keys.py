@@ -28,15 +28,7 @@ NULLS = (
     *("train_samples", "val_samples", "arrays", "kernels", "cells", "requires", "lock", "python"),
     *("threads", "gpu", "file", "members", "memory_bytes", "turns", "alias"),
     *("environment", "jit_compile", "as_published", "replicas", "options", "fault", "class"),
-    *(
-        "augment",
-        "peak_tflops",
-        "decay",
-        "cpu",
-        "gpu",
-        "lstm",
-        "gru",
-    ),  # decay, and the kinds of kernels
+    *("augment", "peak_tflops", "decay", "cpu", "gpu", "lstm", "gru"),
 )
 # Free texts, numbers or sections: any type of value is a value.
 ANYTHING = ("build.environment", "rnn.options")

@@ -100,7 +100,7 @@ class Session(KerasSession):
     def make_metrics(self):
         """Makes the variables of the metrics. TensorFlow would trace a step that made them
         twice."""
-        # A certificate loads no data; a model that is no graph of layers has no outputs yet.
+        # A subclassed model has no outputs yet.
         if self.arrays is not None and hasattr(self.model, "output"):
             y = self.tensorflow.constant(self.arrays["y_train"][:1])
             outputs = self.tensorflow.zeros((1,) + tuple(self.model.output.shape)[1:])
