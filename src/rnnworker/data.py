@@ -10,7 +10,7 @@ import sys
 
 import numpy
 
-from rnnworker import canonical_weights, model_keys, user_functions
+from rnnworker import canonical_weights, model_keys, trees, user_functions
 from rnnworker.arguments import Refusal
 from rnnworker.readers import images
 
@@ -21,7 +21,8 @@ CONVERT = "save its lists as an array of values and one of offsets, as docs/data
 
 def arrays(config, path, pinned_md5=None):
     """Returns the arrays that the model trains on: ``x_train, y_train, x_val, y_val``, with samples
-    along the first axis. Raises ValueError if ``prepare`` does not return all of them.
+    along the first axis; each is a tree (see `trees`). Raises ValueError if ``prepare`` does not
+    return all of them.
 
     **Arguments:**
 
@@ -33,7 +34,8 @@ def arrays(config, path, pinned_md5=None):
     prepare = user_functions.function(model["data"]["prepare"])
     prepared = prepare(source(path, pinned_md5), model_keys.recorded(config, "prepare"))
     _check(prepared, model["data"]["prepare"])
-    return {name: array[: model.get(name[2:] + "_samples")] for name, array in prepared.items()}
+    limits = {name: slice(model.get(name[2:] + "_samples")) for name in ARRAYS}
+    return {name: trees.taken(prepared[name], limits[name]) for name in ARRAYS}
 
 
 def _check(prepared, function):
@@ -46,10 +48,20 @@ def _check(prepared, function):
     if further:
         fault = "{} returns {}, which rnnbench does not read: it must return {} only"
         raise Refusal(fault.format(function, further, ", ".join(ARRAYS)))
-    for name in ARRAYS:
-        if isinstance(prepared[name], (dict, list, tuple)):
-            fault = "{} returns {} as a {}: rnnbench takes one array of inputs and one of targets"
-            raise Refusal(fault.format(function, name, type(prepared[name]).__name__))
+    for part in ("train", "val"):
+        every = trees.named(prepared["x_" + part], "x_" + part)
+        every += trees.named(prepared["y_" + part], "y_" + part)
+        if not every:
+            raise Refusal("{} returns no arrays for {}".format(function, part))
+        for name, array in every:
+            if not numpy.ndim(array):
+                fault = "{} returns {} as a {}: it must be an array, or a dict, list or tuple of "
+                fault += "arrays"
+                raise Refusal(fault.format(function, name, type(array).__name__))
+            first, count = every[0][0], len(every[0][1])
+            if len(array) != count:
+                fault = "{} returns {} samples of {} and {} of {}"
+                raise Refusal(fault.format(function, count, first, len(array), name))
 
 
 def source(path, pinned_md5=None):
@@ -129,6 +141,8 @@ def epoch_images(images, config, epoch):
     augment = config["model"]["data"].get("augment")
     if augment is None:
         return images
+    if isinstance(images, (dict, tuple)):
+        raise Refusal("{} augments one array, and the model has several inputs".format(augment))
     stream = canonical_weights.stream(config["seed"], epoch, "augment")
     config = model_keys.recorded(config, "augment")
     return user_functions.function(augment)(images, stream, config)

@@ -30,7 +30,7 @@ def with_sizes(session, layers):
     sized = []
     for layer, described in zip(session.weighted(), layers):
         try:
-            inputs, outputs = map(_sizes, session.layer_shapes(layer))
+            inputs, outputs = map(sizes, session.layer_shapes(layer))
         except (AttributeError, KeyError, ValueError):  # a model of a class of its own
             inputs, outputs = [None], [None, None]
         rows = None if None in outputs[:-1] else int(numpy.prod(outputs[:-1]))
@@ -60,7 +60,7 @@ def forward_flops(layers):
     return flops
 
 
-def _sizes(shape):
+def sizes(shape):
     """Returns a shape as integers; TensorFlow 1 has ``Dimension`` objects instead."""
     sizes = [getattr(size, "value", size) for size in shape]
-    return [None if size is None else int(size) for size in sizes]
+    return tuple(None if size is None else int(size) for size in sizes)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import zipfile
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -43,6 +43,7 @@ def check_arrays(
         )
         raise _error(what, remedy)
     arrays = _headers(path)
+    needed = needed and [each for name in needed for each in _parts(name, arrays)]
     has = ", ".join(f"{name} {shape} {kind}" for name, (shape, kind) in [*arrays.items()][:8])
     for name, (_, kind) in arrays.items():
         if kind.hasobject:
@@ -56,7 +57,7 @@ def check_arrays(
         remedy += "YAML file (null: it reads the file itself)."
         raise _error(f"{what}{', '.join(needed or ())}.", remedy)
     for name in needed or ():
-        (shape, kind), of_x = arrays[name], f"x{name[1:]}"
+        (shape, kind), of_x = arrays[name], f"x{name.partition('.')[0][1:]}"
         if kind.kind not in NUMBERS:
             raise _error(f"{name} in {path} is of type {kind}, not of numbers.", AS_NUMBERS)
         if not shape or not shape[0]:
@@ -77,6 +78,12 @@ def check_arrays(
         if of_one != [*shapes.get("x_train", shapes[name])[1:]]:
             what = f"{path} has x_train {shapes['x_train']} and {name} {shapes[name]}."
             raise _error(what, "give both the same shape beyond the first axis.")
+
+
+def _parts(name: str, arrays: Iterable[str]) -> list[str]:
+    """The arrays that `name` consists of: itself, or several inputs or outputs as ``x_train.a``."""
+    parts = [each for each in arrays if each.startswith(f"{name}.")]
+    return [name] if name in arrays or not parts else parts
 
 
 def _headers(path: Path) -> dict[str, tuple[tuple[int, ...], np.dtype]]:

@@ -30,6 +30,8 @@ class Session(keras2_tensorflow1.Session):
         return optimizer
 
     def layer_shapes(self, layer):
+        if self.recurrent.made_here(layer) is not None:
+            return super().layer_shapes(layer)
         # TensorFlow 1.2 loses the number of time steps of a layer's output; Keras keeps it.
         return layer.input_shape[1:], layer.output_shape[1:]
 

@@ -13,7 +13,7 @@ import sys
 
 import numpy
 
-from rnnworker import optimizers
+from rnnworker import optimizers, trees
 from rnnworker.frameworks import tensorflow_facts
 from rnnworker.frameworks.keras_session import KerasSession
 from rnnworker.frameworks.keras_training import short_name
@@ -107,14 +107,22 @@ class Session(KerasSession):
         return lambda epoch, images: None  # ``fit`` takes the images themselves
 
     def train(self, x, y, orders, batch, lead_in=0, feed=None, **settings):
-        if len(orders[0]) != len(x):
-            x, y = x[orders[0]], y[orders[0]]
-            orders = [numpy.arange(len(x))]
+        if len(orders[0]) != trees.rows(x):
+            x, y = trees.taken(x, orders[0]), trees.taken(y, orders[0])
+            orders = [numpy.arange(trees.rows(x))]
         with fixed_shuffle_orders(orders):
-            self.model.fit(x, y, batch_size=batch, shuffle=True, verbose=0, **settings)
+            self.model.fit(
+                self._inputs(x),
+                self._outputs(y),
+                batch_size=batch,
+                shuffle=True,
+                verbose=0,
+                **settings,
+            )
 
     def evaluate(self):
-        x, y, batch = self.arrays["x_val"], self.arrays["y_val"], self.config["model"]["batch"]
+        batch = self.config["model"]["batch"]
+        x, y = self._inputs(self.arrays["x_val"]), self._outputs(self.arrays["y_val"])
         values = self.model.evaluate(x, y, batch_size=batch, verbose=0)
         # Keras 2.0.6 returns a loss without metrics as a bare number.
         values = values if isinstance(values, list) else [values]
@@ -122,20 +130,37 @@ class Session(KerasSession):
         return {short_name(name): value for name, value in zip(names, values)}
 
     def outputs(self, samples=None):
+        self.forget_states()
         batch = self.config["model"]["batch"]
-        return self.model.predict(self.arrays["x_val"][:samples], batch_size=batch, verbose=0)
+        x = trees.taken(self.arrays["x_val"], slice(samples))
+        return self.model.predict(self._inputs(x), batch_size=batch, verbose=0)
+
+    def _inputs(self, tree):
+        """The arrays as Keras 2 takes them: one, or a list in the order of the model's inputs."""
+        return as_list(tree, self.model.input_names)
+
+    def _outputs(self, tree):
+        return as_list(tree, self.model.output_names)
 
     def layer_gradients(self, layer, x, upstream):
-        loss = self.tensorflow.reduce_sum(layer.output * upstream)
-        tensors = self.tensorflow.gradients(loss, [layer.input] + list(layer.trainable_weights))
-        outputs, x_gradient, *gradients = self._run(layer, x, [layer.output] + tensors, 1)
+        inputs, outputs = self._called(layer, x)
+        loss = self.tensorflow.reduce_sum(outputs * upstream)
+        tensors = self.tensorflow.gradients(loss, [inputs] + list(layer.trainable_weights))
+        outputs, x_gradient, *gradients = self._run(inputs, x, [outputs] + tensors, 1)
         return outputs, dict(self.recurrent.to_canonical(layer, gradients), x=x_gradient)
 
     def layer_outputs(self, layer, x):
-        return self._run(layer, x, layer.output, 0)
+        inputs, outputs = self._called(layer, x)
+        return self._run(inputs, x, outputs, 0)
 
-    def _run(self, layer, x, tensors, training):
-        feed, phase = {layer.input: x}, self.keras.backend.learning_phase()
+    def _called(self, layer, x):
+        """(inputs, outputs) of another call of the layer in the graph: those of the model may have
+        a mask or initial states."""
+        inputs = self.keras.layers.Input(batch_shape=(len(x),) + x.shape[1:])
+        return inputs, layer(inputs)
+
+    def _run(self, inputs, x, tensors, training):
+        feed, phase = {inputs: x}, self.keras.backend.learning_phase()
         if isinstance(phase, self.tensorflow.Tensor):
             feed[phase] = training
         return self.session.run(tensors, feed_dict=feed)
@@ -145,16 +170,21 @@ class Session(KerasSession):
         inputs = self.model.train_function.inputs
         # Samples and targets are followed by sample weights in some versions and, with dropout, by
         # the learning phase, whose shape Keras 2.0.6 leaves open.
-        values = [x, y.reshape(len(y), -1)]
-        for tensor in inputs[2:]:
-            values.append(True if tensor.dtype.is_bool else numpy.ones(len(x), "float32"))
+        values = trees.leaves(self._inputs(x))
+        rows = len(values[0])
+        # Keras gives a target of one axis a second one.
+        targets = trees.leaves(self._outputs(y))
+        values += [array.reshape((rows, -1) + array.shape[2:]) for array in targets]
+        for tensor in inputs[len(values) :]:
+            values.append(True if tensor.dtype.is_bool else numpy.ones(rows, "float32"))
         return dict(zip(inputs, values))
 
     def executed_ops(self, run):
         """The ops of one training step on the first batch, traced by the session. `run` is not
         called, since Keras passes no trace options to its own steps."""
         step, batch = self.model.train_function, self.config["model"]["batch"]
-        x, y = self.arrays["x_train"][:batch], self.arrays["y_train"][:batch]
+        first = slice(batch)
+        x, y = (trees.taken(self.arrays[name], first) for name in ("x_train", "y_train"))
         trace = self.tensorflow.RunMetadata()
         full = self.tensorflow.RunOptions(trace_level=self.tensorflow.RunOptions.FULL_TRACE)
         self.session.run(
@@ -175,6 +205,15 @@ def open_tensorflow_session(tensorflow, threads):
     )
     settings.gpu_options.allow_growth = True
     return tensorflow.Session(config=settings)
+
+
+def as_list(tree, names):
+    """The only array of a tree, else a list of its arrays: those of a dict in the order of
+    `names`."""
+    if isinstance(tree, dict):
+        tree = [tree[name] for name in names]
+    arrays = trees.leaves(tree)
+    return arrays if len(arrays) > 1 else arrays[0]
 
 
 def traced_ops(stats):

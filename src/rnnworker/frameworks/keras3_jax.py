@@ -5,7 +5,7 @@ import os
 
 import numpy
 
-from rnnworker import attest
+from rnnworker import attest, trees
 from rnnworker.frameworks.keras_session import KerasSession
 from rnnworker.frameworks.keras_training import bounds
 
@@ -78,7 +78,8 @@ class Session(KerasSession):
     def kernels(self, run, steps):
         """The kernels in the step that ``fit`` compiles; it is traced again, and nothing is run."""
         model, batch = self.model, self.config["model"]["batch"]
-        x, y = (self.arrays[name][:batch] for name in ("x_train", "y_train"))
+        first = slice(batch)
+        x, y = (trees.taken(self.arrays[name], first) for name in ("x_train", "y_train"))
         parts = ("trainable", "non_trainable", "optimizer", "metrics")
         state = model._get_jax_state(**{part + "_variables": True for part in parts})
         traced = self.jax.make_jaxpr(model.train_step)(state, (x, y, None))
@@ -108,7 +109,7 @@ class Session(KerasSession):
 
 
 def take(x, y, chosen):
-    return x[chosen], y[chosen]
+    return trees.taken(x, chosen), trees.taken(y, chosen)
 
 
 def primitives(jaxpr, loops=()):

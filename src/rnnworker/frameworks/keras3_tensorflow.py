@@ -5,6 +5,7 @@ import os
 
 import numpy
 
+from rnnworker import trees
 from rnnworker.frameworks import tensorflow_facts
 from rnnworker.frameworks.keras_session import KerasSession
 from rnnworker.frameworks.keras_training import bounds
@@ -88,7 +89,8 @@ class Session(KerasSession):
         if self.feed == "device":
             return self._pipeline(lambda chosen: chosen, orders, batch)
         with self.tensorflow.device(HOST):
-            return self._pipeline(self._gather(self.tensorflow.constant(x), y), orders, batch)
+            x = trees.mapped(self.tensorflow.constant, x)
+            return self._pipeline(self._gather(x, y), orders, batch)
 
     def prepare_training(self):
         super().prepare_training()
@@ -102,22 +104,37 @@ class Session(KerasSession):
         twice."""
         # A subclassed model has no outputs yet.
         if self.arrays is not None and hasattr(self.model, "output"):
-            y = self.tensorflow.constant(self.arrays["y_train"][:1])
-            outputs = self.tensorflow.zeros((1,) + tuple(self.model.output.shape)[1:])
-            self.model.compute_metrics(None, y, outputs, None)
+            y = trees.mapped(self._first, self.arrays["y_train"])
+            self.model.compute_metrics(None, y, self._first_outputs(), None)
             self.model.reset_metrics()
+
+    def _first(self, array):
+        return self.tensorflow.constant(array[:1])
+
+    def _first_outputs(self):
+        """Zeros in the form of the model's outputs for the first sample."""
+        if any(None in tuple(output.shape)[1:] for output in self.model.outputs):
+            return self.model(trees.mapped(self._first, self.arrays["x_train"]), training=False)
+        zeros = self.tensorflow.zeros
+        return trees.mapped(lambda output: zeros((1,) + tuple(output.shape)[1:]), self.model.output)
 
     def _gathering(self, step, part):
         """`step` of the model as a function of the numbers of its samples in `part`."""
         tensorflow = self.tensorflow
-        arrays = [numpy.asarray(self.arrays[name + part]) for name in ("x_", "y_")]
-        types = [array.dtype for array in arrays]
-        # A function takes int32 tensors from the host's memory.
-        arrays = [each.astype("int64") if each.dtype == "int32" else each for each in arrays]
-        gather = self._gather(*map(tensorflow.constant, arrays))
+        both = tuple(self.arrays[name + part] for name in ("x_", "y_"))
+
+        def for_function(array):
+            # A function takes int32 tensors from the host's memory.
+            array = numpy.asarray(array)
+            return tensorflow.constant(array.astype("int64") if array.dtype == "int32" else array)
+
+        def cast(tensor, array):
+            return tensorflow.cast(tensor, numpy.asarray(array).dtype)
+
+        gather = self._gather(*trees.mapped(for_function, both))
 
         def gathered(numbers):
-            return step(tuple(tensorflow.cast(*each) for each in zip(gather(numbers), types)))
+            return step(tensorflow.nest.map_structure(cast, gather(numbers), both))
 
         return gathered
 
@@ -137,9 +154,9 @@ class Session(KerasSession):
 
     def _gather(self, x, y):
         """A function of the numbers of samples that returns a batch of them."""
-        tensorflow = self.tensorflow
-        y = tensorflow.constant(y)
-        return lambda chosen: (tensorflow.gather(x, chosen), tensorflow.gather(y, chosen))
+        gather = self.tensorflow.gather
+        y = trees.mapped(self.tensorflow.constant, y)
+        return lambda chosen: trees.mapped(lambda array: gather(array, chosen), (x, y))
 
     def _pipeline(self, batch_of, orders, batch):
         tensorflow = self.tensorflow

@@ -6,7 +6,7 @@ import re
 
 import numpy
 
-from rnnworker import attest
+from rnnworker import attest, trees
 from rnnworker.frameworks.keras_session import KerasSession
 from rnnworker.frameworks.keras_training import bounds
 
@@ -53,17 +53,23 @@ class Session(KerasSession):
 
     def batches(self, x, y, orders, batch):
         torch = self.torch
-        x, y = torch.from_numpy(numpy.asarray(x)), torch.from_numpy(numpy.asarray(y))
+        x, y = (
+            trees.mapped(lambda array: torch.from_numpy(numpy.asarray(array)), each)
+            for each in (x, y)
+        )
         order = torch.from_numpy(numpy.concatenate(orders))
         if self.feed == "device":
-            x, y, order = (values.to(self._device()) for values in (x, y, order))
+            device = self._device()
+            x, y, order = (
+                trees.mapped(lambda tensor: tensor.to(device), each) for each in (x, y, order)
+            )
         pairs = list(zip(*bounds(orders, batch)))
 
         class Batches(torch.utils.data.IterableDataset):
             def __iter__(self):
                 for start, stop in itertools.cycle(pairs):
                     chosen = order[start:stop]
-                    yield x[chosen], y[chosen]
+                    yield trees.taken(x, chosen), trees.taken(y, chosen)
 
         return torch.utils.data.DataLoader(Batches(), batch_size=None)
 

@@ -5,7 +5,7 @@ import time
 
 import numpy
 
-from rnnworker import data
+from rnnworker import data, trees
 from rnnworker.turns import StepClock, collect_and_freeze
 
 ACCURACIES = ("acc", "accuracy", "sparse_categorical_accuracy", "binary_accuracy")
@@ -32,7 +32,7 @@ class KerasTraining:
         """Trains `steps` batches, which changes the weights. The last of several has the size of
         an epoch's last batch: XLA compiles for each size, and must not do so in a timed epoch."""
         batch = self.config["model"]["batch"]
-        samples = len(self.arrays["x_train"])
+        samples = trees.rows(self.arrays["x_train"])
         order = data.epoch_order(self.config["seed"], 0, samples)
         last = (samples % batch if steps > 1 else 0) or batch
         order = numpy.resize(order, (steps - 1) * batch + last)
@@ -72,12 +72,13 @@ class KerasTraining:
         settings = self.config["model"]
         x, y = self.arrays["x_train"], self.arrays["y_train"]
         seed, epochs, batch = self.config["seed"], settings["epochs"], settings["batch"]
-        steps = -(-len(x) // batch)
-        orders = [data.epoch_order(seed, epoch + 1, len(x)) for epoch in range(epochs)]
+        samples = trees.rows(x)
+        steps = -(-samples // batch)
+        orders = [data.epoch_order(seed, epoch + 1, samples) for epoch in range(epochs)]
         augmented = bool(settings["data"].get("augment"))
         lead_in = 0 if augmented else self.lead_in
         steps_clock = StepClock(turns, steps, epochs, self.finish_step)
-        sizes = {"samples": len(x), "steps": steps}
+        sizes = {"samples": samples, "steps": steps}
         clock = epoch_clock(self, on_epoch, steps_clock, sizes, lead_in)
         self._on_start = on_start
         start = time.monotonic()
@@ -121,11 +122,12 @@ class KerasTraining:
     def validation(self, samples=None):
         """The input of ``evaluate`` and ``predict``, made once: (feed, number of batches in the
         validation set, or in its first `samples`)."""
-        x, y = (self.arrays[name][:samples] for name in ("x_val", "y_val"))
+        x, y = (trees.taken(self.arrays[name], slice(samples)) for name in ("x_val", "y_val"))
+        rows = trees.rows(x)
         batch = self.config["model"]["batch"]
         if samples not in self._validation_feeds:
-            self._validation_feeds[samples] = self.batches(x, y, [numpy.arange(len(x))], batch)
-        return self._validation_feeds[samples], -(-len(x) // batch)
+            self._validation_feeds[samples] = self.batches(x, y, [numpy.arange(rows)], batch)
+        return self._validation_feeds[samples], -(-rows // batch)
 
     def evaluate(self):
         """Loss and accuracy on the validation set, as {name: value}."""

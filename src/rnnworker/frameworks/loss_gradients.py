@@ -2,6 +2,8 @@
 
 import numpy
 
+from rnnworker import trees
+
 
 def _tensorflow1(session):
     model, dense = session.model, session.tensorflow.convert_to_tensor
@@ -23,15 +25,22 @@ def _tensorflow2(session):
             loss = compute_loss(x=x, y=y, y_pred=model(x, training=True))
         return [tensorflow.convert_to_tensor(value) for value in tape.gradient(loss, variables)]
 
-    return lambda x, y: [value.numpy() for value in gradients(*map(tensorflow.constant, (x, y)))]
+    def gradients_of(x, y):
+        x, y = (trees.mapped(tensorflow.constant, each) for each in (x, y))
+        return [value.numpy() for value in gradients(x, y)]
+
+    return gradients_of
 
 
 def _torch(session):
     torch, model = session.torch, session.model
     variables = [variable.value for variable in model.trainable_variables]
 
+    def on_device(array):
+        return torch.from_numpy(numpy.asarray(array)).to(variables[0].device)
+
     def gradients(x, y):
-        x, y = (torch.from_numpy(numpy.asarray(part)).to(variables[0].device) for part in (x, y))
+        x, y = (trees.mapped(on_device, part) for part in (x, y))
         loss = model.compute_loss(x=x, y=y, y_pred=model(x, training=True))
         return [value.float().cpu().numpy() for value in torch.autograd.grad(loss, variables)]
 

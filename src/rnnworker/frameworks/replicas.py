@@ -7,6 +7,7 @@ and each step applies the gradient of the mean loss over the whole batch, as on 
 
 import numpy
 
+from rnnworker import trees
 from rnnworker.frameworks import keras3_tensorflow
 
 
@@ -43,7 +44,8 @@ class Session(keras3_tensorflow.Session):
         if complete is not None and self.arrays is not None:
             # Keras 3 creates the metrics from a batch that each call of `fit` and `evaluate`
             # would take from its feed, whose next batch would then be the second one.
-            complete(data_batch=(self.arrays["x_train"][:1], self.arrays["y_train"][:1], None))
+            x, y = (trees.taken(self.arrays[name], slice(1)) for name in ("x_train", "y_train"))
+            complete(data_batch=(x, y, None))
             self.model._maybe_symbolic_build = lambda **feed: None
 
     def _pipeline(self, batch_of, orders, batch):

@@ -1,0 +1,9 @@
+"""Data that is prepared already: the arrays of an ``.npz`` file as they are."""
+
+from rnnworker import data, trees
+
+
+def prepare(source, config):
+    """The arrays ``x_train``, ``y_train``, ``x_val`` and ``y_val`` of the file; several inputs or
+    outputs as ``x_train.NAME``."""
+    return trees.nested(source, data.ARRAYS)

@@ -1,0 +1,68 @@
+"""Several inputs or outputs: a tree is an array, or a dict, list or tuple of trees."""
+
+import numpy
+
+
+def mapped(function, tree):
+    """The tree with `function` of each array. A list becomes a tuple: for tf.data and jax, a list
+    is one array."""
+    if isinstance(tree, dict):
+        return {name: mapped(function, tree[name]) for name in tree}
+    if isinstance(tree, (list, tuple)):
+        return tuple(mapped(function, each) for each in tree)
+    return function(tree)
+
+
+def named(tree, name=""):
+    """[(dotted name, array)] of the arrays in a tree called `name`."""
+    if isinstance(tree, dict):
+        inner = [(key, tree[key]) for key in tree]
+    elif isinstance(tree, (list, tuple)):
+        inner = list(enumerate(tree))
+    else:
+        return [(name, tree)]
+    found = []
+    for key, each in inner:
+        found += named(each, "{}.{}".format(name, key) if name else str(key))
+    return found
+
+
+def leaves(tree):
+    return [array for _, array in named(tree)]
+
+
+def rows(tree):
+    """The number of samples: the first size of every array."""
+    return len(leaves(tree)[0])
+
+
+def taken(tree, chosen):
+    """The samples `chosen`, a slice or numbers."""
+    return mapped(lambda array: array[chosen], tree)
+
+
+def shapes(tree):
+    """The shape of one sample, as a list; of several arrays, by their names."""
+    found = {name: list(numpy.shape(array)[1:]) for name, array in named(tree)}
+    return found[""] if list(found) == [""] else found
+
+
+def nested(arrays, names):
+    """The trees called `names` from `arrays` with dotted names: ``x_train.encoder`` is the entry
+    ``encoder`` of ``x_train``; ``x_train.0`` and ``x_train.1`` are those of a list."""
+    trees = {}
+    for name in sorted(arrays):
+        first, dot, rest = name.partition(".")
+        if first in names and dot:
+            trees.setdefault(first, {})[rest] = arrays[name]
+        else:
+            trees[name] = arrays[name]
+    for name in trees:
+        tree = trees[name]
+        if (
+            name in names
+            and isinstance(tree, dict)
+            and set(tree) == set(map(str, range(len(tree))))
+        ):
+            trees[name] = tuple(tree[str(number)] for number in range(len(tree)))
+    return trees
