@@ -12,10 +12,14 @@ from rnnworker.options import GATED, IMPLEMENTATIONS, honoured, is_user_file
 # implementation alike (`initializers`).
 INITIALIZERS = ("kernel_initializer", "recurrent_initializer", "bias_initializer")
 FOR_ALL = ("name", "return_sequences", "go_backwards", "unit_forget_bias") + INITIALIZERS
+# Arguments of every layer of Keras.
+OF_ANY_LAYER = ("trainable", "input_shape", "batch_input_shape", "batch_shape", "input_dim")
 # Keras's own layers apply them; no other implementation has an equivalent.
 DROPOUT = ("dropout", "recurrent_dropout")
-OF_KERAS = ("seed", "zero_output_for_mask")
+OF_KERAS = ("seed", "zero_output_for_mask", "stateful")
 KERAS_LAYERS = ("keras", "auto", "cell", "unrolled")
+# They take an ``initial_state`` and return their last ones.
+WITH_STATES = KERAS_LAYERS + ("block", "native")
 ON_GPUS = ("cudnn", "contrib_cudnn", "cudnn_raw", "legacy_cudnn")
 BUILT_IN = tuple(name for name in IMPLEMENTATIONS if name not in ("none", "fake"))
 # Argument → what decides it in rnnbench.
@@ -25,14 +29,10 @@ DECIDED = {
     "reset_after": "write cell=gru (True) or cell=gru_reset_before (False) in the grid",
     "dtype": "write precision=… in the grid",
     "autocast": "write precision=… in the grid",
-    "input_shape": "begin the model with keras.layers.Input",
-    "batch_input_shape": "begin the model with keras.layers.Input",
-    "batch_shape": "begin the model with keras.layers.Input",
-    "input_dim": "begin the model with keras.layers.Input",
     "input_length": "begin the model with keras.layers.Input",
 }
 # Arguments that rnnbench supports for no implementation.
-NOWHERE = ("return_state", "stateful", "trainable", "weights", "time_major")
+NOWHERE = ("weights", "time_major")
 # Values with which an argument has no effect on any layer.
 WITHOUT_EFFECT = {
     "activation": "tanh",
@@ -47,6 +47,12 @@ WITHOUT_EFFECT = {
     "time_major": False,
     "zero_output_for_mask": False,
     "use_cudnn": "auto",
+}
+# (argument, value) → the implementations that are what the model asks for.
+SAME = {
+    ("unroll", True): ("unrolled",),
+    ("use_cudnn", True): ("cudnn",),
+    ("use_cudnn", False): ("keras", "unrolled", "cell"),
 }
 RESET_AFTER = {"gru": True, "gru_reset_before": False}
 # Argument → the cells that have it, if not all do.
@@ -78,6 +84,10 @@ def supports(config, argument):
         return True
     if is_user_file(implementation):
         return False
+    if argument in OF_ANY_LAYER:
+        return True
+    if argument == "return_state":
+        return implementation in WITH_STATES
     if argument in DROPOUT:
         return implementation in KERAS_LAYERS or (implementation, argument) == ("cudnn", "dropout")
     return argument in OF_KERAS and implementation in KERAS_LAYERS
@@ -90,6 +100,10 @@ def refusal(config, argument, value):
     `value`: activations by their names; a function of the user's own is any other object."""
     cell = config["cell"]["name"]
     if supports(config, argument) or _is_without_effect(argument, value, cell):
+        return None
+    if isinstance(value, bool) and config["rnn"]["implementation"] in SAME.get(
+        (argument, value), ()
+    ):
         return None
     what = "{}={}".format(argument, _shown(value))
     if cell not in CELLS_WITH.get(argument, (cell,)):
@@ -116,7 +130,15 @@ def refusal(config, argument, value):
 def known_arguments():
     """Every argument that some implementation honours, and those that are refused by name."""
     config = {"rnn": {"implementation": "keras"}, "cell": {"name": "lstm"}}
-    names = set(FOR_ALL) | set(DROPOUT) | set(OF_KERAS) | set(DECIDED) | set(NOWHERE)
+    names = (
+        set(FOR_ALL)
+        | set(OF_ANY_LAYER)
+        | set(DROPOUT)
+        | set(OF_KERAS)
+        | {"return_state"}
+        | set(DECIDED)
+        | set(NOWHERE)
+    )
     return sorted(names | set(honoured(config)))
 
 

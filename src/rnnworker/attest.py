@@ -108,25 +108,32 @@ def kernels_in_jax(primitives, steps):
     return sorted(kernels)
 
 
-def expected(config):
-    """Returns the kernels that ``rnn.kernels`` promises, by the framework's names; None if any
-    kernel is accepted. ``rnn.kernels`` is a list, or a (nested) mapping to lists whose keys are
-    tried in this order: ``rnn.options.class``, the cell, ``device.kind``, ``build.framework``. Its
-    names are TensorFlow's or the framework's."""
-    kernels, framework = config["rnn"].get("kernels"), config["build"].get("framework")
-    options = config["rnn"].get("options") or {}
-    cell = config.get("cell", {}).get("name")
-    keys = (options.get("class"), cell, config["device"]["kind"], framework)
-    while isinstance(kernels, dict):
-        kernels = next((kernels[key] for key in keys if key in kernels), None)
-    if kernels is None:
-        return None
+def expected(config, cells=()):
+    """Returns the kernels that ``rnn.kernels`` promises for all `cells` (none: that of the config),
+    by the framework's names; None if any kernel is accepted. ``rnn.kernels`` is a list, or a
+    (nested) mapping to lists whose keys are tried in this order: ``rnn.options.class``, the cell,
+    ``device.kind``, ``build.framework``. Its names are TensorFlow's or the framework's."""
+    framework, kernels = config["build"].get("framework"), []
+    for cell in cells or [config.get("cell", {}).get("name")]:
+        of_cell = _of_cell(config, cell)
+        if of_cell is None:
+            return None
+        kernels += of_cell
     # jax compiles every step, but its loop is visible in the traced step before compilation.
     if config["build"].get("jit_compile") and framework != "keras3_jax":
         # Code compiled by torch does not reveal its ops.
         return None if framework == "keras3_torch" else ["xla"]
     names = NAMES.get(framework, {})
-    return sorted(names.get(kernel, kernel) for kernel in kernels)
+    return sorted({names.get(kernel, kernel) for kernel in kernels})
+
+
+def _of_cell(config, cell):
+    kernels, options = config["rnn"].get("kernels"), config["rnn"].get("options") or {}
+    device, framework = config["device"]["kind"], config["build"].get("framework")
+    keys = (options.get("class"), cell, device, framework)
+    while isinstance(kernels, dict):
+        kernels = next((kernels[key] for key in keys if key in kernels), None)
+    return kernels
 
 
 def contradicts(kernel):

@@ -27,10 +27,12 @@ from rnnworker import (
     frameworks,
     precision,
     reference,
+    trees,
     user_functions,
 )
 from rnnworker.arguments import Refusal
 from rnnworker.frameworks import loss_gradients
+from rnnworker.recurrent import composed
 
 PROBED = ("outputs", "gradients")  # the errors of a layer
 INCOMPARABLE = 1e9
@@ -43,6 +45,7 @@ LARGE_WEIGHTS, LARGE_STEPS = 10**7, 5
 # of 64 for 512 units over 100 steps, 4 rows for 4096 units over 25 steps.
 MOST_PRODUCTS = 2**33
 SERVED_SAMPLES = 512
+UNKNOWN_STEPS = 20  # of a layer that takes sequences of any length
 COMPARED_ROWS = 64  # of the outputs of two implementations; all are compared with the reference
 # Each step subtracts exactly the gradient. Momentum has no other effect, because it starts from 0
 # in each step; but with it, an embedding's gradient is summed before it is applied. Applied entry
@@ -121,7 +124,7 @@ def certify(job, events, phases):
 def not_finite(arrays, prepare):
     """Returns a message about the first of the `arrays` with a value that is not finite, or None.
     `prepare`: the function that made them."""
-    for name, array in sorted(arrays.items()):
+    for name, array in trees.named(arrays):
         if numpy.asarray(array).dtype.kind == "f" and not numpy.isfinite(array).all():
             return "{} of {} has NaN or infinite values".format(name, prepare)
     return None
@@ -209,7 +212,7 @@ def samples_of(job):
         batch = other.pop("batch", model["batch"])
         found = load(**other) if other else arrays
         for part, training in (("x_train", True), ("x_val", False)):
-            rows = precision.batch_sizes(len(found[part]), batch)
+            rows = precision.batch_sizes(trees.rows(found[part]), batch)
             sizes.update((training, size) for size in rows)
     return arrays, [(rows, training) for training, rows in sorted(sizes, reverse=True)]
 
@@ -231,9 +234,9 @@ def applied_steps(weights):
 def first_batches(arrays, config, steps):
     """Yields (x, y) of the first `steps` training batches; repeats the data if necessary."""
     x, y, batch = arrays["x_train"], arrays["y_train"], config["model"]["batch"]
-    order = numpy.resize(data.epoch_order(config["seed"], 0, len(x)), steps * batch)
+    order = numpy.resize(data.epoch_order(config["seed"], 0, trees.rows(x)), steps * batch)
     for chosen in numpy.split(order, steps):
-        yield x[chosen], y[chosen]
+        yield trees.taken(x, chosen), trees.taken(y, chosen)
 
 
 class Trial:
@@ -249,9 +252,10 @@ class Trial:
         self.session = frameworks.open_session(self.config, job["threads"])
         self.session.arrays = arrays
         self.session.build()
-        if not self.session.recurrent.layers and rnn["implementation"] != "none":
-            fault = "build of {} never calls recurrent: call it, or write recurrent: false in the "
-            fault += "model's YAML and use rnn=none"
+        has_layers = self.session.recurrent.layers or self.session.has_own_loop()
+        if not has_layers and rnn["implementation"] != "none":
+            fault = "build of {} makes no LSTM, GRU or SimpleRNN: add one, or write recurrent: "
+            fault += "false in the model's YAML and use rnn=none"
             file = self.config["model"]["function"].rpartition(":")[0]
             raise Refusal(fault.format(file))
         self.layers = self.session.layers()
@@ -279,7 +283,8 @@ class Trial:
             ran, expected = (" and ".join(kernel[name]) for name in ("found", "expected"))
             why.append("it ran {} instead of {}".format(ran, expected))
         session.reset()
-        batches = -(-len(session.arrays["x_train"]) // self.config["model"]["batch"])
+        samples = trees.rows(session.arrays["x_train"])
+        batches = -(-samples // self.config["model"]["batch"])
         session.train_steps(min(TRAINED_STEPS, batches))
         self.saved.update(
             loss_curve=curve,
@@ -298,8 +303,9 @@ class Trial:
         """Returns the relative error of the outputs with the weights that another trial has
         trained, against the outputs of that trial."""
         self.session.load_weights(trainer.saved["trained"])
-        outputs = self.session.outputs(SERVED_SAMPLES)
-        return relative_error(outputs, trainer.saved["trained_outputs"])
+        outputs = trees.leaves(self.session.outputs(SERVED_SAMPLES))
+        expected = trees.leaves(trainer.saved["trained_outputs"])
+        return max(relative_error(*pair) for pair in zip(outputs, expected))
 
     def _has_loaded(self, weights):
         dumped = self.session.dump_weights()
@@ -317,7 +323,8 @@ class Trial:
             functions = self._functions()
             probes = self._load_probes(functions)
             for index, arrays in enumerate(probes):
-                self._probe_layer(index, arrays, functions[index], batches)
+                with composed.plain(self.session.recurrent.layers[index]):
+                    self._probe_layer(index, arrays, functions[index], batches)
         for batch in batches:
             for part in PROBED:
                 batch[part] = None if self.no_reference else max(batch[part], default=None)
@@ -326,13 +333,13 @@ class Trial:
     def _load_probes(self, functions):
         """Loads `probe_weights` into the recurrent layers, which compute these `functions`; returns
         them."""
-        cell, weights, probes = self.config["cell"]["name"], list(self.weights), []
+        weights, probes = list(self.weights), []
         for index, layer in enumerate(self.layers):
             if layer["kind"] != "recurrent":
                 continue
             function = functions[len(probes)]
             activation = function["activation"] if function else None
-            weights[index] = probe_weights(cell, weights[index], index, activation)
+            weights[index] = probe_weights(layer["cell"], weights[index], index, activation)
             probes.append(weights[index])
         self.session.load_weights(weights)
         self.round_trip = self._has_loaded(weights)
@@ -340,11 +347,11 @@ class Trial:
 
     def _functions(self):
         """The function of each recurrent layer, None where the reference has none."""
-        cell, keras_3 = self.config["cell"]["name"], hasattr(self.session.keras, "ops")
+        keras_3 = hasattr(self.session.keras, "ops")
         functions = []
         for made in self.session.recurrent.made:
             try:
-                functions.append(reference.function_of(cell, made.options, keras_3))
+                functions.append(reference.function_of(made.cell, made.options, keras_3))
             except reference.UnknownFunction as error:
                 functions.append(None)
                 self.no_reference = str(error)
@@ -353,9 +360,9 @@ class Trial:
         return functions
 
     def _probe_layer(self, index, arrays, function, batches):
-        session, cell = self.session, self.config["cell"]["name"]
-        layer, stream = session.recurrent.layers[index], numpy.random.RandomState(index)
-        shape, output_shape = map(tuple, session.layer_shapes(layer))
+        session, made = self.session, self.session.recurrent.made[index]
+        layer, cell, stream = made.layer, made.cell, numpy.random.RandomState(index)
+        shape, output_shape = session.probe_shapes(layer, UNKNOWN_STEPS)
         replicas = cards.replicas_of(self.config["device"])  # each takes a part of the batch
         most = max(batch["rows"] for batch in batches) // replicas
         x = stream.normal(0.0, 1.0, (most,) + shape).astype("float32")
@@ -438,6 +445,7 @@ def differences_of(session, batches):
     for x, y in batches:
         session.reset()
         before, gradients = session.read(variables), gradients_of(x, y)
+        session.reset()  # a stateful layer has kept its states
         for _ in range(1 + SKIPPED):
             session.train_batch(x, y)
             after = session.read(variables)

@@ -10,7 +10,8 @@ import ast
 import functools
 import os
 
-GATED = ("lstm", "gru", "gru_reset_before")
+OF_MODEL = "of_model"  # the cell of a grid if the model's own layers decide
+GATED = ("lstm", "gru", "gru_reset_before", OF_MODEL)
 _WEIGHTS = tuple(
     "{}_{}".format(part, what)
     for what in ("regularizer", "constraint")

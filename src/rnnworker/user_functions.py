@@ -3,6 +3,7 @@ user-supplied files."""
 
 import importlib
 import importlib.util
+import inspect
 import os
 import re
 import sys
@@ -44,6 +45,16 @@ def from_file(path, prefix=USER_MODULE_PREFIX):
         del sys.modules[name]
         raise
     return module
+
+
+def required_arguments(function, most):
+    """Returns the number of positional arguments with which `function` is called: all that it can
+    take, at most `most`."""
+    parameters = inspect.signature(function).parameters.values()
+    if any(each.kind == each.VAR_POSITIONAL for each in parameters):
+        return most
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return min(most, sum(each.kind in positional for each in parameters))
 
 
 def one_line(error, model=None):

@@ -129,7 +129,7 @@ def build(keras, recurrent, config):
 KERAS = {"keras": {"implementation": "keras", "kernels": ["while"]}}
 # The file of a model without a recurrent layer → changes of it, and what is said about it.
 OF_MODELS = {
-    "unused": ("", "", "build of {file} never calls recurrent: call it, or write"),
+    "unused": ("", "", "build of {file} makes no LSTM, GRU or SimpleRNN: add one, or"),
     "nothing": ("return", "made =", "TypeError: build of {file}:build returned NoneType, not a"),
     "flat": ("layers.Flatten()", "layers.Conv2D(2, 3)", "ValueError: {file}, line 5: "),
     "metric": ("    return", "    config['model']['metrics'][:] = ['no']\n    return",

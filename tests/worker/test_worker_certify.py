@@ -180,9 +180,10 @@ class Layer:
 
     def __init__(self, arrays: dict, fault) -> None:
         self.arrays, self.fault = arrays, fault
-        self.recurrent = SimpleNamespace(layers=[SimpleNamespace(trainable=True)])
+        made = SimpleNamespace(layer=SimpleNamespace(trainable=True), cell="lstm")
+        self.recurrent = SimpleNamespace(made=[made])
 
-    def layer_shapes(self, layer: str) -> tuple:
+    def probe_shapes(self, layer: str, steps: int) -> tuple:
         return (10, 3), (4,)
 
     def layer_outputs(self, layer: str, x: numpy.ndarray) -> numpy.ndarray:
@@ -215,7 +216,7 @@ def test_a_large_layer_is_compared_in_a_few_rows_of_each_whole_batch(
         return RUN(cell, x, *others, **named)
 
     trial = certify.Trial.__new__(certify.Trial)
-    trial.config = {"cell": {"name": "lstm"}, "device": {}}
+    trial.config = {"device": {}}
     trial.session, trial.function = Layer(arrays, fault), None
     trial.saved = {"outputs": [], "gradients": []}
     sizes = [(16, True), (2, True), (5, False)]

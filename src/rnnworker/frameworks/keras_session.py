@@ -17,15 +17,19 @@ from rnnworker import (
     optimizers,
     precision,
     products,
+    trees,
     user_functions,
 )
 from rnnworker.arguments import Refusal
 from rnnworker.frameworks.keras_training import KerasTraining
-from rnnworker.frameworks.keras_weights import KerasWeights
+from rnnworker.frameworks.keras_weights import KerasWeights, inner_of
 from rnnworker.frameworks.watch import Watched
-from rnnworker.recurrent import Recurrent
+from rnnworker.options import OF_MODEL
+from rnnworker.recurrent import Recurrent, composed, stand_ins
 from rnnworker.recurrent.cells import keras_version
 from rnnworker.recurrent.composed import inner_layers
+
+LOOPS = ("keras", "cell")  # the implementations that are Keras's loop over a cell
 
 
 class KerasSession(KerasWeights, KerasTraining):
@@ -98,13 +102,13 @@ class KerasSession(KerasWeights, KerasTraining):
     def load_data(self, path, pinned_md5=None):
         self.arrays = data.arrays(self.config, path, pinned_md5)
         return {
-            "sizes": {name: len(self.arrays["x_" + name]) for name in ("train", "val")},
-            "sample_shape": list(self.arrays["x_train"].shape[1:]),
+            "sizes": {name: trees.rows(self.arrays["x_" + name]) for name in ("train", "val")},
+            "sample_shape": trees.shapes(self.arrays["x_train"]),
         }
 
     @property
     def validation_samples(self):
-        return len(self.arrays["x_val"])
+        return trees.rows(self.arrays["x_val"])
 
     def build(self):
         settings = self.config["model"]
@@ -113,17 +117,27 @@ class KerasSession(KerasWeights, KerasTraining):
         self.seed(self.config["seed"])
         self.recurrent = Recurrent(self.keras, self.config)
         self._watched = Watched(self.keras)
-        with self._watched.watching(self.assignments()):
+        watching = self._watched.watching(self.assignments())
+        with watching, self._standing_in(), refusals():
             self.model = self.make_model(user_functions.function(settings["function"]))
             if not hasattr(self.model, "compile"):
                 fault = "build of {} returned {}, not a Keras model"
                 raise TypeError(fault.format(settings["function"], type(self.model).__name__))
+            if _has_own_step(self.model, self.keras.models.Model):
+                fault = "{}: the model has a train_step of its own, whose steps rnnbench cannot "
+                fault += "check against its gradients: state the loss in compile"
+                raise Refusal(fault.format(settings["function"]))
             self.complete_model()
         self._check_recurrent_layers()
         self._check_keys()
         self.model.compile(**self._compile_arguments())
         self.prepare_training()
         return {"layers": len(self.model.layers)}
+
+    def _standing_in(self):
+        if self.config["rnn"]["implementation"] == "none":
+            return contextlib.nullcontext()
+        return stand_ins.standing_in(self.keras, self.recurrent)
 
     def assignments(self):
         """(object, attribute) of the functions that set a variable; see `Watched.watching`."""
@@ -132,7 +146,7 @@ class KerasSession(KerasWeights, KerasTraining):
     def complete_model(self):
         """Makes the weights of a model that has none before it sees data."""
         if self.arrays is not None and not getattr(self.model, "built", True):
-            self.model(self.arrays["x_train"][:1])
+            self.model(trees.taken(self.arrays["x_train"], slice(1)))
 
     def _compile_arguments(self):
         """The arguments of ``compile``: those of the model itself, or of its YAML."""
@@ -151,19 +165,26 @@ class KerasSession(KerasWeights, KerasTraining):
         settings = self.config["model"]
         for key in ("loss", "optimizer"):
             if settings.get(key) is None:
-                fault = "{} does not compile its model, and its YAML has no {}: state loss and "
-                fault += "optimizer there, or compile"
+                fault = "{} does not compile its model, and no {} is stated: write model.loss=NAME "
+                fault += "and model.optimizer={{name:NAME}} in the grid or its YAML, or compile"
                 raise Refusal(fault.format(settings["function"], key))
         return {
             "loss": settings["loss"],
-            "metrics": metrics_of(settings),
+            "metrics": self._metrics(),
             "optimizer": self.optimizer(settings["optimizer"]),
         }
+
+    def _metrics(self):
+        """The metrics for each of several outputs, which Keras takes as a list of lists."""
+        metrics = metrics_of(self.config["model"])
+        outputs = getattr(self.model, "outputs", None) or [None]
+        return [metrics] * len(outputs) if metrics and len(outputs) > 1 else metrics
 
     def _check_recurrent_layers(self):
         """Raises `Refusal` if a layer of ``recurrent`` is not in the model, or if a layer around it
         has weights of its own, which would be lost."""
         inside = self.weighted()
+        self._check_cells()
         for made in self.recurrent.made:
             if not any(layer is made.layer for layer in inside):
                 raise Refusal(
@@ -178,19 +199,65 @@ class KerasSession(KerasWeights, KerasTraining):
             function = self.config["model"]["function"]
             raise Refusal(fault.format(function, len(self.model.weights), found))
 
+    def _check_cells(self):
+        """Raises `Refusal` if the model has a recurrent layer of Keras for which nothing stands, or
+        one with another cell than the grid's."""
+        settings, own = self.config["model"], stand_ins.originals(self.keras)
+        implementation, cell = self.config["rnn"]["implementation"], self.config["cell"]["name"]
+        if implementation == "none":
+            return
+        for layer in self._flat(self.model.layers):
+            is_made = any(layer is each for each in self._flat(self.recurrent.layers))
+            if isinstance(layer, own) and not is_made:
+                fault = (
+                    "{}: the layer {} is Keras's own {}: make it with keras.layers.{} in a file "
+                )
+                fault += "that build imports"
+                kind = type(layer).__name__
+                raise Refusal(fault.format(settings["function"], layer.name, kind, kind))
+            is_loop = isinstance(layer, self.keras.layers.RNN) and not isinstance(layer, own)
+            if is_loop and not is_made and implementation not in LOOPS:
+                fault = (
+                    "{}: the layer {} is keras.layers.RNN, a loop over a cell, whatever rnn is: "
+                )
+                fault += "rnn=keras can"
+                raise Refusal(fault.format(settings["function"], layer.name))
+        for made in self.recurrent.made:
+            if cell not in (OF_MODEL, made.cell):
+                fault = "{}: the layer has the cell {}, and the grid cell={}: write cell={}"
+                fixed = {each.cell for each in self.recurrent.made}
+                right = made.cell if len(fixed) == 1 else OF_MODEL
+                raise Refusal(fault.format(made.place, made.cell, cell, right))
+
+    def has_own_loop(self):
+        """Whether the model has Keras's loop over cells of its own, and that is what runs."""
+        layers = self._flat(self.model.layers)
+        is_loop = any(isinstance(layer, self.keras.layers.RNN) for layer in layers)
+        return is_loop and self.config["rnn"]["implementation"] in LOOPS
+
+    def _flat(self, layers):
+        """`layers` and all layers inside them."""
+        return [each for layer in layers for each in (layer, *self._flat(inner_of(layer)))]
+
     def make_model(self, function):
         """The model that `function` builds, without dropout if it is certified: two
         implementations draw different masks."""
         config = model_keys.recorded(self.config, "build")
+        given = {
+            3: (self.keras, self.recurrent, config),
+            2: (self.keras, config),
+            1: (self.keras,),
+            0: (),
+        }
         with contextlib.ExitStack() as stack:
             if self.config.get("certifying"):
                 without_dropout(self.keras.layers, stack)
-            return function(self.keras, self.recurrent, config)
+            return function(*given[user_functions.required_arguments(function, 3)])
 
     def _check_keys(self):
         """Raises `Refusal` for a key of the model that its functions do not read."""
         if self.arrays is not None:
-            data.epoch_images(self.arrays["x_train"][:1], self.config, 0)
+            data.epoch_images(trees.taken(self.arrays["x_train"], slice(1)), self.config, 0)
             model_keys.check(self.config)
 
     def seed(self, seed):
@@ -248,6 +315,7 @@ class KerasSession(KerasWeights, KerasTraining):
     def reset(self):
         """Restores the state after ``load_weights``: weights, optimizer, random states."""
         self.write_state(self._initial)
+        self.forget_states()  # in Keras 3 they are none of the model's variables
 
     def read_state(self):
         return self.read(self._state())
@@ -269,22 +337,38 @@ class KerasSession(KerasWeights, KerasTraining):
 
     def fit_batch(self, x, y):
         """`train_batch` through ``fit``."""
-        feed = self.batches(x, y, [numpy.arange(len(x))], len(x))
+        rows = trees.rows(x)
+        feed = self.batches(x, y, [numpy.arange(rows)], rows)
         history = self.model.fit(feed, steps_per_epoch=1, verbose=0).history
         return float(history["loss"][0])
 
     def outputs(self, samples=None):
         """The model's outputs for the validation set, or for its first `samples`."""
+        self.forget_states()
         feed, steps = self.validation(samples)
         return self.model.predict(feed, steps=steps, verbose=0)
 
     def layer_shapes(self, layer):
-        """The shapes of one sample of the layer's inputs and of its outputs."""
-        try:
-            return tuple(_inputs(layer)[0].shape)[1:], tuple(layer.output.shape)[1:]
-        except AttributeError:  # a subclassed model calls its layers on tensors
-            shape = self.recurrent.made_for(layer).input_shape
-            return tuple(shape)[1:], tuple(layer.compute_output_shape(shape))[1:]
+        """The shapes of one sample of the layer's inputs and of its outputs; a recurrent layer is
+        taken as `plain`."""
+        made = self.recurrent.made_here(layer)
+        if made is None:
+            return products.sizes(layer.input.shape)[1:], products.sizes(layer.output.shape)[1:]
+        shape = products.sizes(made.input_shape)
+        if made.is_plain:
+            with contextlib.suppress(AttributeError, ValueError):  # called on tensors, or twice
+                return shape[1:], products.sizes(layer.output.shape)[1:]
+        with composed.plain(layer):
+            return shape[1:], products.sizes(layer.compute_output_shape(shape))[1:]
+
+    def probe_shapes(self, layer, steps):
+        """`layer_shapes` of a recurrent layer, with `steps` in place of an unknown length."""
+        shape, output = self.layer_shapes(layer)
+        if shape[0] is None:
+            shape = (steps,) + shape[1:]
+        if len(output) > 1:
+            output = (shape[0],) + output[1:]
+        return shape, output
 
     def layer_outputs(self, layer, x):
         """The outputs with ``training=False``, as in ``evaluate`` and ``predict``."""
@@ -297,16 +381,20 @@ class KerasSession(KerasWeights, KerasTraining):
         layer."""
         if not self.recurrent.layers:
             return None
-        time_steps = [self.layer_shapes(layer)[0][0] for layer in self.recurrent.layers]
-        is_long = self.attests_short_layers and max(time_steps) > attest.LONGEST
+        lengths = [self.layer_shapes(layer)[0][0] for layer in self.recurrent.layers]
+        inputs = trees.leaves(self.arrays["x_train"])
+        longest = max(array.shape[1] for array in inputs if array.ndim > 1)
+        lengths = [length or longest for length in lengths]
+        time_steps = min(lengths)
+        is_long = self.attests_short_layers and max(lengths) > attest.LONGEST
         if is_long:
-            kernels = self.kernels(self._short_layers, min(min(time_steps), attest.SHORT))
+            kernels = self.kernels(self._short_layers, min(time_steps, attest.SHORT))
         else:
-            kernels = self.kernels(functools.partial(self.train_steps, 1), min(time_steps))
+            kernels = self.kernels(functools.partial(self.train_steps, 1), time_steps)
         cudnn = any(name.endswith("cudnn") for name in kernels)
         facts = {
             "found": kernels,
-            "expected": attest.expected(self.config),
+            "expected": attest.expected(self.config, [made.cell for made in self.recurrent.made]),
             "why_not_cudnn": [] if cudnn else self._why_not_cudnn(),
         }
         return dict(facts, time_steps=attest.SHORT) if is_long else facts
@@ -326,12 +414,12 @@ class KerasSession(KerasWeights, KerasTraining):
         """Runs each recurrent layer forward and backward on the first time steps of a sequence: the
         profile of a whole long sequence would take gigabytes."""
         for layer in self.recurrent.layers:
-            shape, output_shape = self.layer_shapes(layer)
-            x = numpy.zeros((1, min(shape[0], attest.SHORT)) + tuple(shape[1:]), "float32")
-            outputs = tuple(output_shape)
+            shape, outputs = self.probe_shapes(layer, attest.SHORT)
+            x = numpy.zeros((1, min(shape[0], attest.SHORT)) + shape[1:], "float32")
             if len(outputs) == 2:
                 outputs = (x.shape[1], outputs[-1])
-            self.layer_gradients(layer, x, numpy.zeros((1,) + outputs, "float32"))
+            with composed.plain(layer):
+                self.layer_gradients(layer, x, numpy.zeros((1,) + outputs, "float32"))
 
     def _policy(self, new=None):
         """The name of Keras's dtype policy, after it was set to `new` if given."""
@@ -352,12 +440,35 @@ class KerasSession(KerasWeights, KerasTraining):
         for layer in self.recurrent.layers:
             facts = dict(
                 attest.layer_facts(inner_layers(layer)[0]),  # they have the same settings
-                cell=self.recurrent.cell,
+                cell=self.recurrent.made_for(layer).cell,
                 device=self.config["device"]["kind"],
                 mask=_is_masked(layer),
             )
             reasons += attest.why_not_cudnn(dict(facts, **self.cudnn_facts()))
         return sorted(set(reasons), key=reasons.index)
+
+
+@contextlib.contextmanager
+def refusals():
+    """Raises the `Refusal` behind an error in the block, which TensorFlow 2.15 hides in one of its
+    own."""
+    try:
+        yield
+    except Exception as error:
+        behind = error
+        while behind is not None and not isinstance(behind, Refusal):
+            behind = behind.__cause__ or behind.__context__
+        if behind is None:
+            raise
+        raise behind from error
+
+
+def _has_own_step(model, base):
+    """Whether the class of the `model` replaces Keras's training step."""
+    for owner in type(model).__mro__:
+        if "train_step" in vars(owner):
+            return "keras" not in owner.__module__.split(".")[0] and owner is not base
+    return False
 
 
 def metrics_of(settings):

@@ -4,6 +4,7 @@ and what the model has set itself."""
 from rnnworker import canonical_weights
 from rnnworker.arguments import INITIALIZERS
 from rnnworker.frameworks.watch import described
+from rnnworker.recurrent.composed import inner_layers
 
 
 class KerasWeights:
@@ -14,9 +15,10 @@ class KerasWeights:
         layers = []
         for layer in self.weighted():
             arrays = self._canonical(layer)
-            facts = {"name": layer.name, "cell": self.recurrent.cell}
+            facts = {"name": layer.name}
             if layer in self.recurrent.layers:
                 names = sorted(arrays)
+                facts["cell"] = self.recurrent.made_for(layer).cell
                 facts.update(self._recurrent_initializers(layer, arrays), kind="recurrent")
             else:
                 names = list(arrays)
@@ -39,7 +41,8 @@ class KerasWeights:
     def _recurrent_initializers(self, layer, arrays):
         """The initializers of a recurrent layer are those of its arguments, because its own weights
         may be arranged in another way."""
-        options = self.recurrent.made_for(layer).options
+        made = self.recurrent.made_for(layer)
+        options = made.options
         if any(self._watched.is_assigned(variable) for variable in layer.weights):
             return {"initializers": {}, "kept": arrays}
         initializers, kept = {}, {}
@@ -53,10 +56,11 @@ class KerasWeights:
                 for full in arrays:
                     if full.split("_")[-1] == array:
                         kept[full] = self.as_numpy(make(arrays[full].shape))
-        forget = options.get("unit_forget_bias", True) and self.recurrent.cell == "lstm"
+        forget = options.get("unit_forget_bias", True) and made.cell == "lstm"
         return {"initializers": initializers, "kept": kept, "unit_forget_bias": forget}
 
     def load_weights(self, weights):
+        self.forget_states()
         for layer, arrays in zip(self.weighted(), weights):
             if layer in self.recurrent.layers:
                 self.recurrent.from_canonical(layer, arrays)
@@ -67,6 +71,14 @@ class KerasWeights:
     def dump_weights(self):
         """The model's weights in canonical form."""
         return [self._canonical(layer) for layer in self.weighted()]
+
+    def forget_states(self):
+        """Sets the states that stateful layers have kept to zero."""
+        for layer in self.recurrent.layers:
+            for inner in inner_layers(layer):
+                if getattr(inner, "stateful", False):
+                    reset = getattr(inner, "reset_state", None) or inner.reset_states
+                    reset()
 
     def weighted(self):
         """The layers with weights, in order. An inner model or a wrapper that holds a recurrent
@@ -80,7 +92,7 @@ class KerasWeights:
     def _leaves(self, layers):
         leaves = []
         for layer in layers:
-            inner = _inner(layer)
+            inner = inner_of(layer)
             is_recurrent = any(layer is each for each in self.recurrent.layers)
             if is_recurrent or not self._holds_recurrent(inner):
                 leaves.append(layer)
@@ -91,7 +103,7 @@ class KerasWeights:
     def _holds_recurrent(self, layers):
         for layer in layers:
             is_recurrent = any(layer is each for each in self.recurrent.layers)
-            if is_recurrent or self._holds_recurrent(_inner(layer)):
+            if is_recurrent or self._holds_recurrent(inner_of(layer)):
                 return True
         return False
 
@@ -111,7 +123,7 @@ def _names(layer):
     return names
 
 
-def _inner(layer):
+def inner_of(layer):
     """The layers inside a model or a wrapper."""
     inner = getattr(layer, "layers", None)
     if isinstance(inner, (list, tuple)):

@@ -21,46 +21,84 @@ def make(keras, cell, units, options):
 
     class BlockLSTM(sequence_layer(keras, tensorflow)):
         layout = "lstm_ifco"
+        states = 2
 
         def hidden_states(self, sequence):
             return _block_lstm(tensorflow)(sequence, *self.tensors())
+
+        def outputs_and_states(self, inputs, initial):
+            sequence = self.sequence_of(inputs)
+            if initial is None:
+                shape = [tensorflow.shape(sequence)[1], self.units]
+                initial = [tensorflow.zeros(shape, sequence.dtype)] * 2
+            hidden, memory = _block_lstm_with_states(tensorflow)(
+                sequence, *self.tensors(), *initial
+            )
+            return self.outputs_of(inputs, hidden), (hidden[-1], memory)
 
     return BlockLSTM(units, **layer_settings(options))
 
 
 def _block_lstm(tensorflow):
-    ops = tensorflow.raw_ops
-
     @tensorflow.custom_gradient
     def block_lstm(sequence, weights, bias):
         """sequence (time, batch, inputs), weights (inputs + units, 4·units), bias (4·units,)
         → hidden states (time, batch, units). Both initial states are zero."""
-        units = bias.shape[0] // GATES
-        shape = tensorflow.shape(sequence)
-        zeros = tensorflow.zeros([shape[1], units], sequence.dtype)
-        peephole = tensorflow.zeros([units], sequence.dtype)
-        shared = {
-            "seq_len_max": tensorflow.cast(shape[0], tensorflow.int64),
-            "x": sequence,
-            "cs_prev": zeros,
-            "h_prev": zeros,
-            "w": weights,
-            "wci": peephole,
-            "wcf": peephole,
-            "wco": peephole,
-            "b": bias,
-            "use_peephole": False,
-        }
-        forward = ops.BlockLSTMV2(cell_clip=0.0, **shared)
+        shape = [tensorflow.shape(sequence)[1], bias.shape[0] // GATES]
+        zeros = tensorflow.zeros(shape, sequence.dtype)
+        forward, backward = _forward(tensorflow, sequence, weights, bias, zeros, zeros)
 
         def gradient(hidden_gradient):
-            backward = ops.BlockLSTMGradV2(
-                cs_grad=tensorflow.zeros_like(forward.cs),
-                h_grad=hidden_gradient,
-                **dict(shared, **forward._asdict()),
-            )
-            return backward.x_grad, backward.w_grad, backward.b_grad
+            found = backward(hidden_gradient, tensorflow.zeros_like(forward.cs))
+            return found.x_grad, found.w_grad, found.b_grad
 
         return forward.h, gradient
 
     return block_lstm
+
+
+def _block_lstm_with_states(tensorflow):
+    @tensorflow.custom_gradient
+    def block_lstm(sequence, weights, bias, hidden, memory):
+        """As `_block_lstm`, from the states `hidden` and `memory` (batch, units) → hidden states
+        (time, batch, units), the last state of the memory (batch, units)."""
+        forward, backward = _forward(tensorflow, sequence, weights, bias, hidden, memory)
+
+        def gradient(hidden_gradient, memory_gradient):
+            earlier = tensorflow.zeros_like(forward.cs[:-1])
+            memory_gradients = tensorflow.concat([earlier, memory_gradient[None]], 0)
+            found = backward(hidden_gradient, memory_gradients)
+            of_weights = found.x_grad, found.w_grad, found.b_grad
+            return of_weights + (found.h_prev_grad, found.cs_prev_grad)
+
+        return (forward.h, forward.cs[-1]), gradient
+
+    return block_lstm
+
+
+def _forward(tensorflow, sequence, weights, bias, hidden, memory):
+    """(what the op returns, its backward function of the gradients of all hidden states and of all
+    states of the memory)."""
+    peephole = tensorflow.zeros([bias.shape[0] // GATES], sequence.dtype)
+    shared = {
+        "seq_len_max": tensorflow.cast(tensorflow.shape(sequence)[0], tensorflow.int64),
+        "x": sequence,
+        "cs_prev": memory,
+        "h_prev": hidden,
+        "w": weights,
+        "wci": peephole,
+        "wcf": peephole,
+        "wco": peephole,
+        "b": bias,
+        "use_peephole": False,
+    }
+    forward = tensorflow.raw_ops.BlockLSTMV2(cell_clip=0.0, **shared)
+
+    def backward(hidden_gradients, memory_gradients):
+        return tensorflow.raw_ops.BlockLSTMGradV2(
+            cs_grad=memory_gradients,
+            h_grad=hidden_gradients,
+            **dict(shared, **forward._asdict()),
+        )
+
+    return forward, backward

@@ -15,7 +15,7 @@ import functools
 import importlib
 import inspect
 
-from rnnworker.recurrent.cells import LAYERS, WITH_CUDNN, accepts
+from rnnworker.recurrent.cells import LAYERS, WITH_CUDNN, accepts, layer_class
 
 # All other options belong to the layer. Not from `rnnworker.options`, which is no part of a run's
 # identity: what decides about a layer must be.
@@ -39,7 +39,7 @@ CELL_OPTIONS = (
 
 def generic(keras, cell, units, options, use_cudnn=False):
     name, extra = LAYERS[cell]
-    layer_type = getattr(keras.layers, name)
+    layer_type = layer_class(keras, name)
     settings = dict(extra, **options)
     if accepts(layer_type, "use_cudnn"):
         # Keras's default "auto" would use cuDNN where possible; `keras` is the generic kernel.

@@ -53,6 +53,8 @@ def _torch_layer(keras, cell):
     name, settings = TORCH[cell]
 
     class TorchNative(recurrent_layer(keras)):
+        states = 2 if cell == "lstm" else 1
+
         def make_weights(self, inputs):
             module = getattr(torch.nn, name)(inputs, self.units, batch_first=True, **settings)
             if cell != "gru":
@@ -67,6 +69,17 @@ def _torch_layer(keras, cell):
             with self.casting(inputs):
                 hidden, _ = self.wrapped.module(inputs)
             return hidden if self.return_sequences else hidden[:, -1]
+
+        def outputs_and_states(self, inputs, initial):
+            if self.go_backwards:
+                inputs = torch.flip(inputs, [1])
+            if initial is not None:
+                initial = tuple(state[None].contiguous() for state in initial)
+                initial = initial if self.states == 2 else initial[0]
+            with self.casting(inputs):
+                hidden, last = self.wrapped.module(inputs, initial)
+            outputs = hidden if self.return_sequences else hidden[:, -1]
+            return outputs, [state[0] for state in (last if self.states == 2 else [last])]
 
         def casting(self, inputs):
             """Keras casts only its own variables; torch's ``autocast`` casts torch's parameters."""
@@ -88,6 +101,7 @@ def _jax_layer(keras, cell):
 
     class JaxNative(recurrent_layer(keras)):
         use_cudnn = False  # for `attest` on a GPU
+        states = 2 if cell == "lstm" else 1
 
         def make_weights(self, inputs):
             columns = GATES[cell] * self.units
@@ -96,17 +110,21 @@ def _jax_layer(keras, cell):
             self.arrays = [self.zeros(name, *shape) for name, shape in zip(cells.ARRAYS, shapes)]
 
         def outputs(self, inputs):
+            return self.outputs_and_states(inputs, None)[0]
+
+        def outputs_and_states(self, inputs, initial):
             if self.go_backwards:
                 inputs = jax.numpy.flip(inputs, 1)
-            values = [variable.value for variable in self.arrays]
-            return scan_cell(cell, inputs, dict(zip(cells.ARRAYS, values)), self.return_sequences)
+            arrays = dict(zip(cells.ARRAYS, (variable.value for variable in self.arrays)))
+            return scan_cell(cell, inputs, arrays, self.return_sequences, initial)
 
     return JaxNative
 
 
-def scan_cell(cell, x, arrays, sequences):
-    """The layer as a function of `x` (batch, time, inputs) and canonical `arrays`. Returns the
-    outputs of all steps (batch, time, units) if `sequences`, else the last one (batch, units)."""
+def scan_cell(cell, x, arrays, sequences, initial=None):
+    """The layer as a function of `x` (batch, time, inputs) and canonical `arrays`, from the states
+    `initial`, each (batch, units), or None for zeros. Returns (the outputs of all steps (batch,
+    time, units) if `sequences`, else the last one (batch, units); the last states)."""
     import jax
 
     recurrent, bias = arrays["recurrent"], arrays["bias"]
@@ -120,8 +138,9 @@ def scan_cell(cell, x, arrays, sequences):
         return state, state[0] if sequences else None
 
     start = (zeros, zeros) if cell == "lstm" else (zeros,)
+    start = start if initial is None else tuple(initial)
     state, hidden = jax.lax.scan(body, start, projected)
-    return jax.numpy.swapaxes(hidden, 0, 1) if sequences else state[0]
+    return (jax.numpy.swapaxes(hidden, 0, 1) if sequences else state[0]), state
 
 
 def _steps(jax):

@@ -10,7 +10,14 @@ import types
 
 from rnnworker import arguments, canonical_weights
 from rnnworker.arguments import Refusal
-from rnnworker.options import IMPLEMENTATIONS, honoured, is_keras, is_user_file, not_honoured
+from rnnworker.options import (
+    IMPLEMENTATIONS,
+    OF_MODEL,
+    honoured,
+    is_keras,
+    is_user_file,
+    not_honoured,
+)
 from rnnworker.recurrent import cells, composed, own_file
 from rnnworker.user_functions import USER_MODULE_PREFIX
 
@@ -42,9 +49,8 @@ class Recurrent:
     """
 
     def __init__(self, keras, config):
-        self._keras = keras
+        self.keras = keras
         self._config = config
-        self.cell = config["cell"]["name"]
         self._rnn = config["rnn"]
         self._without_dropout = bool(config.get("certifying"))
         self.module = implementation(self._rnn["implementation"])
@@ -66,6 +72,10 @@ class Recurrent:
                 return made
         raise KeyError(layer.name)
 
+    def made_here(self, layer):
+        """The `Made` of a `layer`; None if it was not made here."""
+        return next((made for made in self.made if made.layer is layer), None)
+
     def __call__(self, units, **options):
         return self.stack(units, **options)
 
@@ -75,32 +85,68 @@ class Recurrent:
     def stack(self, units, layers=1, bidirectional=False, **options):
         """`layers` recurrent layers, each on all outputs of the one before, as one layer. An
         implementation that has an op for a whole stack makes one layer of it."""
-        options = self._options(options, single=layers == 1 and not bidirectional)
+        cell = self._config["cell"]["name"]
+        if cell == OF_MODEL:
+            fault = "{}: with cell={} write keras.layers.LSTM(…), GRU(…) or SimpleRNN(…), or name "
+            fault += "another cell in the grid"
+            raise Refusal(fault.format(caller(), OF_MODEL))
+        return self.make(cell, units, options, layers, bidirectional)
+
+    def make(self, cell, units, options, layers=1, bidirectional=False):
+        """As `stack`, with the name of a cell."""
+        options = self._options(cell, options, single=layers == 1 and not bidirectional)
         stated, place = dict(options), caller()
         for argument in options:
-            stated[argument] = activation_name(self._keras, options[argument], argument)
+            stated[argument] = activation_name(self.keras, options[argument], argument)
         for initializer in ("unit_forget_bias",) + arguments.INITIALIZERS:
             options.pop(initializer, None)
         try:
-            layer = self._layer(units, layers, bidirectional, options)
+            layer = self._layer(cell, units, layers, bidirectional, options)
+        except Refusal as error:
+            raise Refusal("{}: rnn={}: {}".format(place, self._name, error)) from error
         except TypeError as error:  # an older Keras lacks the argument
             if not is_keras(self._rnn["implementation"]):
                 raise
             raise Refusal("{}: this build's Keras refuses it: {}".format(place, error)) from error
-        self.made.append(Made(layer, stated, place))
+        # For a refusal of what the layer is called with.
+        for inner in composed.inner_layers(layer):
+            inner.asked_for = "{}: rnn={}".format(place, self._name)
+        self.made.append(Made(layer, cell, units, stated, options, place))
         return layer
 
-    def _layer(self, units, layers, bidirectional, options):
+    def both_directions(self, layer, backward=None, merge_mode="concat", **settings):
+        """A layer of `layer`, made here, and of `backward`, or of its copy in the other direction,
+        as Keras's ``Bidirectional``, whose `settings` these are."""
+        forward = self.made_for(layer)
+        self.made.remove(forward)
+        if backward is None:
+            options = dict(forward.settings, go_backwards=not forward.settings.get("go_backwards"))
+            options.pop("name", None)
+            backward = self.module.make(self.keras, forward.cell, forward.units, options)
+            backward.asked_for = layer.asked_for
+        else:
+            self.made.remove(self.made_for(backward))
+        pair = composed.both_directions(self.keras, layer, backward, merge_mode, settings)
+        options = dict(forward.options, go_backwards=False)
+        forward = (pair, forward.cell, forward.units, options, forward.settings, forward.place)
+        self.made.append(Made(*forward))
+        return pair
+
+    @property
+    def _name(self):
+        return self._rnn.get("name") or self._rnn["implementation"]
+
+    def _layer(self, cell, units, layers, bidirectional, options):
         if hasattr(self.module, "make_stack"):
             directions = 2 if bidirectional else 1
-            inner = (self._keras, self.cell, units, layers, directions, options)
+            inner = (self.keras, cell, units, layers, directions, options)
             return self.module.make_stack(*inner)
         if layers == 1:
-            return self._single(units, bidirectional, options)
+            return self._single(cell, units, bidirectional, options)
         name = options.pop("name", None)
         settings = [dict(options, return_sequences=True)] * (layers - 1) + [options]
-        inner = [self._single(units, bidirectional, each) for each in settings]
-        return composed.stack(self._keras, inner, name)
+        inner = [self._single(cell, units, bidirectional, each) for each in settings]
+        return composed.stack(self.keras, inner, name)
 
     def to_canonical(self, layer, values=None):
         """The canonical arrays of a layer in `layers`: its weights, or in their place `values`, the
@@ -124,23 +170,25 @@ class Recurrent:
         for prefix, part in parts.items():
             self.from_canonical(part, of_parts[prefix])
 
-    def _single(self, units, bidirectional, options):
+    def _single(self, cell, units, bidirectional, options):
         options = dict(options)
         if not bidirectional:
-            return self.module.make(self._keras, self.cell, units, options)
+            return self.module.make(self.keras, cell, units, options)
         name = options.pop("name", None)
         forward, backward = (
-            self.module.make(self._keras, self.cell, units, dict(options, **direction))
+            self.module.make(self.keras, cell, units, dict(options, **direction))
             for direction in ({}, {"go_backwards": True})
         )
-        return composed.both_directions(self._keras, forward, backward, name)
+        settings = {"name": name} if name else {}
+        return composed.both_directions(self.keras, forward, backward, settings=settings)
 
-    def _options(self, given, single):
+    def _options(self, cell, given, single):
         """The arguments of a layer: those that the model has `given`, and those of the grid."""
+        config = dict(self._config, cell={"name": cell})
         of_grid = dict(self._rnn.get("options") or {})
         for argument in sorted(given):
-            value = activation_name(self._keras, given[argument], argument)
-            reason = arguments.refusal(self._config, argument, value)
+            value = activation_name(self.keras, given[argument], argument)
+            reason = arguments.refusal(config, argument, value)
             is_own = is_user_file(self._rnn["implementation"])
             if not is_own and value != of_grid.get(argument, value):
                 reason = "the model sets {}={!r}, and the grid rnn.options.{}={!r}".format(
@@ -154,7 +202,7 @@ class Recurrent:
         options = dict(defaults, **dict(of_grid, **given))
         for argument in list(options):
             # Without effect, since it was not refused; most layers have no such argument.
-            known = arguments.supports(self._config, argument)
+            known = arguments.supports(config, argument)
             if not known and argument not in of_grid and argument not in defaults:
                 del options[argument]
         if self._without_dropout:
@@ -163,17 +211,22 @@ class Recurrent:
 
 
 class Made:
-    """A recurrent `layer` with the `options` that model and grid state, and the `place` in the
-    model's file that asked for it (``FILE, line N``)."""
+    """A recurrent `layer` with its `cell`, the `options` that model and grid state, the `settings`
+    with which the implementation made it, and the `place` in the model's file that asked for it
+    (``FILE, line N``)."""
 
-    def __init__(self, layer, options, place):
-        self.layer, self.options, self.place = layer, options, place
+    def __init__(self, layer, cell, units, options, settings, place):
+        self.layer, self.cell, self.units = layer, cell, units
+        self.options, self.settings, self.place = options, settings, place
+        self.is_plain = composed.is_plain(layer)
         self.input_shape = None  # with the batch, once the layer is built
         build = layer.build
 
         @functools.wraps(build)
         def recording(*arguments, **settings):
-            self.input_shape = (arguments + tuple(settings.values()))[0]
+            shape = (arguments + tuple(settings.values()))[0]
+            # Keras 2 gives a layer with initial states a list of shapes.
+            self.input_shape = shape[0] if isinstance(shape, list) else shape
             return build(*arguments, **settings)
 
         layer.build = recording

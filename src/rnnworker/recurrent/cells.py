@@ -9,6 +9,8 @@ import sys
 
 import numpy
 
+from rnnworker.arguments import Refusal
+
 # Explicit, because the default of a gate is hard_sigmoid in Keras 2.0.6 and TensorFlow 1.
 GATED = {"activation": "tanh", "recurrent_activation": "sigmoid"}
 # Cell → (name in ``keras.layers``, settings); the name of the cell class ends with "Cell".
@@ -50,19 +52,25 @@ def shapes(layout, inputs, units):
     return [rows.get(name, ()) + (len(gates) * units,) for name, gates in LAYOUTS[layout]]
 
 
+def layer_class(keras, name):
+    """The class of Keras called `name`, also while another one stands in for it (`stand_ins`)."""
+    found = getattr(keras.layers, name)
+    return getattr(found, "original", found)
+
+
 def accepts(layer, setting):
     """Whether the constructor of the class `layer` has the argument `setting`."""
     return setting in inspect.signature(layer.__init__).parameters
 
 
 def supported(name, cell, cells, options):
-    """`options` without those of dropout. Raises a ValueError if the op called `name` does not have
+    """`options` without those of dropout. Raises a `Refusal` if the op called `name` does not have
     this cell or these options."""
     if cell not in cells:
-        raise ValueError("{} supports {}, not {}".format(name, " and ".join(cells), cell))
+        raise Refusal("{} supports {}, not {}".format(name, " and ".join(cells), cell))
     dropouts = ("dropout", "recurrent_dropout")
     if any(options.get(dropout) for dropout in dropouts):
-        raise ValueError("{} has no dropout inside the cell".format(name))
+        raise Refusal("{} has no dropout inside the cell".format(name))
     return {option: value for option, value in options.items() if option not in dropouts}
 
 
@@ -85,6 +93,7 @@ def from_canonical(layer, arrays):
         values = pack(layout, arrays)
     else:
         values = [arrays[name] for name in ARRAYS if name in arrays]
+        values += layer.get_weights()[len(values) :]  # the states of a stateful layer
     layer.set_weights(values)
 
 

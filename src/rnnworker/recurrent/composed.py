@@ -6,9 +6,12 @@ Keras's ``Bidirectional`` recreates its inner layers from their configs, which l
 puts layers that Keras cannot recreate side by side in a layer that does the same.
 """
 
-from rnnworker.arguments import Refusal
+import contextlib
+
+from rnnworker.arguments import KERAS_LAYERS, Refusal
 from rnnworker.canonical_weights import DIRECTIONS, layer_prefixes
-from rnnworker.recurrent.cells import accepts
+from rnnworker.recurrent.cells import accepts, layer_class
+from rnnworker.recurrent.layer import check_call
 from rnnworker.user_functions import USER_MODULE_PREFIX
 
 RESTORED = ("use_cudnn", "_could_use_gpu_kernel")
@@ -16,16 +19,17 @@ RESTORED = ("use_cudnn", "_could_use_gpu_kernel")
 UNREGISTERED = ("rnnworker", USER_MODULE_PREFIX)
 
 
-def both_directions(keras, forward, backward, name=None):
-    """A layer of two layers that differ only in ``go_backwards``: outputs side by side on the last
-    axis, forward first."""
-    settings = {"name": name} if name else {}
+def both_directions(keras, forward, backward, merge_mode="concat", settings=None):
+    """A layer of two layers that differ only in ``go_backwards``: their outputs as Keras's
+    `merge_mode` says, forward first. `settings`: further ones of a layer."""
+    settings = dict(settings or {})
     if _is_unregistered(forward) or _is_unregistered(getattr(forward, "cell", None)):
-        return _pair_class(keras)(forward, backward, **settings)
+        return _pair_class(keras)(forward, backward, merge_mode, **settings)
+    bidirectional = layer_class(keras, "Bidirectional")
     # Keras 2.0.6 has no such argument: it makes the backward layer from the forward layer.
-    if accepts(keras.layers.Bidirectional, "backward_layer"):
+    if accepts(bidirectional, "backward_layer"):
         settings["backward_layer"] = backward
-    layer = keras.layers.Bidirectional(forward, **settings)
+    layer = bidirectional(forward, merge_mode=merge_mode, **settings)
     for inner, original in ((layer.forward_layer, forward), (layer.backward_layer, backward)):
         for setting in RESTORED:
             if hasattr(original, setting):
@@ -78,6 +82,36 @@ def parts_of(layer):
     return {}
 
 
+# Attributes that add to the outputs of a layer or change their form → their value without effect.
+PLAIN = {"return_state": False, "stateful": False, "merge_mode": "concat"}
+
+
+@contextlib.contextmanager
+def plain(layer):
+    """Lets `layer` map a sequence to its outputs alone: no states that are returned or kept, both
+    directions side by side."""
+    changed = []
+    for each in (layer, *inner_layers(layer)):
+        for name, value in PLAIN.items():
+            if hasattr(each, name):
+                changed.append((each, name, getattr(each, name)))
+                setattr(each, name, value)
+    try:
+        yield
+    finally:
+        for each, name, value in reversed(changed):
+            setattr(each, name, value)
+
+
+def is_plain(layer):
+    """Whether `plain` would change nothing."""
+    return all(
+        getattr(each, name, value) == value
+        for each in (layer, *inner_layers(layer))
+        for name, value in PLAIN.items()
+    )
+
+
 def inner_layers(layer):
     """The single layers that `layer`, one of a model's recurrent layers, consists of."""
     return [inner for part in parts_of(layer).values() for inner in inner_layers(part)] or [layer]
@@ -89,11 +123,19 @@ def _is_unregistered(instance):
 
 def _pair_class(keras):
     class BothDirections(keras.layers.Layer):
-        """inputs (batch, time, features) → (batch, 2·units), or (batch, time, 2·units)."""
+        """inputs (batch, time, features) → (batch, 2·units), or (batch, time, 2·units); without
+        ``concat``, units; with None, both outputs."""
 
-        def __init__(self, forward, backward, **settings):
+        def __init__(self, forward, backward, merge_mode, **settings):
             super().__init__(**settings)
+            if merge_mode not in MERGED:
+                fault = "Bidirectional has no merge_mode {!r}, only {}"
+                raise Refusal(fault.format(merge_mode, ", ".join(map(str, MERGED))))
             self.forward_layer, self.backward_layer = forward, backward
+            if getattr(forward, "return_state", False):
+                fault = "{} does not support return_state in Bidirectional; {} can"
+                raise Refusal(fault.format(forward.asked_for, ", ".join(KERAS_LAYERS)))
+            self.merge_mode = merge_mode
             self.return_sequences = forward.return_sequences
 
         def build(self, shape):
@@ -103,24 +145,44 @@ def _pair_class(keras):
 
         def compute_output_shape(self, shape):
             inner = tuple(self.forward_layer.compute_output_shape(shape))
-            return inner[:-1] + (2 * inner[-1],)
+            if self.merge_mode is None:
+                return [inner, inner]
+            return inner[:-1] + ((2 if self.merge_mode == "concat" else 1) * inner[-1],)
 
-        def call(self, inputs, mask=None, training=None):
-            if mask is not None:
-                kind = type(self.forward_layer).__name__
-                raise Refusal("{} does not support a mask: Keras's own layers can".format(kind))
+        def call(self, inputs, mask=None, training=None, initial_state=None):
+            check_call(self.forward_layer.asked_for, mask, initial_state)
             forward, backward = self.forward_layer(inputs), self.backward_layer(inputs)
-            return _side_by_side(keras, forward, backward, self.return_sequences)
+            if self.return_sequences:
+                backward = _in_reverse(keras, backward)
+            if self.merge_mode == "concat":
+                return _side_by_side(keras, forward, backward)
+            return MERGED[self.merge_mode](forward, backward)
 
     return BothDirections
 
 
-def _side_by_side(keras, forward, backward, sequences):
-    """Both outputs on the last axis, the time steps of `backward` in the order of `forward`'s."""
+# Keras's merge_mode → the function of both outputs; None of ``concat``, which tensors have not.
+MERGED = {
+    "concat": None,
+    "sum": lambda forward, backward: forward + backward,
+    "mul": lambda forward, backward: forward * backward,
+    "ave": lambda forward, backward: (forward + backward) / 2,
+    None: lambda forward, backward: [forward, backward],
+}
+
+
+def _in_reverse(keras, outputs):
+    """The time steps of `outputs` from the last to the first."""
     if hasattr(keras, "ops"):  # Keras 3, on any framework
-        backward = keras.ops.flip(backward, 1) if sequences else backward
+        return keras.ops.flip(outputs, 1)
+    import tensorflow
+
+    return tensorflow.reverse(outputs, [1])
+
+
+def _side_by_side(keras, forward, backward):
+    if hasattr(keras, "ops"):
         return keras.ops.concatenate([forward, backward], -1)
     import tensorflow
 
-    backward = tensorflow.reverse(backward, [1]) if sequences else backward
     return tensorflow.concat([forward, backward], -1)

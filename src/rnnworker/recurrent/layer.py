@@ -1,6 +1,6 @@
 """Base classes of rnnbench's own recurrent layers: shapes, direction, no masks."""
 
-from rnnworker.arguments import Refusal
+from rnnworker.arguments import KERAS_LAYERS, OF_ANY_LAYER, WITH_STATES, Refusal
 from rnnworker.recurrent.cells import shapes
 
 
@@ -8,17 +8,28 @@ def recurrent_layer(keras):
     """The base class of layers over (batch, time, features), a class of the given Keras. Subclasses
     name the ``layout`` of their weights (`cells.LAYOUTS`), which are then in ``arrays``, or make
     them in ``make_weights(inputs)``. They provide ``outputs(inputs)``: (batch, time, features) →
-    (batch, units), or (batch, time, units) with ``return_sequences``."""
+    (batch, units), or (batch, time, units) with ``return_sequences``; those with ``states``, their
+    number, also ``outputs_and_states(inputs, initial)``: (outputs, last states), from the states
+    `initial`, each (batch, units), or None for zeros."""
 
     class RecurrentLayer(keras.layers.Layer):
         """inputs (batch, time, features) → last output (batch, units), or all outputs. A subclass
         with 2 ``directions`` has outputs of twice the units."""
 
         directions = 1
+        states = 0
 
-        def __init__(self, units, return_sequences=False, go_backwards=False, **settings):
+        def __init__(
+            self,
+            units,
+            return_sequences=False,
+            go_backwards=False,
+            return_state=False,
+            **settings,
+        ):
             super().__init__(**settings)
             self.units = units
+            self.return_state = return_state
             self.return_sequences = return_sequences
             self.go_backwards = go_backwards
 
@@ -46,18 +57,32 @@ def recurrent_layer(keras):
 
         def compute_output_shape(self, shape):
             features = self.directions * self.units
+            outputs = (shape[0], features)
             if self.return_sequences:
-                return (shape[0], shape[1], features)
-            return (shape[0], features)
+                outputs = (shape[0], shape[1], features)
+            if not self.return_state:
+                return outputs
+            return [outputs] + [(shape[0], self.units)] * self.states
 
         def call(self, inputs, mask=None, training=None, initial_state=None):
-            for name, value in (("a mask", mask), ("an initial_state", initial_state)):
-                if value is not None:
-                    message = "{} does not support {}: Keras's own layers can (rnn=keras)"
-                    raise Refusal(message.format(type(self).__name__, name))
-            return self.outputs(inputs)
+            asked_for = getattr(self, "asked_for", type(self).__name__)
+            check_call(asked_for, mask, None if self.states else initial_state)
+            if initial_state is None and not self.return_state:
+                return self.outputs(inputs)
+            outputs, states = self.outputs_and_states(inputs, initial_state)
+            return [outputs] + list(states) if self.return_state else outputs
 
     return RecurrentLayer
+
+
+def check_call(asked_for, mask, initial_state):
+    """Raises a `Refusal` if a layer without masks and initial states is called with one.
+    `asked_for`: the place in the model, and the implementation."""
+    message = "{} does not support {}; {} can"
+    if mask is not None:
+        raise Refusal(message.format(asked_for, "a mask", ", ".join(KERAS_LAYERS)))
+    if initial_state is not None:
+        raise Refusal(message.format(asked_for, "an initial_state", ", ".join(WITH_STATES)))
 
 
 def sequence_layer(keras, tensorflow):
@@ -69,10 +94,13 @@ def sequence_layer(keras, tensorflow):
             return [tensorflow.convert_to_tensor(variable) for variable in self.arrays]
 
         def outputs(self, inputs):
+            return self.outputs_of(inputs, self.hidden_states(self.sequence_of(inputs)))
+
+        def sequence_of(self, inputs):
             sequence = tensorflow.transpose(inputs, [1, 0, 2])
-            if self.go_backwards:
-                sequence = tensorflow.reverse(sequence, [0])
-            hidden = self.hidden_states(sequence)
+            return tensorflow.reverse(sequence, [0]) if self.go_backwards else sequence
+
+        def outputs_of(self, inputs, hidden):
             features = self.directions * self.units
             hidden.set_shape([inputs.shape[1], inputs.shape[0], features])
             if self.return_sequences:
@@ -88,5 +116,5 @@ def sequence_layer(keras, tensorflow):
 
 def layer_settings(options):
     """The `options` that a `recurrent_layer` has as arguments."""
-    names = ("return_sequences", "go_backwards", "name")
+    names = ("return_sequences", "return_state", "go_backwards", "name") + OF_ANY_LAYER
     return {name: options[name] for name in names if name in options}

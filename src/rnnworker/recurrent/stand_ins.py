@@ -1,0 +1,143 @@
+"""Keras's recurrent layers in a user's ordinary model: while it is built, the names ``LSTM``,
+``GRU``, ``SimpleRNN`` and ``Bidirectional`` in ``keras.layers`` stand for the implementation under
+test.
+
+Each name is a class, so that ``isinstance`` works; calling it makes a layer of the implementation.
+The cell is that of the layer's arguments, with the defaults of the Keras that runs.
+"""
+
+import contextlib
+import importlib
+import inspect
+import sys
+
+from rnnworker.arguments import Refusal
+from rnnworker.recurrent import activation_name, caller
+from rnnworker.recurrent.cells import accepts
+
+RECURRENT = ("LSTM", "GRU", "SimpleRNN")
+NAMES = RECURRENT + ("Bidirectional",)
+# Loaded before a user's file asks for them.
+PUBLIC = ("keras.layers", "tensorflow.keras.layers", "tf_keras.layers")
+
+_stand_ins = {}  # class of Keras → its stand-in, the same for all models of the process
+_current = []  # the `Recurrent` of the model that is being built
+
+
+@contextlib.contextmanager
+def standing_in(keras, recurrent):
+    """Lets Keras's layers stand for those of `recurrent` in the block."""
+    replaced = []
+    for name in NAMES:
+        original = getattr(keras.layers, name)
+        for module in _modules_with(name, original):
+            replaced.append((module, name, original))
+            setattr(module, name, _stand_in(name, original))
+    _current.append(recurrent)
+    try:
+        yield
+    finally:
+        _current.pop()
+        for module, name, original in replaced:
+            setattr(module, name, original)
+
+
+def originals(keras):
+    """Keras's own classes of `RECURRENT`."""
+    return tuple(getattr(keras.layers, name) for name in RECURRENT)
+
+
+def _modules_with(name, original):
+    """The modules from which a user's file may take the layer `name` of Keras."""
+    for public in PUBLIC:
+        if public.partition(".")[0] in sys.modules:
+            with contextlib.suppress(ImportError):  # it may be another Keras that is incomplete
+                importlib.import_module(public)
+    found = []
+    for path, module in list(sys.modules.items()):
+        is_public = path.endswith("keras.layers") and ".src." not in path
+        if is_public and vars(module).get(name) is original:
+            found.append(module)
+    return found
+
+
+def _stand_in(name, original):
+    if original not in _stand_ins:
+        made = _made_bidirectional if name == "Bidirectional" else _made_recurrent
+
+        class StandIn(type(original)):
+            def __call__(cls, *values, **settings):
+                if cls is not _stand_ins[original]:
+                    fault = "{}: no implementation can stand for the class {}, which derives from "
+                    fault += "keras.layers.{}"
+                    raise Refusal(fault.format(caller(), cls.__name__, name))
+                if not _current:
+                    return original(*values, **settings)
+                return made(_current[-1], original, values, settings)
+
+            def __instancecheck__(cls, instance):
+                if cls is _stand_ins[original]:
+                    return isinstance(instance, original)
+                return super().__instancecheck__(instance)
+
+        _stand_ins[original] = StandIn(name, (original,), {"original": original})
+    return _stand_ins[original]
+
+
+def _made_recurrent(recurrent, original, values, settings):
+    stated = _bound(original, values, settings)
+    if "units" not in stated:
+        raise Refusal("{}: {} has no units".format(caller(), original.__name__))
+
+    def name_of(value):
+        return activation_name(recurrent.keras, value)
+
+    cell = cell_of(original, stated, name_of)
+    return recurrent.make(cell, stated.pop("units"), stated)
+
+
+def _made_bidirectional(recurrent, original, values, settings):
+    stated = _bound(original, values, settings)
+    layer, backward = stated.pop("layer", None), stated.pop("backward_layer", None)
+    if recurrent.made_here(layer) is None:
+        return original(*values, **settings)
+    if backward is not None and recurrent.made_here(backward) is None:
+        fault = "{}: Bidirectional has a backward_layer that is no LSTM, GRU or SimpleRNN"
+        raise Refusal(fault.format(caller()))
+    if stated.pop("weights", None) is not None:
+        raise Refusal("{}: set the weights of Bidirectional with set_weights".format(caller()))
+    return recurrent.both_directions(layer, backward, **stated)
+
+
+def _bound(original, values, settings):
+    """{argument: value} of what a model passes to a class of Keras."""
+    signature = inspect.signature(original.__init__)
+    try:
+        bound = signature.bind(None, *values, **settings).arguments
+    except TypeError as error:
+        raise Refusal("{}: {}: {}".format(caller(), original.__name__, error)) from error
+    stated = dict(bound)
+    stated.pop(next(iter(signature.parameters)))
+    stated.update(stated.pop("kwargs", {}))
+    return stated
+
+
+def cell_of(original, stated, name_of=lambda value: value):
+    """The cell of a layer of the class `original` with the arguments `stated`, from which those
+    that the cell implies are removed. Defaults of this Keras that are not rnnbench's are added.
+    `name_of`: maps an activation to its name."""
+    name, defaults = original.__name__, inspect.signature(original.__init__).parameters
+    if name == "SimpleRNN":
+        if name_of(stated.get("activation", "tanh")) == "relu":
+            del stated["activation"]
+            return "rnn_relu"
+        return "rnn_tanh"
+    usual = defaults["recurrent_activation"].default
+    if usual != "sigmoid":
+        stated.setdefault("recurrent_activation", usual)
+    if name == "LSTM":
+        return "lstm"
+    reset_after = False  # Keras 2.0.6 has no other GRU
+    if accepts(original, "reset_after"):
+        reset_after = stated.pop("reset_after", defaults["reset_after"].default)
+    return "gru" if reset_after else "gru_reset_before"

@@ -1,0 +1,102 @@
+"""Ordinary Keras models as people write them, ``tests/models``, in every Keras."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import re
+from pathlib import Path
+
+import numpy
+import pytest
+
+from tests.conftest import ROOT
+from tests.worker.building import ALL_CERTIFICATES, answer_of, certificate_job, equal, settings_of
+
+MODELS = ROOT / "tests" / "models"
+# Network → the loss of the grid, None if it compiles itself.
+LOSSES = {
+    "addition_rnn": "categorical_crossentropy",
+    "bidirectional_imdb": None,
+    "seq2seq": "categorical_crossentropy",
+    "text_generation": "categorical_crossentropy",
+    "weather": None,
+    "captioning": "sparse_categorical_crossentropy",
+    "ocr": None,
+    "stateful": "mse",
+    "hierarchical": "categorical_crossentropy",
+    "masking": "mse",
+    "custom_step": "mse",
+    "multi_output": None,
+}
+# What implementations other than Keras's own loop lack.
+LACKING = {
+    "captioning": r"line \d+: rnn=(block|native) does not support a mask; keras, auto",
+    "stateful": r"line \d+: rnn=(block|native) does not support stateful=True; keras, auto",
+    "masking": r"line \d+: rnn=(block: BlockLSTMV2 supports lstm, not|native does not support a m)",
+}
+OWN_STEP = "the model has a train_step of its own"
+IMPLEMENTATIONS = {
+    "current": ("keras", "block"),
+    "keras3_torch": ("keras", "native"),
+    "keras3_jax": ("keras", "native"),
+    "tf_2_15": ("keras", "block"),
+    "tf_1_15": ("keras",),
+}
+# Keras 2 has no loss called ctc.
+NOT_IN_KERAS_2 = ("ocr",)
+ROWS = 32
+FEWER = "certify.STEPS = certify.APPLIED_STEPS = 5\ncertify.TRAINED_STEPS"
+
+
+def job_of(network: str, build: str, folder: Path) -> dict:
+    module = importlib.import_module(f"tests.models.{network}")
+    content, stream = {}, numpy.random.RandomState(0)
+    for part in ("train", "val"):
+        for name, array in module.arrays(ROWS, stream).items():
+            tree, dot, rest = name.partition(".")
+            content[f"{tree}_{part}{dot}{rest}"] = array
+    numpy.savez(folder / f"{network}.npz", **content)
+    choices = {name: {"implementation": name, "name": name} for name in IMPLEMENTATIONS[build]}
+    job = certificate_job(settings_of(build)["framework"], "of_model", choices)
+    job["config"]["model"] = {
+        "function": f"{MODELS / network}.py:build",
+        "data": {"prepare": "rnnworker.readers.given:prepare"},
+        "batch": 16,
+        "epochs": 1,
+    }
+    if LOSSES[network]:
+        training = {"loss": LOSSES[network], "optimizer": {"name": "adam"}}
+        job["config"]["model"].update(training)
+    return {**job, "dataset": str(folder / f"{network}.npz")}
+
+
+@pytest.mark.parametrize("build", IMPLEMENTATIONS)
+def test_each_network_is_certified_or_refused_with_the_right_reason(
+    build: str, tmp_path: Path, tmp_path_factory
+) -> None:
+    is_keras_2 = build.startswith("tf_")
+    networks = [name for name in LOSSES if not (is_keras_2 and name in NOT_IN_KERAS_2)]
+    jobs = [job_of(network, build, tmp_path) for network in networks]
+    script = ALL_CERTIFICATES.replace("certify.TRAINED_STEPS", FEWER)
+
+    found = answer_of(build, script, json.dumps(jobs), temporary=tmp_path_factory)
+    for network, certificate in zip(networks, found, strict=True):
+        for rnn, result in certificate["implementations"].items():
+            why = str(result["why"])
+            if network == "custom_step" and build != "tf_1_15":
+                assert (result["status"], OWN_STEP in why) == ("refused", True), (network, rnn, why)
+            elif network in LACKING and rnn not in ("keras", "unrolled"):
+                assert result["status"] == "refused", (network, rnn, why)
+                assert re.search(LACKING[network], why), (network, rnn, why)
+            else:
+                assert result["status"] == "certified", (network, rnn, why)
+                steps = result["applied"]["cpu_1"]
+                assert (steps["off"], steps["why"]) == (0, None), (network, rnn, steps)
+        assert all(map(equal, certificate["pairs"])), (network, certificate["pairs"])
+
+
+def test_networks_import_nothing_of_rnnbench() -> None:
+    for network in LOSSES:
+        assert "rnn" + "worker" not in (MODELS / f"{network}.py").read_text()
+        assert "rnn" + "bench" not in (MODELS / f"{network}.py").read_text()
