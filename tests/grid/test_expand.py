@@ -130,7 +130,7 @@ def test_a_model_is_two_files_in_any_folder(expanded: Expand, tmp_path: Path) ->
     (folder / "mine.py").write_text("def build(k, r, c): ...\ndef prepare(s, c): ...\n")
     (point,) = expanded(f'model="{folder}/my model.yaml" dataset.path={ROOT}/data/x.npz')
     model = point.config["model"]
-    assert point.name == "my_model-lstm-keras-cpu_1-current-pathdata_x.npz-s0-r0"
+    assert point.name == "my_model-lstm-keras-cpu_1-current-x_a11e80-s0-r0"
     assert model["function"] == f"{folder}/mine.py:build"
     assert model["data"]["prepare"] == f"{folder}/mine.py:prepare"
     assert (model["name"], model["units"], model["recurrent"]) == ("my model", 3, True)

@@ -79,9 +79,9 @@ def compare(arguments: Sequence[str]) -> int:
     differ only in what A and B name are paired. A pair whose functions differ according to a
     certificate has no ratio.
 
-    With KEY=VALUE or --budget, the choices A and B are measured first, in turns: what has a record
-    is not measured again. A choice may be the path of a YAML file. Exits with 1 if --fail-if is
-    shown to hold, with 2 if no pair has an interval that could show it.
+    With --model, --data, KEY=VALUE or --budget, the choices A and B are measured first, in turns:
+    what has a record is not measured again. A choice may be the path of a YAML file. Exits with 1
+    if --fail-if is shown to hold, with 2 if no pair has an interval that could show it.
     """
     parser = command_parser(compare)
     parser.add_argument("a", help="the terms of A, such as unrolled or unrolled,cpu_2")
@@ -93,6 +93,9 @@ def compare(arguments: Sequence[str]) -> int:
         metavar="KEY=VALUE",
         help="measure with these Hydra overrides",
     )
+    for option, metavar, key, text in OF_A_MODEL:
+        help_ = f"{text} ({key})"
+        parser.add_argument(option, metavar=metavar, help=help_)
     parser.add_argument(
         "--budget", type=positive, metavar="MINUTES", help="measure for about so long (default: 1)"
     )
@@ -106,6 +109,7 @@ def compare(arguments: Sequence[str]) -> int:
     parser.add_argument("--site", default="*", help="only this site (default: all)")
     add_results(parser)
     options = parser.parse_intermixed_args(arguments)
+    of_model = of_a_model(options)
     choices = options.a, options.b
     for choice in filter(_is_file, choices):
         if not Path(choice).is_file():
@@ -124,12 +128,12 @@ def compare(arguments: Sequence[str]) -> int:
     from rnnbench.tables.frame import tidy
 
     limit = _condition(options.fail_if, options.a, options.b)
-    if options.overrides or options.budget:
+    if of_model or options.overrides or options.budget:
         if (options.experiment, options.site, options.results) != ("*", "*", Path("results")):
             what = "--experiment, --site and --results choose among what is measured already."
             remedy = "leave them out, or leave out KEY=VALUE and --budget."
             raise ConfigError(what, where="compare", remedy=remedy)
-        options.experiment = _measured(options, choices)
+        options.experiment = _measured(options, choices, of_model)
     records, certificates = read_certified(options.results, options.experiment, options.site)
     known = {folder.name for folder in planned_folders(options.results, "*", options.site)}
     if not records and known and not fnmatch.filter(known, options.experiment):
@@ -189,6 +193,30 @@ def compare(arguments: Sequence[str]) -> int:
     return int(failed)
 
 
+# Option of `compare`, its metavar, the Hydra override that it stands for, help.
+OF_A_MODEL = (
+    ("--model", "FILE.py:FUNCTION", "model=…", "a function that returns a Keras model"),
+    ("--data", "FILE", "dataset=file dataset.path=…", "its data, x_train to y_val in an .npz file"),
+    ("--loss", "NAME", "model.loss=…", "the loss, if the function does not compile the model"),
+    ("--optimizer", "NAME", "model.optimizer={name:…}", "the optimizer, likewise"),
+)
+
+
+def of_a_model(options: argparse.Namespace) -> list[str]:
+    """The Hydra overrides that the options `OF_A_MODEL` stand for, with absolute paths."""
+    overrides = []
+    if options.model:
+        overrides.append(f"model={Path(options.model).expanduser().absolute()}")
+    if options.data:
+        path = Path(options.data).expanduser().absolute()
+        overrides += ["dataset=file", f"dataset.path={path}"]
+    if options.loss:
+        overrides.append(f"model.loss={options.loss}")
+    if options.optimizer:
+        overrides.append(f"model.optimizer={{name:{options.optimizer}}}")
+    return overrides
+
+
 def _condition(text: str | None, a: str, b: str) -> Callable[[Mapping[Any, Any]], bool] | None:
     """Whether a row of `versus` shows the condition ``NAME<FACTOR`` or ``NAME>FACTOR``, on the
     speed-up of A over B or of B over A: whether its whole interval fulfils it."""
@@ -213,11 +241,15 @@ def _is_file(choice: str) -> bool:
     return choice.endswith((".yaml", ".yml"))
 
 
-def _measured(options: argparse.Namespace, choices: tuple[str, str]) -> str:
-    """Measures the `choices` A and B in turns and returns the experiment's name."""
+def _measured(
+    options: argparse.Namespace, choices: tuple[str, str], of_model: Sequence[str]
+) -> str:
+    """Measures the `choices` A and B in turns and returns the experiment's name. `of_model`: what
+    `of_a_model` returned."""
     from rnnbench.axes import NAMES
     from rnnbench.grid.experiment import load_experiment, split_overrides, varied
-    from rnnbench.grid.files import files_of
+    from rnnbench.grid.files import files_of, name_of_choice
+    from rnnbench.grid.point import short_path
 
     root = Path.cwd()
     conf = conf_folders(root, own_conf(root), f"{SETTINGS}: conf")
@@ -239,12 +271,17 @@ def _measured(options: argparse.Namespace, choices: tuple[str, str]) -> str:
     most = max(3, min(30, int(budget / 5)))
     experiment = {
         "title": f"{options.a} against {options.b}",
-        "grids": [f"{axis}={','.join(paths)}"],
+        "grids": [[f"{axis}={','.join(paths)}", *of_model]],
         "reference": {axis: options.b},
         "repeats": {"least": 3, "most": most, "until": 0.02, "budget_s": budget},
     }
     # Kept, because the page names the command that measures it again. JSON is YAML.
-    file = options.results / "compare" / f"{'-'.join(sorted((options.a, options.b)))}.yaml"
+    parts = sorted((options.a, options.b))
+    if options.model:
+        parts.append(name_of_choice(Path(options.model)))
+    if options.data:
+        parts.append(short_path(str(Path(options.data).absolute())))
+    file = options.results / "compare" / f"{'-'.join(parts)}.yaml"
     write_json(file, experiment)
     # Both would otherwise come from the project's settings.
     overrides = options.overrides or split_overrides(overrides_text(settings(root), str(SETTINGS)))

@@ -26,7 +26,7 @@ from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
 from rnnbench.axes import NAMES
 from rnnbench.errors import ConfigError, display_path
-from rnnbench.grid.files import with_absolute_paths
+from rnnbench.grid.files import PYTHON_MODEL, section_of_python, with_absolute_paths
 
 ChoiceFiles = Mapping[str, Mapping[str, Path]]  # group → choice → its file
 Choice = tuple[str, str]  # (group, choice)
@@ -211,7 +211,7 @@ def _hydra(conf: Sequence[Path], requested: ChoiceFiles) -> Iterator[tuple[Compo
                 if path.parent not in [each / group for each in folders]:
                     given[group, choice] = display_path(path)
                     (folder / group).mkdir(exist_ok=True)
-                    (folder / group / f"{choice}.yaml").symlink_to(path)
+                    _place(folder / group / f"{choice}.yaml", path)
         (folder / "config.yaml").symlink_to(folders[0] / "config.yaml")
         search = ",".join(_quoted(f"file://{each}") for each in folders)
 
@@ -223,6 +223,14 @@ def _hydra(conf: Sequence[Path], requested: ChoiceFiles) -> Iterator[tuple[Compo
 
         with hydra.initialize_config_dir(version_base="1.3", config_dir=temporary):
             yield compose, folder
+
+
+def _place(target: Path, file: Path) -> None:
+    """Puts the choice in `file` at `target`, where Hydra finds it."""
+    if PYTHON_MODEL.fullmatch(file.name):
+        target.write_text(json.dumps(section_of_python(file)), encoding="utf-8")
+    else:
+        target.symlink_to(file)
 
 
 def _composed(name: str, overrides: list[str], where: str) -> tuple[dict[str, Any], dict[str, str]]:

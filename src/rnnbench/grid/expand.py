@@ -20,6 +20,7 @@ from rnnbench.grid.files import (
     data_path,
     file_of,
     files_of,
+    name_of_choice,
 )
 from rnnbench.grid.keys import DESCRIPTIONS, RULES, check_model
 from rnnbench.grid.overrides import Setting, apply_settings, combinations, parse_overrides
@@ -171,11 +172,12 @@ def _parsed(
         known = files_of(conf, key)
         texts = ["null" if value is None else str(value) for value in setting.values]
         paths = [file_of(known, key, text, where, folder) for text in texts]
-        for path in paths:
-            if files.setdefault(key, {}).setdefault(path.stem, path) != path:
-                what = f"{key}={path} and {files[key][path.stem]} have the same name."
+        names = tuple(map(name_of_choice, paths))
+        for name, path in zip(names, paths, strict=True):
+            if files.setdefault(key, {}).setdefault(name, path) != path:
+                what = f"{key}={path} and {files[key][name]} have the same name."
                 raise setting.error(what, "rename one of the two files.")
-        settings[key] = setting._replace(values=tuple(path.stem for path in paths))
+        settings[key] = setting._replace(values=names)
     return settings
 
 

@@ -181,7 +181,7 @@ def varied(experiment: Experiment, overrides: Sequence[str]) -> Experiment:
     if not overrides:
         return experiment
     text = " ".join(sorted(overrides))
-    short = re.sub(r"(?:[^=,\s]*/)?([^=,/\s]+)\.ya?ml", r"\1", text).replace(" ", "+")
+    short = re.sub(r"(?:[^=,\s]*/)?([^=,/\s]+)\.(?:ya?ml|py|npz)\b", r"\1", text).replace(" ", "+")
     name = re.sub(r"[^A-Za-z0-9_.+=@-]+", "_", short)[:LONGEST_SUFFIX]
     joins = any("+" in each.lstrip("+") for each in overrides)
     if joins or name != text.replace(" ", "+"):  # another text may have the same name

@@ -12,6 +12,7 @@ from __future__ import annotations
 import ast
 import os
 import platform
+import re
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
@@ -24,18 +25,22 @@ from rnnbench.grid.overrides import ABSENT, lookup, replaced
 from rnnworker.options import IMPLEMENTATIONS, is_user_file
 
 FUNCTIONS = ("model.function", "model.data.prepare", "model.data.augment")
+# A model as the function of a Python file, FILE.py or FILE.py:FUNCTION, without a YAML file.
+PYTHON_MODEL = re.compile(r"(?P<file>.+\.py)(?::(?P<function>[A-Za-z_]\w*))?")
+BUILD = "build"  # the function if none is named
 IMPLEMENTATION = "rnn.implementation"
 DATA = "dataset.path"
 STAR = "*"  # stands for the names of a star import, which are known only after executing the file
 # What to write in place of a path that is not that of a YAML file.
 BY_PATH = {
-    "model": "write the path of a YAML file that names the Python file (docs/models.md).",
+    "model": "write FILE.py:FUNCTION, or the path of a YAML file (docs/models.md).",
     "rnn": "write the path of a YAML file that names the Python file (docs/own_kernel.md).",
     "dataset": "write dataset=file dataset.path=FILE (docs/data.md, Your own data).",
 }
 # Function of an implementation's file → number of positional arguments of its call.
 OF_IMPLEMENTATION = {"make": 4, "to_canonical": 2, "from_canonical": 2}
-OF_MODEL = dict(zip(FUNCTIONS, (3, 2, 3), strict=True))  # the same for those of a model's file
+# The same for those of a model's file; build takes (), (keras), (keras, config) or all three.
+OF_MODEL = dict(zip(FUNCTIONS, ((3, 2, 1, 0), (2,), (3,)), strict=True))
 
 
 def files_of(conf: Sequence[Path], group: str) -> dict[str, Path]:
@@ -56,6 +61,11 @@ def file_of(known: Mapping[str, Path], group: str, choice: str, where: str, fold
     `choice`, which may be relative to `folder`. `where` locates the choice in errors."""
     if choice in known:
         return _readable(known[choice])
+    if group == "model" and (python := PYTHON_MODEL.fullmatch(choice)):
+        file = (folder / Path(python["file"]).expanduser()).resolve()
+        if not file.is_file():
+            raise ConfigError(f"{group}={file}: no such file.", where=where, remedy="correct it.")
+        return Path(f"{_readable(file)}:{python['function'] or BUILD}")
     if not choice.endswith((".yaml", ".yml")):
         remedy = BY_PATH.get(group, "write the path of a YAML file.")
         if "/" not in choice and not choice.endswith(".py"):
@@ -72,6 +82,34 @@ def file_of(known: Mapping[str, Path], group: str, choice: str, where: str, fold
     else:
         return _readable(path)
     raise ConfigError(what, where=where, remedy=remedy)
+
+
+def name_of_choice(file: Path) -> str:
+    """The name of the choice in a `file_of`: its stem, and that of a function not called build."""
+    python = PYTHON_MODEL.fullmatch(file.name)
+    if python is None:
+        return file.stem
+    stem, function = Path(python["file"]).stem, python["function"]
+    return stem if function in (None, BUILD) else f"{stem}_{function}"
+
+
+def section_of_python(file: Path) -> dict[str, Any]:
+    """The choice of a model that is a function of a Python file: data as they are in a file of the
+    user's, the cell of the model's own layers."""
+    return {
+        "defaults": [
+            {"override /cell@_global_.cell": "of_model"},
+            {"override /dataset@_global_.dataset": "file"},
+            "_self_",
+        ],
+        "function": str(file),
+        "data": {"prepare": "rnnworker.readers.given:prepare"},
+        "batch": 32,
+        "epochs": 3,
+        "recurrent": True,
+        "loss": None,
+        "optimizer": None,
+    }
 
 
 def _readable(file: Path) -> Path:
@@ -172,13 +210,19 @@ def _check_implementation(implementation: str, where: str) -> None:
         if name not in bound and STAR not in bound:
             remedy = f"add {name}, as described in docs/own_kernel.md."
             raise ConfigError(f"has no function {name}.", where=implementation, remedy=remedy)
-        _check_arguments(bound.get(name), count, Path(implementation), "docs/own_kernel.md")
+        _check_arguments(bound.get(name), (count,), Path(implementation), "docs/own_kernel.md")
 
 
-def _check_arguments(statement: ast.stmt | None, count: int, file: Path, docs: str) -> None:
-    if isinstance(statement, ast.FunctionDef) and not _accepts(statement.args, count):
+def _check_arguments(
+    statement: ast.stmt | None, counts: Sequence[int], file: Path, docs: str
+) -> None:
+    """Raises a `ConfigError` unless the function can be called with one of the numbers `counts` of
+    arguments."""
+    if not isinstance(statement, ast.FunctionDef):
+        return
+    if not any(_accepts(statement.args, count) for count in counts):
         raise ConfigError(
-            f"{statement.name} cannot be called with {count} arguments.",
+            f"{statement.name} cannot be called with {counts[0]} arguments.",
             where=f"{file}, line {statement.lineno}",
             remedy=f"give it the arguments described in {docs}.",
         )

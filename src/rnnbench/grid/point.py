@@ -13,6 +13,7 @@ from typing import Any
 
 from rnnbench.axes import DOCUMENTATION, NAMES
 from rnnbench.errors import ConfigError
+from rnnbench.grid.files import DATA
 from rnnworker.precision import DEFAULT
 
 LONGEST_NAME = 200
@@ -60,7 +61,10 @@ def name_of(
     parts = [slug(choices[axis]) for axis in NAMES if axis in choices]
     for key in sorted(overrides, key=lambda key: key.removeprefix("~")):
         last = slug(key.rpartition(".")[2].removeprefix("~"))
-        parts.append(f"no_{last}" if key.startswith("~") else f"{last}{slug(overrides[key])}")
+        if key == DATA:
+            parts.append(short_path(str(overrides[key])))
+        else:
+            parts.append(f"no_{last}" if key.startswith("~") else f"{last}{slug(overrides[key])}")
     if alias is not None:
         parts.append(f"as_{slug(alias)}")
     # Files that begin with a dot are hidden, and words that begin with a hyphen are options.
@@ -70,6 +74,11 @@ def name_of(
         remedy = "put long values into a choice in conf/ with a short name."
         raise ConfigError(what, where=f"grid point {name}", remedy=remedy)
     return name
+
+
+def short_path(path: str) -> str:
+    """The stem of a file and a digest of its `path`, which tells files with equal stems apart."""
+    return f"{slug(Path(path).stem)}_{hashlib.md5(path.encode()).hexdigest()[:6]}"
 
 
 def configuration_of(name: str) -> str:

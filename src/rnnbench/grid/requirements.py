@@ -24,7 +24,7 @@ from rnnbench.grid.choices import Requirement
 from rnnbench.grid.overrides import ABSENT, keys_of, lookup
 from rnnworker import cards as nvidia
 from rnnworker import machine, processors
-from rnnworker.options import PREFIX, honoured, is_user_file, not_honoured
+from rnnworker.options import OF_MODEL, PREFIX, honoured, is_user_file, not_honoured
 from rnnworker.precision import DEFAULT, requested_precision
 
 # Key of a model → the option of its recurrent layer.
@@ -50,7 +50,9 @@ def unmet(config: Mapping[str, Any], files: Mapping[str, str | None] | None = No
                 continue
             if lookup(config, required.key) is ABSENT and None in required.values:
                 continue
-            if _value(config, required.key, where) not in required.values:
+            value = _value(config, required.key, where)
+            # The worker knows the cells of a model's own layers, and refuses those it must.
+            if value not in required.values and (required.key, value) != ("cell.name", OF_MODEL):
                 return required.why
     return _unmet_replicas(config) or _unmet_precision(config)
 
@@ -72,7 +74,7 @@ def _unmet_rnn(config: Mapping[str, Any]) -> str | None:
     """The ``cells`` of the rnn choice, and the requirements of every user-supplied kernel."""
     rnn = config["rnn"]
     cells, name = rnn.get("cells"), f"rnn={rnn.get('name')}"
-    if cells is not None and lookup(config, "cell.name") not in cells:
+    if cells is not None and lookup(config, "cell.name") not in (*cells, OF_MODEL):
         return f"{name} is for cell={','.join(cells)} only"
     if not is_user_file(rnn.get("implementation")):
         return None
