@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import jsonschema
+import numpy
 import pytest
 import yaml
 
@@ -107,14 +108,23 @@ def test_the_example_of_an_experiment_expands(tmp_path: Path, page: str) -> None
     assert len(points) == 2 * 2 * 2 * 5
 
 
-def test_the_example_of_a_model_is_accepted(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "written", "cell"),
+    [("mine.py", "mine.py:build", "of_model"), ("other.py", "other.yaml", "lstm")],
+)
+def test_the_examples_of_models_are_accepted(
+    tmp_path: Path, name: str, written: str, cell: str
+) -> None:
     page = (ROOT / "docs" / "models.md").read_text()
-    python = page.partition("```python\n")[2].partition("```")[0]
-    model = page.partition("```yaml\n")[2].partition("```")[0]
-    (tmp_path / "mine.py").write_text(python)
-    (tmp_path / "mine.yaml").write_text(model)
+    ordinary, with_prepare = re.findall(r"```python\n(.*?)```", page, re.S)
+    (tmp_path / "mine.py").write_text(ordinary)
+    (tmp_path / "other.py").write_text(with_prepare)
+    (tmp_path / "other.yaml").write_text(page.partition("```yaml\n")[2].partition("```")[0])
+    numpy.savez(tmp_path / "mine.npz", x_train=[0])
     folders = [ROOT / "conf"]
-    overrides = [f"model={tmp_path}/mine.yaml", "repeat=0"]
+    overrides = [f"model={tmp_path}/{written}", "dataset=file", "repeat=0"]
+    overrides += [f"dataset.path={tmp_path}/mine.npz"]
     points = expand(load_experiment("quick", folders), folders, overrides)
     assert {point.config["model"]["batch"] for point in points} == {32}
-    assert {point.config["model"]["function"] for point in points} == {f"{tmp_path}/mine.py:build"}
+    assert {point.config["model"]["function"] for point in points} == {f"{tmp_path}/{name}:build"}
+    assert {point.config["cell"]["name"] for point in points} == {cell}
