@@ -18,6 +18,7 @@ from rnnbench.tables import estimates
 from rnnbench.tables.certificates import Certificates
 from rnnbench.tables.comparison import builds
 from rnnbench.tables.cost import cost, efficiency, scaling
+from rnnbench.tables.devices import device_choice
 from rnnbench.tables.estimates import with_named_options
 from rnnbench.tables.frame import ranked, tidy
 from rnnbench.tables.learning import accuracy, find_accuracy_outliers, learning
@@ -83,6 +84,7 @@ class Tables:
     regroup = cached_property(lambda self: regrouping(self.time, self.reference))
     regrouped = cached_property(lambda self: self.regroup(self.time))
     fastest = cached_property(lambda self: fastest(self.measured, self.time))
+    device_choice = cached_property(lambda self: device_choice(self.measured, self.fastest))
     accuracy = cached_property(lambda self: accuracy(self.measured))
     # One sentence speaks about all comparisons of a long page.
     learning = cached_property(lambda self: learning(self.measured, together=self.is_long))
