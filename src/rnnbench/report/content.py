@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
@@ -162,6 +162,8 @@ def notes_by_place(
     finished = {record.key: record.finished for record in m.records}
     return {
         notes.ANSWER: [
+            *_interval_notes(m),
+            *notes.slowed_notes(m.fastest),
             *(notes.session_notes(m.run_values, finished) if ratios else ()),
             *(notes.turn_notes(m.run_values) if ratios else ()),
             *recommendations(m.cost, m.inputs),
@@ -178,6 +180,15 @@ def notes_by_place(
         ],
         notes.ORDER: list(notes.order_notes(order(m.frame))),
     }
+
+
+def _interval_notes(m: Tables) -> Iterator[str]:
+    lead = m.experiment.lead
+    if lead == "calls" and len(m.calls):
+        if m.calls["speedup_low"].notna().any():
+            yield f"{notes.IN_BRACKETS}."
+    elif not (m.is_long and lead):
+        yield from notes.interval_notes(m.fastest, m.is_long)
 
 
 def _filled(candidates: Iterable[TableView]) -> list[TableView]:
