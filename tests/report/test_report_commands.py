@@ -154,6 +154,22 @@ def test_readable_runs_are_reported_and_the_others_counted(planned, tmp_path, ca
     assert quick()[-1].name in (out / "report.html").read_text()
 
 
+def test_a_site_where_nothing_can_run_takes_nothing_from_the_page(planned, tmp_path):
+    empty = planned / "a_first_site" / "quick"
+    obstacle = {"why": "none of the 24 grid points can run.", "remedy": "go elsewhere."}
+    facts = {"name": "quick", "title": "Nothing", "about": "", "reference": {}}
+    write_json(empty / "experiment.json", {**facts, "obstacle": obstacle})
+    (empty / "plan.jsonl").write_bytes(b"")
+    out = tmp_path / "out"
+    arguments = ["report", "quick", "--results", str(planned), "--out", str(out)]
+    assert main(arguments) == 0
+    text = (out / "report.md").read_text()
+    assert text.startswith(f"# {EXPERIMENT.title}") and "as fast as `keras`" in text
+    assert main([*arguments, "--site", "a_first_site"]) == 0
+    text = (out / "report.md").read_text()
+    assert "**None of the 24 grid points can run.** For results of your own, go elsewhere." in text
+
+
 def test_what_cannot_be_read_or_written_is_a_one_line_error(planned, tmp_path, capsys):
     def error(*arguments, **of) -> str:
         assert report(planned, *arguments, **of) == 1

@@ -14,6 +14,7 @@ import pandas as pd
 
 from rnnbench.axes import PLACE
 from rnnbench.records.overrides import labelled, reference_label
+from rnnbench.records.plan_file import Experiment
 from rnnbench.report import numbers as n
 from rnnbench.report.labels import (
     device_words,
@@ -59,7 +60,7 @@ def answers(m: Tables) -> list[Answer]:
     """One answer per group of comparable configurations; `NO_RUNS` if nothing was run."""
     fastest = m.fastest
     if fastest.empty:
-        return [Answer(NO_RUNS)]
+        return [_without_runs(m.experiment)]
     name_machine = bool((fastest.groupby("device")["machine"].nunique() > 1).any())
     axes = same_group(m.reference)
     varied = [name for name in axes if fastest[name].nunique() > 1]
@@ -85,6 +86,13 @@ def answers(m: Tables) -> list[Answer]:
         same = f"{same_sentence(learning)} {outlier_sentence(alike)}".strip()
         result.append(Answer(speed, same))
     return result
+
+
+def _without_runs(experiment: Experiment) -> Answer:
+    if experiment.obstacle is None:
+        return Answer(NO_RUNS)
+    why, remedy = experiment.obstacle.why, experiment.obstacle.remedy
+    return Answer(n.capitalized(why), f"For results of your own, {remedy}")
 
 
 def place_words(row: Row, name_machine: bool, prefix: str = "") -> str:

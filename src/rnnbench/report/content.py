@@ -17,6 +17,7 @@ from rnnbench.report import numbers as n
 from rnnbench.report.answer import answers
 from rnnbench.report.cost import recommendations
 from rnnbench.report.parts import Figure, Section, TableView
+from rnnbench.report.published import sections_without_runs
 from rnnbench.report.sections import SECTIONS
 from rnnbench.report.tables import ReportInputs, Tables
 from rnnbench.tables.runs import epochs, order, provenance, turns
@@ -70,7 +71,7 @@ class Content:
         self.summary = _summary(m.runs)
         self.conditions = runs.conditions(m.records)
         self.last = "" if m.runs.empty else str(m.runs["started"].max())
-        made = [make(m) for make in SECTIONS]
+        made = [*sections_without_runs(m), *(make(m) for make in SECTIONS)]
         self.answer_views, self.answer_figures, sections = _leading(made, experiment.lead)
         self.sections = list(filter(None, sections))
         if experiment.lead == "calls" and self.answer_views:
