@@ -100,8 +100,8 @@ def session_notes(usable: pd.DataFrame, finished: Mapping[str, str]) -> Iterator
             took = f"{minutes // 60} h {minutes % 60} min"
         when = f"within {took}" if count == 1 else f"in {count} sessions"
         yield (
-            f"Measured {where}{when}: the intervals describe the machine as it was then; at "
-            "another hour, results may differ by more than they suggest."
+            f"Measured {where}{when}: at another hour, results may differ by more than the "
+            "intervals suggest."
         )
 
 
