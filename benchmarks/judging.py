@@ -31,6 +31,7 @@ from rnnbench.report.tables import ReportInputs, Tables  # noqa: E402
 from rnnbench.tables import estimates  # noqa: E402
 from rnnbench.tables.comparison import builds  # noqa: E402
 from rnnbench.tables.cost import cost  # noqa: E402
+from rnnbench.tables.devices import device_choice  # noqa: E402
 from rnnbench.tables.frame import tidy  # noqa: E402
 from rnnbench.tables.learning import find_accuracy_outliers, learning  # noqa: E402
 from rnnbench.tables.time import fastest  # noqa: E402
@@ -103,22 +104,18 @@ class Claim(NamedTuple):
     high: str = ""
 
 
-RATIO = r"(?P<ratio{0}>\d[\d.]*)×"
-SPAN = r"(?:simultaneous )?95 % CI (?P<low{0}>[\d.]+)–(?P<high{0}>[\d.]+)"
-FIRST, SECOND = ((RATIO.format(i), SPAN.format(i)) for i in ("", "2"))
+RATIO = r"(?P<ratio>\d[\d.]*) times"
+INTERVAL = r"\((?P<low>[\d.]+) to (?P<high>[\d.]+)\)"
 FORMS = (
-    (FASTEST, r"`(?P<a>[^`]+)`, the reference, trains .*fastest.*: (?:the runner-up, )?"
-     rf"`(?P<b>[^`]+)`,? takes {FIRST[0]} as long \({FIRST[1]}\)"),
-    (NO_DIFFERENCE, r"`(?P<a>[^`]+)`, the reference, trains .*fastest.*, with no difference shown "
-     rf"from `(?P<b>[^`]+)` \({FIRST[0]}, {FIRST[1]}\)"),
-    (NO_DIFFERENCE, r"[Nn]o difference shown between the fastest, `(?P<a>[^`]+)`, and "
-     rf"`(?P<b>[^`]+)`.*: {FIRST[0]} \({FIRST[1]}\)"),
-    (FASTER, rf"`(?P<a>[^`]+)` trains .*?{FIRST[0]} as fast as `(?P<b>[^`]+)`.*? \({FIRST[1]}"
-     r"(?:; about [\d.]+× while the machine was slowed down, [\d.]+ % of the time)?"
-     rf"(?:; runner-up `(?P<b2>[^`]+)`: {SECOND[0]}, {SECOND[1]}, no difference shown)?\)"),
+    (FASTEST, rf"`(?P<a>[^`]+)`, the reference, trains {RATIO} as fast as the next, "
+     rf"`(?P<b>[^`]+)` {INTERVAL}"),
+    (NO_DIFFERENCE, r"[Nn]o difference is shown between (?:the fastest, )?`(?P<a>[^`]+)`,? and "
+     rf"`(?P<b>[^`]+)`: {RATIO} as fast {INTERVAL}"),
+    (FASTER, rf"`(?P<a>[^`]+)` trains {RATIO} as fast as `(?P<b>[^`]+)` {INTERVAL}"
+     r"(?:; `(?P<b2>[^`]+)` may be as fast)?"),
 )  # fmt: skip
 WITHOUT_CLAIM = ("nothing to compare", "one run, no confidence interval", "shortest epochs",
-                 "no run for")  # fmt: skip
+                 "no run has")  # fmt: skip
 
 
 def claims(sentence: str) -> list[Claim]:
@@ -130,8 +127,7 @@ def claims(sentence: str) -> list[Claim]:
             if kind != FASTER:
                 return [first]
             if part["b2"]:
-                second = (part[name] for name in ("b2", "ratio2", "low2", "high2"))
-                return [first, Claim(NO_DIFFERENCE, part["a"], *second)]
+                return [first, Claim(NO_DIFFERENCE, part["a"], part["b2"])]
             return [first, Claim(FASTEST, part["a"], part["b"])]
     if any(text in sentence for text in WITHOUT_CLAIM):
         return []
@@ -172,8 +168,8 @@ def judge_speed(batch: Sequence[Simulated], tallies: Tallies) -> None:
     """Judges the rows of the time table and the sentences of the answers."""
     every, speed = judge_rows(batch, tallies)
     winners, nothing = fastest(every, speed), measured([], REFERENCE)
-    m = _only(fastest=winners, learning=learning(nothing),
-              alike=find_accuracy_outliers(nothing.frame))  # fmt: skip
+    m = _only(fastest=winners, device_choice=device_choice(every, winners),
+              learning=learning(nothing), alike=find_accuracy_outliers(nothing.frame))  # fmt: skip
     texts = answers(m)
     _judge_headline(headline(m).speed_sentence, winners, speed, tallies)
     sentences = dict(zip(winners["model"].unique(), texts, strict=True))
@@ -187,7 +183,7 @@ def judge_speed(batch: Sequence[Simulated], tallies: Tallies) -> None:
             _judge_sentence(sentence, contest, rows[each.model], truth, tallies)
 
 
-HEADLINE_FORM = r"`([^`]+)` in (\d+)(?: \(([\d.]+)×(?: to ([\d.]+)×)? as fast as)?"
+HEADLINE_FORM = r"`([^`]+)` in (\d+)(?: \(([\d.]+)(?: to ([\d.]+))? times as fast as)?"
 
 
 def _judge_headline(
@@ -251,7 +247,8 @@ def _judge_sentence(
         if REFERENCE["rnn"] in (claim.a, claim.b):
             unlike |= not reads(claim.ratio, shown[claim.a] / shown[claim.b])
         log_ratio = truth[claim.b] - truth[claim.a]
-        contains = not claim.low or tally.interval(low, high, math.exp(log_ratio))
+        has_interval = claim.low or claim.kind == NO_DIFFERENCE
+        contains = not has_interval or tally.interval(low, high, math.exp(log_ratio))
         others = [value for name, value in truth.items() if name in shown and name != claim.a]
         is_true = {
             FASTER: log_ratio > 0,
@@ -278,7 +275,9 @@ def judge_accuracy(
     every = measured(records, REFERENCE)
     differences, alike = learning(every), find_accuracy_outliers(every.frame)
     winners = fastest(every, time_table(every))
-    texts = answers(_only(fastest=winners, learning=differences, alike=alike))
+    devices = device_choice(every, winners)
+    tables = _only(fastest=winners, device_choice=devices, learning=differences, alike=alike)
+    texts = answers(tables)
     for model, answer in zip(winners["model"].unique(), texts, strict=True):
         shift, sentence = shifts[model], answer.accuracy_sentence
         named, outlier = re.search(ACCURACY_FORM, sentence), re.search(OUTLIER_FORM, sentence)
@@ -342,7 +341,10 @@ def judge_costs(batch: Sequence[Simulated], inputs: ReportInputs, tallies: Talli
             tallies[kind].wrong += limited[chosen] > limit or not better <= tied
 
 
-REGRESSION_FORM = r"Regression: .* takes {0} as long in `(?P<a>[^`]+)` as in `(?P<b>[^`]+)` \({1}"
+REGRESSION_FORM = (
+    r"Regression: .* takes (?P<ratio>\d[\d.]*)× as long in `(?P<a>[^`]+)` as in `(?P<b>[^`]+)` "
+    r"\(95 % CI (?P<low>[\d.]+)–(?P<high>[\d.]+)"
+)
 
 
 def judge_builds(each: Simulated, tallies: Tallies) -> None:
@@ -352,7 +354,7 @@ def judge_builds(each: Simulated, tallies: Tallies) -> None:
     rows = table.set_index("build").to_dict("index")
     tallies[REGRESSION].cases += len(rows) - 1
     for sentence in builds_section(_only(builds=table, records=each.records)).paragraphs:
-        if match := re.search(REGRESSION_FORM.format(*FIRST), sentence):
+        if match := re.search(REGRESSION_FORM, sentence):
             row = rows[match["a"]]
             tallies[REGRESSION].made += 1
             given = (match["ratio"], match["low"], match["high"])

@@ -33,10 +33,8 @@ def lay_down(results: Path, *records: Record) -> None:
     for record in records:
         site = put(results, record, site=record.machine).parent
         facts = {"name": EXPERIMENT, "title": "t", "about": "", "reference": {}, "lead": "time"}
-        write_json(
-            site / "experiment.json",
-            {**facts, "repeats": None, "skipped": [], "rerun": "", "peak_tflops": {}},
-        )
+        facts |= {"repeats": None, "skipped": [], "rerun": "", "peak_tflops": {}}
+        write_json(site / "experiment.json", {**facts, "models": [], "obstacle": None})
         with (site / "plan.jsonl").open("ab") as plan:
             plan.write(record.run.line())
 

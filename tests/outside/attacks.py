@@ -234,6 +234,7 @@ CONTAINED: dict[str, Change] = {
     "an about of HTML": in_facts("about", value=HTML + LINK + ESCAPE),
     "a title that is a formula": in_facts("title", value=FORMULA),
     "skipped runs of HTML": in_facts("skipped", value=[{"name": HTML, "why": ESCAPE + LINK}]),
+    "an obstacle of HTML": in_facts("obstacle", value={"why": HTML + ESCAPE, "remedy": LINK}),
     "another reference": in_facts("reference", value={"rnn": "unrolled"}),
     "another lead": in_facts("lead", value="kernels"),
     "a reason of HTML": with_reason(HTML + LINK),

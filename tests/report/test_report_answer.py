@@ -22,10 +22,8 @@ def answers_of(records, reference=EXPERIMENT.reference, certificates=Certificate
 def test_a_clear_winner_on_two_devices():
     levels = {"keras": 0.5, "unrolled": 0.4, "cell": 0.6}
     (text,) = answers_of(make_runs(levels) + make_runs(levels, device="cpu_2"))
-    assert text.startswith(
-        "`unrolled` trains digits_rnn 1.25× as fast as `keras` on cpu_1 (simultaneous 95 % CI 1.2"
-    )
-    assert " and 1.25× on cpu_2 (simultaneous 95 % CI " in text
+    assert text.startswith("On one thread, `unrolled` trains 1.25 times as fast as `keras` (1.2")
+    assert " to 1.25). On two threads, 1.25 times (1.25 to 1.2" in text
     assert text.endswith(
         "All three end at validation accuracy 0.970, and their loss curves are identical: "
         "no difference in accuracy shown."
@@ -35,24 +33,52 @@ def test_a_clear_winner_on_two_devices():
 @pytest.mark.parametrize(
     ("levels", "noise", "repeats", "ratio", "text"),
     [
-        ({"keras": 0.5, "cell": 0.499}, 0.05, 4, False, "No difference shown between the fastest"),
+        ({"keras": 0.5, "cell": 0.499}, 0.05, 4, False, "On one thread, no difference is shown "
+         "between `"),
         # A runner-up that may be as fast is named.
-        ({"keras": 0.9, "cell": 0.5, "block": 0.501}, 0.02, 4, True, ", no difference shown)"),
-        ({"keras": 0.4, "cell": 0.5}, 0.001, 4, False, "`keras`, the reference, trains digits_rnn "
-         "fastest on cpu_1: `cell` takes "),
-        ({"keras": 0.5, "cell": 0.4}, 0.001, 1, True, "on cpu_1 (one run, no confidence interval)"),
+        ({"keras": 0.9, "cell": 0.5, "block": 0.501}, 0.02, 4, True, "); `"),
+        ({"keras": 0.4, "cell": 0.5}, 0.001, 4, True, "On one thread, `keras`, the reference, "
+         "trains 1.25 times as fast as the next, `cell` (1.2"),
+        ({"keras": 0.4, "cell": 0.4, "block": 0.6}, 0.05, 4, False, "no difference is shown "
+         "between the fastest, `"),
+        ({"keras": 0.5, "cell": 0.4}, 0.001, 1, True, "On one thread, `cell` trains 1.25 times as "
+         "fast as `keras` (one run, no confidence interval)."),
     ],
 )  # fmt: skip
 def test_an_answer_claims_only_what_an_interval_shows(levels, noise, repeats, ratio, text):
     (answer,) = answers_of(make_runs(levels, repeats, noise))
-    assert text in answer and ("; runner-up `" in answer) == (len(levels) > 2)
+    assert text in answer and ("may be as fast" in answer) == ("); `" in text)
     assert ("as fast as" in answer) is ratio
+
+
+def test_the_answer_says_which_device_to_use():
+    def of_devices(two: float, **changes) -> str:
+        records = make_runs({"keras": 0.5, "block": 0.4}, noise=0.01)
+        records += make_runs({"block": two, "keras": 0.5}, noise=0.01, device="cpu_2", **changes)
+        (text,) = answers_of(records)
+        return text
+
+    assert "). Two threads are the fastest choice here: 0." in of_devices(0.2)
+    assert " s per epoch with `block`. " in of_devices(0.2)
+    assert "). One thread is the fastest choice here: 0." in of_devices(0.49)
+    of_gpu = answers_of(make_runs({"keras": 0.5}) + make_runs({"keras": 0.1}, device="p100"))
+    assert ". `p100` is the fastest choice here: 0.1" in of_gpu[0]
+    # Nothing is claimed that no interval shows, and suspect runs are marked.
+    tie = of_devices(0.4, verdict="suspect")
+    assert " the shortest epochs here: 0." in tie and " may be as fast: 0." in tie
+    assert "fastest choice" not in tie and "s with `block` †" in tie
+
+
+def test_a_device_with_other_threads_than_its_name_says_is_not_renamed():
+    overrides = {"device.threads": 3}
+    (text,) = answers_of(make_runs({"keras": 0.5, "block": 0.4}, overrides=overrides))
+    assert text.startswith("On `cpu_1`, `block` trains 1.25 times as fast")
 
 
 def test_an_answer_without_a_comparison_says_so():
     assert answers_of([]) == [NO_RUNS]
     assert answers_of([make_record()]) == [
-        "Only `keras` has been run for digits_rnn on cpu_1, so there is nothing to compare."
+        "On one thread, only `keras` has been run, so there is nothing to compare."
     ]
     (text,) = answers_of(make_runs({"cell": 0.4, "block": 0.5}))
     assert "the reference `keras` was not run there" in text
@@ -60,14 +86,14 @@ def test_an_answer_without_a_comparison_says_so():
 
 def test_configurations_with_only_void_runs_are_named():
     void = [make_record(repeat=r, verdict="void") for r in range(3)]
-    why = "excluded because every run is void: `keras` (the loss is not finite from epoch 2) on "
-    why += "cpu_1."
+    why = "Excluded because every run is void: `keras` (the loss is not finite from epoch 2) on "
+    why += "one thread."
     for others, text in (
-        ({}, f"No run for digits_rnn on cpu_1 has a comparable result; {why}"),
-        ({"unrolled": 0.4}, "Only `unrolled` has a result for digits_rnn on cpu_1, so there is "
-         f"nothing to compare; {why}"),
+        ({}, f"On one thread, no run has a comparable result. {why}"),
+        ({"unrolled": 0.4}, "On one thread, only `unrolled` has a result, so there is nothing to "
+         f"compare. {why}"),
         ({"unrolled": 0.4, "block": 0.5},
-         f"every run of the reference `keras` is void there; {why}"),
+         f"every run of the reference `keras` is void there. {why}"),
     ):  # fmt: skip
         (answer,) = answers_of([*void, *make_runs(others)])
         assert text in answer and (len(others) > 1 or text == answer)
@@ -86,7 +112,7 @@ def test_the_dagger_is_at_the_name_that_is_suspect(suspect):
 def test_a_winner_on_two_devices_is_named_twice_if_only_one_is_clean():
     levels = {"keras": 0.5, "cell": 0.4}
     (text,) = answers_of(make_runs(levels) + make_runs(levels, device="cpu_2", verdict="suspect"))
-    assert "`cell` † trains 1.25× as fast as `keras` † on cpu_2" in text
+    assert "On two threads, `cell` † trains 1.25 times as fast as `keras` † (" in text
 
 
 def test_an_accuracy_that_differs_between_builds_or_thread_counts_is_reported():
@@ -94,7 +120,7 @@ def test_an_accuracy_that_differs_between_builds_or_thread_counts_is_reported():
     on_2 = make_seeds({"keras": two, "block": two}, device="cpu_2")
     (text,) = answers_of(make_seeds({"keras": one}) + on_2)
     assert (
-        "Accuracy differs by more than the seeds explain: `keras, current` on cpu_1 ends at "
+        "Accuracy differs by more than the seeds explain: `keras, current` on one thread ends at "
         "validation accuracy 0.724; the other builds, thread counts and implementations end at "
         "0.920 from the same seeds (allowed: ± 0.0"
     ) in text
@@ -104,12 +130,12 @@ def test_an_accuracy_that_differs_between_builds_or_thread_counts_is_reported():
 def test_an_implementation_that_applies_wrong_gradients_is_never_the_fastest():
     levels = {"keras": 0.5, "block": 0.4, "cell": 0.2}
     (text,) = answers_of(make_runs(levels), certificates=WrongSteps())
-    assert text.startswith("`block` trains digits_rnn 1.25× as fast as `keras`")
-    assert "not compared: `cell` (applies wrong gradients: worst 210 %)" in text
+    assert text.startswith("On one thread, `block` trains 1.25 times as fast as `keras` (")
+    assert ". Not compared: `cell` (applies wrong gradients: worst 210 %)" in text
     (text,) = answers_of(make_runs(levels), {"rnn": "cell"}, WrongSteps())
     assert "no speed-up, because the reference `cell` † applies wrong gradients" in text
     (text,) = answers_of(make_runs({"cell": 0.2}), certificates=WrongSteps())
-    assert text.startswith("No run for digits_rnn on cpu_1 has a comparable result")
+    assert text.startswith("On one thread, no run has a comparable result. ")
 
 
 @pytest.mark.parametrize(
@@ -150,10 +176,10 @@ def test_a_difference_in_accuracy_is_shown_from_three_seeds(seeds, text):
 def test_devices_are_compared_by_name_if_there_is_one_implementation():
     records = [*make_runs({"keras": 0.5}), *make_runs({"keras": 0.25}, device="cpu_2")]
     (text,) = answers_of(records, {"device": "cpu_1"})
-    assert text.startswith("`cpu_2` trains digits_rnn 2.00× as fast as `cpu_1` (95 % CI ")
+    assert text.startswith("`cpu_2` trains 2.00 times as fast as `cpu_1` (")
     records += [*make_runs({"block": 0.2}), *make_runs({"block": 0.1}, device="cpu_2")]
     (text,) = answers_of(records, {"device": "cpu_1"})
-    assert text.startswith("`block, cpu_2` trains digits_rnn 2.00× as fast as `block, cpu_1` (")
+    assert text.startswith("`block, cpu_2` trains 2.00 times as fast as `block, cpu_1` (")
 
 
 CELLS = ("lstm", "gru", "gru_reset_before", "rnn_tanh", "rnn_relu", "a", "b")
@@ -171,7 +197,7 @@ def of_cells(cells=CELLS, rnns=("keras", "unrolled")):
 def test_many_models_get_a_headline_and_a_row_each():
     m = measurements(of_cells())
     assert m.is_long and headline(m).speed_sentence == (
-        "Shortest epochs in 7 comparisons: `unrolled` in 6 (1.25× as fast as `keras`), "
+        "Shortest epochs in 7 comparisons: `unrolled` in 6 (1.25 times as fast as `keras`), "
         "`keras` in 1 (the reference)."
     )
     view = answer_view(m)

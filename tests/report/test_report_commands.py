@@ -63,7 +63,7 @@ def test_another_function_gets_only_a_marked_ratio(results, capsys):
     assert len(ratios) == 2 and all(line.count("≠ 1.") == line.count("×") == 1 for line in ratios)
     assert "≠ compares the times of two different functions: not a speed-up." in text
     assert "unrolled: gradients differ by 0.03 (allowed 0.0001)" in " ".join(text.split())
-    assert text.splitlines()[-1].startswith("No speed-up between `unrolled` and `keras` (")
+    assert ": No speed-up between `unrolled` and `keras`: " in text.splitlines()[-1]
     with pytest.raises(ConfigError, match="no pair has an interval"):
         compare(["unrolled", "keras", "--results", str(results), "--fail-if", "unrolled<9"])
     capsys.readouterr()
@@ -145,12 +145,29 @@ def test_readable_runs_are_reported_and_the_others_counted(planned, tmp_path, ca
     output = capsys.readouterr()
     lines = output.out.splitlines()
     assert "as fast as `keras`" in lines[0]
-    assert lines[1].startswith("Measured within 4 minutes: the intervals hold for the state of")
-    assert lines[2] == "1 of 23 planned runs are missing."
+    assert lines[1].startswith("In brackets: 95 % confidence intervals that allow for choosing")
+    assert lines[2].startswith("Measured within 4 minutes: at another hour, results may differ by")
+    assert lines[3] == "1 of 23 planned runs are missing."
     assert output.err.count("left out") == 1 and f"{quick()[-2].name}.json" in output.err
     assert f"{quick()[-2].name}.json: cannot be read" in (out / "report.md").read_text()
     assert lines[-1] == str(out / "report.html")
     assert quick()[-1].name in (out / "report.html").read_text()
+
+
+def test_a_site_where_nothing_can_run_takes_nothing_from_the_page(planned, tmp_path):
+    empty = planned / "a_first_site" / "quick"
+    obstacle = {"why": "none of the 24 grid points can run.", "remedy": "go elsewhere."}
+    facts = {"name": "quick", "title": "Nothing", "about": "", "reference": {}}
+    write_json(empty / "experiment.json", {**facts, "obstacle": obstacle})
+    (empty / "plan.jsonl").write_bytes(b"")
+    out = tmp_path / "out"
+    arguments = ["report", "quick", "--results", str(planned), "--out", str(out)]
+    assert main(arguments) == 0
+    text = (out / "report.md").read_text()
+    assert text.startswith(f"# {EXPERIMENT.title}") and "as fast as `keras`" in text
+    assert main([*arguments, "--site", "a_first_site"]) == 0
+    text = (out / "report.md").read_text()
+    assert "**None of the 24 grid points can run.** For results of your own, go elsewhere." in text
 
 
 def test_what_cannot_be_read_or_written_is_a_one_line_error(planned, tmp_path, capsys):
@@ -189,7 +206,7 @@ def test_the_faster_one_comes_first_with_its_own_interval(ratio, capsys):
     row |= {"runs_a": 3, "runs_b": 3, "seconds_a": 0.1, "seconds_b": 0.1}
     print_answers(pd.DataFrame([row]))
     text = capsys.readouterr().out
-    assert text == "`block` trains 1.25× as fast as `keras`, 95 % CI 1.20–1.30.\n"
+    assert text == "`block` trains 1.25 times as fast as `keras` (1.20 to 1.30).\n"
 
 
 @pytest.mark.parametrize("order", [("block", "keras"), ("keras", "block")])
@@ -198,7 +215,9 @@ def test_single_runs_are_compared_without_an_interval(tmp_path, capsys, order):
     store([make_record(rnn=rnn, epoch_seconds=[level] * 4) for rnn, level in pair], tmp_path)
     assert compare([*order, "--results", str(tmp_path)]) == 0
     *table, answer = capsys.readouterr().out.splitlines()
-    assert answer == "`keras` trains 1.20× as fast as `block`, one run, no confidence interval."
+    assert answer == (
+        "`keras` trains 1.20 times as fast as `block` (one run, no confidence interval)."
+    )
     # The table has the same direction, whatever was asked.
     (line,) = [line for line in table if "×" in line]
     assert line.split()[:3] == ["keras", "block", "1.20×"]

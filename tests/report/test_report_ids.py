@@ -131,7 +131,7 @@ def test_the_base_of_a_ratio_is_a_configuration_that_exists() -> None:
         for repeat in range(4)
     ]  # fmt: skip
     (answer,) = answers(measurements(records, {"device": "cpu_1"}))
-    assert "2.00× as fast as `keras implementation=2, cpu_1`" in str(answer)
+    assert "2.00 times as fast as `keras implementation=2, cpu_1`" in str(answer)
 
 
 def test_names_with_brackets_are_printed_as_they_are(capsys) -> None:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import html
+import shutil
 from pathlib import Path
 
 import pytest
 
+from rnnbench import cli
 from rnnbench.errors import ConfigError
+from rnnbench.planning import planner
+from rnnbench.planning.plan import write_plan
+from rnnbench.planning.planner import NothingToRun
 from rnnbench.workflow.job import Job, load
-from rnnbench.workflow.session import check_slurm
+from rnnbench.workflow.session import NO_USABLE_RUN, check_slurm, summarize
 from tests.conftest import ROOT
 
 OWN = str(ROOT / "tests/conf")
@@ -49,6 +55,69 @@ def test_a_run_says_which_round_makes_it(job: Job) -> None:
     for target in (f"results/records/m/{run.name}/a.json", f"{job.folder}/{run.name}.json"):
         with pytest.raises(ConfigError, match=f"request {job.folder}/rounds/{run.round}.json"):
             job.check_targets([target])
+
+
+# Experiment → a text of one of its published rows.
+WITH_PUBLISHED_ROWS = {
+    "k80_p100": "12.5×",
+    "relu_confound": "LSTM versus CuDNNLSTM",
+    "cpu_against_gpu": "0.9910",
+    "gpu_first": "CuDNNLSTM",
+    "threads": "64 vCPUs",
+    "pip_against_compiled": "compiled",
+}
+
+
+@pytest.fixture
+def nothing_can_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planner, "unmet_here", lambda config: "no NVIDIA GPU on this machine")
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project without results, in which a command runs."""
+    shutil.copytree(ROOT / "conf", tmp_path / "conf")
+    shutil.copytree(ROOT / "reports/published", tmp_path / "reports/published")
+    shutil.copy(ROOT / "data.dvc", tmp_path)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.usefixtures("nothing_can_run")
+@pytest.mark.parametrize("experiment", WITH_PUBLISHED_ROWS)
+def test_an_experiment_with_published_rows_has_a_page_where_nothing_can_run(
+    experiment: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    job = load({"experiment": experiment}, folder)
+    assert not job.rounds and not job.tracked and not job.certificates
+    write_plan(job.plan, folder / job.results)
+    assert cli.main(["report", experiment]) == 0
+    why = f"None of the {len(job.plan.skipped)} grid points can run on this machine: no NVIDIA GPU"
+    assert capsys.readouterr().out.startswith(why)
+    for name in ("report.html", "report.md"):
+        page = html.unescape((folder / job.report_folder / name).read_text())
+        text = page.replace("<code>", "`").replace("</code>", "`")
+        assert why in text and f"`rnnbench bundle {experiment} -o FOLDER` here" in text
+        assert "Published by others. Nothing in this table was measured here" in text
+        assert WITH_PUBLISHED_ROWS[experiment] in text
+    *_, obstacle, report = summarize(job).lines
+    assert obstacle.startswith("none of the ") and "Fix: choose other devices" in obstacle
+    assert report == f"the report is {job.report}"
+    assert summarize(job).exit_code == NO_USABLE_RUN
+
+
+@pytest.mark.usefixtures("nothing_can_run")
+def test_a_page_without_runs_replaces_no_results_and_is_made_of_published_rows_only(
+    folder: Path,
+) -> None:
+    job = load({"experiment": "k80_p100"}, folder)
+    file = folder / job.folder / f"{job.plan.skipped[0][0]}.json"
+    file.parent.mkdir(parents=True)
+    file.write_text("{}")
+    with pytest.raises(NothingToRun, match="none of the 24 grid points can run"):
+        load({"experiment": "k80_p100"}, folder)
+    with pytest.raises(NothingToRun, match="none of the"):
+        load({"experiment": "contrib"}, folder)
 
 
 @pytest.mark.parametrize(

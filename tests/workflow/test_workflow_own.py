@@ -117,6 +117,20 @@ def test_a_new_axis_quantity_and_table_reach_the_report(project: Project) -> Non
     assert "fake (norm_1)" in result.stdout
 
 
+def test_an_experiment_for_other_machines_shows_what_others_published(project: Project) -> None:
+    """Unless this machine has a K80 or a P100."""
+    published = project.folder / "reports/published"
+    shutil.copytree(ROOT / "reports/published", published)
+    for _ in range(2):  # then there is nothing to do
+        result = project.snakemake(experiment="k80_p100")
+        assert result.returncode == 3, result.stdout + result.stderr
+        assert "rnnbench: none of the 24 grid points can run on this machine" in result.stderr
+        assert "rnnbench: the report is reports/k80_p100/report.html" in result.stderr
+    page = (project.folder / "reports/k80_p100/report.html").read_text()
+    assert "CuDNNLSTM" in page and "12.5×" in page
+    assert not project.records()
+
+
 def rows(file: Path) -> list[dict[str, str]]:
     with file.open() as text:
         return list(csv.DictReader(text))

@@ -52,7 +52,9 @@ def report(arguments: Sequence[str]) -> int:
                 missing.append(f"{run.name}{site}")
     records, unreadable = records_of(pointers)
     faults += unreadable
-    experiment = read_experiment(folders[0] / "experiment.json")
+    # A site where nothing can run says less about the experiment.
+    first = next((folder for folder, planned in plans if planned), folders[0])
+    experiment = read_experiment(first / "experiment.json")
     skipped = [msgspec.to_builtins(each) for each in experiment.skipped]
     inputs = report_inputs(options, folders, records, faults)
     read, _ = readable(pointers, lambda file: (file.stem, Pointer.read(file).not_needed))
@@ -122,7 +124,7 @@ def report_inputs(
     from rnnbench.report.tables import ReportInputs
     from rnnbench.sources.certificates import read_certificates
     from rnnbench.sources.prices import choose_prices
-    from rnnbench.sources.published import read_published
+    from rnnbench.sources.published import read_published, read_sources
     from rnnbench.tables.certificates import Certificates
     from rnnbench.tracking.track import read_tracked
 
@@ -138,6 +140,7 @@ def report_inputs(
         certificates=Certificates(certificates, tuple(records), imported_machines(options.results)),
         prices=prices,
         published=tuple(read_published(options.published)),
+        sources=tuple(read_sources(options.published)),
         deadline=options.deadline,
         budget=options.money,
         mlflow=read_tracked(folders),

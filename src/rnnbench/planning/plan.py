@@ -25,7 +25,7 @@ from rnnbench.planning.digests import certifier_digest
 from rnnbench.records.keys import OF_BATCHES, certificate_key, function_overrides
 from rnnbench.records.overrides import label
 from rnnbench.records.plan_file import Experiment as ExperimentFacts
-from rnnbench.records.plan_file import Skipped
+from rnnbench.records.plan_file import Obstacle, Skipped
 from rnnbench.records.record import Run
 from rnnbench.records.store import write_bytes, write_json
 from rnnworker.cards import replicas_of
@@ -91,7 +91,8 @@ class Certificate(msgspec.Struct, frozen=True, kw_only=True):
 class Plan:
     """The plan of an experiment on a site. `runs`: by name, in the order of measuring; `skipped`:
     name and reason of each skipped grid point; `datasets`: path of each required pinned file → the
-    dataset choice; `certificates`, `environments`: those to be made, by key."""
+    dataset choice; `certificates`, `environments`: those to be made, by key; `models` of the grid;
+    `obstacle`: why there are no runs."""
 
     experiment: Experiment
     site: str
@@ -100,6 +101,8 @@ class Plan:
     datasets: Mapping[str, str]
     certificates: Mapping[str, Certificate]
     environments: Mapping[str, Pins]
+    models: tuple[str, ...] = ()
+    obstacle: Obstacle | None = None
 
     @cached_property
     def rounds(self) -> Mapping[str, Round]:
@@ -112,7 +115,7 @@ class Plan:
     def batches(self) -> list[list[str]]:
         """The names of the rounds in the order of measuring, grouped by what is logged together."""
         size = max(BATCH_RUNS, -(-len(self.runs) // MOST_BATCHES))
-        batches: list[list[str]] = [[]]
+        batches: list[list[str]] = [[]] if self.rounds else []
         count = 0
         for name, members in self.rounds.items():
             if count >= size:
@@ -147,6 +150,8 @@ def facts_of(plan: Plan) -> ExperimentFacts:
         repeats=msgspec.to_builtins(experiment.repeats),
         skipped=tuple(Skipped(name, why) for name, why in plan.skipped),
         peak_tflops=peaks,
+        models=plan.models,
+        obstacle=plan.obstacle,
     )
 
 

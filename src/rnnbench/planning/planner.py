@@ -40,6 +40,7 @@ from rnnbench.planning.digests import worker_digest
 from rnnbench.planning.plan import Plan, certifiable, certificates_of
 from rnnbench.records.keys import certificate_key
 from rnnbench.records.overrides import section_of
+from rnnbench.records.plan_file import Obstacle
 from rnnbench.records.record import Run
 from rnnbench.records.store import RESERVED
 from rnnworker import machine
@@ -51,7 +52,13 @@ FIXED_PER_JOB = {"device"}  # on a cluster, a job has one device
 
 
 class NothingToRun(ConfigError):
-    """No grid point of the experiment can run on this machine."""
+    """No grid point of the experiment can run on this machine. `plan`: without runs, but with the
+    obstacle."""
+
+    def __init__(self, plan: Plan, obstacle: Obstacle):
+        self.plan = plan
+        where = f"{display_path(plan.experiment.file)}: grids"
+        super().__init__(obstacle.why, where=where, remedy=obstacle.remedy)
 
 
 class Ordered(NamedTuple):
@@ -172,21 +179,23 @@ def make_plan(
             config=config,
             certificate=certificate_key(point.choices, config) if certifiable(point) else None,
         )
+    models = tuple(dict.fromkeys(point.choices["model"] for point in points))
+    site = site or machine.fingerprint()["machine"]
     if not runs:
         words = " ".join([name, *changes])
         counts = Counter(why for _, why in skipped).most_common()
         reasons = "; ".join(why for why, _ in counts[:3])
         reasons += f"; and others, which `rnnbench grid {words}` lists" if counts[3:] else ""
-        raise NothingToRun(
+        obstacle = Obstacle(
             f"none of the {len(points)} grid points can run on this machine: {reasons}.",
-            where=f"{display_path(experiment.file)}: grids",
-            remedy="choose other devices or builds, or measure it on a machine that has these: "
+            "choose other devices or builds, or measure it on a machine that has these: "
             f"`rnnbench bundle {words} -o FOLDER` here, `python FOLDER/run.py` there, "
             "`rnnbench import FOLDER` here.",
         )
+        plan = Plan(experiment, site, {}, skipped, {}, {}, {}, models, obstacle)
+        raise NothingToRun(plan, obstacle)
     certificates = certificates_of(points, lambda config: md5(config["dataset"].get("path")), lock)
-    site = site or machine.fingerprint()["machine"]
-    return Plan(experiment, site, runs, skipped, datasets, certificates, environments)
+    return Plan(experiment, site, runs, skipped, datasets, certificates, environments, models)
 
 
 def unmet_at(root: Path) -> Callable[[Mapping[str, Any]], str | None]:

@@ -33,13 +33,20 @@ class Skipped(msgspec.Struct, frozen=True):
     why: str
 
 
+class Obstacle(msgspec.Struct, frozen=True):
+    """Why no grid point can run, and what to do."""
+
+    why: str
+    remedy: str
+
+
 class Experiment(msgspec.Struct, frozen=True):
     """``experiment.json``: what a report says about its experiment in addition to the runs.
 
     `reference` (axis → choice): what speed-ups are relative to. `lead`: what the report leads with,
     ``time``, ``devices``, ``kernels`` or ``calls``. `rerun`: the command that measures it, or
     nothing if an earlier version wrote the file. `peak_tflops`: device → precision → TFLOP/s, of
-    the devices that state them."""
+    the devices that state them. `models` of the grid; `obstacle`: if no grid point can run."""
 
     name: str
     title: str
@@ -50,6 +57,8 @@ class Experiment(msgspec.Struct, frozen=True):
     skipped: tuple[Skipped, ...] = ()
     rerun: str = ""
     peak_tflops: dict[str, dict[str, Peak]] = {}
+    models: tuple[str, ...] = ()
+    obstacle: Obstacle | None = None
 
 
 def read_experiment(file: Path) -> Experiment:

@@ -7,19 +7,25 @@ confidence interval shows.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
 
 from rnnbench.axes import PLACE
 from rnnbench.records.overrides import labelled, reference_label
+from rnnbench.records.plan_file import Experiment
 from rnnbench.report import numbers as n
-from rnnbench.report.labels import left_out_text, same_group, short_group, variant_labels
+from rnnbench.report.labels import (
+    device_words,
+    left_out_text,
+    same_group,
+    short_group,
+    variant_labels,
+)
 from rnnbench.report.tables import Tables
 from rnnbench.sources.certificates import NOT_LEARNING
 from rnnbench.tables.learning import MIN_SEEDS, TOO_FEW_SEEDS
-from rnnbench.tables.stats import ONE_RUN
 from rnnbench.tables.time import (
     FASTER,
     IS_REFERENCE,
@@ -28,14 +34,10 @@ from rnnbench.tables.time import (
     WRONG_REFERENCE,
 )
 
-SINGLE_RUN = "one run, no confidence interval"
+SINGLE_RUN = "(one run, no confidence interval)"
 ALL_VOID = "excluded because every run is void"
 NO_RUNS = "No run has produced a result yet, so there is no answer."
 ALL_OF = {1: "All runs", 2: "Both", 3: "All three", 4: "All four", 5: "All five", 6: "All six"}
-SLOWED = (
-    "The machine was slowed down from outside during the measurement{}, so the ratios of the "
-    "undisturbed machine may differ from these."
-)
 Row = dict[Any, Any]
 CONTESTS = 4  # devices named in one answer; the tables have the others
 LEFT_OUT = 3  # configurations named as not compared
@@ -55,155 +57,192 @@ class Answer:
 
 
 def answers(m: Tables) -> list[Answer]:
-    """One answer per group of comparable configurations; `NO_RUNS` if nothing was run. If the
-    machine was slowed down at the same places in all groups, the first answer says so."""
+    """One answer per group of comparable configurations; `NO_RUNS` if nothing was run."""
     fastest = m.fastest
     if fastest.empty:
-        return [Answer(NO_RUNS)]
+        return [_without_runs(m.experiment)]
     name_machine = bool((fastest.groupby("device")["machine"].nunique() > 1).any())
     axes = same_group(m.reference)
     varied = [name for name in axes if fastest[name].nunique() > 1]
     variants = variant_labels(fastest["variant"])
-    result, warnings = [], []
-    for key, group in fastest.groupby(axes, sort=False):
+    groups = fastest.groupby(axes, sort=False)
+    result = []
+    for key, group in groups:
         contests = [_with_texts(row, m.reference, name_machine) for row in group.to_dict("records")]
-        texts = _contests(contests, short_group(contests[0], varied, variants))
-        left_out = [each for row in contests for each in row["left_out"]]
-        # The table has the ratios of other functions, and how they differ.
-        are_functions = all(each.is_another_function for each in left_out)
-        if left_out and not (are_functions and group["contestants"].eq(1).all()):
-            reasons = dict.fromkeys(map(left_out_text, left_out))
-            texts.append(f"not compared: {n.few(list(reasons), LEFT_OUT)}")
-        places: dict[str, list[str]] = {}
-        for row in contests:
-            void_text = "; ".join(map(left_out_text, row["void"]))
-            places.setdefault(void_text, []).append(row["place"])
-        if void := [f"{void}{' and'.join(where)}" for void, where in places.items() if void]:
-            texts.append(f"{ALL_VOID}: {n.few(void, LEFT_OUT)}")
-        speed = n.capitalized(f"{'; '.join(texts)}.")
-        slowed = dict.fromkeys(row["place"] for row in contests if row["slowed"])
-        warnings.append(f"{SLOWED.format(' and'.join(slowed))} " if slowed else "")
-        learning, alike = (
-            table[(table[axes] == list(key)).all(axis=1)] for table in (m.learning, m.alike)
+        chosen, learning, alike = (
+            table[(table[axes] == list(key)).all(axis=1)]
+            for table in (m.device_choice, m.learning, m.alike)
         )
+        texts = _contests(contests)
+        for row in chosen.to_dict("records"):
+            texts.append(_device_sentence(row, name_machine))
+        texts += _excluded(contests)
+        if len(groups) > 1:
+            network = short_group(contests[0], varied, variants)
+            texts[0] = f"{network}: {texts[0]}"
+        else:
+            texts[0] = n.capitalized(texts[0])
+        speed = " ".join(f"{text}." for text in [texts[0], *map(n.capitalized, texts[1:])])
         same = f"{same_sentence(learning)} {outlier_sentence(alike)}".strip()
         result.append(Answer(speed, same))
-    if len(set(warnings)) == 1:
-        warnings[1:] = [""] * len(result[1:])
-    return [
-        replace(answer, speed_sentence=warning + answer.speed_sentence)
-        for answer, warning in zip(result, warnings, strict=True)
-    ]
+    return result
+
+
+def _without_runs(experiment: Experiment) -> Answer:
+    if experiment.obstacle is None:
+        return Answer(NO_RUNS)
+    why, remedy = experiment.obstacle.why, experiment.obstacle.remedy
+    return Answer(n.capitalized(why), f"For results of your own, {remedy}")
+
+
+def place_words(row: Row, name_machine: bool, prefix: str = "") -> str:
+    """The device of a row, and its machine if it is to be named: ``two threads of HOST``."""
+    words = device_words(row[f"{prefix}device"], row[f"{prefix}variant"])
+    return f"{words} of {row[f'{prefix}machine']}" if name_machine else words
 
 
 def _with_texts(row: Row, reference: Mapping[str, str], name_machine: bool) -> Row:
     """`row` of the table of the fastest, with its places, names, ratios and intervals as text."""
-    place = f" on {row['device']}" if row["device"] else ""
-    place += f" of {row['machine']}" if name_machine else ""
+    place = f"on {place_words(row, name_machine)}" if row["device"] else ""
     several = row["implementations"] > 1 or not reference
-    kind = "simultaneous " if row["contestants"] > 2 else ""
     axes = dict(reference)
     if row["rnn"] and several and "rnn" not in reference:
         # The base has the options of the row, but for those that the reference names.
         own = row["options"].those(lambda key: key not in reference)
         axes = {"rnn": labelled(row["rnn"], own), **reference}
+    # The names contain the devices, if these are compared.
+    is_named = place and ("device" not in reference or name_machine)
     return row | {
         "place": place,
-        # The names contain the devices, if these are compared.
-        "where": place if "device" not in reference or name_machine else "",
+        "start": f"{place}, " if is_named else "",
         "winner": n.daggered(row["name"], row["suspect"]),
         "base": n.daggered(reference_label(axes), row["reference_suspect"]),
         "second": n.daggered(row["runner_up"], row["runner_up_suspect"]),
-        "ratio": n.ratio(row["speedup"]),
-        "span": kind + n.interval_text(row, "low", "high", "speedup"),
-        "lead_ratio": n.ratio(row["lead"]),
-        "lead_span": kind + n.interval_text(row, "lead_low", "lead_high", "lead"),
     }
 
 
-def _contests(contests: Sequence[Row], model: str) -> list[str]:
-    """A clause per device; devices where the same implementation is faster than the reference, with
-    the same suspect marks, share one."""
-    clauses: list[list[str]] = []
-    for number, row in enumerate(contests[:CONTESTS]):
+def _contests(contests: Sequence[Row]) -> list[str]:
+    """A sentence per device, without its full stop. If the same implementation is faster than the
+    reference on several devices, with the same suspect marks, only the first one names both."""
+    sentences = []
+    previous: Row = {"words": ""}
+    for row in contests[:CONTESTS]:
         same = ("words", "name", "suspect", "reference_suspect")
-        previous = contests[number - 1] if number else {"words": ""}
-        if row["words"] == FASTER and all(row[each] == previous.get(each) for each in same):
-            clauses[-1].append(f"{row['ratio']}{row['where']} {_speedup_interval(row)}")
+        if row["words"] == FASTER and row["start"] and all(row[k] == previous[k] for k in same):
+            sentences.append(f"{row['start']}{n.times(row['speedup'])} {_interval(row)}{_tie(row)}")
         else:
-            clauses.append([_clause(row, "" if number else f" {model}")])
-    # ``a``, ``a and b``, ``a, b and c``
-    texts = [" and ".join(filter(None, (", ".join(c[:-1]), c[-1]))) for c in clauses]
+            sentences.append(_sentence(row))
+        previous = row
     if len(contests) > CONTESTS:
-        texts.append(f"the tables below have {n.counted(len(contests) - CONTESTS, 'more device')}")
-    return texts
+        more = n.counted(len(contests) - CONTESTS, "more device")
+        sentences.append(f"the tables below have {more}")
+    return sentences
 
 
-def _clause(row: Row, model: str) -> str:
-    name, base, ratio, left_out = row["winner"], row["base"], row["ratio"], row["left_out"]
+def _sentence(row: Row) -> str:
+    start, name, base, left_out = row["start"], row["winner"], row["base"], row["left_out"]
     are_functions = any(each.is_another_function for each in left_out)
-    trains, where = f"trains{model}", row["where"]
-    here = f" for{model}{where}" if model else where
     if row["contestants"] == 0:
-        return f"no run{here} has a comparable result"
+        return f"{start}no run has a comparable result"
     if row["contestants"] < 2 and are_functions:
-        return f"{name} is the only implementation of its function{here}; {_others(row)}"
+        return f"{start}{name} is the only implementation of its function; {_others(row)}"
     if row["contestants"] < 2:
         done = "has a result" if row["void"] or left_out else "has been run"
-        return f"only {name} {done}{here}, so there is nothing to compare"
+        return f"{start}only {name} {done}, so there is nothing to compare"
     if row["words"] in (NO_REFERENCE, WRONG_REFERENCE):
         why = f"the reference {base} was not run there"
         if row["reference_void"]:
             why = f"every run of the reference {base} is void there"
         elif row["words"] == WRONG_REFERENCE:
             why = f"there is no speed-up, because the reference {base} {NOT_LEARNING}"
-        return f"{name} has the shortest epochs{here} ({n.plain(row['seconds'])} s); {why}"
+        return f"{start}{name} has the shortest epochs, {n.plain(row['seconds'])} s; {why}"
     if row["words"] == IS_REFERENCE:
-        return f"{name}, the reference, {trains} fastest{where}{_reference_lead(row)}"
-    if row["words"] == ONE_RUN:
-        return f"{name} {trains} {ratio} as fast as {base}{where} ({SINGLE_RUN})"
+        lead, interval = n.times(row["lead"]), _interval(row, "lead", "lead_")
+        if n.is_number(row["lead_low"]) and not row["lead_shown"]:
+            return f"{start}{_no_difference(row, row['second'])}: {lead} as fast {interval}"
+        trains = f"trains {lead} as fast as the next, {row['second']}"
+        return f"{start}{name}, the reference, {trains} {interval}"
+    ratio, interval = n.times(row["speedup"]), _interval(row)
     if row["words"] == NO_DIFFERENCE:
-        between = f"{NO_DIFFERENCE} between the fastest, {name}, and {base}"
-        return f"{between}{here}: {ratio} ({row['span']})"
-    return f"{name} {trains} {ratio} as fast as {base}{where} {_speedup_interval(row)}"
+        return f"{start}{_no_difference(row, base)}: {ratio} as fast {interval}"
+    return f"{start}{name} trains {ratio} as fast as {base} {interval}{_tie(row)}"
+
+
+def _no_difference(row: Row, other: str) -> str:
+    first = row["winner"] if row["contestants"] == 2 else f"the fastest, {row['winner']},"
+    return f"no difference is shown between {first} and {other}"
+
+
+def _interval(row: Row, ratio: str = "speedup", ends: str = "") -> str:
+    low, high = row[f"{ends}low"], row[f"{ends}high"]
+    if not n.is_number(low):
+        return SINGLE_RUN
+    return f"({n.ratio_range(low, high, row[ratio])})"
+
+
+def _tie(row: Row) -> str:
+    """The runner-up, if the fastest may be fastest by chance."""
+    if row["runner_up"] and n.is_number(row["lead_low"]) and not row["lead_shown"]:
+        return f"; {row['second']} may be as fast"
+    return ""
 
 
 def _others(row: Row) -> str:
     """The ratios of the times of other functions to that of the only implementation of one."""
     others = row["unequal"]
-    kind = "simultaneous " if len(others) > 1 else ""
-    ratios = [
-        f"{n.unequal(ratio)} ({n.daggered(name, suspect)}, "
-        f"{f'{kind}95 % CI {n.unequal_span(ratio)}' if n.is_number(ratio.low) else SINGLE_RUN})"
-        for name, suspect, ratio in others[:OTHER_FUNCTIONS]
-    ]
-    more = (
-        f" (the table has {len(others) - OTHER_FUNCTIONS} more)" if others[OTHER_FUNCTIONS:] else ""
-    )
+    ratios = []
+    for name, suspect, ratio in others[:OTHER_FUNCTIONS]:
+        interval = "one run, no confidence interval"
+        if n.is_number(ratio.low):
+            interval = n.unequal_span(ratio, " to ")
+        ratios.append(f"{n.unequal(ratio)} ({n.daggered(name, suspect)}, {interval})")
     *first, last = ratios
     listed = f"{', '.join(first)} and {last}" if first else last
     if len(others) == 1:
         return f"the other one computes another function and trains {listed} as fast"
+    more = ""
+    if len(others) > OTHER_FUNCTIONS:
+        more = f" (the table has {len(others) - OTHER_FUNCTIONS} more)"
     return f"the other {len(others)} compute other functions and train {listed} as fast{more}"
 
 
-def _speedup_interval(row: Row) -> str:
-    """The interval of the speed-up; if the runner-up may be as fast, its ratio too, because the
-    fastest may then be fastest by chance."""
-    text = row["span"]
-    if row["runner_up"] and not row["lead_shown"] and n.is_number(row["lead_low"]):
-        lead = f"{row['lead_ratio']}, {row['lead_span']}"
-        text += f"; runner-up {row['second']}: {lead}, {NO_DIFFERENCE}"
-    return f"({text})"
+def _device_sentence(row: Row, name_machine: bool) -> str:
+    """Which device to use, by a row of the table of the choice of a device."""
+    device = place_words(row, name_machine)
+    other = place_words(row, name_machine, "other_")
+    several = device_words(row["device"], row["variant"]).endswith("threads")
+    here = " here" if row["machines"] == 1 else ""
+    name = n.daggered(row["name"], row["suspect"])
+    seconds = n.plain(row["seconds"])
+    if row["lead_shown"]:
+        verb = "are" if several else "is"
+        return f"{device} {verb} the fastest choice{here}: {seconds} s per epoch with {name}"
+    verb = "have" if several else "has"
+    shortest = f"{device} {verb} the shortest epochs{here}: {seconds} s with {name}"
+    other_name = n.daggered(row["other_name"], row["other_suspect"])
+    other_seconds = n.plain(row["other_seconds"])
+    return f"{shortest}; {other} may be as fast: {other_seconds} s with {other_name}"
 
 
-def _reference_lead(row: Row) -> str:
-    lead, second, span = row["lead_ratio"], row["second"], row["lead_span"]
-    if n.is_number(row["lead_low"]) and not row["lead_shown"]:
-        return f", with {NO_DIFFERENCE} from {second} ({lead}, {span})"
-    shown = span if n.is_number(row["lead_low"]) else SINGLE_RUN
-    who = f"the runner-up, {second}," if row["contestants"] > 2 else second
-    return f": {who} takes {lead} as long ({shown})"
+def _excluded(contests: Sequence[Row]) -> list[str]:
+    """Which configurations take no part in the answer, and why."""
+    texts = []
+    left_out = [each for row in contests for each in row["left_out"]]
+    # The table has the ratios of other functions, and how they differ.
+    are_functions = all(each.is_another_function for each in left_out)
+    are_alone = all(row["contestants"] == 1 for row in contests)
+    if left_out and not (are_functions and are_alone):
+        reasons = dict.fromkeys(map(left_out_text, left_out))
+        texts.append(f"not compared: {n.few(list(reasons), LEFT_OUT)}")
+    places: dict[str, list[str]] = {}
+    for row in contests:
+        if row["void"]:
+            void = "; ".join(map(left_out_text, row["void"]))
+            places.setdefault(void, []).append(row["place"])
+    if places:
+        void_texts = [f"{void} {' and '.join(where)}".strip() for void, where in places.items()]
+        texts.append(f"{ALL_VOID}: {n.few(void_texts, LEFT_OUT)}")
+    return texts
 
 
 def same_sentence(learning: pd.DataFrame) -> str:
@@ -218,9 +257,9 @@ def same_sentence(learning: pd.DataFrame) -> str:
         return (
             f"A difference in accuracy is shown: `{worst['implementation']}` ends "
             f"{n.share(abs(difference))} {'below' if difference < 0 else 'above'} the reference "
-            f"in validation accuracy on {worst['device']} (simultaneous 95 % CI "
-            f"{n.shares_apart_span(worst['val_acc_low'], worst['val_acc_high'])}); differences are "
-            f"shown in {len(different)} of {len(others)} comparisons with the reference."
+            f"in validation accuracy on {device_words(worst['device'], worst['variant'])} "
+            f"({n.shares_apart_span(worst['val_acc_low'], worst['val_acc_high'])}); differences "
+            f"are shown in {len(different)} of {len(others)} comparisons with the reference."
         )
     seeds, loss = int(others["seeds"].min()), n.small(others["loss_largest"].max())
     largest = others["val_acc_difference"].abs().max()
@@ -252,8 +291,9 @@ def outlier_sentence(alike: pd.DataFrame) -> str:
     count = f"; outliers: {len(outliers)} of {len(alike)} configurations"
     count = count if len(outliers) > 1 else ""
     return (
-        f"Accuracy differs by more than the seeds explain: `{name}` on {worst['device']} ends at "
-        f"validation accuracy {n.share(worst['val_acc'])}; the other builds, thread counts and "
+        f"Accuracy differs by more than the seeds explain: `{name}` on "
+        f"{device_words(worst['device'], worst['variant'])} ends at validation accuracy "
+        f"{n.share(worst['val_acc'])}; the other builds, thread counts and "
         f"implementations end at {n.share(worst['others'])} from the same seeds "
         f"(allowed: ± {n.plain(worst['allowed'], 2)}){count}. Find the cause before comparing "
         "times: an implementation that learns something else is not comparable."

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
@@ -17,6 +17,7 @@ from rnnbench.report import numbers as n
 from rnnbench.report.answer import answers
 from rnnbench.report.cost import recommendations
 from rnnbench.report.parts import Figure, Section, TableView
+from rnnbench.report.published import sections_without_runs
 from rnnbench.report.sections import SECTIONS
 from rnnbench.report.tables import ReportInputs, Tables
 from rnnbench.tables.runs import epochs, order, provenance, turns
@@ -70,7 +71,7 @@ class Content:
         self.summary = _summary(m.runs)
         self.conditions = runs.conditions(m.records)
         self.last = "" if m.runs.empty else str(m.runs["started"].max())
-        made = [make(m) for make in SECTIONS]
+        made = [*sections_without_runs(m), *(make(m) for make in SECTIONS)]
         self.answer_views, self.answer_figures, sections = _leading(made, experiment.lead)
         self.sections = list(filter(None, sections))
         if experiment.lead == "calls" and self.answer_views:
@@ -162,6 +163,8 @@ def notes_by_place(
     finished = {record.key: record.finished for record in m.records}
     return {
         notes.ANSWER: [
+            *_interval_notes(m),
+            *notes.slowed_notes(m.fastest),
             *(notes.session_notes(m.run_values, finished) if ratios else ()),
             *(notes.turn_notes(m.run_values) if ratios else ()),
             *recommendations(m.cost, m.inputs),
@@ -178,6 +181,15 @@ def notes_by_place(
         ],
         notes.ORDER: list(notes.order_notes(order(m.frame))),
     }
+
+
+def _interval_notes(m: Tables) -> Iterator[str]:
+    lead = m.experiment.lead
+    if lead == "calls" and len(m.calls):
+        if m.calls["speedup_low"].notna().any():
+            yield f"{notes.IN_BRACKETS}."
+    elif not (m.is_long and lead):
+        yield from notes.interval_notes(m.fastest, m.is_long)
 
 
 def _filled(candidates: Iterable[TableView]) -> list[TableView]:

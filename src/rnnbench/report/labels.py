@@ -12,10 +12,16 @@ import pandas as pd
 from rnnbench.axes import GROUP, NAMES
 from rnnbench.records.overrides import Overrides, last_component
 from rnnbench.report.numbers import marked
+from rnnbench.tables.cost import threads_of
 from rnnbench.tables.time import LeftOut
 
 ANCHORED = (
     *("implementation" if name == "rnn" else name for name in NAMES), "variant", "machine",
+)  # fmt: skip
+
+NUMBERS = (
+    *("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"),
+    *("eleven", "twelve"),
 )  # fmt: skip
 
 # Okabe and Ito (2008), distinguishable with colour blindness; without yellow and black, which are
@@ -39,6 +45,15 @@ def short_group(row: Any, varied: Collection[str], variants: Mapping[Overrides, 
     named = {**row, "variant": variants.get(row["variant"], row["variant"])}
     rest = ", ".join(str(named[name]) for name in GROUP[1:] if named[name] and name in varied)
     return f"{row['model']} ({rest})" if rest else str(row["model"])
+
+
+def device_words(device: str, variant: Overrides) -> str:
+    """A device as named in a sentence: ``one thread``, ``16 threads``, ```p100```."""
+    threads = threads_of(device)
+    if threads is None or variant.get("device.threads"):
+        return f"`{device}`"
+    number = NUMBERS[threads] if threads < len(NUMBERS) else str(threads)
+    return f"{number} thread" if threads == 1 else f"{number} threads"
 
 
 def variant_labels(variants: Iterable[Overrides]) -> dict[Overrides, str]:

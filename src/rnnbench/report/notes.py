@@ -17,7 +17,7 @@ from rnnbench.records import timestamps
 from rnnbench.records.pointer import NotNeeded
 from rnnbench.records.record import STATUSES, Record
 from rnnbench.report import numbers as n
-from rnnbench.report.labels import left_out_text, short_group, variant_labels
+from rnnbench.report.labels import device_words, left_out_text, short_group, variant_labels
 from rnnbench.report.rounds import unneeded_text
 from rnnbench.tables.certificates import UNKNOWN
 from rnnbench.tables.effects import examined
@@ -33,6 +33,7 @@ ANSWER, LEAD, RELIABILITY, ORDER = "answer", "lead", "trust", "order"
 NOT_CERTIFIED, NO_SPEEDUP = "Not certified", "No speed-up"
 VOID = "Void, so excluded from the tables"
 RATIO_OF_TIMES = "≠ is not a speed-up but a ratio of the times of two different functions"
+IN_BRACKETS = "In brackets: 95 % confidence intervals"
 # The first words of a note → the section to which they link.
 LINKS = {NOT_CERTIFIED: "ran", NO_SPEEDUP: "ran", RATIO_OF_TIMES: "ran", VOID: RELIABILITY}
 
@@ -99,9 +100,38 @@ def session_notes(usable: pd.DataFrame, finished: Mapping[str, str]) -> Iterator
             took = f"{minutes // 60} h {minutes % 60} min"
         when = f"within {took}" if count == 1 else f"in {count} sessions"
         yield (
-            f"Measured {where}{when}: the intervals hold for the state of the machine at that "
-            "time, and another hour can differ by more."
+            f"Measured {where}{when}: at another hour, results may differ by more than the "
+            "intervals suggest."
         )
+
+
+def slowed_notes(fastest: pd.DataFrame) -> Iterator[str]:
+    """Where the fastest implementations were not measured on the undisturbed machine."""
+    slowed = fastest[fastest["slowed"].astype(bool)].to_dict("records")
+    places = dict.fromkeys(device_words(row["device"], row["variant"]) for row in slowed)
+    if places:
+        yield (
+            f"On {' and '.join(places)}, the machine was slowed down from outside, and too few "
+            "undisturbed rounds are left: the ratios of the undisturbed machine may differ."
+        )
+
+
+def interval_notes(fastest: pd.DataFrame, is_table: bool) -> Iterator[str]:
+    """Which intervals the answer has: in its sentences, or if it is a table, in that."""
+    bounds = [*fastest["low"], *fastest["lead_low"]]
+    others = [ratio for of_one in fastest["unequal"] for _, _, ratio in of_one]
+    bounds += [ratio.low for ratio in others]
+    if not any(map(n.is_number, bounds)):
+        return
+    are_chosen = (fastest["contestants"] > 2).any() or fastest["unequal"].map(len).max() > 1
+    choice = "that allow for choosing the fastest of several (Dunnett)"
+    if is_table:
+        if are_chosen:
+            yield f"The first table has 95 % intervals {choice}; the others hold one by one."
+    elif are_chosen:
+        yield f"{IN_BRACKETS} {choice}; those of the tables hold one by one."
+    else:
+        yield f"{IN_BRACKETS}."
 
 
 # Frameworks of the builds that differ from all others.
@@ -170,12 +200,10 @@ def ratio_note(count: int) -> str:
     if count == 0:
         return "No ratio with a confidence interval is shown."
     return (
-        f"This page shows {n.counted(count, 'ratio')} with individual 95 % confidence intervals: "
-        f"even if nothing differed, about {n.about(0.05 * count)} would appear to differ from 1 by "
-        "chance. The fastest implementation is selected from several, so the intervals in the "
-        "answer are wider: they are simultaneous for all comparisons with the reference on a "
-        "device (Dunnett), and at most 1 in 20 such answers claims a difference that does not "
-        "exist."
+        f"This page shows {n.counted(count, 'ratio')} with 95 % confidence intervals: even if "
+        f"nothing differed, about {n.about(0.05 * count)} would appear to differ from 1 by chance. "
+        "The answer chooses the fastest implementation from several and allows for that: at most "
+        "1 in 20 answers claims a difference that does not exist."
     )
 
 

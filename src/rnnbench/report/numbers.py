@@ -61,7 +61,12 @@ def ratio(value: Any) -> str:
     return f"{value:.{1 if value >= 10 else decimals}f}{TIMES}"
 
 
-def ratio_span(low: Any, high: Any, like: Any) -> str:
+def times(value: Any) -> str:
+    """A ratio in a sentence: ``1.21 times``."""
+    return ratio(value).replace(TIMES, " times")
+
+
+def ratio_span(low: Any, high: Any, like: Any, between: str = "–") -> str:
     """The interval of a ratio with the decimals of `ratio(like)`, or more if needed to show on
     which side of 1 a bound is: ``0.998–2.013``, not ``1.00–2.01``."""
     if not (is_number(low) and is_number(high)):
@@ -71,7 +76,12 @@ def ratio_span(low: Any, high: Any, like: Any) -> str:
         bound != 1 and float(f"{bound:.{decimals}f}") == 1 for bound in (low, high)
     ):
         decimals += 1
-    return f"{low:.{decimals}f}–{high:.{decimals}f}"
+    return f"{low:.{decimals}f}{between}{high:.{decimals}f}"
+
+
+def ratio_range(low: Any, high: Any, like: Any) -> str:
+    """The interval of a ratio in a sentence: ``1.19 to 1.23``."""
+    return ratio_span(low, high, like, " to ")
 
 
 def unequal(value: Unequal) -> str:
@@ -79,8 +89,8 @@ def unequal(value: Unequal) -> str:
     return f"{MARK} {ratio(value.estimate)}"
 
 
-def unequal_span(value: Unequal) -> str:
-    return ratio_span(value.low, value.high, value.estimate)
+def unequal_span(value: Unequal, between: str = "–") -> str:
+    return ratio_span(value.low, value.high, value.estimate, between)
 
 
 def pair(row: Mapping[Any, Any]) -> str:
@@ -138,11 +148,6 @@ def marked(text: str, suspect: bool) -> str:
 def daggered(name: str, suspect: bool) -> str:
     """`name` as code, with a dagger if any of its runs is suspect."""
     return marked(f"`{name}`", suspect)
-
-
-def interval_text(row: Mapping[Any, Any], low: str, high: str, ratio: str) -> str:
-    """``95 % CI 1.45–1.54``, from the columns of these names."""
-    return f"95 % CI {ratio_span(row[low], row[high], row[ratio])}"
 
 
 def capitalized(text: str) -> str:

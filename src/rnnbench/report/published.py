@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pandas as pd
@@ -20,6 +21,7 @@ from rnnbench.sources.published import PublishedRow, Source
 from rnnbench.tables.comparison import (
     FAILS,
     OPEN,
+    published_frame,
     published_pairs,
 )
 
@@ -82,6 +84,19 @@ def told(table: pd.DataFrame, sources: Sequence[Source]) -> list[Source]:
     names = {source.source for source in sources}
     others = [name for name in table["source"].unique() if name not in names]
     return [*sources, *(Source(source=name, title=name) for name in others)]
+
+
+def sections_without_runs(m: Tables) -> list[Section]:
+    """If nothing was measured, the published rows of the experiment's models, by source."""
+    if len(m.time):
+        return []
+    rows = [row for row in m.inputs.published if row.model in m.experiment.models]
+    table = published_frame(rows)
+    names = set(table["source"])
+    sources = [source for source in told(table, m.inputs.sources) if source.source in names]
+    sections = [source_section(table, source) for source in sources]
+    note = WORDS["published-alone"]["text"]
+    return [replace(each, paragraphs=(note, *each.paragraphs)) for each in sections]
 
 
 def source_section(table: pd.DataFrame, source: Source) -> Section:

@@ -90,7 +90,7 @@ def _difference_interval(row: Any) -> str:
 
 TIME_COLUMNS = (
     Column("speed-up", speedup_text),
-    Column("individual 95 % CI", speedup_words, quiet=True),
+    Column("95 % CI", speedup_words, quiet=True),
     Column("s per epoch", _plain("epoch_seconds")),
     Column("95 % CI", epoch_span, quiet=True),
 )
@@ -113,11 +113,14 @@ LOSS_COLUMNS = (
     Column("validation loss", _plain("val_loss")),
     Column("SD", lambda r: _spread(r, "val_loss_sd"), quiet=True),
 )
-LARGEST_LOSS = Column("loss, largest", lambda r: n.small(r["loss_largest"]))
+LARGEST_LOSS = Column("largest difference in loss", lambda r: n.small(r["loss_largest"]))
 LEARNING_COLUMNS = (
-    Column("val acc, last", lambda r: marked(n.shares_apart(r["val_acc_difference"]), r)),
+    Column(
+        "difference in val acc, last epoch",
+        lambda r: marked(n.shares_apart(r["val_acc_difference"]), r),
+    ),
     Column("95 % CI", _difference_interval, quiet=True),
-    Column("val acc, largest", lambda r: n.shares_apart(r["val_acc_largest"])),
+    Column("largest difference in val acc", lambda r: n.shares_apart(r["val_acc_largest"])),
     LARGEST_LOSS,
 )
 CALL_COLUMNS = (

@@ -14,6 +14,7 @@ from rnnbench.report import numbers as n
 from rnnbench.report.answer import ALL_VOID, Answer, outlier_sentence
 from rnnbench.report.labels import (
     configuration_anchors,
+    device_words,
     left_out_text,
     same_group,
     short_group,
@@ -32,12 +33,13 @@ LAST = ["val_acc", "val_loss"]  # at the last epoch
 COLUMNS = (
     Column("fastest", lambda r: _daggered(r, "name", "suspect"), number=False),
     Column("speed-up over the reference", lambda r: _speedup(r)),
-    Column("simultaneous 95 % CI",
+    Column("95 % CI",
            lambda r: _with_tie(n.ratio_span(r["low"], r["high"], r["speedup"]),
                                r["words"] == NO_DIFFERENCE), quiet=True),
     Column("runner-up", lambda r: _daggered(r, "runner_up", "runner_up_suspect"), number=False,
            quiet=True),
-    Column("runner-up / fastest", lambda r: _with_tie(n.ratio(r["lead"]), r["tie"]), quiet=True),
+    Column("time of the runner-up / of the fastest",
+           lambda r: _with_tie(n.ratio(r["lead"]), r["tie"]), quiet=True),
     Column("differences in accuracy shown", "differences", number=False),
 )  # fmt: skip
 REACHED = (
@@ -169,8 +171,10 @@ def _range(won: pd.DataFrame, base: str) -> str:
         return " (the reference)"
     if shown.empty:
         return ""
-    low, high = n.ratio(shown.min()), n.ratio(shown.max())
-    return f" ({low if low == high else f'{low} to {high}'} as fast as {base})"
+    low, high = n.times(shown.min()), n.times(shown.max())
+    if low == high:
+        return f" ({low} as fast as {base})"
+    return f" ({low.removesuffix(' times')} to {high} as fast as {base})"
 
 
 def _accuracy(learning: pd.DataFrame) -> str:
@@ -210,9 +214,10 @@ def call_answers(m: Tables) -> list[Answer]:
         ]
         more = f"; the table has {len(best) - SIZES} more" if len(best) > SIZES else ""
         network = short_group({**best[0], "variant": ""}, varied, {})
-        sentences.append(
-            f"On {best[0]['column_name']}, predict() of {network} takes {'; '.join(clauses)}{more}."
-        )
+        place = best[0]["column_name"]
+        if place == best[0]["device"]:
+            place = device_words(place, best[0]["variant"])
+        sentences.append(f"On {place}, predict() of {network} takes {'; '.join(clauses)}{more}.")
     shown = list(map(Answer, sentences[:SENTENCES]))
     if left := len(sentences[SENTENCES:]):
         rest = f"The table has {n.counted(left, 'more network')}."
@@ -227,10 +232,9 @@ def _fastest_call(row: Mapping[Any, Any], base: str, variant: str) -> str:
     name = n.daggered(row["implementation"] or row["model"], row["suspect"])
     compared = ""
     if row["words"] in COMPARED and n.is_number(row["speedup_low"]):
-        ratio = n.ratio(row["speedup"])
-        span = n.interval_text(row, "speedup_low", "speedup_high", "speedup")
-        text = f"{ratio} as fast as `{base}`"
+        ratio = n.times(row["speedup"])
+        interval = n.ratio_range(row["speedup_low"], row["speedup_high"], row["speedup"])
+        compared = f", {ratio} as fast as `{base}` ({interval})"
         if row["words"] == NO_DIFFERENCE:
-            text = f"{NO_DIFFERENCE} from `{base}`: {ratio}"
-        compared = f" ({text}, {span})"
+            compared = f" ({NO_DIFFERENCE} from `{base}`: {ratio}, {interval})"
     return f"{n.plain(1e3 * row['seconds'])} ms {what}{variant} with {name}{compared}"

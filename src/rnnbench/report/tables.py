@@ -13,11 +13,12 @@ from rnnbench.records.plan_file import Experiment
 from rnnbench.records.record import Record
 from rnnbench.report.labels import colours, regrouping, same_group
 from rnnbench.sources.prices import PriceList
-from rnnbench.sources.published import PublishedRow
+from rnnbench.sources.published import PublishedRow, Source
 from rnnbench.tables import estimates
 from rnnbench.tables.certificates import Certificates
 from rnnbench.tables.comparison import builds
 from rnnbench.tables.cost import cost, efficiency, scaling
+from rnnbench.tables.devices import device_choice
 from rnnbench.tables.estimates import with_named_options
 from rnnbench.tables.frame import ranked, tidy
 from rnnbench.tables.learning import accuracy, find_accuracy_outliers, learning
@@ -30,13 +31,14 @@ ANSWERS = 6  # on a page; if there are more, a headline and a table take their p
 @dataclass(frozen=True)
 class ReportInputs:
     """`certificates` of the experiment; `prices`: the price list in use (None: no cost is shown);
-    `published`: rows to show next to measured ones; `deadline` in seconds and `budget`
-    in USD, both per training, for the recommendation (None: no recommendation); `mlflow`: record
-    key → MLflow run id, of tracked runs."""
+    `published`: rows to show next to measured ones; `sources`: what to tell about them; `deadline`
+    in seconds and `budget` in USD, both per training, for the recommendation (None: no
+    recommendation); `mlflow`: record key → MLflow run id, of tracked runs."""
 
     certificates: Certificates = field(default_factory=Certificates)
     prices: PriceList | None = None
     published: tuple[PublishedRow, ...] = ()
+    sources: tuple[Source, ...] = ()
     deadline: float | None = None
     budget: float | None = None
     mlflow: Mapping[str, str] = field(default_factory=dict)
@@ -83,6 +85,7 @@ class Tables:
     regroup = cached_property(lambda self: regrouping(self.time, self.reference))
     regrouped = cached_property(lambda self: self.regroup(self.time))
     fastest = cached_property(lambda self: fastest(self.measured, self.time))
+    device_choice = cached_property(lambda self: device_choice(self.measured, self.fastest))
     accuracy = cached_property(lambda self: accuracy(self.measured))
     # One sentence speaks about all comparisons of a long page.
     learning = cached_property(lambda self: learning(self.measured, together=self.is_long))

@@ -91,20 +91,18 @@ def faster_first(row: Mapping[Any, Any]) -> Mapping[Any, Any]:
 
 
 def _answer(row: Mapping[Any, Any]) -> str:
-    """`block` trains 1.25× as fast as `keras`, 95 % CI 1.22–1.28."""
-    names = f"`{row['a']}`", f"`{row['b']}`"
-    where = f" ({row['same']})" if row["same"] else ""
+    """`block` trains 1.25 times as fast as `keras` (1.22 to 1.28)."""
+    first, second = f"`{row['a']}`", f"`{row['b']}`"
+    where = f"{row['same']}: " if row["same"] else ""
     if row["words"] not in COMPARED:
-        return f"No speed-up between {' and '.join(names)}{where}: {row['words']}."
-    ratio = n.marked(n.ratio(row["ratio"]), row["suspect"])
+        return f"{where}No speed-up between {first} and {second}: {row['words']}."
+    ratio = n.marked(n.times(row["ratio"]), row["suspect"])
     interval = SINGLE_RUN
     if n.is_number(row["low"]):
-        interval = n.interval_text(row, "low", "high", "ratio")
+        interval = f"({n.ratio_range(row['low'], row['high'], row['ratio'])})"
     if row["words"] == NO_DIFFERENCE:
-        what = n.capitalized(NO_DIFFERENCE)
-        return f"{what} between {' and '.join(names)}{where}: {ratio}, {interval}."
-    first, second = names
-    return f"{first} trains {ratio} as fast as {second}{where}, {interval}."
+        return f"{where}No difference is shown between {first} and {second}: {ratio} {interval}."
+    return f"{where}{first} trains {ratio} as fast as {second} {interval}."
 
 
 def _phase(phase: Phase) -> tuple[str, str, str]:

@@ -24,14 +24,16 @@ from rnnbench.datasets.pins import pinned, verify
 from rnnbench.errors import ConfigError, RecordError, converted, say
 from rnnbench.grid.experiment import Experiment, Repeats
 from rnnbench.planning.plan import Certificate, Plan, Round, facts_of
-from rnnbench.planning.planner import make_plan
+from rnnbench.planning.planner import NothingToRun, make_plan
 from rnnbench.project import home, words_of
 from rnnbench.records import report_files
 from rnnbench.records.pointer import Pointer, is_valid, pointer_files
 from rnnbench.records.store import site_folders, why_not_tracked
+from rnnbench.sources.published import read_published
 from rnnbench.tracking.store import redacted, tracking_uri
 from rnnbench.workflow.snakemake_hooks import memoized
 
+PUBLISHED = "reports/published"
 SCHEMA = Path(__file__).parents[3] / "workflow/schemas/config.schema.yaml"
 
 
@@ -40,7 +42,8 @@ SHOWN_TABLES = {"accuracy", "time", "runs"}
 
 
 def load(config: Mapping[str, Any], root: Path) -> Job:
-    """The job that ``--config``, a config file or a module's ``config`` requests. Raises
+    """The job that ``--config``, a config file or a module's ``config`` requests. If nothing can
+    run here, but others published results of its models, it only makes the page. Raises
     `ConfigError`, which names the key."""
     # Not by snakemake.utils.validate, whose error is a traceback.
     keys = yaml.safe_load(SCHEMA.read_text(encoding="utf-8"))["properties"]
@@ -55,13 +58,21 @@ def load(config: Mapping[str, Any], root: Path) -> Job:
             "is a file, but records need a folder.", where=str(results), remedy="move it aside."
         )
     further = [Path(folder) for folder in words_of(config.get("conf"), ",", "--config conf")]
-    plan = make_plan(
-        str(config.get("experiment") or DEFAULT_EXPERIMENT),
-        conf_folders(root, further, "--config conf"),
-        root,
-        site=str(config.get("site") or "") or None,
-        overrides=overrides_text(config, "--config"),
-    )
+    try:
+        plan = make_plan(
+            str(config.get("experiment") or DEFAULT_EXPERIMENT),
+            conf_folders(root, further, "--config conf"),
+            root,
+            site=str(config.get("site") or "") or None,
+            overrides=overrides_text(config, "--config"),
+        )
+    except NothingToRun as error:
+        plan = error.plan
+        # A plan without runs would hide what was measured here before.
+        if pointer_files([results / plan.site / plan.experiment.name]):
+            raise
+        if not any(row.model in plan.models for row in read_published(home(root) / PUBLISHED)):
+            raise
     if config.get("budget") is not None:
         plan = replace(plan, experiment=with_budget(plan.experiment, config["budget"]))
     where, remedy = "--config allow_void", "write allow_void=true."
@@ -318,5 +329,5 @@ class Job:
     def prices_and_published(self) -> list[str]:
         """The price lists and published rows that the report shows."""
         base = home(self.root)
-        files = [*base.glob("conf/price/*.yaml"), *base.glob("reports/published/*.csv")]
+        files = [*base.glob("conf/price/*.yaml"), *base.glob(f"{PUBLISHED}/*.csv")]
         return sorted(os.path.relpath(path, self.root) for path in files)

@@ -171,8 +171,9 @@ def _nothing(log: str) -> None:
     """The hook of a workflow without hooks."""
 
 
-# Exit code of snakemake if every run has a record and those of a configuration are all void; 1 and
-# 2 are those of `rnnbench.errors`. With ``--config allow_void=true`` it is 0.
+# Exit code of snakemake if nothing can run here, or if every run has a record and those of a
+# configuration are all void (unless ``--config allow_void=true`` allows that); 1 and 2 are those of
+# `rnnbench.errors`.
 NO_USABLE_RUN = 3
 
 
@@ -206,7 +207,10 @@ def summarize(job: Job) -> Summary:
         elif pointer.record:
             usable.add(run.configuration)
     unusable = {runs[name].configuration for name in void} - usable
-    lines = _shortened(list(_void_lines(void)), "reasons of void runs")
+    lines = []
+    if obstacle := job.plan.obstacle:
+        lines.append(f"{obstacle.why} Fix: {obstacle.remedy}")
+    lines += _shortened(list(_void_lines(void)), "reasons of void runs")
     lines += _shortened([line for log in logs for line in _last_message(log)], "failures")
     if over_budget:
         lines.append(f"{over_budget} of {len(runs)} runs were not measured: the budget is used up.")
@@ -226,7 +230,8 @@ def summarize(job: Job) -> Summary:
         lines.append(_void_total(job, void, len(unusable), all_void))
     if (job.root / job.report).exists():
         lines.append(f"the report is {job.report}")
-    return Summary(lines, NO_USABLE_RUN if unusable and not job.allow_void else 0)
+    has_failed = obstacle or (unusable and not job.allow_void)
+    return Summary(lines, NO_USABLE_RUN if has_failed else 0)
 
 
 def _last_message(log: Path) -> list[str]:
