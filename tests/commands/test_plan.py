@@ -163,7 +163,7 @@ BAD = {
     "dataset={}/table.csv": "dataset=.*csv is not a choice. Fix: write dataset=file dataset.path=",
     "dataset=file": "dataset.path has no value",
     "dataset=digit": "Fix: did you mean digits",
-    "model={}/mine.py": "Fix: write the path of a YAML file that names .*docs/models.md",
+    "model={}/mine.py": "dataset.path has no value. Fix: write dataset.path=VALUE",
     "model={}/absent.yaml": "absent.yaml: no such file. Fix: correct the path",
     "model={}/loss.yaml": "loss.yaml: model.loss is 'sparse_crossentropy'; it must be one of.*"
     "Fix: did you mean sparse_categorical_crossentropy",

@@ -220,6 +220,8 @@ def _check_arguments(
     arguments."""
     if not isinstance(statement, ast.FunctionDef):
         return
+    if any(each.arg == "recurrent" for each in statement.args.args):
+        counts = counts[:1]  # build(keras, recurrent) would get the config in its place
     if not any(_accepts(statement.args, count) for count in counts):
         raise ConfigError(
             f"{statement.name} cannot be called with {counts[0]} arguments.",
