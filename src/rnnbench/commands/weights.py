@@ -126,7 +126,8 @@ class Conversion:
         if self.checkpoint.config is not None and not kept:
             lines.append("not in the target: the model's configuration; load it with load_weights")
         if self.checkpoint.optimizer and (changed or self.checkpoint.kind != self.target):
-            lines.append(f"not in the target: {self.checkpoint.optimizer} arrays of the optimizer")
+            state = f"{self.checkpoint.optimizer} arrays of the optimizer and the metrics"
+            lines.append(f"not in the target: {state}")
         return lines
 
 

@@ -77,6 +77,18 @@ def nodes(
         yield from nodes(child, container, f"{place}/cells/{key}", (*names, key))
 
 
+def check_model(model: Any) -> None:
+    """Raises `Refusal` unless each layer of a model's configuration has a class and settings."""
+    try:
+        layers = [node.layer for node in nodes(model)]
+        complete = [isinstance(layer["config"], dict | list) for layer in layers]
+    except (AttributeError, KeyError, TypeError):
+        complete = [False]
+    if not all(complete):
+        remedy = "use a file that Keras wrote."
+        raise Refusal("its configuration does not describe the layers of a model.", remedy)
+
+
 def _numbered(layers: Sequence[Mapping[str, Any]]) -> list[str]:
     """The keys under which Keras saves a list of layers: classes in snake case, numbered."""
     counts: Counter[str] = Counter()
