@@ -24,7 +24,7 @@ from rnnbench.project import own_conf
 from rnnbench.records.store import write_bytes
 from rnnbench.running import in_build
 from rnnbench.weights.cells import Array, Buffer, Cell, Item, Refusal, check_directions, items_of
-from rnnbench.weights.configuration import described, why_not_cudnn
+from rnnbench.weights.configuration import check_fits_cudnn, described, resets_after
 
 ACTIVATIONS = ("activation", "recurrent_activation")
 LAYOUTS = ("cudnn", "keras", "canonical")
@@ -108,7 +108,7 @@ class Conversion:
         for cell in cells:
             was = f"{cell.layout} → {self.layout}" if cell in changed else f"already {cell.layout}"
             bias = "" if "bias" in cell.arrays else "no bias"
-            after = "reset_after" if cell.kind == "GRU" and _resets_after(cell) else ""
+            after = "reset_after" if cell.kind == "GRU" and resets_after(cell) else ""
             facts = [f"{cell.kind} of {cell.units} units", *filter(None, [after, bias]), was]
             if cell in changed and not cell.exact and self.layout == "keras":
                 facts.append("its two biases are added")
@@ -139,12 +139,6 @@ def _is_of_keras_3(checkpoint: Checkpoint) -> bool:
     return checkpoint.attributes.get("keras_version", "").startswith("3")
 
 
-def _resets_after(cell: Cell) -> bool:
-    if cell.settings is not None and "reset_after" in cell.settings:
-        return bool(cell.settings["reset_after"])
-    return "bias" in cell.arrays and cell.arrays["bias"].ndim == 2
-
-
 def convert(source: Path, to: str, target: str, stated: Stated, worker: Worker) -> Conversion:
     """The conversion of a checkpoint to the layout `to` in the format `target`. A model whose
     format changes is loaded and saved by Keras 3. Raises `Refusal`."""
@@ -157,11 +151,8 @@ def convert(source: Path, to: str, target: str, stated: Stated, worker: Worker) 
     cells = [item for item in items if isinstance(item, Cell)]
     check_directions([cell for cell in cells if cell.settings is None])
     for cell in cells:
-        why = why_not_cudnn(cell, stated.recurrent_activation)
-        if layout == "cudnn" and why:
-            remedy = "convert with --to keras or --to canonical"
-            remedy += " (or state --recurrent-activation sigmoid)." if "file" in why else "."
-            raise Refusal(f"layer {cell.scope}: CuDNN layers cannot hold it: {why}.", remedy)
+        if layout == "cudnn":
+            check_fits_cudnn(cell, stated.recurrent_activation)
     if to == "canonical" and target in OF_KERAS:
         raise Refusal(f"{target} files have Keras's names.", "write .npz, or --to keras.")
     if layout == "cudnn" and target in (".keras", ".weights.h5"):
@@ -255,7 +246,7 @@ def _check(
         buffer = stated.buffer or Buffer("", 1, 1, 1)
         questions.append({
             "number": number, "kind": cell.kind, "units": cell.units, "settings": known,
-            "inputs": len(cell.arrays["kernel"]), "reset_after": _resets_after(cell),
+            "inputs": len(cell.arrays["kernel"]), "reset_after": resets_after(cell),
             "layers": buffer.layers, "directions": buffer.directions, "place": number, **sides,
         })  # fmt: skip
     whole = {}

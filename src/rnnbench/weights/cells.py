@@ -53,7 +53,8 @@ class Array(NamedTuple):
 class Cell:
     """One direction of a recurrent layer. `arrays` has those of `PARTS` that the cell has, in
     Keras's layout; `sources` are those in the file, in its `layout` (``keras``, ``cudnn``,
-    ``torch``, ``buffer``). `exact`: whether two biases can be had back from their sum."""
+    ``torch``, ``buffer``). `exact`: whether two biases can be had back from their sum. `settings`
+    and `layer_class` are in the model's configuration, if the file has one."""
 
     scope: str
     layer: str
@@ -63,6 +64,7 @@ class Cell:
     sources: tuple[Array, ...]
     exact: bool = True
     settings: dict[str, Any] | None = field(default=None, compare=False)
+    layer_class: str | None = field(default=None, compare=False)
 
     @property
     def kind(self) -> str:
