@@ -184,14 +184,17 @@ def resave(source, target):
         else:
             model.save(target)
     except Exception as error:
-        what = "Keras {} cannot load this model: {}".format(keras.__version__, _words(error))
+        what = "Keras {} cannot load and save this model: {}".format(
+            keras.__version__, _words(error)
+        )
         raise Refusal(what, "write the format of the source, or .npz.") from error
     return {}
 
 
 def check(source, target, cells, arrays, activation):
     """Runs both networks on random inputs: the whole models if Keras 3 can load them, else each
-    recurrent cell on its own. Returns ``largest``, the largest difference, and what was run."""
+    recurrent cell on its own. Returns ``largest``, the largest difference (None: nothing was run),
+    and what was run."""
     keras = _keras()
     if source and target:
         try:
@@ -201,7 +204,7 @@ def check(source, target, cells, arrays, activation):
     else:
         why = None
     differences = [_cells_differ(keras, cell, arrays, activation) for cell in cells]
-    return {"largest": max(differences), "ran": "cells", "why": why}
+    return {"largest": max(differences, default=None), "ran": "cells", "why": why}
 
 
 def _keras():
@@ -222,7 +225,8 @@ def _models_differ(keras, source, target):
     models = [_load(keras, path) for path in (source, target)]
     stream, inputs = numpy.random.RandomState(0), []
     for tensor in models[0].inputs:
-        shape = [SAMPLES] + [STEPS if size is None else size for size in tensor.shape[1:]]
+        shape = [STEPS if size is None else size for size in tensor.shape[1:]]
+        shape.insert(0, tensor.shape[0] or SAMPLES)
         is_index = "int" in str(tensor.dtype) or _feeds_embedding(keras, models[0])
         drawn = stream.randint(0, 2, shape) if is_index else stream.normal(size=shape)
         inputs.append(drawn.astype(str(tensor.dtype)))
