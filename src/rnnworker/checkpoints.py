@@ -148,20 +148,35 @@ def torch(path):
     try:
         loaded = framework.load(path, map_location="cpu", weights_only=True)
     except Exception as error:
-        raise Refusal(_words(error), "torch.save(model.state_dict(), FILE).") from error
+        what = _words(error)
+        if "weights_only" in what:  # torch advises to run the code in the file
+            what = (
+                "does not open it: it has more than arrays, such as a whole module, or is damaged."
+            )
+        raise Refusal(what, "torch.save(model.state_dict(), FILE).") from error
+    if not isinstance(loaded, dict):
+        what = "finds a {} in it, not a state_dict.".format(type(loaded).__name__)
+        raise Refusal(what, "torch.save(model.state_dict(), FILE).")
     found = {}
     _flatten(loaded, "", found, framework.Tensor)
-    inside = [key for key in ("state_dict.", "model_state_dict.", "model.")
-              if isinstance(loaded.get(key[:-1]), dict)]  # fmt: skip
-    prefix = inside[0] if inside else ""
-    names = [name for name in found if name.startswith(prefix)]
+    state = [key for key, value in loaded.items() if _is_of_optimizer(value)]
+    names = [name for name in found if name.partition(".")[0] not in state]
+    prefixes = {name.partition(".")[0] for name in names}
+    inside = [key for key in ("state_dict", "model_state_dict", "model") if prefixes == {key}]
+    if inside and isinstance(loaded.get(inside[0]), dict):
+        short = [name.partition(".")[2] for name in names]
+    else:
+        short = names
     try:
         arrays = {str(n): found[name].numpy() for n, name in enumerate(names)}
     except (TypeError, RuntimeError) as error:
         raise Refusal(_words(error), "convert it to float32 before saving it.") from error
-    short = [name[len(prefix) :] for name in names]
     others = len(found) - len(names)
     return {"names": short, "order": "none", "optimizer": others, "arrays": arrays}
+
+
+def _is_of_optimizer(value):
+    return isinstance(value, dict) and "param_groups" in value
 
 
 def _flatten(value, name, found, kind):
