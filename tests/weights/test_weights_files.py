@@ -359,3 +359,33 @@ def test_the_metrics_of_a_compiled_model_are_no_layers(capsys: pytest.CaptureFix
     out = capsys.readouterr().out
     assert out.startswith("3 arrays: 3 converted")
     assert "not in the target: 1 arrays of the optimizer and the metrics" in out
+
+
+def test_a_cudnn_layer_without_its_bias_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    arrays = random_arrays("cu_dnngru", GRU)
+    del arrays["cu_dnngru/bias"]
+    np.savez("x.npz", **arrays)
+    assert convert("x.npz", "y.npz") == 1
+    assert "the bias of a CuDNN layer is missing" in refused(capsys)
+
+
+def test_the_directions_of_cudnn_layers_have_keras_order_in_h5() -> None:
+    """A ``.keras`` file has an order of its layers, not of the directions in them."""
+    inner = {"class_name": "CuDNNGRU", "config": {"name": "cu_dnngru", "units": 6}}
+    both = {"class_name": "Bidirectional", "config": {"name": "both", "layer": inner}}
+    model = {"class_name": "Sequential", "config": {"name": "m", "layers": [both]}}
+    weights = io.BytesIO()
+    with h5py.File(weights, "w") as file:
+        for direction in ("backward", "forward"):
+            for number, array in enumerate(random_arrays("g", GRU).values()):
+                file[f"layers/bidirectional/{direction}_layer/vars/{number}"] = array
+    with zipfile.ZipFile("x.keras", "w") as archive:
+        archive.writestr("config.json", json.dumps(model))
+        archive.writestr("metadata.json", '{"keras_version": "2.15.0"}')
+        archive.writestr("model.weights.h5", weights.getvalue())
+    assert convert("x.keras", "y.h5", to="cudnn") == 0
+    with h5py.File("y.h5") as file:
+        names = [name.decode().partition(":")[0] for name in file["both"].attrs["weight_names"]]
+    assert names == [
+        f"both/{direction}/{part}" for direction in ("forward", "backward") for part in GRU
+    ]

@@ -350,7 +350,7 @@ def _scope(group: str, node: Node | None) -> str:
 
 def natural(text: str) -> list[tuple[str, int, str]]:
     """Sorts ``lstm_2`` before ``lstm_10``, and ``forward`` before ``backward``."""
-    parts = re.split(r"(\d+)", text.replace("backward_layer", "gackward_layer"))
+    parts = re.split(r"(\d+)", text.replace("/backward", "/gackward"))
     return [("", int(part), "") if part.isdigit() else (part, 0, "") for part in parts]
 
 
