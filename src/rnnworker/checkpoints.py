@@ -15,8 +15,11 @@ import re
 import numpy
 
 ATTRIBUTE = "/.ATTRIBUTES/VARIABLE_VALUE"
+# A layer may be in a scope called training or optimizer: the names of Keras's classes decide, and
+# the keys of objects.
 OPTIMIZER = re.compile(
-    r"(training|optimizer|Adam|Adadelta|Adagrad|Adamax|Ftrl|Nadam|RMSprop|SGD|keras_api)/"
+    r"(training(_\d+)?/)?(Adam|Adadelta|Adagrad|Adamax|Ftrl|Nadam|RMSprop|SGD)/"
+    r"|(optimizer|keras_api)/.*\.ATTRIBUTES/"
     r"|.*(beta[12]_power|global_step|save_counter)(/\.ATTRIBUTES.*)?$|.*/\.OPTIMIZER_SLOT/"
 )
 SAMPLES, STEPS = 3, 7
@@ -75,14 +78,19 @@ def tensorflow(path):
         named, order = _of_graph(prefix + ".meta", keys)
     keys = set(keys)
     left_out = {key for key in keys if OPTIMIZER.match(key) or OPTIMIZER.match(named.get(key, key))}
-    left_out |= {key for key in keys if key.rpartition("/")[0] in keys}
+    # The slots of an optimizer of TensorFlow 1 are named after their variable, and have its shape.
+    parents = {key: key.rpartition("/")[0] for key in keys}
+    left_out |= {key for key in keys if shapes[key] == shapes.get(parents[key])}
     ordered = [key for key in named if key in keys - left_out]
     if set(ordered) != keys - left_out:
         ordered, order = sorted(keys - left_out), "none"
     names = [named.get(key, key).replace(ATTRIBUTE, "") for key in ordered]
     if len(set(names)) < len(names):
         names = [key.replace(ATTRIBUTE, "") for key in ordered]
-    arrays = {str(number): reader.get_tensor(key) for number, key in enumerate(ordered)}
+    try:
+        arrays = {str(number): reader.get_tensor(key) for number, key in enumerate(ordered)}
+    except Exception as error:
+        raise Refusal(_words(error), "use a checkpoint that is not damaged.") from error
     return {"names": names, "order": order, "optimizer": len(left_out), "arrays": arrays}
 
 
