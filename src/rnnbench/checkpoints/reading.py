@@ -77,7 +77,10 @@ def read(path: Path, worker: Worker) -> Checkpoint:
         except BuildError as error:
             what = f"it is a file of {kind}, and {error.where} {error.what}"
             raise Refusal(what, error.remedy) from error
-        named = [(text, arrays[str(number)]) for number, text in enumerate(answer["names"])]
+        named = [
+            (name, _values(name, arrays[str(number)]))
+            for number, name in enumerate(answer["names"])
+        ]
         found = _named(named)
         if kind == "TensorFlow":
             found = [_of_scope(array) for array in found]

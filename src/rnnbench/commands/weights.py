@@ -127,7 +127,7 @@ class Conversion:
                 facts.append("its two biases are added")
             lines.append(f"{cell.scope}: {', '.join(facts)}")
         for item in self.items:
-            if isinstance(item, Array) and not np.isfinite(item.values.astype(float)).all():
+            if isinstance(item, Array) and not np.isfinite(item.values).all():
                 lines.append(f"{item.name}: copied, but has NaN or infinite values")
         version = 3 if _is_of_keras_3(self.checkpoint) else 2
         hard = "hard_sigmoid is {} in Keras 2 and {} in Keras 3: use it in Keras {}, as the source"
