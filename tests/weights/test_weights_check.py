@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -85,3 +87,28 @@ def test_a_check_that_fails_says_that_the_target_is_written(
     out, error = capsys.readouterr()
     assert target.exists() and out == ""
     assert "y.npz: is written, but not checked: build old has no Keras 3." in error
+
+
+def test_functional_models_of_keras_2_are_named_as_both_keras_know_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import keras
+
+    model("stateful")
+    x = keras.Input((6, 3))
+    inner = keras.Model(x, keras.layers.LSTM(4, return_sequences=True)(x))
+    y = keras.Input((6, 3))
+    keras.Model(y, keras.layers.GRU(2)(inner(y))).save(tmp_path / "x.keras")
+    with zipfile.ZipFile(tmp_path / "x.keras") as archive:
+        files = {name: archive.read(name) for name in archive.namelist()}
+    config = files["config.json"].decode()
+    assert config.count("keras.src.models.functional") == 2
+    old = config.replace("keras.src.models.functional", "keras.src.engine.functional")
+    with zipfile.ZipFile(tmp_path / "old.keras", "w") as archive:
+        for name, content in {**files, "config.json": old.encode()}.items():
+            archive.writestr(name, content)
+    out = check(tmp_path / "old.keras", tmp_path / "new.keras", capsys)
+    assert out == "both models, random inputs: largest difference 0\n"
+    with zipfile.ZipFile(tmp_path / "new.keras") as archive:
+        new = json.loads(archive.read("config.json"))
+    assert (new["module"], new["class_name"]) == ("keras", "Model")

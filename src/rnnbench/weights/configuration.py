@@ -25,10 +25,10 @@ FIXED = {
     "implementation": 2,
     "unroll": False,
 }
-# Of Keras 2.13 to 2.15 → of Keras 3.
+# Of Keras 2.13 to 2.15 → class, which Keras 3 also finds in the module ``keras``.
 MODULES = {
-    "keras.src.engine.functional": "keras.src.models.functional",
-    "keras.src.engine.sequential": "keras.src.models.sequential",
+    "keras.src.engine.functional": "Model",
+    "keras.src.engine.sequential": "Sequential",
 }
 
 
@@ -113,7 +113,9 @@ def _numbered(layers: Sequence[Mapping[str, Any]]) -> list[str]:
     counts: Counter[str] = Counter()
     keys = []
     for layer in layers:
-        kind = re.sub("(.)([A-Z][a-z]+)", r"\1_\2", re.sub(r"\W+", "", layer["class_name"]))
+        # A Model that has layers in its configuration is made a Functional.
+        name = re.sub(r"\W+", "", re.sub("^Model$", "Functional", layer["class_name"]))
+        kind = re.sub("(.)([A-Z][a-z]+)", r"\1_\2", name)
         kind = re.sub("([a-z])([A-Z])", r"\1_\2", kind).lower()
         keys.append(f"{kind}_{counts[kind]}" if counts[kind] else kind)
         counts[kind] += 1
@@ -216,7 +218,7 @@ def convert_classes(model: dict[str, Any], layout: str | None) -> None:
 
 def _make_readable(layer: dict[str, Any]) -> None:
     if layer.get("module") in MODULES:
-        layer["module"] = MODULES[layer["module"]]
+        layer.update(module="keras", class_name=MODULES[layer["module"]], registered_name=None)
     config = layer.get("config")
     inner = config if isinstance(config, list) else (config or {}).get("layers", [])
     if layer["class_name"] == "Sequential" and inner:
