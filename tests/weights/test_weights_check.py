@@ -94,7 +94,7 @@ def test_functional_models_of_keras_2_are_named_as_both_keras_know_them(
 ) -> None:
     import keras
 
-    model("stateful")
+    os.environ.pop("TF2_BEHAVIOR", None)
     x = keras.Input((6, 3))
     inner = keras.Model(x, keras.layers.LSTM(4, return_sequences=True)(x))
     y = keras.Input((6, 3))
