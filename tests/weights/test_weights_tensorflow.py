@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 from rnnbench import cli
+from rnnbench.checkpoints.reading import read
+from rnnbench.weights.cells import Refusal
 
 pytestmark = pytest.mark.usefixtures("in_this_process")
 STREAM = np.random.default_rng(0)
@@ -77,3 +79,11 @@ def test_a_damaged_file_of_variables_is_refused(
     assert cli.main(["weights", str(source), "--to", "keras", "-o", str(tmp_path / "y.npz")]) == 1
     error = capsys.readouterr().err.splitlines()[-1]
     assert "it is a file of TensorFlow" in error and "not damaged" in error
+
+
+def test_numbers_that_numpy_lacks_are_refused(tmp_path: Path) -> None:
+    """bfloat16 comes from a build as two bytes without a type."""
+    (tmp_path / "x.ckpt.index").write_bytes(b"")
+    answer = {"names": ["dense/kernel"], "order": "none", "optimizer": 0}
+    with pytest.raises(Refusal, match="dense/kernel is not an array of numbers"):
+        read(tmp_path / "x.ckpt", lambda *_, **__: (answer, {"0": np.zeros(2, "V2")}))
