@@ -15,8 +15,11 @@ import re
 import numpy
 
 ATTRIBUTE = "/.ATTRIBUTES/VARIABLE_VALUE"
+# A layer may be in a scope called training or optimizer: the names of Keras's classes decide, and
+# the keys of objects.
 OPTIMIZER = re.compile(
-    r"(training|optimizer|Adam|Adadelta|Adagrad|Adamax|Ftrl|Nadam|RMSprop|SGD|keras_api)/"
+    r"(training(_\d+)?/)?(Adam|Adadelta|Adagrad|Adamax|Ftrl|Nadam|RMSprop|SGD)/"
+    r"|(optimizer|keras_api)/.*\.ATTRIBUTES/"
     r"|.*(beta[12]_power|global_step|save_counter)(/\.ATTRIBUTES.*)?$|.*/\.OPTIMIZER_SLOT/"
 )
 SAMPLES, STEPS = 3, 7
@@ -75,14 +78,19 @@ def tensorflow(path):
         named, order = _of_graph(prefix + ".meta", keys)
     keys = set(keys)
     left_out = {key for key in keys if OPTIMIZER.match(key) or OPTIMIZER.match(named.get(key, key))}
-    left_out |= {key for key in keys if key.rpartition("/")[0] in keys}
+    # The slots of an optimizer of TensorFlow 1 are named after their variable, and have its shape.
+    parents = {key: key.rpartition("/")[0] for key in keys}
+    left_out |= {key for key in keys if shapes[key] == shapes.get(parents[key])}
     ordered = [key for key in named if key in keys - left_out]
     if set(ordered) != keys - left_out:
         ordered, order = sorted(keys - left_out), "none"
     names = [named.get(key, key).replace(ATTRIBUTE, "") for key in ordered]
     if len(set(names)) < len(names):
         names = [key.replace(ATTRIBUTE, "") for key in ordered]
-    arrays = {str(number): reader.get_tensor(key) for number, key in enumerate(ordered)}
+    try:
+        arrays = {str(number): reader.get_tensor(key) for number, key in enumerate(ordered)}
+    except Exception as error:
+        raise Refusal(_words(error), "use a checkpoint that is not damaged.") from error
     return {"names": names, "order": order, "optimizer": len(left_out), "arrays": arrays}
 
 
@@ -148,20 +156,35 @@ def torch(path):
     try:
         loaded = framework.load(path, map_location="cpu", weights_only=True)
     except Exception as error:
-        raise Refusal(_words(error), "torch.save(model.state_dict(), FILE).") from error
+        what = _words(error)
+        if "weights_only" in what:  # torch advises to run the code in the file
+            what = (
+                "does not open it: it has more than arrays, such as a whole module, or is damaged."
+            )
+        raise Refusal(what, "torch.save(model.state_dict(), FILE).") from error
+    if not isinstance(loaded, dict):
+        what = "finds a {} in it, not a state_dict.".format(type(loaded).__name__)
+        raise Refusal(what, "torch.save(model.state_dict(), FILE).")
     found = {}
     _flatten(loaded, "", found, framework.Tensor)
-    inside = [key for key in ("state_dict.", "model_state_dict.", "model.")
-              if isinstance(loaded.get(key[:-1]), dict)]  # fmt: skip
-    prefix = inside[0] if inside else ""
-    names = [name for name in found if name.startswith(prefix)]
+    state = [key for key, value in loaded.items() if _is_of_optimizer(value)]
+    names = [name for name in found if name.partition(".")[0] not in state]
+    prefixes = {name.partition(".")[0] for name in names}
+    inside = [key for key in ("state_dict", "model_state_dict", "model") if prefixes == {key}]
+    if inside and isinstance(loaded.get(inside[0]), dict):
+        short = [name.partition(".")[2] for name in names]
+    else:
+        short = names
     try:
         arrays = {str(n): found[name].numpy() for n, name in enumerate(names)}
     except (TypeError, RuntimeError) as error:
         raise Refusal(_words(error), "convert it to float32 before saving it.") from error
-    short = [name[len(prefix) :] for name in names]
     others = len(found) - len(names)
     return {"names": short, "order": "none", "optimizer": others, "arrays": arrays}
+
+
+def _is_of_optimizer(value):
+    return isinstance(value, dict) and "param_groups" in value
 
 
 def _flatten(value, name, found, kind):
@@ -184,14 +207,17 @@ def resave(source, target):
         else:
             model.save(target)
     except Exception as error:
-        what = "Keras {} cannot load this model: {}".format(keras.__version__, _words(error))
+        what = "Keras {} cannot load and save this model: {}".format(
+            keras.__version__, _words(error)
+        )
         raise Refusal(what, "write the format of the source, or .npz.") from error
     return {}
 
 
 def check(source, target, cells, arrays, activation):
     """Runs both networks on random inputs: the whole models if Keras 3 can load them, else each
-    recurrent cell on its own. Returns ``largest``, the largest difference, and what was run."""
+    recurrent cell on its own. Returns ``largest``, the largest difference (None: nothing was run),
+    and what was run."""
     keras = _keras()
     if source and target:
         try:
@@ -201,7 +227,7 @@ def check(source, target, cells, arrays, activation):
     else:
         why = None
     differences = [_cells_differ(keras, cell, arrays, activation) for cell in cells]
-    return {"largest": max(differences), "ran": "cells", "why": why}
+    return {"largest": max(differences, default=None), "ran": "cells", "why": why}
 
 
 def _keras():
@@ -222,7 +248,8 @@ def _models_differ(keras, source, target):
     models = [_load(keras, path) for path in (source, target)]
     stream, inputs = numpy.random.RandomState(0), []
     for tensor in models[0].inputs:
-        shape = [SAMPLES] + [STEPS if size is None else size for size in tensor.shape[1:]]
+        shape = [STEPS if size is None else size for size in tensor.shape[1:]]
+        shape.insert(0, tensor.shape[0] or SAMPLES)
         is_index = "int" in str(tensor.dtype) or _feeds_embedding(keras, models[0])
         drawn = stream.randint(0, 2, shape) if is_index else stream.normal(size=shape)
         inputs.append(drawn.astype(str(tensor.dtype)))

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from rnnbench.records.store import write_record
+from rnnbench.running.round import CohortRunner
 from rnnworker import cards
 from rnnworker.cohorts import GUESS_BYTES, cohorts, max_size, starting_order
+from tests.factory import make_record, replace
 
 GB = 10**9
 
@@ -57,6 +62,20 @@ def test_known_peaks_and_a_configured_maximum_limit_a_cohort() -> None:
     assert max_size([A, run("x", members=3)], [GB], 64 * GB) == 3
     assert max_size([A], [GB], 100) == 1
     assert max_size([A] * 40, [1] * 40, 64 * GB) == 16
+
+
+def test_a_known_peak_is_of_the_same_configuration(tmp_path: Path) -> None:
+    """The name of a configuration begins that of others with further overrides."""
+    plain, other = make_record(), make_record(overrides={"model.stateful": True})
+    assert other.run.configuration.startswith(plain.run.configuration)
+    for record, peak in ((plain, 3 * GB), (other, 5 * GB)):
+        measured = {**record.measured, "peak_memory_bytes": peak}
+        write_record(tmp_path, replace(record, measured=measured))
+    runner = SimpleNamespace(
+        place=SimpleNamespace(results=tmp_path), hardware={"machine": plain.machine}
+    )
+    peaks = [CohortRunner.peaks(runner, [each.run]) for each in (plain, other)]  # type: ignore[arg-type]
+    assert peaks == [[3 * GB], [5 * GB]]
 
 
 ALONE = ["g", "h", "i", "j"]

@@ -50,23 +50,40 @@ def test_kernels(kernel, texts):
 
 
 def test_kernel_groups_name_the_variant_if_kernels_differ():
-    def view(*shown: tuple[str, dict]):
+    def view(*shown: tuple[list[str], dict]):
         records = []
         for why, overrides in shown:
-            kernel = {"found": ["while"], "expected": None, "why_not_cudnn": why.split("; ")}
+            kernel = {"found": ["while"], "expected": None, "why_not_cudnn": why}
             records.append(make_record(overrides=overrides, measured={"kernel": kernel}))
         return kernels_view(kernels(tidy(records)))
 
-    plain, masked = ("a CPU", {"model.units": 8}), ("a mask", {"model.padding": "left"})
+    plain = (["a CPU"], {"model.units": 8})
+    masked = (["a mask"], {"model.padding": "left"})
     assert [(row.group, row.cells[2]) for row in view(plain, masked).rows] == [
         ("lstm · current · units=8", "a CPU"),
         ("lstm · current · padding=left", "a mask"),
     ]
-    rows = view(plain, ("a CPU", {"model.units": 9})).rows
+    rows = view(plain, (["a CPU"], {"model.units": 9})).rows
     assert [(row.group, row.cells[2]) for row in rows] == [("", "a CPU")]
-    both = view(plain, ("a CPU; a mask", masked[1]))
+    both = view(plain, (["a CPU", "a mask"], masked[1]))
     assert [row.cells[2] for row in both.rows] == ["–", "a mask"]
     assert both.notes == ("In every row, cuDNN is also ruled out because a CPU.",)
+
+
+def test_a_reason_against_cudnn_is_one_value_whatever_text_it_has():
+    """A reason that contains a semicolon was cut in two, and only its first half was common."""
+    reasons = [["the mask (left; right) is not allowed"], ["the mask (left; right)", "a CPU"]]
+    records = []
+    for units, why in enumerate(reasons):
+        kernel = {"found": ["while"], "expected": None, "why_not_cudnn": why}
+        overrides = {"model.units": units}
+        records.append(make_record(overrides=overrides, measured={"kernel": kernel}))
+    frame = tidy(records)
+    whole = frame[frame["phase"] == "run"]
+    assert whole["why_not_cudnn"].tolist() == [tuple(why) for why in reasons]
+    view = kernels_view(kernels(frame))
+    assert [row.cells[2] for row in view.rows] == ["; ".join(why) for why in reasons]
+    assert view.notes == ()
 
 
 def test_text_with_digits_that_are_no_numbers_is_ordered() -> None:

@@ -166,7 +166,10 @@ def test_a_claim_is_checked_before_memory_is_taken(
         ("m.gz", b"\x1f\x8b\x08", "a gzip file"),
         ("m.gguf", b"GGUF\x03", "a GGUF file"),
         ("m.bin", b"hello there", "its format is unknown"),
-        ("m.keras", b"", "its format is unknown"),
+        ("m.keras", b"", "it is empty"),
+        ("m.pt", b"PK\x03\x04 cut off", "a damaged or incomplete ZIP archive"),
+        ("m.joblib", b"BZh91", "a bzip2 file"),
+        ("saved_model.pb", b"\x08\x01\x12\x02", "the graph of a SavedModel, without arrays"),
     ],
 )
 def test_a_format_that_is_not_read_is_named(
@@ -284,3 +287,105 @@ def test_the_configuration_must_agree_with_the_arrays(
     if reason is not None:
         error = refused(capsys)
         assert "layer rnn" in error and reason in error
+
+
+def whole_h5(model: Any, arrays: Mapping[str, np.ndarray], name: str = "whole.h5") -> str:
+    """A file of Keras 2 with one layer, of these arrays, and the model's configuration."""
+    layer = next(iter(arrays)).partition("/")[0]
+    with h5py.File(name, "w") as file:
+        file.attrs["model_config"] = json.dumps(model)
+        file.attrs["keras_version"] = "2.15.0"
+        weights = file.create_group("model_weights")
+        weights.attrs["layer_names"] = np.array([layer.encode()])
+        group = weights.create_group(layer)
+        group.attrs["weight_names"] = np.array([f"{key}:0".encode() for key in arrays])
+        for key, values in arrays.items():
+            group[f"{key}:0"] = values
+    return name
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        [1, 2],
+        {"class_name": "Sequential", "config": None},
+        {"class_name": "Sequential", "config": {"layers": ["lstm"]}},
+        {"class_name": "Sequential", "config": {"layers": [{"class_name": "CuDNNGRU"}]}},
+    ],
+)
+def test_a_configuration_that_describes_no_layers_is_refused(
+    model: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = whole_h5(model, random_arrays("rnn", GRU))
+    assert convert(source, "x.h5") == 1
+    assert "its configuration does not describe the layers" in refused(capsys)
+
+
+def test_a_file_without_arrays_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with h5py.File("nothing.h5", "w") as file:
+        file.attrs["layer_names"] = np.array([], "S1")
+    assert convert("nothing.h5", "x.npz") == 1
+    assert "has no arrays" in refused(capsys)
+
+
+@pytest.mark.parametrize("dtype", ["M8[s]", "S3", "V2"])
+def test_arrays_that_are_no_numbers_are_refused(
+    dtype: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    np.savez("x.npz", **random_arrays("gru", GRU), times=np.zeros(2, dtype))
+    assert convert("x.npz", "y.safetensors") == 1
+    assert "times is not an array of numbers" in refused(capsys)
+
+
+def test_a_damaged_directory_of_an_archive_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    content = Path("gru.npz").read_bytes()
+    Path("damaged.npz").write_bytes(content.replace(b"PK\x01\x02", b"PK\x01\x07"))
+    assert convert("damaged.npz", "x.h5") == 1
+    assert "damaged or incomplete ZIP archive" in refused(capsys)
+
+
+def test_another_programs_comment_in_an_archive_is_ignored() -> None:
+    with zipfile.ZipFile("gru.npz", "a") as archive:
+        archive.comment = b"made by hand"
+    assert convert("gru.npz", "x.h5") == 0
+
+
+def test_the_metrics_of_a_compiled_model_are_no_layers(capsys: pytest.CaptureFixture[str]) -> None:
+    with h5py.File("m.weights.h5", "w") as file:
+        for number, array in enumerate(random_arrays("gru", GRU).values()):
+            file[f"_layer_checkpoint_dependencies/cu_dnngru/vars/{number}"] = array
+        file["metrics/mean/vars/0"] = 1.0
+    assert convert("m.weights.h5", "x.npz") == 0
+    out = capsys.readouterr().out
+    assert out.startswith("3 arrays: 3 converted")
+    assert "not in the target: 1 arrays of the optimizer and the metrics" in out
+
+
+def test_a_cudnn_layer_without_its_bias_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    arrays = random_arrays("cu_dnngru", GRU)
+    del arrays["cu_dnngru/bias"]
+    np.savez("x.npz", **arrays)
+    assert convert("x.npz", "y.npz") == 1
+    assert "the bias of a CuDNN layer is missing" in refused(capsys)
+
+
+def test_the_directions_of_cudnn_layers_have_keras_order_in_h5() -> None:
+    """A ``.keras`` file has an order of its layers, not of the directions in them."""
+    inner = {"class_name": "CuDNNGRU", "config": {"name": "cu_dnngru", "units": 6}}
+    both = {"class_name": "Bidirectional", "config": {"name": "both", "layer": inner}}
+    model = {"class_name": "Sequential", "config": {"name": "m", "layers": [both]}}
+    weights = io.BytesIO()
+    with h5py.File(weights, "w") as file:
+        for direction in ("backward", "forward"):
+            for number, array in enumerate(random_arrays("g", GRU).values()):
+                file[f"layers/bidirectional/{direction}_layer/vars/{number}"] = array
+    with zipfile.ZipFile("x.keras", "w") as archive:
+        archive.writestr("config.json", json.dumps(model))
+        archive.writestr("metadata.json", '{"keras_version": "2.15.0"}')
+        archive.writestr("model.weights.h5", weights.getvalue())
+    assert convert("x.keras", "y.h5", to="cudnn") == 0
+    with h5py.File("y.h5") as file:
+        names = [name.decode().partition(":")[0] for name in file["both"].attrs["weight_names"]]
+    assert names == [
+        f"both/{direction}/{part}" for direction in ("forward", "backward") for part in GRU
+    ]

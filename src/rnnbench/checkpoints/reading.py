@@ -22,7 +22,7 @@ import safetensors
 
 from rnnbench.errors import BuildError
 from rnnbench.weights.cells import DIRECTIONS, PARTS, Array, Refusal
-from rnnbench.weights.configuration import CONTAINERS, Node, is_recurrent, nodes
+from rnnbench.weights.configuration import CONTAINERS, Node, check_model, is_recurrent, nodes
 from rnnworker.recurrent.checkpoint_layouts import cell_of
 
 # What a file holds at most in memory: times its size, and bytes besides.
@@ -35,8 +35,13 @@ OTHERS = (
     (4, b"TFL3", "a TensorFlow Lite file"),
     (0, b"GGUF", "a GGUF file"),
     (0, b"\x1f\x8b", "a gzip file"),
+    (0, b"BZh", "a bzip2 file"),
+    (0, b"\xfd7zXZ", "an xz file"),
+    (0, b"x\x9c", "a zlib file, perhaps of joblib"),
+    (0, b"MATLAB", "a MATLAB file"),
     (0, b"{", "a JSON file, perhaps a model's configuration without arrays"),
 )
+STATE = ("/optimizer/", "/metrics/")  # of training, in files of Keras 3 and 2.13
 CELL = re.compile(r"(lstm|gru|simple_rnn)_cell(_\d+)?")
 Worker = Callable[..., Any]  # `rnnbench.running.in_build.ask`
 
@@ -44,8 +49,9 @@ Worker = Callable[..., Any]  # `rnnbench.running.in_build.ask`
 @dataclass(frozen=True)
 class Checkpoint:
     """`kind`: how the arrays are stored; `order`: whether the file has that of the ``layers``, also
-    of the ``arrays`` in a layer, or ``none``; `optimizer`: its number of arrays, which are not
-    among `arrays`; `attributes`: the versions of Keras and its backend."""
+    of the ``arrays`` in a layer, or ``none``; `optimizer`: the number of arrays of the optimizer
+    and the metrics, which are not among `arrays`; `attributes`: the versions of Keras and its
+    backend."""
 
     kind: str
     arrays: Sequence[Array]
@@ -71,28 +77,37 @@ def read(path: Path, worker: Worker) -> Checkpoint:
         except BuildError as error:
             what = f"it is a file of {kind}, and {error.where} {error.what}"
             raise Refusal(what, error.remedy) from error
-        named = [(text, arrays[str(number)]) for number, text in enumerate(answer["names"])]
+        named = [
+            (name, _values(name, arrays[str(number)]))
+            for number, name in enumerate(answer["names"])
+        ]
         found = _named(named)
         if kind == "TensorFlow":
             found = [_of_scope(array) for array in found]
         return Checkpoint(kind, found, b"", None, answer["order"], answer["optimizer"])
-    content = path.read_bytes()
     try:
-        if kind == "safetensors":
-            return _safetensors(content, path)
-        if kind == ".npz":
-            return _npz(content)
-        if kind == ".keras":
-            return _archive(content)
-        with opened(content) as file:
-            legacy = "model_weights" in file or "layer_names" in file.attrs
-            legacy = legacy or "layer_names0" in file.attrs
-            return _legacy(file, content) if legacy else _keras_3(file, content, None)
+        checkpoint = _of_file(path.read_bytes(), kind, path)
     except Refusal:
         raise
     except Exception as error:  # h5py, NumPy, zipfile and safetensors raise many types
         what = f"it is damaged or not of Keras ({type(error).__name__}: {error})."
         raise Refusal(what, "use a file that Keras wrote.") from error
+    if not checkpoint.arrays:
+        raise Refusal("it has no arrays of layers.", "use a checkpoint of a model with weights.")
+    return checkpoint
+
+
+def _of_file(content: bytes, kind: str, path: Path) -> Checkpoint:
+    if kind == "safetensors":
+        return _safetensors(content, path)
+    if kind == ".npz":
+        return _npz(content)
+    if kind == ".keras":
+        return _archive(content)
+    with opened(content) as file:
+        legacy = "model_weights" in file or "layer_names" in file.attrs
+        legacy = legacy or "layer_names0" in file.attrs
+        return _legacy(file, content) if legacy else _keras_3(file, content, None)
 
 
 def kind_of(path: Path) -> str:
@@ -107,12 +122,16 @@ def kind_of(path: Path) -> str:
         raise Refusal(what, "name a file, the prefix of a TensorFlow checkpoint, or a SavedModel.")
     with path.open("rb") as file:
         head = file.read(64)
+    if not head:
+        raise Refusal("it is empty.", "use the complete file.")
     if h5py.is_hdf5(path):
         return ".h5"
-    if zipfile.is_zipfile(path):
-        names = zipfile.ZipFile(path).namelist()
+    if head.startswith(b"PK"):
+        names = _members(path)
         if {"config.json", "model.weights.h5"} <= set(names):
             return ".keras"
+        if any(name.endswith("constants.pkl") for name in names):
+            raise Refusal("it is a TorchScript program.", "torch.save(model.state_dict(), FILE).")
         if any(name.endswith("data.pkl") for name in names):
             return "torch"
         if names and all(name.endswith(".npy") for name in names):
@@ -120,12 +139,24 @@ def kind_of(path: Path) -> str:
         raise Refusal(f"it is a ZIP archive with {', '.join(names[:3]) or 'nothing'}.", SAVEZ)
     if head[8:9] == b"{" and int.from_bytes(head[:8], "little") < path.stat().st_size:
         return "safetensors"
+    if path.name == "saved_model.pb":
+        raise Refusal("it is the graph of a SavedModel, without arrays.", "name its folder.")
     if path.suffix == ".onnx" or (head[:1] == b"\x08" and head[2:3] == b"\x12"):
         raise Refusal("it is an ONNX file.", f"read it with the package onnx and {SAVEZ}")
     for place, start, name in OTHERS:
         if head[place:].startswith(start):
             raise Refusal(f"it is {name}.", SAVEZ)
     raise Refusal(f"its format is unknown; it begins with {head[:8]!r}.", SAVEZ)
+
+
+def _members(path: Path) -> list[str]:
+    """The names in a ZIP archive."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return archive.namelist()
+    except zipfile.BadZipFile as error:
+        what = f"it is a damaged or incomplete ZIP archive ({error})."
+        raise Refusal(what, "use the complete file.") from error
 
 
 def check_claim(claimed: int, size: int) -> None:
@@ -160,8 +191,9 @@ def opened(content: bytes) -> Iterator[h5py.File]:
 
 def _values(name: str, values: Any) -> np.ndarray:
     is_array = isinstance(values, h5py.Dataset | np.ndarray)
-    if not is_array or values.dtype.kind in "OSU" or values.dtype.names:
-        raise Refusal(f"{name} is not an array of numbers.")
+    if not is_array or values.dtype.kind not in "biufc":
+        type_ = f" (type {values.dtype})" if is_array else ""
+        raise Refusal(f"{name} is not an array of numbers{type_}.", "save it as float32.")
     return np.asarray(values)
 
 
@@ -201,6 +233,8 @@ def _legacy(file: h5py.File, content: bytes) -> Checkpoint:
     attributes = {name: text_of(weights.attrs[name]) for name in names if name in weights.attrs}
     config = file.attrs.get("model_config")
     config = None if config is None else json.loads(text_of(config))
+    if config is not None:
+        check_model(config)
     return Checkpoint(".h5", arrays, content, config, "arrays", len(optimizer), attributes)
 
 
@@ -240,8 +274,7 @@ def _archive(content: bytes) -> Checkpoint:
         named = "metadata.json" in archive.namelist()
         metadata = json.loads(archive.read("metadata.json")) if named else {}
         weights = archive.read("model.weights.h5")
-    if not isinstance(config, dict) or not isinstance(config.get("config"), dict | list):
-        raise Refusal("its config.json does not describe a model.", "use a file that Keras wrote.")
+    check_model(config)
     with opened(weights) as file:
         read = _keras_3(file, content, config)
     versions = {"keras_version": str(metadata.get("keras_version"))}
@@ -254,7 +287,7 @@ def _keras_3(file: h5py.File, content: bytes, config: dict[str, Any] | None) -> 
     groups: dict[str, list[str]] = {}
     optimizer = 0
     for name in _datasets(file):
-        if name.startswith("/optimizer/"):
+        if name.startswith(STATE):
             optimizer += 1
         else:
             group, _, key = name.strip("/").rpartition("/")
@@ -320,7 +353,7 @@ def _scope(group: str, node: Node | None) -> str:
 
 def natural(text: str) -> list[tuple[str, int, str]]:
     """Sorts ``lstm_2`` before ``lstm_10``, and ``forward`` before ``backward``."""
-    parts = re.split(r"(\d+)", text.replace("backward_layer", "gackward_layer"))
+    parts = re.split(r"(\d+)", text.replace("/backward", "/gackward"))
     return [("", int(part), "") if part.isdigit() else (part, 0, "") for part in parts]
 
 
@@ -343,12 +376,21 @@ def _npz(content: bytes) -> Checkpoint:
                 shape, _, dtype = header[np.lib.format.read_magic(file)](file)
                 if dtype.kind not in "OSU":
                     check_claim(int(np.prod(shape)) * dtype.itemsize, info.file_size)
-        about = json.loads(archive.comment or b"{}")
+        about = _about(archive.comment)
     with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
         for name in arrays.files:
             named.append((name, _values(name, arrays[name])))
     return Checkpoint(".npz", _named(named), content, None, about.pop("order", "none"), 0,
                       about)  # fmt: skip
+
+
+def _about(comment: bytes) -> dict[str, Any]:
+    """What rnnbench wrote about the arrays. Other programs write other comments."""
+    try:
+        about = json.loads(comment)
+    except ValueError:
+        return {}
+    return about if isinstance(about, dict) else {}
 
 
 def _safetensors(content: bytes, path: Path) -> Checkpoint:

@@ -215,6 +215,7 @@ def _edited_keras_3(data: bytes, changed: Sequence[Cell], renamed: Mapping[str, 
         source.visititems(copied)
         if changed:
             target.pop("optimizer", None)
+            target.pop("metrics", None)
         for cell in changed:
             owner = new(cell.sources[0].place.rpartition("/vars/")[0])
             for number, values in enumerate(cell.in_layout("keras").values()):

@@ -23,8 +23,17 @@ from rnnbench.plain_text import plain
 from rnnbench.project import own_conf
 from rnnbench.records.store import write_bytes
 from rnnbench.running import in_build
-from rnnbench.weights.cells import Array, Buffer, Cell, Item, Refusal, check_directions, items_of
-from rnnbench.weights.configuration import described, why_not_cudnn
+from rnnbench.weights.cells import (
+    PARTS,
+    Array,
+    Buffer,
+    Cell,
+    Item,
+    Refusal,
+    check_directions,
+    items_of,
+)
+from rnnbench.weights.configuration import check_fits_cudnn, described, resets_after
 
 ACTIVATIONS = ("activation", "recurrent_activation")
 LAYOUTS = ("cudnn", "keras", "canonical")
@@ -65,15 +74,19 @@ def weights(arguments: Sequence[str]) -> int:
         conversion = convert(options.source, options.to, target, stated, worker)
         _check_target(options.output, options.source, options.force)
         write_bytes(options.output, conversion.content)
-        lines = conversion.lines()
-        if options.check:
-            lines += _check(options.source, options.output, conversion, stated, worker)
     except Refusal as error:
         what = f"cannot be read or converted: {error.what}"
         raise RecordError(what, where=str(options.source), remedy=error.remedy) from error
     except BuildError as error:
         what = f"cannot be read or converted: {error.where} {error.what}"
         raise RecordError(what, where=str(options.source), remedy=error.remedy) from error
+    lines = conversion.lines()
+    if options.check:
+        try:
+            lines += _check(options.output, conversion, stated, worker)
+        except BuildError as error:
+            what = f"is written, but not checked: {error.where} {error.what}"
+            raise RecordError(what, where=str(options.output), remedy=error.remedy) from error
     for line in lines:
         print(plain(line))
     return 0
@@ -108,13 +121,13 @@ class Conversion:
         for cell in cells:
             was = f"{cell.layout} → {self.layout}" if cell in changed else f"already {cell.layout}"
             bias = "" if "bias" in cell.arrays else "no bias"
-            after = "reset_after" if cell.kind == "GRU" and _resets_after(cell) else ""
+            after = "reset_after" if cell.kind == "GRU" and resets_after(cell) else ""
             facts = [f"{cell.kind} of {cell.units} units", *filter(None, [after, bias]), was]
             if cell in changed and not cell.exact and self.layout == "keras":
                 facts.append("its two biases are added")
             lines.append(f"{cell.scope}: {', '.join(facts)}")
         for item in self.items:
-            if isinstance(item, Array) and not np.isfinite(item.values.astype(float)).all():
+            if isinstance(item, Array) and not np.isfinite(item.values).all():
                 lines.append(f"{item.name}: copied, but has NaN or infinite values")
         version = 3 if _is_of_keras_3(self.checkpoint) else 2
         hard = "hard_sigmoid is {} in Keras 2 and {} in Keras 3: use it in Keras {}, as the source"
@@ -126,7 +139,8 @@ class Conversion:
         if self.checkpoint.config is not None and not kept:
             lines.append("not in the target: the model's configuration; load it with load_weights")
         if self.checkpoint.optimizer and (changed or self.checkpoint.kind != self.target):
-            lines.append(f"not in the target: {self.checkpoint.optimizer} arrays of the optimizer")
+            state = f"{self.checkpoint.optimizer} arrays of the optimizer and the metrics"
+            lines.append(f"not in the target: {state}")
         return lines
 
 
@@ -136,12 +150,6 @@ def _has_hard_sigmoid(cell: Cell) -> bool:
 
 def _is_of_keras_3(checkpoint: Checkpoint) -> bool:
     return checkpoint.attributes.get("keras_version", "").startswith("3")
-
-
-def _resets_after(cell: Cell) -> bool:
-    if cell.settings is not None and "reset_after" in cell.settings:
-        return bool(cell.settings["reset_after"])
-    return "bias" in cell.arrays and cell.arrays["bias"].ndim == 2
 
 
 def convert(source: Path, to: str, target: str, stated: Stated, worker: Worker) -> Conversion:
@@ -156,11 +164,8 @@ def convert(source: Path, to: str, target: str, stated: Stated, worker: Worker) 
     cells = [item for item in items if isinstance(item, Cell)]
     check_directions([cell for cell in cells if cell.settings is None])
     for cell in cells:
-        why = why_not_cudnn(cell, stated.recurrent_activation)
-        if layout == "cudnn" and why:
-            remedy = "convert with --to keras or --to canonical"
-            remedy += " (or state --recurrent-activation sigmoid)." if "file" in why else "."
-            raise Refusal(f"layer {cell.scope}: CuDNN layers cannot hold it: {why}.", remedy)
+        if layout == "cudnn":
+            check_fits_cudnn(cell, stated.recurrent_activation)
     if to == "canonical" and target in OF_KERAS:
         raise Refusal(f"{target} files have Keras's names.", "write .npz, or --to keras.")
     if layout == "cudnn" and target in (".keras", ".weights.h5"):
@@ -231,30 +236,28 @@ def _by_keras(
     return Conversion(checkpoint, items, saved.layout if to != "cudnn" else to, target, content)
 
 
-def _check(
-    source: Path, target: Path, conversion: Conversion, stated: Stated, worker: Worker
-) -> list[str]:
+def _check(target: Path, conversion: Conversion, stated: Stated, worker: Worker) -> list[str]:
     """The lines of ``--check``."""
     written = read(target, worker)
-    cells = [item for item in conversion.items if isinstance(item, Cell)]
-    others = [item for item in items_of(written.arrays) if isinstance(item, Cell)]
-    if not cells or [cell.kind for cell in cells] != [cell.kind for cell in others]:
-        what = "it is written, but not checked: its recurrent layers cannot be matched by order."
-        raise RecordError(what, where=str(target), remedy="check a .keras or .h5 file instead.")
+    pairs = _pairs(conversion.items, items_of(written.arrays))
+    if pairs is None:
+        what = "is written, but not checked: its recurrent layers are not those of the source."
+        raise RecordError(what, where=str(target), remedy="report this as an error of rnnbench.")
     questions, arrays = [], {}
-    for number, (cell, other) in enumerate(zip(cells, others, strict=True)):
+    for number, pair in enumerate(pairs):
         sides = {}
-        for side, each in (("source", cell), ("target", other)):
+        for side, each in zip(("source", "target"), pair, strict=True):
             parts = [array.part for array in each.sources]
             sides[side] = {"layout": each.layout, "parts": parts}
             for array in each.sources:
                 arrays[f"{number}/{side}/{array.part}"] = array.values
+        cell = pair[0]
         settings = {name: (cell.settings or {}).get(name) for name in ACTIVATIONS}
         known = {name: value for name, value in settings.items() if value is not None}
         buffer = stated.buffer or Buffer("", 1, 1, 1)
         questions.append({
             "number": number, "kind": cell.kind, "units": cell.units, "settings": known,
-            "inputs": len(cell.arrays["kernel"]), "reset_after": _resets_after(cell),
+            "inputs": len(cell.arrays["kernel"]), "reset_after": resets_after(cell),
             "layers": buffer.layers, "directions": buffer.directions, "place": number, **sides,
         })  # fmt: skip
     whole = {}
@@ -264,17 +267,41 @@ def _check(
             if file.config is not None:
                 path.write_bytes(in_place(file, items_of(file.arrays), None))
             whole[side] = str(path) if file.config is not None else None
+        if not pairs and None in whole.values():
+            return ["check: nothing to run: it has no LSTM, GRU or SimpleRNN"]
         activation = stated.recurrent_activation or "sigmoid"
         answer, _ = worker("check", cells=questions, arrays=arrays, activation=activation, **whole)
-    largest = f"largest difference {answer['largest']:.2g}"
+    lines = []
     if answer["ran"] == "models":
-        return [f"check: both models, random inputs: {largest}"]
-    lines = [f"check: each of {len(cells)} recurrent cells, random inputs: {largest}"]
+        return [f"check: both models, random inputs: largest difference {answer['largest']:.2g}"]
+    if pairs:
+        largest = f"largest difference {answer['largest']:.2g}"
+        lines.append(f"check: each of {len(pairs)} recurrent cells, random inputs: {largest}")
     if answer["why"]:
         lines.append(f"check: the models cannot be run: {answer['why']}")
-    if any(cell.settings is None for cell in cells):
+    if any(cell.settings is None for cell, _ in pairs):
         lines.append(f"check: assumed activation=tanh, recurrent_activation={activation}")
     return lines
+
+
+def _pairs(before: Sequence[Item], after: Sequence[Item]) -> list[tuple[Cell, Cell]] | None:
+    """Each cell with what became of it, or None. Files of Keras 3 have another order and other
+    names than those of Keras 2, so the matrices decide."""
+    left = [item for item in after if isinstance(item, Cell)]
+    pairs = []
+    for cell in before:
+        if not isinstance(cell, Cell):
+            continue
+        same = [number for number, each in enumerate(left) if _have_equal_matrices(cell, each)]
+        if not same:
+            return None
+        pairs.append((cell, left.pop(same[0])))
+    return None if left else pairs
+
+
+def _have_equal_matrices(first: Cell, second: Cell) -> bool:
+    parts = PARTS[:2]
+    return all(np.array_equal(first.arrays[part], second.arrays[part]) for part in parts)
 
 
 def _format_of_target(target: Path) -> str:

@@ -301,12 +301,10 @@ def kernels_view(table: pd.DataFrame) -> TableView:
         .reset_index()
     )
     several = len(counted[NETWORK].drop_duplicates()) > 1
-    reasons = [text.split("; ") for text in counted["why_not_cudnn"]]
-    common = [
-        reason
-        for reason in (reasons[0] if len(reasons) > 1 else [])
-        if reason and all(reason in row for row in reasons)
-    ]
+    reasons = list(counted["why_not_cudnn"])
+    common: list[str] = []
+    if len(reasons) > 1:
+        common = [reason for reason in reasons[0] if all(reason in row for row in reasons)]
     others = ["; ".join(text for text in row if text not in common) for row in reasons]
     note = f"In every row, cuDNN is also ruled out because {' and '.join(common)}."
     return view_of(counted.assign(others=others), "kernels", "Kernels", "implementation",

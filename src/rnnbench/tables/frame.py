@@ -64,7 +64,7 @@ def tidy(records: Iterable[Record]) -> pd.DataFrame:
       with which a step trains one sample) and `timesteps` (of the longest sequence); missing if not
       measured.
     - `kernel` (kernels found in a training step, ``""`` if none is attested), `why_not_cudnn`
-      (reasons, joined by ``; ``).
+      (a tuple of reasons).
     - `precision`: the requested precision of the computation (``float32``, ``tf32``, …).
     - `not_learning`: 1 if the certificate shows that the training steps apply a gradient other than
       the computed one (``Certificates.mark_wrong_gradients``), else 0.
@@ -161,14 +161,14 @@ def _function_options(record: Record) -> dict[str, Any]:
     return {key: value for key, value in requested.items() if option_of(key) in OF_THE_FUNCTION}
 
 
-def _kernel(kernel: Any) -> dict[str, str]:
+def _kernel(kernel: Any) -> dict[str, Any]:
     """The kernel columns, from ``measured.kernel`` (``docs/formats.md``, "Record")."""
     if not (isinstance(kernel, Mapping) and "found" in kernel):
-        return {"kernel": flat_text(kernel), "why_not_cudnn": ""}
+        return {"kernel": flat_text(kernel), "why_not_cudnn": ()}
     fallback = NOT_ATTESTED if kernel.get("expected") else ""
     return {
         "kernel": flat_text(kernel["found"]) or fallback,
-        "why_not_cudnn": "; ".join(map(str, kernel.get("why_not_cudnn") or ())),
+        "why_not_cudnn": tuple(map(str, kernel.get("why_not_cudnn") or ())),
     }
 
 

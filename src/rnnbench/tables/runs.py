@@ -68,7 +68,7 @@ def epochs(frame: pd.DataFrame) -> pd.DataFrame:
 
 def kernels(frame: pd.DataFrame) -> pd.DataFrame:
     """One row per configuration and attested kernel: the configuration, `kernel`, `why_not_cudnn`
-    (reasons as text), `runs` (their number). Empty if no record attests a kernel. Source:
+    (a tuple of reasons), `runs` (their number). Empty if no record attests a kernel. Source:
     ``measured.kernel`` of runs that are not void."""
     runs = frame[frame["phase"] == "run"]
     attested = runs[(runs["verdict"] != "void") & (runs["kernel"] != "")]

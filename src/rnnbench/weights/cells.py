@@ -53,7 +53,8 @@ class Array(NamedTuple):
 class Cell:
     """One direction of a recurrent layer. `arrays` has those of `PARTS` that the cell has, in
     Keras's layout; `sources` are those in the file, in its `layout` (``keras``, ``cudnn``,
-    ``torch``, ``buffer``). `exact`: whether two biases can be had back from their sum."""
+    ``torch``, ``buffer``). `exact`: whether two biases can be had back from their sum. `settings`
+    and `layer_class` are in the model's configuration, if the file has one."""
 
     scope: str
     layer: str
@@ -63,6 +64,7 @@ class Cell:
     sources: tuple[Array, ...]
     exact: bool = True
     settings: dict[str, Any] | None = field(default=None, compare=False)
+    layer_class: str | None = field(default=None, compare=False)
 
     @property
     def kind(self) -> str:
@@ -125,6 +127,7 @@ def items_of(arrays: Sequence[Array], buffer: Buffer | None = None) -> list[Item
             items.append(array)
     if buffer and not any(array.part == OPAQUE for array in arrays):
         raise Refusal(f"there is no array called {OPAQUE}.", "leave --buffer out.")
+    stacks: dict[str, dict[int, list[Cell]]] = {}
     for (name, number, backward), parts in sorted(torch.items()):
         layer, both = f"{name}_l{number}", (name, number, not backward) in torch
         scope = f"{layer}/{DIRECTIONS[backward]}" if both or backward else layer
@@ -133,9 +136,32 @@ def items_of(arrays: Sequence[Array], buffer: Buffer | None = None) -> list[Item
             found, exact = layouts.from_torch({part: each.values for part, each in parts.items()})
         except ValueError as error:
             raise Refusal(f"layer {scope} of torch {error}.") from error
-        items.append(_checked(scope, layer, "torch", found, tuple(parts.values()), exact))
+        cell = _checked(scope, layer, "torch", found, tuple(parts.values()), exact)
+        stacks.setdefault(name, {}).setdefault(number, []).append(cell)
+        items.append(cell)
+    for name, levels in stacks.items():
+        _check_stack(name, levels)
     _check_rest([item for item in items if isinstance(item, Array)])
     return items
+
+
+def _check_stack(name: str, levels: Mapping[int, Sequence[Cell]]) -> None:
+    """Raises `Refusal` unless the cells by level are those of one LSTM, GRU or RNN of torch."""
+    facts = set()
+    inputs = None
+    for expected, (level, cells) in enumerate(sorted(levels.items())):
+        if level != expected:
+            raise Refusal(f"module {name} of torch has layer {level}, but not layer {expected}.")
+        for cell in cells:
+            bias = "bias" in cell.arrays
+            facts.add(f"{len(cells)} × {cell.kind} of {cell.units} units, bias={bias}")
+            given = len(cell.arrays["kernel"])
+            if inputs is not None and given != inputs:
+                what = f"layer {cell.scope} of torch has {given} inputs; the layer below gives "
+                raise Refusal(f"{what}{inputs}.")
+        inputs = len(cells) * cells[0].units
+    if len(facts) > 1:
+        raise Refusal(f"the layers of module {name} of torch differ: {', '.join(sorted(facts))}.")
 
 
 def _check_rest(arrays: Sequence[Array]) -> None:
@@ -168,6 +194,8 @@ def _cell(scope: str, parts: Mapping[str, Array]) -> Cell:
         forms[2 * columns,] = "cudnn"
     if name is None or values["kernel"].ndim != 2 or values["kernel"].shape[1] != columns:
         raise Refusal(f"layer {scope}: {shapes} are not the arrays of an LSTM, GRU or SimpleRNN.")
+    if bias is None and re.search("cu_?dnn", parts["kernel"].place):
+        raise Refusal(f"layer {scope}: {shapes}: the bias of a CuDNN layer is missing.")
     if bias not in forms:
         raise Refusal(f"layer {scope}: {shapes}: {KINDS[name]} has no bias of {bias}.")
     sources, exact = tuple(parts.values()), True

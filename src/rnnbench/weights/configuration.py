@@ -25,20 +25,21 @@ FIXED = {
     "implementation": 2,
     "unroll": False,
 }
-# Of Keras 2.13 to 2.15 → of Keras 3.
+# Of Keras 2.13 to 2.15 → class, which Keras 3 also finds in the module ``keras``.
 MODULES = {
-    "keras.src.engine.functional": "keras.src.models.functional",
-    "keras.src.engine.sequential": "keras.src.models.sequential",
+    "keras.src.engine.functional": "Model",
+    "keras.src.engine.sequential": "Sequential",
 }
 
 
 class Node(NamedTuple):
     """`layer`: class name and config; `place`: its group in the weights of a ``.keras`` file;
-    `names`: of the layers from the top."""
+    `names`: of the layers from the top; `trainable`: with all layers that contain it."""
 
     layer: dict[str, Any]
     place: str
     names: tuple[str, ...]
+    trainable: bool = True
 
     @property
     def kind(self) -> str:
@@ -51,30 +52,60 @@ class Node(NamedTuple):
 
 
 def nodes(
-    layer: dict[str, Any], container: str = "layers", place: str = "", names: tuple[str, ...] = ()
+    layer: dict[str, Any],
+    container: str = "layers",
+    place: str = "",
+    names: tuple[str, ...] = (),
+    trainable: bool = True,
 ) -> Iterator[Node]:
     """The layers of a model's configuration, each before those in it."""
-    yield Node(layer, place.strip("/"), names)
     config = layer.get("config")
-    children = config if isinstance(config, list) else (config or {}).get("layers", [])
-    for child, key in zip(children, _numbered(children), strict=True):
-        name = child.get("config", {}).get("name") or child.get("name", key)
-        yield from nodes(child, container, f"{place}/{container}/{key}", (*names, name))
+    if isinstance(config, dict):
+        trainable = trainable and config.get("trainable", True)
+    yield Node(layer, place.strip("/"), names, trainable)
+    for child, inside, below in _children(layer, container):
+        yield from nodes(child, container, f"{place}/{inside}", (*names, *below), trainable)
+
+
+def _children(
+    layer: dict[str, Any], container: str
+) -> Iterator[tuple[dict[str, Any], str, tuple[str, ...]]]:
+    """The layers in a layer, each with its place below it and its further names."""
+    config = layer.get("config")
+    layers = config if isinstance(config, list) else (config or {}).get("layers", [])
+    for child, key in zip(layers, _numbered(layers), strict=True):
+        yield child, f"{container}/{key}", (_name(child, key),)
     if not isinstance(config, dict):
         return
     inner, cell = config.get("layer"), config.get("cell")
     if isinstance(inner, dict) and layer["class_name"] == "Bidirectional":
-        backward = config.get("backward_layer") or inner
-        yield from nodes(inner, container, f"{place}/forward_layer", (*names, "forward"))
-        yield from nodes(backward, container, f"{place}/backward_layer", (*names, "backward"))
+        yield inner, "forward_layer", ("forward",)
+        yield config.get("backward_layer") or inner, "backward_layer", ("backward",)
     elif isinstance(inner, dict):
-        name = inner.get("config", {}).get("name", "layer")
-        yield from nodes(inner, container, f"{place}/layer", (*names, name))
+        yield inner, "layer", (_name(inner, "layer"),)
     if isinstance(cell, dict):
-        yield from nodes(cell, container, f"{place}/cell", names)
+        yield cell, "cell", ()
     cells = config.get("cells", [])
     for child, key in zip(cells, _numbered(cells), strict=True):
-        yield from nodes(child, container, f"{place}/cells/{key}", (*names, key))
+        yield child, f"cells/{key}", (_name(child, key),)
+
+
+def _name(layer: dict[str, Any], otherwise: str) -> str:
+    config = layer.get("config")
+    own = config.get("name") if isinstance(config, dict) else None  # early Keras 2 has a list
+    return str(own or layer.get("name") or otherwise)
+
+
+def check_model(model: Any) -> None:
+    """Raises `Refusal` unless each layer of a model's configuration has a class and settings."""
+    try:
+        layers = [node.layer for node in nodes(model)]
+        complete = [isinstance(layer["config"], dict | list) for layer in layers]
+    except (AttributeError, KeyError, TypeError):
+        complete = [False]
+    if not all(complete):
+        remedy = "use a file that Keras wrote."
+        raise Refusal("its configuration does not describe the layers of a model.", remedy)
 
 
 def _numbered(layers: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -82,7 +113,9 @@ def _numbered(layers: Sequence[Mapping[str, Any]]) -> list[str]:
     counts: Counter[str] = Counter()
     keys = []
     for layer in layers:
-        kind = re.sub("(.)([A-Z][a-z]+)", r"\1_\2", re.sub(r"\W+", "", layer["class_name"]))
+        # A Model that has layers in its configuration is made a Functional.
+        name = re.sub(r"\W+", "", re.sub("^Model$", "Functional", layer["class_name"]))
+        kind = re.sub("(.)([A-Z][a-z]+)", r"\1_\2", name)
         kind = re.sub("([a-z])([A-Z])", r"\1_\2", kind).lower()
         keys.append(f"{kind}_{counts[kind]}" if counts[kind] else kind)
         counts[kind] += 1
@@ -116,31 +149,50 @@ def reset_after(settings: Mapping[str, Any]) -> bool:
     return bool(settings.get("reset_after", False))
 
 
-def why_not_cudnn(cell: Cell, stated: str | None) -> str | None:
-    """Why CuDNN's layers do not compute what the cell does, or None. `stated`: the recurrent
+def resets_after(cell: Cell) -> bool:
+    """Whether a GRU applies the reset gate after the product, as those of cuDNN and torch do."""
+    if cell.layout != "keras":
+        return True
+    if cell.settings is not None and "reset_after" in cell.settings:
+        return bool(cell.settings["reset_after"])
+    return "bias" in cell.arrays and cell.arrays["bias"].ndim == 2
+
+
+def check_fits_cudnn(cell: Cell, stated: str | None) -> None:
+    """Raises `Refusal` if CuDNN's layers do not compute what the cell does. `stated`: the recurrent
     activation that the user names, for files without a configuration."""
+    remedy = "convert with --to keras or --to canonical."
+    why = _why_not_cudnn(cell)
+    if why is None and cell.layout == "keras":
+        settings = cell.settings or {"activation": "tanh", "recurrent_activation": stated}
+        names = tuple(settings.get(name) for name in ("activation", "recurrent_activation"))
+        if names[1] is None:
+            why = "its activations are not in the file (hard_sigmoid was Keras's default before "
+            why += "TF 2)"
+            remedy = "state --recurrent-activation sigmoid, or convert with --to keras."
+        elif names != ("tanh", "sigmoid"):
+            why = f"it has activation={names[0]}, recurrent_activation={names[1]}"
+    if why is not None:
+        raise Refusal(f"layer {cell.scope}: CuDNN layers cannot hold it: {why}.", remedy)
+
+
+def _why_not_cudnn(cell: Cell) -> str | None:
+    """Why its structure does not fit, or None."""
     settings, bias = cell.settings, cell.arrays.get("bias")
-    if cell.layout == "cudnn":
-        return None
     if cell.kind == "SimpleRNN":
         return "Keras has no CuDNN layer for SimpleRNN"
-    before = settings is not None and not reset_after(settings)
-    if cell.kind == "GRU" and (before or (bias is not None and bias.ndim == 1)):
+    if cell.layout != "keras":
+        return None
+    of_rnn = (cell.layer_class or "").endswith("Cell")
+    if of_rnn or re.search(r"(^|/)(cells|stacked_rnn_cells(_\d+)?)/", cell.sources[0].place):
+        return "it is a cell of an RNN layer, and there are no CuDNN cells"
+    if cell.kind == "GRU" and not resets_after(cell):
+        if settings is None and bias is None:
+            return "it has no bias, and the file does not say that it has reset_after=True"
         return "it applies the reset gate before the product (reset_after=False)"
-    if cell.kind == "GRU" and bias is None and settings is None:
-        return "it has no bias, and the file does not say that it has reset_after=True"
-    activation: str | None = "tanh"
     for name in ("dropout", "recurrent_dropout", "time_major"):
         if settings is not None and settings.get(name):
             return f"it has {name}={settings[name]}"
-    if settings is not None:
-        activation, stated = settings.get("activation"), settings.get("recurrent_activation")
-    elif cell.layout in ("torch", "buffer"):
-        stated = "sigmoid"
-    if stated is None:
-        return "its activations are not in the file (hard_sigmoid was Keras's default before TF 2)"
-    if (activation, stated) != ("tanh", "sigmoid"):
-        return f"it has activation={activation}, recurrent_activation={stated}"
     return None
 
 
@@ -155,9 +207,6 @@ def convert_classes(model: dict[str, Any], layout: str | None) -> None:
         config = layer["config"]
         if layout is None and node.kind in CUDNN:
             layer.update(module=None, registered_name=node.kind)  # a class of `rnnworker.check`
-        if config.pop("time_major", False):
-            remedy = "save it with time_major=False."
-            raise Refusal(f"layer {config['name']} has time_major=True, not in Keras 3.", remedy)
         if layout == "keras" and node.kind in CUDNN:
             layer["class_name"] = kind
             config.update(FIXED, **({"reset_after": True} if kind == "GRU" else {}))
@@ -169,7 +218,7 @@ def convert_classes(model: dict[str, Any], layout: str | None) -> None:
 
 def _make_readable(layer: dict[str, Any]) -> None:
     if layer.get("module") in MODULES:
-        layer["module"] = MODULES[layer["module"]]
+        layer.update(module="keras", class_name=MODULES[layer["module"]], registered_name=None)
     config = layer.get("config")
     inner = config if isinstance(config, list) else (config or {}).get("layers", [])
     if layer["class_name"] == "Sequential" and inner:
@@ -187,6 +236,12 @@ def _make_readable(layer: dict[str, Any]) -> None:
         return
     if layer["class_name"] != "InputLayer":
         config.pop("batch_input_shape", None)
+    if config.pop("time_major", False):
+        remedy = "save it with time_major=False."
+        raise Refusal(f"layer {config['name']} has time_major=True, not in Keras 3.", remedy)
+    axis = config.get("axis")
+    if layer["class_name"] == "BatchNormalization" and isinstance(axis, list):
+        config["axis"] = axis[0]
     for name in ("layer", "backward_layer", "cell"):
         if isinstance(config.get(name), dict):
             config[name].setdefault("module", "keras.layers")
@@ -198,27 +253,18 @@ def _make_readable(layer: dict[str, Any]) -> None:
 def described(
     model: dict[str, Any], container: str, items: Sequence[Item], by_place: bool
 ) -> list[Item]:
-    """The items, with the settings that a model's configuration has for its cells. Raises `Refusal`
-    if the two disagree."""
+    """The items, with what a model's configuration says about its cells. Raises `Refusal` if the
+    two disagree."""
     tree = [node for node in nodes(model, container) if is_recurrent(node)]
     cells = [item for item in items if isinstance(item, Cell)]
     found: dict[int, Node] = {}
     for layer in dict.fromkeys(cell.layer for cell in cells):
         own = [cell for cell in cells if cell.layer == layer]
         of_layer = [node for node in tree if node.names[:1] == (layer,)]
-        for number, cell in enumerate(own):
-            place = cell.sources[0].place.rpartition("/vars/")[0]
-            if by_place:
-                same = [node for node in tree if node.arrays == place]
-            else:
-                same = [
-                    node for node in of_layer if _ends(node.names) == _ends(cell.scope.split("/"))
-                ]
-                if len(same) != 1 and len(of_layer) == len(own):
-                    same = [of_layer[number]]
-            if len(same) == 1:
-                found[id(cell)] = same[0]
-                check_agreement(cell, same[0])
+        found |= _by_place(own, tree) if by_place else _by_name(own, of_layer)
+    for cell in cells:
+        if id(cell) in found:
+            check_agreement(cell, found[id(cell)])
     known = {node.layer["config"].get("name") for node in found.values()}
     for node in tree:
         if node.layer["config"].get("name") not in known:
@@ -227,9 +273,41 @@ def described(
     settled: list[Item] = []
     for item in items:
         if isinstance(item, Cell) and id(item) in found:
-            item = replace(item, settings=found[id(item)].layer["config"])
+            node = found[id(item)]
+            item = replace(item, settings=node.layer["config"], layer_class=node.kind)
         settled.append(item)
     return settled
+
+
+def _by_place(cells: Sequence[Cell], tree: Sequence[Node]) -> dict[int, Node]:
+    """The nodes of cells by their ids, in a ``.keras`` file."""
+    found = {}
+    for cell in cells:
+        place = cell.sources[0].place.rpartition("/vars/")[0]
+        same = [node for node in tree if node.arrays == place]
+        if len(same) == 1:
+            found[id(cell)] = same[0]
+    return found
+
+
+def _by_name(cells: Sequence[Cell], tree: Sequence[Node]) -> dict[int, Node]:
+    """The nodes of the cells of one layer by their ids, in an ``.h5`` file: by their names, or else
+    by their order, in which those that are not trained come last."""
+    found = {}
+    for cell in cells:
+        names = cell.scope.split("/")
+        same = [node for node in tree if _ends(node.names) == _ends(names)]
+        if len(same) > 1:
+            same = [node for node in same if set(node.names) <= set(names)]
+        if len(same) == 1:
+            found[id(cell)] = same[0]
+    several = len({node.names for node in found.values()}) < len(found)
+    if several or len(found) < len(cells):
+        found = {} if several else found
+        if len(tree) == len(cells):
+            ordered = sorted(tree, key=lambda node: not node.trainable)
+            found = {id(cell): node for cell, node in zip(cells, ordered, strict=True)}
+    return found
 
 
 def _ends(names: Sequence[str]) -> tuple[str, ...]:
