@@ -145,7 +145,8 @@ class Session(KerasSession):
         inputs = self.model.train_function.inputs
         # Samples and targets are followed by sample weights in some versions and, with dropout, by
         # the learning phase, whose shape Keras 2.0.6 leaves open.
-        values = [x, y.reshape(len(y), -1)]
+        # Keras makes one column of targets that are one number for each sample.
+        values = [x, y.reshape(len(y), 1) if y.ndim == 1 else y]
         for tensor in inputs[2:]:
             values.append(True if tensor.dtype.is_bool else numpy.ones(len(x), "float32"))
         return dict(zip(inputs, values))
