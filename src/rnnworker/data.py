@@ -39,6 +39,9 @@ def arrays(config, path, pinned_md5=None):
 def _check(prepared, function):
     """Raises ValueError or `Refusal` if the arrays that `function` has prepared are not
     `ARRAYS`."""
+    if not isinstance(prepared, dict):
+        fault = "{} returns a {}: it must return a dict of {}"
+        raise Refusal(fault.format(function, type(prepared).__name__, ", ".join(ARRAYS)))
     missing = ", ".join(sorted(set(ARRAYS) - set(prepared)))
     if missing:
         raise ValueError("{} did not return {}".format(function, missing))
@@ -50,6 +53,25 @@ def _check(prepared, function):
         if isinstance(prepared[name], (dict, list, tuple)):
             fault = "{} returns {} as a {}: rnnbench takes one array of inputs and one of targets"
             raise Refusal(fault.format(function, name, type(prepared[name]).__name__))
+        _check_array(prepared[name], name, function)
+    for part in ("train", "val"):
+        inputs, targets = (len(prepared[name + part]) for name in ("x_", "y_"))
+        if inputs != targets:
+            fault = "{} returns {} samples in x_{} and {} in y_{}: each sample needs its target"
+            raise Refusal(fault.format(function, inputs, part, targets, part))
+
+
+def _check_array(array, name, function):
+    """Raises `Refusal` unless `array`, the `name` of what `function` has prepared, has numbers of
+    at least one sample."""
+    if not isinstance(array, numpy.ndarray):
+        fault = "{} returns {} as a {}: it must be a NumPy array"
+        raise Refusal(fault.format(function, name, type(array).__name__))
+    if array.dtype.kind not in "biuf":
+        fault = "{} returns {} of the type {}: it must have numbers that are not complex"
+        raise Refusal(fault.format(function, name, array.dtype))
+    if array.ndim == 0 or len(array) == 0:
+        raise Refusal("{} returns {} without samples".format(function, name))
 
 
 def source(path, pinned_md5=None):

@@ -119,6 +119,7 @@ class KerasSession(KerasWeights, KerasTraining):
                 fault = "build of {} returned {}, not a Keras model"
                 raise TypeError(fault.format(settings["function"], type(self.model).__name__))
             self.complete_model()
+        check_is_single(self.model, settings["function"])
         self._check_recurrent_layers()
         self._check_keys()
         self.model.compile(**self._compile_arguments())
@@ -371,6 +372,16 @@ def metrics_of(settings):
         return list(settings["metrics"])
     loss = str(settings["loss"]).lower()
     return ["accuracy"] if "crossentropy" in loss or loss == "bce" else []
+
+
+def check_is_single(model, function):
+    """Raises `Refusal` if a `model` has several inputs or outputs. A subclassed one has no list of
+    them."""
+    for part in ("inputs", "outputs"):
+        count = len(getattr(model, part, None) or [0])
+        if count > 1:
+            fault = "{} returns a model with {} {}: rnnbench trains models with one"
+            raise Refusal(fault.format(function, count, part))
 
 
 def check_own_compile(model, arguments, settings):
