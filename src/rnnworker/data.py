@@ -44,7 +44,8 @@ def _check(prepared, function):
         raise Refusal(fault.format(function, type(prepared).__name__, ", ".join(ARRAYS)))
     missing = ", ".join(sorted(set(ARRAYS) - set(prepared)))
     if missing:
-        raise ValueError("{} did not return {}".format(function, missing))
+        found = ", ".join(sorted(map(str, prepared))) or "nothing"
+        raise ValueError("{} did not return {}, but {}".format(function, missing, found))
     further = ", ".join(sorted(set(prepared) - set(ARRAYS)))
     if further:
         fault = "{} returns {}, which rnnbench does not read: it must return {} only"
