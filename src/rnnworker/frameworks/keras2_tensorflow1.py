@@ -134,13 +134,24 @@ class Session(KerasSession):
         batch = self.config["model"]["batch"]
         return self.model.predict(self.arrays["x_val"][:samples], batch_size=batch, verbose=0)
 
+    def _call_once(self, layer):
+        """Gives `layer` an input and an output of its own if a wrapper calls it, such as a
+        TimeDistributed, which keeps neither."""
+        try:
+            layer.output  # noqa: B018
+        except AttributeError:
+            shape = self.recurrent.made_for(layer).input_shape
+            layer(self.keras.layers.Input(shape=tuple(shape)[1:]))
+
     def layer_gradients(self, layer, x, upstream):
+        self._call_once(layer)
         loss = self.tensorflow.reduce_sum(layer.output * upstream)
         tensors = self.tensorflow.gradients(loss, [layer.input] + list(layer.trainable_weights))
         outputs, x_gradient, *gradients = self._run(layer, x, [layer.output] + tensors, 1)
         return outputs, dict(self.recurrent.to_canonical(layer, gradients), x=x_gradient)
 
     def layer_outputs(self, layer, x):
+        self._call_once(layer)
         return self._run(layer, x, layer.output, 0)
 
     def _run(self, layer, x, tensors, training):
