@@ -8,11 +8,13 @@ from itertools import chain, repeat
 import pytest
 
 from rnnbench.commands.rules import certificate_summary
-from rnnbench.records.store import Place
+from rnnbench.records.store import Place, write_json
 from rnnbench.running import certificates, worker
+from rnnbench.running.round import refusals
 from rnnbench.running.verdict import LESS_MEMORY, failure_reason
 from rnnbench.running.worker import Outcome
 from rnnworker import proc_files
+from tests.factory import make_record, replace
 from tests.running.test_running_certificates import ON_TWO, PER_DEVICE, PLANNED, assembled, cpu
 
 # The worker of the second device is killed at its first start, or at each.
@@ -68,3 +70,17 @@ def test_the_advice_is_to_need_less_memory_and_blames_no_file() -> None:
         assert made["implementations"]["keras"]["status"] == "failed"
         *_, line = certificate_summary(made, {"keras": {"implementation": file}})
         assert line.endswith(f"in phase certify_keras. Fix: {LESS_MEMORY}.")
+
+
+def test_a_run_whose_certificate_ran_out_of_memory_has_the_same_advice(place: Place) -> None:
+    why = "the kernel's OOM killer ended it (SIGKILL) in phase certify_block"
+    failed = {"status": "failed", "why": why, "function_why": why}
+    entries = {"block": failed, "keras": {"status": "certified"}}
+    made = {"schema": 3, "implementations": entries, "digest": ""}
+    write_json(place.folder / "certificates/fake.json", made)
+    rnns = [{"name": name, "rnn": {"implementation": name}} for name in entries]
+    planned = {"digest": "", "implementations": rnns}
+    write_json(place.folder / "certificates.json", {"fake": planned})
+    run = replace(make_record(rnn="block").run, certificate="fake")
+    reason = refusals([run], place)[run.name]
+    assert why in reason.text and reason.remedy.startswith(f"{LESS_MEMORY}; ")
