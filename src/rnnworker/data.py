@@ -41,9 +41,13 @@ def arrays(config, path, pinned_md5=None):
 def _check(prepared, function):
     """Raises ValueError or `Refusal` if the arrays that `function` has prepared are not
     `ARRAYS`."""
+    if not isinstance(prepared, dict):
+        fault = "{} returns a {}: it must return a dict of {}"
+        raise Refusal(fault.format(function, type(prepared).__name__, ", ".join(ARRAYS)))
     missing = ", ".join(sorted(set(ARRAYS) - set(prepared)))
     if missing:
-        raise ValueError("{} did not return {}".format(function, missing))
+        found = ", ".join(sorted(map(str, prepared))) or "nothing"
+        raise ValueError("{} did not return {}, but {}".format(function, missing, found))
     further = ", ".join(sorted(set(prepared) - set(ARRAYS)))
     if further:
         fault = "{} returns {}, which rnnbench does not read: it must return {} only"
@@ -54,14 +58,26 @@ def _check(prepared, function):
         if not every:
             raise Refusal("{} returns no arrays for {}".format(function, part))
         for name, array in every:
-            if not numpy.ndim(array):
-                fault = "{} returns {} as a {}: it must be an array, or a dict, list or tuple of "
-                fault += "arrays"
-                raise Refusal(fault.format(function, name, type(array).__name__))
+            _check_array(array, name, function)
             first, count = every[0][0], len(every[0][1])
             if len(array) != count:
-                fault = "{} returns {} samples of {} and {} of {}"
+                fault = "{} returns {} samples in {} and {} in {}: each sample needs its target"
                 raise Refusal(fault.format(function, count, first, len(array), name))
+
+
+def _check_array(array, name, function):
+    """Raises `Refusal` unless `array`, the `name` of what `function` has prepared, has numbers of
+    at least one sample."""
+    if not isinstance(array, numpy.ndarray):
+        fault = (
+            "{} returns {} as a {}: it must be a NumPy array, or a dict, list or tuple of arrays"
+        )
+        raise Refusal(fault.format(function, name, type(array).__name__))
+    if array.dtype.kind not in "biuf":
+        fault = "{} returns {} of the type {}: it must have numbers that are not complex"
+        raise Refusal(fault.format(function, name, array.dtype))
+    if array.ndim == 0 or len(array) == 0:
+        raise Refusal("{} returns {} without samples".format(function, name))
 
 
 def source(path, pinned_md5=None):

@@ -28,7 +28,7 @@ SIGKILLED = -9  # as an exit code
 OUT_OF_MEMORY = (
     "bad_alloc", "cannot allocate memory", "can't allocate memory", "failed to allocate",
     "memoryerror", "out of memory", "oom when allocating", "resource_exhausted",
-    "unable to allocate",
+    "unable to allocate", "oom killer",
 )  # fmt: skip
 OUT_OF_MEMORY_ERRORS = ("MemoryError", "ResourceExhaustedError")
 TAIL_BYTES = 8192
@@ -63,10 +63,10 @@ class Outcome:
         for event in self.events:
             if event["event"] == "error":
                 message = "{}: {}".format(event.get("type", ""), event.get("message", ""))
-                return event.get("type") in OUT_OF_MEMORY_ERRORS or _says_out_of_memory(message)
+                return event.get("type") in OUT_OF_MEMORY_ERRORS or says_out_of_memory(message)
         if self.exit_code == SIGKILLED and self.oom_kill:
             return True
-        return self.exit_code < 0 and _says_out_of_memory(self.log_tail)
+        return self.exit_code < 0 and says_out_of_memory(self.log_tail)
 
     @property
     def is_killed(self):
@@ -79,7 +79,8 @@ class Outcome:
         return {name: getattr(self, name) for name in names}
 
 
-def _says_out_of_memory(text):
+def says_out_of_memory(text):
+    """Whether an error or the end of a log says that memory ran out."""
     return any(message in text.lower() for message in OUT_OF_MEMORY)
 
 

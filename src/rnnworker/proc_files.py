@@ -69,17 +69,23 @@ def quota(process="/proc/self"):
     return min(quotas, default=None)
 
 
-def oom_kills(process="/proc/self"):
+def oom_kills(process="/proc/self", host="/proc/vmstat"):
     """Returns how many processes in the control group of `process` the kernel has killed because
     memory ran out. A worker stays in the controller's group unless its build's command moves it.
-    None if there is only the host's root group, where any process may have been killed: that of
-    version 2 does not count, and that of version 1 is left out."""
+
+    In the host's root group, which version 2 does not count, the kills on the whole host: a SIGKILL
+    of a worker at the same time is almost certainly one of them. None if the kernel counts none."""
     for group in _groups("memory", process):
         for name in ("memory.events.local", "memory.events", "memory.oom_control"):
-            match = re.search(r"^oom_kill (\d+)$", text(os.path.join(group, name)) or "", re.M)
-            if match:
-                return int(match.group(1))
-    return None
+            kills = _oom_kills(os.path.join(group, name))
+            if kills is not None:
+                return kills
+    return _oom_kills(host)
+
+
+def _oom_kills(file):
+    match = re.search(r"^oom_kill (\d+)$", text(file) or "", re.M)
+    return int(match.group(1)) if match else None
 
 
 def _groups(controller, process):

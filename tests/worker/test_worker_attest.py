@@ -92,6 +92,23 @@ def test_primitives_are_found_inside_loops_and_calls() -> None:
     assert list(primitives(outer)) == [((), "pjit"), *inside, ((), "cond"), product, product]
 
 
+def test_primitives_of_other_layers_are_left_out() -> None:
+    def equation(scopes: str, name: str = "dot_general", **params) -> SimpleNamespace:
+        info = SimpleNamespace(name_stack=scopes)
+        primitive = SimpleNamespace(name=name)
+        return SimpleNamespace(primitive=primitive, params=params, source_info=info)
+
+    body = SimpleNamespace(eqns=[equation("lstm_cell")])
+    loop = equation("transpose(jvp(inner/lstm))", "scan", jaxpr=body)
+    foreign = equation("jvp(inner/time_distributed)", "scan", jaxpr=body)
+    in_both = equation("jvp(time_distributed/lstm)", "tanh")
+    jaxpr = SimpleNamespace(eqns=[loop, foreign, equation("jvp(dense)"), in_both, equation("")])
+    others = frozenset(["time_distributed", "dense", "lstm_cell"])
+    found = list(primitives(jaxpr, frozenset(["lstm"]), others))
+    kept = [((), "scan"), (("scan",), "dot_general"), ((), "tanh"), ((), "dot_general")]
+    assert found == kept
+
+
 TORCH, JAX, MADE_UP = ({"framework": name} for name in ("keras3_torch", "keras3_jax", "f"))
 COMPILED = {"jit_compile": True}
 NESTED = {"f": {"cpu": {"gru": ["b"]}}}

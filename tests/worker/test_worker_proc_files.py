@@ -55,8 +55,11 @@ def fake_proc(folder: Path, groups: str, mount: tuple[str, str, str], files: dic
 def test_only_kills_in_the_own_group_count(tmp_path: Path, group, others, kills) -> None:
     groups, mount, file = group
     process = fake_proc(tmp_path, groups, mount, {file: COUNTS, **others})
-    assert proc_files.oom_kills(process) == kills
-    assert proc_files.oom_kills(tmp_path) is None, "without control groups"
+    host = tmp_path / "vmstat"
+    assert proc_files.oom_kills(process, host) == kills
+    assert proc_files.oom_kills(tmp_path, host) is None, "without control groups"
+    host.write_text("pgfault 9\noom_kill 7\n")
+    assert proc_files.oom_kills(process, host) == (7 if kills is None else kills)
 
 
 @pytest.mark.parametrize(("signal", "code"), [(9, "out_of_memory"), (11, "died")])

@@ -33,8 +33,10 @@ from rnnbench.records.store import Place, read_json, timing_lock, write_json
 from rnnbench.running.certificates import certify as make_certificate
 from rnnbench.running.progress import print_progress, progress_label, remaining
 from rnnbench.running.round import measure
+from rnnbench.running.verdict import LESS_MEMORY
 from rnnbench.sources.certificates import certificate_of
 from rnnworker.cohorts import reference_of
+from rnnworker.members import says_out_of_memory
 from rnnworker.options import is_user_file
 
 PR_SET_PDEATHSIG = 1
@@ -77,13 +79,17 @@ def certificate_summary(
     lines = [f"certificate {certificate['key']}: {', '.join(texts)}"]
     if fault := certificate_of(certificate, certificate["key"]).fault_of_all(rnns):
         fix = "Fix: correct the model, the data or the options."
+        if says_out_of_memory(fault):
+            fix = f"Fix: {LESS_MEMORY}."
         return [*lines, f"  every implementation failed: {fault.rstrip('.')}. {fix}"]
     for name, result in results.items():
         if result["status"] == "refused":
             lines.append(f"  {name} is refused: {result['why'].rstrip('.')}")
         if result["status"] == "failed":
             lines.append(f"  {name} failed: {result['why'].rstrip('.')}")
-            if is_user_file(file := rnns[name].get("implementation")):
+            if says_out_of_memory(result["why"]):
+                lines[-1] += f". Fix: {LESS_MEMORY}."
+            elif is_user_file(file := rnns[name].get("implementation")):
                 lines[-1] += f". Fix: correct {file} or its YAML, as docs/own_kernel.md describes."
     return lines
 

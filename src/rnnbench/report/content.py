@@ -50,7 +50,8 @@ class Content:
     the latest run); `configuration_details` (targets of the links in the tables) and `whole`
     (whether they have raw epochs); `panels` (how many places, group and device, are drawn; 0 for
     all); `csv` (file name → table); `speedups` and `unequal_runs` (record key → the speed-up
-    with its interval, by column, or the ratio marked ≠, of its configuration).
+    with its interval, by column, or the ratio marked ≠, of its configuration); `equal_runs` (record
+    key → whether it computes the function of the reference, and why not).
     """
 
     def __init__(
@@ -100,6 +101,10 @@ class Content:
         self.unequal_runs = {
             key: f"{row['unequal']} against {self.reference_words}: {row['difference']}"
             for key, row in by_run(m.frame, m.time[m.time["unequal"].ne("")]).items()
+        }
+        self.equal_runs = {
+            key: ": ".join(filter(None, (row["equal"], row["equal_why"])))
+            for key, row in by_run(m.frame, m.time[m.time["equal"].ne("")]).items()
         }
         compared = by_run(m.frame, m.time[m.time["speedup"].notna()])
         self.speedups = {

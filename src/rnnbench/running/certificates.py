@@ -20,11 +20,12 @@ from rnnbench.records.store import Place, write_json
 from rnnbench.running import worker
 from rnnbench.running.assemble import facts_of
 from rnnbench.running.progress import print_progress
-from rnnbench.running.verdict import failure_reason
+from rnnbench.running.verdict import LESS_MEMORY, failure_reason
 from rnnbench.running.worker import Event, Outcome, job_of, supervise
 from rnnbench.sources.certificates import NOT_TRIED, certificate_of
 from rnnworker import machine
-from rnnworker.cohorts import memory_capacity
+from rnnworker.cohorts import memory_capacity, must_retry_alone
+from rnnworker.members import Member
 from rnnworker.precision import DEFAULT, TOLERANCE
 from rnnworker.proc_files import available_bytes
 from rnnworker.workers import certificate_jobs
@@ -66,30 +67,35 @@ def certify(
     key, folder = planned["key"], place.folder / "certificates"
     labels: dict[str, str] = {}
     outcomes: dict[str, Outcome] = {}
-    members = []
     with locks.locked(place.timing_lock, f"process {os.getpid()}, certificate {key}") as timing:
-        for number, (device, job) in enumerate(jobs.items()):
+
+        def member_of(device: str) -> Member:
+            number = list(jobs).index(device)
             labels[device] = f"certificate {key}" + (f" on {device}" if number else "")
             files = folder / "work" / (f"{key}.{number}" if number else key)
             for ending in (".log", ".events.jsonl"):  # of an earlier attempt
                 Path(f"{files}{ending}").unlink(missing_ok=True)
-            members.append(
-                worker.member(
-                    device, job, place.root, files, limits={"default": SECONDS},
-                    timing=timing, on_event=partial(_say_phase, labels[device]),
-                )
+            return worker.member(
+                device, jobs[device], place.root, files, limits={"default": SECONDS},
+                timing=timing, on_event=partial(_say_phase, labels[device]),
             )  # fmt: skip
+
         few = len(jobs) <= memory_capacity(available_bytes())
         together = few and not any(job["card"] for job in jobs.values())
-        for group in [members] if together else [[member] for member in members]:
-            outcomes |= supervise(group)
-            for device, outcome in outcomes.items():
-                if outcome.is_killed:
+        for group in [list(jobs)] if together else [[device] for device in jobs]:
+            outcomes |= supervise([member_of(device) for device in group])
+            for device in group:
+                # Out of memory next to others does not mean that it needs too much on its own.
+                if must_retry_alone(jobs[device]["config"], outcomes[device], len(group)):
+                    why = "ran out of memory; retrying it on its own"
+                    print_progress(f"{labels[device]}: {why}")
+                    outcomes |= supervise([member_of(device)])
+            for device in group:
+                if outcomes[device].is_killed:
                     raise RunError(
-                        f"received an external SIGKILL in phase {outcome.phase}.",
+                        f"received an external SIGKILL in phase {outcomes[device].phase}.",
                         where=labels[device],
-                        remedy="run the same command again; if memory ran out, use a machine with "
-                        "more.",
+                        remedy=f"run the same command again; if memory ran out, {LESS_MEMORY}.",
                     )
     check()
     certificate = assembled_certificate(planned, outcomes, here)

@@ -39,10 +39,12 @@ from rnnbench.records.store import (
 from rnnbench.running import attempt, worker
 from rnnbench.running.assemble import Trained, records_of
 from rnnbench.running.progress import Progress, print_progress
+from rnnbench.running.verdict import LESS_MEMORY
 from rnnbench.running.worker import Event, Outcome, revision, supervise
 from rnnbench.sources.certificates import certificate_of
 from rnnworker import cards, machine
 from rnnworker.cohorts import cohorts, must_retry_alone, starting_order, takes_turns
+from rnnworker.members import says_out_of_memory
 from rnnworker.options import is_user_file
 from rnnworker.workers import card_of
 
@@ -154,6 +156,10 @@ def _why_refused(run: Run, planned: Mapping[str, Any], place: Place) -> Reason |
         data = run.config["dataset"].get("path") or "made by the model"
         function = run.config["model"]["function"].rpartition(":")[0]
         correct = f"correct the model ({function}), the data ({data}) or the options"
+        if says_out_of_memory(fault):
+            correct = LESS_MEMORY
+    elif says_out_of_memory(wrong):
+        correct = LESS_MEMORY
     elif is_user_file(file):
         correct = f"correct {file} or its YAML (docs/own_kernel.md)"
     return Reason(
@@ -275,7 +281,7 @@ class CohortRunner:
                 records |= self.measure([run], requested)
         if killed := [run.name for run in cohort if outcomes[run.name].is_killed]:
             what = f"received an external SIGKILL in phase {outcomes[killed[0]].phase}."
-            remedy = "run the same command again; if memory ran out, choose a smaller batch."
+            remedy = f"run the same command again; if memory ran out, {LESS_MEMORY}."
             raise RunError(what, where=", ".join(killed), remedy=remedy)
         return records
 

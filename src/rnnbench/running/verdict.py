@@ -29,6 +29,10 @@ HEAT_SHARE = 0.01
 STOP_THEM = "stop them and measure the run again: rnnbench retry NAME."
 ANOTHER_DEVICE = "run it on a machine that has the requested device."
 RAN_OUT = "ran out of memory in native code"
+LESS_MEMORY = (
+    "use shorter sequences, a smaller batch if it has more than one sample, or a machine with more "
+    "memory"
+)
 VOID_CODES = (
     "loss_not_finite", "exception", "out_of_memory", "died", "over_limit", "wrong_device",
     "wrong_kernel", "wrong_precision", "warm_start", "no_epochs",
@@ -88,8 +92,7 @@ def failure_reason(outcome: Outcome) -> Reason | None:
         ended = f"{what} ({name})" if outcome.out_of_memory else f"was terminated by {name}"
         text = f"{ended} in phase {phase}"
     if outcome.out_of_memory:
-        remedy = "use shorter sequences, a smaller batch if it has more than one sample, a machine "
-        remedy += "with more memory, or a higher limits.memory_bytes."
+        remedy = f"{LESS_MEMORY}, or a higher limits.memory_bytes if one is set."
         return Reason("out_of_memory", text, remedy)
     if error is not None:
         return Reason("exception", text, "see the traceback in the run's log.")

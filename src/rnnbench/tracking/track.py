@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -34,14 +35,17 @@ PARAMS, METRICS = 100, 800  # per request; MLflow accepts 100 params, 100 tags, 
 VIEW = "rnnbench"
 SHARED = f"mlflow.sharedViewState.{VIEW}"  # the tag of an experiment that has the view
 UNEQUAL, SPEEDUP = "rnnbench.unequal", "speedup"
+# The tag that says whether a run computes the same function as the reference, and why not. Without
+# a dot, so that a search needs no backticks.
+EQUAL = "equal"
 # The MLflow experiment with one run for each report, and the tag with its experiment's name. Among
 # the runs that it is about, a report would be counted as one of them.
 REPORTS, REPORT = "rnnbench reports", "rnnbench.report"
 NOTE, NAME = "mlflow.note.content", "mlflow.runName"
 # The columns of the view, after the axes.
 COLUMNS = (
-    *("metrics.`speedup`", "metrics.`median_epoch_seconds`", "metrics.`val_acc`"),
-    *("tags.`verdict`", "tags.`reasons`"),
+    *("metrics.`speedup`", "tags.`equal`", "metrics.`median_epoch_seconds`"),
+    *("metrics.`val_acc`", "tags.`verdict`", "tags.`reasons`"),
 )
 
 
@@ -153,6 +157,7 @@ def publish(
     planned: Sequence[PlannedRun],
     speedups: Mapping[str, Mapping[str, float]],
     unequal: Mapping[str, str],
+    equal: Mapping[str, str],
     files: Path,
 ) -> str | None:
     """Updates the MLflow experiment after a report; writes only what has changed.
@@ -163,6 +168,7 @@ def publish(
     - `planned`: its runs.
     - `speedups`: record key → metric → value: the speed-up of its configuration with its interval.
     - `unequal`: record key → marked ratio, if the two runs do not compute the same function.
+    - `equal`: record key → whether they do, and why not or why that is unknown.
     - `files`: the report's folder.
 
     **Returns** the `address_of` the experiment, or None if MLflow has none. **Raises**
@@ -191,8 +197,8 @@ def publish(
                 # MLflow's own list has no column for the verdict.
                 is_suspect = run.data.tags.get("verdict") == "suspect"
                 label = labels.get(name, name) + (" †" if is_suspect else "")
-                marked = shortened(unequal.get(key, ""), TAG_LENGTH)
-                _update_run(client, run, name, label, marked, speedups.get(key, {}))
+                marks = {UNEQUAL: unequal.get(key, ""), EQUAL: equal.get(key, "")}
+                _update_run(client, run, name, label, marks, speedups.get(key, {}))
         _log_report(client, root, experiment, text, files)
         return address
 
@@ -262,20 +268,33 @@ def label_of(run: PlannedRun, keys: Sequence[str]) -> str:
 
 
 def _update_run(
-    client: MlflowClient, run: Run, name: str, label: str, marked: str, speedup: Mapping[str, float]
+    client: MlflowClient,
+    run: Run,
+    name: str,
+    label: str,
+    marks: Mapping[str, str],
+    speedup: Mapping[str, float],
 ) -> None:
-    """Logs what has changed of a run in one request. `speedup`: metric → value."""
+    """Logs what has changed of a run in one request. `marks`: tag → value, empty for none;
+    `speedup`: metric → value."""
     from mlflow.entities import Metric, RunTag
 
     run_id, tags, new_tags, metrics = run.info.run_id, run.data.tags, [], []
-    if marked and tags.get(UNEQUAL) != marked:
-        new_tags.append(RunTag(UNEQUAL, marked))
-    elif not marked and UNEQUAL in tags:
-        client.delete_tag(run_id, UNEQUAL)
+    for tag, mark in marks.items():
+        text = shortened(mark, TAG_LENGTH)
+        if text and tags.get(tag) != text:
+            new_tags.append(RunTag(tag, text))
+        elif not text and tag in tags:
+            client.delete_tag(run_id, tag)
     if run.info.run_name == name != label:  # keep a name that the user gave it
         new_tags.append(RunTag(NAME, label))
     now = round(1000 * time.time())
-    for key, value in speedup.items():
+    values = dict(speedup)
+    for key, old in run.data.metrics.items():
+        # MLflow keeps a metric: that of an earlier report is void if this one finds no speed-up.
+        if key.startswith(SPEEDUP) and marks[EQUAL] and math.isfinite(old):
+            values.setdefault(key, math.nan)
+    for key, value in values.items():
         if run.data.metrics.get(key) != value:
             metrics.append(Metric(key, value, now, 0))
     if new_tags or metrics:

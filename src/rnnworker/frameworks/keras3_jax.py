@@ -2,6 +2,7 @@
 
 import itertools
 import os
+import re
 
 import numpy
 
@@ -83,7 +84,8 @@ class Session(KerasSession):
         parts = ("trainable", "non_trainable", "optimizer", "metrics")
         state = model._get_jax_state(**{part + "_variables": True for part in parts})
         traced = self.jax.make_jaxpr(model.train_step)(state, (x, y, None))
-        return attest.kernels_in_jax(list(primitives(traced.jaxpr)), steps)
+        found = primitives(traced.jaxpr, *map(frozenset, self._layer_names()))
+        return attest.kernels_in_jax(list(found), steps)
 
     def cudnn_facts(self):
         gpus = sum(device.platform == "gpu" for device in self.jax.devices())
@@ -112,15 +114,30 @@ def take(x, y, chosen):
     return trees.taken(x, chosen), trees.taken(y, chosen)
 
 
-def primitives(jaxpr, loops=()):
+def primitives(jaxpr, recurrent=frozenset(), others=frozenset(), loops=()):
     """(names of the enclosing loops, name) of every primitive in a jaxpr and in the jaxprs inside
-    it."""
+    it, without those in the layers `others` (names), such as the unrolled products of a
+    TimeDistributed. `recurrent`: the names of the recurrent layers, in which nothing is left
+    out."""
     for equation in jaxpr.eqns:
+        scopes = scopes_of(equation)
+        is_own = bool(scopes & recurrent)
+        if scopes & others and not is_own:
+            continue
         name = equation.primitive.name
         yield loops, name
         inside = loops + (name,) if name in ("scan", "while") else loops
+        # A jaxpr inside an equation names its scopes relative to it.
+        left_out = frozenset() if is_own else others
         for value in equation.params.values():
             for item in value if isinstance(value, (list, tuple)) else [value]:
                 item = getattr(item, "jaxpr", item)
                 if hasattr(item, "eqns"):
-                    yield from primitives(item, inside)
+                    yield from primitives(item, recurrent, left_out, inside)
+
+
+def scopes_of(equation):
+    """The names of the scopes in which an equation was traced, which Keras names after its layers:
+    jax writes ``transpose(jvp(model/layer))``. Empty with a version that records none."""
+    stack = getattr(getattr(equation, "source_info", None), "name_stack", "")
+    return frozenset(re.split(r"[/()]+", str(stack)))

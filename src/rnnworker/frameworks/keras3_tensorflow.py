@@ -58,6 +58,11 @@ class Session(KerasSession):
                 return [(owner, "assign")]
         raise RuntimeError("TensorFlow's variables have no assign")
 
+    def value_of(self, variable):
+        # Keras 2 builds layers in a graph.
+        with self.tensorflow.init_scope():
+            return super().value_of(variable)
+
     def as_numpy(self, tensor):
         return self.tensorflow.convert_to_tensor(tensor).numpy()
 

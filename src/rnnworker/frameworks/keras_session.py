@@ -116,7 +116,7 @@ class KerasSession(KerasWeights, KerasTraining):
         self._policy(precision.policy(self.config))
         self.seed(self.config["seed"])
         self.recurrent = Recurrent(self.keras, self.config)
-        self._watched = Watched(self.keras)
+        self._watched = Watched(self.keras, self.value_of)
         watching = self._watched.watching(self.assignments())
         with watching, self._standing_in(), refusals():
             self.model = self.make_model(user_functions.function(settings["function"]))
@@ -142,6 +142,11 @@ class KerasSession(KerasWeights, KerasTraining):
     def assignments(self):
         """(object, attribute) of the functions that set a variable; see `Watched.watching`."""
         return [(self.keras.Variable, "assign")]
+
+    def value_of(self, variable):
+        """The value of a `variable` while a model is built; None if it has none yet."""
+        # Keras 3 would draw one.
+        return None if getattr(variable, "_value", self) is None else variable.numpy()
 
     def complete_model(self):
         """Makes the weights of a model that has none before it sees data."""

@@ -4,16 +4,23 @@ and the arguments with which it compiles."""
 import contextlib
 import functools
 import inspect
+import zlib
 from unittest import mock
+
+import numpy
 
 DEFAULT = ("GlorotUniform", {})  # Keras's, for a weight whose layer states no initializer
 
 
 class Watched:
-    def __init__(self, keras):
+    """`value_of`: a function that returns the value of a variable, or None if it has none yet."""
+
+    def __init__(self, keras, value_of=lambda variable: None):
         self._keras = keras
+        self._value_of = value_of
         self._initializers = {}  # id of a variable → (class name, settings)
         self._assigned = set()
+        self._first = {}  # id of a variable → checksum of its first value
         self._compiled = {}  # id of a model → arguments
         self._alive = []  # so that no id is used twice
 
@@ -51,6 +58,21 @@ class Watched:
                 patch = mock.patch.object(owner, name, replacement(original))
                 stack.enter_context(patch)
             yield
+        self._compare_values()
+
+    def _compare_values(self):
+        """Finds the variables that were set by other means, such as the checkpoints of TensorFlow
+        or a function of torch."""
+        for variable in self._alive:
+            first = self._first.get(id(variable))
+            if first is not None and self._checksum(variable) != first:
+                self._assigned.add(id(variable))
+
+    def _checksum(self, variable):
+        value = self._value_of(variable)
+        if value is None:
+            return None
+        return zlib.crc32(numpy.ascontiguousarray(value).view("uint8"))
 
     def _add_weight(self, original):
         signature = inspect.signature(original)
@@ -61,6 +83,7 @@ class Watched:
             stated = signature.bind(layer, *arguments, **settings).arguments.get("initializer")
             self._alive.append(variable)
             self._initializers[id(variable)] = described(self._keras, stated)
+            self._first[id(variable)] = self._checksum(variable)
             return variable
 
         return add_weight
@@ -80,13 +103,16 @@ class Watched:
         return compile_model
 
     def _assign(self, original):
+        signature = inspect.signature(original)
+
         @functools.wraps(original)
-        def assign(target, *arguments, **settings):
+        def assign(*arguments, **settings):
+            target = next(iter(signature.bind(*arguments, **settings).arguments.values()))
             pairs = target if isinstance(target, (list, tuple)) else [(target, None)]
             for variable, _ in pairs:
                 self._alive.append(variable)
                 self._assigned.add(id(variable))
-            return original(target, *arguments, **settings)
+            return original(*arguments, **settings)
 
         return assign
 
