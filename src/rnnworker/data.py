@@ -64,6 +64,15 @@ def _check(prepared, function):
                 fault = "{} returns {} samples in {} and {} in {}: each sample needs its target"
                 raise Refusal(fault.format(function, count, first, len(array), name))
 
+    for part in ("x", "y"):
+        names = [
+            [name for name, _ in trees.named(prepared[part + of])] for of in ("_train", "_val")
+        ]
+        if names[0] != names[1]:
+            fault = "{} returns other arrays in {}_train than in {}_val: {} and {}"
+            shown = [", ".join(filter(None, each)) or "one array" for each in names]
+            raise Refusal(fault.format(function, part, part, *shown))
+
 
 def _check_array(array, name, function):
     """Raises `Refusal` unless `array`, the `name` of what `function` has prepared, has numbers of

@@ -28,7 +28,7 @@ def arrays(prepared: Any, monkeypatch: pytest.MonkeyPatch) -> dict[str, numpy.nd
         (tuple(RIGHT.values()), "returns a tuple"),
         ({"x": RIGHT["x_val"]}, "did not return x_train, x_val, y_train, y_val, but x"),
         (RIGHT | {"x_test": RIGHT["x_val"]}, "returns x_test, which rnnbench does not read"),
-        (RIGHT | {"x_val": [[0.0, 0.0]] * 3}, "returns x_val as a list"),
+        (RIGHT | {"x_val": [[0.0, 0.0]] * 3}, "returns x_val.0.0 as a float"),
         (RIGHT | {"y_val": None}, "returns y_val as a NoneType: it must be a NumPy array"),
         (RIGHT | {"y_train": numpy.array(["a"] * 4)}, "returns y_train of the type <U1"),
         (RIGHT | {"x_val": RIGHT["x_val"].astype(object)}, "returns x_val of the type object"),

@@ -39,10 +39,11 @@ def test_shapes_of_samples() -> None:
 @pytest.mark.parametrize(
     ("x", "y", "fault"),
     [
-        ([A, B[:2]], B, "returns 3 samples of x_train.0 and 2 of x_train.1"),
-        ({"a": A}, B[:2], "returns 3 samples of x_train.a and 2 of y_train"),
+        ([A, B[:2]], B, "returns 3 samples in x_train.0 and 2 in x_train.1"),
+        ({"a": A}, B[:2], "returns 3 samples in x_train.a and 2 in y_train"),
         ([A, 5], B, "returns x_train.1 as a int"),
         ([], {}, "returns no arrays for train"),
+        ([A], B, r"other arrays in x_train than in x_val: 0 and one array"),
     ],
 )
 def test_arrays_that_do_not_fit_each_other_are_refused(x: object, y: object, fault: str) -> None:

@@ -128,6 +128,7 @@ class KerasSession(KerasWeights, KerasTraining):
                 fault += "check against its gradients: state the loss in compile"
                 raise Refusal(fault.format(settings["function"]))
             self.complete_model()
+        self._check_counts()
         self._check_recurrent_layers()
         self._check_keys()
         self.model.compile(**self._compile_arguments())
@@ -203,6 +204,17 @@ class KerasSession(KerasWeights, KerasTraining):
             fault += "layer, and none in the model itself or in a wrapper of a recurrent layer"
             function = self.config["model"]["function"]
             raise Refusal(fault.format(function, len(self.model.weights), found))
+
+    def _check_counts(self):
+        """Raises `Refusal` if the model has another number of inputs or outputs than the data. A
+        subclassed one states none."""
+        for part, name in (("inputs", "x_train"), ("outputs", "y_train")):
+            stated = len(getattr(self.model, part, None) or ())
+            given = len(trees.leaves(self.arrays[name])) if self.arrays is not None else stated
+            if stated and stated != given:
+                fault = "{}: the model has {} {}, and the data have {} in {}"
+                function = self.config["model"]["function"]
+                raise Refusal(fault.format(function, stated, part, given, name))
 
     def _check_cells(self):
         """Raises `Refusal` if the model has a recurrent layer of Keras for which nothing stands, or
