@@ -123,6 +123,7 @@ def described(keras, initializer):
     if initializer is None:
         return DEFAULT
     found = keras.initializers.get(initializer)
+    found = found() if isinstance(found, type) else found  # TensorFlow 1 has a class of a name
     settings = dict(found.get_config()) if hasattr(found, "get_config") else {}
     if hasattr(found, "value"):
         settings["value"] = found.value  # Keras 3 has arrays in a form of its own in its config
