@@ -137,7 +137,7 @@ class KerasSession(KerasWeights, KerasTraining):
 
     def _standing_in(self):
         if self.config["rnn"]["implementation"] == "none":
-            return contextlib.nullcontext()
+            return contextlib.ExitStack()  # nothing; Python 3.6 has no nullcontext
         return stand_ins.standing_in(self.keras, self.recurrent)
 
     def assignments(self):

@@ -2,6 +2,7 @@
 ``rnnworker.kernels``, or a user-supplied file that fulfils the contract in ``docs/own_kernel.md``.
 """
 
+import contextlib
 import functools
 import importlib
 import itertools
@@ -60,6 +61,7 @@ class Recurrent:
             known = ", ".join(honoured(config)) or "no options"
             raise ValueError(message.format(self._rnn["implementation"], ignored[0], known))
         self.made = []
+        self.is_making = False  # whether an implementation, not the model, asks for layers
 
     @property
     def layers(self):
@@ -101,7 +103,8 @@ class Recurrent:
         for initializer in ("unit_forget_bias",) + arguments.INITIALIZERS:
             options.pop(initializer, None)
         try:
-            layer = self._layer(cell, units, layers, bidirectional, options)
+            with self._making():
+                layer = self._layer(cell, units, layers, bidirectional, options)
         except Refusal as error:
             raise Refusal("{}: rnn={}: {}".format(place, self._name, error)) from error
         except TypeError as error:  # an older Keras lacks the argument
@@ -122,15 +125,25 @@ class Recurrent:
         if backward is None:
             options = dict(forward.settings, go_backwards=not forward.settings.get("go_backwards"))
             options.pop("name", None)
-            backward = self.module.make(self.keras, forward.cell, forward.units, options)
+            with self._making():
+                backward = self.module.make(self.keras, forward.cell, forward.units, options)
             backward.asked_for = layer.asked_for
         else:
             self.made.remove(self.made_for(backward))
-        pair = composed.both_directions(self.keras, layer, backward, merge_mode, settings)
+        with self._making():
+            pair = composed.both_directions(self.keras, layer, backward, merge_mode, settings)
         options = dict(forward.options, go_backwards=False)
         forward = (pair, forward.cell, forward.units, options, forward.settings, forward.place)
         self.made.append(Made(*forward))
         return pair
+
+    @contextlib.contextmanager
+    def _making(self):
+        self.is_making = True
+        try:
+            yield
+        finally:
+            self.is_making = False
 
     @property
     def _name(self):

@@ -67,12 +67,14 @@ def _stand_in(name, original):
 
         class StandIn(type(original)):
             def __call__(cls, *values, **settings):
-                if cls is not _stand_ins[original]:
+                is_stand_in = cls is _stand_ins[original]
+                if not _current or _current[-1].is_making:
+                    new = original if is_stand_in else super().__call__
+                    return new(*values, **settings)
+                if not is_stand_in:
                     fault = "{}: no implementation can stand for the class {}, which derives from "
                     fault += "keras.layers.{}"
                     raise Refusal(fault.format(caller(), cls.__name__, name))
-                if not _current:
-                    return original(*values, **settings)
                 return made(_current[-1], original, values, settings)
 
             def __instancecheck__(cls, instance):
