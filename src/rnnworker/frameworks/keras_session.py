@@ -232,7 +232,7 @@ class KerasSession(KerasWeights, KerasTraining):
                 fault += "that build imports"
                 kind = type(layer).__name__
                 raise Refusal(fault.format(settings["function"], layer.name, kind, kind))
-            is_loop = isinstance(layer, self.keras.layers.RNN) and not isinstance(layer, own)
+            is_loop = isinstance(layer, self._loop) and not isinstance(layer, own)
             if is_loop and not is_made and implementation not in LOOPS:
                 fault = (
                     "{}: the layer {} is keras.layers.RNN, a loop over a cell, whatever rnn is: "
@@ -246,10 +246,15 @@ class KerasSession(KerasWeights, KerasTraining):
                 right = made.cell if len(fixed) == 1 else OF_MODEL
                 raise Refusal(fault.format(made.place, made.cell, cell, right))
 
+    @property
+    def _loop(self):
+        """Keras's loop over cells; Keras 2.0.6 has none."""
+        return getattr(self.keras.layers, "RNN", ())
+
     def has_own_loop(self):
         """Whether the model has Keras's loop over cells of its own, and that is what runs."""
         layers = self._flat(self.model.layers)
-        is_loop = any(isinstance(layer, self.keras.layers.RNN) for layer in layers)
+        is_loop = any(isinstance(layer, self._loop) for layer in layers)
         return is_loop and self.config["rnn"]["implementation"] in LOOPS
 
     def _flat(self, layers):
