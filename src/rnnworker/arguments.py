@@ -127,6 +127,16 @@ def refusal(config, argument, value):
     return "rnn={} does not support {}; {}".format(rnn["implementation"], what, able)
 
 
+def check_call(asked_for, mask, initial_state):
+    """Raises a `Refusal` if a layer without masks and initial states is called with one.
+    `asked_for`: the place in the model, and the implementation."""
+    message = "{} does not support {}; {} can"
+    if mask is not None:
+        raise Refusal(message.format(asked_for, "a mask", ", ".join(KERAS_LAYERS)))
+    if initial_state is not None:
+        raise Refusal(message.format(asked_for, "an initial_state", ", ".join(WITH_STATES)))
+
+
 def known_arguments():
     """Every argument that some implementation honours, and those that are refused by name."""
     config = {"rnn": {"implementation": "keras"}, "cell": {"name": "lstm"}}

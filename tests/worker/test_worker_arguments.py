@@ -42,8 +42,8 @@ FREE = {
 }
 # Never accepted with these values, or not at all.
 REFUSED = {
-    "stateful": st.just(True), "return_state": st.just(True), "unroll": st.just(True),
-    "activaton": st.just("relu"), "use_cudnn": st.just(False), "op": st.just("CudnnRNNV3"),
+    "weights": st.just("mine"), "time_major": st.just(True),
+    "activaton": st.just("relu"), "op": st.just("CudnnRNNV3"),
 }
 x = numpy.random.RandomState(0).normal(size=(4, 3, 2)).astype("float32")
 counts = {"agreed": 0, "refused": 0}
@@ -128,7 +128,6 @@ def config(name: str, cell: str = "lstm", **rnn) -> dict:
         ("block", "activation", None, "rnn=block does not support activation=None"),
         ("block", "kernel_regularizer", "l2", "rnn=block does not support kernel_regularizer='l2'"),
         ("native", "use_bias", False, "rnn=native does not support use_bias=False"),
-        ("keras", "stateful", True, "does not support stateful=True for any implementation"),
         ("keras", "unroll", True, "write rnn=unrolled in the grid"),
         ("keras", "reset_after", False, "cell=lstm has no reset_after"),
         ("keras", "activaton", "relu", "no argument activaton: did you mean activation"),

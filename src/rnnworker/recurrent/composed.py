@@ -8,10 +8,9 @@ puts layers that Keras cannot recreate side by side in a layer that does the sam
 
 import contextlib
 
-from rnnworker.arguments import KERAS_LAYERS, Refusal
+from rnnworker.arguments import KERAS_LAYERS, Refusal, check_call
 from rnnworker.canonical_weights import DIRECTIONS, layer_prefixes
 from rnnworker.recurrent.cells import accepts, layer_class
-from rnnworker.recurrent.layer import check_call
 from rnnworker.user_functions import USER_MODULE_PREFIX
 
 RESTORED = ("use_cudnn", "_could_use_gpu_kernel")

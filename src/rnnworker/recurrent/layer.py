@@ -1,6 +1,6 @@
 """Base classes of rnnbench's own recurrent layers: shapes, direction, no masks."""
 
-from rnnworker.arguments import KERAS_LAYERS, OF_ANY_LAYER, WITH_STATES, Refusal
+from rnnworker.arguments import OF_ANY_LAYER, Refusal, check_call
 from rnnworker.recurrent.cells import shapes
 
 
@@ -73,16 +73,6 @@ def recurrent_layer(keras):
             return [outputs] + list(states) if self.return_state else outputs
 
     return RecurrentLayer
-
-
-def check_call(asked_for, mask, initial_state):
-    """Raises a `Refusal` if a layer without masks and initial states is called with one.
-    `asked_for`: the place in the model, and the implementation."""
-    message = "{} does not support {}; {} can"
-    if mask is not None:
-        raise Refusal(message.format(asked_for, "a mask", ", ".join(KERAS_LAYERS)))
-    if initial_state is not None:
-        raise Refusal(message.format(asked_for, "an initial_state", ", ".join(WITH_STATES)))
 
 
 def sequence_layer(keras, tensorflow):
