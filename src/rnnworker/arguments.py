@@ -101,9 +101,8 @@ def refusal(config, argument, value):
     cell = config["cell"]["name"]
     if supports(config, argument) or _is_without_effect(argument, value, cell):
         return None
-    if isinstance(value, bool) and config["rnn"]["implementation"] in SAME.get(
-        (argument, value), ()
-    ):
+    same = SAME.get((argument, value), ()) if isinstance(value, bool) else ()
+    if config["rnn"]["implementation"] in same:
         return None
     what = "{}={}".format(argument, _shown(value))
     if cell not in CELLS_WITH.get(argument, (cell,)):
@@ -140,16 +139,8 @@ def check_call(asked_for, mask, initial_state):
 def known_arguments():
     """Every argument that some implementation honours, and those that are refused by name."""
     config = {"rnn": {"implementation": "keras"}, "cell": {"name": "lstm"}}
-    names = (
-        set(FOR_ALL)
-        | set(OF_ANY_LAYER)
-        | set(DROPOUT)
-        | set(OF_KERAS)
-        | {"return_state"}
-        | set(DECIDED)
-        | set(NOWHERE)
-    )
-    return sorted(names | set(honoured(config)))
+    names = FOR_ALL + OF_ANY_LAYER + DROPOUT + OF_KERAS + ("return_state",) + NOWHERE
+    return sorted(set(names) | set(DECIDED) | set(honoured(config)))
 
 
 def table(cell, framework):

@@ -31,7 +31,7 @@ from rnnworker import (
     user_functions,
 )
 from rnnworker.arguments import Refusal
-from rnnworker.frameworks import loss_gradients
+from rnnworker.frameworks import keras_checks, loss_gradients
 from rnnworker.recurrent import composed
 
 PROBED = ("outputs", "gradients")  # the errors of a layer
@@ -252,7 +252,7 @@ class Trial:
         self.session = frameworks.open_session(self.config, job["threads"])
         self.session.arrays = arrays
         self.session.build()
-        has_layers = self.session.recurrent.layers or self.session.has_own_loop()
+        has_layers = self.session.recurrent.layers or keras_checks.has_own_loop(self.session)
         if not has_layers and rnn["implementation"] != "none":
             fault = "build of {} makes no LSTM, GRU or SimpleRNN: add one, or write recurrent: "
             fault += "false in the model's YAML and use rnn=none"
@@ -286,6 +286,7 @@ class Trial:
         samples = trees.rows(session.arrays["x_train"])
         batches = -(-samples // self.config["model"]["batch"])
         session.train_steps(min(TRAINED_STEPS, batches))
+        session.forget_states()
         self.saved.update(
             loss_curve=curve,
             trained=session.dump_weights(),

@@ -52,26 +52,32 @@ def _check(prepared, function):
     if further:
         fault = "{} returns {}, which rnnbench does not read: it must return {} only"
         raise Refusal(fault.format(function, further, ", ".join(ARRAYS)))
+    for name in ARRAYS:
+        if not trees.leaves(prepared[name]):
+            raise Refusal("{} returns no arrays in {}".format(function, name))
     for part in ("train", "val"):
-        every = trees.named(prepared["x_" + part], "x_" + part)
-        every += trees.named(prepared["y_" + part], "y_" + part)
-        if not every:
-            raise Refusal("{} returns no arrays for {}".format(function, part))
-        for name, array in every:
-            _check_array(array, name, function)
-            first, count = every[0][0], len(every[0][1])
-            if len(array) != count:
-                fault = "{} returns {} samples in {} and {} in {}: each sample needs its target"
-                raise Refusal(fault.format(function, count, first, len(array), name))
-
+        _check_rows(prepared, part, function)
     for part in ("x", "y"):
-        names = [
-            [name for name, _ in trees.named(prepared[part + of])] for of in ("_train", "_val")
-        ]
-        if names[0] != names[1]:
-            fault = "{} returns other arrays in {}_train than in {}_val: {} and {}"
-            shown = [", ".join(filter(None, each)) or "one array" for each in names]
-            raise Refusal(fault.format(function, part, part, *shown))
+        of_train, of_val = (_names(prepared[part + of]) for of in ("_train", "_val"))
+        if of_train != of_val:
+            fault = "{0} returns other arrays in {1}_train than in {1}_val: {2} and {3}"
+            raise Refusal(fault.format(function, part, of_train, of_val))
+
+
+def _names(tree):
+    """The names of the arrays in a tree, as text."""
+    return ", ".join(sorted(name for name, _ in trees.named(tree))) or "one array"
+
+
+def _check_rows(prepared, part, function):
+    """All arrays of a part must have equally many samples."""
+    every = trees.named({name: prepared[name] for name in ("x_" + part, "y_" + part)})
+    first, array = every[0]
+    for name, other in every:
+        _check_array(other, name, function)
+        if len(other) != len(array):
+            fault = "{} returns {} samples in {} and {} in {}: each sample needs its target"
+            raise Refusal(fault.format(function, len(array), first, len(other), name))
 
 
 def _check_array(array, name, function):

@@ -62,5 +62,5 @@ def forward_flops(layers):
 
 def sizes(shape):
     """Returns a shape as integers; TensorFlow 1 has ``Dimension`` objects instead."""
-    sizes = [getattr(size, "value", size) for size in shape]
-    return tuple(None if size is None else int(size) for size in sizes)
+    values = [getattr(size, "value", size) for size in shape]
+    return tuple(None if value is None else int(value) for value in values)

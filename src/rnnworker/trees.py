@@ -49,20 +49,24 @@ def shapes(tree):
 
 def nested(arrays, names):
     """The trees called `names` from `arrays` with dotted names: ``x_train.encoder`` is the entry
-    ``encoder`` of ``x_train``; ``x_train.0`` and ``x_train.1`` are those of a list."""
-    trees = {}
-    for name in sorted(arrays):
+    ``encoder`` of ``x_train``; ``x_train.0`` and ``x_train.1`` are those of a list. Raises
+    ValueError if a tree is both an array and made of arrays."""
+    found, parts = {}, {}
+    for name in arrays:
         first, dot, rest = name.partition(".")
-        if first in names and dot:
-            trees.setdefault(first, {})[rest] = arrays[name]
+        if dot and first in names:
+            parts.setdefault(first, {})[rest] = arrays[name]
         else:
-            trees[name] = arrays[name]
-    for name in trees:
-        tree = trees[name]
-        if (
-            name in names
-            and isinstance(tree, dict)
-            and set(tree) == set(map(str, range(len(tree))))
-        ):
-            trees[name] = tuple(tree[str(number)] for number in range(len(tree)))
-    return trees
+            found[name] = arrays[name]
+    for name in parts:
+        if name in found:
+            fault = "there is {0}, and {0}.{1}: leave one of them out"
+            raise ValueError(fault.format(name, min(parts[name])))
+        found[name] = _listed(parts[name])
+    return found
+
+
+def _listed(tree):
+    """A tuple if the names in a dict are numbers from 0, else the dict."""
+    numbers = [str(number) for number in range(len(tree))]
+    return tuple(tree[number] for number in numbers) if set(tree) == set(numbers) else tree

@@ -47,14 +47,16 @@ def from_file(path, prefix=USER_MODULE_PREFIX):
     return module
 
 
-def required_arguments(function, most):
-    """Returns the number of positional arguments with which `function` is called: all that it can
-    take, at most `most`."""
+def needed(function):
+    """Returns (the number of positional arguments that `function` needs, the names of its optional
+    ones). A function of ``*arguments`` takes any number: None."""
     parameters = inspect.signature(function).parameters.values()
     if any(each.kind == each.VAR_POSITIONAL for each in parameters):
-        return most
-    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    return min(most, sum(each.kind in positional for each in parameters))
+        return None, []
+    optional = [each.name for each in parameters if each.default is not each.empty]
+    of_keyword = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_KEYWORD)
+    positional = [each for each in parameters if each.kind not in of_keyword]
+    return sum(each.default is each.empty for each in positional), optional
 
 
 def one_line(error, model=None):

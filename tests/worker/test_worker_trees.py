@@ -15,9 +15,14 @@ A, B = numpy.arange(6).reshape(3, 2), numpy.arange(3)
 def test_a_file_s_dotted_names_are_the_parts_of_a_tree() -> None:
     arrays = {"x_train.b": B, "x_train.a": A, "y_train.1": B, "y_train.0": A, "other.x": B}
     found = trees.nested(arrays, data.ARRAYS)
-    assert list(found) == ["other.x", "x_train", "y_train"]
+    assert sorted(found) == ["other.x", "x_train", "y_train"]
     assert {name: array is {"a": A, "b": B}[name] for name, array in found["x_train"].items()}
     assert found["y_train"][0] is A and found["y_train"][1] is B
+
+
+def test_a_tree_is_no_array_and_made_of_arrays() -> None:
+    with pytest.raises(ValueError, match=r"there is x_train, and x_train\.a"):
+        trees.nested({"x_train": A, "x_train.a": A}, data.ARRAYS)
 
 
 @pytest.mark.parametrize("tree", [A, [A, B], (A, {"b": B}), {"a": A, "b": B}])
@@ -42,7 +47,8 @@ def test_shapes_of_samples() -> None:
         ([A, B[:2]], B, "returns 3 samples in x_train.0 and 2 in x_train.1"),
         ({"a": A}, B[:2], "returns 3 samples in x_train.a and 2 in y_train"),
         ([A, 5], B, "returns x_train.1 as a int"),
-        ([], {}, "returns no arrays for train"),
+        ([], B, "returns no arrays in x_train"),
+        (A, {}, "returns no arrays in y_train"),
         ([A], B, r"other arrays in x_train than in x_val: 0 and one array"),
     ],
 )

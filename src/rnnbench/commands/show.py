@@ -94,8 +94,7 @@ def compare(arguments: Sequence[str]) -> int:
         help="measure with these Hydra overrides",
     )
     for option, metavar, key, text in OF_A_MODEL:
-        help_ = f"{text} ({key})"
-        parser.add_argument(option, metavar=metavar, help=help_)
+        parser.add_argument(option, metavar=metavar, help=f"{text} ({key})")
     parser.add_argument(
         "--budget", type=positive, metavar="MINUTES", help="measure for about so long (default: 1)"
     )
@@ -248,7 +247,7 @@ def _measured(
     `of_a_model` returned."""
     from rnnbench.axes import NAMES
     from rnnbench.grid.experiment import load_experiment, split_overrides, varied
-    from rnnbench.grid.files import files_of, name_of_choice
+    from rnnbench.grid.files import files_of
     from rnnbench.grid.point import short_path
 
     root = Path.cwd()
@@ -277,10 +276,9 @@ def _measured(
     }
     # Kept, because the page names the command that measures it again. JSON is YAML.
     parts = sorted((options.a, options.b))
-    if options.model:
-        parts.append(name_of_choice(Path(options.model)))
-    if options.data:
-        parts.append(short_path(str(Path(options.data).absolute())))
+    for path in filter(None, (options.model, options.data)):
+        parts.append(short_path(str(Path(path).absolute())))
+    parts += filter(None, (options.loss, options.optimizer))
     file = options.results / "compare" / f"{'-'.join(parts)}.yaml"
     write_json(file, experiment)
     # Both would otherwise come from the project's settings.

@@ -130,11 +130,10 @@ class Conversion:
             if isinstance(item, Array) and not np.isfinite(item.values).all():
                 lines.append(f"{item.name}: copied, but has NaN or infinite values")
         version = 3 if _is_of_keras_3(self.checkpoint) else 2
-        hard = "hard_sigmoid is {} in Keras 2 and {} in Keras 3: use it in Keras {}, as the source"
+        hard = "hard_sigmoid is 0.2 x + 0.5 in Keras 2 and x / 6 + 0.5 in Keras 3: use it in Keras "
         for cell in cells:
             if _has_hard_sigmoid(cell):
-                fact = hard.format("0.2 x + 0.5", "x / 6 + 0.5", version)
-                lines.append(f"{cell.scope}: {fact}")
+                lines.append(f"{cell.scope}: {hard}{version}, as the source")
         kept = self.target == ".keras" or b"model_config" in self.content
         if self.checkpoint.config is not None and not kept:
             lines.append("not in the target: the model's configuration; load it with load_weights")

@@ -139,7 +139,6 @@ class Session(KerasSession):
         return {short_name(name): value for name, value in zip(names, values)}
 
     def outputs(self, samples=None):
-        self.forget_states()
         batch = self.config["model"]["batch"]
         x = trees.taken(self.arrays["x_val"], slice(samples))
         return self.model.predict(self._inputs(x), batch_size=batch, verbose=0)

@@ -21,15 +21,13 @@ from rnnworker import (
     user_functions,
 )
 from rnnworker.arguments import Refusal
+from rnnworker.frameworks import keras_checks
 from rnnworker.frameworks.keras_training import KerasTraining
-from rnnworker.frameworks.keras_weights import KerasWeights, inner_of
+from rnnworker.frameworks.keras_weights import KerasWeights
 from rnnworker.frameworks.watch import Watched
-from rnnworker.options import OF_MODEL
 from rnnworker.recurrent import Recurrent, composed, stand_ins
 from rnnworker.recurrent.cells import keras_version
 from rnnworker.recurrent.composed import inner_layers
-
-LOOPS = ("keras", "cell")  # the implementations that are Keras's loop over a cell
 
 
 class KerasSession(KerasWeights, KerasTraining):
@@ -118,18 +116,11 @@ class KerasSession(KerasWeights, KerasTraining):
         self.recurrent = Recurrent(self.keras, self.config)
         self._watched = Watched(self.keras, self.value_of)
         watching = self._watched.watching(self.assignments())
-        with watching, self._standing_in(), refusals():
+        with watching, self._standing_in(), keras_checks.refusals():
             self.model = self.make_model(user_functions.function(settings["function"]))
-            if not hasattr(self.model, "compile"):
-                fault = "build of {} returned {}, not a Keras model"
-                raise TypeError(fault.format(settings["function"], type(self.model).__name__))
-            if _has_own_step(self.model, self.keras.models.Model):
-                fault = "{}: the model has a train_step of its own, whose steps rnnbench cannot "
-                fault += "check against its gradients: state the loss in compile"
-                raise Refusal(fault.format(settings["function"]))
+            keras_checks.check_kind(self.model, self.keras, settings["function"])
             self.complete_model()
-        self._check_counts()
-        self._check_recurrent_layers()
+        keras_checks.check(self)
         self._check_keys()
         self.model.compile(**self._compile_arguments())
         self.prepare_training()
@@ -160,7 +151,7 @@ class KerasSession(KerasWeights, KerasTraining):
         if own is None:
             arguments = self._stated_compile_arguments()
         else:
-            check_own_compile(self.config["model"], own, self.compile_settings())
+            keras_checks.check_own_compile(self.config["model"], own, self.compile_settings())
             arguments = dict(own)
         optimizer = self.config.get("certifying_optimizer")
         if optimizer:
@@ -186,95 +177,19 @@ class KerasSession(KerasWeights, KerasTraining):
         outputs = getattr(self.model, "outputs", None) or [None]
         return [metrics] * len(outputs) if metrics and len(outputs) > 1 else metrics
 
-    def _check_recurrent_layers(self):
-        """Raises `Refusal` if a layer of ``recurrent`` is not in the model, or if a layer around it
-        has weights of its own, which would be lost."""
-        inside = self.weighted()
-        self._check_cells()
-        for made in self.recurrent.made:
-            if not any(layer is made.layer for layer in inside):
-                raise Refusal(
-                    "{}: the layer that recurrent made is not part of the model; in place of "
-                    "keras.layers.Bidirectional(recurrent(…)) write recurrent.bidirectional(…), "
-                    "and call every layer".format(made.place)
-                )
-        found = sum(len(layer.weights) for layer in inside)
-        if found != len(self.model.weights):
-            fault = "{}: of the model's {} weights, {} are in its layers: make each weight in one "
-            fault += "layer, and none in the model itself or in a wrapper of a recurrent layer"
-            function = self.config["model"]["function"]
-            raise Refusal(fault.format(function, len(self.model.weights), found))
-
-    def _check_counts(self):
-        """Raises `Refusal` if the model has another number of inputs or outputs than the data. A
-        subclassed one states none."""
-        for part, name in (("inputs", "x_train"), ("outputs", "y_train")):
-            stated = len(getattr(self.model, part, None) or ())
-            given = len(trees.leaves(self.arrays[name])) if self.arrays is not None else stated
-            if stated and stated != given:
-                fault = "{}: the model has {} {}, and the data have {} in {}"
-                function = self.config["model"]["function"]
-                raise Refusal(fault.format(function, stated, part, given, name))
-
-    def _check_cells(self):
-        """Raises `Refusal` if the model has a recurrent layer of Keras for which nothing stands, or
-        one with another cell than the grid's."""
-        settings, own = self.config["model"], stand_ins.originals(self.keras)
-        implementation, cell = self.config["rnn"]["implementation"], self.config["cell"]["name"]
-        if implementation == "none":
-            return
-        for layer in self._flat(self.model.layers):
-            is_made = any(layer is each for each in self._flat(self.recurrent.layers))
-            if isinstance(layer, own) and not is_made:
-                fault = (
-                    "{}: the layer {} is Keras's own {}: make it with keras.layers.{} in a file "
-                )
-                fault += "that build imports"
-                kind = type(layer).__name__
-                raise Refusal(fault.format(settings["function"], layer.name, kind, kind))
-            is_loop = isinstance(layer, self._loop) and not isinstance(layer, own)
-            if is_loop and not is_made and implementation not in LOOPS:
-                fault = (
-                    "{}: the layer {} is keras.layers.RNN, a loop over a cell, whatever rnn is: "
-                )
-                fault += "rnn=keras can"
-                raise Refusal(fault.format(settings["function"], layer.name))
-        for made in self.recurrent.made:
-            if cell not in (OF_MODEL, made.cell):
-                fault = "{}: the layer has the cell {}, and the grid cell={}: write cell={}"
-                fixed = {each.cell for each in self.recurrent.made}
-                right = made.cell if len(fixed) == 1 else OF_MODEL
-                raise Refusal(fault.format(made.place, made.cell, cell, right))
-
-    @property
-    def _loop(self):
-        """Keras's loop over cells; Keras 2.0.6 has none."""
-        return getattr(self.keras.layers, "RNN", ())
-
-    def has_own_loop(self):
-        """Whether the model has Keras's loop over cells of its own, and that is what runs."""
-        layers = self._flat(self.model.layers)
-        is_loop = any(isinstance(layer, self._loop) for layer in layers)
-        return is_loop and self.config["rnn"]["implementation"] in LOOPS
-
-    def _flat(self, layers):
-        """`layers` and all layers inside them."""
-        return [each for layer in layers for each in (layer, *self._flat(inner_of(layer)))]
-
     def make_model(self, function):
         """The model that `function` builds, without dropout if it is certified: two
         implementations draw different masks."""
         config = model_keys.recorded(self.config, "build")
-        given = {
-            3: (self.keras, self.recurrent, config),
-            2: (self.keras, config),
-            1: (self.keras,),
-            0: (),
-        }
+        known = {"keras": self.keras, "recurrent": self.recurrent, "config": config}
+        number, optional = user_functions.needed(function)
+        forms = {0: (), 1: ("keras",), 2: ("keras", "config"), 3: tuple(known), None: tuple(known)}
+        positional = [known[name] for name in forms[number]]
+        named = {name: known[name] for name in optional if name in known}
         with contextlib.ExitStack() as stack:
             if self.config.get("certifying"):
                 without_dropout(self.keras.layers, stack)
-            return function(*given[user_functions.required_arguments(function, 3)])
+            return function(*positional, **named)
 
     def _check_keys(self):
         """Raises `Refusal` for a key of the model that its functions do not read."""
@@ -366,7 +281,6 @@ class KerasSession(KerasWeights, KerasTraining):
 
     def outputs(self, samples=None):
         """The model's outputs for the validation set, or for its first `samples`."""
-        self.forget_states()
         feed, steps = self.validation(samples)
         return self.model.predict(feed, steps=steps, verbose=0)
 
@@ -403,10 +317,7 @@ class KerasSession(KerasWeights, KerasTraining):
         layer."""
         if not self.recurrent.layers:
             return None
-        lengths = [self.layer_shapes(layer)[0][0] for layer in self.recurrent.layers]
-        inputs = trees.leaves(self.arrays["x_train"])
-        longest = max(array.shape[1] for array in inputs if array.ndim > 1)
-        lengths = [length or longest for length in lengths]
+        lengths = self._lengths()
         time_steps = min(lengths)
         is_long = self.attests_short_layers and max(lengths) > attest.LONGEST
         if is_long:
@@ -420,6 +331,14 @@ class KerasSession(KerasWeights, KerasTraining):
             "why_not_cudnn": [] if cudnn else self._why_not_cudnn(),
         }
         return dict(facts, time_steps=attest.SHORT) if is_long else facts
+
+    def _lengths(self):
+        """The number of time steps of each recurrent layer; of one that takes any number, that of
+        the longest input."""
+        inputs = trees.leaves(self.arrays["x_train"])
+        longest = max((array.shape[1] for array in inputs if array.ndim > 1), default=1)
+        lengths = [self.layer_shapes(layer)[0][0] for layer in self.recurrent.layers]
+        return [length or longest for length in lengths]
 
     def kernels(self, run, steps):
         """The kernels that `run` ran on sequences of at least `steps` time steps."""
@@ -470,52 +389,12 @@ class KerasSession(KerasWeights, KerasTraining):
         return sorted(set(reasons), key=reasons.index)
 
 
-@contextlib.contextmanager
-def refusals():
-    """Raises the `Refusal` behind an error in the block, which TensorFlow 2.15 hides in one of its
-    own."""
-    try:
-        yield
-    except Exception as error:
-        behind = error
-        while behind is not None and not isinstance(behind, Refusal):
-            behind = behind.__cause__ or behind.__context__
-        if behind is None:
-            raise
-        raise behind from error
-
-
-def _has_own_step(model, base):
-    """Whether the class of the `model` replaces Keras's training step."""
-    for owner in type(model).__mro__:
-        if "train_step" in vars(owner):
-            return "keras" not in owner.__module__.split(".")[0] and owner is not base
-    return False
-
-
 def metrics_of(settings):
     """The metrics of a model's YAML; without any, the accuracy of a classification."""
     if settings.get("metrics") is not None:
         return list(settings["metrics"])
     loss = str(settings["loss"]).lower()
     return ["accuracy"] if "crossentropy" in loss or loss == "bce" else []
-
-
-def check_own_compile(model, arguments, settings):
-    """Raises `Refusal` if the `arguments` with which a model compiles itself contradict its YAML
-    (`model`), or the grid's `settings`."""
-    function = model["function"]
-    stated = [key for key in ("loss", "optimizer", "metrics") if model.get(key) is not None]
-    if stated:
-        fault = "{} compiles its model, and its YAML states {} too: remove one of them"
-        raise Refusal(fault.format(function, " and ".join(stated)))
-    asked = arguments.get("jit_compile")
-    if asked in (True, False) and asked != settings.get("jit_compile", asked):
-        fault = "{} compiles with jit_compile={}: build.jit_compile in the grid decides that"
-        raise Refusal(fault.format(function, asked))
-    if arguments.get("steps_per_execution") not in (None, 1):
-        fault = "{} compiles with steps_per_execution={}: each step is timed, so it must be 1"
-        raise Refusal(fault.format(function, arguments["steps_per_execution"]))
 
 
 def _inputs(layer):

@@ -120,21 +120,27 @@ class Recurrent:
     def both_directions(self, layer, backward=None, merge_mode="concat", **settings):
         """A layer of `layer`, made here, and of `backward`, or of its copy in the other direction,
         as Keras's ``Bidirectional``, whose `settings` these are."""
-        forward = self.made_for(layer)
-        self.made.remove(forward)
+        made = self.made_for(layer)
+        self.made.remove(made)
+        if made.options.get("go_backwards"):
+            raise Refusal("{}: go_backwards is for a layer in one direction".format(made.place))
         if backward is None:
-            options = dict(forward.settings, go_backwards=not forward.settings.get("go_backwards"))
+            options = dict(made.settings, go_backwards=True)
             options.pop("name", None)
             with self._making():
-                backward = self.module.make(self.keras, forward.cell, forward.units, options)
+                backward = self.module.make(self.keras, made.cell, made.units, options)
             backward.asked_for = layer.asked_for
         else:
-            self.made.remove(self.made_for(backward))
+            other = self.made_for(backward)
+            self.made.remove(other)
+            if made.function() != other.function() or not other.options.get("go_backwards"):
+                fault = "{}: backward_layer must differ from the other one in go_backwards=True "
+                fault += "and its name only"
+                raise Refusal(fault.format(other.place))
         with self._making():
             pair = composed.both_directions(self.keras, layer, backward, merge_mode, settings)
-        options = dict(forward.options, go_backwards=False)
-        forward = (pair, forward.cell, forward.units, options, forward.settings, forward.place)
-        self.made.append(Made(*forward))
+        whole = Made(pair, made.cell, made.units, made.options, made.settings, made.place)
+        self.made.append(whole)
         return pair
 
     @contextlib.contextmanager
@@ -243,6 +249,12 @@ class Made:
             return build(*arguments, **settings)
 
         layer.build = recording
+
+    def function(self):
+        """What the layer computes, but for its direction: cell, units, options."""
+        ignored = ("name", "go_backwards")
+        options = {name: value for name, value in self.options.items() if name not in ignored}
+        return self.cell, self.units, options
 
 
 def activation_name(keras, value, argument="activation"):

@@ -128,8 +128,9 @@ def _pair_class(keras):
         def __init__(self, forward, backward, merge_mode, **settings):
             super().__init__(**settings)
             if merge_mode not in MERGED:
-                fault = "Bidirectional has no merge_mode {!r}, only {}"
-                raise Refusal(fault.format(merge_mode, ", ".join(map(str, MERGED))))
+                fault = "{}: Bidirectional has no merge_mode {!r}, only {}"
+                known = ", ".join(map(str, MERGED))
+                raise Refusal(fault.format(forward.asked_for, merge_mode, known))
             self.forward_layer, self.backward_layer = forward, backward
             if getattr(forward, "return_state", False):
                 fault = "{} does not support return_state in Bidirectional; {} can"

@@ -1,0 +1,146 @@
+"""What a model must be so that its weights can be set, its layers exchanged and its steps checked.
+Any other is refused, with the line of the model's file where it is known."""
+
+import contextlib
+
+from rnnworker import trees
+from rnnworker.arguments import Refusal
+from rnnworker.frameworks.keras_weights import inner_of
+from rnnworker.options import OF_MODEL
+from rnnworker.recurrent import stand_ins
+
+LOOPS = ("keras", "cell")  # the implementations that are Keras's loop over a cell
+
+
+@contextlib.contextmanager
+def refusals():
+    """Raises the `Refusal` behind an error in the block, which TensorFlow 2.15 hides in one of its
+    own."""
+    try:
+        yield
+    except Exception as error:
+        behind = error
+        while behind is not None and not isinstance(behind, Refusal):
+            behind = behind.__cause__ or behind.__context__
+        if behind is None or behind is error:
+            raise
+        raise behind from error
+
+
+def check_kind(model, keras, function):
+    """Raises TypeError or `Refusal` if what `function` returned is no model that Keras trains."""
+    if not hasattr(model, "compile"):
+        fault = "build of {} returned {}, not a Keras model"
+        raise TypeError(fault.format(function, type(model).__name__))
+    steps = [getattr(each, "train_step", None) for each in (type(model), keras.models.Model)]
+    if steps[0] is not steps[1]:
+        fault = "{}: the model has a train_step of its own, whose steps rnnbench cannot check "
+        fault += "against its gradients: state the loss in compile"
+        raise Refusal(fault.format(function))
+
+
+def check(session):
+    """Raises `Refusal` if the built model of a `session` is none that can be measured."""
+    _check_counts(session)
+    if session.config["rnn"]["implementation"] != "none":
+        _check_layers(session)
+        _check_cells(session)
+    _check_weights(session)
+
+
+def _check_counts(session):
+    """The model and the data must have equally many inputs and outputs. A subclassed model states
+    none."""
+    if session.arrays is None:
+        return
+    for part, name in (("inputs", "x_train"), ("outputs", "y_train")):
+        stated = len(getattr(session.model, part, None) or ())
+        given = len(trees.leaves(session.arrays[name]))
+        if stated and stated != given:
+            fault = "{}: the model has {} {}, and the data have {} in {}"
+            function = session.config["model"]["function"]
+            raise Refusal(fault.format(function, stated, part, given, name))
+
+
+def _check_layers(session):
+    """No recurrent layer may be Keras's own where another implementation is measured."""
+    function = session.config["model"]["function"]
+    made = _flat(session.recurrent.layers)
+    for layer in _flat(session.model.layers):
+        if any(layer is each for each in made):
+            continue
+        if isinstance(layer, stand_ins.originals(session.keras)):
+            fault = "{0}: the layer {1} is Keras's own {2}: make it with keras.layers.{2} while "
+            fault += "build runs"
+            raise Refusal(fault.format(function, layer.name, type(layer).__name__))
+        if _is_loop(layer, session) and not _runs_loops(session):
+            fault = "{}: the layer {} is keras.layers.RNN, a loop over a cell, whatever rnn is: "
+            fault += "rnn=keras can"
+            raise Refusal(fault.format(function, layer.name))
+
+
+def _check_cells(session):
+    """The layers must have the cell of the grid, if it names one."""
+    cell = session.config["cell"]["name"]
+    cells = {made.cell for made in session.recurrent.made}
+    for made in session.recurrent.made:
+        if cell not in (OF_MODEL, made.cell):
+            fault = "{}: the layer has the cell {}, and the grid cell={}: write cell={}"
+            right = made.cell if len(cells) == 1 else OF_MODEL
+            raise Refusal(fault.format(made.place, made.cell, cell, right))
+
+
+def _check_weights(session):
+    """Each recurrent layer must be in the model, and each weight in one layer: others could not be
+    set."""
+    inside = session.weighted()
+    for made in session.recurrent.made:
+        if not any(layer is made.layer for layer in inside):
+            raise Refusal(
+                "{}: the layer that recurrent made is not part of the model; in place of "
+                "keras.layers.Bidirectional(recurrent(…)) write recurrent.bidirectional(…), "
+                "and call every layer".format(made.place)
+            )
+    found = sum(len(layer.weights) for layer in inside)
+    if found != len(session.model.weights):
+        fault = "{}: of the model's {} weights, {} are in its layers: make each weight in one "
+        fault += "layer, and none in the model itself or in a wrapper of a recurrent layer"
+        function = session.config["model"]["function"]
+        raise Refusal(fault.format(function, len(session.model.weights), found))
+
+
+def has_own_loop(session):
+    """Whether the model has Keras's loop over cells of its own, and that is what runs."""
+    layers = _flat(session.model.layers)
+    return _runs_loops(session) and any(_is_loop(layer, session) for layer in layers)
+
+
+def _runs_loops(session):
+    return session.config["rnn"]["implementation"] in LOOPS
+
+
+def _is_loop(layer, session):
+    # Keras 2.0.6 has no such layer.
+    return isinstance(layer, getattr(session.keras.layers, "RNN", ()))
+
+
+def _flat(layers):
+    """`layers` and all layers inside them."""
+    return [each for layer in layers for each in (layer, *_flat(inner_of(layer)))]
+
+
+def check_own_compile(model, arguments, settings):
+    """Raises `Refusal` if the `arguments` with which a model compiles itself contradict its YAML
+    (`model`), or the grid's `settings`."""
+    function = model["function"]
+    stated = [key for key in ("loss", "optimizer", "metrics") if model.get(key) is not None]
+    if stated:
+        fault = "{} compiles its model, and its YAML states {} too: remove one of them"
+        raise Refusal(fault.format(function, " and ".join(stated)))
+    asked = arguments.get("jit_compile")
+    if asked in (True, False) and asked != settings.get("jit_compile", asked):
+        fault = "{} compiles with jit_compile={}: build.jit_compile in the grid decides that"
+        raise Refusal(fault.format(function, asked))
+    if arguments.get("steps_per_execution") not in (None, 1):
+        fault = "{} compiles with steps_per_execution={}: each step is timed, so it must be 1"
+        raise Refusal(fault.format(function, arguments["steps_per_execution"]))
