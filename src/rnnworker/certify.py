@@ -54,6 +54,7 @@ OPTIMIZER = {"name": "sgd", "learning_rate": 1.0, "momentum": 0.5}
 # before − after is exact to half a unit in the last place of the larger value.
 ROUNDING = float(numpy.finfo("float32").eps)
 SKIPPED = 20
+OWN_STEP = "not compared with the gradient: the model has a train_step of its own"
 UNMEASURED = dict.fromkeys(
     ("kernel", "outputs", "gradients", "loss_curve", "round_trip", "function", "no_reference")
 )
@@ -232,11 +233,12 @@ def applied_steps(weights):
 
 
 def first_batches(arrays, config, steps):
-    """Yields (x, y) of the first `steps` training batches; repeats the data if necessary."""
-    x, y, batch = arrays["x_train"], arrays["y_train"], config["model"]["batch"]
-    order = numpy.resize(data.epoch_order(config["seed"], 0, trees.rows(x)), steps * batch)
+    """Yields the first `steps` training batches, (x, y) or (x, y, weights); repeats the data if
+    necessary."""
+    samples, batch = data.samples(arrays, "train"), config["model"]["batch"]
+    order = numpy.resize(data.epoch_order(config["seed"], 0, trees.rows(samples)), steps * batch)
     for chosen in numpy.split(order, steps):
-        yield trees.taken(x, chosen), trees.taken(y, chosen)
+        yield trees.taken(samples, chosen)
 
 
 class Trial:
@@ -324,7 +326,8 @@ class Trial:
             functions = self._functions()
             probes = self._load_probes(functions)
             for index, arrays in enumerate(probes):
-                with composed.plain(self.session.recurrent.layers[index]):
+                layer = self.session.recurrent.layers[index]
+                with composed.plain(layer), composed.unfrozen(layer):
                     self._probe_layer(index, arrays, functions[index], batches)
         for batch in batches:
             for part in PROBED:
@@ -372,7 +375,6 @@ class Trial:
         # weights are those of the compared rows. Outputs of the largest batch serve all.
         first = compared_rows(most, shape[0], arrays)
         upstream[first:] = 0.0
-        trainable, layer.trainable = layer.trainable, True  # a frozen layer has gradients too
 
         @functools.lru_cache(maxsize=None)
         def expected(size):
@@ -395,7 +397,6 @@ class Trial:
             batch["outputs"].append(relative_error(outputs[:compared], right))
             if batch["training"]:
                 batch["gradients"] += gradient_errors(gradients, expected(rows)[1])
-        layer.trainable = trainable
 
     def _save(self, outputs, gradients):
         """Saves a layer's outputs and gradients for the comparison with other implementations."""
@@ -417,8 +418,11 @@ def applied(trial, job, rnn, arrays, tolerance):
     """Returns ``{"threads", "steps", "off", "worst", "why"}``: `off` is the number of steps that
     applied something other than the gradient, `worst` the largest `difference`, None if it is not
     finite, and `why` is None, or why nothing was measured. `trial`: None, or one with plain SGD."""
+    empty = {"threads": job["threads"], "steps": 0, "off": None, "worst": None}
     try:
         trial = trial or Trial(job, rnn, arrays, with_sgd=True)
+        if keras_checks.has_own_step(trial.session):
+            return dict(empty, why=OWN_STEP)
         trial.session.load_weights(trial.weights)
         steps = applied_steps(trial.weights)
         batches = first_batches(arrays, trial.config, steps)
@@ -433,22 +437,20 @@ def applied(trial, job, rnn, arrays, tolerance):
         }
     except Exception as error:  # the other implementations are still to be checked
         traceback.print_exc()
-        empty = {"steps": 0, "off": None, "worst": None}
-        why = user_functions.described(error, job["config"]["model"]["function"])
-        return dict(empty, threads=job["threads"], why=why)
+        return dict(empty, why=user_functions.described(error, job["config"]["model"]["function"]))
 
 
 def differences_of(session, batches):
-    """Returns the `difference` of a step with each of the `batches`, (x, y). `session` was built
-    with `OPTIMIZER`, and its weights are loaded."""
+    """Returns the `difference` of a step with each of the `batches`. `session` was built with
+    `OPTIMIZER`, and its weights are loaded."""
     gradients_of = loss_gradients.GRADIENTS[session.config["build"]["framework"]](session)
     variables, differences = session.model.trainable_weights, []
-    for x, y in batches:
+    for samples in batches:
         session.reset()
-        before, gradients = session.read(variables), gradients_of(x, y)
+        before, gradients = session.read(variables), gradients_of(*samples)
         session.reset()  # a stateful layer has kept its states
         for _ in range(1 + SKIPPED):
-            session.train_batch(x, y)
+            session.train_batch(*samples)
             after = session.read(variables)
             # With float16 the loss is scaled up, and the framework skips a step that overflows.
             half = session.precision_facts()["policy"] == "mixed_float16"

@@ -15,27 +15,69 @@ from rnnworker.arguments import Refusal
 from rnnworker.readers import images
 
 ARRAYS = ("x_train", "y_train", "x_val", "y_val")
+# What the loss of each sample, or of each of its time steps, is multiplied with.
+WEIGHTS = ("sample_weight_train", "sample_weight_val")
 
 CONVERT = "save its lists as an array of values and one of offsets, as docs/data.md describes"
 
 
 def arrays(config, path, pinned_md5=None):
-    """Returns the arrays that the model trains on: ``x_train, y_train, x_val, y_val``, with samples
-    along the first axis; each is a tree (see `trees`). Raises ValueError if ``prepare`` does not
-    return all of them.
+    """Returns the arrays that the model trains on: ``x_train, y_train, x_val, y_val``, and its
+    `WEIGHTS` if it has any, with samples along the first axis; each is a tree (see `trees`). Raises
+    ValueError if ``prepare`` does not return all of them.
 
     **Arguments:**
 
-    - `config`: the run's; ``model.data.prepare`` names a function of (source, config), and
-      ``model.train_samples`` and ``model.val_samples``, if given, limit the number of samples.
+    - `config`: the run's; ``model.data.prepare`` names a function of (source, config);
+      ``model.train_samples`` and ``model.val_samples``, if given, limit the number of samples;
+      ``model.class_weight`` makes the weights of the training's samples, as Keras's ``fit`` does.
     - `path`, `pinned_md5`: as in `source`.
     """
     model = config["model"]
     prepare = user_functions.function(model["data"]["prepare"])
     prepared = prepare(source(path, pinned_md5), model_keys.recorded(config, "prepare"))
     _check(prepared, model["data"]["prepare"])
-    limits = {name: slice(model.get(name[2:] + "_samples")) for name in ARRAYS}
-    return {name: trees.taken(prepared[name], limits[name]) for name in ARRAYS}
+    found = {}
+    for name in prepared:
+        part = name.rpartition("_")[2]
+        found[name] = trees.taken(prepared[name], slice(model.get(part + "_samples")))
+    if model.get("class_weight"):
+        if WEIGHTS[0] in found:
+            raise Refusal("class_weight and sample_weight_train are both given: remove one of them")
+        found[WEIGHTS[0]] = weights_of_classes(found["y_train"], model["class_weight"])
+    return found
+
+
+def samples(arrays, part):
+    """The samples of a `part`, ``train`` or ``val``, as Keras's steps take them: (x, y), or (x, y,
+    weights)."""
+    names = [name + part for name in ("x_", "y_", "sample_weight_")]
+    return tuple(arrays[name] for name in names if name in arrays)
+
+
+def weights_of_classes(y, class_weight):
+    """The weight of each sample by its class, a number or the place of the 1 in its row; 1 for a
+    class that `class_weight` (class → weight) leaves out. Raises `Refusal` for targets that are no
+    classes, and for a class that no sample has."""
+    fault = "class_weight needs one class for each sample, in y_train: write sample_weight_train"
+    if not isinstance(y, numpy.ndarray) or y.ndim > 2:
+        raise Refusal(fault)
+    classes = y.reshape(len(y), -1)
+    if classes.shape[1] > 1:
+        is_one_hot = ((classes == 0) | (classes == 1)).all() and (classes.sum(1) == 1).all()
+        if not is_one_hot:
+            raise Refusal(fault)
+        classes = classes.argmax(1)
+    classes = classes.reshape(-1)
+    if (classes != numpy.round(classes)).any():
+        raise Refusal(fault)
+    weights = numpy.ones(len(y), "float32")
+    for name in class_weight:
+        of_class = classes == int(name)
+        if not of_class.any():
+            raise Refusal("class_weight has the class {}, and no sample has it".format(name))
+        weights[of_class] = class_weight[name]
+    return weights
 
 
 def _check(prepared, function):
@@ -48,11 +90,11 @@ def _check(prepared, function):
     if missing:
         found = ", ".join(sorted(map(str, prepared))) or "nothing"
         raise ValueError("{} did not return {}, but {}".format(function, missing, found))
-    further = ", ".join(sorted(set(prepared) - set(ARRAYS)))
+    further = ", ".join(sorted(set(prepared) - set(ARRAYS + WEIGHTS)))
     if further:
         fault = "{} returns {}, which rnnbench does not read: it must return {} only"
-        raise Refusal(fault.format(function, further, ", ".join(ARRAYS)))
-    for name in ARRAYS:
+        raise Refusal(fault.format(function, further, ", ".join(ARRAYS + WEIGHTS)))
+    for name in prepared:
         if not trees.leaves(prepared[name]):
             raise Refusal("{} returns no arrays in {}".format(function, name))
     for part in ("train", "val"):
@@ -62,6 +104,12 @@ def _check(prepared, function):
         if of_train != of_val:
             fault = "{0} returns other arrays in {1}_train than in {1}_val: {2} and {3}"
             raise Refusal(fault.format(function, part, of_train, of_val))
+    for part in ("train", "val"):
+        weights = prepared.get("sample_weight_" + part)
+        if weights is not None and _names(weights) != _names(prepared["y_" + part]):
+            fault = "{0} returns other arrays in sample_weight_{1} than in y_{1}: {2} and {3}"
+            names = _names(weights), _names(prepared["y_" + part])
+            raise Refusal(fault.format(function, part, *names))
 
 
 def _names(tree):
@@ -71,7 +119,8 @@ def _names(tree):
 
 def _check_rows(prepared, part, function):
     """All arrays of a part must have equally many samples."""
-    every = trees.named({name: prepared[name] for name in ("x_" + part, "y_" + part)})
+    names = [name + part for name in ("x_", "y_", "sample_weight_")]
+    every = trees.named({name: prepared[name] for name in names if name in prepared})
     first, array = every[0]
     for name, other in every:
         _check_array(other, name, function)

@@ -8,13 +8,19 @@ from rnnworker.arguments import Refusal
 OWN = (
     *("name", "about", "source", "requires", "defaults", "function", "data", "batch", "epochs"),
     *("optimizer", "loss", "metrics", "recurrent", "arrays", "train_samples", "val_samples"),
+    "class_weight",
 )
 FIT = (
-    *("callbacks", "class_weight", "sample_weight", "shuffle", "validation_split"),
+    *("callbacks", "shuffle", "validation_split"),
     *("validation_data", "validation_steps", "validation_batch_size", "validation_freq"),
     *("steps_per_epoch", "initial_epoch", "verbose", "workers", "use_multiprocessing"),
     *("max_queue_size", "batch_size"),
 )
+HINTS = {
+    "callbacks": "; all runs that are compared take the same steps, so no callback may stop or "
+    "change them",
+    "sample_weight": "; write the arrays sample_weight_train and sample_weight_val beside x_train",
+}
 COMPILE = ("loss_weights", "weighted_metrics", "run_eagerly", "steps_per_execution", "jit_compile")
 
 _read = {}  # function of the model (prepare, build, augment) → the keys that it has read
@@ -80,6 +86,7 @@ def check(config):
             continue
         name = config["model"].get("name") or config["model"]["function"]
         fault = "model={} has the key {}, which none of its functions reads".format(name, key)
+        fault += HINTS.get(key, "")
         for method, arguments in (("fit", FIT), ("compile", COMPILE)):
             if key in arguments:
                 fault += "; rnnbench passes no {} to Keras's {}".format(key, method)

@@ -59,6 +59,11 @@ def is_keras(implementation):
     return implementation in _KERAS
 
 
+def is_function(stated):
+    """Whether `stated` names a function: FILE.py:NAME or MODULE:NAME."""
+    return ":" in str(stated)
+
+
 def honoured(config):
     """Returns the options that the implementation of a run's config honours, sorted: all that are
     given for a user-supplied file, None for an unknown implementation."""

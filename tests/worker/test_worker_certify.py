@@ -133,6 +133,7 @@ class Session:
         self.load_weights = lambda weights: None
         self.model = self
         self.trainable_weights = [self]
+        self.keras = SimpleNamespace(models=SimpleNamespace(Model=object))
 
     def reset(self) -> None:
         self.weights = arrays(1.0, 1.0)
@@ -158,7 +159,7 @@ def test_steps_that_are_off_are_counted(monkeypatch) -> None:
         session=Session(), weights=[], config={"model": {"batch": 1}, "seed": 0}
     )
     data = {"x_train": x, "y_train": x}
-    result = certify.applied(trial, {}, {}, data, {"gradients": 1e-4})
+    result = certify.applied(trial, {"threads": 1}, {}, data, {"gradients": 1e-4})
     worst = result.pop("worst")
     assert result == {"threads": 1, "steps": 30, "off": 10, "why": None}
     assert worst == pytest.approx(0.5, abs=1e-5)

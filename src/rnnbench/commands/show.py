@@ -196,7 +196,10 @@ def compare(arguments: Sequence[str]) -> int:
 OF_A_MODEL = (
     ("--model", "FILE.py:FUNCTION", "model=…", "a function that returns a Keras model"),
     ("--data", "FILE", "dataset=file dataset.path=…", "its data, x_train to y_val in an .npz file"),
-    ("--loss", "NAME", "model.loss=…", "the loss, if the function does not compile the model"),
+    (
+        *("--loss", "NAME|FILE.py:FUNCTION", "model.loss=…"),
+        "the loss, if the function does not compile the model",
+    ),
     ("--optimizer", "NAME", "model.optimizer={name:…}", "the optimizer, likewise"),
 )
 
@@ -210,7 +213,9 @@ def of_a_model(options: argparse.Namespace) -> list[str]:
         path = Path(options.data).expanduser().absolute()
         overrides += ["dataset=file", f"dataset.path={path}"]
     if options.loss:
-        overrides.append(f"model.loss={options.loss}")
+        is_file = ".py:" in options.loss
+        loss = Path(options.loss).expanduser().absolute() if is_file else options.loss
+        overrides.append(f"model.loss={loss}")
     if options.optimizer:
         overrides.append(f"model.optimizer={{name:{options.optimizer}}}")
     return overrides

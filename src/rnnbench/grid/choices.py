@@ -21,12 +21,13 @@ from rnnbench.grid.overrides import ABSENT, lookup, replaced
 from rnnworker.attest import KERNELS
 from rnnworker.cards import replicas_of
 from rnnworker.frameworks.names import FRAMEWORKS
-from rnnworker.options import IMPLEMENTATIONS, is_user_file
+from rnnworker.options import IMPLEMENTATIONS, is_function, is_user_file
 from rnnworker.precision import TOLERANCE
 
 Positive = Annotated[int, Meta(ge=1)]
 NotNegative = Annotated[int, Meta(ge=0)]
 Seconds = Annotated[float, Meta(gt=0)]
+Weight = Annotated[float, Meta(ge=0)]
 Fraction = Annotated[float, Meta(ge=0, lt=1)]
 Text = str | None
 # Optional, but not null.
@@ -159,7 +160,10 @@ class Model(Choice, kw_only=True, forbid_unknown_fields=False):
     loss: (
         Annotated[
             Literal[LOSSES],  # type: ignore[valid-type]
-            Meta(description="the name of a Keras loss, such as sparse_categorical_crossentropy"),
+            Meta(
+                description="the name of a Keras loss, such as sparse_categorical_crossentropy, or "
+                "FILE.py:FUNCTION, a function of (y_true, y_pred)"
+            ),
         ]
         | None
     ) = None
@@ -168,6 +172,14 @@ class Model(Choice, kw_only=True, forbid_unknown_fields=False):
         Meta(
             description="the arrays that prepare reads from the .npz file of a data set of yours; "
             "absent: x_train, y_train, x_val, y_val; null: prepare reads the file itself"
+        ),
+    ] = None
+    class_weight: Annotated[
+        dict[int, Weight] | None,
+        Meta(
+            description="class → weight of its samples in the training, as in Keras's fit; a class "
+            "that is not named has the weight 1",
+            examples=["{0: 1.0, 1: 4.0}"],
         ),
     ] = None
     metrics: list[Literal[METRICS]] | UnsetType = UNSET  # type: ignore[valid-type]
@@ -416,7 +428,7 @@ def check_config(
     keys that overrides set, each with its prefix."""
     _check_misspelt(config["model"], source_of)
     kind = kind_of(config)
-    typed = _with_lower_case_optimizer(config)
+    typed = _in_types(config)
     known = {key: value for key, value in typed.items() if key not in AXES_WITHOUT_TYPES}
     try:
         msgspec.convert(known, kind)
@@ -456,8 +468,12 @@ def _check_training(model: Mapping[str, Any], source_of: Callable[[str], str]) -
         )
 
 
-def _with_lower_case_optimizer(config: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Keras accepts the name of an optimizer in any case."""
-    key = "model.optimizer.name"
-    name = lookup(config, key)
-    return config if name is ABSENT else replaced(config, key.split("."), str(name).lower())
+def _in_types(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """`config` without what its types cannot say: Keras accepts the name of an optimizer in any
+    case, and `files.check_own_code` checks a loss that is a function."""
+    name = lookup(config, "model.optimizer.name")
+    if name is not ABSENT:
+        config = replaced(config, ["model", "optimizer", "name"], str(name).lower())
+    if is_function(config["model"].get("loss")):
+        config = replaced(config, ["model", "loss"], None)
+    return config

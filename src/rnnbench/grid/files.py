@@ -24,7 +24,7 @@ from rnnbench.errors import ConfigError, display_path, suggestion
 from rnnbench.grid.overrides import ABSENT, lookup, replaced
 from rnnworker.options import IMPLEMENTATIONS, is_user_file
 
-FUNCTIONS = ("model.function", "model.data.prepare", "model.data.augment")
+FUNCTIONS = ("model.function", "model.data.prepare", "model.data.augment", "model.loss")
 # A model as the function of a Python file, FILE.py or FILE.py:FUNCTION, without a YAML file.
 PYTHON_MODEL = re.compile(r"(?P<file>.+\.py)(?::(?P<function>[A-Za-z_]\w*))?")
 BUILD = "build"  # the function if none is named
@@ -40,7 +40,7 @@ BY_PATH = {
 # Function of an implementation's file → number of positional arguments of its call.
 OF_IMPLEMENTATION = {"make": 4, "to_canonical": 2, "from_canonical": 2}
 # The same for those of a model's file; build takes (), (keras), (keras, config) or all three.
-OF_MODEL = dict(zip(FUNCTIONS, ((3, 2, 1, 0), (2,), (3,)), strict=True))
+OF_MODEL = dict(zip(FUNCTIONS, ((3, 2, 1, 0), (2,), (3,), (2,)), strict=True))
 
 
 def files_of(conf: Sequence[Path], group: str) -> dict[str, Path]:
@@ -109,6 +109,7 @@ def section_of_python(file: Path) -> dict[str, Any]:
         "recurrent": True,
         "loss": None,
         "optimizer": None,
+        "class_weight": None,
     }
 
 

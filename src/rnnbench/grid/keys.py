@@ -17,7 +17,7 @@ from rnnbench.grid.choices import Model, is_shipped, types_of
 from rnnbench.grid.experiment import KEYS as EXPERIMENT
 from rnnbench.grid.files import FUNCTIONS, parsed
 from rnnbench.grid.overrides import ABSENT, Rules, keys_of, lookup
-from rnnworker.options import PREFIX, honoured
+from rnnworker.options import PREFIX, honoured, is_function
 
 _ROOT = Path(rnnworker.__file__).parent
 # What only describes a choice, and Hydra's defaults list: an override of it would have no effect.
@@ -156,7 +156,7 @@ def read_by(model: Mapping[str, Any]) -> frozenset[str]:
     """The strings in the code of the functions of a section `model`, which the names of the keys
     that they read are among; none of a function in a package of one's own."""
     functions = [lookup({"model": model}, key) for key in FUNCTIONS]
-    return _strings(tuple(str(each) for each in functions if each not in (ABSENT, None)))
+    return _strings(tuple(each for each in functions if is_function(each)))
 
 
 @cache

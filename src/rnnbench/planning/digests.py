@@ -15,7 +15,7 @@ import rnnworker
 from rnnbench.grid.files import parsed
 from rnnworker.cards import replicas_of
 from rnnworker.frameworks.names import FRAMEWORKS
-from rnnworker.options import is_keras, is_user_file
+from rnnworker.options import is_function, is_keras, is_user_file
 
 _ROOT = Path(rnnworker.__file__).parent
 _PACKAGE = "rnnworker"
@@ -29,6 +29,8 @@ def worker_digest(config: Mapping[str, Any]) -> str:
     modules that these import. Raises `ConfigError` if one of them is not valid Python."""
     data = config["model"]["data"]
     functions = {config["model"]["function"], data["prepare"], data.get("augment")} - {None}
+    if is_function(config["model"].get("loss")):
+        functions.add(config["model"]["loss"])
     return _digest(
         config["build"]["framework"],
         config["rnn"].get("implementation"),

@@ -13,7 +13,7 @@ import sys
 
 import numpy
 
-from rnnworker import optimizers, trees
+from rnnworker import data, optimizers, trees
 from rnnworker.frameworks import tensorflow_facts
 from rnnworker.frameworks.keras_session import KerasSession
 from rnnworker.frameworks.keras_training import short_name
@@ -25,6 +25,7 @@ class Session(KerasSession):
     lead_in = 0  # ``fit`` on arrays prepares nothing when it begins
     resets_dropout = False  # the masks come from ops whose state cannot be set
     can_feed_on_device = False
+    takes_sample_weights = False
     attests_short_layers = False  # a session traces whole steps
 
     def __init__(self, config, threads):
@@ -112,13 +113,21 @@ class Session(KerasSession):
         iterations = self.model.optimizer.iterations
         return state if any(each is iterations for each in state) else state + [iterations]
 
-    def augmented_feed(self, y, orders, batch):
+    def train_batch(self, *samples):
+        x, y = samples
+        if hasattr(self.model, "reset_metrics"):
+            self.model.reset_metrics()
+        loss = self.model.train_on_batch(self._inputs(x), self._outputs(y))
+        return float(loss[0] if isinstance(loss, list) else loss)
+
+    def augmented_feed(self, samples, orders, batch):
         return lambda epoch, images: None  # ``fit`` takes the images themselves
 
-    def train(self, x, y, orders, batch, lead_in=0, feed=None, **settings):
-        if len(orders[0]) != trees.rows(x):
-            x, y = trees.taken(x, orders[0]), trees.taken(y, orders[0])
-            orders = [numpy.arange(trees.rows(x))]
+    def train(self, samples, orders, batch, lead_in=0, feed=None, **settings):
+        if len(orders[0]) != trees.rows(samples):
+            samples = trees.taken(samples, orders[0])
+            orders = [numpy.arange(trees.rows(samples))]
+        x, y = samples
         with fixed_shuffle_orders(orders):
             self.model.fit(
                 self._inputs(x),
@@ -191,13 +200,12 @@ class Session(KerasSession):
         """The ops of one training step on the first batch, traced by the session. `run` is not
         called, since Keras passes no trace options to its own steps."""
         step, batch = self.model.train_function, self.config["model"]["batch"]
-        first = slice(batch)
-        x, y = (trees.taken(self.arrays[name], first) for name in ("x_train", "y_train"))
+        first = trees.taken(data.samples(self.arrays, "train"), slice(batch))
         trace = self.tensorflow.RunMetadata()
         full = self.tensorflow.RunOptions(trace_level=self.tensorflow.RunOptions.FULL_TRACE)
         self.session.run(
             list(step.outputs) + [step.updates_op],
-            feed_dict=self.step_feed(x, y),
+            feed_dict=self.step_feed(*first),
             options=full,
             run_metadata=trace,
         )

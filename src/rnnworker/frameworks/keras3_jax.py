@@ -6,7 +6,7 @@ import re
 
 import numpy
 
-from rnnworker import attest, trees
+from rnnworker import attest, data, trees
 from rnnworker.frameworks.keras_session import KerasSession
 from rnnworker.frameworks.keras_training import bounds
 
@@ -29,7 +29,7 @@ class Session(KerasSession):
 
         self.jax, self.keras = jax, keras
         # One function for all feeds, since XLA compiles it for each size of a batch.
-        self._take = take if self.feed == "host" else jax.jit(take)
+        self._take = trees.taken if self.feed == "host" else jax.jit(trees.taken)
 
     def build_facts(self):
         return {"jax": self.jax.__version__}
@@ -42,14 +42,14 @@ class Session(KerasSession):
     def compile_settings(self):
         return {"jit_compile": True}
 
-    def batches(self, x, y, orders, batch):
+    def batches(self, samples, orders, batch):
         order = numpy.concatenate(orders)
         if self.feed == "device":
-            x, y = self.jax.device_put((x, y))
+            samples = self.jax.device_put(samples)
 
         def generate():
             for start, stop in itertools.cycle(zip(*bounds(orders, batch))):
-                yield self._take(x, y, order[start:stop])
+                yield self._take(samples, order[start:stop])
 
         return generate()
 
@@ -79,11 +79,10 @@ class Session(KerasSession):
     def kernels(self, run, steps):
         """The kernels in the step that ``fit`` compiles; it is traced again, and nothing is run."""
         model, batch = self.model, self.config["model"]["batch"]
-        first = slice(batch)
-        x, y = (trees.taken(self.arrays[name], first) for name in ("x_train", "y_train"))
+        first = trees.taken(data.samples(self.arrays, "train"), slice(batch))
         parts = ("trainable", "non_trainable", "optimizer", "metrics")
         state = model._get_jax_state(**{part + "_variables": True for part in parts})
-        traced = self.jax.make_jaxpr(model.train_step)(state, (x, y, None))
+        traced = self.jax.make_jaxpr(model.train_step)(state, first)
         found = primitives(traced.jaxpr, *map(frozenset, self._layer_names()))
         return attest.kernels_in_jax(list(found), steps)
 
@@ -108,10 +107,6 @@ class Session(KerasSession):
     def finish_device(self):
         # One program computes all results of a step, including the variables.
         self.jax.block_until_ready([variable.value for variable in self._state()])
-
-
-def take(x, y, chosen):
-    return trees.taken(x, chosen), trees.taken(y, chosen)
 
 
 def primitives(jaxpr, recurrent=frozenset(), others=frozenset(), loops=()):

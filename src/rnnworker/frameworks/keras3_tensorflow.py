@@ -5,7 +5,7 @@ import os
 
 import numpy
 
-from rnnworker import trees
+from rnnworker import data, trees
 from rnnworker.frameworks import tensorflow_facts
 from rnnworker.frameworks.keras_session import KerasSession
 from rnnworker.frameworks.keras_training import bounds
@@ -86,7 +86,7 @@ class Session(KerasSession):
             "framework_cards": [d["device_name"] for d in details if "device_name" in d],
         }
 
-    def batches(self, x, y, orders, batch):
+    def batches(self, samples, orders, batch):
         """A tf.data pipeline over arrays in memory with its iterator, so that no call of ``fit``,
         ``evaluate`` or ``predict`` makes them. It has no autotuning, whose thread would delay the
         end of ``fit`` by up to 0.6 s. All of it is on the host: on a machine with a GPU, constants
@@ -94,8 +94,8 @@ class Session(KerasSession):
         if self.feed == "device":
             return self._pipeline(lambda chosen: chosen, orders, batch)
         with self.tensorflow.device(HOST):
-            x = trees.mapped(self.tensorflow.constant, x)
-            return self._pipeline(self._gather(x, y), orders, batch)
+            samples = trees.mapped(self.tensorflow.constant, samples)
+            return self._pipeline(self._gather(samples), orders, batch)
 
     def prepare_training(self):
         super().prepare_training()
@@ -126,7 +126,7 @@ class Session(KerasSession):
     def _gathering(self, step, part):
         """`step` of the model as a function of the numbers of its samples in `part`."""
         tensorflow = self.tensorflow
-        both = tuple(self.arrays[name + part] for name in ("x_", "y_"))
+        samples = data.samples(self.arrays, part)
 
         def for_function(array):
             # A function takes int32 tensors from the host's memory.
@@ -136,19 +136,20 @@ class Session(KerasSession):
         def cast(tensor, array):
             return tensorflow.cast(tensor, numpy.asarray(array).dtype)
 
-        gather = self._gather(*trees.mapped(for_function, both))
+        gather = self._gather(trees.mapped(for_function, samples))
 
         def gathered(numbers):
-            return step(tensorflow.nest.map_structure(cast, gather(numbers), both))
+            return step(tensorflow.nest.map_structure(cast, gather(numbers), samples))
 
         return gathered
 
-    def augmented_feed(self, y, orders, batch):
+    def augmented_feed(self, samples, orders, batch):
         # One pipeline for all epochs, which reads the images of the current epoch.
         tensorflow = self.tensorflow
         with tensorflow.device(HOST):
             x = tensorflow.Variable(self.arrays["x_train"], trainable=False)
-            feed = self._pipeline(self._gather(x, y), orders, batch)
+            others = trees.mapped(tensorflow.constant, samples[1:])
+            feed = self._pipeline(self._gather((x,) + others), orders, batch)
 
         def feed_of(epoch, images):
             with tensorflow.device(HOST):
@@ -157,11 +158,10 @@ class Session(KerasSession):
 
         return feed_of
 
-    def _gather(self, x, y):
+    def _gather(self, samples):
         """A function of the numbers of samples that returns a batch of them."""
         gather = self.tensorflow.gather
-        y = trees.mapped(self.tensorflow.constant, y)
-        return lambda chosen: trees.mapped(lambda array: gather(array, chosen), (x, y))
+        return lambda chosen: trees.mapped(lambda array: gather(array, chosen), samples)
 
     def _pipeline(self, batch_of, orders, batch):
         tensorflow = self.tensorflow

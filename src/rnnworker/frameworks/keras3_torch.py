@@ -51,25 +51,20 @@ class Session(KerasSession):
             "framework_cards": [torch.cuda.get_device_name(index) for index in gpus],
         }
 
-    def batches(self, x, y, orders, batch):
+    def batches(self, samples, orders, batch):
         torch = self.torch
-        x, y = (
-            trees.mapped(lambda array: torch.from_numpy(numpy.asarray(array)), each)
-            for each in (x, y)
-        )
+        samples = trees.mapped(lambda array: torch.from_numpy(numpy.asarray(array)), samples)
         order = torch.from_numpy(numpy.concatenate(orders))
         if self.feed == "device":
             device = self._device()
-            x, y, order = (
-                trees.mapped(lambda tensor: tensor.to(device), each) for each in (x, y, order)
-            )
+            samples = trees.mapped(lambda tensor: tensor.to(device), samples)
+            order = order.to(device)
         pairs = list(zip(*bounds(orders, batch)))
 
         class Batches(torch.utils.data.IterableDataset):
             def __iter__(self):
                 for start, stop in itertools.cycle(pairs):
-                    chosen = order[start:stop]
-                    yield trees.taken(x, chosen), trees.taken(y, chosen)
+                    yield trees.taken(samples, order[start:stop])
 
         return torch.utils.data.DataLoader(Batches(), batch_size=None)
 

@@ -3,7 +3,7 @@ Any other is refused, with the line of the model's file where it is known."""
 
 import contextlib
 
-from rnnworker import trees
+from rnnworker import data, trees
 from rnnworker.arguments import Refusal
 from rnnworker.frameworks.keras_weights import inner_of
 from rnnworker.options import OF_MODEL
@@ -28,15 +28,32 @@ def refusals():
 
 
 def check_kind(model, keras, function):
-    """Raises TypeError or `Refusal` if what `function` returned is no model that Keras trains."""
+    """Raises TypeError or `Refusal` if what `function` returned is not a model that Keras trains
+    with one optimizer."""
     if not hasattr(model, "compile"):
         fault = "build of {} returned {}, not a Keras model"
         raise TypeError(fault.format(function, type(model).__name__))
-    steps = [getattr(each, "train_step", None) for each in (type(model), keras.models.Model)]
-    if steps[0] is not steps[1]:
-        fault = "{}: the model has a train_step of its own, whose steps rnnbench cannot check "
-        fault += "against its gradients: state the loss in compile"
-        raise Refusal(fault.format(function))
+    for name in vars(model):
+        is_other = name not in ("optimizer", "_optimizer")
+        if is_other and isinstance(getattr(model, name), keras.optimizers.Optimizer):
+            fault = "{}: the model has an optimizer of its own, {}: only that of compile, "
+            fault += "optimizer=…, can be set back to its first state before a timed training"
+            raise Refusal(fault.format(function, name))
+
+
+def has_own_step(session):
+    """Whether the model overrides ``train_step``, so that its gradient is not known."""
+    own = getattr(type(session.model), "train_step", None)
+    return own is not getattr(session.keras.models.Model, "train_step", None)
+
+
+def loss_in(logs, session):
+    """The loss among the results of a training step. Raises `Refusal` if there is none."""
+    if "loss" not in logs:
+        fault = '{}: the model\'s train_step returns {}: return its loss too, as "loss"'
+        function = session.config["model"]["function"]
+        raise Refusal(fault.format(function, ", ".join(sorted(logs)) or "nothing"))
+    return float(logs["loss"])
 
 
 def check(session):
@@ -53,6 +70,9 @@ def _check_counts(session):
     none."""
     if session.arrays is None:
         return
+    if set(data.WEIGHTS) & set(session.arrays) and not session.takes_sample_weights:
+        fault = "sample weights and class_weight are for one device and for Keras 3 or Keras 2 on "
+        raise Refusal(fault + "TensorFlow 2, such as build=current, keras3_torch or tf_2_15")
     for part, name in (("inputs", "x_train"), ("outputs", "y_train")):
         stated = len(getattr(session.model, part, None) or ())
         given = len(trees.leaves(session.arrays[name]))

@@ -25,6 +25,7 @@ from rnnworker.frameworks import keras_checks
 from rnnworker.frameworks.keras_training import KerasTraining
 from rnnworker.frameworks.keras_weights import KerasWeights
 from rnnworker.frameworks.watch import Watched
+from rnnworker.options import is_function
 from rnnworker.recurrent import Recurrent, composed, stand_ins
 from rnnworker.recurrent.cells import keras_version
 from rnnworker.recurrent.composed import inner_layers
@@ -33,9 +34,9 @@ from rnnworker.recurrent.composed import inner_layers
 class KerasSession(KerasWeights, KerasTraining):
     """The model of one run. A framework's class sets ``self.keras`` and provides:
 
-    - ``batches(x, y, orders, batch)``: an input for ``fit`` that yields ``x[order], y[order]`` of
-      one order after another in batches of `batch` samples; no batch spans two orders. It never
-      ends: the last order is followed by the first.
+    - ``batches(samples, orders, batch)``: an input for ``fit`` that yields the `samples`, (x, y)
+      or (x, y, weights), in one order after another, in batches of `batch`; no batch spans two
+      orders. It never ends: the last order is followed by the first.
     - ``build_facts()``: facts about the framework for the record's ``environment``.
     - ``devices()``: lists of names, ``framework_devices`` and, if known, ``framework_cards``.
     - ``layer_gradients(layer, x, upstream)``: (outputs, gradients of sum(outputs ∘ upstream) with
@@ -47,6 +48,7 @@ class KerasSession(KerasWeights, KerasTraining):
     lead_in = 5  # untimed steps at the beginning of a training, see `epoch_clock`
     resets_dropout = True  # whether `reset` restores the random states of dropout
     can_feed_on_device = True
+    takes_sample_weights = True
     attests_short_layers = True  # whether `kernels` can observe a part of a long sequence
 
     def __init__(self, config, threads):
@@ -166,10 +168,13 @@ class KerasSession(KerasWeights, KerasTraining):
                 fault += "and model.optimizer={{name:NAME}} in the grid or its YAML, or compile"
                 raise Refusal(fault.format(settings["function"], key))
         return {
-            "loss": settings["loss"],
+            "loss": self._loss(settings["loss"]),
             "metrics": self._metrics(),
             "optimizer": self.optimizer(settings["optimizer"]),
         }
+
+    def _loss(self, stated):
+        return user_functions.function(stated) if is_function(stated) else stated
 
     def _metrics(self):
         """The metrics for each of several outputs, which Keras takes as a list of lists."""
@@ -265,19 +270,19 @@ class KerasSession(KerasWeights, KerasTraining):
         for variable, value in zip(self._state(), values):
             variable.assign(value)
 
-    def train_batch(self, x, y):
-        """Takes one training step; returns the loss before it."""
-        if hasattr(self.model, "reset_metrics"):
-            self.model.reset_metrics()
-        loss = self.model.train_on_batch(x, y)
-        return float(loss[0] if isinstance(loss, (list, tuple)) else loss)
+    def train_batch(self, *samples):
+        """Takes one training step with (x, y) or (x, y, weights); returns the loss before it."""
+        if keras_checks.has_own_step(self):
+            return self.fit_batch(*samples)  # it expects the form of `fit`, without empty weights
+        self.model.reset_metrics()
+        return keras_checks.loss_in(self.model.train_on_batch(*samples, return_dict=True), self)
 
-    def fit_batch(self, x, y):
+    def fit_batch(self, *samples):
         """`train_batch` through ``fit``."""
-        rows = trees.rows(x)
-        feed = self.batches(x, y, [numpy.arange(rows)], rows)
+        rows = trees.rows(samples)
+        feed = self.batches(samples, [numpy.arange(rows)], rows)
         history = self.model.fit(feed, steps_per_epoch=1, verbose=0).history
-        return float(history["loss"][0])
+        return keras_checks.loss_in({name: history[name][0] for name in history}, self)
 
     def outputs(self, samples=None):
         """The model's outputs for the validation set, or for its first `samples`."""
@@ -393,6 +398,8 @@ def metrics_of(settings):
     """The metrics of a model's YAML; without any, the accuracy of a classification."""
     if settings.get("metrics") is not None:
         return list(settings["metrics"])
+    if is_function(settings["loss"]):
+        return []
     loss = str(settings["loss"]).lower()
     return ["accuracy"] if "crossentropy" in loss or loss == "bce" else []
 

@@ -14,17 +14,22 @@ ACCURACIES = ("acc", "accuracy", "sparse_categorical_accuracy", "binary_accuracy
 class KerasTraining:
     """A mix-in of `KerasSession`."""
 
-    def augmented_feed(self, y, orders, batch):
+    def augmented_feed(self, samples, orders, batch):
         """A function of (epoch from 0, its images) that returns the input of ``fit`` for this
         epoch, for a training with other images in each epoch."""
-        return lambda epoch, images: self.batches(images, y, [orders[epoch]], batch)
 
-    def train(self, x, y, orders, batch, lead_in=0, feed=None, **settings):
-        """Calls ``fit`` once over consecutive epochs, each on ``x[order], y[order]``, from `feed`
-        if given, after `lead_in` steps; ``fit`` takes each of these for an epoch of one step."""
+        def feed_of(epoch, images):
+            return self.batches((images,) + samples[1:], [orders[epoch]], batch)
+
+        return feed_of
+
+    def train(self, samples, orders, batch, lead_in=0, feed=None, **settings):
+        """Calls ``fit`` once over consecutive epochs, each on the `samples` in one of the `orders`,
+        from `feed` if given, after `lead_in` steps; ``fit`` takes each of these for an epoch of one
+        step."""
         steps = -(-len(orders[0]) // batch)
         if feed is None:
-            feed = self.batches(x, y, [orders[0][:batch]] * lead_in + list(orders), batch)
+            feed = self.batches(samples, [orders[0][:batch]] * lead_in + list(orders), batch)
         settings["epochs"] += lead_in
         self.model.fit(feed, steps_per_epoch=steps, verbose=0, **settings)
 
@@ -32,11 +37,12 @@ class KerasTraining:
         """Trains `steps` batches, which changes the weights. The last of several has the size of
         an epoch's last batch: XLA compiles for each size, and must not do so in a timed epoch."""
         batch = self.config["model"]["batch"]
-        samples = trees.rows(self.arrays["x_train"])
-        order = data.epoch_order(self.config["seed"], 0, samples)
-        last = (samples % batch if steps > 1 else 0) or batch
+        samples = data.samples(self.arrays, "train")
+        rows = trees.rows(samples)
+        order = data.epoch_order(self.config["seed"], 0, rows)
+        last = (rows % batch if steps > 1 else 0) or batch
         order = numpy.resize(order, (steps - 1) * batch + last)
-        self.train(self.arrays["x_train"], self.arrays["y_train"], [order], batch, epochs=1)
+        self.train(samples, [order], batch, epochs=1)
         self.finish_device()
 
     def warm_up(self, steps, seconds):
@@ -70,29 +76,28 @@ class KerasTraining:
         With ``model.data.augment`` each epoch is a separate ``fit``, whose time includes making
         the images in NumPy, as the published times did."""
         settings = self.config["model"]
-        x, y = self.arrays["x_train"], self.arrays["y_train"]
+        samples = data.samples(self.arrays, "train")
         seed, epochs, batch = self.config["seed"], settings["epochs"], settings["batch"]
-        samples = trees.rows(x)
-        steps = -(-samples // batch)
-        orders = [data.epoch_order(seed, epoch + 1, samples) for epoch in range(epochs)]
+        rows = trees.rows(samples)
+        steps = -(-rows // batch)
+        orders = [data.epoch_order(seed, epoch + 1, rows) for epoch in range(epochs)]
         augmented = bool(settings["data"].get("augment"))
         lead_in = 0 if augmented else self.lead_in
         steps_clock = StepClock(turns, steps, epochs, self.finish_step)
-        sizes = {"samples": samples, "steps": steps}
+        sizes = {"samples": rows, "steps": steps}
         clock = epoch_clock(self, on_epoch, steps_clock, sizes, lead_in)
         self._on_start = on_start
         start = time.monotonic()
-        feed_of = self.augmented_feed(y, orders, batch) if augmented else lambda *epoch: None
+        feed_of = self.augmented_feed(samples, orders, batch) if augmented else lambda *epoch: None
         if not lead_in:
             self.prepare_epochs()
         for first in range(0, epochs, 1 if augmented else epochs):
             clock.began = time.monotonic() if augmented else None
             stop = first + 1 if augmented else epochs
-            images = data.epoch_images(x, self.config, stop) if augmented else x
+            images = data.epoch_images(samples[0], self.config, stop) if augmented else samples[0]
             with clocked_steps(self.model, steps_clock, clock):
                 self.train(
-                    images,
-                    y,
+                    (images,) + samples[1:],
                     orders[first:stop],
                     batch,
                     lead_in=lead_in,
@@ -122,11 +127,11 @@ class KerasTraining:
     def validation(self, samples=None):
         """The input of ``evaluate`` and ``predict``, made once: (feed, number of batches in the
         validation set, or in its first `samples`)."""
-        x, y = (trees.taken(self.arrays[name], slice(samples)) for name in ("x_val", "y_val"))
-        rows = trees.rows(x)
+        first = trees.taken(data.samples(self.arrays, "val"), slice(samples))
+        rows = trees.rows(first)
         batch = self.config["model"]["batch"]
         if samples not in self._validation_feeds:
-            self._validation_feeds[samples] = self.batches(x, y, [numpy.arange(rows)], batch)
+            self._validation_feeds[samples] = self.batches(first, [numpy.arange(rows)], batch)
         return self._validation_feeds[samples], -(-rows // batch)
 
     def evaluate(self):

@@ -9,7 +9,7 @@ def _tensorflow1(session):
     model, dense = session.model, session.tensorflow.convert_to_tensor
     gradients = session.keras.backend.gradients(model.total_loss, model.trainable_weights)
     gradients = list(map(dense, gradients))
-    return lambda x, y: session.session.run(gradients, feed_dict=session.step_feed(x, y))
+    return lambda *samples: session.session.run(gradients, feed_dict=session.step_feed(*samples))
 
 
 def _tensorflow2(session):
@@ -20,14 +20,15 @@ def _tensorflow2(session):
     compute_loss = getattr(session, "loss_of_whole_batch", model.compute_loss)
 
     @tensorflow.function
-    def gradients(x, y):
+    def gradients(x, y, sample_weight=None):
         with tensorflow.GradientTape() as tape:
-            loss = compute_loss(x=x, y=y, y_pred=model(x, training=True))
+            predicted = model(x, training=True)
+            loss = compute_loss(x=x, y=y, y_pred=predicted, sample_weight=sample_weight)
         return [tensorflow.convert_to_tensor(value) for value in tape.gradient(loss, variables)]
 
-    def gradients_of(x, y):
-        x, y = (trees.mapped(tensorflow.constant, each) for each in (x, y))
-        return [value.numpy() for value in gradients(x, y)]
+    def gradients_of(*samples):
+        samples = trees.mapped(tensorflow.constant, samples)
+        return [value.numpy() for value in gradients(*samples)]
 
     return gradients_of
 
@@ -39,9 +40,12 @@ def _torch(session):
     def on_device(array):
         return torch.from_numpy(numpy.asarray(array)).to(variables[0].device)
 
-    def gradients(x, y):
-        x, y = (trees.mapped(on_device, part) for part in (x, y))
-        loss = model.compute_loss(x=x, y=y, y_pred=model(x, training=True))
+    def gradients(*samples):
+        return gradients_of(*trees.mapped(on_device, samples))
+
+    def gradients_of(x, y, sample_weight=None):
+        predicted = model(x, training=True)
+        loss = model.compute_loss(x=x, y=y, y_pred=predicted, sample_weight=sample_weight)
         return [value.float().cpu().numpy() for value in torch.autograd.grad(loss, variables)]
 
     return gradients
@@ -50,20 +54,22 @@ def _torch(session):
 def _jax(session):
     jax, model, variables = session.jax, session.model, session.model.trainable_variables
 
-    def loss(values, x, y):
+    def loss(values, x, y, sample_weight=None):
         with session.keras.StatelessScope(state_mapping=list(zip(variables, values))):
-            return model.compute_loss(x=x, y=y, y_pred=model(x, training=True))
+            predicted = model(x, training=True)
+            return model.compute_loss(x=x, y=y, y_pred=predicted, sample_weight=sample_weight)
 
     gradient = jax.jit(jax.grad(loss))
 
-    def gradients(x, y):
+    def gradients(*samples):
         values = [variable.value for variable in variables]
-        return [numpy.asarray(value) for value in gradient(values, x, y)]
+        return [numpy.asarray(value) for value in gradient(values, *samples)]
 
     return gradients
 
 
-# build.framework → a function of a session that returns a function (x, y) → gradients of the loss.
+# build.framework → a function of a session that returns a function of (x, y) or (x, y, weights):
+# the gradients of the loss.
 GRADIENTS = {
     "keras3_tensorflow": _tensorflow2,
     "keras2_tensorflow2": _tensorflow2,

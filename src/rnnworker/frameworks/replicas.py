@@ -7,12 +7,13 @@ and each step applies the gradient of the mean loss over the whole batch, as on 
 
 import numpy
 
-from rnnworker import trees
+from rnnworker import data, trees
 from rnnworker.frameworks import keras3_tensorflow
 
 
 class Session(keras3_tensorflow.Session):
     can_feed_on_device = False
+    takes_sample_weights = False
 
     def __init__(self, config, threads):
         self.replicas = config["device"]["replicas"]
@@ -44,7 +45,7 @@ class Session(keras3_tensorflow.Session):
         if complete is not None and self.arrays is not None:
             # Keras 3 creates the metrics from a batch that each call of `fit` and `evaluate`
             # would take from its feed, whose next batch would then be the second one.
-            x, y = (trees.taken(self.arrays[name], slice(1)) for name in ("x_train", "y_train"))
+            x, y = trees.taken(data.samples(self.arrays, "train"), slice(1))
             complete(data_batch=(x, y, None))
             self.model._maybe_symbolic_build = lambda **feed: None
 
@@ -60,7 +61,7 @@ class Session(keras3_tensorflow.Session):
     # In Keras 3 ``train_on_batch`` gives each replica the whole batch.
     train_batch = keras3_tensorflow.Session.fit_batch
 
-    def loss_of_whole_batch(self, x, y, y_pred):
+    def loss_of_whole_batch(self, x, y, y_pred, sample_weight):
         """The loss that the replicas compute together, computed on the first device alone."""
         loss = self.keras.losses.get(self.model.loss)(y, y_pred)
         return self.tensorflow.reduce_mean(loss) + sum(self.model.losses)

@@ -4,6 +4,7 @@ from rnnworker import data, trees
 
 
 def prepare(source, config):
-    """The arrays ``x_train``, ``y_train``, ``x_val`` and ``y_val`` of the file; several inputs or
-    outputs as ``x_train.NAME``."""
-    return trees.nested(source, data.ARRAYS)
+    """The arrays ``x_train``, ``y_train``, ``x_val`` and ``y_val`` of the file, and if it has them
+    ``sample_weight_train`` and ``sample_weight_val``; several inputs or outputs as
+    ``x_train.NAME``."""
+    return trees.nested(source, data.ARRAYS + data.WEIGHTS)
