@@ -102,6 +102,20 @@ def plain(layer):
             setattr(each, name, value)
 
 
+@contextlib.contextmanager
+def unfrozen(layer):
+    """Lets all weights of `layer` be trained: frozen ones have gradients too."""
+    every = (layer, *inner_layers(layer))
+    before = [each.trainable for each in every]
+    for each in every:
+        each.trainable = True
+    try:
+        yield
+    finally:
+        for each, trainable in zip(every, before):
+            each.trainable = trainable
+
+
 def is_plain(layer):
     """Whether `plain` would change nothing."""
     return all(

@@ -1,4 +1,4 @@
-"""Base classes of rnnbench's own recurrent layers: shapes, direction, no masks."""
+"""Base classes of rnnbench's own recurrent layers: shapes, direction, no masks inside the layer."""
 
 from rnnworker.arguments import OF_ANY_LAYER, Refusal, check_call
 from rnnworker.recurrent.cells import shapes
@@ -18,6 +18,7 @@ def recurrent_layer(keras):
 
         directions = 1
         states = 0
+        supports_masking = True  # only in `compute_mask`
 
         def __init__(
             self,
@@ -63,6 +64,14 @@ def recurrent_layer(keras):
             if not self.return_state:
                 return outputs
             return [outputs] + [(shape[0], self.units)] * self.states
+
+        def compute_mask(self, inputs, mask=None):
+            """Keras 3 passes no mask to a layer that is called with initial states, and yet marks
+            its outputs, on which the loss depends, with it."""
+            if isinstance(mask, (list, tuple)):
+                mask = mask[0]
+            of_outputs = mask if self.return_sequences else None
+            return [of_outputs] + [None] * self.states if self.return_state else of_outputs
 
         def call(self, inputs, mask=None, training=None, initial_state=None):
             asked_for = getattr(self, "asked_for", type(self).__name__)
