@@ -146,7 +146,7 @@ def test_readable_runs_are_reported_and_the_others_counted(planned, tmp_path, ca
     lines = output.out.splitlines()
     assert "as fast as `keras`" in lines[0]
     assert lines[1].startswith("In brackets: 95 % confidence intervals that allow for choosing")
-    assert lines[2].startswith("Measured within 4 minutes: at another hour, results may differ by")
+    assert lines[2].startswith("Measured within 4 minutes: at another hour, on another machine or")
     assert lines[3].startswith("Not certified: `unrolled`, `block`, `cell`. ")
     assert lines[4] == "1 of 23 planned runs are missing."
     assert output.err.count("left out") == 1 and f"{quick()[-2].name}.json" in output.err

@@ -176,6 +176,10 @@ def test_void_results_are_shown_only_under_reliability_and_in_raw_epochs(tmp_pat
     assert "lower the rate." in reliability
 
 
+def test_the_markdown_has_no_stretch_of_empty_lines(report):
+    assert "\n\n\n" not in (report[0] / "report.md").read_text()
+
+
 def test_a_suspect_run_is_marked(report, html):
     markdown = (report[0] / "report.md").read_text()
     row = next(line for line in markdown.splitlines() if line.startswith("| cell |"))

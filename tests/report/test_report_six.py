@@ -148,7 +148,7 @@ def test_a_report_may_lead_with_the_devices(tmp_path):
     assert "money-table" not in [view.id for view in money.views]
     write_report(page, tmp_path)
     text = (tmp_path / "report.md").read_text()
-    for name in ("figures/relative-time", "One training by device"):
+    for name in ("figures/relative-time", "One training run by device"):
         assert text.count(name) and text.rindex(name) < text.index("## Time")
     for figure in page.lead_figures:
         assert (tmp_path / "figures" / f"{figure.id}.svg").is_file()

@@ -82,7 +82,7 @@ def experiment_parser(command: Callable[..., int]) -> argparse.ArgumentParser:
         metavar="EXPERIMENT KEY=VALUE",
         help="a name in conf/experiment/ or the path of a YAML file "
         f"(default: {DEFAULT_EXPERIMENT}), then Hydra overrides, each of which replaces that key "
-        "in all grids; what is run with overrides is an experiment of its own, NAME+KEY=VALUE",
+        "in all grids; with overrides, an experiment becomes a new one, NAME+KEY=VALUE",
     )
     add_conf(parser)
     return parser

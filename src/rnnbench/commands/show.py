@@ -72,7 +72,7 @@ def _newest(results: Path, pattern: str) -> Path:
 
 
 def compare(arguments: Sequence[str]) -> int:
-    """Compare the time per epoch of runs A with that of runs B, with a confidence interval.
+    """Compare the time per epoch of runs A and runs B, with a confidence interval.
 
     A and B select runs by terms joined with commas: a choice (keras, cpu_2, tf_1_15), a machine,
     an override (units=512) or a pattern of run names (digits_*-unrolled-*). Configurations that

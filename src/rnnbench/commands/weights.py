@@ -44,9 +44,9 @@ OF_KERAS = (".h5", ".keras", ".weights.h5")
 def weights(arguments: Sequence[str]) -> int:
     """Convert the LSTM and GRU layers of a checkpoint to another layout.
 
-    The layouts are those of the CuDNN layers of Keras 2 (cudnn), of Keras's own layers (keras), and
-    of Keras's layers as named arrays in .npz or .safetensors (canonical). The name of TARGET says
-    the format: .h5, .keras, .weights.h5, .npz or .safetensors.
+    The layouts: cudnn (the CuDNN layers of Keras 2), keras (Keras's own layers) and canonical
+    (Keras's layers as named arrays in .npz or .safetensors). The name of TARGET says the format:
+    .h5, .keras, .weights.h5, .npz or .safetensors.
     """
     parser = command_parser(weights)
     source = "a file of Keras, torch or safetensors, an .npz file, or a checkpoint of TensorFlow"
@@ -172,14 +172,14 @@ def convert(source: Path, to: str, target: str, stated: Stated, worker: Worker) 
     hard = [cell.scope for cell in cells if _has_hard_sigmoid(cell)]
     if hard and target in (".keras", ".weights.h5") and not _is_of_keras_3(checkpoint):
         what = f"layer {hard[0]} has the hard_sigmoid of Keras 2 (0.2 x + 0.5); "
-        raise Refusal(f"{what}that of Keras 3 is x / 6 + 0.5.", "write .h5, for Keras 2.")
+        raise Refusal(f"{what}Keras 3 computes x / 6 + 0.5.", "write .h5, for Keras 2.")
     # Keras 3 has no CuDNN layers: their two biases would not survive.
     stays = layout == "cudnn" and any(cell.layout == "cudnn" for cell in cells)
     if {target, checkpoint.kind} <= set(OF_KERAS) and checkpoint.kind != target and not stays:
         return _by_keras(source, to, target, stated, worker, checkpoint, items)
     if not cells and checkpoint.kind not in OF_KERAS:
         remedy = "name its arrays LAYER/kernel, LAYER/recurrent_kernel and LAYER/bias."
-        raise Refusal("none of its arrays are named as those of an LSTM or GRU layer.", remedy)
+        raise Refusal("none of its arrays is named like an array of an LSTM or GRU layer.", remedy)
     content = _content(checkpoint, items, layout, target)
     return Conversion(checkpoint, items, layout, target, content)
 
@@ -240,7 +240,7 @@ def _check(target: Path, conversion: Conversion, stated: Stated, worker: Worker)
     written = read(target, worker)
     pairs = _pairs(conversion.items, items_of(written.arrays))
     if pairs is None:
-        what = "is written, but not checked: its recurrent layers are not those of the source."
+        what = "is written, but not checked: its recurrent layers differ from the source's."
         raise RecordError(what, where=str(target), remedy="report this as an error of rnnbench.")
     questions, arrays = [], {}
     for number, pair in enumerate(pairs):

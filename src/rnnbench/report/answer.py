@@ -214,13 +214,14 @@ def _device_sentence(row: Row, name_machine: bool) -> str:
     here = " here" if row["machines"] == 1 else ""
     name = n.daggered(row["name"], row["suspect"])
     seconds = n.plain(row["seconds"])
-    if row["lead_shown"]:
-        verb = "are" if several else "is"
-        return f"{device} {verb} the fastest choice{here}: {seconds} s per epoch with {name}"
-    verb = "have" if several else "has"
-    shortest = f"{device} {verb} the shortest epochs{here}: {seconds} s with {name}"
     other_name = n.daggered(row["other_name"], row["other_suspect"])
     other_seconds = n.plain(row["other_seconds"])
+    if row["lead_shown"]:
+        verb = "are" if several else "is"
+        fastest = f"{device} {verb} the fastest choice{here}: {seconds} s per epoch with {name}"
+        return f"{fastest}, against {other_seconds} s with {other_name} on {other}"
+    verb = "have" if several else "has"
+    shortest = f"{device} {verb} the shortest epochs{here}: {seconds} s with {name}"
     return f"{shortest}; {other} may be as fast: {other_seconds} s with {other_name}"
 
 

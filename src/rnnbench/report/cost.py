@@ -31,11 +31,11 @@ def _relative_span(row: dict[Any, Any]) -> str:
 
 TIME_COLUMNS = (
     Column("fastest implementation", "series", number=False, linked=True),
-    Column("seconds", lambda r: marked(n.plain(r["seconds"]), r), "one training"),
-    Column("95 % CI", span_of("seconds"), "one training"),
+    Column("seconds", lambda r: marked(n.plain(r["seconds"]), r), "one training run"),
+    Column("95 % CI", span_of("seconds"), "one training run"),
     Column("relative time", lambda r: "reference" if r["reference"] else n.ratio(r["relative"]),
-           "one training"),
-    Column("95 % CI", _relative_span, "one training"),
+           "one training run"),
+    Column("95 % CI", _relative_span, "one training run"),
 )  # fmt: skip
 COST_COLUMNS = (
     # Prices are not measurements, so they have no runs to link to.
@@ -65,14 +65,14 @@ def cost_section(m: Tables) -> Section:
     labelled = _labelled(table)
     has_prices = table["usd_per_hour"].notna().any()
     columns = [*TIME_COLUMNS, *(COST_COLUMNS if has_prices else ())]
-    views = [view_of(labelled, "money-table", "One training by device", "device", "label", columns,
-                     "block")]  # fmt: skip
+    title = "One training run by device"
+    views = [view_of(labelled, "money-table", title, "device", "label", columns, "block")]
     words = WORDS["money"]["no_prices"]
     if prices and table["usd"].notna().any():
         words = WORDS["money"]["prices"].format(prices, f" {prices.note}" if prices.note else "")
     if prices:
         others = pd.DataFrame(list(_other_prices(labelled, prices)))
-        views.append(view_of(others, "price-kinds", "One training at other kinds of price",
+        views.append(view_of(others, "price-kinds", "One training run at other kinds of price",
                              "device", "label", KIND_COLUMNS, "block"))  # fmt: skip
     return replace(section, paragraphs=(WORDS["money"]["text"], words),
                    figures=list(_figures(labelled, m)),

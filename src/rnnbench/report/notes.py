@@ -34,6 +34,7 @@ NOT_CERTIFIED, NO_SPEEDUP = "Not certified", "No speed-up"
 VOID = "Void, so excluded from the tables"
 RATIO_OF_TIMES = "≠ is not a speed-up but a ratio of the times of two different functions"
 IN_BRACKETS = "In brackets: 95 % confidence intervals"
+INDIVIDUAL = "have individual intervals unless they say otherwise"
 # The first words of a note → the section to which they link.
 LINKS = {NOT_CERTIFIED: "ran", NO_SPEEDUP: "ran", RATIO_OF_TIMES: "ran", VOID: RELIABILITY}
 
@@ -100,8 +101,8 @@ def session_notes(usable: pd.DataFrame, finished: Mapping[str, str]) -> Iterator
             took = f"{minutes // 60} h {minutes % 60} min"
         when = f"within {took}" if count == 1 else f"in {count} sessions"
         yield (
-            f"Measured {where}{when}: at another hour, results may differ by more than the "
-            "intervals suggest."
+            f"Measured {where}{when}: at another hour, on another machine or for another network, "
+            "results may differ by more than the intervals suggest."
         )
 
 
@@ -127,9 +128,9 @@ def interval_notes(fastest: pd.DataFrame, is_table: bool) -> Iterator[str]:
     choice = "that allow for choosing the fastest of several (Dunnett)"
     if is_table:
         if are_chosen:
-            yield f"The first table has 95 % intervals {choice}; the others hold one by one."
+            yield f"The first table has 95 % intervals {choice}; the others {INDIVIDUAL}."
     elif are_chosen:
-        yield f"{IN_BRACKETS} {choice}; those of the tables hold one by one."
+        yield f"{IN_BRACKETS} {choice}; the tables {INDIVIDUAL}."
     else:
         yield f"{IN_BRACKETS}."
 

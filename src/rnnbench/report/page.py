@@ -101,7 +101,7 @@ def to_page(report: Content) -> str:
 
 def to_readme(report: Content) -> str:
     """The report as GitHub Markdown, with links to the figures' files."""
-    return _rendered("report.md.j2", page=report)
+    return re.sub(r"\n{3,}", "\n\n", _rendered("report.md.j2", page=report))
 
 
 def _without_formulas(table: pd.DataFrame) -> pd.DataFrame:
