@@ -101,6 +101,8 @@ def refusal(config, argument, value):
     cell = config["cell"]["name"]
     if supports(config, argument) or _is_without_effect(argument, value, cell):
         return None
+    if argument == "zero_output_for_mask" and config["rnn"]["implementation"] in BUILT_IN:
+        return None  # the built-in implementations that do not honour it refuse every mask
     same = SAME.get((argument, value), ()) if isinstance(value, bool) else ()
     if config["rnn"]["implementation"] in same:
         return None

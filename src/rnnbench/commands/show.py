@@ -194,7 +194,10 @@ def compare(arguments: Sequence[str]) -> int:
 
 # Option of `compare`, its metavar, the Hydra override that it stands for, help.
 OF_A_MODEL = (
-    ("--model", "FILE.py:FUNCTION", "model=…", "a function that returns a Keras model"),
+    (
+        *("--model", "FILE.py:FUNCTION", "model=…"),
+        "a function that returns a Keras model; or FILE.keras, a saved one",
+    ),
     ("--data", "FILE", "dataset=file dataset.path=…", "its data, x_train to y_val in an .npz file"),
     (
         *("--loss", "NAME|FILE.py:FUNCTION", "model.loss=…"),

@@ -175,7 +175,7 @@ class Model(Choice, kw_only=True, forbid_unknown_fields=False):
         ),
     ] = None
     class_weight: Annotated[
-        dict[int, Weight] | None,
+        dict[str, Weight] | None,
         Meta(
             description="class → weight of its samples in the training, as in Keras's fit; a class "
             "that is not named has the weight 1",
@@ -193,6 +193,8 @@ class Model(Choice, kw_only=True, forbid_unknown_fields=False):
 class ShippedModel(Model, kw_only=True, forbid_unknown_fields=True):
     """A model with functions of ``rnnworker.models`` alone: every key that one of them reads."""
 
+    file: str | UnsetType = UNSET
+    md5: str | UnsetType = UNSET
     sequence: Count = UNSET
     features: Count = UNSET
     words: Count = UNSET
@@ -455,7 +457,14 @@ def _check_misspelt(model: Mapping[str, Any], source_of: Callable[[str], str]) -
 
 
 def _check_training(model: Mapping[str, Any], source_of: Callable[[str], str]) -> None:
-    """Raises a `ConfigError` if a model states one of loss and optimizer without the other."""
+    """Raises a `ConfigError` if a model states one of loss and optimizer without the other, or
+    weights of what is not a class."""
+    for name in model.get("class_weight") or ():
+        if not name.isdecimal():
+            what = f"model.class_weight has the class {name}; classes are numbers from 0."
+            raise ConfigError(
+                what, where=source_of("model.class_weight"), remedy="write {0: 1.0, 1: 4.0}."
+            )
     stated = [key for key in ("loss", "optimizer") if model.get(key) is not None]
     if len(stated) == 1:
         missing = "optimizer" if stated == ["loss"] else "loss"

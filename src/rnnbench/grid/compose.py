@@ -26,7 +26,7 @@ from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
 from rnnbench.axes import NAMES
 from rnnbench.errors import ConfigError, display_path
-from rnnbench.grid.files import PYTHON_MODEL, section_of_python, with_absolute_paths
+from rnnbench.grid.files import section_of_function, with_absolute_paths
 
 ChoiceFiles = Mapping[str, Mapping[str, Path]]  # group → choice → its file
 Choice = tuple[str, str]  # (group, choice)
@@ -227,10 +227,11 @@ def _hydra(conf: Sequence[Path], requested: ChoiceFiles) -> Iterator[tuple[Compo
 
 def _place(target: Path, file: Path) -> None:
     """Puts the choice in `file` at `target`, where Hydra finds it."""
-    if PYTHON_MODEL.fullmatch(file.name):
-        target.write_text(json.dumps(section_of_python(file)), encoding="utf-8")
-    else:
+    section = section_of_function(file)
+    if section is None:
         target.symlink_to(file)
+    else:
+        target.write_text(json.dumps(section), encoding="utf-8")
 
 
 def _composed(name: str, overrides: list[str], where: str) -> tuple[dict[str, Any], dict[str, str]]:

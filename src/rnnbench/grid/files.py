@@ -10,6 +10,7 @@ files that can be placed in any folder.
 from __future__ import annotations
 
 import ast
+import hashlib
 import os
 import platform
 import re
@@ -28,12 +29,14 @@ FUNCTIONS = ("model.function", "model.data.prepare", "model.data.augment", "mode
 # A model as the function of a Python file, FILE.py or FILE.py:FUNCTION, without a YAML file.
 PYTHON_MODEL = re.compile(r"(?P<file>.+\.py)(?::(?P<function>[A-Za-z_]\w*))?")
 BUILD = "build"  # the function if none is named
+SAVED_MODEL = ".keras"
+SAVED = "rnnworker.models.saved:build"
 IMPLEMENTATION = "rnn.implementation"
 DATA = "dataset.path"
 STAR = "*"  # stands for the names of a star import, which are known only after executing the file
 # What to write in place of a path that is not that of a YAML file.
 BY_PATH = {
-    "model": "write FILE.py:FUNCTION, or the path of a YAML file (docs/models.md).",
+    "model": "write FILE.py:FUNCTION, FILE.keras, or the path of a YAML file (docs/models.md).",
     "rnn": "write the path of a YAML file that names the Python file (docs/own_kernel.md).",
     "dataset": "write dataset=file dataset.path=FILE (docs/data.md, Your own data).",
 }
@@ -66,7 +69,8 @@ def file_of(known: Mapping[str, Path], group: str, choice: str, where: str, fold
         if not file.is_file():
             raise ConfigError(f"{group}={file}: no such file.", where=where, remedy="correct it.")
         return Path(f"{_readable(file)}:{python['function'] or BUILD}")
-    if not choice.endswith((".yaml", ".yml")):
+    is_saved_model = group == "model" and choice.endswith(SAVED_MODEL)
+    if not choice.endswith((".yaml", ".yml")) and not is_saved_model:
         remedy = BY_PATH.get(group, "write the path of a YAML file.")
         if "/" not in choice and not choice.endswith(".py"):
             remedy = f"{suggestion(choice, known)}the choices of {group} are "
@@ -80,7 +84,7 @@ def file_of(known: Mapping[str, Path], group: str, choice: str, where: str, fold
         what = f"{group}={path} has the same name as {display_path(known[path.stem])}."
         remedy = "rename your file: its stem is the name of the choice."
     else:
-        return _readable(path)
+        return path if is_saved_model else _readable(path)
     raise ConfigError(what, where=where, remedy=remedy)
 
 
@@ -93,9 +97,16 @@ def name_of_choice(file: Path) -> str:
     return stem if function in (None, BUILD) else f"{stem}_{function}"
 
 
-def section_of_python(file: Path) -> dict[str, Any]:
-    """The choice of a model that is a function of a Python file: data as they are in a file of the
-    user's, the cell of the model's own layers."""
+def section_of_function(file: Path) -> dict[str, Any] | None:
+    """The choice of a model that is a function of a Python file, or a file that Keras has saved:
+    data as they are in a file of the user's, the cell of the model's own layers. None for a YAML
+    file."""
+    further = {}
+    if file.suffix == SAVED_MODEL:
+        digest = hashlib.md5(file.read_bytes()).hexdigest()
+        further = {"function": SAVED, "file": str(file), "md5": digest}
+    elif not PYTHON_MODEL.fullmatch(file.name):
+        return None
     return {
         "defaults": [
             {"override /cell@_global_.cell": "of_model"},
@@ -110,6 +121,7 @@ def section_of_python(file: Path) -> dict[str, Any]:
         "loss": None,
         "optimizer": None,
         "class_weight": None,
+        **further,
     }
 
 
@@ -164,10 +176,10 @@ def with_absolute_paths(group: str, section: Mapping[str, Any], file: Path) -> M
 
 
 def user_files(config: Mapping[str, Any]) -> set[Path]:
-    """The user's Python files that a run with `config` uses."""
+    """The user's Python files and saved models that a run with `config` uses."""
     paths = [str(lookup(config, key)).rpartition(":")[0] for key in FUNCTIONS]
-    paths.append(str(lookup(config, IMPLEMENTATION)))
-    return {Path(path) for path in paths if path.endswith(".py")}
+    paths += [str(lookup(config, key)) for key in (IMPLEMENTATION, "model.file")]
+    return {Path(path) for path in paths if path.endswith((".py", SAVED_MODEL))}
 
 
 def check_own_code(config: Mapping[str, Any], source_of: Callable[[str], str]) -> None:

@@ -191,7 +191,10 @@ def apply_settings(
     """The config with the `value` of each setting, and its differences from `config`: dotted key →
     value, ``~key`` for a deleted key. `config` is not modified."""
     differing: dict[str, Any] = {}
-    flat = [leaf for setting in settings for leaf in _leaves(setting)]
+    flat: list[Setting] = []
+    for setting in settings:
+        is_null = lookup(config, setting.key) is None
+        flat += [setting] if is_null else _leaves(setting)
     for setting in sorted(flat, key=lambda leaf: (leaf.mode not in ("+", "++"), leaf.key)):
         default = lookup(config, setting.key)
         _check(config, setting, default, rules)

@@ -5,9 +5,9 @@ import contextlib
 
 from rnnworker import data, trees
 from rnnworker.arguments import Refusal
-from rnnworker.frameworks.keras_weights import inner_of
 from rnnworker.options import OF_MODEL
 from rnnworker.recurrent import stand_ins
+from rnnworker.recurrent.saved import flat
 
 LOOPS = ("keras", "cell")  # the implementations that are Keras's loop over a cell
 
@@ -85,8 +85,8 @@ def _check_counts(session):
 def _check_layers(session):
     """No recurrent layer may be Keras's own where another implementation is measured."""
     function = session.config["model"]["function"]
-    made = _flat(session.recurrent.layers)
-    for layer in _flat(session.model.layers):
+    made = flat(session.recurrent.layers)
+    for layer in flat(session.model.layers):
         if any(layer is each for each in made):
             continue
         if isinstance(layer, stand_ins.originals(session.keras)):
@@ -131,7 +131,7 @@ def _check_weights(session):
 
 def has_own_loop(session):
     """Whether the model has Keras's loop over cells of its own, and that is what runs."""
-    layers = _flat(session.model.layers)
+    layers = flat(session.model.layers)
     return _runs_loops(session) and any(_is_loop(layer, session) for layer in layers)
 
 
@@ -142,11 +142,6 @@ def _runs_loops(session):
 def _is_loop(layer, session):
     # Keras 2.0.6 has no such layer.
     return isinstance(layer, getattr(session.keras.layers, "RNN", ()))
-
-
-def _flat(layers):
-    """`layers` and all layers inside them."""
-    return [each for layer in layers for each in (layer, *_flat(inner_of(layer)))]
 
 
 def check_own_compile(model, arguments, settings):

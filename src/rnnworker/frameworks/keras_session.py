@@ -123,6 +123,9 @@ class KerasSession(KerasWeights, KerasTraining):
             keras_checks.check_kind(self.model, self.keras, settings["function"])
             self.complete_model()
         keras_checks.check(self)
+        # Keras orders the layers of several branches by their depth.
+        order = [id(layer) for layer in self.weighted()]
+        self.recurrent.made.sort(key=lambda made: order.index(id(made.layer)))
         self._check_keys()
         self.model.compile(**self._compile_arguments())
         self.prepare_training()

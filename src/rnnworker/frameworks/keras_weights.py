@@ -5,6 +5,7 @@ from rnnworker import canonical_weights
 from rnnworker.arguments import INITIALIZERS
 from rnnworker.frameworks.watch import described
 from rnnworker.recurrent.composed import inner_layers
+from rnnworker.recurrent.saved import inner_of
 
 
 class KerasWeights:
@@ -121,12 +122,3 @@ def _names(layer):
         same = sum(each.partition("#")[0] == name for each in names)
         names.append("{}#{}".format(name, same + 1) if same else name)
     return names
-
-
-def inner_of(layer):
-    """The layers inside a model or a wrapper."""
-    inner = getattr(layer, "layers", None)
-    if isinstance(inner, (list, tuple)):
-        return list(inner)
-    wrapped = getattr(layer, "layer", None)
-    return [] if wrapped is None else [wrapped]

@@ -47,11 +47,12 @@ class Watched:
         """Records what happens in the block. `assignments`: (object, attribute) of the functions
         that set variables, each of which takes a variable, or a list of (variable, value)."""
         keras = self._keras
-        model_class = keras.models.Model
+        # Keras would take a Model with another `compile` than its Trainer's for a user's own.
+        trainer = next(each for each in keras.models.Model.__mro__ if "compile" in vars(each))
         with contextlib.ExitStack() as stack:
             for owner, name, replacement in (
                 (keras.layers.Layer, "add_weight", self._add_weight),
-                (model_class, "compile", self._compile),
+                (trainer, "compile", self._compile),
                 *((owner, name, self._assign) for owner, name in assignments),
             ):
                 original = getattr(owner, name)

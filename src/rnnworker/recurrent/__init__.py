@@ -103,7 +103,7 @@ class Recurrent:
         for initializer in ("unit_forget_bias",) + arguments.INITIALIZERS:
             options.pop(initializer, None)
         try:
-            with self._making():
+            with self.making():
                 layer = self._layer(cell, units, layers, bidirectional, options)
         except Refusal as error:
             raise Refusal("{}: rnn={}: {}".format(place, self._name, error)) from error
@@ -127,7 +127,7 @@ class Recurrent:
         if backward is None:
             options = dict(made.settings, go_backwards=True)
             options.pop("name", None)
-            with self._making():
+            with self.making():
                 backward = self.module.make(self.keras, made.cell, made.units, options)
             backward.asked_for = layer.asked_for
         else:
@@ -137,14 +137,15 @@ class Recurrent:
                 fault = "{}: backward_layer must differ from the other one in go_backwards=True "
                 fault += "and its name only"
                 raise Refusal(fault.format(other.place))
-        with self._making():
+        with self.making():
             pair = composed.both_directions(self.keras, layer, backward, merge_mode, settings)
         whole = Made(pair, made.cell, made.units, made.options, made.settings, made.place)
         self.made.append(whole)
         return pair
 
     @contextlib.contextmanager
-    def _making(self):
+    def making(self):
+        """In the block, the names of Keras's layers stand for those layers themselves."""
         self.is_making = True
         try:
             yield
@@ -245,15 +246,21 @@ class Made:
         def recording(*arguments, **settings):
             shape = (arguments + tuple(settings.values()))[0]
             # Keras 2 gives a layer with initial states a list of shapes.
-            self.input_shape = shape[0] if isinstance(shape, list) else shape
+            if isinstance(shape, list) and hasattr(shape[0], "__len__"):
+                shape = shape[0]
+            self.input_shape = shape
             return build(*arguments, **settings)
 
         layer.build = recording
 
     def function(self):
         """What the layer computes, but for its direction: cell, units, options."""
-        ignored = ("name", "go_backwards")
-        options = {name: value for name, value in self.options.items() if name not in ignored}
+        options = {}
+        for name, value in self.options.items():
+            if hasattr(value, "get_config"):  # a regularizer equals another one with its settings
+                value = type(value).__name__, value.get_config()
+            if name not in ("name", "go_backwards"):
+                options[name] = value
         return self.cell, self.units, options
 
 

@@ -154,7 +154,8 @@ def _pair_class(keras):
 
         def build(self, shape):
             for layer in (self.forward_layer, self.backward_layer):
-                layer.build(shape)
+                if not layer.built:  # those of a saved model are
+                    layer.build(shape)
             self.built = True
 
         def compute_output_shape(self, shape):

@@ -10,9 +10,10 @@ import contextlib
 import importlib
 import inspect
 import sys
+from unittest import mock
 
 from rnnworker.arguments import Refusal
-from rnnworker.recurrent import activation_name, caller
+from rnnworker.recurrent import activation_name, caller, saved
 from rnnworker.recurrent.cells import accepts
 
 RECURRENT = ("LSTM", "GRU", "SimpleRNN")
@@ -27,19 +28,25 @@ _current = []  # the `Recurrent` of the model that is being built
 @contextlib.contextmanager
 def standing_in(keras, recurrent):
     """Lets Keras's layers stand for those of `recurrent` in the block."""
-    replaced = []
-    for name in NAMES:
-        original = getattr(keras.layers, name)
-        for module in _modules_with(name, original):
-            replaced.append((module, name, original))
-            setattr(module, name, _stand_in(name, original))
-    _current.append(recurrent)
-    try:
+    # Where Keras 3 looks for the layers of a saved model.
+    of_saved = getattr(sys.modules.get("keras.src.api_export"), "REGISTERED_NAMES_TO_OBJS", {})
+    with contextlib.ExitStack() as stack:
+        for name in NAMES:
+            original = getattr(keras.layers, name)
+            new = _stand_in(name, original)
+            for module in _modules_with(name, original):
+                stack.enter_context(mock.patch.object(module, name, new))
+            exported = "keras.layers." + name
+            if of_saved.get(exported) is original:
+                stack.callback(of_saved.__setitem__, exported, original)
+                of_saved[exported] = new
+        if of_saved:
+            load_model = saved.loader(keras, recurrent)
+            for module in (keras.models, keras.saving):
+                stack.enter_context(mock.patch.object(module, "load_model", load_model))
+        _current.append(recurrent)
+        stack.callback(_current.pop)
         yield
-    finally:
-        _current.pop()
-        for module, name, original in replaced:
-            setattr(module, name, original)
 
 
 def originals(keras):
@@ -82,8 +89,31 @@ def _stand_in(name, original):
                     return isinstance(instance, original)
                 return super().__instancecheck__(instance)
 
-        _stand_ins[original] = StandIn(name, (original,), {"original": original})
+        own = {"original": original}
+        if name != "Bidirectional":
+            own["from_config"] = classmethod(_from_config)
+        _stand_ins[original] = StandIn(name, (original,), own)
     return _stand_ins[original]
+
+
+def _from_config(stand_in, config):
+    """The layer that a saved model's `config` describes."""
+    recurrent = _current[-1]
+    layer = stand_in.original.from_config(dict(config))
+    if recurrent.is_making:
+        return layer
+    if layer.compute_dtype != recurrent.keras.config.dtype_policy().compute_dtype:
+        fault = "the saved layer {} computes in {}: write precision=… in the grid"
+        raise Refusal(fault.format(layer.name, layer.compute_dtype))
+    settings = {name: config[name] for name in config if name != "dtype"}
+    for name in settings:
+        if isinstance(settings[name], dict):  # an initializer, a regularizer, a constraint
+            settings[name] = getattr(layer, name)
+    try:
+        return stand_in(**settings)
+    except Refusal as error:
+        why = str(error).replace(caller() + ": ", "", 1)
+        raise Refusal("{}: the saved layer {}: {}".format(caller(), layer.name, why)) from error
 
 
 def _made_recurrent(recurrent, original, values, settings):
