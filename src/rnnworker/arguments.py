@@ -6,7 +6,7 @@ and `refusal` refuses what is not in it: no argument is ever ignored. Standard l
 
 import difflib
 
-from rnnworker.options import GATED, IMPLEMENTATIONS, honoured, is_user_file
+from rnnworker.options import GATED, IMPLEMENTATIONS, LONGEST, honoured, is_user_file
 
 # They decide the shape and direction of a layer, or the initial weights, which are drawn for every
 # implementation alike (`initializers`).
@@ -62,7 +62,7 @@ CELLS_WITH = {
     "unit_forget_bias": ("lstm",),
 }
 # Options of an implementation, which a grid sets and no layer of Keras has.
-OF_THE_GRID = ("class", "op")
+OF_THE_GRID = ("class", "op", LONGEST)
 
 
 class Refusal(ValueError):

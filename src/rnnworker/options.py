@@ -18,6 +18,7 @@ _WEIGHTS = tuple(
     for part in ("kernel", "recurrent", "bias")
 )
 _LAYER = ("activation",) + _WEIGHTS
+LONGEST = "longest"  # of `unrolled`: the most time steps that it compiles
 # Keras 3's SimpleRNN ignores activity_regularizer.
 _GATED_LAYER = ("recurrent_activation", "activity_regularizer")
 # Options that change the layer's function; the others select how it is computed.
@@ -42,7 +43,7 @@ _KERAS = {
     "auto": _LAYER,
     "cudnn": _WEIGHTS,
     "cell": _LAYER,
-    "unrolled": _LAYER,
+    "unrolled": _LAYER + (LONGEST,),
     "none": (),
     "fake": (),
 }

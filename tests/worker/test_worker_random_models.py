@@ -16,7 +16,7 @@ from rnnbench.sources.certificates import Implementation, judged
 from tests.worker import random_models
 from tests.worker.building import CERTIFY, answer_of, certificate_job, equal, settings_of
 
-COUNT = int(os.environ.get("RNNBENCH_MODELS", "5"))
+COUNT = int(os.environ.get("RNNBENCH_MODELS", "4"))
 FIRST = int(os.environ.get("RNNBENCH_FIRST_MODEL", "0"))
 IMPLEMENTATIONS = {
     "current": ("keras", "block", "unrolled"),
@@ -85,7 +85,9 @@ def test_random_models_are_certified_or_refused(
 ) -> None:
     # Each build gets other models.
     start = FIRST + 1000 * list(IMPLEMENTATIONS).index(build)
-    seeds = range(start, start + COUNT)
+    # In TensorFlow 1 all models are in one graph, which gets slow.
+    count = COUNT // 2 if build == "tf_1_15" else COUNT
+    seeds = range(start, start + count)
     jobs = [job_of(seed, build, tmp_path) for seed in seeds]
 
     found = answer_of(build, EACH, json.dumps(jobs), temporary=tmp_path_factory)
@@ -107,4 +109,4 @@ def test_random_models_are_certified_or_refused(
             assert " can" in line[2] or " supports " in line[2], case
         assert all(map(equal, certificate["pairs"])), (seed, certificate["pairs"], source)
         assert certificate["plain"] < 1e-5, (seed, certificate["plain"], source)
-    assert certified >= COUNT
+    assert certified >= count

@@ -9,10 +9,11 @@ import itertools
 import sys
 import types
 
-from rnnworker import arguments, canonical_weights
+from rnnworker import arguments, canonical_weights, products
 from rnnworker.arguments import Refusal
 from rnnworker.options import (
     IMPLEMENTATIONS,
+    LONGEST,
     OF_MODEL,
     honoured,
     is_keras,
@@ -22,6 +23,10 @@ from rnnworker.options import (
 from rnnworker.recurrent import cells, composed, own_file
 from rnnworker.user_functions import USER_MODULE_PREFIX
 
+LONGEST_UNROLLED = 1000
+# That compiling a training step of TensorFlow 2.21 took for each time step of an LSTM layer with 32
+# units, on one core with other work beside it, for 100, 400 and 1000 time steps.
+UNROLLED_SECONDS = 0.08
 MODELS = (USER_MODULE_PREFIX, "rnnworker.models.")
 
 
@@ -97,6 +102,7 @@ class Recurrent:
     def make(self, cell, units, options, layers=1, bidirectional=False):
         """As `stack`, with the name of a cell."""
         options = self._options(cell, options, single=layers == 1 and not bidirectional)
+        longest = options.pop(LONGEST, LONGEST_UNROLLED)
         stated, place = dict(options), caller()
         for argument in options:
             stated[argument] = activation_name(self.keras, options[argument], argument)
@@ -114,7 +120,11 @@ class Recurrent:
         # For a refusal of what the layer is called with.
         for inner in composed.inner_layers(layer):
             inner.asked_for = "{}: rnn={}".format(place, self._name)
-        self.made.append(Made(layer, cell, units, stated, options, place))
+        made = Made(layer, cell, units, stated, options, place)
+        is_compiled = self._config["build"]["framework"] != "keras3_torch"
+        if self._rnn["implementation"] == "unrolled" and is_compiled:
+            made.longest = longest
+        self.made.append(made)
         return layer
 
     def both_directions(self, layer, backward=None, merge_mode="concat", **settings):
@@ -140,6 +150,7 @@ class Recurrent:
         with self.making():
             pair = composed.both_directions(self.keras, layer, backward, merge_mode, settings)
         whole = Made(pair, made.cell, made.units, made.options, made.settings, made.place)
+        whole.longest = made.longest
         self.made.append(whole)
         return pair
 
@@ -240,6 +251,7 @@ class Made:
         self.options, self.settings, self.place = options, settings, place
         self.is_plain = composed.is_plain(layer)
         self.input_shape = None  # with the batch, once the layer is built
+        self.longest = None  # the most time steps that it may have
         build = layer.build
 
         @functools.wraps(build)
@@ -249,9 +261,20 @@ class Made:
             if isinstance(shape, list) and hasattr(shape[0], "__len__"):
                 shape = shape[0]
             self.input_shape = shape
+            self._check_steps()
             return build(*arguments, **settings)
 
         layer.build = recording
+
+    def _check_steps(self):
+        steps = products.sizes(self.input_shape)[1]
+        if self.longest is None or steps is None or steps <= self.longest:
+            return
+        fault = "{}: rnn=unrolled would compile {} time steps for about {:.0f} min in each run, "
+        fault += "and for several times as long in a certificate: leave it out, or write "
+        fault += "+rnn.options.{}={}"
+        minutes = max(1, steps * UNROLLED_SECONDS / 60)
+        raise Refusal(fault.format(self.place, steps, minutes, LONGEST, steps))
 
     def function(self):
         """What the layer computes, but for its direction: cell, units, options."""
