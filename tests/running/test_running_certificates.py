@@ -210,7 +210,9 @@ def made(
     return certificates.certify({**PLANNED, "config": {**PLANNED["config"], **limits}}, place)
 
 
-def test_it_is_written_to_the_path_that_snakemake_expects(place: Place, monkeypatch) -> None:
+def test_it_is_written_to_the_path_that_snakemake_expects(
+    place: Place, monkeypatch, capsys
+) -> None:
     facts = f"events.emit('facts', certificate=json.loads({json.dumps(REPORTED)!r}))"
     names = "[entry['name'] for entry in job['implementations']]"
     check = (
@@ -221,6 +223,7 @@ def test_it_is_written_to_the_path_that_snakemake_expects(place: Place, monkeypa
     # The report reads every JSON file in this folder.
     assert list(file_in(place).parent.glob("*.json")) == [file_in(place)]
     assert result["implementations"]["keras"]["status"] == "certified"
+    assert capsys.readouterr().err == f"certificate {PLANNED['key']}: keras\n"
 
 
 def test_the_memory_limit_applies(place: Place, monkeypatch) -> None:

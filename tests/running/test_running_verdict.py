@@ -33,6 +33,7 @@ def weights(canonical: str | None, started: str | None) -> dict[str, str | None]
 
 
 FALLING = losses(2.0, 1.0)
+PRECISION = {"asked": "tf32", "policy": "float32", "layers": ["float32"], "tf32": False}
 CARD = {"card": {"name": "NVIDIA H200"}}
 CORES = {"threads": {"asked": 8, "pinned_to": list(range(8))}}
 UNKNOWN = train(own=9.0)
@@ -141,6 +142,11 @@ ALL_BAD = {"phases": [train(foreign=5.0)], "epochs": losses(1.0, None), "measure
             {"not_attested": "so while is not attested"},
         ),
         ({"measured": weights("a", "b")}, "void", {"warm_start": ""}),
+        (
+            {"measured": {"precision": {**PRECISION, "as_asked": False}}},
+            "void",
+            {"wrong_precision": "policy float32, layers ['float32'], TF32 False instead of tf32"},
+        ),
     ],
 )
 def test_reasons_of_a_suspect_or_void_run(
@@ -268,9 +274,19 @@ TWO_K80 = {**K80, "further": [K80]}
         # The machine has the requested card, but another one was assigned, or may have been.
         (GPU, {**SEES_ONE, "card": K80}, BOTH, "P100 PCIE was requested, but the card is Tesla K"),
         (GPU, SEES_ONE, BOTH, "the card is Tesla K80, Tesla P100-PCIE-16GB"),
-        (ANY, {"card": K80, "framework_cards": ["Tesla T4"]}, BOTH, "framework saw Tesla T4"),
+        (
+            ANY,
+            {"card": K80, "framework_cards": ["Tesla T4"]},
+            BOTH,
+            "card Tesla K80 was assigned, but the framework saw Tesla T4",
+        ),
         (GPU, {"framework_cards": ["Tesla T4"]}, P100, "the card is Tesla P100-PCIE-16GB, Tesla T"),
-        (ANY, {"card": K80, **SEES_TWO}, BOTH, "but the framework saw 2: CUDA:0, CUDA:1"),
+        (
+            ANY,
+            {"card": K80, **SEES_TWO},
+            BOTH,
+            "one card was assigned, but the framework saw 2: CUDA:0",
+        ),
         (PAIR, {**SEES_ONE, "replicas": 2, "card": TWO_K80}, BOTH, "2 cards were assigned, but"),
         (PAIR, {**SEES_TWO, "card": TWO_K80}, BOTH, "on 2 devices was requested, but it used 1"),
         (
