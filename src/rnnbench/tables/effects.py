@@ -123,7 +123,7 @@ def _examined(members: Mapping[str, Record], lowest: Levels, levels: Levels) -> 
 
 
 def effects_in(own: Round) -> dict[str, Effect]:
-    """Record key → its effect, for the members of a round."""
+    """Record key → its effect, for the members of a round that can be compared."""
     keys, levels = list(own.members), []
     fitted = {keys[index]: log for index, log in _fitted(own.logs, own.counts).items()}
     for key, log in fitted.items():
@@ -132,7 +132,7 @@ def effects_in(own: Round) -> dict[str, Effect]:
             seconds = run_value([epoch.seconds for epoch in record.epochs])
             levels.append(math.log(seconds) + _relative(record.turns, own.counts) - log)
     level = fmean(levels) if levels else math.nan
-    return {key: Effect(fitted.get(key, math.nan) + level, own.state, own.slowness) for key in keys}
+    return {key: Effect(log + level, own.state, own.slowness) for key, log in fitted.items()}
 
 
 def effects_of(records: Iterable[Record]) -> dict[str, Effect]:
