@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 from rnnbench.errors import ConfigError
 from rnnbench.grid.point import GridPoint, canonical, digest_of, digest_of_round, full_identity
 from rnnbench.planning import planner
-from rnnbench.planning.plan import facts_of, write_plan
+from rnnbench.planning.plan import Plan, facts_of, write_plan
 from rnnbench.planning.planner import NothingToRun, make_plan, plan_order, rounds_of
 from rnnbench.records.plan_file import read_experiment, read_runs
 from rnnbench.records.store import read_json
 from tests.conftest import ROOT
+from tests.factory import as_run
 
 POINTS = [
     GridPoint(f"{letter}-s{seed}-r{repeat}", {}, {}, seed, repeat, None, {}, None)
@@ -104,6 +105,23 @@ def test_a_round_is_made_again_if_one_of_its_runs_is_another(conf: list[Path]) -
     (certificate,) = plan.certificates.values()
     assert certificate.configs == (certificate.config,)
     assert {run.certificate for run in plan.runs.values()} == {certificate.key}
+
+
+def test_on_a_cluster_a_job_has_one_device(conf: list[Path]) -> None:
+    file = conf[1] / "experiment/two.yaml"
+    file.write_text("grids: ['device=cpu_1,cpu_2 repeat=0,1']\nreference: {device: cpu_1}\n")
+    here, there = make_plan("two", conf, ROOT), make_plan("two", conf, ROOT, site="alps")
+    assert [len(members.runs) for members in here.rounds.values()] == [2, 2]
+    assert [len(members.runs) for members in there.rounds.values()] == [1] * 4
+    assert set(here.runs) == set(there.runs)
+
+
+def test_many_runs_are_logged_in_at_most_100_batches() -> None:
+    """2,401 rounds of one run: 96 batches of 25 and one more."""
+    runs = {f"a-s0-r{i}": as_run({"name": f"a-s0-r{i}"}) for i in range(2401)}
+    batches = Plan(None, "here", runs, (), {}, {}, {}).batches()
+    assert [len(batch) for batch in batches] == [25] * 96 + [1]
+    assert [name for batch in batches for name in batch] == list(runs)
 
 
 def test_the_files_of_a_plan_say_the_same(conf: list[Path], tmp_path: Path) -> None:

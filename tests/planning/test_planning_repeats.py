@@ -182,6 +182,11 @@ def test_runs_on_their_own_are_judged_by_their_seconds(place: Place) -> None:
     ]
     assert not reasons_of_the_last(place, rounds[:5])
     assert {why.runs for why in reasons_of_the_last(place, rounds).values()} == {5}
+    new = run_of(7, 5).run
+    known = known_of([rounds[0][0].run, new], finished_runs(place), None)
+    seconds = known[rounds[0][0].run.configuration]
+    assert seconds.runs == 5 and seconds.interval.estimate == pytest.approx(1.002, abs=1e-4)
+    assert known[new.configuration] is None
 
 
 def test_seconds_of_rounds_with_too_few_turns_are_not_mixed_with_ratios(place: Place) -> None:

@@ -48,6 +48,19 @@ def test_repeats_beyond_the_minimum_take_what_the_budget_leaves() -> None:
         assert result.seconds == pytest.approx(measured * of_run)
 
 
+def test_the_budget_leaves_what_other_runs_have_not_spent() -> None:
+    """22 s are spent; of what is left, 11 s are needed and 5 s remain for the optional run."""
+    past = [
+        *finished("a", 10, 12),
+        FinishedRun(name="b-s0-r0", device="", wall_seconds=None, value=None),
+    ]
+    result = forecast({"a-s0-r2": 0, "a-s0-r3": 0}, past, optional={"a-s0-r3"}, budget=38.0)
+    assert result.seconds == pytest.approx(16 + 2 * 16 / 22 * OVERHEAD_SECONDS)
+    assert forecast({"a-s0-r1": 0}, past, optional={"a-s0-r1"}, budget=30.0).seconds == (
+        pytest.approx(11 + OVERHEAD_SECONDS)
+    ), "what a run that is measured again took is not spent"
+
+
 def test_without_finished_runs_the_forecast_is_a_guess() -> None:
     result = forecast({"a-s0-r0": 0, "a-s0-r1": 10}, [])
     assert result.guessed == result.left == 2
