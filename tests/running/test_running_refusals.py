@@ -52,7 +52,7 @@ LOG = f"results/here/selftest/certificates/work/{KEY}"
     ("entry", "made", "text", "remedies"),
     [
         (FAILED, line(), f"rnn=mine failed: {WRONG}",
-         ["correct the model, the data or", f"{LOG}.log has", "+measure.uncertified=true"]),
+         ["correct the model, the data or", f"; {LOG}.log has", "+measure.uncertified=true"]),
         (FAILED, line("/home/me/mine.py"), WRONG, ["correct /home/me/mine.py or its YAML"]),
         ({**FAILED, "function_why": "std::bad_alloc"}, line("/home/me/mine.py"), "std::bad_alloc",
          ["use shorter sequences"]),
@@ -104,7 +104,7 @@ def test_a_fault_of_all_that_is_lack_of_memory_asks_for_less(place: Place) -> No
     reason = refused(place, line())
     assert reason is not None and "certificate of every implementation failed" in reason.text
     assert reason.remedy.startswith("use shorter sequences")
-    assert "uncertified" not in reason.remedy, "it would fail as well"
+    assert reason.remedy.endswith(f"; {LOG}.log has the details."), "it would fail as well"
 
 
 def test_a_round_says_for_whom_it_waits(place: Place, capsys: pytest.CaptureFixture) -> None:
@@ -124,7 +124,8 @@ def test_a_round_says_for_whom_it_waits(place: Place, capsys: pytest.CaptureFixt
     (record,) = measure([as_run(line())], place, label="[1/1]").values()
     holder.join()
     assert (record.verdict.status, record.epochs, record.phases) == ("void", (), ())
-    assert record.started == record.finished and record.site == place.site
+    assert record.started == record.finished
+    assert (record.site, record.experiment) == (place.site, place.experiment)
     assert record.round_id.endswith(f"/{record.started}")
     told = capsys.readouterr().err
     assert "[1/1] waiting for this host to finish timing (somebody else)" in told

@@ -189,6 +189,16 @@ def test_reasons_why_the_worker_ended_early(
     assert over_limit is None or "limits.train" in reason.remedy
 
 
+def test_the_load_is_a_share_of_the_time_in_which_the_run_did_not_wait() -> None:
+    """It worked in 2 of 10 seconds, in which others used 0.2."""
+    phase = Phase("train", 0.0, 10.0, True, {"waited": 8.0, "load": {"foreign": 0.2, "steal": 0.1}})
+    reasons = judge([phase], FALLING, {}).reasons
+    assert [reason.text.split(" of ")[0] for reason in reasons] == [
+        "other processes used 10%", "the hypervisor took 5%",
+    ]  # fmt: skip
+    assert judge([phase], FALLING, {}, disturbed=turns(1, 1)).reasons == ()
+
+
 def test_a_worker_that_finished_has_no_failure() -> None:
     assert failure_reason(Outcome([{"event": "finished"}], phase="end")) is None
 

@@ -78,3 +78,15 @@ def test_sockets_are_made_below_a_temporary_folder_with_a_long_path(
     monkeypatch.setattr(worker, "LONGEST_SOCKET", 20)
     WorkflowImporters([config], ROOT).end()
     assert "set TMPDIR to a writable folder with a short path" in capsys.readouterr().err
+
+
+def test_the_path_of_a_socket_is_as_long_as_it_may_be(tmp_path, monkeypatch) -> None:
+    """A folder like rnnbench-abcdefgh, a slash and 16 bytes."""
+    monkeypatch.setattr(worker.tempfile, "tempdir", str(tmp_path))
+    length = len(f"{tmp_path}/rnnbench-abcdefgh/") + 16
+    for longest, parent in ((length, tmp_path), (length - 1, Path("/tmp"))):
+        monkeypatch.setattr(worker, "LONGEST_SOCKET", longest)
+        folder = worker._socket_folder()
+        folder.rmdir()
+        assert folder.parent == parent
+    assert list(tmp_path.iterdir()) == []
