@@ -107,7 +107,7 @@ def _examined(members: Mapping[str, Record], lowest: Levels, levels: Levels) -> 
     disturbed = seen & _disturbed(turns, logs)
     slowed = seen & ((by_reads > SLOWED_READS) | (by_steps > SLOWED_STEPS))
     counts = seen & ~disturbed & ~slowed
-    state, slow = State.QUIET, 0.0
+    state, slowness = State.QUIET, 0.0
     if counts.sum() >= LEAST_UNDISTURBED:
         if (seen & (by_reads > SLOWED_READS)).sum() > PARTLY * seen.sum():
             state = State.PARTLY_SLOWED
@@ -117,9 +117,8 @@ def _examined(members: Mapping[str, Record], lowest: Levels, levels: Levels) -> 
         if 2 * (counts & disturbed).sum() > counts.sum():
             slow = SATURATED
         if slow > SLOWED_READS:
-            state = State.SLOWED
-    slow = min(slow, SATURATED) if state == State.SLOWED else 0.0
-    return Round(members, logs, seen, disturbed, slowed, counts, state, slow, lowest)
+            state, slowness = State.SLOWED, min(slow, SATURATED)
+    return Round(members, logs, seen, disturbed, slowed, counts, state, slowness, lowest)
 
 
 def effects_in(own: Round) -> dict[str, Effect]:
