@@ -94,6 +94,23 @@ def test_text_with_digits_that_are_no_numbers_is_ordered() -> None:
     assert [str(each) for each in order] == ["scale=1²", "scale=2", "scale=10²"]
 
 
+def test_rows_are_in_the_order_of_devices_cells_and_speed() -> None:
+    """In natural order, the LSTM first, unknown cells last; block is the fastest where both are."""
+    made = [("gru", "keras", "cpu_16", 0.5), ("of_model", "keras", "cpu_2", 0.5),
+            ("gru", "keras", "cpu_2", 0.5), ("lstm", "keras", "cpu_2", 0.5),
+            ("lstm", "untrained", "cpu_2", None), ("lstm", "block", "cpu_2", 0.1)]  # fmt: skip
+    records = [
+        make_record(cell=cell, rnn=rnn, device=device, epoch_seconds=seconds or 1.0,
+                    verdict="clean" if seconds else "void")
+        for cell, rnn, device, seconds in made
+    ]  # fmt: skip
+    table = ranked(tidy(records))[["device", "cell", "rnn"]].drop_duplicates()
+    assert list(table.itertuples(index=False, name=None)) == [
+        ("cpu_2", "lstm", "block"), ("cpu_2", "lstm", "keras"), ("cpu_2", "lstm", "untrained"),
+        ("cpu_2", "gru", "keras"), ("cpu_2", "of_model", "keras"), ("cpu_16", "gru", "keras"),
+    ]  # fmt: skip
+
+
 def test_a_block_is_a_seed_and_a_repeat_whatever_its_number_was() -> None:
     """An extended experiment counts its blocks anew; records keep the old number."""
     records = [
