@@ -210,6 +210,23 @@ def test_slurm_is_asked_about_jobs_of_its_own_cluster(tmp_path: Path, monkeypatc
     assert not attempt.is_over({"id": "7", "cluster": "alps"}), "no squeue"
 
 
+def test_an_attempt_of_this_job_is_alive_until_the_job_is_started_again(
+    tmp_path: Path, monkeypatch
+) -> None:
+    """Without an answer of Slurm, it is waited for until it does not renew its file."""
+    pretend_squeue(tmp_path / "bin", monkeypatch, "exit 1")
+    for name, value in {"JOB_ID": "7", "CLUSTER_NAME": "c", "RESTART_COUNT": "1"}.items():
+        monkeypatch.setenv(f"SLURM_{name}", value)
+    for number, (job, waits) in enumerate(
+        (({"restart": 1}, True), ({"restart": 0}, False), ({}, False), ({"cluster": "d"}, True))
+    ):
+        waited: list[str] = []
+        folder = tmp_path / f"run{number}"
+        elsewhere(folder, job={"id": "7", "cluster": "c", **job})
+        with attempt.held(folder, waited.append):
+            assert bool(waited) == waits, job
+
+
 def test_a_job_of_slurm_says_where_it_is(monkeypatch) -> None:
     monkeypatch.delenv("SLURM_JOB_ID", raising=False)
     assert attempt.slurm_job() is None

@@ -103,12 +103,15 @@ def test_a_terminal_shows_one_bar(now: list[float], monkeypatch, capsys) -> None
                 for left in (100, 75, 50):
                     now[0] += 0.6
                     reporter.reached("a", {"event": "gate", "left": left})
+                now[0] += progress.QUIET_SECONDS + 0.6
+                reporter.reached("a", {"event": "gate", "left": 25})
         with contextlib.suppress(OSError):  # at its end, a terminal gives an error
             while part := screen.read(4096):
                 shown += part
     start = f"[1/9] ▕{'':20}▏  0% of 1 run: starting"
     half = f"[1/9] ▕{'█' * 10:20}▏ 50% of 1 run (1 s of training left)"
-    assert shown.decode().split("\r\x1b[K") == ["", start, half, ""]
+    last = f"[1/9] ▕{'█' * 15:20}▏ 75% of 1 run (4 s of training left)"
+    assert shown.decode().split("\r\x1b[K") == ["", start, half, last, ""]
     assert capsys.readouterr().err == "", "a log has no bar"
 
 

@@ -169,6 +169,10 @@ ERROR = {"event": "error", "phase": "train", "type": "RuntimeError", "message": 
     [
         ([], 0, "train", "over_limit", "phase train exceeded its time limit"),
         ([ERROR], -9, "train", "over_limit", "phase train exceeded its time limit"),
+        ([{"event": "handshake"}], -9, "train", "over_limit", "; no events were received."),
+        ([{"event": "hello"}], -9, "train", "over_limit", "; its last event was hello."),
+        ([{"event": "epoch", "epoch": 3}], -9, "train", "over_limit", "event was epoch 3."),
+        ([{"event": "phase_begin", "phase": "data"}], -9, "train", "over_limit", "begin data."),
         ([ERROR], 3, None, "exception", "RuntimeError in phase train: no"),
         ([{**ERROR, "type": "MemoryError"}], 3, None, "out_of_memory", "MemoryError"),
         ([{**ERROR, "type": "ResourceExhaustedError"}], 3, None, "out_of_memory", "Resource"),
@@ -185,7 +189,7 @@ def test_reasons_why_the_worker_ended_early(
     )
     assert reason is not None
     assert reason.code == code and code in VOID_CODES
-    assert text in reason.text
+    assert text in f"{reason.text}."
     assert over_limit is None or "limits.train" in reason.remedy
 
 
