@@ -139,6 +139,26 @@ def test_the_files_of_a_plan_say_the_same(conf: list[Path], tmp_path: Path) -> N
     assert facts.models == ("digits_rnn",) and facts.skipped == ()
 
 
+def test_what_an_experiment_says_reaches_its_plan_and_its_report(conf: list[Path]) -> None:
+    text = """
+title: T
+about: A
+lead: kernels
+grid_order: sequential
+reference: {rnn: unrolled}
+repeats: {least: 2, most: 3, until: 0.5}
+grids: [rnn=keras, rnn=unrolled]
+"""
+    (conf[1] / "experiment/full.yaml").write_text(text)
+    plan = make_plan("full", conf, ROOT, site="elsewhere")
+    names = [run.choices["rnn"] for run in plan.runs.values()]
+    assert names == ["keras"] * 3 + ["unrolled"] * 3, "one grid after the other"
+    facts = facts_of(plan)
+    assert (facts.name, facts.title, facts.about, facts.lead) == ("full", "T", "A", "kernels")
+    assert facts.reference == {"rnn": "unrolled"} and facts.obstacle is None
+    assert facts.repeats == {"least": 2, "most": 3, "until": 0.5, "budget_s": None}
+
+
 @pytest.mark.parametrize("site", ["", "a b", "../x", ".x", "records", "imported", "cache"])
 def test_a_site_is_not_a_folder_that_has_another_use(conf: list[Path], site: str) -> None:
     with pytest.raises(ConfigError, match="the site is") as caught:
