@@ -87,6 +87,14 @@ def test_a_broken_file_gives_a_one_line_error_with_its_path(
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("data", [{}, {"schema": 3}, {"schema": 4}])
+def test_a_file_that_holds_no_record_is_named(tmp_path: Path, data: dict) -> None:
+    write_json(tmp_path / "record.json", data)
+    with pytest.raises(RecordError) as caught:
+        read_record(tmp_path / "record.json")
+    assert caught.value.where == str(tmp_path / "record.json")
+
+
 BIGGEST = 10**20 - 1
 
 
