@@ -41,8 +41,8 @@ test-all: $(MADE)
 faults: $(MADE)
 	RNNBENCH_FAULTS=all $(BIN)/python -m pytest -p tests.faults.matrix -m fault
 
-# How many faults in tables, planning, running and records the quick tests of these packages notice; hours, or
-# with PACKAGE=records a quarter of an hour. mutants/ keeps what is done: start again to continue.
+# How many faults in tables, planning, running and records the quick tests of these packages and of sources notice;
+# hours, or with PACKAGE=records a quarter of an hour. mutants/ keeps what is done: start again to continue.
 mutants: $(MADE)
 	$(BIN)/mutmut run $(if $(PACKAGE),'rnnbench.$(PACKAGE).*')
 	$(BIN)/mutmut results

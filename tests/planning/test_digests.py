@@ -149,8 +149,10 @@ def test_code_of_keras_is_not_used_without_it(worker: Path) -> None:
         assert digest("fake", "fake") == fake
 
 
-def test_implementations_frameworks_and_missing_models_differ(worker: Path) -> None:
+def test_implementations_frameworks_replicas_and_missing_models_differ(worker: Path) -> None:
     clear()
+    one, two = ({**config_of(), "device": {"replicas": number}} for number in (1, 2))
+    assert digests.worker_digest(one) == digest() != digests.worker_digest(two)
     found = {digest(), digest("block_cell"), digest("native"), digest("block")}
     found |= {digest("fake", "fake"), digest(function="/no/such/file.py:build")}
     assert len(found) == 6

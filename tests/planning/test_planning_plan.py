@@ -59,6 +59,18 @@ def skips(certificate: Certificate) -> dict[str, str | None]:
     return {entry["name"]: entry["skip"] for entry in certificate.implementations}
 
 
+def test_a_certificate_has_the_limits_of_its_runs_and_nothing_of_one_alone() -> None:
+    limits = {"train": 9}
+    (certificate,) = certificates(point(limits=limits), point("block", seed=2)).values()
+    assert certificate.config["limits"] == limits
+    assert set(certificate.config) >= {"model", "cell", "device", "build", "dataset", "seed"}
+    assert not {"rnn", "measure", "repeat", "alias"} & set(certificate.config)
+    assert certificate.choices == {"model": "digits_rnn", "cell": "lstm", "build": "current"}
+    assert certificate.identity["dataset_md5"] == "m" and certificate.identity["build_lock"] == "l"
+    (certificate,) = certificates(point(limits=None)).values()
+    assert certificate.config["limits"] == {}
+
+
 def test_a_certificate_is_made_on_a_gpu_if_there_is_one() -> None:
     unavailable = point("cudnn", skip=WHY)
     (certificate,) = certificates(point(), unavailable).values()

@@ -12,12 +12,13 @@ from msgspec import structs
 
 from rnnbench.grid.experiment import Repeats
 from rnnbench.planning import finished as module
-from rnnbench.planning.finished import FinishedRun, finished_runs
-from rnnbench.planning.repeats import ratios_of, why_not_needed
+from rnnbench.planning.finished import FinishedRun, finished, finished_runs
+from rnnbench.planning.repeats import known_of, ratios_of, why_not_needed
 from rnnbench.records.pointer import NotNeeded, Pointer
 from rnnbench.records.record import Record, Run, run_value
 from rnnbench.records.store import Place, read_record, write_json
 from rnnbench.report.rounds import so_far, unneeded_text
+from rnnbench.tables.states import State
 from tests.factory import BEGINNING, VOID, in_round, make_record, put, replace
 
 RULE = Repeats(least=2, most=9, until=0.01, budget_s=None)
@@ -104,10 +105,16 @@ def another_text(place: Place, record: Record) -> None:
     place.pointer(record.name).write_text("[1]")
 
 
+def a_damaged_record(place: Place, record: Record) -> None:
+    later = replace(record, started="20261122T075000_123456Z")
+    finish(place, later)
+    (place.results / later.path).write_text("[")
+
+
 @pytest.mark.parametrize(
     ("change", "value"),
-    [(a_later_record, 7.0), (a_void_one, None), (retried, 0), (planned_anew, 0), (not_needed, 0),
-     (damaged, 0), (another_text, 0)],
+    [(a_later_record, 7.0), (a_void_one, None), (a_damaged_record, 0), (retried, 0),
+     (planned_anew, 0), (not_needed, 0), (damaged, 0), (another_text, 0)],
 )  # fmt: skip
 def test_changed_files_are_read_again(
     place: Place, change: Callable[[Place, Record], None], value: float | None
@@ -175,6 +182,11 @@ def test_runs_on_their_own_are_judged_by_their_seconds(place: Place) -> None:
     ]
     assert not reasons_of_the_last(place, rounds[:5])
     assert {why.runs for why in reasons_of_the_last(place, rounds).values()} == {5}
+    new = run_of(7, 5).run
+    known = known_of([rounds[0][0].run, new], finished_runs(place), None)
+    seconds = known[rounds[0][0].run.configuration]
+    assert seconds.runs == 5 and seconds.interval.estimate == pytest.approx(1.002, abs=1e-4)
+    assert known[new.configuration] is None
 
 
 def test_seconds_of_rounds_with_too_few_turns_are_not_mixed_with_ratios(place: Place) -> None:
@@ -196,6 +208,36 @@ def test_the_budget_includes_the_time_of_companions(place: Place) -> None:
     reasons = why_not_needed([each.run for each in rounds[2]], place, rule, rounds[2][0].name)
     assert {why.is_over_budget for why in reasons.values()} == {True}
     assert [why.spent for why in reasons.values()] == pytest.approx([spent + 1.0] * 3)
+
+
+def test_a_repeat_within_the_minimum_is_needed_whatever_was_spent(place: Place) -> None:
+    rounds = rounds_of([[0.1, 0.2], [0.1, 0.2], [0.1, 0.2]])
+    spent = sum(each.measured["wall_seconds"] for members in rounds[:2] for each in members)
+    assert not reasons_of_the_last(place, rounds, rule=replace_rule(least=3, budget_s=1.0))
+    assert not reasons_of_the_last(place, rounds, rule=replace_rule(budget_s=spent + 0.1))
+    assert reasons_of_the_last(place, rounds, rule=replace_rule(budget_s=spent - 0.1))
+
+
+def test_the_reason_of_the_reference_is_that_of_the_least_known(place: Place) -> None:
+    effects = [[0.0, 0.1 + 0.0005 * (-1) ** r, 0.2 + 0.002 * (-1) ** r] for r in range(9)]
+    rounds = rounds_of(effects)
+    reasons = reasons_of_the_last(place, rounds)
+    reference, near, far = (reasons[record.name].halfwidth for record in rounds[-1])
+    assert reference == far > near > 0
+
+
+def test_a_round_without_a_ratio_is_needed(place: Place) -> None:
+    """Only its reference is left, or one of its configurations has never been measured."""
+    rounds = rounds_of([[0.1, 0.2, 0.3]] * 6)
+    assert reasons_of_the_last(place, rounds)
+    last = [record.run for record in rounds[-1]]
+    base = last[0].name
+    assert why_not_needed(last[:1], place, RULE, reference=base) == {}
+    new = run_of(7, 5).run
+    known = known_of([*last, new], finished_runs(place), base)
+    assert new.configuration in known and known[new.configuration] is None
+    assert last[0].configuration not in known
+    assert why_not_needed([*last, new], place, RULE, reference=base) == {}
 
 
 def replace_rule(**changes: float) -> Repeats:
@@ -265,6 +307,47 @@ def test_only_new_rounds_are_read(place: Place, monkeypatch) -> None:
     values = {run.name: run.value for run in finished_runs(place)}
     assert len(read) == 1 + 2, "the others of its round"
     assert values[rounds[0][0].name] is None and values[rounds[0][1].name] is not None
+
+
+def with_reads(members: list[Record], slower: float) -> list[Record]:
+    """The records of a round in which random reads took this many times 0.01 s."""
+    reads = [0.01 * slower] * 20
+    return [replace(record, turns={**record.turns, "reads": reads}) for record in members]
+
+
+def test_what_is_kept_of_rounds_is_what_all_records_say(place: Place) -> None:
+    """After each step, also if a round grows, shrinks, or turns out to have been slowed."""
+    effects = [[0.1, 0.2, 0.3 + 0.01 * number] for number in range(4)]
+    # The third shows the reads to be 2, 1.9 and 2.2 times as long as undisturbed in the others.
+    made = [
+        with_reads(members, slower)
+        for members, slower in zip(rounds_of(effects, 20), (2.0, 1.9, 1.0, 2.2), strict=True)
+    ]
+    plan(place, [record for members in made for record in members])
+    there: dict[str, Record] = {}
+
+    def agree() -> list[int]:
+        """The states of the rounds' runs."""
+        kept, again = by_name(place), by_name(place)
+        runs = {run.name: run for run in finished(there.values())}
+        assert kept == again and set(kept) == set(runs)
+        for name, run in runs.items():
+            # The order in which the records of a round were read changes the last digit.
+            assert kept[name].value.log == pytest.approx(run.value.log, abs=1e-12)
+            assert kept[name].value._replace(log=0.0) == run.value._replace(log=0.0)
+        return [run.value.state for run in runs.values() if run.value.in_turns]
+
+    quiet, slowed = [State.QUIET] * 3, [State.SLOWED] * 3
+    expected = (quiet, quiet * 2, slowed * 2 + quiet, slowed * 2 + quiet + slowed)
+    for members, states in zip(made, expected, strict=True):
+        for record in members:
+            finish(place, record)
+            there[record.name] = record
+            found = agree()
+        assert found == states
+    retried(place, made[0][1])
+    del there[made[0][1].name]
+    agree()
 
 
 def test_nothing_is_known_so_far_from_runs_with_too_few_turns(place: Place) -> None:

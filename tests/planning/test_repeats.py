@@ -18,6 +18,7 @@ from rnnbench.planning.forecast import (
     OVERHEAD_SECONDS,
     SAMPLE_SECONDS,
     forecast,
+    power_of,
     repeats_for,
     spread_of,
 )
@@ -45,6 +46,19 @@ def test_repeats_beyond_the_minimum_take_what_the_budget_leaves() -> None:
     for budget, measured in ((None, 3), (1e9, 3), (1.5 * GUESS_SECONDS, 1.5), (0.0, 1)):
         result = forecast(runs, [], optional={"a-s0-r1", "a-s0-r2"}, budget=budget)
         assert result.seconds == pytest.approx(measured * of_run)
+
+
+def test_the_budget_leaves_what_other_runs_have_not_spent() -> None:
+    """22 s are spent; of what is left, 11 s are needed and 5 s remain for the optional run."""
+    past = [
+        *finished("a", 10, 12),
+        FinishedRun(name="b-s0-r0", device="", wall_seconds=None, value=None),
+    ]
+    result = forecast({"a-s0-r2": 0, "a-s0-r3": 0}, past, optional={"a-s0-r3"}, budget=38.0)
+    assert result.seconds == pytest.approx(16 + 2 * 16 / 22 * OVERHEAD_SECONDS)
+    assert forecast({"a-s0-r1": 0}, past, optional={"a-s0-r1"}, budget=30.0).seconds == (
+        pytest.approx(11 + OVERHEAD_SECONDS)
+    ), "what a run that is measured again took is not spent"
 
 
 def test_without_finished_runs_the_forecast_is_a_guess() -> None:
@@ -110,6 +124,18 @@ def test_the_forecast_repeats_have_a_power_of_80_percent(difference: float, spre
     assert power(repeats, 1) > 0.74
     if repeats > 5:
         assert power(repeats // 2, 2) < 0.74
+
+
+@pytest.mark.parametrize(("runs", "spread"), [(2, 0.01), (3, 0.02), (6, 0.03)])
+def test_the_power_is_that_of_simulated_pairs(runs: int, spread: float) -> None:
+    """Differences of a pair have √2 times the spread of a run; 0.003 is twice a standard error."""
+    generator = np.random.default_rng(runs)
+    differences = generator.normal(math.log(1.05), math.sqrt(2) * spread, (100_000, runs))
+    error = differences.std(axis=1, ddof=1) / math.sqrt(runs)
+    quantile = {2: 12.706, 3: 4.303, 6: 2.571}[runs]  # Student's t with runs - 1 degrees of freedom
+    shown = differences.mean(axis=1) > quantile * error
+    assert power_of(0.05, spread, runs) == pytest.approx(shown.mean(), abs=0.004)
+    assert power_of(0.05, 0.0, runs) == 1.0
 
 
 RULE = Repeats(least=3, most=10, until=0.025, budget_s=100)

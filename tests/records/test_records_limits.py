@@ -59,6 +59,7 @@ def test_what_is_just_possible_is_read() -> None:
     record = Record.from_json({**data, "machine": name, "turns": COLUMNS})
     assert record.machine == name and record.turns == COLUMNS
     assert Phase("build", 1.0, 1.0).seconds == 0
+    assert Record.from_json({**data, "machine": "m", "turns": {}}).machine == "m"
 
 
 def test_data_without_a_schema_names_its_file() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import subprocess
@@ -13,12 +14,21 @@ import pytest
 
 from rnnbench import cli, workflow
 from rnnbench.errors import RecordError
-from rnnbench.records.pointer import is_valid, records_of
+from rnnbench.records.pointer import is_valid, read_pointers, records_of
 from rnnbench.records.store import (
+    MAX_DEPTH,
+    imported_machines,
     is_record,
+    planned_folders,
     read_json,
     read_record,
+    readable,
     record_files,
+    site_folders,
+    strict_loads,
+    timing_lock,
+    why_not_tracked,
+    write_bytes,
     write_json,
     write_record,
 )
@@ -77,6 +87,44 @@ def test_a_broken_file_gives_a_one_line_error_with_its_path(
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("data", [{}, {"schema": 3}, {"schema": 4}])
+def test_a_file_that_holds_no_record_is_named(tmp_path: Path, data: dict) -> None:
+    write_json(tmp_path / "record.json", data)
+    with pytest.raises(RecordError) as caught:
+        read_record(tmp_path / "record.json")
+    assert caught.value.where == str(tmp_path / "record.json")
+
+
+BIGGEST = 10**20 - 1
+
+
+@pytest.mark.parametrize(
+    ("content", "read"),
+    [
+        ("[" * MAX_DEPTH + "]" * MAX_DEPTH, None),
+        ("[" * (MAX_DEPTH + 1) + "]" * (MAX_DEPTH + 1), "nested too deeply"),
+        ('{"a": ' * MAX_DEPTH + "[]" + "}" * MAX_DEPTH, "nested too deeply"),
+        (f'{{"a": [{BIGGEST}, -{BIGGEST}, 1e25]}}', {"a": [BIGGEST, -BIGGEST, 1e25]}),
+        (f'{{"a": [1, {BIGGEST + 1}]}}', "the number 100000000000000000000 is too large"),
+        (f"[-{BIGGEST + 1}]", "the number -100000000000000000000 is too large"),
+        ("1" * 30, f"the number {'1' * 30} is too large"),
+        ("9" * 60, f"the number {'9' * 40} is too large"),
+        (f'"{"7" * 30}"', "7" * 30),
+        (r'{"a\u001b": ["\u0007b", {"c": "d\u202e\n"}], "e": 5}',
+         {"a": ["b", {"c": "d\n"}], "e": 5}),
+        (r'"\u009b2Jx"', "2Jx"),
+        ("NaN", "malformed"),
+    ],
+)  # fmt: skip
+def test_untrusted_json_has_limits_and_no_control_characters(content: str, read: object) -> None:
+    try:
+        data = strict_loads(content.encode())
+    except ValueError as error:
+        assert isinstance(read, str) and read in str(error)
+    else:
+        assert read is None or data == read
+
+
 @pytest.mark.parametrize("is_truncated", [True, False])
 @pytest.mark.parametrize("damaged", [None, "record", "companion"])
 def test_damaged_records_are_reported_and_make_their_pointer_invalid(
@@ -105,9 +153,40 @@ def test_a_failed_write_leaves_the_old_bytes_and_nothing_else(tmp_path: Path, ba
     assert os.listdir(tmp_path) == ["record.json"]
 
 
+def test_a_full_disk_is_an_error_that_names_the_file(tmp_path: Path, monkeypatch) -> None:
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError) as caught:
+        write_bytes(tmp_path / "record.json", b"{}")
+    assert (caught.value.errno, caught.value.strerror, caught.value.filename) == (
+        errno.ENOSPC, "No space left on device", str(tmp_path / "record.json"),
+    )  # fmt: skip
+    assert os.listdir(tmp_path) == []
+
+
+def test_file_and_new_name_reach_the_disk(tmp_path: Path, monkeypatch) -> None:
+    synced: list[str] = []
+
+    def sync(descriptor: int) -> None:
+        synced.append(os.readlink(f"/proc/self/fd/{descriptor}"))
+
+    monkeypatch.setattr(os, "fsync", sync)
+    before = len(os.listdir("/proc/self/fd"))
+    write_bytes(tmp_path / "record.json", b"{}")
+    file, folder = synced
+    assert Path(file).parent == tmp_path and Path(file).name.startswith(".record.json.")
+    assert folder == str(tmp_path)
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
 def test_written_files_are_readable_by_all_users(tmp_path: Path) -> None:
     write_json(tmp_path / "a" / "b.json", {"é": 1})
     assert (tmp_path / "a" / "b.json").stat().st_mode & 0o777 == 0o644
+    assert read_json(tmp_path / "a" / "b.json") == {"é": 1}
+    write_json(tmp_path / "a" / "b.json", [])
+    assert (tmp_path / "a" / "b.json").read_text() == "[]\n"
 
 
 def test_a_killed_writer_leaves_the_old_or_the_new_bytes(tmp_path: Path) -> None:
@@ -168,3 +247,71 @@ def test_report_inputs_from_another_site(project: Project, monkeypatch) -> None:
     for name in inputs + others:
         write_json(project.folder / "results/imported/away/small" / name, {})
     assert job.imported_files == [f"results/imported/away/small/{name}" for name in inputs]
+
+
+def test_sites_are_those_of_the_results_and_then_the_imported_ones(results: Path) -> None:
+    for folder in ("here/small", "alps/small", "here/large", "imported/away/small"):
+        (results / folder).mkdir(parents=True)
+    (results / "imported/records").mkdir()
+    for planned in ("here/small", "imported/away/small"):
+        (results / planned / "plan.jsonl").touch()
+    (results / "alps/small/plan.jsonl").mkdir()
+
+    def found(folders: list[Path]) -> list[str]:
+        return [folder.relative_to(results).as_posix() for folder in folders]
+
+    assert found(site_folders(results, "small")) == [
+        "alps/small", "here/small", "imported/away/small",
+    ]  # fmt: skip
+    assert found(site_folders(results, site="here")) == ["here/large", "here/small"]
+    assert found(planned_folders(results, "small")) == ["here/small", "imported/away/small"]
+    assert found(planned_folders(results, "small", "away")) == ["imported/away/small"]
+    assert imported_machines(results) == frozenset()
+    write_record(results / "imported", make_record(machine="away-1"))
+    assert imported_machines(results) == {"away-1"}
+
+
+def test_the_lock_of_timing_can_be_elsewhere(monkeypatch) -> None:
+    monkeypatch.setenv("PLACE", "/scratch")
+    monkeypatch.setenv("RNNBENCH_TIMING_LOCK", "$PLACE/lock")
+    assert timing_lock() == Path("/scratch/lock")
+    monkeypatch.delenv("RNNBENCH_TIMING_LOCK")
+    assert timing_lock() == Path("/tmp/rnnbench-timing.lock")
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        ({"not_tracked": "the server is down"}, "the server is down"),
+        ({"not_tracked": ""}, None),
+        ({"run": "abc"}, None),
+        ([], None),
+        (None, None),
+    ],
+)
+def test_why_records_are_not_in_mlflow(tmp_path: Path, content: object, why: str | None) -> None:
+    """None stands for a file that is missing."""
+    if content is not None:
+        write_json(tmp_path / "0.json", content)
+    assert why_not_tracked(tmp_path / "0.json") == why
+
+
+def test_what_cannot_be_read_is_left_out_and_named(results: Path) -> None:
+    good = write_record(results, make_record())
+    missing = results / "missing.json"
+    records, faults = readable([missing, good], read_record)
+    assert records == [make_record()] and [fault.where for fault in faults] == [str(missing)]
+
+
+def test_a_file_of_a_round_has_the_pointers_of_its_runs(tmp_path: Path) -> None:
+    file = tmp_path / "round.json"
+    one, other = ({"record": f"records/{name}.json", "wall_seconds": 2.5} for name in "ab")
+    write_json(file, {"members": {"a": one, "b": other}})
+    assert [pointer.record for pointer in read_pointers(file)] == [one["record"], other["record"]]
+    write_json(file, one)
+    (pointer,) = read_pointers(file)
+    assert (pointer.record, pointer.wall_seconds) == (one["record"], 2.5)
+    for wrong in ([], {"members": {"a": {}}}, {"members": []}):
+        write_json(file, wrong)
+        with pytest.raises(RecordError, match="not a pointer"):
+            read_pointers(file)

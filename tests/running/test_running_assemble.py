@@ -48,6 +48,22 @@ def test_phases_and_epochs_with_a_missing_or_wrong_value_are_left_out() -> None:
     assert epochs_of([{**EPOCH, "loss": "small"}]) == ()
 
 
+def test_an_epoch_with_too_few_timed_steps_gets_the_median_step_of_the_turns() -> None:
+    short = {**EPOCH, "seconds": None, "rim": 0.1, "took": 0.9}
+    given = [(0.10, 10), (0.04, 2), (0.90, 10)]  # 10, 20 and 90 ms per step
+    steps = [
+        {"event": "turn", "phase": "train", "turn": n, "start": 1.0, "seconds": s, "steps": count}
+        for n, (s, count) in enumerate(given)
+    ]
+    (epoch,) = epochs_of([*steps, short])
+    assert epoch.seconds == pytest.approx(0.1 + 4 * 0.02) and epoch.took == 0.9
+    (epoch,) = epochs_of([short])
+    assert epoch.seconds == 0.9, "without turns, all of its steps were its own"
+    assert epochs_of([*steps, EPOCH])[0].seconds == 0.5
+    for name in ("rim", "took", "steps"):
+        assert epochs_of([*steps, *damaged(short, name, None, "much")]) == ()
+
+
 def test_later_facts_of_a_topic_replace_earlier_ones() -> None:
     events = [
         {"event": "facts", "measured": {"parameters": 1, "threads": {"asked": 2}}},

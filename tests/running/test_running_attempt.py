@@ -166,3 +166,75 @@ def test_a_dead_attempt_is_taken_over_at_once(tmp_path: Path, monkeypatch, dead:
     elsewhere(tmp_path / "run", **dead)
     with attempt.held(tmp_path / "run", pytest.fail) as is_current:
         assert (tmp_path / "run/2.json").exists() and is_current()
+
+
+def test_a_living_attempt_of_this_host_is_waited_for(tmp_path: Path) -> None:
+    """However long it does not renew its file: its process is there."""
+    me = {**attempt.this_process(), "job": {"id": "7", "cluster": "c"}}
+    path, waited = elsewhere(tmp_path, **me), []
+
+    def end() -> None:
+        time.sleep(1.0)
+        path.write_text(json.dumps({**me, "ended": "now"}))
+
+    ending = threading.Thread(target=end)
+    ending.start()
+    with attempt.held(tmp_path, waited.append):
+        assert not ending.is_alive()
+    ending.join()
+    assert waited == [f"process {os.getpid()} on {os.uname().nodename}, Slurm job 7"]
+
+
+def test_a_process_is_known_by_its_start(tmp_path: Path) -> None:
+    child = subprocess.Popen(["sleep", "60"])
+    begun = attempt._begun(child.pid)
+    ticks = os.sysconf("SC_CLK_TCK")
+    since_boot = time.clock_gettime(time.CLOCK_BOOTTIME)
+    assert begun is not None and abs(begun / ticks - since_boot) < 20
+    child.kill()
+    stat = Path(f"/proc/{child.pid}/stat")
+    wait_until(lambda: stat.read_text().rpartition(")")[2].split()[0] == "Z", 10, "not a zombie")
+    assert attempt._begun(child.pid) is None
+    child.wait()
+    assert attempt._begun(child.pid) is None and attempt._begun("none") is None
+
+
+def test_slurm_is_asked_about_jobs_of_its_own_cluster(tmp_path: Path, monkeypatch) -> None:
+    log = tmp_path / "asked"
+    pretend_squeue(tmp_path / "bin", monkeypatch, f'echo "$@" >> {log}; echo COMPLETED FAILED')
+    monkeypatch.setenv("SLURM_CLUSTER_NAME", "alps")
+    assert attempt.is_over({"id": "7", "cluster": "alps"})
+    assert not attempt.is_over({"id": "7", "cluster": "etna"})
+    assert log.read_text() == "--noheader --states=all --format=%T --jobs=7\n"
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert not attempt.is_over({"id": "7", "cluster": "alps"}), "no squeue"
+
+
+def test_an_attempt_of_this_job_is_alive_until_the_job_is_started_again(
+    tmp_path: Path, monkeypatch
+) -> None:
+    """Without an answer of Slurm, it is waited for until it does not renew its file."""
+    pretend_squeue(tmp_path / "bin", monkeypatch, "exit 1")
+    for name, value in {"JOB_ID": "7", "CLUSTER_NAME": "c", "RESTART_COUNT": "1"}.items():
+        monkeypatch.setenv(f"SLURM_{name}", value)
+    for number, (job, waits) in enumerate(
+        (({"restart": 1}, True), ({"restart": 0}, False), ({}, False), ({"cluster": "d"}, True))
+    ):
+        waited: list[str] = []
+        folder = tmp_path / f"run{number}"
+        elsewhere(folder, job={"id": "7", "cluster": "c", **job})
+        with attempt.held(folder, waited.append):
+            assert bool(waited) == waits, job
+
+
+def test_a_job_of_slurm_says_where_it_is(monkeypatch) -> None:
+    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
+    assert attempt.slurm_job() is None
+    variables = {"SLURM_JOB_ID": "7", "SLURM_CLUSTER_NAME": "alps", "SLURMD_NODENAME": "n1"}
+    for name, value in {**variables, "SLURM_JOB_PARTITION": "p"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("SLURM_RESTART_COUNT", raising=False)
+    job = {"id": "7", "cluster": "alps", "node": "n1", "partition": "p", "restart": 0}
+    assert attempt.slurm_job() == job
+    monkeypatch.setenv("SLURM_RESTART_COUNT", "2")
+    assert attempt.slurm_job() == {**job, "restart": 2}

@@ -110,7 +110,7 @@ def test_reasons_that_make_a_run_suspect(after: dict, code: str, text: str) -> N
     verdict = judge([], FALLING, measured)
     assert verdict.status == "suspect"
     (reason,) = verdict.reasons
-    assert reason.code == code and text in reason.text
+    assert reason.code == code and text in reason.text and reason.remedy.endswith(".")
 
 
 def test_energy_is_in_the_tables_the_report_and_mlflow() -> None:

@@ -210,7 +210,9 @@ def made(
     return certificates.certify({**PLANNED, "config": {**PLANNED["config"], **limits}}, place)
 
 
-def test_it_is_written_to_the_path_that_snakemake_expects(place: Place, monkeypatch) -> None:
+def test_it_is_written_to_the_path_that_snakemake_expects(
+    place: Place, monkeypatch, capsys
+) -> None:
     facts = f"events.emit('facts', certificate=json.loads({json.dumps(REPORTED)!r}))"
     names = "[entry['name'] for entry in job['implementations']]"
     check = (
@@ -221,6 +223,7 @@ def test_it_is_written_to_the_path_that_snakemake_expects(place: Place, monkeypa
     # The report reads every JSON file in this folder.
     assert list(file_in(place).parent.glob("*.json")) == [file_in(place)]
     assert result["implementations"]["keras"]["status"] == "certified"
+    assert capsys.readouterr().err == f"certificate {PLANNED['key']}: keras\n"
 
 
 def test_the_memory_limit_applies(place: Place, monkeypatch) -> None:
@@ -273,3 +276,54 @@ def test_one_worker_is_started_for_each_device(place: Place, monkeypatch) -> Non
     assert list(entries["keras"]["probed"]) == ["cpu_1", "cpu_2"]
     assert [steps["threads"] for steps in entries["keras"]["applied"].values()] == [1, 2]
     assert entries["keras"]["outputs"] == 1e-7
+
+
+CARD = {"name": "Tesla K80", "uuid": None}
+
+
+@pytest.mark.parametrize(
+    ("capacity", "card", "groups"), [(2, None, [2]), (1, None, [1, 1]), (9, CARD, [1, 1])]
+)
+def test_workers_run_side_by_side_if_memory_suffices_and_none_uses_a_card(
+    place: Place, monkeypatch, capacity: int, card: object, groups: list[int]
+) -> None:
+    started: list[int] = []
+
+    def supervise(members: list) -> dict[str, Outcome]:
+        started.append(len(members))
+        return {member.name: Outcome() for member in members}
+
+    job_of = certificates.job_of
+    monkeypatch.setattr(certificates, "supervise", supervise)
+    monkeypatch.setattr(certificates, "memory_capacity", lambda available: capacity)
+    monkeypatch.setattr(
+        certificates, "job_of", lambda *given, **more: {**job_of(*given, **more), "card": card}
+    )
+    certificates.certify(ON_TWO, place)
+    assert started == groups
+
+
+def test_lack_of_memory_next_to_others_is_tried_again_alone(
+    place: Place, monkeypatch, capsys
+) -> None:
+    """And what an earlier attempt left is removed."""
+    started: list[list[str]] = []
+    log = place.folder / "certificates/work" / f"{PLANNED['key']}.1.log"
+
+    def supervise(members: list) -> dict[str, Outcome]:
+        started.append([member.name for member in members])
+        assert not log.exists()
+        log.write_text("std::bad_alloc")
+        lack = {"exit_code": -6, "log_tail": "std::bad_alloc" if len(members) > 1 else ""}
+        return {each.name: Outcome(**lack if each.name == "cpu_2" else {}) for each in members}
+
+    log.parent.mkdir(parents=True)
+    log.touch()
+    monkeypatch.setattr(certificates, "supervise", supervise)
+    checked: list[bool] = []
+    file = log.parents[1] / f"{PLANNED['key']}.json"
+    made = certificates.certify(ON_TWO, place, lambda: checked.append(file.exists()))
+    assert started == [["cpu_1", "cpu_2"], ["cpu_2"]] and checked == [False]
+    assert read_json(file) == made
+    told = f"certificate {PLANNED['key']} on cpu_2: ran out of memory; retrying it on its own\n"
+    assert capsys.readouterr().err == told

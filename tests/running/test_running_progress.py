@@ -22,6 +22,7 @@ def test_the_remaining_time_is_estimated_from_finished_runs() -> None:
     assert progress.remaining([10.0, 20.0], 4) == ", about 60 s left"
     assert progress.remaining([], 4) == ""
     assert progress.remaining([10.0], 0) == ""
+    assert progress.remaining([30.0], 4, "at most ") == ", at most about 2 min left"
 
 
 @pytest.fixture
@@ -50,6 +51,36 @@ def test_a_long_round_reports_its_progress(now: list[float], capsys) -> None:
     assert capsys.readouterr().err == message
 
 
+def test_the_last_step_is_a_turn_and_no_step_is_none(now: list[float], capsys) -> None:
+    """Beginning when the last of the runs has started; progress never goes back."""
+    reporter = progress.Progress("x", {"a": 2, "b": 2})
+    first, second = (partial(reporter.reached, name) for name in "ab")
+    first({"event": "gate", "left": 10})
+    now[0] += 50
+    second({"event": "gate", "left": 10})
+    now[0] += 9
+    first({"event": "gate", "left": 1})
+    first({"event": "gate", "left": 0})
+    first({"event": "epoch", "epoch": 0})
+    now[0] += 1
+    first({"event": "epoch", "epoch": 1})
+    bar = "▕█████████           ▏ 45%"
+    assert capsys.readouterr().err == f"x {bar} of 2 runs, 3 turns (12 s of training left)\n"
+
+
+def test_more_epochs_than_planned_are_no_more_than_all(now: list[float], capsys) -> None:
+    reporter = progress.Progress("x", {"a": 2, "b": 4})
+    first, second = (partial(reporter.reached, name) for name in "ab")
+    first({"event": "epoch", "epoch": 3})
+    now[0] += 30
+    second({"event": "epoch", "epoch": 1})
+    bar = "▕████████████        ▏ 62%"
+    assert capsys.readouterr().err == f"x {bar} of 2 runs, 0 turns (18 s of training left)\n"
+    now[0] += 30
+    second({"event": "epoch", "epoch": 4})
+    assert capsys.readouterr().err == "", "nothing is left"
+
+
 def test_the_progress_of_a_single_run_is_measured_in_epochs(now: list[float], capsys) -> None:
     on_event = partial(progress.Progress("name", {"a": 4}).reached, "a")
     on_event({"event": "gate", "left": 400})
@@ -72,12 +103,15 @@ def test_a_terminal_shows_one_bar(now: list[float], monkeypatch, capsys) -> None
                 for left in (100, 75, 50):
                     now[0] += 0.6
                     reporter.reached("a", {"event": "gate", "left": left})
+                now[0] += progress.QUIET_SECONDS + 0.6
+                reporter.reached("a", {"event": "gate", "left": 25})
         with contextlib.suppress(OSError):  # at its end, a terminal gives an error
             while part := screen.read(4096):
                 shown += part
     start = f"[1/9] ▕{'':20}▏  0% of 1 run: starting"
     half = f"[1/9] ▕{'█' * 10:20}▏ 50% of 1 run (1 s of training left)"
-    assert shown.decode().split("\r\x1b[K") == ["", start, half, ""]
+    last = f"[1/9] ▕{'█' * 15:20}▏ 75% of 1 run (4 s of training left)"
+    assert shown.decode().split("\r\x1b[K") == ["", start, half, last, ""]
     assert capsys.readouterr().err == "", "a log has no bar"
 
 

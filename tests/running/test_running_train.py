@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -104,6 +105,14 @@ def test_a_run_leaves_its_record_and_pointer(place: Place, monkeypatch) -> None:
     # The worker's job file is removed; the files for people remain.
     assert {path.suffix for path in files(place, "2*")} == {".json", ".jsonl", ".log"}
     assert not files(place, "*.job.json")
+
+
+def test_inputs_are_compared_when_they_have_been_read_and_once(place: Place) -> None:
+    called: list[float] = []
+    record = train(planned(), place, label="[1/1]", check=lambda: called.append(time.monotonic()))
+    (at,) = called
+    ends = {phase.name: phase.end for phase in record.phases}
+    assert ends["data"] < at < ends["train"]
 
 
 @pytest.mark.parametrize(

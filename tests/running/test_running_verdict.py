@@ -33,6 +33,7 @@ def weights(canonical: str | None, started: str | None) -> dict[str, str | None]
 
 
 FALLING = losses(2.0, 1.0)
+PRECISION = {"asked": "tf32", "policy": "float32", "layers": ["float32"], "tf32": False}
 CARD = {"card": {"name": "NVIDIA H200"}}
 CORES = {"threads": {"asked": 8, "pinned_to": list(range(8))}}
 UNKNOWN = train(own=9.0)
@@ -141,6 +142,11 @@ ALL_BAD = {"phases": [train(foreign=5.0)], "epochs": losses(1.0, None), "measure
             {"not_attested": "so while is not attested"},
         ),
         ({"measured": weights("a", "b")}, "void", {"warm_start": ""}),
+        (
+            {"measured": {"precision": {**PRECISION, "as_asked": False}}},
+            "void",
+            {"wrong_precision": "policy float32, layers ['float32'], TF32 False instead of tf32"},
+        ),
     ],
 )
 def test_reasons_of_a_suspect_or_void_run(
@@ -163,6 +169,10 @@ ERROR = {"event": "error", "phase": "train", "type": "RuntimeError", "message": 
     [
         ([], 0, "train", "over_limit", "phase train exceeded its time limit"),
         ([ERROR], -9, "train", "over_limit", "phase train exceeded its time limit"),
+        ([{"event": "handshake"}], -9, "train", "over_limit", "; no events were received."),
+        ([{"event": "hello"}], -9, "train", "over_limit", "; its last event was hello."),
+        ([{"event": "epoch", "epoch": 3}], -9, "train", "over_limit", "event was epoch 3."),
+        ([{"event": "phase_begin", "phase": "data"}], -9, "train", "over_limit", "begin data."),
         ([ERROR], 3, None, "exception", "RuntimeError in phase train: no"),
         ([{**ERROR, "type": "MemoryError"}], 3, None, "out_of_memory", "MemoryError"),
         ([{**ERROR, "type": "ResourceExhaustedError"}], 3, None, "out_of_memory", "Resource"),
@@ -179,8 +189,18 @@ def test_reasons_why_the_worker_ended_early(
     )
     assert reason is not None
     assert reason.code == code and code in VOID_CODES
-    assert text in reason.text
+    assert text in f"{reason.text}."
     assert over_limit is None or "limits.train" in reason.remedy
+
+
+def test_the_load_is_a_share_of_the_time_in_which_the_run_did_not_wait() -> None:
+    """It worked in 2 of 10 seconds, in which others used 0.2."""
+    phase = Phase("train", 0.0, 10.0, True, {"waited": 8.0, "load": {"foreign": 0.2, "steal": 0.1}})
+    reasons = judge([phase], FALLING, {}).reasons
+    assert [reason.text.split(" of ")[0] for reason in reasons] == [
+        "other processes used 10%", "the hypervisor took 5%",
+    ]  # fmt: skip
+    assert judge([phase], FALLING, {}, disturbed=turns(1, 1)).reasons == ()
 
 
 def test_a_worker_that_finished_has_no_failure() -> None:
@@ -268,9 +288,19 @@ TWO_K80 = {**K80, "further": [K80]}
         # The machine has the requested card, but another one was assigned, or may have been.
         (GPU, {**SEES_ONE, "card": K80}, BOTH, "P100 PCIE was requested, but the card is Tesla K"),
         (GPU, SEES_ONE, BOTH, "the card is Tesla K80, Tesla P100-PCIE-16GB"),
-        (ANY, {"card": K80, "framework_cards": ["Tesla T4"]}, BOTH, "framework saw Tesla T4"),
+        (
+            ANY,
+            {"card": K80, "framework_cards": ["Tesla T4"]},
+            BOTH,
+            "card Tesla K80 was assigned, but the framework saw Tesla T4",
+        ),
         (GPU, {"framework_cards": ["Tesla T4"]}, P100, "the card is Tesla P100-PCIE-16GB, Tesla T"),
-        (ANY, {"card": K80, **SEES_TWO}, BOTH, "but the framework saw 2: CUDA:0, CUDA:1"),
+        (
+            ANY,
+            {"card": K80, **SEES_TWO},
+            BOTH,
+            "one card was assigned, but the framework saw 2: CUDA:0",
+        ),
         (PAIR, {**SEES_ONE, "replicas": 2, "card": TWO_K80}, BOTH, "2 cards were assigned, but"),
         (PAIR, {**SEES_TWO, "card": TWO_K80}, BOTH, "on 2 devices was requested, but it used 1"),
         (

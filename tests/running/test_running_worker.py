@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 from pathlib import Path
 
@@ -65,12 +66,27 @@ def test_sockets_are_made_below_a_temporary_folder_with_a_long_path(
     importers = WorkflowImporters([config], ROOT)
     try:
         folder = Path(os.environ[FOLDER])
-        assert len(list(folder.glob("?" * 16))) == 1, "a socket"
+        (path,) = folder.glob("?" * 16)
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as client:
+            client.connect(str(path))  # raises for a socket of another type
+        assert folder.name.startswith("rnnbench-") and folder.stat().st_mode & 0o777 == 0o700
         assert not folder.is_relative_to(long)
     finally:
         importers.end()
         monkeypatch.delenv(FOLDER)
-    assert list(long.iterdir()) == []
+    assert list(long.iterdir()) == [] and not folder.exists()
     monkeypatch.setattr(worker, "LONGEST_SOCKET", 20)
     WorkflowImporters([config], ROOT).end()
     assert "set TMPDIR to a writable folder with a short path" in capsys.readouterr().err
+
+
+def test_the_path_of_a_socket_is_as_long_as_it_may_be(tmp_path, monkeypatch) -> None:
+    """A folder like rnnbench-abcdefgh, a slash and 16 bytes."""
+    monkeypatch.setattr(worker.tempfile, "tempdir", str(tmp_path))
+    length = len(f"{tmp_path}/rnnbench-abcdefgh/") + 16
+    for longest, parent in ((length, tmp_path), (length - 1, Path("/tmp"))):
+        monkeypatch.setattr(worker, "LONGEST_SOCKET", longest)
+        folder = worker._socket_folder()
+        folder.rmdir()
+        assert folder.parent == parent
+    assert list(tmp_path.iterdir()) == []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rnnbench.records.overrides import Overrides
-from rnnbench.tables.certificates import CERTIFIED, UNEQUAL, UNKNOWN, Certificates
+from rnnbench.tables.certificates import CERTIFIED, UNEQUAL, UNKNOWN, Certificates, certified, pairs
 from rnnbench.tables.learning import accuracy
 from tests.factory import make_record, measured
 from tests.report.made_up import SIZES, as_read, certificate, layers, steps
@@ -139,6 +139,60 @@ NOT_CERTIFIED = "cell is not certified for batch "
 def test_judgement_follows_the_certificates(made, a, b, verdict, why):
     judgement = judging(*made).judge(a, b)
     assert judgement.equal == verdict and why in judgement.why
+
+
+def test_what_was_computed_otherwise_is_not_compared():
+    """In another precision; on a device with overrides, which is a device of its own."""
+
+    def on(**overrides):
+        made = Overrides.of({name.replace("__", "."): each for name, each in overrides.items()})
+        return {"variant": made}
+
+    judge = judging(certificate("tf_2_21") | {"machine": None}).judge
+    found = judge(config("block") | on(precision="tf32"), KERAS)
+    assert (found.equal, found.why) == (UNKNOWN, "one computes in tf32, the other in float32")
+    three = on(device__threads=3)
+    made = wrong_gradients("tf_2_21", device="cpu_1 threads=3", **{"device.threads": 3})
+    records = (make_record(model="mnist_rnn", build="tf_2_21", overrides={"device.threads": 3}),)
+    judged = Certificates(as_read(made), records)
+    assert judged.why_not_learning(config("block") | three)
+    assert judged.why_not_learning(KERAS | three) is None
+
+
+def test_the_table_of_certificates_by_hand():
+    made = edited(
+        keras={"weights": {"drawn": ["a"], "kept": ["embedding", "bias"]}, "round_trip": False},
+        cell={"no_reference": GELU},
+        block={"status": "not_run", "why": "no GPU", "probed": {}, "applied": {},
+               "outputs": None, "gradients": None},
+    )  # fmt: skip
+    made["pairs"][3]["gradients"] = 0.5  # of keras and cell
+    implementations = made["implementations"]
+    implementations["keras"]["probed"] = {
+        "cpu_1": layers([(16, True), (13, True), (16, False)]),
+        "cpu_2": {"batches": [], "wrong": None, "why": "it was not tried"},
+    }
+    implementations["keras"]["probed"]["cpu_1"]["batches"][1]["outputs"] = 8e-6
+    unknown = {**steps(), "off": None, "worst": None, "why": "no memory"}
+    implementations["keras"]["applied"] = {"cpu_1": steps(0, 2e-7), "cpu_2": unknown}
+    table = certified(as_read(made | {"overrides": {"model.units": 8}})).set_index("rnn")
+    keras, cell, block = (table.loc[name] for name in ("keras", "cell", "block"))
+    assert (keras["model"], keras["cell"], keras["build"]) == ("mnist_rnn", "lstm", "tf_2_21")
+    assert str(keras["variant"]) == "units=8" and keras["kept"] == "embedding, bias"
+    assert (keras["status"], keras["why"], keras["round_trip"]) == ("certified", "", False)
+    assert (keras["outputs"], keras["gradients"]) == (8e-6, 2e-6)
+    assert keras["batches"] == "cpu_1: 16, 13; 16 | cpu_2: it was not tried"
+    assert keras["steps"] == "cpu_1: 0 of 30 (2e-07); cpu_2: no memory"
+    assert (keras["tolerance_outputs"], keras["tolerance_gradients"]) == (1e-5, 1e-4)
+    assert cell["why"] == f"compared with unrolled, cudnn, no reference: {GELU}"
+    assert (block["status"], block["why"], block["kept"]) == ("not_run", "no GPU", "")
+    assert block["outputs"] is None or block["outputs"] != block["outputs"]
+    alone = certified(as_read(alone_with("tf_2_21", outputs=None) | {}))
+    assert alone["why"].tolist() == ["", ""]
+    compared = pairs(as_read(made)).set_index(["a", "b"])
+    wrong = compared.loc[("keras", "cell")]
+    assert (wrong["gradients"], wrong["equal"], wrong["why"]) == (0.5, False, "")
+    assert compared.loc[("keras", "unrolled"), "equal"] and wrong["build"] == "tf_2_21"
 
 
 def test_a_success_counts_on_the_machine_of_the_certificate_and_a_failure_on_every_machine():

@@ -13,13 +13,13 @@ from statistics import stdev
 import pytest
 
 from rnnbench.records.overrides import NONE, Overrides, reference_label
-from rnnbench.records.record import Record
+from rnnbench.records.record import Reason, Record, Verdict
 from rnnbench.report.answer import answers
 from rnnbench.report.runs import raw_configurations
 from rnnbench.report.speed import time_views
 from rnnbench.sources.certificates import certificate_of
 from rnnbench.tables.certificates import UNEQUAL, Certificates
-from rnnbench.tables.comparison import builds, versus
+from rnnbench.tables.comparison import builds, selected, versus, void_messages
 from rnnbench.tables.estimates import Measurements, with_named_options
 from rnnbench.tables.frame import tidy
 from rnnbench.tables.learning import learning
@@ -290,3 +290,59 @@ def test_versus_pairs_configurations_that_are_otherwise_equal():
     assert versus(every, ["*"], ["keras"])["a"].tolist() == ["block", "cell"] * 2
     assert versus(every, ["keras"], ["keras"]).empty
     assert versus(every, ["nothing"], ["keras"]).empty
+
+
+def test_void_runs_of_experiments_with_both_sides_are_told() -> None:
+    """Of the reasons, the most common one; a term is a choice, an override or a pattern."""
+    odd = Verdict("void", (Reason("died", "it died", "look."),))
+    records = [make_record(rnn=rnn, repeat=number) for number in range(2) for rnn in ("keras", "x")]
+    records += [make_record(rnn="x", repeat=number, verdict="void") for number in (5, 6)]
+    records += [make_record(rnn="x", repeat=7, verdict=odd)]
+    records += [make_record(device="cpu_2", rnn="x", verdict="void", experiment="another")]
+    frame = tidy(records)
+    (told,) = void_messages(frame, ["keras"], ["x", "cpu_1"])
+    assert told.startswith("3 runs of 'x,cpu_1' are void and in no number: the loss is not finite")
+    (told,) = void_messages(frame, ["keras"], ["x", "*-r7"])
+    assert told == f"{records[6].name} is void and in no number: it died"
+    assert void_messages(frame, ["keras"], ["x", "cpu_2"]) == [], "of another experiment"
+    assert void_messages(frame, ["keras"], ["keras"]) == []
+
+
+def test_runs_match_all_terms_of_a_selection() -> None:
+    wide = make_record(overrides={"model.units": 128, "rnn.op": "V3"})
+    records = [make_record(), make_record(device="cpu_2"), wide]
+    whole = tidy(records)
+    whole = whole[whole["phase"] == "run"]
+
+    def found(*selections: list[str]) -> list[str]:
+        return selected(whole, *selections)["name"].tolist()
+
+    plain, two, third = (record.name for record in records)
+    assert found(["keras"]) == [plain, two, third]
+    assert found(["keras", "cpu_2"]) == [two] and found(["cpu_2"], ["units=128"]) == [two, third]
+    assert found(["op=V3"]) == [third] and found(["units=12"]) == []
+    assert (
+        found(["*cpu_2*"]) == [two] and found(["CPU_2"]) == [] and found([""]) == found(["keras"])
+    )
+    assert found([wide.machine]) == [plain, two, third]
+
+
+def test_builds_are_compared_with_that_of_the_reference() -> None:
+    """keras takes 1.0 s in the first build, 1.5 s in the second and 1.01 s in the third."""
+    records = [
+        record
+        for build, seconds in (("first", 1.0), ("second", 1.5), ("third", 1.01))
+        for record in make_runs({"keras": seconds}, build=build)
+    ]
+    table = builds(measured(records)).set_index("build")
+    assert set(table["against"]) == {"first"}
+    assert table["change"].tolist() == pytest.approx([1.0, 1.5, 1.01], rel=1e-3)
+    assert table["epoch_seconds"].tolist() == pytest.approx([1.0, 1.5, 1.01], rel=2e-3)
+    assert table["regression"].tolist() == [False, True, False]
+    assert table["words"].tolist()[:2] == [IS_REFERENCE, SLOWER]
+    assert table["effect"].iloc[1] > 100 and math.isnan(table["effect"].iloc[0])
+    table = builds(measured(records, {"build": "second"})).set_index("build")
+    assert set(table["against"]) == {"second"}
+    assert table["change"].tolist() == pytest.approx([1 / 1.5, 1.0, 1.01 / 1.5], rel=1e-3)
+    assert not table["regression"].any()
+    assert builds(measured(make_runs({"keras": 1.0}))).empty

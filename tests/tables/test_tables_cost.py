@@ -70,6 +70,30 @@ def test_cost_by_hand():
     assert best["device"] == "cpu_1" and list(others["device"]) == ["cpu_2"], "it may be cheaper"
 
 
+def test_the_reference_place_is_that_of_the_list_or_of_the_reference():
+    """Else the first; of several builds, the one that the reference names."""
+    records = [
+        make_record(device=device, build=build, epoch_seconds=seconds)
+        for device, build, seconds in (
+            ("cpu_1", "old", 20.0), ("cpu_1", "new", 10.0), ("cpu_2", "old", 8.0),
+            ("cpu_2", "new", 4.0),
+        )
+    ]  # fmt: skip
+
+    def base(reference, prices=None):
+        every = measured(records, reference, prices=prices)
+        table = cost(every, time(every))
+        (row,) = table[table["reference"]].to_dict("records")
+        assert (row["relative"], row["relative_low"]) == (1.0, None)
+        return row["device"], row["build"]
+
+    assert base({}) == ("cpu_1", "old")
+    assert base({"build": "new"}) == ("cpu_1", "new")
+    assert base({"device": "cpu_2"}) == ("cpu_2", "old")
+    assert base({"device": "cpu_2", "build": "new"}) == ("cpu_2", "new")
+    assert base({"device": "cpu_2", "build": "new"}, PRICES) == ("cpu_1", "new")
+
+
 def test_the_cheapest_and_the_fastest_are_chosen_by_their_whole_intervals():
     table = costs(FOUR_TIMES, PRICES)
     wide = table.assign(seconds_low=table["seconds"] * 0.9, seconds_high=table["seconds"] * 1.1)

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from benchmarks.simulated import Machine, Member, simulate
 from rnnbench.records.record import Record, disturbed_cycles, run_value
 from rnnbench.tables.effects import LEAST_CYCLES, SATURATED, effects, effects_of, examined
-from rnnbench.tables.states import State, source_of
-from rnnworker.processors import KNOWN
+from rnnbench.tables.states import Source, State, source_of
+from rnnworker.processors import BYTES, KNOWN
 from tests.factory import in_round, make_record, replace
 
 
@@ -257,8 +257,17 @@ def test_seconds_are_those_of_the_cycles_that_count_and_ratios_those_of_the_turn
     assert logs[0] - logs[1] == pytest.approx(math.log(1.5))
 
 
-@pytest.mark.parametrize("slower", [1.0, 1.7])
-def test_too_few_turns_for_an_effect_still_tell_that_the_machine_was_slowed_down(slower) -> None:
-    found = effects_of(a_round(0, 1.0, 1.0, slower, LEAST_CYCLES - 1))
-    assert len(found) == 2 and not any(effect.is_known for effect in found.values())
-    assert {effect.state == State.SLOWED for effect in found.values()} == {slower > 1}
+def test_too_few_turns_have_no_effect() -> None:
+    assert effects_of(a_round(0, 1.0, 1.0, 1.7, LEAST_CYCLES - 1)) == {}
+    assert len(effects_of(a_round(0, 1.0, 1.0, 1.7, LEAST_CYCLES))) == 2
+
+
+def test_reads_of_another_kind_have_a_level_of_their_own() -> None:
+    """The duration depends on their size, the machine, the build and the device."""
+    record = make_record(environment={"numpy": "2.3.5"}, hardware={"processor": PROCESSOR})
+    record = replace(record, measured={"reads_bytes": SIZE})
+    assert source_of(record) == Source("testbox-0123abcd", PROCESSOR, SIZE, "current", "cpu_1")
+    for numpy, is_known in (("1.25.2", False), ("1.26.0", True), ("2.0.0rc1", True), (None, False)):
+        found = source_of(replace(record, environment={"numpy": numpy})).processor
+        assert found == (PROCESSOR if is_known else "")
+    assert source_of(replace(record, measured={})).reads_bytes == BYTES

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+import pandas as pd
 import pytest
 
 from rnnbench.report.notes import order_notes
 from rnnbench.report.sections import kernels_view
 from rnnbench.tables.frame import ranked, run_values, tidy
-from rnnbench.tables.runs import kernels, order, runs
+from rnnbench.tables.runs import MAX_POINTS, kernels, order, runs, thinned_order
 from tests.factory import BEGINNING, make_record
 
 
@@ -93,6 +94,23 @@ def test_text_with_digits_that_are_no_numbers_is_ordered() -> None:
     assert [str(each) for each in order] == ["scale=1²", "scale=2", "scale=10²"]
 
 
+def test_rows_are_in_the_order_of_devices_cells_and_speed() -> None:
+    """In natural order, the LSTM first, unknown cells last; block is the fastest where both are."""
+    made = [("gru", "keras", "cpu_16", 0.5), ("of_model", "keras", "cpu_2", 0.5),
+            ("gru", "keras", "cpu_2", 0.5), ("lstm", "keras", "cpu_2", 0.5),
+            ("lstm", "untrained", "cpu_2", None), ("lstm", "block", "cpu_2", 0.1)]  # fmt: skip
+    records = [
+        make_record(cell=cell, rnn=rnn, device=device, epoch_seconds=seconds or 1.0,
+                    verdict="clean" if seconds else "void")
+        for cell, rnn, device, seconds in made
+    ]  # fmt: skip
+    table = ranked(tidy(records))[["device", "cell", "rnn"]].drop_duplicates()
+    assert list(table.itertuples(index=False, name=None)) == [
+        ("cpu_2", "lstm", "block"), ("cpu_2", "lstm", "keras"), ("cpu_2", "lstm", "untrained"),
+        ("cpu_2", "gru", "keras"), ("cpu_2", "of_model", "keras"), ("cpu_16", "gru", "keras"),
+    ]  # fmt: skip
+
+
 def test_a_block_is_a_seed_and_a_repeat_whatever_its_number_was() -> None:
     """An extended experiment counts its blocks anew; records keep the old number."""
     records = [
@@ -103,3 +121,28 @@ def test_a_block_is_a_seed_and_a_repeat_whatever_its_number_was() -> None:
     blocks = run_values(tidy(records)).groupby("block")[["seed", "repeat"]].nunique()
     assert len(blocks) == 4
     assert blocks.eq(1).all(axis=None)
+
+
+def test_the_order_of_many_runs_is_shown_by_medians_of_sections() -> None:
+    """Of 1,800 runs of three implementations in turn: 200 sections with three runs of each."""
+    count = 3 * MAX_POINTS
+    many = pd.DataFrame(
+        {
+            "machine": "large",
+            "implementation": ["keras", "block", "cell"] * (count // 3),
+            "place": range(1, count + 1),
+            # In each section, keras takes 0.9, 1.0 and 1.3 times its mean.
+            "relative": [(0.9, 1.3, 1.0)[i // 3 % 3] if i % 3 == 0 else 1.0 for i in range(count)],
+            "suspect": [i == 4 for i in range(count)],
+        }
+    )
+    few = many[:2].assign(machine="small")
+    thinned = thinned_order(pd.concat([many, few], ignore_index=True))
+    assert thinned["machine"].value_counts().to_dict() == {"large": MAX_POINTS, "small": 2}
+    large = thinned[thinned["machine"] == "large"]
+    keras, block = (large[large["implementation"] == name] for name in ("keras", "block"))
+    assert keras["place"].tolist() == list(range(4, count, 9)) and set(keras["relative"]) == {1.0}
+    assert block["suspect"].tolist() == [True] + [False] * 199
+    assert not keras["suspect"].any()
+    pd.testing.assert_frame_equal(thinned_order(few), few, check_dtype=False)
+    assert thinned_order(many[:0]).empty

@@ -101,6 +101,13 @@ def test_void_runs_are_in_no_number():
     assert "void" in set(runs(every.frame)["verdict"])
 
 
+def test_the_turns_of_training_say_nothing_about_calls():
+    """Neither their effect nor that the machine was slowed down."""
+    every = measured(make_runs({"keras": 0.5, "block": 0.4}))
+    slowed = every.frame.assign(log=-9.0, state=2.0, slowness=0.2)
+    pd.testing.assert_frame_equal(calls(Measurements(slowed, KERAS)), calls(every))
+
+
 def test_machines_are_never_pooled():
     every = measured([*pair(), *pair(machine="other-1")])
     table = time(every)

@@ -22,7 +22,7 @@ from rnnbench.records.record import Record, run_value
 from rnnbench.records.store import Place, read_record, write_bytes
 from rnnbench.tables.effects import Effect, Round, effects_in, examined
 from rnnbench.tables.ratios import RunValue
-from rnnbench.tables.states import Source, State, undisturbed
+from rnnbench.tables.states import Source, undisturbed
 
 CACHE = ".finished.jsonl"
 
@@ -184,6 +184,6 @@ def _value_of(record: Record, effect: Effect) -> RunValue | None:
         started=timestamps.read(record.started).timestamp(),
         is_companion=record.is_companion,
         in_turns=effect.is_known,
-        state=effect.state if effect.is_known else State.QUIET,
-        slowness=effect.slowness if effect.is_known else 0.0,
+        state=effect.state,
+        slowness=effect.slowness,
     )

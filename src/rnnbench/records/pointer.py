@@ -89,7 +89,7 @@ class Pointer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         be read, or if the pointer in `file` names one outside the folder `results`."""
         for path in self.paths:
             target = results / path
-            if "\0" in path or not target.resolve().is_relative_to(results.resolve()):
+            if not target.resolve().is_relative_to(results.resolve()):
                 raise RecordError(f"points outside the results folder: {target}.", where=str(file))
             yield target.resolve(), read_record(target)
 

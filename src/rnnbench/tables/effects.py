@@ -107,7 +107,7 @@ def _examined(members: Mapping[str, Record], lowest: Levels, levels: Levels) -> 
     disturbed = seen & _disturbed(turns, logs)
     slowed = seen & ((by_reads > SLOWED_READS) | (by_steps > SLOWED_STEPS))
     counts = seen & ~disturbed & ~slowed
-    state, slow = State.QUIET, 0.0
+    state, slowness = State.QUIET, 0.0
     if counts.sum() >= LEAST_UNDISTURBED:
         if (seen & (by_reads > SLOWED_READS)).sum() > PARTLY * seen.sum():
             state = State.PARTLY_SLOWED
@@ -117,13 +117,12 @@ def _examined(members: Mapping[str, Record], lowest: Levels, levels: Levels) -> 
         if 2 * (counts & disturbed).sum() > counts.sum():
             slow = SATURATED
         if slow > SLOWED_READS:
-            state = State.SLOWED
-    slow = min(slow, SATURATED) if state == State.SLOWED else 0.0
-    return Round(members, logs, seen, disturbed, slowed, counts, state, slow, lowest)
+            state, slowness = State.SLOWED, min(slow, SATURATED)
+    return Round(members, logs, seen, disturbed, slowed, counts, state, slowness, lowest)
 
 
 def effects_in(own: Round) -> dict[str, Effect]:
-    """Record key → its effect, for the members of a round."""
+    """Record key → its effect, for the members of a round that can be compared."""
     keys, levels = list(own.members), []
     fitted = {keys[index]: log for index, log in _fitted(own.logs, own.counts).items()}
     for key, log in fitted.items():
@@ -132,7 +131,7 @@ def effects_in(own: Round) -> dict[str, Effect]:
             seconds = run_value([epoch.seconds for epoch in record.epochs])
             levels.append(math.log(seconds) + _relative(record.turns, own.counts) - log)
     level = fmean(levels) if levels else math.nan
-    return {key: Effect(fitted.get(key, math.nan) + level, own.state, own.slowness) for key in keys}
+    return {key: Effect(log + level, own.state, own.slowness) for key, log in fitted.items()}
 
 
 def effects_of(records: Iterable[Record]) -> dict[str, Effect]:

@@ -17,7 +17,6 @@ from rnnbench.sources.prices import PriceList
 from rnnbench.tables.certificates import Certificates, Judgement
 from rnnbench.tables.frame import Groups, implementation_of, run_values, split
 from rnnbench.tables.ratios import Estimates, RunValue
-from rnnbench.tables.states import State
 from rnnworker.options import OF_THE_FUNCTION, PREFIX, named
 
 DEVICE = ["model", "device", "machine"]
@@ -104,8 +103,8 @@ def estimates_of(values: pd.DataFrame, axes: Sequence[str] = tuple(KEY)) -> Esti
                 started=timestamps.read(started).timestamp(),
                 is_companion=bool(companion),
                 in_turns=in_turns,
-                state=int(state) if in_turns else State.QUIET,
-                slowness=slowness if in_turns else 0.0,
+                state=int(state),
+                slowness=slowness,
             )
         )
     return Estimates(runs)

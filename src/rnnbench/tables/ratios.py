@@ -385,7 +385,7 @@ def _counting(runs: Mapping[Key, Sequence[RunValue]]) -> dict[str, bool]:
     are needed for `LEAST_ROUNDS` or, without the slowed ones, for one."""
     states = {run.unit: run.state for own in runs.values() for run in own}
     limit = State.SLOWED
-    if State.SLOWED not in states.values() or min(states.values()) < State.SLOWED:
+    if min(states.values()) < State.SLOWED:
         limit = State.PARTLY_SLOWED
     if list(states.values()).count(State.QUIET) >= LEAST_ROUNDS:
         limit = State.QUIET

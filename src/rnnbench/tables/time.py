@@ -20,6 +20,7 @@ import pandas as pd
 from rnnbench.axes import CONFIGURATION, KEY
 from rnnbench.sources.certificates import NOT_LEARNING
 from rnnbench.tables.certificates import UNEQUAL, Judgement
+from rnnbench.tables.effects import Effect
 from rnnbench.tables.estimates import Key, Measurements, estimates_of, key_of
 from rnnbench.tables.frame import CALLS, COUNTED, ends, identified, phase_of, split
 from rnnbench.tables.ratios import Estimates, Ratio, Unequal
@@ -184,8 +185,8 @@ def calls(measured: Measurements) -> pd.DataFrame:
         values = runs.assign(
             call_samples=samples_of.reindex(runs["record"]).to_numpy(),
             seconds=runs[call],
-            log=math.nan,
             pairing=runs["block"],
+            **Effect()._asdict(),
         )
         values = values[values["seconds"] > 0]
         estimates = estimates_of(values)
