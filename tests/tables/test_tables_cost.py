@@ -152,6 +152,11 @@ def test_serial_fraction_is_recovered():
     table = scaling(measured(records))
     assert table["speedup"].tolist() == pytest.approx(speedups)
     assert table["serial_fraction"].tolist() == pytest.approx([0.1] * 4)
+    assert table["fitted"].tolist() == pytest.approx(speedups)
+    assert table["ideal"].tolist() == [count / table["threads"][0] for count in table["threads"]]
+    assert table["efficiency"].tolist() == pytest.approx(
+        [speedup / ideal for speedup, ideal in zip(speedups, table["ideal"], strict=True)]
+    )
     assert scaling(measured(records[:2])).empty
 
 
