@@ -168,6 +168,7 @@ def test_one_run_by_hand(precision, peak):
     row = row_of(make_record(epoch_seconds=0.45, overrides=changed))
     assert row["step_seconds"] == pytest.approx(0.01)
     assert row["us_per_timestep"] == pytest.approx(1250)
+    assert (row["timesteps"], row["flops_per_sample"]) == (8, 3 * FORWARD)
     assert row["gflops"] == pytest.approx(STEP_FLOP / 0.01 / 1e9) and pd.isna(row["gflops_low"])
     if peak:
         assert row["why"] == "" and row["mfu"] == pytest.approx(row["gflops"] / peak)
