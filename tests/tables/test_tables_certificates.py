@@ -222,6 +222,13 @@ def changed_pair(build="tf_2_21", remove=False, **changes):
     return result
 
 
+def not_run(why):
+    """A certificate whose `block` was not run, so that it is compared with no other one."""
+    result = changed_pair(remove=True)
+    result["implementations"]["block"] = {"status": "not_run", "why": why}
+    return result
+
+
 def alone_with(build, **changes):
     """A certificate of `keras` and `block` alone, whose pair is changed."""
     result = changed_pair(build, **changes)
@@ -253,6 +260,7 @@ REFUSED = {"status": "refused", "why": "m.py, line 7: rnn=block does not support
         (without_reference(), config("block"), KERAS, CERTIFIED,
          f"compared with each other only, no reference: {GELU}"),
         (without_reference(), config("block"), config("block", device="cpu_4"), UNKNOWN, GELU),
+        (not_run("no GPU"), config("block"), KERAS, UNKNOWN, "block was not certified: no GPU"),
         (edited(block=REFUSED | {"function_why": REFUSED["why"]}), config("block"), KERAS, UNKNOWN,
          "block was refused: m.py, line 7: rnn=block does not support activation='relu'"),
     ],

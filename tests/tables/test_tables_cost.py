@@ -152,6 +152,11 @@ def test_serial_fraction_is_recovered():
     table = scaling(measured(records))
     assert table["speedup"].tolist() == pytest.approx(speedups)
     assert table["serial_fraction"].tolist() == pytest.approx([0.1] * 4)
+    assert table["fitted"].tolist() == pytest.approx(speedups)
+    assert table["ideal"].tolist() == [count / table["threads"][0] for count in table["threads"]]
+    assert table["efficiency"].tolist() == pytest.approx(
+        [speedup / ideal for speedup, ideal in zip(speedups, table["ideal"], strict=True)]
+    )
     assert scaling(measured(records[:2])).empty
 
 
@@ -163,6 +168,7 @@ def test_one_run_by_hand(precision, peak):
     row = row_of(make_record(epoch_seconds=0.45, overrides=changed))
     assert row["step_seconds"] == pytest.approx(0.01)
     assert row["us_per_timestep"] == pytest.approx(1250)
+    assert (row["timesteps"], row["flops_per_sample"]) == (8, 3 * FORWARD)
     assert row["gflops"] == pytest.approx(STEP_FLOP / 0.01 / 1e9) and pd.isna(row["gflops_low"])
     if peak:
         assert row["why"] == "" and row["mfu"] == pytest.approx(row["gflops"] / peak)

@@ -167,6 +167,7 @@ def a_round(first: int, keras: float, block: float, reads: float, cycles: int = 
     [
         (30, 1.0, 1.0, 1.0, State.QUIET, 1.5),
         (20, 1.5, 1.2, 1.0, State.QUIET, 1.5),  # only the steps show it
+        (14, 1.5, 1.2, 1.0, State.QUIET, 1.5),  # in more than half of the cycles
         (20, 1.5, 1.2, 1.7, State.PARTLY_SLOWED, 1.5),
         (26, 1.5, 1.2, 1.7, State.QUIET, 1.5),  # in few cycles
         (20, 1.0, 1.0, 1.7, State.PARTLY_SLOWED, 1.5),

@@ -11,7 +11,7 @@ import pytest
 
 from rnnbench.grid.point import GridPoint
 from rnnbench.planning.plan import certificates_of
-from rnnbench.records.overrides import Overrides
+from rnnbench.records.overrides import NONE, Overrides
 from rnnbench.running.certificates import assembled_certificate
 from rnnbench.running.worker import Outcome
 from rnnbench.sources.certificates import certificate_of
@@ -87,7 +87,8 @@ def test_what_goes_wrong_only_there_is_refused_with_that_reason(
     certificates: Certificates, name: str, device: str, overrides: dict
 ) -> None:
     common = {"model": "digits_rnn", "cell": "lstm", "build": "current", "device": device}
-    configuration = {**common, "variant": Overrides.of(overrides), "rnn": name}
+    common |= {"variant": Overrides.of(overrides), "options": NONE}
+    configuration = {**common, "rnn": name}
     judgement = certificates.judge(configuration, {**configuration, "rnn": "right"})
     verdict, why = judgement.equal, judgement.why
     if (name, device) == ("two_threads", "cpu_1"):

@@ -13,7 +13,7 @@ from msgspec.structs import asdict, replace
 
 from rnnbench.axes import CERTIFIED_AXES, GROUP, NAMES
 from rnnbench.records.keys import certificate_key
-from rnnbench.records.overrides import NONE, Overrides, label, labelled, option_of, section_of
+from rnnbench.records.overrides import Overrides, label, labelled, option_of, section_of
 from rnnbench.records.record import Reason, Record, Verdict
 from rnnbench.sources.certificates import (
     ERRORS,
@@ -28,7 +28,7 @@ from rnnbench.sources.certificates import (
 from rnnworker.options import OF_THE_FUNCTION
 from rnnworker.precision import batch_sizes
 
-Configuration = Mapping[str, Any]
+Configuration = Mapping[str, Any]  # axes, `variant`, `options` and, if it is known, `machine`
 Sizes = set[tuple[int, bool]]  # (rows, whether they were trained)
 CERTIFIED, UNEQUAL, UNKNOWN = "certified", "not equal", "not certified"
 DEFAULT_FUNCTION = {"recurrent_activation": "sigmoid", "use_bias": "True"}
@@ -267,7 +267,7 @@ def _gap(certificate: Certificate, configuration: Configuration, sizes: Sizes) -
 
 def _task(configuration: Configuration) -> Any:
     """What the function and the sizes of batches of a configuration follow from."""
-    overrides: Overrides = configuration.get("variant", NONE)
+    overrides: Overrides = configuration["variant"]
     others = overrides.those(lambda key: section_of(key) != "rnn")
     return (*(configuration.get(name, "") for name in GROUP if name != "variant"), others)
 
@@ -286,8 +286,8 @@ def _sizes(record: Record) -> Sizes:
 
 
 def _device(configuration: Configuration) -> str:
-    overrides: Overrides = configuration.get("variant", NONE)
-    return label(configuration.get("device", ""), dict(overrides.items), "device")
+    overrides: Overrides = configuration["variant"]
+    return label(configuration["device"], dict(overrides.items), "device")
 
 
 def _configuration_of(record: Record) -> tuple[tuple[str, Any], ...]:
@@ -310,20 +310,18 @@ def _marked(record: Record, why: str | None) -> Record:
 
 
 def _label(configuration: Configuration) -> str:
-    return labelled(configuration["rnn"], configuration.get("options", NONE))
+    return labelled(configuration["rnn"], configuration["options"])
 
 
 def _requested_function(configuration: Configuration) -> dict[str, str]:
-    items = [
-        item for name in ("options", "variant") for item in configuration.get(name, NONE).items
-    ]
+    items = [*configuration["options"].items, *configuration["variant"].items]
     requested = {option_of(key): value for key, value in items if option_of(key) in OF_THE_FUNCTION}
     activation = "relu" if configuration["cell"] == "rnn_relu" else "tanh"
     return {"activation": activation, **DEFAULT_FUNCTION, **requested}
 
 
 def _precision(configuration: Configuration) -> str:
-    return configuration.get("variant", NONE).get("precision") or "float32"
+    return configuration["variant"].get("precision") or "float32"
 
 
 def _same_machine(certificate: Certificate, configuration: Configuration) -> bool:
