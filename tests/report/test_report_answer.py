@@ -8,7 +8,7 @@ from rnnbench.records.record import Verdict
 from rnnbench.report.answer import NO_RUNS, answers
 from rnnbench.report.content import Content
 from rnnbench.report.numbers import ratio_span, shares_apart, shares_apart_span
-from rnnbench.report.runs import raw_configurations
+from rnnbench.report.provenance import raw_configurations
 from rnnbench.report.summary import answer_view, headline
 from rnnbench.tables.certificates import Certificates
 from tests.factory import VOID, make_record, make_runs, make_seeds, replace
@@ -244,9 +244,9 @@ def test_networks_with_one_implementation_show_their_results_or_are_no_compariso
 def test_networks_with_one_row_each_are_named_by_their_model_and_a_single_dot_is_not_drawn():
     records = [make_record(rnn="unrolled", model=f"m_{cell}", cell=cell) for cell in CELLS]
     found = Content(records, EXPERIMENT)
-    (view,) = found.answer_views
+    (view,) = found.lead_views
     assert {(row.head, row.group) for row in view.rows} == {(f"m_{cell}", "") for cell in CELLS}
-    assert not found.figures_of("time")
+    assert "time" not in [figure.kind for figure in found.figures]
 
 
 def test_void_and_suspect_configurations_are_named_in_headline_and_rows():

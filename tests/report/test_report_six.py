@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from rnnbench.records.plan_file import Experiment
-from rnnbench.report import parts
+from rnnbench.report import figures
 from rnnbench.report.content import Content
 from rnnbench.report.page import write_index, write_report
 from tests.factory import make_runs, replace
@@ -27,14 +27,14 @@ MARKS = {"point": "symbol", "tick": "rect"}  # as Vega names them in the SVG, if
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
     """The folder of the pages, and the specifications of all charts with their SVGs."""
-    drawn, render = [], parts.vl_convert.vegalite_to_svg
+    drawn, render = [], figures.vl_convert.vegalite_to_svg
 
     def rendered(chart):
         drawn.append((chart, render(chart)))
         return drawn[-1][1]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(parts.vl_convert, "vegalite_to_svg", rendered)
+        patch.setattr(figures.vl_convert, "vegalite_to_svg", rendered)
         return write_site(tmp_path_factory.mktemp("six")), drawn
 
 
@@ -162,7 +162,7 @@ def test_a_report_may_lead_with_the_kernels():
 def test_a_figure_of_speedups_has_more_than_the_reference():
     records = [run for n in (1, 2) for run in make_runs({"keras": 0.5}, device=f"cpu_{n}")]
     page = Content(records, Experiment("t", "t", "", {"device": "cpu_1"}))
-    assert [figure.title for figure in page.figures_of("speedup")] == ["Speed-up on cpu_2"]
+    assert [figure.title for figure in page.lead_figures] == ["Speed-up on cpu_2"]
 
 
 def rows_of(layer: dict[str, Any], chart: dict[str, Any]) -> list[dict[str, Any]]:
