@@ -38,6 +38,7 @@ SINGLE_RUN = "one run, no confidence interval"
 NO_RUNS = "No run has produced a result yet, so there is no answer."
 ALL_OF = {1: "All runs", 2: "Both", 3: "All three", 4: "All four", 5: "All five", 6: "All six"}
 Row = Mapping[Any, Any]
+WINNERS = 4  # implementations named in the headline
 CONTESTS = 4  # devices named in one answer; the tables have the others
 LEFT_OUT = 3  # configurations, or places, named as not compared
 OTHER_FUNCTIONS = 3  # whose ratios are named
@@ -99,6 +100,44 @@ def answers(m: Tables) -> list[Answer]:
         outliers = outlier_sentence(_of_group(m.alike, axes, key))
         result.append(Answer(speed, f"{accuracy} {outliers}".strip()))
     return result
+
+
+def headline(m: Tables) -> Answer:
+    """The answer for many groups: how often each implementation has the shortest epochs, and how
+    often that is more than chance; differences in accuracy."""
+    rows = m.fastest.to_dict("records")
+    places = [f"for {row['model']} on {row['device']}" for row in rows]
+    rest = [n.sentences(excluded(rows, places)), outlier_sentence(m.alike)]
+    contests = m.fastest[m.fastest["contestants"] > 1]
+    if contests.empty:
+        fast = "Each network has been run with only one implementation, or none has a result."
+    else:
+        base = f"`{reference_label(m.reference)}`"
+        wins = []
+        for name, count in contests["name"].value_counts().items():
+            faster = contests[(contests["name"] == name) & (contests["words"] == FASTER)]
+            wins.append(f"`{name}` in {count}{_range(faster['speedup'].astype(float), base)}")
+        shown = contests["lead_shown"].eq(True).sum()
+        fast = (
+            f"Shortest epochs in {n.counted(len(contests), 'comparison')}: "
+            f"{n.few(wins, WINNERS, ', ')}; in {shown}, more than chance separates the fastest "
+            "from the next."
+        )
+    others = m.learning[~m.learning["is_reference"].astype(bool)]
+    different = others[others["shown_different"].astype(bool)]
+    if len(different):
+        rest.append(_difference_sentence(different, len(others)))
+    return Answer(fast, " ".join(text for text in rest if text))
+
+
+def _range(speedups: pd.Series[float], base: str) -> str:
+    """`` (1.25 to 1.48 times as fast as BASE)``."""
+    if speedups.empty:
+        return ""
+    low, high = n.times(speedups.min()), n.times(speedups.max())
+    if low != high:
+        low = f"{low.removesuffix(' times')} to {high}"
+    return f" ({low} as fast as {base})"
 
 
 def _of_group(table: pd.DataFrame, axes: Sequence[str], key: Any) -> pd.DataFrame:

@@ -12,9 +12,9 @@ from rnnbench.records.overrides import reference_label
 from rnnbench.records.plan_file import Experiment
 from rnnbench.records.pointer import NotNeeded
 from rnnbench.records.record import Record
-from rnnbench.report import notes, summary
+from rnnbench.report import notes
 from rnnbench.report import numbers as n
-from rnnbench.report.answer import answers
+from rnnbench.report.answer import answers, headline
 from rnnbench.report.calls import call_answers
 from rnnbench.report.conditions import conditions
 from rnnbench.report.cost import recommendations
@@ -80,15 +80,12 @@ class Content:
             self.csv |= section.csv
         self.caveat = _caveat(m.runs, len(missing), len(faults))
         lead = _leading(made, LEADS[experiment.lead])
-        is_table = m.is_long and lead.id == "speed"
         if lead.id == "calls":
             self.answers = call_answers(m)
         else:
-            self.answers = [summary.headline(m)] if m.is_long else answers(m)
+            self.answers = [headline(m)] if m.is_long else answers(m)
         self.notes = answer_notes(m, lead.id)
         self.lead_views = [view for view in lead.views if view.id in lead.leads]
-        if is_table:
-            self.lead_views = [summary.answer_view(m)]
         # A table of kernels has no figure.
         self.lead_figures = _lead_figures(lead) or _lead_figures(_leading(made, "speed"))
         without_lead = [self._without_lead(section) for section in made]
@@ -159,8 +156,8 @@ def answer_notes(m: Tables, lead: str = "speed") -> list[str]:
     if lead == "calls":
         if m.calls["speedup_low"].notna().any():
             found.append(f"{notes.IN_BRACKETS}.")
-    elif lead == "speed" or not m.is_long:
-        found += notes.interval_notes(m.fastest, m.is_long)
+    elif not m.is_long:
+        found += notes.interval_notes(m.fastest)
     found += notes.slowed_notes(m.fastest)
     if ratios_on_page(m):
         finished = {record.key: record.finished for record in m.records}

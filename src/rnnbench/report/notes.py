@@ -118,19 +118,15 @@ def slowed_notes(fastest: pd.DataFrame) -> Iterator[str]:
         )
 
 
-def interval_notes(fastest: pd.DataFrame, is_table: bool) -> Iterator[str]:
-    """Which intervals the answer has: in its sentences, or if it is a table, in that."""
+def interval_notes(fastest: pd.DataFrame) -> Iterator[str]:
+    """Which intervals the sentences of the answer have."""
     bounds = [*fastest["low"], *fastest["lead_low"]]
     for of_one in fastest["unequal"]:
         bounds += [ratio.low for _, _, ratio in of_one]
     if not any(n.is_number(bound) for bound in bounds):
         return
-    are_chosen = (fastest["contestants"] > 2).any() or fastest["unequal"].map(len).max() > 1
-    choice = "that allow for choosing the fastest of several (Dunnett)"
-    if is_table:
-        if are_chosen:
-            yield f"The first table has 95 % intervals {choice}; the others hold one by one."
-    elif are_chosen:
+    if (fastest["contestants"] > 2).any() or fastest["unequal"].map(len).max() > 1:
+        choice = "that allow for choosing the fastest of several (Dunnett)"
         yield f"{IN_BRACKETS} {choice}; those of the tables hold one by one."
     else:
         yield f"{IN_BRACKETS}."

@@ -23,7 +23,7 @@ from rnnbench.tables.learning import accuracy, find_accuracy_outliers, learning
 from rnnbench.tables.runs import runs
 from rnnbench.tables.time import calls, fastest, time
 
-ANSWERS = 6  # on a page; if there are more, a headline and a table take their place
+ANSWERS = 6  # on a page; if there are more, a headline takes their place
 DRAWN = 12  # figures of a section; its table has all rows
 
 
