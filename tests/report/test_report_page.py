@@ -17,9 +17,9 @@ from rnnbench.records.overrides import Overrides
 from rnnbench.records.plan_file import Experiment
 from rnnbench.records.record import Record
 from rnnbench.report.answer import answers
-from rnnbench.report.content import Content, answer_notes
+from rnnbench.report.content import Content
 from rnnbench.report.labels import variant_labels
-from rnnbench.report.notes import disturbance_notes, optimizer_notes
+from rnnbench.report.notes import answer_notes, disturbance_notes, optimizer_notes
 from rnnbench.report.page import write_report
 from rnnbench.report.sections import builds_section
 from rnnworker.processors import KNOWN

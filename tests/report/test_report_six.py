@@ -169,11 +169,16 @@ def rows_of(layer: dict[str, Any], chart: dict[str, Any]) -> list[dict[str, Any]
     return (layer.get("data") or chart["data"])["values"]
 
 
+def encoding_of(layer: dict[str, Any], chart: dict[str, Any]) -> dict[str, Any]:
+    return chart.get("encoding", {}) | layer.get("encoding", {})
+
+
 def test_each_field_of_a_layer_is_in_its_rows(made):
     marks = Counter()
     for chart, _ in made[1]:
         for layer in chart["layer"]:
-            fields = {each["field"] for each in layer["encoding"].values() if "field" in each}
+            encoding = encoding_of(layer, chart)
+            fields = {each["field"] for each in encoding.values() if "field" in each}
             rows = rows_of(layer, chart)
             assert rows and fields <= rows[0].keys(), chart["title"]
             marks[layer["mark"]["type"]] += 1
@@ -186,8 +191,9 @@ def test_each_layer_is_drawn_with_its_texts(made):
         for kind, number in kinds.items():
             assert svg.count(f"mark-{MARKS.get(kind, kind)} ") >= number, (chart["title"], kind)
         for layer in chart["layer"]:
-            if "text" in layer["encoding"]:
-                name = layer["encoding"]["text"]["field"]
+            encoding = encoding_of(layer, chart)
+            if "text" in encoding:
+                name = encoding["text"]["field"]
                 shown = {str(row[name]) for row in rows_of(layer, chart) if row[name]}
                 escaped = {text.replace("&", "&amp;").replace("<", "&lt;") for text in shown}
                 assert all(f">{text}<" in svg for text in escaped), chart["title"]

@@ -23,6 +23,7 @@ from rnnbench.report.labels import (
     threads_in_words,
     variant_labels,
 )
+from rnnbench.report.numbers import Row
 from rnnbench.report.tables import Tables
 from rnnbench.sources.certificates import NOT_LEARNING
 from rnnbench.tables.learning import MIN_SEEDS, TOO_FEW_SEEDS
@@ -37,7 +38,6 @@ from rnnbench.tables.time import (
 SINGLE_RUN = "one run, no confidence interval"
 NO_RUNS = "No run has produced a result yet, so there is no answer."
 ALL_OF = {1: "All runs", 2: "Both", 3: "All three", 4: "All four", 5: "All five", 6: "All six"}
-Row = Mapping[Any, Any]
 WINNERS = 4  # implementations named in the headline
 CONTESTS = 4  # devices named in one answer; the tables have the others
 LEFT_OUT = 3  # configurations, or places, named as not compared
@@ -120,13 +120,17 @@ def headline(m: Tables) -> Answer:
         shown = contests["lead_shown"].eq(True).sum()
         fast = (
             f"Shortest epochs in {n.counted(len(contests), 'comparison')}: "
-            f"{n.few(wins, WINNERS, ', ')}; in {shown}, more than chance separates the fastest "
-            "from the next."
+            f"{n.few(wins, WINNERS, ', ')}; in {shown or 'none'}, more than chance separates the "
+            "fastest from the next."
         )
     others = m.learning[~m.learning["is_reference"].astype(bool)]
     different = others[others["shown_different"].astype(bool)]
     if len(different):
         rest.append(_difference_sentence(different, len(others)))
+    elif len(others):
+        few = f"; {TOO_FEW_SEEDS} cannot show one" if others["seeds"].min() < MIN_SEEDS else ""
+        many = n.counted(len(others), "comparison")
+        rest.append(f"No difference in accuracy is shown in {many} with the reference{few}.")
     return Answer(fast, " ".join(text for text in rest if text))
 
 
@@ -233,7 +237,7 @@ def no_difference(first: str, second: str, ratio: float, low: float, high: float
 def _interval(ratio: float, low: float, high: float) -> str:
     if not n.is_number(low):
         return f"({SINGLE_RUN})"
-    return f"({n.ratio_range(low, high, ratio)})"
+    return f"({n.ratio_span(low, high, ratio, ' to ')})"
 
 
 def _is_tie(row: Row) -> bool:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 import pandas as pd
 
@@ -21,6 +20,7 @@ from rnnbench.report.labels import (
     variant_labels,
     with_labels,
 )
+from rnnbench.report.numbers import Row
 from rnnbench.report.section import WORDS, Section
 from rnnbench.report.speed import speedup_text, speedup_words
 from rnnbench.report.tables import Tables
@@ -81,7 +81,7 @@ def _latencies(labelled: pd.DataFrame, m: Tables) -> Iterator[Figure]:
         if drawn < FIGURES and rows["batch"].nunique() > 1:
             drawn += 1
             palette = of_these(m.palette, rows["series"])
-            chart = charts.by_size(rows, palette, "batch", {"value": charts.THIN})
+            chart = charts.by_batch(rows, palette)
             title = f"Milliseconds of predict() by batch on {device}"
             if len(labels) > 1:
                 title += f", {network[-1]}"
@@ -122,7 +122,7 @@ def call_answers(m: Tables) -> list[Answer]:
     return answers
 
 
-def _fastest_call(row: Mapping[Any, Any], base: str, variant: str) -> str:
+def _fastest_call(row: Row, base: str, variant: str) -> str:
     """```1.01 ms for a batch of 1 with `block`, 2.00 times as fast as `keras` (1.98 to 2.02)``."""
     what = f"for a batch of {row['batch']:.0f}"
     if row["samples"] > row["batch"]:
@@ -133,6 +133,6 @@ def _fastest_call(row: Mapping[Any, Any], base: str, variant: str) -> str:
         return clause
     low, high = row["speedup_low"], row["speedup_high"]
     if row["words"] == NO_DIFFERENCE:
-        ratio = f"{n.times(row['speedup'])}, {n.ratio_range(low, high, row['speedup'])}"
-        return f"{clause} ({NO_DIFFERENCE} from `{base}`: {ratio})"
+        span = n.ratio_span(low, high, row["speedup"], " to ")
+        return f"{clause} ({NO_DIFFERENCE} from `{base}`: {n.times(row['speedup'])}, {span})"
     return f"{clause}, {as_fast(row['speedup'], low, high, f'`{base}`')}"

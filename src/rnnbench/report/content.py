@@ -17,11 +17,10 @@ from rnnbench.report import numbers as n
 from rnnbench.report.answer import answers, headline
 from rnnbench.report.calls import call_answers
 from rnnbench.report.conditions import conditions
-from rnnbench.report.cost import recommendations
 from rnnbench.report.figures import Figure
 from rnnbench.report.provenance import provenance_section
 from rnnbench.report.published import sections_without_runs
-from rnnbench.report.runs import ratios_on_page, runs_section
+from rnnbench.report.runs import runs_section
 from rnnbench.report.section import Note, Section
 from rnnbench.report.sections import SECTIONS
 from rnnbench.report.speed import SPEEDUP
@@ -84,7 +83,7 @@ class Content:
             self.answers = call_answers(m)
         else:
             self.answers = [headline(m)] if m.is_long else answers(m)
-        self.notes = answer_notes(m, lead.id)
+        self.notes = list(notes.answer_notes(m, lead.id))
         self.lead_views = [view for view in lead.views if view.id in lead.leads]
         # A table of kernels has no figure.
         self.lead_figures = _lead_figures(lead) or _lead_figures(_leading(made, "speed"))
@@ -148,23 +147,6 @@ def _caveat(every: pd.DataFrame, missing: int, faults: int) -> Note | None:
     if faults:
         text += f" Files left out because they cannot be read: {faults}."
     return Note("Read before quoting", text, "trust")
-
-
-def answer_notes(m: Tables, lead: str = "speed") -> list[str]:
-    """What is said below the answer. `lead`: id of the section that leads."""
-    found: list[str] = []
-    if lead == "calls":
-        if m.calls["speedup_low"].notna().any():
-            found.append(f"{notes.IN_BRACKETS}.")
-    elif not m.is_long:
-        found += notes.interval_notes(m.fastest)
-    found += notes.slowed_notes(m.fastest)
-    if ratios_on_page(m):
-        finished = {record.key: record.finished for record in m.records}
-        found += notes.session_notes(m.run_values, finished)
-        found += notes.turn_notes(m.run_values)
-    found += recommendations(m.cost, m.inputs)
-    return found
 
 
 def _summary(every: pd.DataFrame) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import pandas as pd
@@ -12,6 +12,7 @@ from rnnbench.report import charts
 from rnnbench.report import numbers as n
 from rnnbench.report.figures import Figure, figure
 from rnnbench.report.labels import configuration_anchors, joined
+from rnnbench.report.numbers import Row
 from rnnbench.report.section import WORDS, Section
 from rnnbench.report.tables import DRAWN, ReportInputs, Tables
 from rnnbench.report.views import Column, interval_of, view_of
@@ -24,17 +25,13 @@ PLACES = 4  # named as no worse than the recommended one
 relative_interval = interval_of("relative", n.ratio_span)
 
 
-def _is_tie(low: Any, high: Any) -> bool:
-    return n.is_number(low) and low <= 1 <= high
-
-
-def _relative_time(row: Mapping[Any, Any]) -> str:
+def _relative_time(row: Row) -> str:
     return "reference" if row["reference"] else n.ratio(row["relative"])
 
 
-def _relative_span(row: Mapping[Any, Any]) -> str:
+def _relative_span(row: Row) -> str:
     span = relative_interval(row)
-    if _is_tie(row["relative_low"], row["relative_high"]):
+    if n.is_number(row["relative_low"]) and row["relative_low"] <= 1 <= row["relative_high"]:
         return f"{span},\n{NO_DIFFERENCE}"
     return span
 
@@ -179,17 +176,12 @@ def _figures(labelled: pd.DataFrame, m: Tables) -> Iterator[Figure]:
                     low=drawn[f"{measure}_low"],
                     high=drawn[f"{measure}_high"],
                 )
-                drawn["label"] = [_ratio(row) for row in drawn.to_dict("records")]
+                is_tie = (drawn["low"] <= 1) & (drawn["high"] >= 1) & ~drawn["reference"]
+                ratios = drawn["value"].map(n.ratio)
+                drawn["label"] = ratios.where(~is_tie, ratios + f" {NO_DIFFERENCE}")
                 chart = charts.relative(drawn, m.palette, f"{kind} relative to the reference")
                 yield figure(f"relative-{kind}", group, which, f"Relative {kind}, {name}", chart)
         priced = rows[rows["usd"].notna()]
         if len(priced) > 1:
             chart = charts.cost_front(priced, m.palette)
             yield figure("front", group, which, f"Time against cost, {name}", chart)
-
-
-def _ratio(row: Mapping[Any, Any]) -> str:
-    ratio = n.ratio(row["value"])
-    if _is_tie(row["low"], row["high"]) and not row["reference"]:
-        return f"{ratio} {NO_DIFFERENCE}"
-    return ratio

@@ -6,14 +6,12 @@ import html
 import json
 import re
 from dataclasses import dataclass
-from importlib import resources
 
 import vl_convert
 
-from rnnbench.report.charts import Spec
+from rnnbench.report.charts import TEMPLATES, Spec
 from rnnbench.report.labels import element_id
 
-TEMPLATES = resources.files("rnnbench.report") / "templates"
 CONFIG = json.loads((TEMPLATES / "charts.json").read_text("utf-8"))
 # Text and lines have the text colour of the page.
 FOREGROUND = "currentColor"

@@ -12,7 +12,7 @@ import pandas as pd
 from rnnbench.axes import GROUP, NAMES
 from rnnbench.records.overrides import Overrides, last_component
 from rnnbench.records.record import Record
-from rnnbench.report.numbers import marked
+from rnnbench.report.numbers import Row, marked
 from rnnbench.tables.cost import threads_of
 from rnnbench.tables.time import LeftOut
 
@@ -148,7 +148,7 @@ def with_labels(table: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def configuration_anchor(cell: Mapping[Any, Any]) -> str:
+def configuration_anchor(cell: Row) -> str:
     """The id of a configuration on one machine: ``cell-digits_rnn-lstm-keras-cpu_1-…``. `cell` has
     the columns `ANCHORED`."""
     return element_id("cell", *(cell[name] for name in ANCHORED))

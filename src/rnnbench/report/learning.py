@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from itertools import islice
 from typing import Any
 
@@ -10,6 +10,7 @@ from rnnbench.report import charts
 from rnnbench.report import numbers as n
 from rnnbench.report.figures import figure
 from rnnbench.report.labels import colours, of_these, with_labels
+from rnnbench.report.numbers import Row
 from rnnbench.report.section import WORDS, Section
 from rnnbench.report.speed import first_places
 from rnnbench.report.tables import DRAWN, Tables
@@ -24,7 +25,7 @@ CURVES = {"loss": "Training loss", "val_acc": "Validation accuracy"}
 def _spread_of(name: str, text: Callable[[Any], str]) -> Callable[[Any], str]:
     """The standard deviation of the column `name` between seeds."""
 
-    def spread(row: Mapping[Any, Any]) -> str:
+    def spread(row: Row) -> str:
         if not n.is_number(row[name]):
             return n.NOTHING
         if row["seeds"] < 2:
@@ -34,12 +35,12 @@ def _spread_of(name: str, text: Callable[[Any], str]) -> Callable[[Any], str]:
     return spread
 
 
-def _validation(row: Mapping[Any, Any]) -> str:
+def _validation(row: Row) -> str:
     text = n.marked(n.share(row["val_acc"]), row["suspect"])
     return f"{text},\n{NOT_LEARNING}" if row["not_learning"] else text
 
 
-def _difference_interval(row: Mapping[Any, Any]) -> str:
+def _difference_interval(row: Row) -> str:
     if row["is_reference"]:
         return IS_REFERENCE
     if n.is_number(row["val_acc_low"]):

@@ -17,18 +17,61 @@ from rnnbench.records import timestamps
 from rnnbench.records.pointer import NotNeeded
 from rnnbench.records.record import Record
 from rnnbench.report import numbers as n
+from rnnbench.report.cost import recommendations
 from rnnbench.report.labels import device_words, left_out_text, short_group, variant_labels
 from rnnbench.report.rounds import unneeded_text
 from rnnbench.report.section import Note
+from rnnbench.report.tables import Tables
 from rnnbench.tables.certificates import UNKNOWN
 from rnnbench.tables.effects import examined
 from rnnbench.tables.ratios import LEAST_SESSIONS, sessions
-from rnnbench.tables.time import NOT_EQUAL
+from rnnbench.tables.time import NOT_EQUAL, extra_ratios, ratios_shown
 
-UNSTEADY = 0.05  # relative spread of a run's epochs (benchmarks/README.md)
 LONG_MINUTES = 120  # above that, a duration is in hours
 SHOWN = 12  # configurations whose repeats were not measured
-IN_BRACKETS = "In brackets: 95 % confidence intervals"
+
+
+def answer_notes(m: Tables, lead: str = "speed") -> Iterator[str]:
+    """What is said below the answer: which intervals it has, and what they hold for. `lead`: id of
+    the section that leads."""
+    fastest = m.fastest
+    if lead == "calls":
+        bounds, several = list(m.calls["speedup_low"]), False
+    else:
+        bounds = [*fastest["low"], *fastest["lead_low"]]
+        several = bool((fastest["contestants"] > 2).any())
+        for of_one in fastest["unequal"]:
+            bounds += [ratio.low for _, _, ratio in of_one]
+            several |= len(of_one) > 1
+    is_sentence = lead == "calls" or not m.is_long
+    if is_sentence and any(n.is_number(bound) for bound in bounds):
+        choice = ""
+        if several:
+            choice = (
+                " that allow for choosing the fastest of several (Dunnett); those of the tables "
+                "hold one by one"
+            )
+        yield f"In brackets: 95 % confidence intervals{choice}."
+    slowed = fastest[fastest["slowed"].astype(bool)].to_dict("records")
+    places = dict.fromkeys(device_words(row["device"], row["variant"]) for row in slowed)
+    if places:
+        yield (
+            f"On {' and '.join(places)}, the machine was slowed down from outside, and too few "
+            "undisturbed rounds are left: the ratios of the undisturbed machine may differ."
+        )
+    if ratios_on_page(m):
+        finished = {record.key: record.finished for record in m.records}
+        yield from session_notes(m.run_values, finished)
+        yield from turn_notes(m.run_values)
+    yield from recommendations(m.cost, m.inputs)
+
+
+def ratios_on_page(m: Tables) -> int:
+    """The number of ratios with an interval."""
+    count = ratios_shown(m.time) + extra_ratios(m.fastest) + ratios_shown(m.calls)
+    for bound in (m.cost["relative_low"], m.builds["change_low"], m.scaling["speedup_low"]):
+        count += int(bound.notna().sum())
+    return count
 
 
 def uncertified_notes(speed: pd.DataFrame) -> Iterator[Note]:
@@ -105,31 +148,6 @@ def session_notes(usable: pd.DataFrame, finished: Mapping[str, str]) -> Iterator
             f"Measured {where}{when}: at another hour, results may differ by more than the "
             "intervals suggest."
         )
-
-
-def slowed_notes(fastest: pd.DataFrame) -> Iterator[str]:
-    """Where the fastest implementations were not measured on the undisturbed machine."""
-    slowed = fastest[fastest["slowed"].astype(bool)].to_dict("records")
-    places = dict.fromkeys(device_words(row["device"], row["variant"]) for row in slowed)
-    if places:
-        yield (
-            f"On {' and '.join(places)}, the machine was slowed down from outside, and too few "
-            "undisturbed rounds are left: the ratios of the undisturbed machine may differ."
-        )
-
-
-def interval_notes(fastest: pd.DataFrame) -> Iterator[str]:
-    """Which intervals the sentences of the answer have."""
-    bounds = [*fastest["low"], *fastest["lead_low"]]
-    for of_one in fastest["unequal"]:
-        bounds += [ratio.low for _, _, ratio in of_one]
-    if not any(n.is_number(bound) for bound in bounds):
-        return
-    if (fastest["contestants"] > 2).any() or fastest["unequal"].map(len).max() > 1:
-        choice = "that allow for choosing the fastest of several (Dunnett)"
-        yield f"{IN_BRACKETS} {choice}; those of the tables hold one by one."
-    else:
-        yield f"{IN_BRACKETS}."
 
 
 # Frameworks of the builds that differ from all others.

@@ -10,6 +10,8 @@ from rnnbench.records import timestamps
 from rnnbench.tables.ratios import MARK, Unequal
 from rnnworker.precision import NOT_FINITE
 
+Row = Mapping[Any, Any]  # of a table: column → value
+
 NOTHING = "–"
 DAGGER = "†"
 TIMES = "×"
@@ -93,11 +95,6 @@ def ratio_span(low: Any, high: Any, like: Any, between: str = "–") -> str:
     return f"{low:.{decimals}f}{between}{high:.{decimals}f}"
 
 
-def ratio_range(low: Any, high: Any, like: Any) -> str:
-    """The interval of a ratio in a sentence: ``1.19 to 1.23``."""
-    return ratio_span(low, high, like, " to ")
-
-
 def unequal(value: Unequal) -> str:
     """``≠ 1.21×``: the ratio of the times of two different functions, always with its mark."""
     return f"{MARK} {ratio(value.estimate)}"
@@ -107,7 +104,7 @@ def unequal_span(value: Unequal, between: str = "–") -> str:
     return ratio_span(value.low, value.high, value.estimate, between)
 
 
-def pair(row: Mapping[Any, Any]) -> str:
+def pair(row: Row) -> str:
     """The ratio of a pair in the table of `versus` with its interval, ``1.21× (1.19–1.23)``; ``""``
     if the pair has no ratio."""
     if isinstance(row["unequal"], Unequal):

@@ -16,6 +16,7 @@ from rnnbench.report import charts
 from rnnbench.report import numbers as n
 from rnnbench.report.figures import Figure, figure
 from rnnbench.report.labels import colours, configuration_anchor
+from rnnbench.report.numbers import Row
 from rnnbench.report.section import WORDS, Section
 from rnnbench.report.tables import Tables
 from rnnbench.report.views import Column, view_of
@@ -33,7 +34,7 @@ def _filled(texts: Sequence[str], separator: str) -> str:
 def _bounded(name: str, text: Callable[[Any], str], bound: str = "below") -> Callable[[Any], str]:
     """The `text` of the column `name`, which is only a bound if the seconds of the row are one."""
 
-    def bounded(row: Mapping[Any, Any]) -> str:
+    def bounded(row: Row) -> str:
         value = text(row[name])
         return f"{bound} {value}" if row["below"] and value != n.NOTHING else value
 
@@ -48,7 +49,7 @@ def _digit(value: Any) -> str:
     return n.plain(value, 1)
 
 
-def _caveats(row: Mapping[Any, Any]) -> str:
+def _caveats(row: Row) -> str:
     return _filled((row["build"], row["framework"], row["caveat"]), "; ")
 
 
@@ -153,7 +154,7 @@ def _charts(table: pd.DataFrame, id: str) -> Iterator[Figure]:
             yield figure(f"published-{kind}", "", f"{id}-{workload}", title, chart)
 
 
-def _label(row: Mapping[Any, Any]) -> str:
+def _label(row: Row) -> str:
     """``8 vCPUs, compiled``; ``Tesla P100, CNTK``."""
     name = f"{row['vcpus']:.0f} vCPUs" if n.is_number(row["vcpus"]) else row["place"]
     framework = "CNTK" if row["framework"].startswith("CNTK") else ""
@@ -245,7 +246,7 @@ def _not_shown(rows: Sequence[PublishedRow]) -> Iterator[str]:
         )
 
 
-def _measured(row: Mapping[Any, Any]) -> dict[str, Any]:
+def _measured(row: Row) -> dict[str, Any]:
     return {
         "source": "rnnbench",
         "device": row["device"],

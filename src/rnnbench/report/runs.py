@@ -18,7 +18,6 @@ from rnnbench.report.section import Item, ItemList, Section
 from rnnbench.report.tables import Tables
 from rnnbench.report.views import Column, TableView, view_of
 from rnnbench.tables.runs import epochs, order, thinned_order, turns
-from rnnbench.tables.time import extra_ratios, ratios_shown
 
 NAMED = 3  # runs with one verdict
 RUN_COLUMNS = (
@@ -52,7 +51,7 @@ def runs_section(
     places = order(m.frame)
     paragraphs = [
         notes.verdict_text(m.runs),
-        notes.ratio_note(ratios_on_page(m)),
+        notes.ratio_note(notes.ratios_on_page(m)),
         *notes.disturbance_notes(m.records),
         *notes.stopping_notes(unneeded),
         *notes.comparison_notes(m.time, m.accuracy),
@@ -77,14 +76,6 @@ def runs_section(
         views=views,
         csv={"runs": m.runs, "epochs": epochs(m.frame), "turns": turns(m.records, m.frame)},
     )
-
-
-def ratios_on_page(m: Tables) -> int:
-    """The number of ratios with an interval."""
-    count = ratios_shown(m.time) + extra_ratios(m.fastest) + ratios_shown(m.calls)
-    for bound in (m.cost["relative_low"], m.builds["change_low"], m.scaling["speedup_low"]):
-        count += int(bound.notna().sum())
-    return count
 
 
 def _not_clean(m: Tables) -> ItemList:

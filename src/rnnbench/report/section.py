@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 import pandas as pd
 
 from rnnbench.records.record import Record
-from rnnbench.report.figures import TEMPLATES, Figure
+from rnnbench.report.charts import TEMPLATES
+from rnnbench.report.figures import Figure
 from rnnbench.report.views import TableView
 
 # Section → its title, hint and texts. Names are in backticks.

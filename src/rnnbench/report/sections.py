@@ -18,6 +18,7 @@ from rnnbench.report.figures import Figure, figure
 from rnnbench.report.labels import colours, joined, of_these, with_labels
 from rnnbench.report.learning import accuracy_section, curves_section, target_section
 from rnnbench.report.notes import optimizer_notes
+from rnnbench.report.numbers import Row
 from rnnbench.report.published import beside_section
 from rnnbench.report.section import WORDS, Section
 from rnnbench.report.speed import time_section
@@ -63,7 +64,7 @@ def _effect(value: Any) -> str:
     return "over 10" if n.is_number(value) and abs(value) > 10 else n.rough(value)
 
 
-def _change(row: Mapping[Any, Any]) -> str:
+def _change(row: Row) -> str:
     if not n.is_number(row["change_low"]):
         return str(row["words"])
     return f"{change_interval(row)}, {row['words']}"
@@ -72,7 +73,7 @@ def _change(row: Mapping[Any, Any]) -> str:
 def _error_of(name: str) -> Callable[[Any], str]:
     """The error `name` of an implementation, and in brackets what is allowed."""
 
-    def error(row: Mapping[Any, Any]) -> str:
+    def error(row: Row) -> str:
         text, allowed = n.small(row[name]), row[f"tolerance_{name}"]
         if n.is_number(row[name]) and n.is_number(allowed):
             return f"{text} ({n.small(allowed)})"
@@ -81,16 +82,16 @@ def _error_of(name: str) -> Callable[[Any], str]:
     return error
 
 
-def _mfu_interval(row: Mapping[Any, Any]) -> str:
+def _mfu_interval(row: Row) -> str:
     return n.percent_span(row["mfu_low"], row["mfu_high"])
 
 
-def _status(row: Mapping[Any, Any]) -> str:
+def _status(row: Row) -> str:
     status = row["status"].replace("_", " ")
     return f"{status}: {row['why']}" if row["why"] else status
 
 
-def _equality(row: Mapping[Any, Any]) -> str:
+def _equality(row: Row) -> str:
     if row["why"]:
         return f"not certified: {row['why']}"
     return "yes" if row["equal"] else UNEQUAL
@@ -158,10 +159,21 @@ def builds_section(m: Tables) -> Section:
     table = m.builds
     if table.empty:
         return Section("builds", csv={"builds": table})
-    paragraphs = [WORDS["builds"]["text"].format(_references(table))]
+    bases = []
+    for build, models in table.groupby("against", sort=False)["model"]:
+        bases.append(f"`{build}` ({n.few(list(models.unique()), 3, ', ')})")
+    base = f"`{table['against'].iloc[0]}`" if len(bases) == 1 else " or ".join(bases)
+    paragraphs = [WORDS["builds"]["text"].format(base)]
     regressions = table[table["regression"].astype(bool)].sort_values("change", ascending=False)
     for row in regressions.head(REGRESSIONS).to_dict("records"):
-        paragraphs.append(_regression(row))
+        effect = ""
+        if n.is_number(row["effect"]):
+            effect = f", {_effect(row['effect'])} standard deviations between runs"
+        paragraphs.append(
+            f"Regression: `{row['implementation'] or row['model']}` on {row['device']} takes "
+            f"{n.ratio(row['change'])} as long in `{row['build']}` as in `{row['against']}` "
+            f"(95 % CI {change_interval(row)}{effect})."
+        )
     if regressions.empty:
         paragraphs.append(WORDS["builds"]["no_regression"])
     paragraphs += optimizer_notes(m.records)
@@ -170,25 +182,6 @@ def builds_section(m: Tables) -> Section:
                    BUILD_COLUMNS, ALL_BUT_BUILD)  # fmt: skip
     figures = list(_heat_maps(labelled))
     return Section("builds", paragraphs, figures=figures, views=(view,), csv={"builds": table})
-
-
-def _references(table: pd.DataFrame) -> str:
-    """The builds that changes are relative to, each with its models if there are several."""
-    models = table.groupby("against", sort=False)["model"].unique()
-    if len(models) == 1:
-        return f"`{models.index[0]}`"
-    return " or ".join(f"`{build}` ({n.few(of, 3, ', ')})" for build, of in models.items())
-
-
-def _regression(row: Mapping[Any, Any]) -> str:
-    effect = ""
-    if n.is_number(row["effect"]):
-        effect = f", {_effect(row['effect'])} standard deviations between runs"
-    return (
-        f"Regression: `{row['implementation'] or row['model']}` on {row['device']} takes "
-        f"{n.ratio(row['change'])} as long in `{row['build']}` as in `{row['against']}` "
-        f"(95 % CI {change_interval(row)}{effect})."
-    )
 
 
 def _heat_maps(labelled: pd.DataFrame) -> Iterator[Figure]:
@@ -247,15 +240,15 @@ def threads_section(m: Tables) -> Section:
 
 
 def _by_threads(rows: pd.DataFrame, palette: Mapping[str, str]) -> charts.Spec:
-    """Speed-up with intervals; the ideal one as a dashed line, the fit as a thin one."""
-    rows = rows.assign(
-        size=rows["threads"],
-        value=rows["speedup"],
-        low=rows["speedup_low"],
-        high=rows["speedup_high"],
+    return charts.by_threads(
+        rows.assign(
+            size=rows["threads"],
+            value=rows["speedup"],
+            low=rows["speedup_low"],
+            high=rows["speedup_high"],
+        ),
+        palette,
     )
-    ideal = {"strokeDash": [4, 3], "opacity": 0.6, "color": "#7d8790"}
-    return charts.by_size(rows, palette, "threads", {"ideal": ideal, "fitted": charts.THIN}, 2)
 
 
 def efficiency_section(m: Tables) -> Section:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 import pandas as pd
 
@@ -15,6 +14,7 @@ from rnnbench.report import charts
 from rnnbench.report import numbers as n
 from rnnbench.report.figures import Figure, figure
 from rnnbench.report.labels import colours, with_labels
+from rnnbench.report.numbers import Row
 from rnnbench.report.section import WORDS, Section
 from rnnbench.report.tables import Tables
 from rnnbench.report.views import Column, by_device, epoch_interval, interval_of
@@ -30,7 +30,7 @@ SECONDS = ["epoch_seconds", "epoch_low", "epoch_high"]
 SPEEDUP = ["speedup", "speedup_low", "speedup_high"]
 
 
-def speedup_text(row: Mapping[Any, Any]) -> str:
+def speedup_text(row: Row) -> str:
     if isinstance(row["unequal"], Unequal):
         text = n.unequal(row["unequal"])
     else:
@@ -38,7 +38,7 @@ def speedup_text(row: Mapping[Any, Any]) -> str:
     return n.marked(text, row["speedup_suspect"] and row["words"] != IS_REFERENCE)
 
 
-def speedup_words(row: Mapping[Any, Any]) -> str:
+def speedup_words(row: Row) -> str:
     if isinstance(row["unequal"], Unequal):
         difference = textwrap.fill(row["difference"], LINE)
         return f"{n.unequal_span(row['unequal'])},\n{difference}"
@@ -104,9 +104,10 @@ def first_places(table: pd.DataFrame) -> pd.DataFrame:
 
 def _figures(m: Tables) -> Iterator[Figure]:
     """Seconds per epoch, and speed-ups, of the first places (group and device)."""
-    labelled, runs = with_labels(m.regrouped), with_labels(m.regroup(m.run_values))
-    palette = colours(labelled["implementation"])
+    labelled = _with_chart_labels(with_labels(m.regrouped))
+    runs = with_labels(m.regroup(m.run_values))
     runs = runs.assign(place=runs["series"], value=runs["seconds"])
+    palette = colours(labelled["implementation"])
     for group, cells in first_places(labelled).groupby("group_name", sort=False):
         runs_of_group = runs[runs["group_name"] == group]
         has_ratios = cells["words"].isin(COMPARED).any()
@@ -119,7 +120,8 @@ def _figures(m: Tables) -> Iterator[Figure]:
                 if limits[0] > 0 and limits[1] > charts.LOG_FROM * limits[0]:
                     limits = _time_limits(rows, own)
                 axis = charts.seconds_axis(limits)
-                chart = charts.dots(_drawn(rows, SECONDS, _time_label), palette, axis, names, own)
+                drawn = _renamed(rows, SECONDS, "time_label")
+                chart = charts.times(drawn, palette, axis, names, own)
                 title = f"Seconds per epoch on {device}"
                 yield figure("time", str(group), str(device), title, chart)
             others = rows[rows["words"] != IS_REFERENCE]
@@ -128,16 +130,28 @@ def _figures(m: Tables) -> Iterator[Figure]:
                 if _length(of_group) <= SQUEEZED * _length(limits):
                     limits = of_group
                 axis = charts.ratio_axis("speed-up over the reference", limits)
-                chart = charts.dots(_drawn(rows, SPEEDUP, _speedup_label), palette, axis, names)
+                drawn = _renamed(rows, SPEEDUP, "speedup_label")
+                chart = charts.ratios(drawn, palette, axis, names)
                 yield figure("speedup", str(group), str(device), f"Speed-up on {device}", chart)
 
 
-def _drawn(rows: pd.DataFrame, measure: list[str], label: Any) -> pd.DataFrame:
-    value, low, high = measure
-    labels = [label(row) for row in rows.to_dict("records")]
-    return rows.assign(
-        place=rows["series"], label=labels, value=rows[value], low=rows[low], high=rows[high]
-    )
+def _with_chart_labels(labelled: pd.DataFrame) -> pd.DataFrame:
+    """`labelled` with the texts of its dots: `time_label`, `speedup_label`."""
+    times, speedups = [], []
+    for row in labelled.to_dict("records"):
+        times.append(n.marked(f"{n.plain(row['epoch_seconds'])} s", row["suspect"]))
+        text = str(row["words"])
+        if row["words"] in COMPARED:
+            ratio = n.marked(n.ratio(row["speedup"]), row["speedup_suspect"])
+            is_shown = row["words"] not in (NO_DIFFERENCE, ONE_RUN)
+            text = ratio if is_shown else f"{ratio} {text}"
+        speedups.append(text)
+    return labelled.assign(place=labelled["series"], time_label=times, speedup_label=speedups)
+
+
+def _renamed(rows: pd.DataFrame, measure: list[str], label: str) -> pd.DataFrame:
+    columns = dict(zip([*measure, label], [*charts.VALUE, "label"], strict=True))
+    return rows[["place", "series", *columns]].rename(columns=columns)
 
 
 def _time_limits(cells: pd.DataFrame, runs: pd.DataFrame) -> tuple[float, float]:
@@ -151,16 +165,3 @@ def _ratio_limits(cells: pd.DataFrame) -> tuple[float, float]:
 
 def _length(limits: tuple[float, float]) -> float:
     return math.log(limits[1] / limits[0])
-
-
-def _time_label(row: Mapping[Any, Any]) -> str:
-    return n.marked(f"{n.plain(row['epoch_seconds'])} s", row["suspect"])
-
-
-def _speedup_label(row: Mapping[Any, Any]) -> str:
-    if row["words"] not in COMPARED:
-        return str(row["words"])
-    ratio = n.marked(n.ratio(row["speedup"]), row["speedup_suspect"])
-    if row["words"] in (NO_DIFFERENCE, ONE_RUN):
-        return f"{ratio} {row['words']}"
-    return ratio

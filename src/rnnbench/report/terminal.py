@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 import pandas as pd
 from rich.box import SIMPLE_HEAD
@@ -14,6 +13,7 @@ from rich.text import Text
 from rnnbench.records.record import Record
 from rnnbench.report import numbers as n
 from rnnbench.report.answer import as_fast, no_difference
+from rnnbench.report.numbers import Row
 from rnnbench.report.provenance import median_epoch
 from rnnbench.tables.certificates import UNEQUAL, UNKNOWN
 from rnnbench.tables.ratios import MARK, Unequal
@@ -71,15 +71,28 @@ def print_comparison(table: pd.DataFrame, a: str, b: str) -> None:
 
 
 def print_answers(table: pd.DataFrame) -> None:
-    """Prints what the ratios say, one sentence per pair of the table of `versus`."""
-    sentences = [_answer(faster_first(row)) for row in table.to_dict("records")]
-    if len(sentences) > ANSWERS:
-        sentences[ANSWERS:] = [f"{len(sentences) - ANSWERS} more pairs are in the table."]
+    """Prints what the ratios say, one sentence per pair of the table of `versus`: ```block` trains
+    1.25 times as fast as `keras` (1.22 to 1.28)``."""
+    sentences = []
+    for pair in table.head(ANSWERS).to_dict("records"):
+        row = faster_first(pair)
+        first, second = f"`{row['a']}`", f"`{row['b']}`"
+        ratio = row["ratio"], row["low"], row["high"]
+        if row["words"] not in COMPARED:
+            sentence = f"no speed-up between {first} and {second}: {row['words']}"
+        elif row["words"] == NO_DIFFERENCE:
+            sentence = no_difference(first, second, *ratio)
+        else:
+            sentence = f"{first} trains {as_fast(*ratio, second)}"
+        where = f"{row['same']}: " if row["same"] else ""
+        sentences.append(where + n.sentences([sentence]))
+    if len(table) > ANSWERS:
+        sentences.append(f"{len(table) - ANSWERS} more pairs are in the table.")
     for sentence in sentences:
         Console().print(sentence, markup=False, highlight=False, soft_wrap=True)
 
 
-def faster_first(row: Mapping[Any, Any]) -> Mapping[Any, Any]:
+def faster_first(row: Row) -> Row:
     """A pair of the table of `versus`, exchanged if its second side is the faster one, so that the
     table and the sentence have one direction."""
     if not (n.is_number(row["ratio"]) and row["ratio"] < 1):
@@ -93,20 +106,6 @@ def faster_first(row: Mapping[Any, Any]) -> Mapping[Any, Any]:
     if row["words"] == SLOWER:
         exchanged["words"] = FASTER
     return exchanged
-
-
-def _answer(row: Mapping[Any, Any]) -> str:
-    """```block` trains 1.25 times as fast as `keras` (1.22 to 1.28)``."""
-    first, second = f"`{row['a']}`", f"`{row['b']}`"
-    ratio = row["ratio"], row["low"], row["high"]
-    if row["words"] not in COMPARED:
-        sentence = f"no speed-up between {first} and {second}: {row['words']}"
-    elif row["words"] == NO_DIFFERENCE:
-        sentence = no_difference(first, second, *ratio)
-    else:
-        sentence = f"{first} trains {as_fast(*ratio, second)}"
-    sentence = n.sentences([sentence])
-    return f"{row['same']}: {sentence}" if row["same"] else sentence
 
 
 def print_run(record: Record, place: str) -> None:

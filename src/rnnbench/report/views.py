@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,6 +10,7 @@ import pandas as pd
 
 from rnnbench.report import numbers as n
 from rnnbench.report.labels import joined, with_labels
+from rnnbench.report.numbers import Row
 
 ROWS = 80  # shown of a table
 NARROW_ROWS = 24  # a table with more rows is not split by device for phones
@@ -38,17 +39,17 @@ class Column:
     def heading(self) -> str:
         return f"{self.spanner} {self.label}".strip()
 
-    def cell(self, row: Mapping[Any, Any]) -> str:
+    def cell(self, row: Row) -> str:
         text = self.text(row[self.name] if self.name else row)
         return n.marked(text, row["suspect"]) if self.marked else text
 
-    def link(self, row: Mapping[Any, Any]) -> str:
+    def link(self, row: Row) -> str:
         is_linked = self.number if self.linked is None else self.linked
         return row.get("anchor", "") if is_linked else ""
 
 
 @dataclass(frozen=True)
-class Row:
+class TextRow:
     """`cells` with the row heading `head`, in the block `group` (none for ``""``). `links`: the id
     on the page of the runs behind each cell (``""`` for none); `link`: that of the heading."""
 
@@ -68,7 +69,7 @@ class TableView:
     title: str
     corner: str
     columns: tuple[Column, ...]
-    rows: tuple[Row, ...]
+    rows: tuple[TextRow, ...]
     notes: tuple[str, ...] = ()
 
     @property
@@ -97,9 +98,9 @@ class TableView:
         return any(row.group for row in self.rows)
 
     @property
-    def groups(self) -> dict[str, list[Row]]:
+    def groups(self) -> dict[str, list[TextRow]]:
         """Each block of rows by its heading."""
-        found: dict[str, list[Row]] = {}
+        found: dict[str, list[TextRow]] = {}
         for row in self.rows:
             found.setdefault(row.group, []).append(row)
         return found
@@ -127,7 +128,7 @@ def view_of(
         cells = tuple(column.cell(row) for column in columns)
         links = tuple(column.link(row) for column in columns)
         block = joined(row[name] for name in group)
-        rows.append(Row(str(row[head]), cells, block, links, row.get("head_anchor", "")))
+        rows.append(TextRow(str(row[head]), cells, block, links, row.get("head_anchor", "")))
     return TableView(id, title, corner, tuple(columns), _by_group(rows), notes)
 
 
@@ -147,11 +148,11 @@ def by_device(
             row = on_device.get(column.spanner)
             cells.append(column.cell(row) if row else n.NOTHING)
             links.append(row["anchor"] if row else "")
-        rows.append(Row(str(name), tuple(cells), str(block), tuple(links)))
+        rows.append(TextRow(str(name), tuple(cells), str(block), tuple(links)))
     return TableView(id, title, "implementation", tuple(under), _by_group(rows), notes)
 
 
-def _by_group(rows: Sequence[Row]) -> tuple[Row, ...]:
+def _by_group(rows: Sequence[TextRow]) -> tuple[TextRow, ...]:
     """The rows sorted by group, groups in the order of their first rows."""
     groups = list(dict.fromkeys(row.group for row in rows))
     return tuple(sorted(rows, key=lambda row: groups.index(row.group)))
@@ -166,7 +167,7 @@ def interval_of(
     """The text of the interval of the column `name`, from `low` to `high` (columns; by default
     ``NAME_low`` and ``NAME_high``)."""
 
-    def text_of(row: Mapping[Any, Any]) -> str:
+    def text_of(row: Row) -> str:
         return text(row[low or f"{name}_low"], row[high or f"{name}_high"], row[name])
 
     return text_of
