@@ -138,7 +138,8 @@ def _range(speedups: pd.Series[float], base: str) -> str:
     """`` (1.25 to 1.48 times as fast as BASE)``."""
     if speedups.empty:
         return ""
-    low, high = n.times(speedups.min()), n.times(speedups.max())
+    low = n.times(speedups.min())
+    high = n.times(speedups.max())
     if low != high:
         low = f"{low.removesuffix(' times')} to {high}"
     return f" ({low} as fast as {base})"
@@ -197,7 +198,8 @@ def _contest_sentences(contests: Sequence[Contest]) -> list[str]:
 
 
 def _sentence(contest: Contest) -> str:
-    row, winner = contest.row, contest.winner
+    row = contest.row
+    winner = contest.winner
     if row["contestants"] < 2:
         return _without_contest(contest)
     if row["words"] in (NO_REFERENCE, WRONG_REFERENCE):
@@ -210,12 +212,14 @@ def _sentence(contest: Contest) -> str:
     if row["words"] == IS_REFERENCE:
         ratio = row["lead"], row["lead_low"], row["lead_high"]
         is_shown = not _is_tie(row)
-        other, trains = contest.second, f"{winner}, the reference, trains"
+        other = contest.second
+        trains = f"{winner}, the reference, trains"
         against = f"the next, {other}"
     else:
         ratio = row["speedup"], row["low"], row["high"]
         is_shown = row["words"] != NO_DIFFERENCE
-        other, trains = contest.base, f"{winner} trains"
+        other = contest.base
+        trains = f"{winner} trains"
         against = other
     if is_shown:
         return f"{trains} {as_fast(*ratio, against)}{_tie(contest)}"
@@ -251,7 +255,8 @@ def _tie(contest: Contest) -> str:
 
 def _without_contest(contest: Contest) -> str:
     """If there are fewer than two contestants. Other functions get the ratios of their times."""
-    row, winner = contest.row, contest.winner
+    row = contest.row
+    winner = contest.winner
     if row["contestants"] == 0:
         return "no run has a comparable result"
     if not any(each.is_another_function for each in row["left_out"]):

@@ -51,12 +51,20 @@ def calls_section(m: Tables) -> Section:
         return Section("calls", csv=csv)
     labelled = with_labels(m.calls).assign(speedup_suspect=False)
     labelled = labelled.sort_values("call", kind="stable")
-    view = view_of(labelled, "calls-table", "Time per call", "implementation", "series",
-                   CALL_COLUMNS, ["block"])  # fmt: skip
+    view = view_of(
+        labelled,
+        "calls-table",
+        "Time per call",
+        "implementation",
+        "series",
+        CALL_COLUMNS,
+        ["block"],
+    )
     figures = list(_latencies(labelled, m))
     leads = ["calls-table", *(each.id for each in figures)]
-    return Section("calls", (WORDS["calls"]["text"],), figures=figures, views=(view,), leads=leads,
-                   csv=csv)  # fmt: skip
+    return Section(
+        "calls", (WORDS["calls"]["text"],), figures=figures, views=(view,), leads=leads, csv=csv
+    )
 
 
 def _latencies(labelled: pd.DataFrame, m: Tables) -> Iterator[Figure]:
@@ -131,7 +139,8 @@ def _fastest_call(row: Row, base: str, variant: str) -> str:
     clause = f"{n.plain(1e3 * row['seconds'])} ms {what}{variant} with {name}"
     if row["words"] not in COMPARED or not n.is_number(row["speedup_low"]):
         return clause
-    low, high = row["speedup_low"], row["speedup_high"]
+    low = row["speedup_low"]
+    high = row["speedup_high"]
     if row["words"] == NO_DIFFERENCE:
         span = n.ratio_span(low, high, row["speedup"], " to ")
         return f"{clause} ({NO_DIFFERENCE} from `{base}`: {n.times(row['speedup'])}, {span})"

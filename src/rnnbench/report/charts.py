@@ -15,7 +15,8 @@ import pandas as pd
 Spec = dict[str, Any]
 TEMPLATES = resources.files("rnnbench.report") / "templates"
 SPECS: Spec = json.loads((TEMPLATES / "specs.json").read_text("utf-8"))
-ROW, NARROW_ROW = 36, 30
+ROW = 36
+NARROW_ROW = 30
 LOG_FROM = 8  # largest / smallest value from which an axis of seconds is logarithmic
 FROM_ZERO_BELOW = 0.5  # smallest / largest value below which a linear axis starts at 0
 LABEL_HEIGHT = 15  # pixels between the labels of curves
@@ -135,7 +136,8 @@ def ratio_axis(title: str, limits: tuple[float, float]) -> Spec:
 
 def seconds_limits(values: pd.Series[float]) -> tuple[float, float]:
     """The ends of an axis of seconds."""
-    low, high = values.min(), values.max()
+    low = values.min()
+    high = values.max()
     if high > LOG_FROM * low:
         return low / 1.2, high * 1.2
     edge = 0.05 * max(high - low, 0.02 * high)
@@ -146,7 +148,8 @@ def seconds_limits(values: pd.Series[float]) -> tuple[float, float]:
 
 def ratio_limits(values: pd.Series[float]) -> tuple[float, float]:
     """The ends of an axis of ratios, 1 included."""
-    low, high = min(1.0, values.min()), max(1.0, values.max())
+    low = min(1.0, values.min())
+    high = max(1.0, values.max())
     edge = max(1.01, (high / low) ** 0.06)
     return low / edge, high * edge
 
@@ -170,7 +173,8 @@ def ratio_ticks(low: float, high: float) -> list[float]:
     for width in (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1):
         if width >= (high - low) / 5:
             break
-    first, last = math.ceil((low - 1) / width), math.floor((high - 1) / width)
+    first = math.ceil((low - 1) / width)
+    last = math.floor((high - 1) / width)
     return [round(1 + number * width, 6) for number in range(first, last + 1)]
 
 
@@ -241,10 +245,12 @@ def learning_curves(rows: pd.DataFrame, palette: Mapping[str, str]) -> Spec:
     to `high`. Each line is drawn solid, then again dashed with its own offset, so that the colours
     of coincident curves alternate."""
     rows = rows[["series", "shown", "epoch", "mean", "low", "high"]]
-    low, high = float(rows["low"].min()), float(rows["high"].max())
+    low = float(rows["low"].min())
+    high = float(rows["high"].max())
     edge = 0.04 * ((high - low) or abs(high) or 1)
     has_band = (rows["high"] - rows["low"] > edge / 100).any()
-    first, last = float(rows["epoch"].min()), float(rows["epoch"].max())
+    first = float(rows["epoch"].min())
+    last = float(rows["epoch"].max())
     y: Spec = {
         "axis": {"title": None, "tickCount": 5, "format": "~g", "grid": True},
         "scale": {"domain": [low - edge, high + edge], "nice": False},
@@ -258,7 +264,8 @@ def learning_curves(rows: pd.DataFrame, palette: Mapping[str, str]) -> Spec:
     per_pixel = (high - low + 2 * edge) / CURVES_HEIGHT
     places = _apart([(high + edge - value) / per_pixel for value in labels["mean"]])
     labels = labels.assign(mean=[high + edge - place * per_pixel for place in places])
-    mean, colour = _field("mean", **y), _colour(palette)
+    mean = _field("mean", **y)
+    colour = _colour(palette)
     chart = _chart(
         "learning_curves",
         rows,
@@ -319,7 +326,8 @@ def cost_front(rows: pd.DataFrame, palette: Mapping[str, str]) -> Spec:
     """`seconds` against `usd` of one training, both logarithmic; the rows that are `on_front`, the
     Pareto front, are connected and labelled with their `place`."""
     rows = rows[["place", "seconds", "usd", "on_front", "series"]]
-    low, high = rows["seconds"].min(), rows["seconds"].max()
+    low = rows["seconds"].min()
+    high = rows["seconds"].max()
     beyond = high * 1.3 * (high / low) ** 0.5 + low / 5  # for the labels
     y = _log("usd", "USD", [rows["usd"].min() / 1.6, rows["usd"].max() * 1.6])
     y["axis"]["grid"] = True
@@ -344,7 +352,8 @@ def heat_map(rows: pd.DataFrame) -> Spec:
     """`build` by `device`; each field has its `text` above its `span`, and a colour that is the
     stronger, the lower its `share` (≥ 1: seconds / those of the fastest build), and light enough
     for the text of both colour schemes."""
-    devices, builds = list(rows["device"].unique()), list(rows["build"].unique())
+    devices = list(rows["device"].unique())
+    builds = list(rows["build"].unique())
     return _chart(
         "heat_map",
         rows[["build", "device", "share", "text", "span"]],

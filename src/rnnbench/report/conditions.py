@@ -82,7 +82,8 @@ def _machine_words(hardware: Mapping[str, Any]) -> str:
     name = hardware.get("cpu")
     if isinstance(name, str):
         words.append(f"{name} ({', '.join(facts)})" if facts else name)
-    cores, threads = hardware.get("cores"), hardware.get("threads_per_core") or 1
+    cores = hardware.get("cores")
+    threads = hardware.get("threads_per_core") or 1
     if isinstance(cores, int) and isinstance(threads, int):
         words.append(n.counted(cores // threads, "core"))
     cards = hardware.get("gpu_models")

@@ -62,7 +62,8 @@ class Content:
         unneeded: Mapping[str, NotNeeded] = MappingProxyType({}),
     ) -> None:
         m = Tables(records, experiment, beside)
-        missing, faults = list(missing), list(faults)
+        missing = list(missing)
+        faults = list(faults)
         self.experiment = experiment
         self.summary = _summary(m.runs)
         self.conditions = conditions(m.records)

@@ -68,7 +68,8 @@ KIND_COLUMNS = (
 
 def cost_section(m: Tables) -> Section:
     """The section is empty if every task ran in one place only."""
-    table, prices = m.cost, m.inputs.prices
+    table = m.cost
+    prices = m.inputs.prices
     csv = {"cost": table}
     if table.empty or table.groupby(TASK)["device"].count().max() < 2:
         return Section("money", csv=csv)
@@ -76,20 +77,38 @@ def cost_section(m: Tables) -> Section:
     columns: tuple[Column, ...] = TIME_COLUMNS
     if table["usd_per_hour"].notna().any():
         columns += COST_COLUMNS
-    views = [view_of(labelled, "money-table", "One training by device", "device", "label", columns,
-                     ["block"])]  # fmt: skip
+    views = [
+        view_of(
+            labelled, "money-table", "One training by device", "device", "label", columns, ["block"]
+        )
+    ]
     words = WORDS["money"]["no_prices"]
     if prices:
         if table["usd"].notna().any():
             note = f" {prices.note}" if prices.note else ""
             words = WORDS["money"]["prices"].format(prices, note)
         others = pd.DataFrame(list(_other_prices(labelled, prices)))
-        views.append(view_of(others, "price-kinds", "One training at other kinds of price",
-                             "device", "label", KIND_COLUMNS, ["block"]))  # fmt: skip
+        views.append(
+            view_of(
+                others,
+                "price-kinds",
+                "One training at other kinds of price",
+                "device",
+                "label",
+                KIND_COLUMNS,
+                ["block"],
+            )
+        )
     figures = list(_figures(labelled, m))
     times = [each.id for each in figures if each.kind == "relative-time"]
-    return Section("money", (WORDS["money"]["text"], words), figures=figures, views=views,
-                   leads=["money-table", *times], csv=csv)  # fmt: skip
+    return Section(
+        "money",
+        (WORDS["money"]["text"], words),
+        figures=figures,
+        views=views,
+        leads=["money-table", *times],
+        csv=csv,
+    )
 
 
 def _other_prices(labelled: pd.DataFrame, prices: PriceList) -> Iterator[dict[Any, Any]]:
@@ -143,7 +162,8 @@ def _labelled(table: pd.DataFrame) -> pd.DataFrame:
     several_builds = table["build"].nunique() > 1
     machines = table.groupby("device")["machine"].nunique()
     varied = [name for name in TASK[1:] if table[name].nunique() > 1]
-    tasks, labels = [], []
+    tasks = []
+    labels = []
     for row in table.to_dict("records"):
         tasks.append(joined(row[name] for name in ("model", *varied)))
         machine = row["machine"] if machines[row["device"]] > 1 else ""

@@ -81,7 +81,8 @@ def accuracy_section(m: Tables) -> Section:
     csv = {"accuracy": m.accuracy, "alike": m.alike}
     if m.accuracy.empty:
         return Section("learnt", csv=csv)
-    reached, differences = m.regroup(m.accuracy), m.regroup(m.learning)
+    reached = m.regroup(m.accuracy)
+    differences = m.regroup(m.learning)
     title = "Difference from the reference, seed by seed"
     if m.accuracy["acc"].isna().all():  # models without an accuracy, such as of regression
         views = (
@@ -126,7 +127,15 @@ def target_section(m: Tables) -> Section:
             group, device = "", f"{group} {device}"
         chart = charts.by_seconds(cells, of_these(m.palette, cells["series"]))
         figures.append(figure("second", group, device, title, chart))
-    view = view_of(labelled, "target-table", "Time to accuracy", "implementation", "shown",
-                   TARGET_COLUMNS, ["block"])  # fmt: skip
-    return Section("target", (WORDS["target"]["text"],), figures=figures, views=(view,),
-                   csv={"target": table})  # fmt: skip
+    view = view_of(
+        labelled,
+        "target-table",
+        "Time to accuracy",
+        "implementation",
+        "shown",
+        TARGET_COLUMNS,
+        ["block"],
+    )
+    return Section(
+        "target", (WORDS["target"]["text"],), figures=figures, views=(view,), csv={"target": table}
+    )

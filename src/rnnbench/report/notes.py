@@ -36,7 +36,8 @@ def answer_notes(m: Tables, lead: str = "speed") -> Iterator[str]:
     the section that leads."""
     fastest = m.fastest
     if lead == "calls":
-        bounds, several = list(m.calls["speedup_low"]), False
+        bounds = list(m.calls["speedup_low"])
+        several = False
     else:
         bounds = [*fastest["low"], *fastest["lead_low"]]
         several = bool((fastest["contestants"] > 2).any())
@@ -186,7 +187,8 @@ def optimizer_notes(records: Iterable[Record]) -> Iterator[str]:
     """
     builds: dict[tuple[str, str], dict[str, str]] = {}  # by model and sentence: framework of each
     for record in records:
-        model, build = record.run.config.get("model", {}), record.run.config.get("build", {})
+        model = record.run.config.get("model", {})
+        build = record.run.config.get("build", {})
         optimizer = str((model.get("optimizer") or {}).get("name")).lower()
         sentences = []
         if optimizer == "rmsprop":

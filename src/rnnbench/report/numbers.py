@@ -108,9 +108,11 @@ def pair(row: Row) -> str:
     """The ratio of a pair in the table of `versus` with its interval, ``1.21× (1.19–1.23)``; ``""``
     if the pair has no ratio."""
     if isinstance(row["unequal"], Unequal):
-        text, span = unequal(row["unequal"]), unequal_span(row["unequal"])
+        text = unequal(row["unequal"])
+        span = unequal_span(row["unequal"])
     elif is_number(row["ratio"]):
-        text, span = ratio(row["ratio"]), ratio_span(row["low"], row["high"], row["ratio"])
+        text = ratio(row["ratio"])
+        span = ratio_span(row["low"], row["high"], row["ratio"])
     else:
         return ""
     return f"{marked(text, row['suspect'])} ({span})"

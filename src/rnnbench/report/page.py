@@ -32,7 +32,9 @@ from rnnbench.tables.comparison import claims_table, published_frame
 PREVIEW = f"{FIGURES}/preview.png"  # the image in link previews
 # How many rows of a table, figures, list entries and configurations are shown unfolded.
 FOLD = {"rows": 24, "figures": 4, "entries": 12, "configurations": 24}
-NBSP, JOINER, HYPHEN = "\N{NO-BREAK SPACE}", "\N{WORD JOINER}", "\N{NON-BREAKING HYPHEN}"
+NBSP = "\N{NO-BREAK SPACE}"
+JOINER = "\N{WORD JOINER}"
+HYPHEN = "\N{NON-BREAKING HYPHEN}"
 SUFFIXES = (".svg", ".png", ".csv")
 FACTS = {"name", "title", "summary", "answers"}
 

@@ -29,8 +29,15 @@ def provenance_section(m: Tables, rerun: str) -> Section:
         paragraphs.append(words["lines"].format(m.experiment.name))
     table = provenance(m.records)
     table = table.assign(group=table["what"] + " " + table["which"])
-    view = view_of(table, "provenance", "Machines, builds, datasets", "fact", "fact",
-                   PROVENANCE_COLUMNS, ["group"])  # fmt: skip
+    view = view_of(
+        table,
+        "provenance",
+        "Machines, builds, datasets",
+        "fact",
+        "fact",
+        PROVENANCE_COLUMNS,
+        ["group"],
+    )
     return Section(
         "origin",
         paragraphs,
@@ -73,7 +80,8 @@ def median_epoch(record: Record) -> str:
 
 def _facts(record: Record) -> dict[str, str]:
     """The machine, build, dataset and code of a run, and its use of the GPU."""
-    identity, measured = record.run.identity, record.measured
+    identity = record.run.identity
+    measured = record.measured
     facts = {
         "machine": record.machine,
         "build": record.run.choices.get("build"),
@@ -86,7 +94,8 @@ def _facts(record: Record) -> dict[str, str]:
     if cards:
         count = f"{len(cards)} × " if len(cards) > 1 else ""
         facts["GPU"] = f"{count}{cards[0].get('name') or ''}"
-    joules, watts = measured.get("joules_per_sample"), measured.get("card_watts")
+    joules = measured.get("joules_per_sample")
+    watts = measured.get("card_watts")
     if joules is not None and watts is not None:
         facts["energy"] = f"{joules:.3g} J per sample, at {watts:.0f} W"
     return {name: str(value) for name, value in facts.items() if value}

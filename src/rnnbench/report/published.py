@@ -128,8 +128,14 @@ def source_section(table: pd.DataFrame, source: Source) -> Section:
     group = ["workload"] if own["workload"].nunique() > 1 else []
     view = view_of(own, f"{id}-rows", source.title, "device", "label", columns, group)
     paragraph = f"{source.words} Source: `{source.source}`.".strip()
-    return Section(id, (paragraph,), figures=list(_charts(own, id)), views=(view,), kind="words",
-                   title=source.title)  # fmt: skip
+    return Section(
+        id,
+        (paragraph,),
+        figures=list(_charts(own, id)),
+        views=(view,),
+        kind="words",
+        title=source.title,
+    )
 
 
 def section_id(source: str) -> str:
@@ -226,8 +232,15 @@ def beside_section(m: Tables) -> Section:
                 rows.append({**_published(row), "group": f"{group}: published by others"})
     paragraphs = [WORDS["beside"]["text"]] if rows else []
     paragraphs += _not_shown([row for row in known if row not in shown])
-    view = view_of(pd.DataFrame(rows), "published", "Measured and published results", "source",
-                   "source", BESIDE_COLUMNS, ["group"])  # fmt: skip
+    view = view_of(
+        pd.DataFrame(rows),
+        "published",
+        "Measured and published results",
+        "source",
+        "source",
+        BESIDE_COLUMNS,
+        ["group"],
+    )
     return Section("beside", paragraphs, views=(view,), kind="words published")
 
 

@@ -64,10 +64,16 @@ def runs_section(
         ItemList("Left out because they cannot be read", [Item(fault) for fault in faults]),
     ]
     views = (
-        view_of(pd.DataFrame(list(skipped)), "skipped", "Skipped configurations", "configuration",
-                "name", SKIPPED_COLUMNS),
+        view_of(
+            pd.DataFrame(list(skipped)),
+            "skipped",
+            "Skipped configurations",
+            "configuration",
+            "name",
+            SKIPPED_COLUMNS,
+        ),
         _runs_view(m.runs),
-    )  # fmt: skip
+    )
     return Section(
         "trust",
         paragraphs,
@@ -109,7 +115,8 @@ def _runs_view(table: pd.DataFrame) -> TableView:
     if len(table) > MANY:
         title = f"Suspect and void runs (all {len(table):,} runs are in tables/runs.csv)"
         table = table[table["verdict"] != "clean"].head(MANY)
-    heads, anchors = [], []
+    heads = []
+    anchors = []
     for row in table.to_dict("records"):
         heads.append(n.marked(row["name"], row["verdict"] == "suspect"))
         anchors.append(element_id("run", row["name"], row["machine"]))

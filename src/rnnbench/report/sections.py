@@ -40,7 +40,8 @@ REGRESSIONS = 5  # named above the table
 NAMED = 4  # configurations without GFLOP/s or MFU, for each reason
 NETWORK = [name for name in (*CERTIFIED_AXES, "variant") if name != "model"]
 ALL_BUT_BUILD = [name for name in GROUP if name != "build"]
-ERROR, DIFFERENCE = "largest relative error against float64", "largest difference"
+ERROR = "largest relative error against float64"
+DIFFERENCE = "largest difference"
 UNEQUAL = "no: no speed-up; the ratio of times is marked ≠"
 
 change_interval = interval_of("change", n.ratio_span)
@@ -74,7 +75,8 @@ def _error_of(name: str) -> Callable[[Any], str]:
     """The error `name` of an implementation, and in brackets what is allowed."""
 
     def error(row: Row) -> str:
-        text, allowed = n.small(row[name]), row[f"tolerance_{name}"]
+        text = n.small(row[name])
+        allowed = row[f"tolerance_{name}"]
         if n.is_number(row[name]) and n.is_number(allowed):
             return f"{text} ({n.small(allowed)})"
         return text
@@ -146,7 +148,7 @@ CERTIFIED_COLUMNS = (
     Column("weights unchanged by round trip", "round_trip", _yes_or_no, number=False),
     Column("rows of the tested batches (training; evaluation)", "batches", _or_dash, number=False),
     Column("steps that apply another gradient (worst)", "steps", _or_dash, number=False),
-)  # fmt: skip
+)
 PAIR_COLUMNS = (
     Column("equal", text=_equality, number=False),
     Column("outputs", "outputs", n.small, DIFFERENCE),
@@ -178,8 +180,15 @@ def builds_section(m: Tables) -> Section:
         paragraphs.append(WORDS["builds"]["no_regression"])
     paragraphs += optimizer_notes(m.records)
     labelled = with_labels(table)
-    view = view_of(labelled, "builds-table", "Comparison of builds", "build", "build",
-                   BUILD_COLUMNS, ALL_BUT_BUILD)  # fmt: skip
+    view = view_of(
+        labelled,
+        "builds-table",
+        "Comparison of builds",
+        "build",
+        "build",
+        BUILD_COLUMNS,
+        ALL_BUT_BUILD,
+    )
     figures = list(_heat_maps(labelled))
     return Section("builds", paragraphs, figures=figures, views=(view,), csv={"builds": table})
 
@@ -188,7 +197,8 @@ def _heat_maps(labelled: pd.DataFrame) -> Iterator[Figure]:
     rank = labelled.groupby("build")["epoch_seconds"].median().rank().to_dict()
     groups = labelled.groupby([*ALL_BUT_BUILD, "implementation"], sort=False)
     for (*group, implementation), cells in islice(groups, DRAWN):
-        texts, spans = [], []
+        texts = []
+        spans = []
         for row in cells.to_dict("records"):
             texts.append(n.marked(n.plain(row["epoch_seconds"]), row["suspect"]))
             spans.append(epoch_interval(row))
@@ -208,8 +218,10 @@ def _heat_maps(labelled: pd.DataFrame) -> Iterator[Figure]:
 
 
 def threads_section(m: Tables) -> Section:
-    table, published = m.scaling, published_scaling(m.frame, m.inputs.published)
-    figures, views = [], []
+    table = m.scaling
+    published = published_scaling(m.frame, m.inputs.published)
+    figures = []
+    views = []
     if len(table):
         named = with_labels(table)
         for (*group, machine), cells in islice(
@@ -218,8 +230,17 @@ def threads_section(m: Tables) -> Section:
             chart = _by_threads(cells, of_these(m.palette, named["series"]))
             title = f"Speed-up by threads on {machine}"
             figures.append(figure("threads", joined(group), str(machine), title, chart))
-        views.append(view_of(named, "threads-table", "Thread scaling", "implementation", "series",
-                             THREAD_COLUMNS, GROUP))  # fmt: skip
+        views.append(
+            view_of(
+                named,
+                "threads-table",
+                "Thread scaling",
+                "implementation",
+                "series",
+                THREAD_COLUMNS,
+                GROUP,
+            )
+        )
     if len(published):
         published = published.assign(
             efficiency=published["speedup"] / published["ideal"],
@@ -231,8 +252,18 @@ def threads_section(m: Tables) -> Section:
             title = f"Published speed-up by vCPUs, {model}"
             figures.append(figure("threads", f"published: {source}", str(model), title, chart))
         notes = (WORDS["threads"]["published"],)
-        views.append(view_of(published, "threads-published", "Published speed-up", "build", "build",
-                             PUBLISHED_THREAD_COLUMNS, ["group"], notes))  # fmt: skip
+        views.append(
+            view_of(
+                published,
+                "threads-published",
+                "Published speed-up",
+                "build",
+                "build",
+                PUBLISHED_THREAD_COLUMNS,
+                ["group"],
+                notes,
+            )
+        )
     paragraphs = []
     if views:
         paragraphs.append(WORDS["threads"]["no_fit" if table.empty else "text"])
@@ -260,7 +291,8 @@ def efficiency_section(m: Tables) -> Section:
         return Section("efficiency", csv=csv)
     labelled = with_labels(m.efficiency)
     known = labelled[labelled["us_per_timestep"].notna()]
-    paragraphs, views = [], []
+    paragraphs = []
+    views = []
     if len(known):
         paragraphs.append(WORDS["efficiency"]["text"])
         columns: tuple[Column, ...] = EFFICIENCY_COLUMNS
@@ -295,10 +327,17 @@ def equivalence_section(m: Tables) -> Section:
         of_pairs = of_pairs.assign(pair=of_pairs["a"] + " and " + of_pairs["b"])
     views = (
         kernels_view(kernels(m.frame)),
-        view_of(certified(every), "certified", "Certificates", "implementation", "rnn",
-                CERTIFIED_COLUMNS, CERTIFICATE_COLUMNS),
+        view_of(
+            certified(every),
+            "certified",
+            "Certificates",
+            "implementation",
+            "rnn",
+            CERTIFIED_COLUMNS,
+            CERTIFICATE_COLUMNS,
+        ),
         view_of(of_pairs, "pairs", "Pairs", "pair", "pair", PAIR_COLUMNS, CERTIFICATE_COLUMNS),
-    )  # fmt: skip
+    )
     paragraphs = []
     if any(view.rows for view in views):
         found = "certified" if every else "no_certificate"
@@ -332,8 +371,16 @@ def kernels_view(table: pd.DataFrame) -> TableView:
     for row in rows:
         row["others"] = "; ".join(each for each in row["why_not_cudnn"] if each not in common)
     group = NETWORK if several else ()
-    return view_of(pd.DataFrame(rows), "kernels", "Kernels", "implementation", "implementation",
-                   KERNEL_COLUMNS, group, notes)  # fmt: skip
+    return view_of(
+        pd.DataFrame(rows),
+        "kernels",
+        "Kernels",
+        "implementation",
+        "implementation",
+        KERNEL_COLUMNS,
+        group,
+        notes,
+    )
 
 
 # In the order of the page, before those on runs and provenance.

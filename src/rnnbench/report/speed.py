@@ -92,8 +92,9 @@ def time_section(m: Tables) -> Section:
         by_device("step", title, m.regrouped, STEP_COLUMNS),
     )
     leads = ("time", *first[:LEAD])
-    return Section("speed", paragraphs, figures=figures, views=views, leads=leads, opens=True,
-                   csv=csv)  # fmt: skip
+    return Section(
+        "speed", paragraphs, figures=figures, views=views, leads=leads, opens=True, csv=csv
+    )
 
 
 def first_places(table: pd.DataFrame) -> pd.DataFrame:
@@ -126,7 +127,8 @@ def _figures(m: Tables) -> Iterator[Figure]:
                 yield figure("time", str(group), str(device), title, chart)
             others = rows[rows["words"] != IS_REFERENCE]
             if has_ratios and others["speedup"].notna().any():
-                limits, of_group = _ratio_limits(rows), _ratio_limits(cells)
+                limits = _ratio_limits(rows)
+                of_group = _ratio_limits(cells)
                 if _length(of_group) <= SQUEEZED * _length(limits):
                     limits = of_group
                 axis = charts.ratio_axis("speed-up over the reference", limits)
@@ -137,7 +139,8 @@ def _figures(m: Tables) -> Iterator[Figure]:
 
 def _with_chart_labels(labelled: pd.DataFrame) -> pd.DataFrame:
     """`labelled` with the texts of its dots: `time_label`, `speedup_label`."""
-    times, speedups = [], []
+    times = []
+    speedups = []
     for row in labelled.to_dict("records"):
         times.append(n.marked(f"{n.plain(row['epoch_seconds'])} s", row["suspect"]))
         text = str(row["words"])

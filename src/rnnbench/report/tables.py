@@ -55,7 +55,8 @@ class Tables:
         experiment: Experiment,
         inputs: ReportInputs,
     ) -> None:
-        self.experiment, self.inputs = experiment, inputs
+        self.experiment = experiment
+        self.inputs = inputs
         self.reference = experiment.reference
         self.records = inputs.certificates.mark_wrong_gradients(records)
         every_function = tidy(self.records)

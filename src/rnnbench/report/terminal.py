@@ -76,7 +76,8 @@ def print_answers(table: pd.DataFrame) -> None:
     sentences = []
     for pair in table.head(ANSWERS).to_dict("records"):
         row = faster_first(pair)
-        first, second = f"`{row['a']}`", f"`{row['b']}`"
+        first = f"`{row['a']}`"
+        second = f"`{row['b']}`"
         ratio = row["ratio"], row["low"], row["high"]
         if row["words"] not in COMPARED:
             sentence = f"no speed-up between {first} and {second}: {row['words']}"

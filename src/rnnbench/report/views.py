@@ -143,7 +143,8 @@ def by_device(
     rows = []
     for (block, name), own in labelled.groupby(["block", "series"], sort=False):
         on_device = {row["column_name"]: row for row in own.to_dict("records")}
-        cells, links = [], []
+        cells = []
+        links = []
         for column in under:
             row = on_device.get(column.spanner)
             cells.append(column.cell(row) if row else n.NOTHING)
@@ -214,7 +215,8 @@ def by_spanner(view: TableView) -> list[TableView]:
 def to_markdown(view: TableView) -> str:
     """A GitHub table. Spanners become part of the labels, groups a separate column."""
     view = shortened(view)
-    heads, rules = [view.corner], [":--"]
+    heads = [view.corner]
+    rules = [":--"]
     for column in view.columns:
         heads.append(column.heading)
         rules.append("--:" if column.number else ":--")
