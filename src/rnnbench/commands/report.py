@@ -184,7 +184,8 @@ def published(arguments: Sequence[str]) -> int:
     from rnnbench.tables.estimates import Measurements
     from rnnbench.tables.frame import tidy
 
-    rows, claims = read_published(options.rows), read_claims(options.rows)
+    rows = read_published(options.rows)
+    claims = read_claims(options.rows)
     if not rows:
         raise ConfigError("has no published rows (*.csv).", where=str(options.rows))
     local_machine = machine.fingerprint()["machine"]

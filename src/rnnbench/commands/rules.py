@@ -56,7 +56,8 @@ def certify(arguments: Sequence[str]) -> int:
     file, place, digest = requested(certify, arguments, "certificates")
     planned = read_json(place.folder / "certificates.json").get(file.stem)
     check_planned(planned and planned["digest"], digest, f"certificate {file.stem}")
-    config, identity = planned["config"], planned["identity"]
+    config = planned["config"]
+    identity = planned["identity"]
     code = code_of(config, planned["implementations"], planned["devices"])
     where = f"certificate {planned['key']}"
     rnns = {entry["name"]: entry["rnn"] for entry in planned["implementations"]}

@@ -68,7 +68,8 @@ def track(arguments: Sequence[str]) -> int:
 def _track(arguments: argparse.Namespace) -> int:
     """Returns the exit code: 1 if a record cannot be read. The others are logged, but ``--output``
     is not written."""
-    root, results = arguments.root, arguments.root / arguments.results
+    root = arguments.root
+    results = arguments.root / arguments.results
     aside = ensure_store(root)
     if aside:
         say(

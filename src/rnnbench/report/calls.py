@@ -15,7 +15,6 @@ from rnnbench.report.figures import Figure, figure
 from rnnbench.report.labels import (
     device_words,
     joined,
-    of_these,
     short_group,
     variant_labels,
     with_labels,
@@ -88,8 +87,7 @@ def _latencies(labelled: pd.DataFrame, m: Tables) -> Iterator[Figure]:
     for (*network, device), rows in networks.groupby(by, sort=False):
         if drawn < FIGURES and rows["batch"].nunique() > 1:
             drawn += 1
-            palette = of_these(m.palette, rows["series"])
-            chart = charts.by_batch(rows, palette)
+            chart = charts.by_batch(rows, m.palette)
             title = f"Milliseconds of predict() by batch on {device}"
             if len(labels) > 1:
                 title += f", {network[-1]}"

@@ -12,6 +12,8 @@ from typing import Any
 
 import pandas as pd
 
+from rnnbench.report.labels import of_these
+
 Spec = dict[str, Any]
 TEMPLATES = resources.files("rnnbench.report") / "templates"
 SPECS: Spec = json.loads((TEMPLATES / "specs.json").read_text("utf-8"))
@@ -55,11 +57,12 @@ def _field(name: str, **more: Any) -> Spec:
     return {"field": name, "type": "quantitative", **more}
 
 
-def _colour(palette: Mapping[str, str], legend: Spec | None = None) -> Spec:
-    """The colours of `series`."""
-    if legend and max((len(name) for name in palette), default=0) > NAME_LINE:
+def _colour(rows: pd.DataFrame, palette: Mapping[str, str], legend: Spec | None = None) -> Spec:
+    """The colours of `series`. A legend lists only what is drawn."""
+    drawn = of_these(palette, rows["series"])
+    if legend and max(len(name) for name in drawn) > NAME_LINE:
         legend = {**legend, "columns": 1}
-    scale = {"domain": list(palette), "range": list(palette.values())}
+    scale = {"domain": list(drawn), "range": list(drawn.values())}
     return {"field": "series", "type": "nominal", "scale": scale, "legend": legend}
 
 
@@ -97,7 +100,7 @@ def _places(
         "y": {"field": "place", "type": "nominal", "sort": places, "axis": names},
         "value": _field("value", **x),
         "low": _field("low", **x),
-        "colour": _colour(palette),
+        "colour": _colour(rows, palette),
     }
 
 
@@ -231,13 +234,13 @@ def _by_size(
         axis={"title": title, "values": sizes, "grid": False},
     )
     columns = {column: _field(column, **y) for column in ("value", "low", *lines)}
-    return _chart(name, rows, x=x, colour=_colour(palette, LEGEND), **columns)
+    return _chart(name, rows, x=x, colour=_colour(rows, palette, LEGEND), **columns)
 
 
 def by_seconds(rows: pd.DataFrame, palette: Mapping[str, str]) -> Spec:
     """`mean` by `elapsed` seconds of training, with a dot at the end of each epoch."""
     shown = rows[["series", "elapsed", "mean"]]
-    return _chart("by_seconds", shown, colour=_colour(palette, LEGEND))
+    return _chart("by_seconds", shown, colour=_colour(rows, palette, LEGEND))
 
 
 def learning_curves(rows: pd.DataFrame, palette: Mapping[str, str]) -> Spec:
@@ -265,7 +268,7 @@ def learning_curves(rows: pd.DataFrame, palette: Mapping[str, str]) -> Spec:
     places = _apart([(high + edge - value) / per_pixel for value in labels["mean"]])
     labels = labels.assign(mean=[high + edge - place * per_pixel for place in places])
     mean = _field("mean", **y)
-    colour = _colour(palette)
+    colour = _colour(rows, palette)
     chart = _chart(
         "learning_curves",
         rows,
@@ -318,7 +321,7 @@ def in_order(rows: pd.DataFrame, palette: Mapping[str, str]) -> Spec:
         suspect_runs=_data(rows[rows["suspect"]]),
         x=_field("place", axis=x_axis),
         y=_field("percent", scale={"domain": [-reach, reach]}, axis=axis),
-        colour=_colour(palette, {**LEGEND, "symbolOpacity": 1}),
+        colour=_colour(rows, palette, {**LEGEND, "symbolOpacity": 1}),
     )
 
 
@@ -337,7 +340,7 @@ def cost_front(rows: pd.DataFrame, palette: Mapping[str, str]) -> Spec:
         front=_data(rows[rows["on_front"].astype(bool)].sort_values("seconds")),
         x=_log("seconds", "seconds of training", [low / 1.3, beyond]),
         y=y,
-        colour=_colour(palette),
+        colour=_colour(rows, palette),
     )
 
 

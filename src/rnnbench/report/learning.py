@@ -9,7 +9,7 @@ from typing import Any
 from rnnbench.report import charts
 from rnnbench.report import numbers as n
 from rnnbench.report.figures import figure
-from rnnbench.report.labels import colours, of_these, with_labels
+from rnnbench.report.labels import colours, with_labels
 from rnnbench.report.numbers import Row
 from rnnbench.report.section import WORDS, Section
 from rnnbench.report.speed import first_places
@@ -125,7 +125,7 @@ def target_section(m: Tables) -> Section:
         title = f"Validation accuracy over time on {device}"
         if not several:
             group, device = "", f"{group} {device}"
-        chart = charts.by_seconds(cells, of_these(m.palette, cells["series"]))
+        chart = charts.by_seconds(cells, m.palette)
         figures.append(figure("second", group, device, title, chart))
     view = view_of(
         labelled,

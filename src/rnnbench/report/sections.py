@@ -15,7 +15,7 @@ from rnnbench.report import numbers as n
 from rnnbench.report.calls import calls_section
 from rnnbench.report.cost import cost_section
 from rnnbench.report.figures import Figure, figure
-from rnnbench.report.labels import colours, joined, of_these, with_labels
+from rnnbench.report.labels import colours, joined, with_labels
 from rnnbench.report.learning import accuracy_section, curves_section, target_section
 from rnnbench.report.notes import optimizer_notes
 from rnnbench.report.numbers import Row
@@ -227,7 +227,7 @@ def threads_section(m: Tables) -> Section:
         for (*group, machine), cells in islice(
             named.groupby([*GROUP, "machine"], sort=False), DRAWN
         ):
-            chart = _by_threads(cells, of_these(m.palette, named["series"]))
+            chart = _by_threads(cells, m.palette)
             title = f"Speed-up by threads on {machine}"
             figures.append(figure("threads", joined(group), str(machine), title, chart))
         views.append(
