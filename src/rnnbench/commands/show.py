@@ -264,25 +264,12 @@ def _measured(
         what = "--experiment, --site and --results choose among what is measured already."
         remedy = "leave them out, or leave out KEY=VALUE and --budget."
         raise ConfigError(what, where="compare", remedy=remedy)
-    from rnnbench.axes import NAMES
     from rnnbench.grid.experiment import load_experiment, split_overrides, varied
-    from rnnbench.grid.files import files_of
     from rnnbench.grid.point import short_path
 
     root = Path.cwd()
     conf = conf_folders(root, own_conf(root), f"{SETTINGS}: conf")
-    known = {axis: files_of(conf, axis) for axis in NAMES}
-    named = [choice for choice in choices if not _is_file(choice)]
-    axes = [axis for axis in NAMES if all(choice in known[axis] for choice in named)]
-    axis = next(iter(axes), None) if named else "rnn"  # two files are two kernels
-    if axis is None:
-        every = {choice for choices in known.values() for choice in choices}
-        meant = "".join(suggestion(each, every) for each in named if each not in every)
-        raise ConfigError(
-            f"{' and '.join(choices)} are not two choices of one axis.",
-            where="compare",
-            remedy=f"{meant}name two files of conf/AXIS/ or your own; axes are {', '.join(NAMES)}.",
-        )
+    axis = _axis_of(choices, conf)
     paths = [str(Path(choice).resolve()) if _is_file(choice) else choice for choice in choices]
     budget = 60 * (options.budget or 1.0)
     # A round takes five seconds or more; one that is not needed takes a second all the same.
@@ -295,9 +282,12 @@ def _measured(
     }
     # Kept, because the page names the command that measures it again. JSON is YAML.
     parts = sorted((options.a, options.b))
-    for path in filter(None, (options.model, options.data)):
-        parts.append(short_path(str(Path(path).absolute())))
-    parts += filter(None, (options.loss, options.optimizer))
+    for path in (options.model, options.data):
+        if path:
+            parts.append(short_path(str(Path(path).absolute())))
+    for name in (options.loss, options.optimizer):
+        if name:
+            parts.append(name)
     file = options.results / "compare" / f"{'-'.join(parts)}.yaml"
     write_json(file, experiment)
     # Both would otherwise come from the project's settings.
@@ -313,6 +303,28 @@ def _measured(
             remedy="see the messages above.",
         )
     return varied(load_experiment(str(file), conf), overrides).name
+
+
+def _axis_of(choices: Sequence[str], conf: Sequence[Path]) -> str:
+    """The axis that has all `choices` that are not files; two files are two kernels."""
+    from rnnbench.axes import NAMES
+    from rnnbench.grid.files import files_of
+
+    named = [choice for choice in choices if not _is_file(choice)]
+    if not named:
+        return "rnn"
+    every: set[str] = set()
+    for axis in NAMES:
+        known = files_of(conf, axis)
+        if all(choice in known for choice in named):
+            return axis
+        every |= set(known)
+    meant = "".join(suggestion(each, every) for each in named if each not in every)
+    raise ConfigError(
+        f"{' and '.join(choices)} are not two choices of one axis.",
+        where="compare",
+        remedy=f"{meant}name two files of conf/AXIS/ or your own; axes are {', '.join(NAMES)}.",
+    )
 
 
 def read_certified(
