@@ -53,10 +53,6 @@ def _data(rows: pd.DataFrame) -> Spec:
     return {"values": rows.astype(object).where(rows.notna(), None).to_dict("records")}
 
 
-def _field(name: str, **more: Any) -> Spec:
-    return {"field": name, "type": "quantitative", **more}
-
-
 def _colour(rows: pd.DataFrame, palette: Mapping[str, str], legend: Spec | None = None) -> Spec:
     """The colours of `series`. A legend lists only what is drawn."""
     drawn = of_these(palette, rows["series"])
@@ -76,32 +72,30 @@ def times(
     return _chart(
         "times",
         rows[["place", "series", *VALUE, "label"]],
+        height=ROW * rows["place"].nunique(),
+        places=list(rows["place"].unique()),
+        names=names,
         clean_runs=_data(shown[~shown["suspect"]]),
         suspect_runs=_data(shown[shown["suspect"]]),
-        **_places(rows, palette, x, names, ROW),
+        colour=_colour(rows, palette),
+        **x,
     )
 
 
 def ratios(
     rows: pd.DataFrame, palette: Mapping[str, str], x: Spec, names: Spec, row: int = ROW
 ) -> Spec:
-    """A dot per `place`, otherwise as `times`; a dashed line is drawn at 1."""
-    shown = rows[["place", "series", *VALUE, "label"]]
-    return _chart("ratios", shown, **_places(rows, palette, x, names, row))
-
-
-def _places(
-    rows: pd.DataFrame, palette: Mapping[str, str], x: Spec, names: Spec, row: int
-) -> dict[str, Any]:
-    """The slots of `times` and `ratios`. `row`: height of a place."""
-    places = list(rows["place"].unique())
-    return {
-        "height": row * len(places),
-        "y": {"field": "place", "type": "nominal", "sort": places, "axis": names},
-        "value": _field("value", **x),
-        "low": _field("low", **x),
-        "colour": _colour(rows, palette),
-    }
+    """A dot per `place`, otherwise as `times`; a dashed line is drawn at 1. `row`: height of a
+    place."""
+    return _chart(
+        "ratios",
+        rows[["place", "series", *VALUE, "label"]],
+        height=row * rows["place"].nunique(),
+        places=list(rows["place"].unique()),
+        names=names,
+        colour=_colour(rows, palette),
+        **x,
+    )
 
 
 def names_axis(shown: Mapping[str, str]) -> Spec:
@@ -200,41 +194,29 @@ def by_threads(rows: pd.DataFrame, palette: Mapping[str, str]) -> Spec:
     """`value` (a speed-up) by `size` with intervals; the lines `ideal` and `fitted`."""
     most = rows["ideal"].max() * 1.01
     ticks = [2.0**power for power in range(11) if 2**power <= most]
-    return _by_size("by_threads", rows, palette, "threads", ticks, 2)
+    return _by_size("by_threads", rows, palette, ticks, ["ideal", "fitted"])
 
 
 def by_batch(rows: pd.DataFrame, palette: Mapping[str, str]) -> Spec:
     """`value` (milliseconds) by `size` with intervals."""
     known = rows[VALUE].astype(float)
     ticks = [10.0**power for power in _powers(known.min().min(), known.max().max())]
-    return _by_size("by_batch", rows, palette, "batch", ticks, 10)
+    return _by_size("by_batch", rows, palette, ticks, [])
 
 
 def _by_size(
     name: str,
     rows: pd.DataFrame,
     palette: Mapping[str, str],
-    title: str,
     ticks: list[float],
-    base: int,
+    lines: list[str],
 ) -> Spec:
-    """On logarithmic axes, with `ticks` of values."""
-    lines = ["ideal", "fitted"] if name == "by_threads" else []
+    """On logarithmic axes, with `ticks` of values. `lines`: columns of further lines."""
     rows = rows[["series", "size", *VALUE, *lines]].copy()
     for end in ("low", "high"):
         rows[end] = rows[end].astype(float).fillna(rows["value"])
-    y: Spec = {
-        "scale": {"type": "log", "base": base, "nice": False},
-        "axis": {"title": None, "values": ticks, "grid": True, "format": "~g"},
-    }
     sizes = [int(size) for size in sorted(rows["size"].unique())]
-    x = _field(
-        "size",
-        scale={"type": "log", "base": 2, "nice": False},
-        axis={"title": title, "values": sizes, "grid": False},
-    )
-    columns = {column: _field(column, **y) for column in ("value", "low", *lines)}
-    return _chart(name, rows, x=x, colour=_colour(rows, palette, LEGEND), **columns)
+    return _chart(name, rows, sizes=sizes, ticks=ticks, colour=_colour(rows, palette, LEGEND))
 
 
 def by_seconds(rows: pd.DataFrame, palette: Mapping[str, str]) -> Spec:
@@ -252,34 +234,22 @@ def learning_curves(rows: pd.DataFrame, palette: Mapping[str, str]) -> Spec:
     high = float(rows["high"].max())
     edge = 0.04 * ((high - low) or abs(high) or 1)
     has_band = (rows["high"] - rows["low"] > edge / 100).any()
-    first = float(rows["epoch"].min())
     last = float(rows["epoch"].max())
-    y: Spec = {
-        "axis": {"title": None, "tickCount": 5, "format": "~g", "grid": True},
-        "scale": {"domain": [low - edge, high + edge], "nice": False},
-    }
-    x = _field(
-        "epoch",
-        axis={"title": "epoch", "tickMinStep": 1, "tickCount": 5, "grid": False},
-        scale={"domain": [first, last], "nice": False, "zero": False},
-    )
     labels = rows[rows["epoch"] == last].drop_duplicates("series")[["series", "shown", "mean"]]
     per_pixel = (high - low + 2 * edge) / CURVES_HEIGHT
     places = _apart([(high + edge - value) / per_pixel for value in labels["mean"]])
     labels = labels.assign(mean=[high + edge - place * per_pixel for place in places])
-    mean = _field("mean", **y)
-    colour = _colour(rows, palette)
     chart = _chart(
         "learning_curves",
         rows,
         height=CURVES_HEIGHT,
-        x=x,
-        mean=mean,
-        low=_field("low", **y),
-        colour=colour,
+        epochs=[float(rows["epoch"].min()), last],
+        ends=[low - edge, high + edge],
+        colour=_colour(rows, palette),
         band=_data(rows if has_band else rows[:0]),
         labels=_data(labels),
     )
+    line = chart["layer"][-3]
     names = rows["series"].unique()
     dashes = []
     for place, name in enumerate(names if len(names) > 1 else ()):
@@ -290,8 +260,8 @@ def learning_curves(rows: pd.DataFrame, palette: Mapping[str, str]) -> Spec:
             "strokeDash": [DASH, DASH * (len(names) - 1)],
             "strokeDashOffset": -DASH * place,
         }
-        at = {"x": x, "y": mean, "color": colour}
-        dashes.append({"data": _data(rows[rows["series"] == name]), "mark": mark, "encoding": at})
+        own = _data(rows[rows["series"] == name])
+        dashes.append({**line, "data": own, "mark": mark})
     chart["layer"][-2:-2] = dashes
     return chart
 
@@ -312,15 +282,12 @@ def in_order(rows: pd.DataFrame, palette: Mapping[str, str]) -> Spec:
     slope."""
     rows = rows[["place", "series", "suspect"]].assign(percent=100 * (rows["relative"] - 1))
     reach = max(1.0, 1.1 * float(rows["percent"].abs().max()))
-    axis = {"title": None, "tickCount": 5, "grid": True, "labelExpr": "datum.label + ' %'"}
-    x_axis = {"title": "run, in order of measurement", "tickMinStep": 1, "grid": False}
     return _chart(
         "in_order",
         rows,
         clean_runs=_data(rows[~rows["suspect"]]),
         suspect_runs=_data(rows[rows["suspect"]]),
-        x=_field("place", axis=x_axis),
-        y=_field("percent", scale={"domain": [-reach, reach]}, axis=axis),
+        ends=[-reach, reach],
         colour=_colour(rows, palette, {**LEGEND, "symbolOpacity": 1}),
     )
 
@@ -332,23 +299,22 @@ def cost_front(rows: pd.DataFrame, palette: Mapping[str, str]) -> Spec:
     low = rows["seconds"].min()
     high = rows["seconds"].max()
     beyond = high * 1.3 * (high / low) ** 0.5 + low / 5  # for the labels
-    y = _log("usd", "USD", [rows["usd"].min() / 1.6, rows["usd"].max() * 1.6])
-    y["axis"]["grid"] = True
+    seconds = [low / 1.3, beyond]
+    usd = [rows["usd"].min() / 1.6, rows["usd"].max() * 1.6]
     return _chart(
         "cost_front",
         rows,
         front=_data(rows[rows["on_front"].astype(bool)].sort_values("seconds")),
-        x=_log("seconds", "seconds of training", [low / 1.3, beyond]),
-        y=y,
+        seconds=seconds,
+        seconds_ticks=_log_ticks(*seconds),
+        usd=usd,
+        usd_ticks=_log_ticks(*usd),
         colour=_colour(rows, palette),
     )
 
 
-def _log(name: str, title: str, ends: list[float]) -> Spec:
-    is_short = math.log10(ends[1] / ends[0]) < 2.5
-    ticks = _decades(ends[0], ends[1], (1, 3) if is_short else (1,))
-    scale = {"type": "log", "domain": ends, "nice": False}
-    return _field(name, scale=scale, axis={"title": title, "format": "~g", "values": ticks})
+def _log_ticks(low: float, high: float) -> list[float]:
+    return _decades(low, high, (1, 3) if math.log10(high / low) < 2.5 else (1,))
 
 
 def heat_map(rows: pd.DataFrame) -> Spec:
