@@ -107,7 +107,8 @@ def _write(
         sources[own[str(file)]] = file
     package = Path(rnnworker.__file__).parent
     sources |= {f.relative_to(package.parent).as_posix(): f for f in package.rglob("*.py")}
-    if library := nvml():
+    library = nvml()
+    if library:
         sources[NVML] = Path(library)
     files = {**contents, **{name: file.read_bytes() for name, file in sources.items()}}
     digests = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}

@@ -159,7 +159,8 @@ def _environment_states(builds: Sequence[Mapping[str, Any]], root: Path) -> dict
     states = {}
     for build in builds:
         with suppress(RnnbenchError):  # `missing` says why it cannot run
-            if pins := pins_of(build, root):
+            pins = pins_of(build, root)
+            if pins:
                 ready = pins.folder(root).exists()
                 states[str(build["name"])] = "ready" if ready else "made at first use"
     return states
@@ -184,7 +185,8 @@ def _datasets(datasets: Sequence[Mapping[str, Any]], root: Path) -> Iterator[str
     yield f"datasets   {', '.join(present) or 'none'}"
     only = f"need {MIRROR}, which is not set"
     or_url = "from their URLs"
-    if mirror := os.environ.get(MIRROR):
+    mirror = os.environ.get(MIRROR)
+    if mirror:
         only, or_url = (f"from {MIRROR}={mirror} {end}" for end in ("only", "or their URLs"))
     sources: dict[str, list[str]] = {}
     for dataset in absent:

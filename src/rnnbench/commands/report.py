@@ -45,7 +45,8 @@ def report(arguments: Sequence[str]) -> int:
     for folder, planned in plans:
         site = f" at {folder.parent.name}" if len(folders) > 1 else ""
         for run in planned:
-            if (file := folder / f"{run.name}.json").is_file():
+            file = folder / f"{run.name}.json"
+            if file.is_file():
                 pointers.append(file)
             else:
                 missing.append(f"{run.name}{site}")

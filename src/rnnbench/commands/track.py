@@ -127,7 +127,8 @@ def ui(arguments: Sequence[str]) -> int:
         [*command, "--port", str(options.port)], env=environment, start_new_session=True
     )
     try:
-        _wait_for(server, address := f"http://127.0.0.1:{options.port}")
+        address = f"http://127.0.0.1:{options.port}"
+        _wait_for(server, address)
         _show(address, links)
         print("Ctrl-C stops the server.", flush=True)
         return server.wait()

@@ -45,10 +45,6 @@ def _decimals(value: Any) -> str:
     return f"{value:.4f}" if n.is_number(value) else n.NOTHING
 
 
-def _digit(value: Any) -> str:
-    return n.plain(value, 1)
-
-
 def _caveats(row: Row) -> str:
     return _filled((row["build"], row["framework"], row["caveat"]), "; ")
 
@@ -56,7 +52,7 @@ def _caveats(row: Row) -> str:
 RELATIVE = "relative to its base"
 SOURCE_COLUMNS = (
     Column("layer", "implementation", number=False),
-    Column("epochs", "epochs", _digit),
+    Column("epochs", "epochs", n.whole),
     Column("s", text=_bounded("train_seconds", n.precise)),
     Column("µs / sample", "us_per_sample", n.precise),
     Column("loss", "loss", _decimals),
