@@ -129,13 +129,21 @@ def compare(arguments: Sequence[str]) -> int:
     if limit is None:
         return 0
     rows = table.dropna(subset=["low", "high"]).to_dict("records")
+    return _exit_code(limit, rows, options.fail_if)
+
+
+def _exit_code(
+    limit: Callable[[Mapping[Any, Any]], bool], rows: Sequence[Mapping[Any, Any]], condition: str
+) -> int:
+    """1 if a pair is shown to be beyond the limit of `--fail-if`. `rows`: the pairs of the table of
+    `versus` with an interval."""
     if not rows:
-        what = f"no pair has an interval, so {options.fail_if!r} is neither shown nor excluded."
+        what = f"no pair has an interval, so {condition!r} is neither shown nor excluded."
         remedy = "measure at least two rounds of two choices that compute the same function."
         raise ConfigError(what, where="--fail-if", remedy=remedy)
     failed = any(limit(row) for row in rows)
     if failed:
-        say(f"--fail-if: {options.fail_if!r} holds.")
+        say(f"--fail-if: {condition!r} holds.")
     return int(failed)
 
 
