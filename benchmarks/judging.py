@@ -23,10 +23,9 @@ sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[1] / 
 
 from benchmarks.simulated import EPOCHS, Member, Simulated  # noqa: E402
 from rnnbench.records.record import Record  # noqa: E402
-from rnnbench.report.answer import answers  # noqa: E402
+from rnnbench.report.answer import answers, headline  # noqa: E402
 from rnnbench.report.cost import recommendations  # noqa: E402
 from rnnbench.report.sections import builds_section  # noqa: E402
-from rnnbench.report.summary import headline  # noqa: E402
 from rnnbench.report.tables import ReportInputs, Tables  # noqa: E402
 from rnnbench.tables import estimates  # noqa: E402
 from rnnbench.tables.comparison import builds  # noqa: E402

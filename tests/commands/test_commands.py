@@ -49,7 +49,7 @@ BAD = {
     "ui --port 0": "argument --port: 0 is not a number from 1 to 65535",
     "ui --port 99999": "argument --port: 99999 is not a number from 1 to 65535",
     "compare keras blok --budget 1": "are not two choices of one axis. Fix: did you mean block?",
-    "compare keras block --json /no/x": "--json /no/x: is no file in an existing folder. Fix: ",
+    "compare keras block --json /no/x": "--json /no/x: is not a file in an existing folder. Fix: ",
 }
 
 

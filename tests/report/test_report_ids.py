@@ -14,12 +14,12 @@ from rnnbench.records import timestamps
 from rnnbench.records.overrides import Overrides
 from rnnbench.records.record import Reason, Verdict
 from rnnbench.report.answer import answers
+from rnnbench.report.calls import calls_section
 from rnnbench.report.content import Content
 from rnnbench.report.labels import element_id, variant_labels
-from rnnbench.report.notes import certificate_notes, ratio_note, session_notes
+from rnnbench.report.notes import ratio_note, session_notes, uncertified_notes
 from rnnbench.report.page import write_report
 from rnnbench.report.sections import builds_section
-from rnnbench.report.speed import calls_section
 from rnnbench.report.terminal import print_comparison
 from rnnbench.tables.comparison import versus
 from tests.factory import make_record, replace
@@ -65,7 +65,7 @@ def test_each_figure_is_a_file_and_each_id_is_used_once(tmp_path) -> None:
     ]
     content = Content(runs_of(*values), EXPERIMENT)
     write_report(content, tmp_path)
-    assert len(list((tmp_path / "figures").glob("*.svg"))) == len(content.all_figures) > 8
+    assert len(list((tmp_path / "figures").glob("*.svg"))) == len(content.figures) > 8
     ids = re.findall(r'\bid="([^"]+)"', (tmp_path / "report.html").read_text())
     assert [each for each, number in Counter(ids).items() if number > 1] == []
 
@@ -100,10 +100,10 @@ def test_a_certificate_note_names_the_network_without_one() -> None:
     tables = measurements([*runs_of({}, model="a"), *runs_of({}, model="b")])
     certified = tables.time.copy()
     certified.loc[certified["model"] == "a", "equal"] = "certified"
-    (note,) = certificate_notes(certified)
-    assert note.startswith("Not certified: `block` (for b).")
-    (note,) = certificate_notes(tables.time)
-    assert note.startswith("Not certified: `block`. ")
+    (note,) = uncertified_notes(certified)
+    assert str(note).startswith("Not certified: `block` (for b).")
+    (note,) = uncertified_notes(tables.time)
+    assert str(note).startswith("Not certified: `block`. ")
 
 
 def test_the_text_on_builds_names_each_reference() -> None:

@@ -17,9 +17,9 @@ from rnnbench.records.overrides import Overrides
 from rnnbench.records.plan_file import Experiment
 from rnnbench.records.record import Record
 from rnnbench.report.answer import answers
-from rnnbench.report.content import Content, notes_by_place
+from rnnbench.report.content import Content
 from rnnbench.report.labels import variant_labels
-from rnnbench.report.notes import ANSWER, RELIABILITY, disturbance_notes, optimizer_notes
+from rnnbench.report.notes import answer_notes, disturbance_notes, optimizer_notes
 from rnnbench.report.page import write_report
 from rnnbench.report.sections import builds_section
 from rnnworker.processors import KNOWN
@@ -45,8 +45,9 @@ def pairs(**changes) -> list[Record]:
     return [make_record(rnn=rnn, **changes) for rnn in ("keras", "block")]
 
 
-def notes(records: list[Record], text: str, place: str = RELIABILITY) -> list[str]:
-    return [note for note in notes_by_place(measurements(records))[place] if text in note]
+def notes(records: list[Record], text: str) -> list[str]:
+    """The notes with this text below the answer."""
+    return [note for note in answer_notes(measurements(records)) if text in note]
 
 
 def test_a_disturbed_round_without_a_complete_cycle_enters_no_share() -> None:
@@ -213,7 +214,7 @@ def test_ratios_of_runs_with_too_few_turns_are_pointed_out(cycles, starts):
     records = []
     for number in range(3):
         records += in_round(pairs(repeat=number), [0.1, -0.1], cycles, number=number)
-    assert [note[:27] for note in notes(records, "too few undisturbed", ANSWER)] == starts
+    assert [note[:27] for note in notes(records, "too few undisturbed")] == starts
 
 
 @pytest.mark.parametrize(
@@ -225,7 +226,8 @@ def test_ratios_of_runs_with_too_few_turns_are_pointed_out(cycles, starts):
     ],
 )
 def test_disturbed_cycles_are_pointed_out(cycles, disturbed, text):
-    found = notes(in_round(pairs(), [0.1, -0.1], cycles, disturbed), "Other processes")
+    records = in_round(pairs(), [0.1, -0.1], cycles, disturbed)
+    found = [note for note in disturbance_notes(records) if "Other processes" in note]
     assert [text in note for note in found] == ([True] if text else [])
 
 
@@ -252,7 +254,8 @@ def test_the_answer_is_that_of_the_undisturbed_machine(slow, unequal):
     answer = str(answers(measurements(records))[0])
     assert "1.49 times as fast" in answer
     assert "slowed down" not in answer
-    assert len(notes(records, "was slowed down in 40 % of the cycles")) == bool(slow)
+    found = [note for note in disturbance_notes(records) if "slowed down in 40 %" in note]
+    assert len(found) == bool(slow)
 
 
 @pytest.mark.parametrize(("slower", "is_known"), [(1.0, True), (1.7, True), (1.7, False)])
@@ -270,7 +273,7 @@ def test_a_note_below_the_answer_says_that_a_whole_session_was_slowed_down(slowe
     ]
     for answer in answers(measurements(records)):
         assert "1.49 times as fast" in str(answer)
-    found = notes(records, "On one thread, the machine was slowed down from outside", ANSWER)
+    found = notes(records, "On one thread, the machine was slowed down from outside")
     assert len(found) == (slower > 1 and is_known)
 
 
@@ -284,9 +287,9 @@ def test_the_answer_says_what_its_intervals_hold_for(hours, text):
     for number, moment in enumerate(hours):
         members = pairs(repeat=number, started=BEGINNING + timedelta(hours=moment))
         records += in_round(members, [0.1, -0.1 - 0.001 * number])
-    found = notes(records, "Measured ", ANSWER)
+    found = notes(records, "Measured ")
     assert [text in note for note in found] == ([True] if text else [])
-    assert notes(records, "", ANSWER)[0] == "In brackets: 95 % confidence intervals."
+    assert notes(records, "")[0] == "In brackets: 95 % confidence intervals."
 
 
 def test_builds_are_rows_of_one_table_by_speed_share_a_figure_and_link_to_their_own_runs():
@@ -295,21 +298,23 @@ def test_builds_are_rows_of_one_table_by_speed_share_a_figure_and_link_to_their_
         run for build, level in seconds.items() for run in make_runs({"keras": level}, build=build)
     ]
     page = Content(records, Experiment("builds", "Builds", "", {"build": "current"}))
-    (view, *_), (figure,), (answer,) = page.time, page.figures_of("time"), page.answers
+    (view,), (answer,) = page.lead_views, page.answers
+    (figure,) = [figure for figure in page.figures if figure.kind == "time"]
+    sections = {section.id: section for section in page.sections}
     assert [row.head for row in view.rows] == ["fresh", "current", "old"]
     assert {row.group for row in view.rows} == {""}
     assert [row.cells[0] for row in view.rows] == ["1.25×", "1.00×", "0.56×"]
-    assert [row.head for row in page.accuracy[0].rows] == ["fresh", "current", "old"]
+    assert [row.head for row in sections["learnt"].views[0].rows] == ["fresh", "current", "old"]
     assert all(build in figure.svg for build in seconds)
     links = [row.links[0] for row in view.rows]
     assert len(set(links)) == 3
-    assert set(links) == {cell.anchor for cell in page.configuration_details}
+    assert set(links) == {cell.anchor for cell in sections["origin"].configurations}
     assert "(fresh)" not in str(answer) and "(current)" not in str(answer)
 
 
 def test_groups_are_named_by_the_axes_in_which_they_differ() -> None:
     found = Content([make_record(cell=cell) for cell in ("lstm", "gru")], EXPERIMENT)
-    assert {row.group for row in found.time[0].rows} == {"lstm", "gru"}
+    assert {row.group for row in found.lead_views[0].rows} == {"lstm", "gru"}
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from rnnbench.records.plan_file import Experiment
-from rnnbench.report import parts
+from rnnbench.report import figures
 from rnnbench.report.content import Content
 from rnnbench.report.page import write_index, write_report
 from tests.factory import make_runs, replace
@@ -27,14 +27,14 @@ MARKS = {"point": "symbol", "tick": "rect"}  # as Vega names them in the SVG, if
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
     """The folder of the pages, and the specifications of all charts with their SVGs."""
-    drawn, render = [], parts.vl_convert.vegalite_to_svg
+    drawn, render = [], figures.vl_convert.vegalite_to_svg
 
     def rendered(chart):
         drawn.append((chart, render(chart)))
         return drawn[-1][1]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(parts.vl_convert, "vegalite_to_svg", rendered)
+        patch.setattr(figures.vl_convert, "vegalite_to_svg", rendered)
         return write_site(tmp_path_factory.mktemp("six")), drawn
 
 
@@ -162,18 +162,23 @@ def test_a_report_may_lead_with_the_kernels():
 def test_a_figure_of_speedups_has_more_than_the_reference():
     records = [run for n in (1, 2) for run in make_runs({"keras": 0.5}, device=f"cpu_{n}")]
     page = Content(records, Experiment("t", "t", "", {"device": "cpu_1"}))
-    assert [figure.title for figure in page.figures_of("speedup")] == ["Speed-up on cpu_2"]
+    assert [figure.title for figure in page.lead_figures] == ["Speed-up on cpu_2"]
 
 
 def rows_of(layer: dict[str, Any], chart: dict[str, Any]) -> list[dict[str, Any]]:
     return (layer.get("data") or chart["data"])["values"]
 
 
+def encoding_of(layer: dict[str, Any], chart: dict[str, Any]) -> dict[str, Any]:
+    return chart.get("encoding", {}) | layer.get("encoding", {})
+
+
 def test_each_field_of_a_layer_is_in_its_rows(made):
     marks = Counter()
     for chart, _ in made[1]:
         for layer in chart["layer"]:
-            fields = {each["field"] for each in layer["encoding"].values() if "field" in each}
+            encoding = encoding_of(layer, chart)
+            fields = {each["field"] for each in encoding.values() if "field" in each}
             rows = rows_of(layer, chart)
             assert rows and fields <= rows[0].keys(), chart["title"]
             marks[layer["mark"]["type"]] += 1
@@ -186,8 +191,9 @@ def test_each_layer_is_drawn_with_its_texts(made):
         for kind, number in kinds.items():
             assert svg.count(f"mark-{MARKS.get(kind, kind)} ") >= number, (chart["title"], kind)
         for layer in chart["layer"]:
-            if "text" in layer["encoding"]:
-                name = layer["encoding"]["text"]["field"]
+            encoding = encoding_of(layer, chart)
+            if "text" in encoding:
+                name = encoding["text"]["field"]
                 shown = {str(row[name]) for row in rows_of(layer, chart) if row[name]}
                 escaped = {text.replace("&", "&amp;").replace("<", "&lt;") for text in shown}
                 assert all(f">{text}<" in svg for text in escaped), chart["title"]

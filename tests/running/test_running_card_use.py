@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rnnbench.records.store import Place
-from rnnbench.report.runs import raw_configurations
+from rnnbench.report.provenance import raw_configurations
 from rnnbench.running import worker
 from rnnbench.running.verdict import card_reasons, card_use, judge
 from rnnbench.tables.frame import tidy

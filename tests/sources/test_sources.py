@@ -14,7 +14,7 @@ import pytest
 
 from rnnbench.commands.report import published
 from rnnbench.errors import ConfigError
-from rnnbench.report.published import beside_section, source_section, told
+from rnnbench.report.published import beside_section, source_section, source_sections
 from rnnbench.report.tables import ReportInputs
 from rnnbench.sources.prices import choose_prices, read_prices
 from rnnbench.sources.published import (
@@ -63,10 +63,10 @@ def test_every_published_row_has_a_caveat_and_one_base(table):
 
 def test_rows_of_an_unknown_source_have_a_section_without_ratios(tmp_path):
     rows = published_frame([parse_row(ROW, "here")])
-    (source,) = told(rows, read_sources(tmp_path))
-    (view,) = source_section(rows, source).views
+    (section,) = source_sections(rows, read_sources(tmp_path))
+    (view,) = section.views
     labels = [column.label for column in view.columns]
-    assert source.title == "me" and labels == ["epochs", "s", "acc", "build, framework, caveat"]
+    assert section.title == "me" and labels == ["epochs", "s", "acc", "build, framework, caveat"]
     assert view.rows[0].head == "H200" and view.rows[0].cells[:3] == ("3", "12.50", "0.9700")
 
 

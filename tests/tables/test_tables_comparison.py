@@ -15,8 +15,8 @@ import pytest
 from rnnbench.records.overrides import NONE, Overrides, reference_label
 from rnnbench.records.record import Reason, Record, Verdict
 from rnnbench.report.answer import answers
-from rnnbench.report.runs import raw_configurations
-from rnnbench.report.speed import time_views
+from rnnbench.report.provenance import raw_configurations
+from rnnbench.report.speed import time_section
 from rnnbench.sources.certificates import certificate_of
 from rnnbench.tables.certificates import UNEQUAL, Certificates
 from rnnbench.tables.comparison import builds, selected, versus, void_messages
@@ -199,7 +199,7 @@ def test_links_lead_to_the_runs_of_a_reference_with_options() -> None:
     records = [*runs("keras", 0.4, TANH), *runs("keras", 0.2, RELU)]
     m = measurements(records, {**KERAS, **TANH})
     assert reference_label(m.reference) == "keras activation=tanh, recurrent_activation=sigmoid"
-    links = {link for row in time_views(m)[0].rows for link in row.links}
+    links = {link for row in time_section(m).views[0].rows for link in row.links}
     assert links == {cell.anchor for cell in raw_configurations(m)} and len(links) == 2
     text = answers(m)[0].speed_sentence
     assert text.startswith("On one thread, `keras` is the only implementation of its function")

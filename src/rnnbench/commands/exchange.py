@@ -63,11 +63,13 @@ def bundle(arguments: Sequence[str]) -> int:
     options = parse_experiment(parser, arguments, root)
     overrides = " ".join(options.overrides)
     # Not separate: bundles of parts of an experiment become one report when they are imported.
-    name, conf = options.experiment, options.conf
+    name = options.experiment
+    conf = options.conf
     plan = make_plan(name, conf, root, site=SITE, overrides=overrides, separate=False)
     for dataset in sorted(set(plan.datasets.values())):
         provide(read_dataset(dataset, root), root)
-    pins, lines = pinned(root), ""
+    pins = pinned(root)
+    lines = ""
     for run in plan.runs.values():
         lines += json.dumps(_entry(run, root, pins)) + "\n"
     certificates = {key: _entry(item, root, pins) for key, item in plan.certificates.items()}
@@ -105,7 +107,8 @@ def _write(
         sources[own[str(file)]] = file
     package = Path(rnnworker.__file__).parent
     sources |= {f.relative_to(package.parent).as_posix(): f for f in package.rglob("*.py")}
-    if library := nvml():
+    library = nvml()
+    if library:
         sources[NVML] = Path(library)
     files = {**contents, **{name: file.read_bytes() for name, file in sources.items()}}
     digests = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}

@@ -68,7 +68,8 @@ def dataset(arguments: Sequence[str]) -> int:
         "--check", action="store_true", help="verify the present files; fetch nothing"
     )
     options = parser.parse_args(arguments)
-    root, code = Path.cwd(), 0
+    root = Path.cwd()
+    code = 0
     for name in options.names:
         try:
             choice = read_dataset(name, root)
@@ -158,7 +159,8 @@ def _environment_states(builds: Sequence[Mapping[str, Any]], root: Path) -> dict
     states = {}
     for build in builds:
         with suppress(RnnbenchError):  # `missing` says why it cannot run
-            if pins := pins_of(build, root):
+            pins = pins_of(build, root)
+            if pins:
                 ready = pins.folder(root).exists()
                 states[str(build["name"])] = "ready" if ready else "made at first use"
     return states
@@ -181,8 +183,10 @@ def _datasets(datasets: Sequence[Mapping[str, Any]], root: Path) -> Iterator[str
     present = [dataset["name"] for dataset in listed if (root / dataset["path"]).exists()]
     absent = [dataset for dataset in listed if dataset["name"] not in present]
     yield f"datasets   {', '.join(present) or 'none'}"
-    only, or_url = f"need {MIRROR}, which is not set", "from their URLs"
-    if mirror := os.environ.get(MIRROR):
+    only = f"need {MIRROR}, which is not set"
+    or_url = "from their URLs"
+    mirror = os.environ.get(MIRROR)
+    if mirror:
         only, or_url = (f"from {MIRROR}={mirror} {end}" for end in ("only", "or their URLs"))
     sources: dict[str, list[str]] = {}
     for dataset in absent:

@@ -117,7 +117,8 @@ def _cost_lines(plan: Plan, estimate: Forecast, environments: int) -> list[str]:
         basis = "a guess: none of the configurations has a finished run here"
         models = [run.config["model"] for run in plan.runs.values()]
         if any(model.get("train_samples", 0) is None for model in models):
-            about, basis = "at least", f"{basis}, and they train on all samples"
+            about = "at least"
+            basis = f"{basis}, and they train on all samples"
     elif estimate.guessed:
         runs = counted(estimate.guessed, "run")
         basis = f"for {runs} a guess, from the runs of other configurations"
@@ -139,7 +140,8 @@ def _samples(model: Mapping[str, Any]) -> int:
 def changes_by_run(plan: Plan, results: Path, root: Path) -> list[str]:
     """The changes since the last measurement of each run that will be measured again. Runs with
     the same changes share an entry."""
-    local_machine, new = machine.fingerprint()["machine"], 0
+    local_machine = machine.fingerprint()["machine"]
+    new = 0
     names_by_changes: dict[tuple[str, ...], list[str]] = {}
     for run in plan.runs.values():
         if _is_done(run, plan, results):
@@ -195,7 +197,8 @@ def changed(before: Mapping[str, Any], after: Mapping[str, Any], prefix: str = "
     are left out."""
     changes = []
     for key in dict.fromkeys([*before, *after]):
-        old, new = before.get(key), after.get(key)
+        old = before.get(key)
+        new = after.get(key)
         name = f"{prefix}{key}".removeprefix("config.")
         if isinstance(old, Mapping) and isinstance(new, Mapping):
             changes += changed(old, new, f"{prefix}{key}.")

@@ -45,7 +45,8 @@ def report(arguments: Sequence[str]) -> int:
     for folder, planned in plans:
         site = f" at {folder.parent.name}" if len(folders) > 1 else ""
         for run in planned:
-            if (file := folder / f"{run.name}.json").is_file():
+            file = folder / f"{run.name}.json"
+            if file.is_file():
                 pointers.append(file)
             else:
                 missing.append(f"{run.name}{site}")
@@ -65,7 +66,7 @@ def report(arguments: Sequence[str]) -> int:
         _log_to_mlflow(report, runs, out)
     if options.out is None:
         write_index(out.parent)
-    for line in _said(report):
+    for line in report.said:
         print(line)
     if missing:
         print(f"{len(missing)} of {len(runs)} planned runs are missing.")
@@ -75,25 +76,13 @@ def report(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _said(report: Content) -> list[str]:
-    """The answers and what belongs to them, such as which speed-ups are not certified."""
-    from rnnbench.report.notes import ANSWER, LEAD, NOT_CERTIFIED
-
-    lines = [str(line) for line in [*report.answers, *report.notes[ANSWER]]]
-    for note in report.notes[LEAD]:
-        if note.startswith(NOT_CERTIFIED):
-            lines.append(note)
-    return lines
-
-
 def _log_to_mlflow(report: Content, planned: Sequence[Run], out: Path) -> None:
     """Logs the report to MLflow. If the store cannot be reached, prints the error and goes on."""
     from rnnbench.tracking.store import is_server, redacted, tracking_uri
     from rnnbench.tracking.track import publish
 
     about = report.experiment
-    answers = "\n\n".join(_said(report))
-    text = "\n\n".join(filter(None, (f"**{about.title}**", answers, about.about)))
+    text = "\n\n".join([f"**{about.title}**", *report.said, about.about]).strip()
     numbers = report.speedups, report.unequal_runs, report.equal_runs
     try:
         address = publish(Path(), about.name, text, planned, *numbers, out)
@@ -196,7 +185,8 @@ def published(arguments: Sequence[str]) -> int:
     from rnnbench.tables.estimates import Measurements
     from rnnbench.tables.frame import tidy
 
-    rows, claims = read_published(options.rows), read_claims(options.rows)
+    rows = read_published(options.rows)
+    claims = read_claims(options.rows)
     if not rows:
         raise ConfigError("has no published rows (*.csv).", where=str(options.rows))
     local_machine = machine.fingerprint()["machine"]

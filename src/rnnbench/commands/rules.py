@@ -56,7 +56,8 @@ def certify(arguments: Sequence[str]) -> int:
     file, place, digest = requested(certify, arguments, "certificates")
     planned = read_json(place.folder / "certificates.json").get(file.stem)
     check_planned(planned and planned["digest"], digest, f"certificate {file.stem}")
-    config, identity = planned["config"], planned["identity"]
+    config = planned["config"]
+    identity = planned["identity"]
     code = code_of(config, planned["implementations"], planned["devices"])
     where = f"certificate {planned['key']}"
     rnns = {entry["name"]: entry["rnn"] for entry in planned["implementations"]}
@@ -77,7 +78,8 @@ def certificate_summary(
     counts = Counter(result["status"] for result in results.values())
     texts = [f"{counts[key]} {key.replace('_', ' ')}" for key in STATUSES if counts[key]]
     lines = [f"certificate {certificate['key']}: {', '.join(texts)}"]
-    if fault := certificate_of(certificate, certificate["key"]).fault_of_all(rnns):
+    fault = certificate_of(certificate, certificate["key"]).fault_of_all(rnns)
+    if fault:
         fix = "Fix: correct the model, the data or the options."
         if says_out_of_memory(fault):
             fix = f"Fix: {LESS_MEMORY}."
@@ -87,9 +89,10 @@ def certificate_summary(
             lines.append(f"  {name} is refused: {result['why'].rstrip('.')}")
         if result["status"] == "failed":
             lines.append(f"  {name} failed: {result['why'].rstrip('.')}")
+            file = rnns[name].get("implementation")
             if says_out_of_memory(result["why"]):
                 lines[-1] += f". Fix: {LESS_MEMORY}."
-            elif is_user_file(file := rnns[name].get("implementation")):
+            elif is_user_file(file):
                 lines[-1] += f". Fix: correct {file} or its YAML, as docs/own_kernel.md describes."
     return lines
 
@@ -185,7 +188,8 @@ def round(arguments: Sequence[str]) -> int:
     base = reference_of([run.as_dict() for run in planned], experiment.reference)
     reference = str(base["name"]) if base else None
     rule = Repeats(**experiment.repeats) if experiment.repeats else None
-    if needed := _needed(planned, place, f"{label} {file.stem}", rule, reference):
+    needed = _needed(planned, place, f"{label} {file.stem}", rule, reference)
+    if needed:
         files = {place.pointer(run.name): run.digest for run in needed}
         left = sum(not is_valid(file, place.results, digest=files[file]) for file in files)
         retry = f"`rnnbench retry {place.experiment}` measures it again"
@@ -223,7 +227,8 @@ def print_so_far(planned: Sequence[Run], place: Place, label: str, reference: st
     from rnnbench.planning.repeats import ratios_of
     from rnnbench.report.rounds import so_far
 
-    if text := so_far(planned, ratios_of(planned, finished_runs(place), reference), reference):
+    text = so_far(planned, ratios_of(planned, finished_runs(place), reference), reference)
+    if text:
         print_progress(f"{label} {configuration_of(planned[0].round)} {text}")
 
 

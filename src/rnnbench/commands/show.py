@@ -83,6 +83,71 @@ def compare(arguments: Sequence[str]) -> int:
     what has a record is not measured again. A choice may be the path of a YAML file. Exits with 1
     if --fail-if is shown to hold, with 2 if no pair has an interval that could show it.
     """
+    options = _compare_options(arguments)
+    of_model = of_a_model(options)
+    choices = options.a, options.b
+    options.a, options.b = (Path(each).stem if _is_file(each) else each for each in choices)
+
+    from rnnbench.report.notes import session_notes, turn_notes
+    from rnnbench.report.terminal import print_answers, print_comparison
+    from rnnbench.tables.comparison import selected, versus, void_messages
+    from rnnbench.tables.estimates import Measurements
+    from rnnbench.tables.frame import tidy
+
+    limit = _condition(options.fail_if, options.a, options.b)
+    if of_model or options.overrides or options.budget:
+        options.experiment = _measured(options, choices, of_model)
+    records, certificates = read_certified(options.results, options.experiment, options.site)
+    if not records:
+        raise _no_records(options)
+    frame = tidy(records)
+    a = options.a.split(",")
+    b = options.b.split(",")
+    measured = Measurements(frame, certificates=certificates)
+    table = versus(measured, a, b)
+    void = void_messages(frame, a, b)
+    if table.empty:
+        runs = frame[frame["phase"] == "run"]
+        unknown = [terms for terms in (a, b) if selected(runs, terms).empty]
+        raise _no_pair(options, unknown, void)
+    text = table.drop(columns="unequal").to_json(orient="records", indent=2)
+    if options.json == "-":
+        print(text)
+    else:
+        if options.json:
+            Path(options.json).write_text(f"{text}\n")
+        print_comparison(table, options.a, options.b)
+        lines: list[str] = []
+        if table["low"].notna().any():
+            runs = selected(measured.runs, a, b)
+            lines += session_notes(runs, {record.key: record.finished for record in records})
+            if options.experiment != "*":  # runs of other experiments may be in no pair
+                lines += turn_notes(runs)
+        for line in dict.fromkeys([*lines, *void]):
+            print(line)
+        print_answers(table)
+    if limit is None:
+        return 0
+    rows = table.dropna(subset=["low", "high"]).to_dict("records")
+    return _exit_code(limit, rows, options.fail_if)
+
+
+def _exit_code(
+    limit: Callable[[Mapping[Any, Any]], bool], rows: Sequence[Mapping[Any, Any]], condition: str
+) -> int:
+    """1 if a pair is shown to be beyond the limit of `--fail-if`. `rows`: the pairs of the table of
+    `versus` with an interval."""
+    if not rows:
+        what = f"no pair has an interval, so {condition!r} is neither shown nor excluded."
+        remedy = "measure at least two rounds of two choices that compute the same function."
+        raise ConfigError(what, where="--fail-if", remedy=remedy)
+    failed = any(limit(row) for row in rows)
+    if failed:
+        say(f"--fail-if: {condition!r} holds.")
+    return int(failed)
+
+
+def _compare_options(arguments: Sequence[str]) -> argparse.Namespace:
     parser = command_parser(compare)
     parser.add_argument("a", help="the terms of A, such as unrolled or unrolled,cpu_2")
     parser.add_argument("b", help="the terms of B, such as keras")
@@ -108,88 +173,45 @@ def compare(arguments: Sequence[str]) -> int:
     parser.add_argument("--site", default="*", help="only this site (default: all)")
     add_results(parser)
     options = parser.parse_intermixed_args(arguments)
-    of_model = of_a_model(options)
-    choices = options.a, options.b
-    for choice in filter(_is_file, choices):
-        if not Path(choice).is_file():
+    for choice in (options.a, options.b):
+        if _is_file(choice) and not Path(choice).is_file():
             raise ConfigError("no such file.", where=choice, remedy="correct the path.")
     table_file = Path(options.json or "-").resolve()
     if table_file.is_dir() or not table_file.parent.is_dir():
-        what, remedy = "is no file in an existing folder.", "correct the path or make the folder."
+        what = "is not a file in an existing folder."
+        remedy = "correct the path or make the folder."
         raise ConfigError(what, where=f"--json {options.json}", remedy=remedy)
-    options.a, options.b = (Path(c).stem if _is_file(c) else c for c in choices)
+    return options
 
-    from rnnbench.report.notes import session_notes, turn_notes
-    from rnnbench.report.numbers import few
-    from rnnbench.report.terminal import print_answers, print_comparison
-    from rnnbench.tables.comparison import selected, versus, void_messages
-    from rnnbench.tables.estimates import Measurements
-    from rnnbench.tables.frame import tidy
 
-    limit = _condition(options.fail_if, options.a, options.b)
-    if of_model or options.overrides or options.budget:
-        if (options.experiment, options.site, options.results) != ("*", "*", Path("results")):
-            what = "--experiment, --site and --results choose among what is measured already."
-            remedy = "leave them out, or leave out KEY=VALUE and --budget."
-            raise ConfigError(what, where="compare", remedy=remedy)
-        options.experiment = _measured(options, choices, of_model)
-    records, certificates = read_certified(options.results, options.experiment, options.site)
+def _no_records(options: argparse.Namespace) -> ConfigError:
     known = {folder.name for folder in planned_folders(options.results, "*", options.site)}
-    if not records and known and not fnmatch.filter(known, options.experiment):
-        meant, names = suggestion(options.experiment, known), sorted(known, key=len)
-        remedy = f"{meant}measured are {few(names, 4, ', ')}."
-        what = "there is no such experiment with results."
-        raise ConfigError(what, where=f"--experiment {options.experiment}", remedy=remedy)
-    if not records:
+    if not known or fnmatch.filter(known, options.experiment):
         remedy = "run snakemake, or add --budget 1, which measures A and B."
-        raise ConfigError("has no records.", where=str(options.results), remedy=remedy)
-    frame = tidy(records)
-    a, b = options.a.split(","), options.b.split(",")
-    measured = Measurements(frame, certificates=certificates)
-    table = versus(measured, a, b)
-    void = void_messages(frame, a, b)
-    if table.empty:
-        what = f"no run of {options.a!r} equals a run of {options.b!r} in everything else."
-        remedy = "name what differs: a choice, a machine, key=value or a pattern of run names."
-        for terms in (a, b):
-            if selected(frame[frame["phase"] == "run"], terms).empty:
-                what = f"no measured run matches {','.join(terms)!r}."
-                remedy = "correct it, or add --budget 1, which measures A and B."
-        if void:
-            what += f" {'; '.join(void)}."
-            remedy = "see `rnnbench show RUN`; `rnnbench retry EXPERIMENT` measures them again."
-        raise ConfigError(
-            what,
-            where="compare",
-            remedy=remedy,
-        )
-    text = table.drop(columns="unequal").to_json(orient="records", indent=2)
-    if options.json == "-":
-        print(text)
-    else:
-        if options.json:
-            Path(options.json).write_text(f"{text}\n")
-        print_comparison(table, options.a, options.b)
-        runs = selected(measured.runs, a, b)
-        # The runs of other experiments may match, but be in no pair.
-        ends = {record.key: record.finished for record in records}
-        held = [
-            *session_notes(runs, ends),
-            *(turn_notes(runs) if options.experiment != "*" else ()),
-        ]
-        for line in dict.fromkeys([*(held if table["low"].notna().any() else ()), *void]):
-            print(line)
-        print_answers(table)
-    if limit is None:
-        return 0
-    rows = table.dropna(subset=["low", "high"]).to_dict("records")
-    if not rows:
-        what = f"no pair has an interval, so {options.fail_if!r} is neither shown nor excluded."
-        remedy = "measure at least two rounds of two choices that compute the same function."
-        raise ConfigError(what, where="--fail-if", remedy=remedy)
-    if failed := any(map(limit, rows)):
-        say(f"--fail-if: {options.fail_if!r} holds.")
-    return int(failed)
+        return ConfigError("has no records.", where=str(options.results), remedy=remedy)
+    from rnnbench.report.numbers import few
+
+    names = few(sorted(known, key=len), 4, ", ")
+    return ConfigError(
+        "there is no such experiment with results.",
+        where=f"--experiment {options.experiment}",
+        remedy=f"{suggestion(options.experiment, known)}measured are {names}.",
+    )
+
+
+def _no_pair(
+    options: argparse.Namespace, unknown: Sequence[Sequence[str]], void: Sequence[str]
+) -> ConfigError:
+    """`unknown`: the terms that match no measured run."""
+    what = f"no run of {options.a!r} equals a run of {options.b!r} in everything else."
+    remedy = "name what differs: a choice, a machine, key=value or a pattern of run names."
+    for terms in unknown:
+        what = f"no measured run matches {','.join(terms)!r}."
+        remedy = "correct it, or add --budget 1, which measures A and B."
+    if void:
+        what += f" {'; '.join(void)}."
+        remedy = "see `rnnbench show RUN`; `rnnbench retry EXPERIMENT` measures them again."
+    return ConfigError(what, where="compare", remedy=remedy)
 
 
 # Option of `compare`, its metavar, the Hydra override that it stands for, help.
@@ -236,7 +258,8 @@ def _condition(text: str | None, a: str, b: str) -> Callable[[Mapping[Any, Any]]
         raise ConfigError(f"{text!r} is no condition.", where="--fail-if", remedy=remedy)
 
     def holds(row: Mapping[Any, Any]) -> bool:
-        low, high = row["low"], row["high"]
+        low = row["low"]
+        high = row["high"]
         if name == b:
             low, high = 1 / high, 1 / low
         return high < float(factor) if sign == "<" else low > float(factor)
@@ -253,25 +276,16 @@ def _measured(
 ) -> str:
     """Measures the `choices` A and B in turns and returns the experiment's name. `of_model`: what
     `of_a_model` returned."""
-    from rnnbench.axes import NAMES
+    if (options.experiment, options.site, options.results) != ("*", "*", Path("results")):
+        what = "--experiment, --site and --results choose among what is measured already."
+        remedy = "leave them out, or leave out KEY=VALUE and --budget."
+        raise ConfigError(what, where="compare", remedy=remedy)
     from rnnbench.grid.experiment import load_experiment, split_overrides, varied
-    from rnnbench.grid.files import files_of
     from rnnbench.grid.point import short_path
 
     root = Path.cwd()
     conf = conf_folders(root, own_conf(root), f"{SETTINGS}: conf")
-    known = {axis: files_of(conf, axis) for axis in NAMES}
-    named = [choice for choice in choices if not _is_file(choice)]
-    axes = [axis for axis in NAMES if all(choice in known[axis] for choice in named)]
-    axis = next(iter(axes), None) if named else "rnn"  # two files are two kernels
-    if axis is None:
-        every = {choice for choices in known.values() for choice in choices}
-        meant = "".join(suggestion(each, every) for each in named if each not in every)
-        raise ConfigError(
-            f"{' and '.join(choices)} are not two choices of one axis.",
-            where="compare",
-            remedy=f"{meant}name two files of conf/AXIS/ or your own; axes are {', '.join(NAMES)}.",
-        )
+    axis = _axis_of(choices, conf)
     paths = [str(Path(choice).resolve()) if _is_file(choice) else choice for choice in choices]
     budget = 60 * (options.budget or 1.0)
     # A round takes five seconds or more; one that is not needed takes a second all the same.
@@ -284,9 +298,12 @@ def _measured(
     }
     # Kept, because the page names the command that measures it again. JSON is YAML.
     parts = sorted((options.a, options.b))
-    for path in filter(None, (options.model, options.data)):
-        parts.append(short_path(str(Path(path).absolute())))
-    parts += filter(None, (options.loss, options.optimizer))
+    for path in (options.model, options.data):
+        if path:
+            parts.append(short_path(str(Path(path).absolute())))
+    for name in (options.loss, options.optimizer):
+        if name:
+            parts.append(name)
     file = options.results / "compare" / f"{'-'.join(parts)}.yaml"
     write_json(file, experiment)
     # Both would otherwise come from the project's settings.
@@ -302,6 +319,28 @@ def _measured(
             remedy="see the messages above.",
         )
     return varied(load_experiment(str(file), conf), overrides).name
+
+
+def _axis_of(choices: Sequence[str], conf: Sequence[Path]) -> str:
+    """The axis that has all `choices` that are not files; two files are two kernels."""
+    from rnnbench.axes import NAMES
+    from rnnbench.grid.files import files_of
+
+    named = [choice for choice in choices if not _is_file(choice)]
+    if not named:
+        return "rnn"
+    every: set[str] = set()
+    for axis in NAMES:
+        known = files_of(conf, axis)
+        if all(choice in known for choice in named):
+            return axis
+        every |= set(known)
+    meant = "".join(suggestion(each, every) for each in named if each not in every)
+    raise ConfigError(
+        f"{' and '.join(choices)} are not two choices of one axis.",
+        where="compare",
+        remedy=f"{meant}name two files of conf/AXIS/ or your own; axes are {', '.join(NAMES)}.",
+    )
 
 
 def read_certified(

@@ -69,7 +69,8 @@ def track(arguments: Sequence[str]) -> int:
 def _track(arguments: argparse.Namespace) -> int:
     """Returns the exit code: 1 if a record cannot be read. The others are logged, but ``--output``
     is not written."""
-    root, results = arguments.root, arguments.root / arguments.results
+    root = arguments.root
+    results = arguments.root / arguments.results
     aside = ensure_store(root)
     if aside:
         say(
@@ -127,7 +128,8 @@ def ui(arguments: Sequence[str]) -> int:
         [*command, "--port", str(options.port)], env=environment, start_new_session=True
     )
     try:
-        _wait_for(server, address := f"http://127.0.0.1:{options.port}")
+        address = f"http://127.0.0.1:{options.port}"
+        _wait_for(server, address)
         _show(address, links)
         print("Ctrl-C stops the server.", flush=True)
         return server.wait()

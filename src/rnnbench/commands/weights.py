@@ -197,7 +197,8 @@ def _content(checkpoint: Checkpoint, items: Sequence[Item], layout: str, target:
     if target != ".h5":
         what = f"it has no configuration of a model, which {target} needs."
         raise Refusal(what, "write .h5, .npz or .safetensors.")
-    order, of_torch = checkpoint.order, [_module(item) for item in items]
+    order = checkpoint.order
+    of_torch = [_module(item) for item in items]
     if any(of_torch):
         if not all(of_torch):
             what = "it has arrays of torch's other layers, in torch's layout."
@@ -222,7 +223,8 @@ def _by_keras(
         what = f"a {checkpoint.kind} file has no configuration of a model, which {target} needs."
         raise Refusal(what, f"write {checkpoint.kind}, .npz or .safetensors.")
     with tempfile.TemporaryDirectory(prefix="rnnbench-") as folder:
-        before, after = Path(folder, f"source{checkpoint.kind}"), Path(folder, f"target{target}")
+        before = Path(folder, f"source{checkpoint.kind}")
+        after = Path(folder, f"target{target}")
         before.write_bytes(in_place(checkpoint, items, "keras"))
         worker("resave", source=str(before), target=str(after))
         saved = convert(after, "keras", target, stated, worker)
@@ -242,7 +244,8 @@ def _check(target: Path, conversion: Conversion, stated: Stated, worker: Worker)
     if pairs is None:
         what = "is written, but not checked: its recurrent layers differ from the source's."
         raise RecordError(what, where=str(target), remedy="report this as an error of rnnbench.")
-    questions, arrays = [], {}
+    questions = []
+    arrays = {}
     for number, pair in enumerate(pairs):
         sides = {}
         for side, each in zip(("source", "target"), pair, strict=True):
@@ -319,15 +322,20 @@ def _check_target(target: Path, source: Path, force: bool) -> None:
     inside = source.is_dir() and target.resolve().is_relative_to(source.resolve())
     what = remedy = None
     if not target.parent.is_dir():
-        what, remedy = "its folder does not exist.", "make the folder."
+        what = "its folder does not exist."
+        remedy = "make the folder."
     elif target.is_symlink():
-        what, remedy = "is a link.", "name a file."
+        what = "is a link."
+        remedy = "name a file."
     elif inside or (target.exists() and any(_is_same(target, each) for each in own)):
-        what, remedy = "is part of the source.", "name another file."
+        what = "is part of the source."
+        remedy = "name another file."
     elif target.exists() and not stat.S_ISREG(os.stat(target).st_mode):
-        what, remedy = "is not a file.", "name a file."
+        what = "is not a file."
+        remedy = "name a file."
     elif target.exists() and not force:
-        what, remedy = "exists.", "add --force to replace it."
+        what = "exists."
+        remedy = "add --force to replace it."
     if what is not None:
         raise RecordError(what, where=str(target), remedy=remedy or "")
 

@@ -14,15 +14,16 @@ import pandas as pd
 
 from rnnbench.axes import PLACE
 from rnnbench.records.overrides import labelled, reference_label
-from rnnbench.records.plan_file import Experiment
 from rnnbench.report import numbers as n
 from rnnbench.report.labels import (
     device_words,
     left_out_text,
     same_group,
     short_group,
+    threads_in_words,
     variant_labels,
 )
+from rnnbench.report.numbers import Row
 from rnnbench.report.tables import Tables
 from rnnbench.sources.certificates import NOT_LEARNING
 from rnnbench.tables.learning import MIN_SEEDS, TOO_FEW_SEEDS
@@ -34,13 +35,12 @@ from rnnbench.tables.time import (
     WRONG_REFERENCE,
 )
 
-SINGLE_RUN = "(one run, no confidence interval)"
-ALL_VOID = "excluded because every run is void"
+SINGLE_RUN = "one run, no confidence interval"
 NO_RUNS = "No run has produced a result yet, so there is no answer."
 ALL_OF = {1: "All runs", 2: "Both", 3: "All three", 4: "All four", 5: "All five", 6: "All six"}
-Row = dict[Any, Any]
+WINNERS = 4  # implementations named in the headline
 CONTESTS = 4  # devices named in one answer; the tables have the others
-LEFT_OUT = 3  # configurations named as not compared
+LEFT_OUT = 3  # configurations, or places, named as not compared
 OTHER_FUNCTIONS = 3  # whose ratios are named
 TOLERANCE = 0.0005  # half a unit of the last digit shown of an accuracy
 
@@ -56,43 +56,97 @@ class Answer:
         return f"{self.speed_sentence} {self.accuracy_sentence}".strip()
 
 
+@dataclass(frozen=True)
+class Contest:
+    """A `row` of the table of the fastest in words: where it took place; how its sentence starts;
+    the fastest, the reference, and the runner-up."""
+
+    row: Row
+    place: str
+    start: str
+    winner: str
+    base: str
+    second: str
+
+
 def answers(m: Tables) -> list[Answer]:
     """One answer per group of comparable configurations; `NO_RUNS` if nothing was run."""
-    fastest = m.fastest
-    if fastest.empty:
-        return [_without_runs(m.experiment)]
-    name_machine = bool((fastest.groupby("device")["machine"].nunique() > 1).any())
+    if m.fastest.empty:
+        obstacle = m.experiment.obstacle
+        if obstacle is None:
+            return [Answer(NO_RUNS)]
+        remedy = f"For results of your own, {obstacle.remedy}"
+        return [Answer(n.capitalized(obstacle.why), remedy)]
+    name_machine = bool((m.fastest.groupby("device")["machine"].nunique() > 1).any())
     axes = same_group(m.reference)
-    varied = [name for name in axes if fastest[name].nunique() > 1]
-    variants = variant_labels(fastest["variant"])
-    groups = fastest.groupby(axes, sort=False)
+    varied = [name for name in axes if m.fastest[name].nunique() > 1]
+    variants = variant_labels(m.fastest["variant"])
+    groups = m.fastest.groupby(axes, sort=False)
     result = []
     for key, group in groups:
-        contests = [_with_texts(row, m.reference, name_machine) for row in group.to_dict("records")]
-        chosen, learning, alike = (
-            table[(table[axes] == list(key)).all(axis=1)]
-            for table in (m.device_choice, m.learning, m.alike)
-        )
-        texts = _contests(contests)
-        for row in chosen.to_dict("records"):
+        contests = []
+        for row in group.to_dict("records"):
+            contests.append(_contest(row, m.reference, name_machine))
+        texts = _contest_sentences(contests)
+        for row in _of_group(m.device_choice, axes, key).to_dict("records"):
             texts.append(_device_sentence(row, name_machine))
-        texts += _excluded(contests)
+        texts += excluded([contest.row for contest in contests], [c.place for c in contests])
         if len(groups) > 1:
-            network = short_group(contests[0], varied, variants)
-            texts[0] = f"{network}: {texts[0]}"
+            texts[0] = f"{short_group(contests[0].row, varied, variants)}: {texts[0]}"
+            speed = f"{texts[0]}. {n.sentences(texts[1:])}".strip()
         else:
-            texts[0] = n.capitalized(texts[0])
-        speed = " ".join(f"{text}." for text in [texts[0], *map(n.capitalized, texts[1:])])
-        same = f"{same_sentence(learning)} {outlier_sentence(alike)}".strip()
-        result.append(Answer(speed, same))
+            speed = n.sentences(texts)
+        accuracy = same_sentence(_of_group(m.learning, axes, key))
+        outliers = outlier_sentence(_of_group(m.alike, axes, key))
+        result.append(Answer(speed, f"{accuracy} {outliers}".strip()))
     return result
 
 
-def _without_runs(experiment: Experiment) -> Answer:
-    if experiment.obstacle is None:
-        return Answer(NO_RUNS)
-    why, remedy = experiment.obstacle.why, experiment.obstacle.remedy
-    return Answer(n.capitalized(why), f"For results of your own, {remedy}")
+def headline(m: Tables) -> Answer:
+    """The answer for many groups: how often each implementation has the shortest epochs, and how
+    often that is more than chance; differences in accuracy."""
+    rows = m.fastest.to_dict("records")
+    places = [f"for {row['model']} on {row['device']}" for row in rows]
+    rest = [n.sentences(excluded(rows, places)), outlier_sentence(m.alike)]
+    contests = m.fastest[m.fastest["contestants"] > 1]
+    if contests.empty:
+        fast = "Each network has been run with only one implementation, or none has a result."
+    else:
+        base = f"`{reference_label(m.reference)}`"
+        wins = []
+        for name, count in contests["name"].value_counts().items():
+            faster = contests[(contests["name"] == name) & (contests["words"] == FASTER)]
+            wins.append(f"`{name}` in {count}{_range(faster['speedup'].astype(float), base)}")
+        shown = contests["lead_shown"].eq(True).sum()
+        fast = (
+            f"Shortest epochs in {n.counted(len(contests), 'comparison')}: "
+            f"{n.few(wins, WINNERS, ', ')}; in {shown or 'none'}, more than chance separates the "
+            "fastest from the next."
+        )
+    others = m.learning[~m.learning["is_reference"].astype(bool)]
+    different = others[others["shown_different"].astype(bool)]
+    if len(different):
+        rest.append(_difference_sentence(different, len(others)))
+    elif len(others):
+        few = f"; {TOO_FEW_SEEDS} cannot show one" if others["seeds"].min() < MIN_SEEDS else ""
+        many = n.counted(len(others), "comparison")
+        rest.append(f"No difference in accuracy is shown in {many} with the reference{few}.")
+    return Answer(fast, " ".join(text for text in rest if text))
+
+
+def _range(speedups: pd.Series[float], base: str) -> str:
+    """`` (1.25 to 1.48 times as fast as BASE)``."""
+    if speedups.empty:
+        return ""
+    low = n.times(speedups.min())
+    high = n.times(speedups.max())
+    if low != high:
+        low = f"{low.removesuffix(' times')} to {high}"
+    return f" ({low} as fast as {base})"
+
+
+def _of_group(table: pd.DataFrame, axes: Sequence[str], key: Any) -> pd.DataFrame:
+    return table[(table[list(axes)] == list(key)).all(axis=1)]
 
 
 def place_words(row: Row, name_machine: bool, prefix: str = "") -> str:
@@ -101,119 +155,139 @@ def place_words(row: Row, name_machine: bool, prefix: str = "") -> str:
     return f"{words} of {row[f'{prefix}machine']}" if name_machine else words
 
 
-def _with_texts(row: Row, reference: Mapping[str, str], name_machine: bool) -> Row:
-    """`row` of the table of the fastest, with its places, names, ratios and intervals as text."""
+def _contest(row: Row, reference: Mapping[str, str], name_machine: bool) -> Contest:
     place = f"on {place_words(row, name_machine)}" if row["device"] else ""
-    several = row["implementations"] > 1 or not reference
     axes = dict(reference)
+    several = row["implementations"] > 1 or not reference
     if row["rnn"] and several and "rnn" not in reference:
         # The base has the options of the row, but for those that the reference names.
         own = row["options"].those(lambda key: key not in reference)
         axes = {"rnn": labelled(row["rnn"], own), **reference}
     # The names contain the devices, if these are compared.
     is_named = place and ("device" not in reference or name_machine)
-    return row | {
-        "place": place,
-        "start": f"{place}, " if is_named else "",
-        "winner": n.daggered(row["name"], row["suspect"]),
-        "base": n.daggered(reference_label(axes), row["reference_suspect"]),
-        "second": n.daggered(row["runner_up"], row["runner_up_suspect"]),
-    }
+    return Contest(
+        row,
+        place,
+        start=f"{place}, " if is_named else "",
+        winner=n.daggered(row["name"], row["suspect"]),
+        base=n.daggered(reference_label(axes), row["reference_suspect"]),
+        second=n.daggered(row["runner_up"], row["runner_up_suspect"]),
+    )
 
 
-def _contests(contests: Sequence[Row]) -> list[str]:
+def _contest_sentences(contests: Sequence[Contest]) -> list[str]:
     """A sentence per device, without its full stop. If the same implementation is faster than the
     reference on several devices, with the same suspect marks, only the first one names both."""
     sentences = []
-    previous: Row = {"words": ""}
-    for row in contests[:CONTESTS]:
-        same = ("words", "name", "suspect", "reference_suspect")
-        if row["words"] == FASTER and row["start"] and all(row[k] == previous[k] for k in same):
-            sentences.append(f"{row['start']}{n.times(row['speedup'])} {_interval(row)}{_tie(row)}")
+    before = None
+    for contest in contests[:CONTESTS]:
+        row = contest.row
+        names = contest.winner, contest.base
+        if row["words"] == FASTER and contest.start and names == before:
+            times = (
+                f"{n.times(row['speedup'])} {_interval(row['speedup'], row['low'], row['high'])}"
+            )
+            sentences.append(f"{contest.start}{times}{_tie(contest)}")
         else:
-            sentences.append(_sentence(row))
-        previous = row
+            sentences.append(contest.start + _sentence(contest))
+        before = names if row["words"] == FASTER else None
     if len(contests) > CONTESTS:
         more = n.counted(len(contests) - CONTESTS, "more device")
         sentences.append(f"the tables below have {more}")
     return sentences
 
 
-def _sentence(row: Row) -> str:
-    start, name, base, left_out = row["start"], row["winner"], row["base"], row["left_out"]
-    are_functions = any(each.is_another_function for each in left_out)
-    if row["contestants"] == 0:
-        return f"{start}no run has a comparable result"
-    if row["contestants"] < 2 and are_functions:
-        return f"{start}{name} is the only implementation of its function; {_others(row)}"
+def _sentence(contest: Contest) -> str:
+    row = contest.row
+    winner = contest.winner
     if row["contestants"] < 2:
-        done = "has a result" if row["void"] or left_out else "has been run"
-        return f"{start}only {name} {done}, so there is nothing to compare"
+        return _without_contest(contest)
     if row["words"] in (NO_REFERENCE, WRONG_REFERENCE):
-        why = f"the reference {base} was not run there"
+        why = f"the reference {contest.base} was not run there"
         if row["reference_void"]:
-            why = f"every run of the reference {base} is void there"
+            why = f"every run of the reference {contest.base} is void there"
         elif row["words"] == WRONG_REFERENCE:
-            why = f"there is no speed-up, because the reference {base} {NOT_LEARNING}"
-        return f"{start}{name} has the shortest epochs, {n.plain(row['seconds'])} s; {why}"
+            why = f"there is no speed-up, because the reference {contest.base} {NOT_LEARNING}"
+        return f"{winner} has the shortest epochs, {n.plain(row['seconds'])} s; {why}"
     if row["words"] == IS_REFERENCE:
-        lead, interval = n.times(row["lead"]), _interval(row, "lead", "lead_")
-        if n.is_number(row["lead_low"]) and not row["lead_shown"]:
-            return f"{start}{_no_difference(row, row['second'])}: {lead} as fast {interval}"
-        trains = f"trains {lead} as fast as the next, {row['second']}"
-        return f"{start}{name}, the reference, {trains} {interval}"
-    ratio, interval = n.times(row["speedup"]), _interval(row)
-    if row["words"] == NO_DIFFERENCE:
-        return f"{start}{_no_difference(row, base)}: {ratio} as fast {interval}"
-    return f"{start}{name} trains {ratio} as fast as {base} {interval}{_tie(row)}"
+        ratio = row["lead"], row["lead_low"], row["lead_high"]
+        is_shown = not _is_tie(row)
+        other = contest.second
+        trains = f"{winner}, the reference, trains"
+        against = f"the next, {other}"
+        if row["contestants"] == 2:
+            trains = f"{winner} trains"
+            against = other
+    else:
+        ratio = row["speedup"], row["low"], row["high"]
+        is_shown = row["words"] != NO_DIFFERENCE
+        other = contest.base
+        trains = f"{winner} trains"
+        against = other
+    if is_shown:
+        return f"{trains} {as_fast(*ratio, against)}{_tie(contest)}"
+    first = winner if row["contestants"] == 2 else f"the fastest, {winner},"
+    return no_difference(first, other, *ratio)
 
 
-def _no_difference(row: Row, other: str) -> str:
-    first = row["winner"] if row["contestants"] == 2 else f"the fastest, {row['winner']},"
-    return f"no difference is shown between {first} and {other}"
+def as_fast(ratio: float, low: float, high: float, base: str = "") -> str:
+    """``1.25 times as fast as BASE (1.22 to 1.28)``."""
+    against = f" as {base}" if base else ""
+    return f"{n.times(ratio)} as fast{against} {_interval(ratio, low, high)}"
 
 
-def _interval(row: Row, ratio: str = "speedup", ends: str = "") -> str:
-    low, high = row[f"{ends}low"], row[f"{ends}high"]
+def no_difference(first: str, second: str, ratio: float, low: float, high: float) -> str:
+    ratio_text = as_fast(ratio, low, high)
+    return f"no difference is shown between {first} and {second}: {ratio_text}"
+
+
+def _interval(ratio: float, low: float, high: float) -> str:
     if not n.is_number(low):
-        return SINGLE_RUN
-    return f"({n.ratio_range(low, high, row[ratio])})"
+        return f"({SINGLE_RUN})"
+    return f"({n.ratio_span(low, high, ratio, ' to ')})"
 
 
-def _tie(row: Row) -> str:
-    """The runner-up, if the fastest may be fastest by chance."""
-    if row["runner_up"] and n.is_number(row["lead_low"]) and not row["lead_shown"]:
-        return f"; {row['second']} may be as fast"
-    return ""
+def _is_tie(row: Row) -> bool:
+    """Whether the fastest may be fastest by chance."""
+    return bool(row["runner_up"]) and n.is_number(row["lead_low"]) and not row["lead_shown"]
 
 
-def _others(row: Row) -> str:
-    """The ratios of the times of other functions to that of the only implementation of one."""
-    others = row["unequal"]
+def _tie(contest: Contest) -> str:
+    return f"; {contest.second} may be as fast" if _is_tie(contest.row) else ""
+
+
+def _without_contest(contest: Contest) -> str:
+    """If there are fewer than two contestants. Other functions get the ratios of their times."""
+    row = contest.row
+    winner = contest.winner
+    if row["contestants"] == 0:
+        return "no run has a comparable result"
+    if not any(each.is_another_function for each in row["left_out"]):
+        done = "has a result" if row["void"] or row["left_out"] else "has been run"
+        return f"only {winner} {done}, so there is nothing to compare"
     ratios = []
-    for name, suspect, ratio in others[:OTHER_FUNCTIONS]:
-        interval = "one run, no confidence interval"
-        if n.is_number(ratio.low):
-            interval = n.unequal_span(ratio, " to ")
+    for name, suspect, ratio in row["unequal"][:OTHER_FUNCTIONS]:
+        interval = SINGLE_RUN if ratio.low is None else n.unequal_span(ratio, " to ")
         ratios.append(f"{n.unequal(ratio)} ({n.daggered(name, suspect)}, {interval})")
-    *first, last = ratios
-    listed = f"{', '.join(first)} and {last}" if first else last
-    if len(others) == 1:
-        return f"the other one computes another function and trains {listed} as fast"
+    alone = f"{winner} is the only implementation of its function; the other"
+    others = len(row["unequal"])
+    if others == 1:
+        return f"{alone} one computes another function and trains {ratios[0]} as fast"
+    listed = f"{', '.join(ratios[:-1])} and {ratios[-1]}"
     more = ""
-    if len(others) > OTHER_FUNCTIONS:
-        more = f" (the table has {len(others) - OTHER_FUNCTIONS} more)"
-    return f"the other {len(others)} compute other functions and train {listed} as fast{more}"
+    if others > OTHER_FUNCTIONS:
+        more = f" (the table has {others - OTHER_FUNCTIONS} more)"
+    return f"{alone} {others} compute other functions and train {listed} as fast{more}"
 
 
 def _device_sentence(row: Row, name_machine: bool) -> str:
     """Which device to use, by a row of the table of the choice of a device."""
     device = place_words(row, name_machine)
-    other = place_words(row, name_machine, "other_")
-    several = device_words(row["device"], row["variant"]).endswith("threads")
+    several = (threads_in_words(row["device"], row["variant"]) or 1) > 1
     here = " here" if row["machines"] == 1 else ""
     name = n.daggered(row["name"], row["suspect"])
     seconds = n.plain(row["seconds"])
+    other = place_words(row, name_machine, "other_")
     other_name = n.daggered(row["other_name"], row["other_suspect"])
     other_seconds = n.plain(row["other_seconds"])
     if row["lead_shown"]:
@@ -221,28 +295,34 @@ def _device_sentence(row: Row, name_machine: bool) -> str:
         fastest = f"{device} {verb} the fastest choice{here}: {seconds} s per epoch with {name}"
         return f"{fastest}, against {other_seconds} s with {other_name} on {other}"
     verb = "have" if several else "has"
-    shortest = f"{device} {verb} the shortest epochs{here}: {seconds} s with {name}"
-    return f"{shortest}; {other} may be as fast: {other_seconds} s with {other_name}"
+    return (
+        f"{device} {verb} the shortest epochs{here}: {seconds} s with {name}; "
+        f"{other} may be as fast: {other_seconds} s with {other_name}"
+    )
 
 
-def _excluded(contests: Sequence[Row]) -> list[str]:
-    """Which configurations take no part in the answer, and why."""
+def excluded(rows: Sequence[Row], places: Sequence[str]) -> list[str]:
+    """Which configurations take no part in the answer, and why. `rows` of the table of the fastest;
+    `places`: where, for each row."""
     texts = []
-    left_out = [each for row in contests for each in row["left_out"]]
-    # The table has the ratios of other functions, and how they differ.
-    are_functions = all(each.is_another_function for each in left_out)
-    are_alone = all(row["contestants"] == 1 for row in contests)
-    if left_out and not (are_functions and are_alone):
-        reasons = dict.fromkeys(map(left_out_text, left_out))
-        texts.append(f"not compared: {n.few(list(reasons), LEFT_OUT)}")
-    places: dict[str, list[str]] = {}
-    for row in contests:
+    reasons: dict[str, None] = {}
+    is_table_enough = True  # which has the ratios of other functions, and how they differ
+    voids: dict[str, list[str]] = {}
+    for row, place in zip(rows, places, strict=True):
+        for each in row["left_out"]:
+            reasons[left_out_text(each)] = None
+            is_table_enough &= each.is_another_function
+        is_table_enough &= row["contestants"] == 1
         if row["void"]:
-            void = "; ".join(map(left_out_text, row["void"]))
-            places.setdefault(void, []).append(row["place"])
-    if places:
-        void_texts = [f"{void} {' and '.join(where)}".strip() for void, where in places.items()]
-        texts.append(f"{ALL_VOID}: {n.few(void_texts, LEFT_OUT)}")
+            void = "; ".join(left_out_text(each) for each in row["void"])
+            voids.setdefault(void, []).append(place)
+    if reasons and not is_table_enough:
+        texts.append(f"not compared: {n.few(list(reasons), LEFT_OUT)}")
+    if voids:
+        listed = []
+        for void, where in voids.items():
+            listed.append(f"{void} {n.few(where, LEFT_OUT, ' and ')}".strip())
+        texts.append(f"excluded because every run is void: {n.few(listed, LEFT_OUT)}")
     return texts
 
 
@@ -253,32 +333,40 @@ def same_sentence(learning: pd.DataFrame) -> str:
         return ""
     different = others[others["shown_different"].astype(bool)]
     if len(different):
-        worst = different.iloc[int(different["val_acc_difference"].abs().argmax())]
-        difference = worst["val_acc_difference"]
-        return (
-            f"A difference in accuracy is shown: `{worst['implementation']}` ends "
-            f"{n.share(abs(difference))} {'below' if difference < 0 else 'above'} the reference "
-            f"in validation accuracy on {device_words(worst['device'], worst['variant'])} "
-            f"({n.shares_apart_span(worst['val_acc_low'], worst['val_acc_high'])}); differences "
-            f"are shown in {len(different)} of {len(others)} comparisons with the reference."
-        )
-    seeds, loss = int(others["seeds"].min()), n.small(others["loss_largest"].max())
-    largest = others["val_acc_difference"].abs().max()
+        return _difference_sentence(different, len(others))
+    loss = n.small(others["loss_largest"].max())
     curves = "are identical" if loss == "0" else f"agree within {loss}"
+    largest = others["val_acc_difference"].abs().max()
     if not n.is_number(largest):
         return f"From the same seeds, the loss curves {curves}."
     if largest < TOLERANCE:
         many = len(learning[["implementation", *PLACE[2:], "variant"]].drop_duplicates())
+        all_of_them = ALL_OF.get(many, f"All {many}")
         return (
-            f"{ALL_OF.get(many, f'All {many}')} end at validation accuracy "
-            f"{n.share(learning['val_acc'].iloc[0])}, and their loss curves {curves}: "
-            "no difference in accuracy shown."
+            f"{all_of_them} end at validation accuracy {n.share(learning['val_acc'].iloc[0])}, "
+            f"and their loss curves {curves}: no difference in accuracy shown."
         )
-    gaps = f"differ by at most {n.plain(largest, 2)} in final validation accuracy"
-    if seeds < MIN_SEEDS:
-        few = f"From {n.counted(seeds, 'seed')}, they {gaps}"
-        return f"{few}; {TOO_FEW_SEEDS} cannot show whether this is more than chance."
-    return f"From the same {seeds} seeds, they {gaps}: no difference in accuracy shown."
+    seeds = int(others["seeds"].min())
+    gaps = f"they differ by at most {n.rough(largest)} in final validation accuracy"
+    if seeds >= MIN_SEEDS:
+        return f"From the same {seeds} seeds, {gaps}: no difference in accuracy shown."
+    return (
+        f"From {n.counted(seeds, 'seed')}, {gaps}; {TOO_FEW_SEEDS} cannot show whether this is "
+        "more than chance."
+    )
+
+
+def _difference_sentence(different: pd.DataFrame, comparisons: int) -> str:
+    worst = different.iloc[int(different["val_acc_difference"].abs().argmax())]
+    difference = worst["val_acc_difference"]
+    side = "below" if difference < 0 else "above"
+    return (
+        f"A difference in accuracy is shown: `{worst['implementation']}` ends "
+        f"{n.share(abs(difference))} {side} the reference in validation accuracy on "
+        f"{device_words(worst['device'], worst['variant'])} "
+        f"({n.shares_apart_span(worst['val_acc_low'], worst['val_acc_high'])}); differences "
+        f"are shown in {len(different)} of {comparisons} comparisons with the reference."
+    )
 
 
 def outlier_sentence(alike: pd.DataFrame) -> str:
@@ -288,14 +376,17 @@ def outlier_sentence(alike: pd.DataFrame) -> str:
     if outliers.empty:
         return ""
     worst = outliers.iloc[int((outliers["difference"].abs() / outliers["allowed"]).argmax())]
-    name = ", ".join(filter(None, (worst["implementation"] or worst["model"], worst["build"])))
-    count = f"; outliers: {len(outliers)} of {len(alike)} configurations"
-    count = count if len(outliers) > 1 else ""
+    name = worst["implementation"] or worst["model"]
+    if worst["build"]:
+        name += f", {worst['build']}"
+    count = ""
+    if len(outliers) > 1:
+        count = f"; outliers: {len(outliers)} of {len(alike)} configurations"
     return (
         f"Accuracy differs by more than the seeds explain: `{name}` on "
         f"{device_words(worst['device'], worst['variant'])} ends at validation accuracy "
         f"{n.share(worst['val_acc'])}; the other builds, thread counts and "
         f"implementations end at {n.share(worst['others'])} from the same seeds "
-        f"(allowed: ± {n.plain(worst['allowed'], 2)}){count}. Find the cause before comparing "
+        f"(allowed: ± {n.rough(worst['allowed'])}){count}. Find the cause before comparing "
         "times: an implementation that learns something else is not comparable."
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
@@ -12,29 +12,27 @@ from rnnbench.records.overrides import reference_label
 from rnnbench.records.plan_file import Experiment
 from rnnbench.records.pointer import NotNeeded
 from rnnbench.records.record import Record
-from rnnbench.report import notes, runs, speed, summary
+from rnnbench.report import notes
 from rnnbench.report import numbers as n
-from rnnbench.report.answer import answers
-from rnnbench.report.cost import recommendations
-from rnnbench.report.parts import Figure, Section, TableView
+from rnnbench.report.answer import answers, headline
+from rnnbench.report.calls import call_answers
+from rnnbench.report.conditions import conditions
+from rnnbench.report.figures import Figure
+from rnnbench.report.provenance import provenance_section
 from rnnbench.report.published import sections_without_runs
+from rnnbench.report.runs import runs_section
+from rnnbench.report.section import Note, Section
 from rnnbench.report.sections import SECTIONS
+from rnnbench.report.speed import SPEEDUP
 from rnnbench.report.tables import ReportInputs, Tables
-from rnnbench.tables.runs import epochs, order, provenance, turns
-from rnnbench.tables.time import by_run, extra_ratios, ratios_shown
+from rnnbench.tables.time import by_run
 
-SPEEDUP = ("speedup", "speedup_low", "speedup_high")
-LEAD = 2  # figures next to the answer
-# `lead` of an experiment → the section whose tables and figures lead, and their ids or kinds.
-LEADS = {
-    "kernels": ("ran", ("kernels",)),
-    "calls": ("calls", ("calls-table", "calls")),
-    "devices": ("money", ("money-table", "relative-time")),
-}
+# `lead` of an experiment → the section that leads.
+LEADS = {"time": "speed", "kernels": "ran", "calls": "calls", "devices": "money"}
 
 
 class Content:
-    """All numbers, text and figures of a report. Tables without rows are left out.
+    """All numbers, text and figures of a report.
 
     **Arguments:**
 
@@ -45,13 +43,12 @@ class Content:
     - `beside`: certificates, prices, published rows, limits.
     - `unneeded`: planned runs that the experiment's ``repeats`` skipped → reason.
 
-    **Attributes:** among others, `answers`; `answer_views` and `answer_figures`, which replace
-    those of time next to the answers; `time` and `accuracy` (tables); `sections`; `last` (start of
-    the latest run); `configuration_details` (targets of the links in the tables) and `whole`
-    (whether they have raw epochs); `panels` (how many places, group and device, are drawn; 0 for
-    all); `csv` (file name → table); `speedups` and `unequal_runs` (record key → the speed-up
-    with its interval, by column, or the ratio marked ≠, of its configuration); `equal_runs` (record
-    key → whether it computes the function of the reference, and why not).
+    **Attributes:** among others, `answers` with their `notes`; `lead_figures`, `lead_views` and
+    `lead_notes`: what stands below the answer; `caveat`: why a reader should look at the verdicts
+    first (``""``: no reason); `sections`; `last` (start of the latest run); `csv` (file name →
+    table); `speedups` and `unequal_runs` (record key → the speed-up with its interval, by column,
+    or the ratio marked ≠, of its configuration); `equal_runs` (record key → whether it computes
+    the function of the reference, and why not).
     """
 
     def __init__(
@@ -65,146 +62,98 @@ class Content:
         unneeded: Mapping[str, NotNeeded] = MappingProxyType({}),
     ) -> None:
         m = Tables(records, experiment, beside)
+        missing = list(missing)
+        faults = list(faults)
         self.experiment = experiment
-        self.reference_words = reference_label(m.reference) or "nothing"
-        command = f"snakemake --cores all --config experiment={experiment.name}"
-        self.rerun = experiment.rerun or command
         self.summary = _summary(m.runs)
-        self.conditions = runs.conditions(m.records)
+        self.conditions = conditions(m.records)
         self.last = "" if m.runs.empty else str(m.runs["started"].max())
-        made = [*sections_without_runs(m), *(make(m) for make in SECTIONS)]
-        self.answer_views, self.answer_figures, sections = _leading(made, experiment.lead)
-        self.sections = list(filter(None, sections))
-        if experiment.lead == "calls" and self.answer_views:
-            self.answers = summary.call_answers(m)
-        else:
-            self.answers = [summary.headline(m)] if m.is_long else answers(m)
-        if m.is_long and not self.answer_views:
-            self.answer_views = [summary.answer_view(m)]
-        self.time, self.accuracy = _filled(speed.time_views(m)), _filled(speed.accuracy_views(m))
-        self.figures = [*speed.speed_figures(m), *speed.order_figures(m)] if len(m.time) else []
-        self.panels = speed.PANELS if speed.places(m.regrouped) > speed.PANELS else 0
-        self.whole = len(m.records) <= runs.MANY
-        self.configuration_details = runs.raw_configurations(m)
-        unclean = runs.not_clean(m)
-        self.not_clean = unclean[: runs.MANY]
-        self.more_not_clean = sum(map(len, unclean[runs.MANY :]))
-        self.verdicts = notes.verdict_text(m.runs)
-        self.missing, self.faults = list(missing), list(faults)
-        self.skipped = _filled([runs.skipped_view(skipped)])
-        self.runs = _filled([runs.runs_view(m.runs)])
-        self.provenance = _filled([runs.provenance_view(provenance(m.records))])
-        self.any_suspect = bool(m.runs["verdict"].eq("suspect").any())
-        methods = [method for method in m.time["method"] if method is not None]
-        self.pooled = any(method.pooled for method in methods)
-        self.in_turns = any(method.in_turns for method in methods)
-        self.unequal_runs = {
-            key: f"{row['unequal']} against {self.reference_words}: {row['difference']}"
-            for key, row in by_run(m.frame, m.time[m.time["unequal"].ne("")]).items()
-        }
-        self.equal_runs = {
-            key: ": ".join(filter(None, (row["equal"], row["equal_why"])))
-            for key, row in by_run(m.frame, m.time[m.time["equal"].ne("")]).items()
-        }
-        compared = by_run(m.frame, m.time[m.time["speedup"].notna()])
-        self.speedups = {
-            key: {name: row[name] for name in SPEEDUP if n.is_number(row[name])}
-            for key, row in compared.items()
-        }
-        self.notes = notes_by_place(m, unneeded)
-        self.csv: dict[str, pd.DataFrame] = {
-            "accuracy": m.accuracy, "alike": m.alike, "time": m.time, "runs": m.runs,
-            "epochs": epochs(m.frame), "turns": turns(m.records, m.frame),
-        }  # fmt: skip
+        rerun = experiment.rerun or f"snakemake --cores all --config experiment={experiment.name}"
+        made = [
+            *sections_without_runs(m),
+            *(make(m) for make in SECTIONS),
+            runs_section(m, rerun, list(skipped), missing, faults, unneeded),
+            provenance_section(m, rerun),
+        ]
+        self.csv: dict[str, pd.DataFrame] = {}
         for section in made:
             self.csv |= section.csv
-
-    def figures_of(self, *kinds: str) -> list[Figure]:
-        return [figure for figure in self.figures if figure.kind in kinds]
+        self.caveat = _caveat(m.runs, len(missing), len(faults))
+        lead = _leading(made, LEADS[experiment.lead])
+        if lead.id == "calls":
+            self.answers = call_answers(m)
+        else:
+            self.answers = [headline(m)] if m.is_long else answers(m)
+        self.notes = list(notes.answer_notes(m, lead.id))
+        self.lead_views = [view for view in lead.views if view.id in lead.leads]
+        # A table of kernels has no figure.
+        self.lead_figures = _lead_figures(lead) or _lead_figures(_leading(made, "speed"))
+        without_lead = [self._without_lead(section) for section in made]
+        self.sections = [section for section in without_lead if section]
+        uncertified = list(notes.uncertified_notes(m.time))
+        self.lead_notes = [*uncertified, *notes.exclusion_notes(m.time, m.fastest)]
+        # What the terminal and MLflow say.
+        self.said = [str(text) for text in (*self.answers, *self.notes, *uncertified)]
+        self.speedups: dict[str, dict[str, float]] = {}
+        self.unequal_runs: dict[str, str] = {}
+        self.equal_runs: dict[str, str] = {}
+        self._compare_runs(m)
 
     @property
-    def lead_figures(self) -> list[Figure]:
-        """Next to the answer: `answer_figures`, else the first group's speed on `LEAD` devices."""
-        drawn = self.figures_of("speedup") or self.figures_of("time")
-        return self.answer_figures or [f for f in drawn if f.group == drawn[0].group][:LEAD]
+    def figures(self) -> list[Figure]:
+        """All of them, those that lead first."""
+        figures = list(self.lead_figures)
+        for section in self.sections:
+            figures += section.figures
+        return figures
 
-    @property
-    def lead_views(self) -> list[TableView]:
-        """The table next to the answer."""
-        return self.answer_views or self.time[:1]
+    def _without_lead(self, section: Section) -> Section:
+        figures = [figure for figure in section.figures if figure not in self.lead_figures]
+        views = [view for view in section.views if view not in self.lead_views]
+        return replace(section, figures=figures, views=views)
 
-    @property
-    def all_figures(self) -> list[Figure]:
-        of_sections = (figure for section in self.sections for figure in section.figures)
-        return [*self.answer_figures, *self.figures, *of_sections]
-
-
-def _leading(
-    sections: Sequence[Section], lead: str
-) -> tuple[list[TableView], list[Figure], list[Section]]:
-    """The tables and figures that a report leads with, and the sections without them. There are
-    none if they have no rows."""
-    id, parts = LEADS.get(lead, ("", ()))
-    section = next((section for section in sections if section.id == id), None)
-    views = [view for view in section.views if view.id in parts and view.rows] if section else []
-    if section is None or not views:
-        return [], [], list(sections)
-    figures = [figure for figure in section.figures if figure.kind in parts]
-    rest = replace(
-        section,
-        views=[view for view in section.views if view not in views],
-        figures=[figure for figure in section.figures if figure not in figures],
-    )
-    return views, figures, [rest if each is section else each for each in sections]
+    def _compare_runs(self, m: Tables) -> None:
+        """Sets `speedups`, `unequal_runs` and `equal_runs`."""
+        base = reference_label(m.reference) or "nothing"
+        for key, row in by_run(m.frame, m.time).items():
+            if row["unequal"]:
+                self.unequal_runs[key] = f"{row['unequal']} against {base}: {row['difference']}"
+            if row["equal"]:
+                why = f": {row['equal_why']}" if row["equal_why"] else ""
+                self.equal_runs[key] = f"{row['equal']}{why}"
+            if n.is_number(row["speedup"]):
+                of_run = {name: row[name] for name in SPEEDUP if n.is_number(row[name])}
+                self.speedups[key] = of_run
 
 
-def notes_by_place(
-    m: Tables, unneeded: Mapping[str, NotNeeded] = MappingProxyType({})
-) -> dict[str, list[str]]:
-    """All notes by where they stand. `unneeded`: see `Content`."""
-    ratios = ratios_shown(m.time) + extra_ratios(m.fastest) + ratios_shown(m.calls)
-    for bound in (m.cost["relative_low"], m.builds["change_low"], m.scaling["speedup_low"]):
-        ratios += int(bound.notna().sum())
-    finished = {record.key: record.finished for record in m.records}
-    return {
-        notes.ANSWER: [
-            *_interval_notes(m),
-            *notes.slowed_notes(m.fastest),
-            *(notes.session_notes(m.run_values, finished) if ratios else ()),
-            *(notes.turn_notes(m.run_values) if ratios else ()),
-            *recommendations(m.cost, m.inputs),
-        ],
-        notes.LEAD: [
-            *notes.certificate_notes(m.time),
-            *notes.void_notes(m.fastest),
-        ],
-        notes.RELIABILITY: [
-            notes.ratio_note(ratios),
-            *notes.disturbance_notes(m.records),
-            *notes.stopping_notes(unneeded),
-            *notes.comparison_notes(m.time, m.accuracy),
-        ],
-        notes.ORDER: list(notes.order_notes(order(m.frame))),
-    }
+def _leading(made: Sequence[Section], id: str) -> Section:
+    """The section `id`; the section on time if it has no table to lead with."""
+    by_id = {section.id: section for section in made}
+    section = by_id[id]
+    if any(view.rows for view in section.views if view.id in section.leads):
+        return section
+    return by_id["speed"]
 
 
-def _interval_notes(m: Tables) -> Iterator[str]:
-    lead = m.experiment.lead
-    if lead == "calls" and len(m.calls):
-        if m.calls["speedup_low"].notna().any():
-            yield f"{notes.IN_BRACKETS}."
-    elif not (m.is_long and lead):
-        yield from notes.interval_notes(m.fastest, m.is_long)
+def _lead_figures(section: Section) -> list[Figure]:
+    return [figure for figure in section.figures if figure.id in section.leads]
 
 
-def _filled(candidates: Iterable[TableView]) -> list[TableView]:
-    return [view for view in candidates if view.rows]
+def _caveat(every: pd.DataFrame, missing: int, faults: int) -> Note | None:
+    if not (missing or faults or every["verdict"].ne("clean").any()):
+        return None
+    text = notes.verdict_text(every)
+    if missing:
+        text += f" Planned, but without a record: {missing}."
+    if faults:
+        text += f" Files left out because they cannot be read: {faults}."
+    return Note("Read before quoting", text, "trust")
 
 
 def _summary(every: pd.DataFrame) -> str:
     if every.empty:
         return "no runs"
-    machines = list(dict.fromkeys(every["machine"]))
+    machines = every["machine"].unique()
     names = ", ".join(machines) if len(machines) < 4 else n.counted(len(machines), "machine")
     when = n.moment(every["started"].iloc[-1])[:10]
     return f"{n.counted(len(every), 'run')} on {names}, last on {when}"

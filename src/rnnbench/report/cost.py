@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import pandas as pd
@@ -11,72 +10,111 @@ import pandas as pd
 from rnnbench.axes import TASK
 from rnnbench.report import charts
 from rnnbench.report import numbers as n
+from rnnbench.report.figures import Figure, figure
 from rnnbench.report.labels import configuration_anchors, joined
-from rnnbench.report.parts import WORDS, Column, Figure, Section, figure, marked, span_of, view_of
-from rnnbench.report.tables import ReportInputs, Tables
+from rnnbench.report.numbers import Row
+from rnnbench.report.section import WORDS, Section
+from rnnbench.report.tables import DRAWN, ReportInputs, Tables
+from rnnbench.report.views import Column, interval_of, view_of
 from rnnbench.sources.prices import PriceList
 from rnnbench.tables.cost import cheapest_within, fastest_under
 from rnnbench.tables.time import NO_DIFFERENCE
 
-TASKS = 12  # drawn; the table has all
 PLACES = 4  # named as no worse than the recommended one
 
-
-def _relative_span(row: dict[Any, Any]) -> str:
-    span = span_of("relative", n.ratio_span)(row)
-    low = row["relative_low"]
-    is_tie = n.is_number(low) and low <= 1 <= row["relative_high"]
-    return f"{span},\n{NO_DIFFERENCE}" if is_tie else span
+relative_interval = interval_of("relative", n.ratio_span)
 
 
+def _relative_time(row: Row) -> str:
+    return "reference" if row["reference"] else n.ratio(row["relative"])
+
+
+def _relative_span(row: Row) -> str:
+    span = relative_interval(row)
+    if n.is_number(row["relative_low"]) and row["relative_low"] <= 1 <= row["relative_high"]:
+        return f"{span},\n{NO_DIFFERENCE}"
+    return span
+
+
+def _kind(kind: str) -> str:
+    return kind.replace("_", " ") or n.NOTHING
+
+
+ONE_TRAINING = "one training run"
 TIME_COLUMNS = (
     Column("fastest implementation", "series", number=False, linked=True),
-    Column("seconds", lambda r: marked(n.plain(r["seconds"]), r), "one training run"),
-    Column("95 % CI", span_of("seconds"), "one training run"),
-    Column("relative time", lambda r: "reference" if r["reference"] else n.ratio(r["relative"]),
-           "one training run"),
-    Column("95 % CI", _relative_span, "one training run"),
-)  # fmt: skip
+    Column("seconds", "seconds", n.plain, ONE_TRAINING, marked=True),
+    Column("95 % CI", text=interval_of("seconds"), spanner=ONE_TRAINING),
+    Column("relative time", text=_relative_time, spanner=ONE_TRAINING),
+    Column("95 % CI", text=_relative_span, spanner=ONE_TRAINING),
+)
 COST_COLUMNS = (
     # Prices are not measurements, so they have no runs to link to.
-    Column("USD / h", lambda r: n.plain(r["usd_per_hour"], 4), "price", linked=False),
-    Column("kind", lambda r: r["price_kind"].replace("_", " ") or n.NOTHING, "price",
-           number=False),
-    Column("USD", lambda r: n.plain(r["usd"]), "cost"),
-    Column("relative", lambda r: n.ratio(r["relative_usd"]), "cost"),
-    Column("break-even USD / h", lambda r: n.plain(r["break_even_usd_per_hour"]), "cost"),
-)  # fmt: skip
+    Column("USD / h", "usd_per_hour", n.precise, "price", linked=False),
+    Column("kind", "price_kind", _kind, "price", number=False),
+    Column("USD", "usd", n.plain, "cost"),
+    Column("relative", "relative_usd", n.ratio, "cost"),
+    Column("break-even USD / h", "break_even_usd_per_hour", n.plain, "cost"),
+)
 KIND_COLUMNS = (
     Column("fastest implementation", "series", number=False),
-    Column("kind of price", "kind", number=False),
-    Column("USD / h", lambda r: n.plain(r["usd_per_hour"], 4), linked=False),
-    Column("USD", lambda r: n.plain(r["seconds"] / 3600 * r["usd_per_hour"])),
-    Column("relative cost", lambda r: n.ratio(r["relative"])),
-    Column("95 % CI", span_of("relative", n.ratio_span), quiet=True),
+    Column("kind of price", "kind", _kind, number=False),
+    Column("USD / h", "usd_per_hour", n.precise, linked=False),
+    Column("USD", "usd", n.plain),
+    Column("relative cost", "relative", n.ratio),
+    Column("95 % CI", text=relative_interval, quiet=True),
 )
 
 
 def cost_section(m: Tables) -> Section:
     """The section is empty if every task ran in one place only."""
-    table, prices = m.cost, m.inputs.prices
-    section = Section("money", csv={"cost": table})
+    table = m.cost
+    prices = m.inputs.prices
+    csv = {"cost": table}
     if table.empty or table.groupby(TASK)["device"].count().max() < 2:
-        return section
+        return Section("money", csv=csv)
     labelled = _labelled(table)
-    has_prices = table["usd_per_hour"].notna().any()
-    columns = [*TIME_COLUMNS, *(COST_COLUMNS if has_prices else ())]
-    title = "One training run by device"
-    views = [view_of(labelled, "money-table", title, "device", "label", columns, "block")]
+    columns: tuple[Column, ...] = TIME_COLUMNS
+    if table["usd_per_hour"].notna().any():
+        columns += COST_COLUMNS
+    views = [
+        view_of(
+            labelled,
+            "money-table",
+            "One training run by device",
+            "device",
+            "label",
+            columns,
+            ["block"],
+        )
+    ]
     words = WORDS["money"]["no_prices"]
-    if prices and table["usd"].notna().any():
-        words = WORDS["money"]["prices"].format(prices, f" {prices.note}" if prices.note else "")
     if prices:
+        if table["usd"].notna().any():
+            note = f" {prices.note}" if prices.note else ""
+            words = WORDS["money"]["prices"].format(prices, note)
         others = pd.DataFrame(list(_other_prices(labelled, prices)))
-        views.append(view_of(others, "price-kinds", "One training run at other kinds of price",
-                             "device", "label", KIND_COLUMNS, "block"))  # fmt: skip
-    return replace(section, paragraphs=(WORDS["money"]["text"], words),
-                   figures=list(_figures(labelled, m)),
-                   views=[view for view in views if view.rows], text_only=True)  # fmt: skip
+        views.append(
+            view_of(
+                others,
+                "price-kinds",
+                "One training run at other kinds of price",
+                "device",
+                "label",
+                KIND_COLUMNS,
+                ["block"],
+            )
+        )
+    figures = list(_figures(labelled, m))
+    times = [each.id for each in figures if each.kind == "relative-time"]
+    return Section(
+        "money",
+        (WORDS["money"]["text"], words),
+        figures=figures,
+        views=views,
+        leads=["money-table", *times],
+        csv=csv,
+    )
 
 
 def _other_prices(labelled: pd.DataFrame, prices: PriceList) -> Iterator[dict[Any, Any]]:
@@ -85,36 +123,39 @@ def _other_prices(labelled: pd.DataFrame, prices: PriceList) -> Iterator[dict[An
         base = places.loc[places["reference"], "usd_per_hour"].iloc[0]
         for row in places[places["usd"].notna()].to_dict("records"):
             for price in prices.prices:
-                if price.device == row["device"] and price.kind not in ("", row["price_kind"]):
-                    usd = {"kind": price.kind.replace("_", " "), "usd_per_hour": price.usd_per_hour}
-                    for name in ("relative_low", "relative", "relative_high"):
-                        if n.is_number(row[name]):  # a single run has no interval
-                            usd[name] = row[name] / base * price.usd_per_hour
-                    yield {**row, **usd}
+                if price.device != row["device"] or price.kind in ("", row["price_kind"]):
+                    continue
+                usd = row["seconds"] / 3600 * price.usd_per_hour
+                other = {**row, "kind": price.kind, "usd_per_hour": price.usd_per_hour, "usd": usd}
+                for name in ("relative_low", "relative", "relative_high"):
+                    if n.is_number(row[name]):  # a single run has no interval
+                        other[name] = row[name] / base * price.usd_per_hour
+                yield other
 
 
 def recommendations(table: pd.DataFrame, inputs: ReportInputs) -> Iterator[str]:
     """One sentence per task of `table` (`tables.cost`) and limit that is given."""
-    for _, places in _labelled(table).groupby(TASK, sort=False):
-        model = places["task"].iloc[0]
+    for task, places in _labelled(table).groupby("task", sort=False):
         if inputs.deadline is not None:
             limit = f"within {n.plain(inputs.deadline)} s"
-            found = cheapest_within(places, inputs.deadline)
-            yield _recommendation(f"Cheapest way to train {model} {limit}", *found, limit)
+            best, others = cheapest_within(places, inputs.deadline)
+            yield _recommendation(f"Cheapest way to train {task}", limit, best, others)
         if inputs.budget is not None:
             limit = f"for at most {n.plain(inputs.budget)} USD"
-            found = fastest_under(places, inputs.budget)
-            yield _recommendation(f"Fastest way to train {model} {limit}", *found, limit)
+            best, others = fastest_under(places, inputs.budget)
+            yield _recommendation(f"Fastest way to train {task}", limit, best, others)
 
 
 def _recommendation(
-    what: str, best: dict[str, Any] | None, others: pd.DataFrame, limit: str
+    what: str, limit: str, best: dict[str, Any] | None, others: pd.DataFrame
 ) -> str:
     """`others`: the places that may be as good as the `best` one."""
+    what = f"{what} {limit}"
     if best is None:
         return f"{what}: no priced device trains it {limit}, judged by its whole interval."
-    names = n.few(list(others["label"]), PLACES, ", ")
-    tie = f" ({NO_DIFFERENCE} from {names})" if names else ""
+    tie = ""
+    if len(others):
+        tie = f" ({NO_DIFFERENCE} from {n.few(list(others['label']), PLACES, ', ')})"
     return (
         f"{what}: `{best['series']}` on {best['label']}, {n.plain(best['seconds'])} s and "
         f"{n.plain(best['usd'])} USD{tie}."
@@ -122,17 +163,22 @@ def _recommendation(
 
 
 def _labelled(table: pd.DataFrame) -> pd.DataFrame:
-    builds, machines = table["build"].nunique() > 1, table.groupby("device")["machine"].nunique()
+    """`table` with the columns `task` (as text), `block` (the task, if there are several), `label`
+    (the place), `series` and `anchor`."""
+    several_builds = table["build"].nunique() > 1
+    machines = table.groupby("device")["machine"].nunique()
     varied = [name for name in TASK[1:] if table[name].nunique() > 1]
-    tasks, labels = [], []
+    tasks = []
+    labels = []
     for row in table.to_dict("records"):
+        tasks.append(joined(row[name] for name in ("model", *varied)))
         machine = row["machine"] if machines[row["device"]] > 1 else ""
-        tasks.append(joined((row["model"], *(row[name] for name in varied))))
-        labels.append(joined((row["device"], machine, row["build"] if builds else "")))
+        build = row["build"] if several_builds else ""
+        labels.append(joined((row["device"], machine, build)))
     return table.assign(
         label=labels,
         task=tasks,
-        block=tasks if table.groupby(TASK).ngroups > 1 else "",
+        block=tasks if len(set(tasks)) > 1 else "",
         anchor=configuration_anchors(table),
         series=table["implementation"].replace("", "model"),
     )
@@ -144,24 +190,24 @@ def _figures(labelled: pd.DataFrame, m: Tables) -> Iterator[Figure]:
     by_model = labelled.groupby("task")["model"].first().is_unique
     several = labelled["task"].nunique() > 1
     for number, (task, rows) in enumerate(labelled.groupby("task", sort=False)):
-        if number >= TASKS or len(rows) < 2:
+        if number >= DRAWN or len(rows) < 2:
             continue
         name = str(rows["model"].iloc[0] if by_model else task)
         group, which = (str(task), "") if several else ("", str(task))
         for kind, measure in (("time", "relative"), ("cost", "relative_usd")):
             drawn = rows[rows[measure].notna()]
             if len(drawn) > 1:
-                drawn = drawn.assign(value=drawn[measure], low=drawn[f"{measure}_low"],
-                                     high=drawn[f"{measure}_high"])  # fmt: skip
-                drawn["label"] = list(map(_ratio, drawn.to_dict("records")))
+                drawn = drawn.assign(
+                    value=drawn[measure],
+                    low=drawn[f"{measure}_low"],
+                    high=drawn[f"{measure}_high"],
+                )
+                is_tie = (drawn["low"] <= 1) & (drawn["high"] >= 1) & ~drawn["reference"]
+                ratios = drawn["value"].map(n.ratio)
+                drawn["label"] = ratios.where(~is_tie, ratios + f" {NO_DIFFERENCE}")
                 chart = charts.relative(drawn, m.palette, f"{kind} relative to the reference")
                 yield figure(f"relative-{kind}", group, which, f"Relative {kind}, {name}", chart)
         priced = rows[rows["usd"].notna()]
         if len(priced) > 1:
             chart = charts.cost_front(priced, m.palette)
             yield figure("front", group, which, f"Time against cost, {name}", chart)
-
-
-def _ratio(row: dict[Any, Any]) -> str:
-    has_1 = n.is_number(row["low"]) and row["low"] <= 1 <= row["high"]
-    return n.ratio(row["value"]) + (f" {NO_DIFFERENCE}" if has_1 and not row["reference"] else "")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -11,18 +11,18 @@ import pandas as pd
 
 from rnnbench.axes import GROUP, NAMES
 from rnnbench.records.overrides import Overrides, last_component
-from rnnbench.report.numbers import marked
+from rnnbench.records.record import Record
+from rnnbench.report.numbers import Row, marked
 from rnnbench.tables.cost import threads_of
 from rnnbench.tables.time import LeftOut
 
-ANCHORED = (
-    *("implementation" if name == "rnn" else name for name in NAMES), "variant", "machine",
-)  # fmt: skip
-
-NUMBERS = (
-    *("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"),
-    *("eleven", "twelve"),
-)  # fmt: skip
+# The columns that identify a configuration on one machine.
+ANCHORED = ["implementation" if name == "rnn" else name for name in NAMES] + ["variant", "machine"]
+SEPARATOR = " · "
+NUMBERS = [
+    "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven",
+    "twelve",
+]  # fmt: skip
 
 # Okabe and Ito (2008), distinguishable with colour blindness; without yellow and black, which are
 # invisible on a light or a dark page. Then grey, Tol's olive (2021) and a violet: no ten colours
@@ -36,21 +36,31 @@ COLOURS = {
 
 def joined(parts: Iterable[Any]) -> str:
     """The `parts` that are not empty: ``mnist_rnn · lstm``."""
-    return " · ".join(str(part) for part in parts if part)
+    return SEPARATOR.join(str(part) for part in parts if part)
 
 
 def short_group(row: Any, varied: Collection[str], variants: Mapping[Overrides, str]) -> str:
     """The group as named in a sentence: the model, and those other axes that are `varied`:
     ``digits_rnn (gru, units=512)``. `variants`: the `variant_labels` of all groups."""
-    named = {**row, "variant": variants.get(row["variant"], row["variant"])}
-    rest = ", ".join(str(named[name]) for name in GROUP[1:] if named[name] and name in varied)
-    return f"{row['model']} ({rest})" if rest else str(row["model"])
+    rest = []
+    for name in GROUP[1:]:
+        value = row[name]
+        if name == "variant":
+            value = variants.get(value, value)
+        if value and name in varied:
+            rest.append(str(value))
+    return f"{row['model']} ({', '.join(rest)})" if rest else str(row["model"])
+
+
+def threads_in_words(device: str, variant: Overrides) -> int | None:
+    """The threads of a device that is named after them; None for another one."""
+    return None if variant.get("device.threads") else threads_of(device)
 
 
 def device_words(device: str, variant: Overrides) -> str:
     """A device as named in a sentence: ``one thread``, ``16 threads``, ```p100```."""
-    threads = threads_of(device)
-    if threads is None or variant.get("device.threads"):
+    threads = threads_in_words(device, variant)
+    if threads is None:
         return f"`{device}`"
     number = NUMBERS[threads] if threads < len(NUMBERS) else str(threads)
     return f"{number} thread" if threads == 1 else f"{number} threads"
@@ -60,54 +70,55 @@ def variant_labels(variants: Iterable[Overrides]) -> dict[Overrides, str]:
     """Variant (``batch=8, epochs=2``) → its label among all `variants`: without the parts that all
     of them have and without values that follow from other keys (``${model.batch}``). A variant
     without any other part is named after the keys of the others: ``default batch``."""
-    parts = {variant: variant.texts for variant in variants}
-    if len(parts) < 2:
-        return {variant: str(variant) for variant in parts}
-    common = set.intersection(*map(set, parts.values()))
-    own = {
-        variant: [each for each in some if each not in common and "${" not in each]
-        for variant, some in parts.items()
-    }
-    keys = {
-        last_component(key)
-        for variant, some in own.items()
-        for (key, _), text in zip(variant.items, variant.texts, strict=True)
-        if text in some
-    }
+    distinct = list(dict.fromkeys(variants))
+    complete = {variant: str(variant) for variant in distinct}
+    if len(distinct) < 2:
+        return complete
+    common = set.intersection(*(set(variant.texts) for variant in distinct))
+    own: dict[Overrides, list[str]] = {}
+    keys = set()
+    for variant in distinct:
+        own[variant] = []
+        for (key, _), text in zip(variant.items, variant.texts, strict=True):
+            if text not in common and "${" not in text:
+                own[variant].append(text)
+                keys.add(last_component(key))
     default = f"default {', '.join(sorted(keys))}"
-    labels = {variant: ", ".join(some) or default for variant, some in own.items()}
-    complete = {variant: str(variant) for variant in parts}
+    labels = {variant: ", ".join(texts) or default for variant, texts in own.items()}
     for candidate in (labels, complete):
-        if len(set(candidate.values())) == len(parts):
+        if len(set(candidate.values())) == len(distinct):
             return candidate
-    return {variant: variant.complete for variant in parts}
+    return {variant: variant.complete for variant in distinct}
 
 
-def regrouping(
-    time_table: pd.DataFrame, reference: Mapping[str, str]
-) -> Callable[[pd.DataFrame], pd.DataFrame]:
-    """Returns a function that moves the axes of the `reference` that vary in `time_table` (for
-    example the build) from the groups of a table to its implementations, sorted by speed, so that
-    rows that are compared are in one group. For tables with the columns of a configuration; the
-    column `anchor` keeps the links to its runs."""
+def regrouped(
+    table: pd.DataFrame, time_table: pd.DataFrame, reference: Mapping[str, str]
+) -> pd.DataFrame:
+    """`table` with the axes of the `reference` that vary in `time_table` (for example the build)
+    among the implementations, sorted by speed, instead of the groups, so that rows that are
+    compared are in one group. `table` has the columns of a configuration; the column `anchor` keeps
+    the links to its runs."""
     axes = [axis for axis in reference if axis in GROUP and time_table[axis].nunique() > 1]
     if not axes:
-        return lambda table: table
-    named = [*(["implementation"] if time_table["implementation"].nunique() > 1 else []), *axes]
+        return table
+    named = list(axes)
+    if time_table["implementation"].nunique() > 1:
+        named.insert(0, "implementation")
+    medians = time_table["epoch_seconds"].groupby(_joined_columns(time_table, named, ", ")).median()
+    moved = table.assign(
+        anchor=configuration_anchors(table),
+        implementation=_joined_columns(table, named, ", "),
+        **dict.fromkeys(axes, ""),
+    )
+    return moved.sort_values("implementation", key=lambda names: names.map(medians), kind="stable")
 
-    def names(table: pd.DataFrame) -> list[str]:
-        return [", ".join(filter(None, row)) for row in zip(*map(table.get, named), strict=True)]
 
-    medians = time_table["epoch_seconds"].groupby(names(time_table)).median()
-
-    def regroup(table: pd.DataFrame) -> pd.DataFrame:
-        moved = {"implementation": names(table), **dict.fromkeys(axes, "")}
-        table = table.assign(anchor=configuration_anchors(table), **moved)
-        return table.sort_values(
-            "implementation", key=lambda column: column.map(medians), kind="stable"
-        )
-
-    return regroup
+def _joined_columns(table: pd.DataFrame, names: Sequence[str], separator: str) -> list[str]:
+    """The texts of the columns `names` of each row that are not empty, joined."""
+    texts = []
+    for row in table[list(names)].itertuples(index=False, name=None):
+        texts.append(separator.join(str(value) for value in row if value))
+    return texts
 
 
 def with_labels(table: pd.DataFrame) -> pd.DataFrame:
@@ -119,25 +130,25 @@ def with_labels(table: pd.DataFrame) -> pd.DataFrame:
     varied = [name for name in GROUP if table[name].nunique() > 1] or GROUP
     labels = variant_labels(table["variant"])
     named = table.assign(variant=[labels[variant] for variant in table["variant"]])
-    groups = list(map(joined, zip(*(named[name].tolist() for name in varied), strict=True)))
-    machines = (table.groupby("device")["machine"].nunique() > 1).to_dict()
-    devices = [
-        (device or "unnamed device") + (f" on {machine}" if machines[device] else "")
-        for device, machine in zip(table["device"].tolist(), table["machine"].tolist(), strict=True)
-    ]
-    series = [name or "model" for name in table["implementation"].tolist()]
+    groups = _joined_columns(named, varied, SEPARATOR)
+    several_machines = table.groupby("device")["machine"].nunique() > 1
+    devices = []
+    for device, machine in zip(table["device"], table["machine"], strict=True):
+        name = device or "unnamed device"
+        devices.append(f"{name} on {machine}" if several_machines[device] else name)
+    series = table["implementation"].replace("", "model")
     suspect = table["suspect"] if "suspect" in table else [False] * len(table)
     return table.assign(
         group_name=groups,
         block=groups if len(set(groups)) > 1 else "",
         column_name=devices,
         series=series,
-        shown=list(map(marked, series, suspect)),
+        shown=[marked(*each) for each in zip(series, suspect, strict=True)],
         anchor=table["anchor"] if "anchor" in table else configuration_anchors(table),
     )
 
 
-def configuration_anchor(cell: Mapping[Any, Any]) -> str:
+def configuration_anchor(cell: Row) -> str:
     """The id of a configuration on one machine: ``cell-digits_rnn-lstm-keras-cpu_1-…``. `cell` has
     the columns `ANCHORED`."""
     return element_id("cell", *(cell[name] for name in ANCHORED))
@@ -145,13 +156,13 @@ def configuration_anchor(cell: Mapping[Any, Any]) -> str:
 
 def configuration_anchors(table: pd.DataFrame) -> list[str]:
     """`configuration_anchor` of each row."""
-    columns = (table[name].tolist() for name in ANCHORED)
-    return [element_id("cell", *cell) for cell in zip(*columns, strict=True)]
+    rows = table[ANCHORED].itertuples(index=False, name=None)
+    return [element_id("cell", *row) for row in rows]
 
 
-def run_anchor(name: str, machine: str) -> str:
+def run_anchor(run: Record) -> str:
     """The id of a run on one machine."""
-    return element_id("run", name, machine)
+    return element_id("run", run.name, run.machine)
 
 
 def element_id(*parts: str | Overrides) -> str:
@@ -171,7 +182,10 @@ def _encoded(part: str | Overrides) -> str:
         # Two keys may have the same last component, which their text contains.
         items = [f"{_escaped(key)}={_escaped(value)}" for key, value in part.items]
         return ",".join(items)
-    return "".join(_SEPARATORS.get(each) or _escaped(each) for each in _PLAIN.findall(part))
+    encoded = ""
+    for each in _PLAIN.findall(part):
+        encoded += _SEPARATORS.get(each) or _escaped(each)
+    return encoded
 
 
 def _escaped(text: str) -> str:
@@ -180,19 +194,24 @@ def _escaped(text: str) -> str:
     return numbered.replace("-", "~-")
 
 
-def colours(implementations: Iterable[str]) -> Mapping[str, str]:
+def colours(implementations: Iterable[str]) -> dict[str, str]:
     """Implementation → colour. Names in `COLOURS` have the same colour in every experiment; the
     others get the free colours in alphabetical order. If there are none left, colours repeat, so
     every mark is also labelled."""
     names = {name or "model" for name in implementations}
-    palette = {name: colour for name, colour in COLOURS.items() if name in names}
-    every = list(COLOURS.values())
-    free = [colour for colour in every if colour not in palette.values()] or every
-    others = sorted(names - set(COLOURS), key=lambda name: "" if name == "model" else name)
-    return palette | {name: free[number % len(free)] for number, name in enumerate(others)}
+    palette = of_these(COLOURS, names)
+    free = [colour for name, colour in COLOURS.items() if name not in names]
+    if not free:
+        free = list(COLOURS.values())
+    others = sorted(names - {*COLOURS, "model"})
+    if "model" in names:
+        others.insert(0, "model")
+    for number, name in enumerate(others):
+        palette[name] = free[number % len(free)]
+    return palette
 
 
-def of_these(palette: Mapping[str, str], names: Iterable[str]) -> Mapping[str, str]:
+def of_these(palette: Mapping[str, str], names: Iterable[str]) -> dict[str, str]:
     """The colours of `names` only, so that a legend lists only what is drawn."""
     drawn = set(names)
     return {name: colour for name, colour in palette.items() if name in drawn}

@@ -15,50 +15,100 @@ from rnnbench.axes import GROUP, TASK
 from rnnbench.grid.point import configuration_of
 from rnnbench.records import timestamps
 from rnnbench.records.pointer import NotNeeded
-from rnnbench.records.record import STATUSES, Record
+from rnnbench.records.record import Record
 from rnnbench.report import numbers as n
+from rnnbench.report.cost import recommendations
 from rnnbench.report.labels import device_words, left_out_text, short_group, variant_labels
 from rnnbench.report.rounds import unneeded_text
+from rnnbench.report.section import Note
+from rnnbench.report.tables import Tables
 from rnnbench.tables.certificates import UNKNOWN
 from rnnbench.tables.effects import examined
 from rnnbench.tables.ratios import LEAST_SESSIONS, sessions
-from rnnbench.tables.time import NOT_EQUAL
+from rnnbench.tables.time import NOT_EQUAL, extra_ratios, ratios_shown
 
-UNSTEADY = 0.05  # relative spread of a run's epochs (benchmarks/README.md)
 LONG_MINUTES = 120  # above that, a duration is in hours
 SHOWN = 12  # configurations whose repeats were not measured
-# Where notes stand: with the answer, below the first table, under reliability, above the order of
-# measurement.
-ANSWER, LEAD, RELIABILITY, ORDER = "answer", "lead", "trust", "order"
-NOT_CERTIFIED, NO_SPEEDUP = "Not certified", "No speed-up"
-VOID = "Void, so excluded from the tables"
-RATIO_OF_TIMES = "≠ is not a speed-up but a ratio of the times of two different functions"
-IN_BRACKETS = "In brackets: 95 % confidence intervals"
-INDIVIDUAL = "have individual intervals unless they say otherwise"
-# The first words of a note → the section to which they link.
-LINKS = {NOT_CERTIFIED: "ran", NO_SPEEDUP: "ran", RATIO_OF_TIMES: "ran", VOID: RELIABILITY}
 
 
-def certificate_notes(speed: pd.DataFrame) -> Iterator[str]:
-    """What certificates say about the speed-ups of the time table."""
+def answer_notes(m: Tables, lead: str = "speed") -> Iterator[str]:
+    """What is said below the answer: which intervals it has, and what they hold for. `lead`: id of
+    the section that leads."""
+    fastest = m.fastest
+    if lead == "calls":
+        bounds = list(m.calls["speedup_low"])
+        several = False
+    else:
+        bounds = [*fastest["low"], *fastest["lead_low"]]
+        several = bool((fastest["contestants"] > 2).any())
+        for of_one in fastest["unequal"]:
+            bounds += [ratio.low for _, _, ratio in of_one]
+            several |= len(of_one) > 1
+    is_sentence = lead == "calls" or not m.is_long
+    if is_sentence and any(n.is_number(bound) for bound in bounds):
+        choice = ""
+        if several:
+            choice = (
+                " that allow for choosing the fastest of several (Dunnett); the tables have "
+                "individual intervals unless they say otherwise"
+            )
+        yield f"In brackets: 95 % confidence intervals{choice}."
+    slowed = fastest[fastest["slowed"].astype(bool)].to_dict("records")
+    places = dict.fromkeys(device_words(row["device"], row["variant"]) for row in slowed)
+    if places:
+        yield (
+            f"On {' and '.join(places)}, the machine was slowed down from outside, and too few "
+            "undisturbed rounds are left: the ratios of the undisturbed machine may differ."
+        )
+    if ratios_on_page(m):
+        finished = {record.key: record.finished for record in m.records}
+        yield from session_notes(m.run_values, finished)
+        yield from turn_notes(m.run_values)
+    yield from recommendations(m.cost, m.inputs)
+
+
+def ratios_on_page(m: Tables) -> int:
+    """The number of ratios with an interval."""
+    count = ratios_shown(m.time) + extra_ratios(m.fastest) + ratios_shown(m.calls)
+    for bound in (m.cost["relative_low"], m.builds["change_low"], m.scaling["speedup_low"]):
+        count += int(bound.notna().sum())
+    return count
+
+
+def uncertified_notes(speed: pd.DataFrame) -> Iterator[Note]:
+    """Which speed-ups of the time table no certificate supports."""
     has_ratio = speed[speed["speedup"].notna()]
     unknown = has_ratio[has_ratio["equal"] == UNKNOWN]
-    names = [
-        f"`{name}`{_where(rows, has_ratio[has_ratio['implementation'] == name])}"
-        for name, rows in unknown.groupby("implementation", sort=False)
-    ]
+    names = []
+    for name, rows in unknown.groupby("implementation", sort=False):
+        names.append(f"`{name}`{_where(rows, has_ratio[has_ratio['implementation'] == name])}")
     if names:
-        yield (
-            f"{NOT_CERTIFIED}: {', '.join(names)}. There is no certificate that they compute the "
-            "same function as the reference; their speed-ups compare times only."
+        text = (
+            f"{', '.join(names)}. There is no certificate that they compute the same function as "
+            "the reference; their speed-ups compare times only."
         )
+        yield Note("Not certified", text, "ran")
+
+
+def exclusion_notes(speed: pd.DataFrame, fastest: pd.DataFrame) -> Iterator[Note]:
+    """Why rows of the time table have no speed-up, and what is in no table."""
     different = speed[speed["words"] == NOT_EQUAL]
-    for head, rows, name in (
-        (RATIO_OF_TIMES, different, "difference"), (NO_SPEEDUP, speed, "not_learning"),
-    ):  # fmt: skip
-        for why, those in rows[rows[name].fillna("") != ""].groupby(name, sort=False):
-            named = speed[speed["implementation"].isin(those["implementation"])]
-            yield f"{head}: {why}{_where(those, named)}."
+    head = "≠ is not a speed-up but a ratio of the times of two different functions"
+    for why, rows in different.groupby("difference", sort=False):
+        yield Note(head, _why(str(why), rows, speed), "ran")
+    for why, rows in speed[speed["not_learning"] != ""].groupby("not_learning", sort=False):
+        yield Note("No speed-up", _why(str(why), rows, speed), "ran")
+    void: dict[str, None] = {}
+    for of_one in fastest["void"]:
+        for each in of_one:
+            void[left_out_text(each)] = None
+    if void:
+        yield Note("Void, so excluded from the tables", f"{'; '.join(void)}.", "trust")
+
+
+def _why(why: str, rows: pd.DataFrame, speed: pd.DataFrame) -> str:
+    named = speed[speed["implementation"].isin(rows["implementation"])]
+    return f"{why}{_where(rows, named)}."
 
 
 def _where(rows: pd.DataFrame, every: pd.DataFrame) -> str:
@@ -74,17 +124,12 @@ def _where(rows: pd.DataFrame, every: pd.DataFrame) -> str:
     return f" (for {n.few(listed, 3, ', ')})"
 
 
-def void_notes(fastest: pd.DataFrame) -> Iterator[str]:
-    void = [left_out_text(each) for of_one in fastest["void"] for each in of_one]
-    if void:
-        yield f"{VOID}: {'; '.join(dict.fromkeys(void))}."
-
-
 def session_notes(usable: pd.DataFrame, finished: Mapping[str, str]) -> Iterator[str]:
     """What the intervals hold for, on each machine with fewer than `LEAST_SESSIONS` sessions.
     `usable`: from `run_values`; `finished`: record → when it ended."""
-    moments = [timestamps.read(started).timestamp() for started in usable["started"]]
-    starts = list(zip(usable["machine"], moments, strict=True))
+    starts = []
+    for machine, started in zip(usable["machine"], usable["started"], strict=True):
+        starts.append((machine, timestamps.read(started).timestamp()))
     numbers = sessions(starts)
     session = [numbers[start] for start in starts]
     machines = usable.assign(session=session).groupby("machine", sort=False)
@@ -92,7 +137,7 @@ def session_notes(usable: pd.DataFrame, finished: Mapping[str, str]) -> Iterator
         count = runs["session"].nunique()
         if count >= LEAST_SESSIONS or len(runs) < 2:
             continue
-        where = f"on {machine} " if len(machines) > 1 else ""
+        where = f"on {machine!s} " if len(machines) > 1 else ""
         first = timestamps.read(runs["started"].min())
         last = timestamps.read(max(finished[record] for record in runs["record"]))
         minutes = max(1, math.ceil((last - first).total_seconds() / 60))
@@ -104,35 +149,6 @@ def session_notes(usable: pd.DataFrame, finished: Mapping[str, str]) -> Iterator
             f"Measured {where}{when}: at another hour, on another machine or for another network, "
             "results may differ by more than the intervals suggest."
         )
-
-
-def slowed_notes(fastest: pd.DataFrame) -> Iterator[str]:
-    """Where the fastest implementations were not measured on the undisturbed machine."""
-    slowed = fastest[fastest["slowed"].astype(bool)].to_dict("records")
-    places = dict.fromkeys(device_words(row["device"], row["variant"]) for row in slowed)
-    if places:
-        yield (
-            f"On {' and '.join(places)}, the machine was slowed down from outside, and too few "
-            "undisturbed rounds are left: the ratios of the undisturbed machine may differ."
-        )
-
-
-def interval_notes(fastest: pd.DataFrame, is_table: bool) -> Iterator[str]:
-    """Which intervals the answer has: in its sentences, or if it is a table, in that."""
-    bounds = [*fastest["low"], *fastest["lead_low"]]
-    others = [ratio for of_one in fastest["unequal"] for _, _, ratio in of_one]
-    bounds += [ratio.low for ratio in others]
-    if not any(map(n.is_number, bounds)):
-        return
-    are_chosen = (fastest["contestants"] > 2).any() or fastest["unequal"].map(len).max() > 1
-    choice = "that allow for choosing the fastest of several (Dunnett)"
-    if is_table:
-        if are_chosen:
-            yield f"The first table has 95 % intervals {choice}; the others {INDIVIDUAL}."
-    elif are_chosen:
-        yield f"{IN_BRACKETS} {choice}; the tables {INDIVIDUAL}."
-    else:
-        yield f"{IN_BRACKETS}."
 
 
 # Frameworks of the builds that differ from all others.
@@ -147,6 +163,8 @@ ROWS = (
     "has an embedding: if a batch contains a row of it several times, the optimizer adds the "
     "squares of the row's gradients in {some} and squares their sum in {others}"
 )
+
+DIFFERING = {EPSILON: EPSILON_OUTSIDE_SQRT, ROWS: SQUARES_PER_OCCURRENCE}
 
 
 def optimizer_notes(records: Iterable[Record]) -> Iterator[str]:
@@ -167,20 +185,25 @@ def optimizer_notes(records: Iterable[Record]) -> Iterator[str]:
     keras/src/optimizers/{rmsprop,adam,optimizer}.py of 2.15 and 3 (2.15 adds up repeated rows in
     ``_deduplicate_sparse_grad``, 3 does not), keras/src/backend/torch/optimizers of 3.
     """
-    found: dict[tuple[str, str], tuple[dict[str, None], dict[str, None]]] = {}
+    builds: dict[tuple[str, str], dict[str, str]] = {}  # by model and sentence: framework of each
     for record in records:
-        model, build = record.run.config.get("model", {}), record.run.config.get("build", {})
+        model = record.run.config.get("model", {})
+        build = record.run.config.get("build", {})
         optimizer = str((model.get("optimizer") or {}).get("name")).lower()
-        has_embedding = "embedding" in model and optimizer in SQUARE_AVERAGING
-        for applies, sentence, frameworks in (
-            (optimizer == "rmsprop", EPSILON, EPSILON_OUTSIDE_SQRT),
-            (has_embedding, ROWS, SQUARES_PER_OCCURRENCE),
-        ):
-            if applies:
-                sides = found.setdefault((str(model.get("name")), sentence), ({}, {}))
-                is_other = build.get("framework") not in frameworks
-                sides[is_other][f"`{build.get('name')}`"] = None
-    for (model_name, sentence), (some, others) in found.items():
+        sentences = []
+        if optimizer == "rmsprop":
+            sentences.append(EPSILON)
+        if "embedding" in model and optimizer in SQUARE_AVERAGING:
+            sentences.append(ROWS)
+        for sentence in sentences:
+            of_model = builds.setdefault((str(model.get("name")), sentence), {})
+            of_model[f"`{build.get('name')}`"] = str(build.get("framework"))
+    for (model_name, sentence), frameworks in builds.items():
+        some: list[str] = []
+        others: list[str] = []
+        for name, framework in frameworks.items():
+            side = some if framework in DIFFERING[sentence] else others
+            side.append(name)
         if some and others:
             difference = sentence.format(some=", ".join(some), others=", ".join(others))
             yield (
@@ -190,10 +213,11 @@ def optimizer_notes(records: Iterable[Record]) -> Iterator[str]:
 
 
 def verdict_text(every: pd.DataFrame) -> str:
-    clean, suspect, void = (int(every["verdict"].eq(name).sum()) for name in STATUSES)
+    counts = every["verdict"].value_counts()
     return (
-        f"{n.counted(len(every), 'run')}: {clean} clean, {suspect} suspect (included; results that "
-        f"use them are marked {n.DAGGER}), {void} void (excluded from all results)."
+        f"{n.counted(len(every), 'run')}: {counts.get('clean', 0)} clean, "
+        f"{counts.get('suspect', 0)} suspect (included; results that use them are marked "
+        f"{n.DAGGER}), {counts.get('void', 0)} void (excluded from all results)."
     )
 
 
@@ -247,19 +271,22 @@ def disturbance_notes(records: Sequence[Record]) -> Iterator[str]:
 
 def stopping_notes(unneeded: Mapping[str, NotNeeded]) -> Iterator[str]:
     """Which repeats were not measured, and by which rule."""
-    if unneeded:
-        reasons: dict[str, str] = {}
-        for name, why in unneeded.items():
-            reasons.setdefault(configuration_of(name), unneeded_text(why))
-        listed = "; ".join(f"{name}: {why}" for name, why in list(reasons.items())[:SHOWN])
-        more = f"; and {len(reasons) - SHOWN} more configurations" if len(reasons) > SHOWN else ""
-        yield (
-            f"Not measured: {n.counted(len(unneeded), 'planned repeat')}, because a configuration "
-            "had reached the requested precision or the budget was used up. The stopping rule "
-            "depends on the width of the configuration's interval, never on whether it shows a "
-            "difference, so the coverage of the intervals is nearly nominal (simulated: at least "
-            f"94 %, or 93 % if a configuration is the only one on its device). {listed}{more}."
-        )
+    if not unneeded:
+        return
+    reasons: dict[str, str] = {}
+    for name, why in unneeded.items():
+        reasons.setdefault(configuration_of(name), unneeded_text(why))
+    listed = [f"{name}: {why}" for name, why in reasons.items()]
+    if len(listed) > SHOWN:
+        listed[SHOWN:] = [f"and {len(listed) - SHOWN} more configurations"]
+    yield (
+        f"Not measured: {n.counted(len(unneeded), 'planned repeat')}, because a configuration "
+        "had reached the requested precision or the budget was used up. The stopping rule "
+        "depends on the width of the configuration's interval, never on whether it shows a "
+        "difference, so the coverage of the intervals is nearly nominal (simulated: at least "
+        "94 %, or 93 % if a configuration is the only one on its device). "
+        f"{'; '.join(listed)}."
+    )
 
 
 def comparison_notes(speed: pd.DataFrame, accuracies: pd.DataFrame) -> Iterator[str]:
@@ -283,15 +310,17 @@ def comparison_notes(speed: pd.DataFrame, accuracies: pd.DataFrame) -> Iterator[
 def order_notes(places: pd.DataFrame) -> Iterator[str]:
     """Whether each machine measured its runs, or groups of runs in turns, in the planned order.
     `places`: from `order`."""
-    if len(places):
-        first = places.groupby(["machine", "together"], sort=False)["planned"].min()
-        machines = first.groupby("machine", sort=False)
-        planned = all(positions.is_monotonic_increasing for _, positions in machines)
-        rounds = int((places.groupby("together")["name"].count() > 1).sum())
-        turns = f" in {n.counted(rounds, 'round')} of runs that took turns," if rounds else ""
-        blocks = n.counted(int(places["block"].nunique()), "block")
-        yield (
-            f"The runs were interleaved in {blocks}, each with every configuration once in random "
-            f"order, and measured{turns} {'' if planned else 'not exactly '}in the planned order. "
-            "A drift of the machine would appear as a slope."
-        )
+    if places.empty:
+        return
+    first = places.groupby(["machine", "together"], sort=False)["planned"].min()
+    machines = first.groupby("machine", sort=False)
+    is_planned = all(positions.is_monotonic_increasing for _, positions in machines)
+    rounds = int((places.groupby("together")["name"].count() > 1).sum())
+    turns = f" in {n.counted(rounds, 'round')} of runs that took turns," if rounds else ""
+    blocks = n.counted(int(places["block"].nunique()), "block")
+    exactly = "" if is_planned else "not exactly "
+    yield (
+        f"The runs were interleaved in {blocks}, each with every configuration once in random "
+        f"order, and measured{turns} {exactly}in the planned order. A drift of the machine would "
+        "appear as a slope."
+    )

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from rnnbench.records import timestamps
 from rnnbench.tables.ratios import MARK, Unequal
 from rnnworker.precision import NOT_FINITE
+
+Row = Mapping[Any, Any]  # of a table: column → value
 
 NOTHING = "–"
 DAGGER = "†"
@@ -28,6 +30,20 @@ def plain(value: Any, digits: int = 3) -> str:
         return "0"
     decimals = max(0, digits - 1 - math.floor(math.log10(abs(value))))
     return f"{value:.{decimals}f}"
+
+
+def rough(value: Any) -> str:
+    """`value` with two significant digits."""
+    return plain(value, 2)
+
+
+def precise(value: Any) -> str:
+    """`value` with four significant digits."""
+    return plain(value, 4)
+
+
+def whole(value: Any) -> str:
+    return str(int(value)) if is_number(value) else NOTHING
 
 
 def about(value: float) -> str:
@@ -57,8 +73,9 @@ def ratio(value: Any) -> str:
     """``1.21×``, ``0.072×``, ``12.5×``."""
     if not is_number(value):
         return NOTHING
-    decimals = 2 if value >= 0.1 else 3
-    return f"{value:.{1 if value >= 10 else decimals}f}{TIMES}"
+    if value >= 10:
+        return f"{value:.1f}{TIMES}"
+    return f"{value:.{2 if value >= 0.1 else 3}f}{TIMES}"
 
 
 def times(value: Any) -> str:
@@ -72,16 +89,10 @@ def ratio_span(low: Any, high: Any, like: Any, between: str = "–") -> str:
     if not (is_number(low) and is_number(high)):
         return NOTHING
     decimals = len(ratio(like).rstrip(TIMES).partition(".")[2])
-    while decimals < FINEST and any(
-        bound != 1 and float(f"{bound:.{decimals}f}") == 1 for bound in (low, high)
-    ):
-        decimals += 1
+    for bound in (low, high):
+        while decimals < FINEST and bound != 1 and float(f"{bound:.{decimals}f}") == 1:
+            decimals += 1
     return f"{low:.{decimals}f}{between}{high:.{decimals}f}"
-
-
-def ratio_range(low: Any, high: Any, like: Any) -> str:
-    """The interval of a ratio in a sentence: ``1.19 to 1.23``."""
-    return ratio_span(low, high, like, " to ")
 
 
 def unequal(value: Unequal) -> str:
@@ -93,15 +104,18 @@ def unequal_span(value: Unequal, between: str = "–") -> str:
     return ratio_span(value.low, value.high, value.estimate, between)
 
 
-def pair(row: Mapping[Any, Any]) -> str:
+def pair(row: Row) -> str:
     """The ratio of a pair in the table of `versus` with its interval, ``1.21× (1.19–1.23)``; ``""``
     if the pair has no ratio."""
-    if isinstance(other := row["unequal"], Unequal):
-        return f"{marked(unequal(other), row['suspect'])} ({unequal_span(other)})"
-    if not is_number(row["ratio"]):
+    if isinstance(row["unequal"], Unequal):
+        text = unequal(row["unequal"])
+        span = unequal_span(row["unequal"])
+    elif is_number(row["ratio"]):
+        text = ratio(row["ratio"])
+        span = ratio_span(row["low"], row["high"], row["ratio"])
+    else:
         return ""
-    span = ratio_span(row["low"], row["high"], row["ratio"])
-    return f"{marked(ratio(row['ratio']), row['suspect'])} ({span})"
+    return f"{marked(text, row['suspect'])} ({span})"
 
 
 def share(value: Any) -> str:
@@ -111,7 +125,9 @@ def share(value: Any) -> str:
 
 def shares_apart(value: Any) -> str:
     """The difference of two accuracies, three decimals; one that they would hide as `small`."""
-    return small(value) if is_number(value) and abs(value) < 5e-4 else share(value)
+    if is_number(value) and abs(value) < 5e-4:
+        return small(value)
+    return share(value)
 
 
 def shares_apart_span(low: Any, high: Any) -> str:
@@ -122,13 +138,14 @@ def percent(value: Any) -> str:
     """A share as ``0.42 %``, ``8.5 %``, ``63 %``."""
     if not is_number(value):
         return NOTHING
-    return f"{100 * value:.0f} %" if value >= 0.1 else f"{plain(100 * value, 2)} %"
+    return f"{100 * value:.0f} %" if value >= 0.1 else f"{rough(100 * value)} %"
 
 
 def percent_span(low: Any, high: Any) -> str:
     if not (is_number(low) and is_number(high)):
         return NOTHING
-    return f"{percent(low).removesuffix(' %')}–{percent(high) if high <= 1 else 'over 100 %'}"
+    end = percent(high) if high <= 1 else "over 100 %"
+    return f"{percent(low).removesuffix(' %')}–{end}"
 
 
 def mebibytes(value: Any) -> str:
@@ -157,10 +174,14 @@ def capitalized(text: str) -> str:
 
 def few(texts: Sequence[str], most: int, separator: str = "; ") -> str:
     """The first `most` of `texts`, and the number of the others."""
-    more = f" and {len(texts) - most} more" if len(texts) > most else ""
-    return separator.join(texts[:most]) + more
+    listed = separator.join(texts[:most])
+    return f"{listed} and {len(texts) - most} more" if len(texts) > most else listed
+
+
+def sentences(clauses: Iterable[str]) -> str:
+    return " ".join(f"{capitalized(clause)}." for clause in clauses)
 
 
 def counted(number: int, one: str) -> str:
     """``1 run``, ``24 runs``."""
-    return f"{number} {one if number == 1 else f'{one}s'}"
+    return f"1 {one}" if number == 1 else f"{number} {one}s"

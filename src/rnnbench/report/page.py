@@ -20,19 +20,21 @@ from rnnbench.records.report_files import CARD, FIGURES, MARKDOWN, PAGE, TABLES,
 from rnnbench.records.store import write_bytes
 from rnnbench.report import numbers
 from rnnbench.report.content import Content
+from rnnbench.report.figures import standalone, to_png
 from rnnbench.report.labels import run_anchor
-from rnnbench.report.notes import LINKS
-from rnnbench.report.parts import by_spanner, shortened, standalone, to_markdown, to_png
-from rnnbench.report.published import claims_section, source_section, told
+from rnnbench.report.provenance import median_epoch
+from rnnbench.report.published import claims_section, source_sections
 from rnnbench.report.rounds import method_text
-from rnnbench.report.runs import median_epoch
+from rnnbench.report.views import by_spanner, shortened, to_markdown
 from rnnbench.sources.published import Claim, PublishedRow, Source
 from rnnbench.tables.comparison import claims_table, published_frame
 
 PREVIEW = f"{FIGURES}/preview.png"  # the image in link previews
-# How many rows of a table, figures, list items and configurations are shown unfolded.
-FOLD = {"rows": 24, "figures": 4, "items": 12, "configurations": 24}
-NBSP, JOINER, HYPHEN = "\N{NO-BREAK SPACE}", "\N{WORD JOINER}", "\N{NON-BREAKING HYPHEN}"
+# How many rows of a table, figures, list entries and configurations are shown unfolded.
+FOLD = {"rows": 24, "figures": 4, "entries": 12, "configurations": 24}
+NBSP = "\N{NO-BREAK SPACE}"
+JOINER = "\N{WORD JOINER}"
+HYPHEN = "\N{NON-BREAKING HYPHEN}"
 SUFFIXES = (".svg", ".png", ".csv")
 FACTS = {"name", "title", "summary", "answers"}
 
@@ -41,10 +43,12 @@ def write_report(report: Content, out: Path) -> list[Path]:
     """Writes ``report.html``, ``report.md``, ``card.json``, the `TABLES` and what is in ``figures``
     below `out`. Returns their paths, the page first."""
     texts: dict[str, str | bytes] = {PAGE: to_page(report), MARKDOWN: to_readme(report)}
-    if undeclared := set(report.csv) - set(TABLES):
+    undeclared = set(report.csv) - set(TABLES)
+    if undeclared:
         raise ValueError(f"records.report_files.TABLES lacks {', '.join(sorted(undeclared))}")
-    texts |= {table_file(name): _csv(report.csv[name]) for name in TABLES}
-    for figure in report.all_figures:
+    for name in TABLES:
+        texts[table_file(name)] = _csv(report.csv[name])
+    for figure in report.figures:
         texts[f"{FIGURES}/{figure.id}.svg"] = standalone(figure.svg)
     if report.lead_figures:
         texts[PREVIEW] = to_png(report.lead_figures[0].svg)
@@ -68,12 +72,13 @@ def write_published(
     about the rows; `claims`: quoted claims about them; `ours`: claim → what was measured here
     (`measured_claims`)."""
     table = published_frame(rows)
-    sections = [source_section(table, source) for source in told(table, sources)]
+    sections = source_sections(table, sources)
     if claims:
         sections.insert(0, claims_section(claims_table(claims, table), ours))
     text = _rendered(
         "published.html.j2",
-        sections=list(filter(None, sections)),
+        sections=sections,
+        section_ids=[],
         count=numbers.counted(len(rows), "published row"),
         title="Published comparisons",
         description="Quoted comparisons of cuDNN, GPUs and CPUs, with the sources' numbers.",
@@ -93,6 +98,7 @@ def to_page(report: Content) -> str:
     return _rendered(
         "report.html.j2",
         page=report,
+        section_ids=[section.id for section in report.sections],
         title=report.experiment.title,
         description=report.answers[0].speed_sentence.replace("`", ""),
         picture=PREVIEW if report.lead_figures else "",
@@ -104,15 +110,11 @@ def to_readme(report: Content) -> str:
     return re.sub(r"\n{3,}", "\n\n", _rendered("report.md.j2", page=report))
 
 
-def _without_formulas(table: pd.DataFrame) -> pd.DataFrame:
-    """`table` with an apostrophe before texts that a spreadsheet would compute."""
-    return table.replace(r"^([=+@-])", r"'\1", regex=True)
-
-
 def _csv(table: pd.DataFrame) -> str:
     if "method" in table:
         table = table.assign(method=table["method"].map(method_text, na_action="ignore"))
-    return _without_formulas(table).to_csv(index=False)
+    # An apostrophe stands before texts that a spreadsheet would compute.
+    return table.replace(r"^([=+@-])", r"'\1", regex=True).to_csv(index=False)
 
 
 def _only_text(value: Any) -> Any:
@@ -139,12 +141,11 @@ def _rendered(template: str, **values: Any) -> str:
         "markdown": to_markdown,
         "by_spanner": by_spanner,
         "unbroken": unbroken,
-        "anchor": lambda record: run_anchor(record.name, record.machine),
+        "anchor": run_anchor,
         "median_epoch": median_epoch,
         "markup": Markup,
     }
-    shared = {"fold": FOLD, "n": numbers, "links": LINKS, "description": "", "picture": ""}
-    environment.globals |= shared
+    environment.globals |= {"fold": FOLD, "n": numbers, "description": "", "picture": ""}
     return environment.get_template(template).render(**values)
 
 
@@ -192,5 +193,11 @@ def write_index(reports: Path) -> Path:
     """Writes ``index.html`` for the reports below `reports`. Returns its path."""
     with locked(reports / ".index.lock"):
         published = (reports / "published.html").is_file()
-        facts = {"entries": _entries(reports), "published": published, "title": "Reports"}
-        return _write_texts({"index.html": _rendered("index.html.j2", **facts)}, reports)[0]
+        text = _rendered(
+            "index.html.j2",
+            entries=_entries(reports),
+            published=published,
+            section_ids=[],
+            title="Reports",
+        )
+        return _write_texts({"index.html": text}, reports)[0]

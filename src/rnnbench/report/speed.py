@@ -1,213 +1,165 @@
-"""Time, accuracy and learning curves of training, and the time of ``evaluate()`` and
-``predict()``: figures, tables and sections."""
+"""The section on time: seconds per epoch and speed-ups."""
 
 from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Callable, Iterator
-from dataclasses import replace
-from typing import Any
+from collections.abc import Iterator
 
 import pandas as pd
 
 from rnnbench.axes import DEVICE_COLUMNS, GROUP
+from rnnbench.records.overrides import reference_label
 from rnnbench.report import charts
 from rnnbench.report import numbers as n
-from rnnbench.report.labels import colours, joined, of_these, variant_labels, with_labels
-from rnnbench.report.parts import (
-    WORDS,
-    Column,
-    Figure,
-    Section,
-    TableView,
-    by_device,
-    epoch_span,
-    figure,
-    marked,
-    span_of,
-    view_of,
-)
+from rnnbench.report.figures import Figure, figure
+from rnnbench.report.labels import colours, with_labels
+from rnnbench.report.numbers import Row
+from rnnbench.report.section import WORDS, Section
 from rnnbench.report.tables import Tables
-from rnnbench.sources.certificates import NOT_LEARNING
-from rnnbench.tables.learning import MIN_SEEDS, TOO_FEW_SEEDS, curves
+from rnnbench.report.views import Column, by_device, epoch_interval, interval_of
 from rnnbench.tables.ratios import Unequal
-from rnnbench.tables.runs import order, thinned_order
 from rnnbench.tables.stats import ONE_RUN
 from rnnbench.tables.time import COMPARED, IS_REFERENCE, NO_DIFFERENCE
 
 LINE = 28  # characters per line of a reason
-CURVES = {"loss": "Training loss", "val_acc": "Validation accuracy"}
 SQUEEZED = 2  # a device has its own axis of ratios if the common one is longer by this factor
 PANELS = 12  # figures of one kind; the tables have every configuration
-LATENCIES = 4  # figures of calls
+LEAD = 2  # figures next to the answer
 SECONDS = ["epoch_seconds", "epoch_low", "epoch_high"]
 SPEEDUP = ["speedup", "speedup_low", "speedup_high"]
-ENDS = ["value", "low", "high"]
 
 
-def speedup_text(row: Any) -> str:
-    other = row["unequal"]
-    text = n.unequal(other) if isinstance(other, Unequal) else n.ratio(row["speedup"])
-    shown = isinstance(other, Unequal) or row["words"] in COMPARED
-    return n.marked(text, row["speedup_suspect"] and shown)
+def speedup_text(row: Row) -> str:
+    if isinstance(row["unequal"], Unequal):
+        text = n.unequal(row["unequal"])
+    else:
+        text = n.ratio(row["speedup"])
+    return n.marked(text, row["speedup_suspect"] and row["words"] != IS_REFERENCE)
 
 
-def speedup_words(row: Any) -> str:
-    if isinstance(other := row["unequal"], Unequal):
-        return ",\n".join((n.unequal_span(other), textwrap.fill(row["difference"], LINE)))
+def speedup_words(row: Row) -> str:
+    if isinstance(row["unequal"], Unequal):
+        difference = textwrap.fill(row["difference"], LINE)
+        return f"{n.unequal_span(row['unequal'])},\n{difference}"
     if not n.is_number(row["speedup_low"]):
         return str(row["words"])
-    span = span_of("speedup", n.ratio_span)(row)
-    return f"{span},\n{NO_DIFFERENCE}" if row["words"] == NO_DIFFERENCE else span
-
-
-def _spread(row: Any, name: str) -> str:
-    if not n.is_number(row[name.removesuffix("_sd")]):
-        return n.NOTHING
-    if row["seeds"] < 2:
-        return "one seed"
-    return f"± {n.plain(row[name]) if 'loss' in name else n.share(row[name])}"
-
-
-def _plain(name: str) -> Callable[[Any], str]:
-    """The number in the column `name`, with a dagger if it includes suspect runs."""
-    return lambda row: marked(n.plain(row[name]), row)
-
-
-def _validation(row: Any) -> str:
-    text = marked(n.share(row["val_acc"]), row)
-    return f"{text},\n{NOT_LEARNING}" if row["not_learning"] else text
-
-
-def _difference_interval(row: Any) -> str:
-    if row["is_reference"]:
-        return IS_REFERENCE
-    if not n.is_number(row["val_acc_low"]):
-        return TOO_FEW_SEEDS if row["seeds"] < MIN_SEEDS else n.NOTHING
-    return n.shares_apart_span(row["val_acc_low"], row["val_acc_high"])
+    span = interval_of("speedup", n.ratio_span)(row)
+    if row["words"] == NO_DIFFERENCE:
+        return f"{span},\n{NO_DIFFERENCE}"
+    return span
 
 
 TIME_COLUMNS = (
-    Column("speed-up", speedup_text),
-    Column("95 % CI", speedup_words, quiet=True),
-    Column("s per epoch", _plain("epoch_seconds")),
-    Column("95 % CI", epoch_span, quiet=True),
+    Column("speed-up", text=speedup_text),
+    Column("95 % CI", text=speedup_words, quiet=True),
+    Column("s per epoch", "epoch_seconds", n.plain, marked=True),
+    Column("95 % CI", text=epoch_interval, quiet=True),
 )
 STEP_COLUMNS = (
-    Column("ms / step", _plain("ms_per_step")),
-    Column("µs / sample", _plain("us_per_sample")),
-    Column("evaluate, s", _plain("evaluate_seconds")),
-    Column("predict, s", _plain("predict_seconds")),
-    Column("runs", lambda r: str(int(r["runs"])), quiet=True),
-)
-ACCURACY_COLUMNS = (
-    Column("train", lambda r: marked(n.share(r["acc"]), r)),
-    Column("SD", lambda r: _spread(r, "acc_sd"), quiet=True),
-    Column("validation", _validation),
-    Column("SD", lambda r: _spread(r, "val_acc_sd"), quiet=True),
-)
-LOSS_COLUMNS = (
-    Column("train loss", _plain("loss")),
-    Column("SD", lambda r: _spread(r, "loss_sd"), quiet=True),
-    Column("validation loss", _plain("val_loss")),
-    Column("SD", lambda r: _spread(r, "val_loss_sd"), quiet=True),
-)
-LARGEST_LOSS = Column("largest difference in loss", lambda r: n.small(r["loss_largest"]))
-LEARNING_COLUMNS = (
-    Column(
-        "difference in val acc, last epoch",
-        lambda r: marked(n.shares_apart(r["val_acc_difference"]), r),
-    ),
-    Column("95 % CI", _difference_interval, quiet=True),
-    Column("largest difference in val acc", lambda r: n.shares_apart(r["val_acc_largest"])),
-    LARGEST_LOSS,
-)
-CALL_COLUMNS = (
-    Column("device", "column_name", number=False),
-    Column("call", "call", number=False),
-    Column("samples", lambda r: str(int(r["samples"]))),
-    Column("batch", lambda r: str(int(r["batch"])) if n.is_number(r["batch"]) else n.NOTHING),
-    Column("s", _plain("seconds")),
-    Column("95 % CI", lambda r: n.span(r["low"], r["high"], r["seconds"]), quiet=True),
-    Column("ms / batch", _plain("ms_per_batch")),
-    Column("samples / s", _plain("samples_per_second")),
-    Column("speed-up", lambda r: speedup_text({**r, "speedup_suspect": False})),
-    Column("95 % CI", speedup_words, quiet=True),
+    Column("ms / step", "ms_per_step", n.plain, marked=True),
+    Column("µs / sample", "us_per_sample", n.plain, marked=True),
+    Column("evaluate, s", "evaluate_seconds", n.plain, marked=True),
+    Column("predict, s", "predict_seconds", n.plain, marked=True),
+    Column("runs", "runs", n.whole, quiet=True),
 )
 
 
-def time_views(m: Tables) -> list[TableView]:
+def time_section(m: Tables) -> Section:
+    csv = {"time": m.time}
+    if m.time.empty:
+        return Section("speed", csv=csv)
+    words = WORDS["speed"]
+    methods = [method for method in m.time["method"] if method is not None]
+    in_turns = any(method.in_turns for method in methods)
+    adjusted = words["adjusted"] if in_turns else ""
+    texts = [words["text"].format(adjusted, reference_label(m.reference) or "nothing")]
+    if m.runs["verdict"].eq("suspect").any():
+        texts.append(words["suspect"])
+    if any(method.pooled for method in methods):
+        texts.append(words["pooled"])
+    if in_turns:
+        texts.append(words["turns"])
+    paragraphs = [" ".join(texts)]
+    if m.regrouped.groupby([*GROUP, *DEVICE_COLUMNS]).ngroups > PANELS:
+        paragraphs.append(words["panels"].format(PANELS))
+    figures = list(_figures(m))
+    speedups = [each for each in figures if each.kind == "speedup"] or figures
+    first = [each.id for each in speedups if each.group == speedups[0].group]
     title = "Time per step and sample; evaluate() and predict()"
-    fastest = by_device("time", "Speed-up and seconds per epoch", m.regrouped, TIME_COLUMNS)
-    return [replace(fastest, leads=True), by_device("step", title, m.regrouped, STEP_COLUMNS)]
+    views = (
+        by_device("time", "Speed-up and seconds per epoch", m.regrouped, TIME_COLUMNS),
+        by_device("step", title, m.regrouped, STEP_COLUMNS),
+    )
+    leads = ("time", *first[:LEAD])
+    return Section(
+        "speed", paragraphs, figures=figures, views=views, leads=leads, opens=True, csv=csv
+    )
 
 
-def accuracy_views(m: Tables) -> list[TableView]:
-    title = "Difference from the reference, seed by seed"
-    notes = (WORDS["learning"]["note"],) if m.learning["val_acc_low"].notna().any() else ()
-    reached, differences = m.regroup(m.accuracy), m.regroup(m.learning)
-    if m.accuracy["acc"].isna().all():  # models without an accuracy, such as of regression
-        return [
-            by_device("accuracy", "Loss at the last epoch", reached, LOSS_COLUMNS),
-            by_device("learning", title, differences, (LARGEST_LOSS,)),
-        ]
-    return [
-        by_device("accuracy", "Accuracy at the last epoch", reached, ACCURACY_COLUMNS),
-        by_device("learning", title, differences, LEARNING_COLUMNS, notes),
-    ]
-
-
-def places(table: pd.DataFrame) -> int:
-    """The number of pairs of group and device in `table`."""
-    return int(table.groupby([*GROUP, *DEVICE_COLUMNS]).ngroups)
-
-
-def _first_places(table: pd.DataFrame) -> pd.DataFrame:
+def first_places(table: pd.DataFrame) -> pd.DataFrame:
     """The rows of the first `PANELS` pairs of `group_name` and `column_name`."""
     place = table.groupby(["group_name", "column_name"], sort=False).ngroup()
     return table[place < PANELS]
 
 
-def speed_figures(m: Tables) -> Iterator[Figure]:
-    """Seconds per epoch, and speed-ups, of the first `PANELS` places (group and device)."""
-    labelled, runs = with_labels(m.regrouped), with_labels(m.regroup(m.run_values))
+def _figures(m: Tables) -> Iterator[Figure]:
+    """Seconds per epoch, and speed-ups, of the first places (group and device)."""
+    labelled = _with_chart_labels(with_labels(m.regrouped))
+    runs = with_labels(m.regroup(m.run_values))
+    runs = runs.assign(place=runs["series"], value=runs["seconds"])
     palette = colours(labelled["implementation"])
-    shown = runs.assign(place=runs["series"], value=runs["seconds"])
-    for group, cells in _first_places(labelled).groupby("group_name", sort=False):
-        of_group = shown[shown["group_name"] == group]
-        compared = cells["words"].isin(COMPARED).any()
-        times, ratios = _time_limits(cells, of_group), _ratio_limits(cells)
+    for group, cells in first_places(labelled).groupby("group_name", sort=False):
+        runs_of_group = runs[runs["group_name"] == group]
+        has_ratios = cells["words"].isin(COMPARED).any()
         for device, rows in cells.groupby("column_name", sort=False):
-            own = of_group[of_group["column_name"] == device]
+            own = runs_of_group[runs_of_group["column_name"] == device]
             names = charts.names_axis(dict(zip(rows["series"], rows["shown"], strict=True)))
             if len(rows) > 1 or len(own) > 1:  # a single dot shows nothing
                 # One axis for all devices, unless it would hide the differences on one of them.
-                far = times[0] > 0 and times[1] > charts.LOG_FROM * times[0]
-                axis = charts.seconds_axis(_time_limits(rows, own) if far else times)
-                drawn = _drawn(rows, SECONDS, _time_label)
-                yield figure("time", str(group), str(device), f"Seconds per epoch on {device}",
-                             charts.dots(drawn, palette, axis, names, own))  # fmt: skip
-            if compared and rows.loc[rows["words"] != IS_REFERENCE, "speedup"].notna().any():
+                limits = _time_limits(cells, runs_of_group)
+                if limits[0] > 0 and limits[1] > charts.LOG_FROM * limits[0]:
+                    limits = _time_limits(rows, own)
+                axis = charts.seconds_axis(limits)
+                drawn = _renamed(rows, SECONDS, "time_label")
+                chart = charts.times(drawn, palette, axis, names, own)
+                title = f"Seconds per epoch on {device}"
+                yield figure("time", str(group), str(device), title, chart)
+            others = rows[rows["words"] != IS_REFERENCE]
+            if has_ratios and others["speedup"].notna().any():
                 limits = _ratio_limits(rows)
-                if _length(ratios) <= SQUEEZED * _length(limits):
-                    limits = ratios
+                of_group = _ratio_limits(cells)
+                if _length(of_group) <= SQUEEZED * _length(limits):
+                    limits = of_group
                 axis = charts.ratio_axis("speed-up over the reference", limits)
-                drawn = _drawn(rows, SPEEDUP, _speedup_label)
-                yield figure("speedup", str(group), str(device), f"Speed-up on {device}",
-                             charts.dots(drawn, palette, axis, names))  # fmt: skip
+                drawn = _renamed(rows, SPEEDUP, "speedup_label")
+                chart = charts.ratios(drawn, palette, axis, names)
+                yield figure("speedup", str(group), str(device), f"Speed-up on {device}", chart)
 
 
-def _drawn(rows: pd.DataFrame, measure: list[str], label: Any) -> pd.DataFrame:
-    values = dict(zip(ENDS, (rows[name] for name in measure), strict=True))
-    return rows.assign(
-        place=rows["series"], label=list(map(label, rows.to_dict("records"))), **values
-    )
+def _with_chart_labels(labelled: pd.DataFrame) -> pd.DataFrame:
+    """`labelled` with the texts of its dots: `time_label`, `speedup_label`."""
+    times = []
+    speedups = []
+    for row in labelled.to_dict("records"):
+        times.append(n.marked(f"{n.plain(row['epoch_seconds'])} s", row["suspect"]))
+        text = str(row["words"])
+        if row["words"] in COMPARED:
+            ratio = n.marked(n.ratio(row["speedup"]), row["speedup_suspect"])
+            is_shown = row["words"] not in (NO_DIFFERENCE, ONE_RUN)
+            text = ratio if is_shown else f"{ratio} {text}"
+        speedups.append(text)
+    return labelled.assign(place=labelled["series"], time_label=times, speedup_label=speedups)
+
+
+def _renamed(rows: pd.DataFrame, measure: list[str], label: str) -> pd.DataFrame:
+    columns = dict(zip([*measure, label], [*charts.VALUE, "label"], strict=True))
+    return rows[["place", "series", *columns]].rename(columns=columns)
 
 
 def _time_limits(cells: pd.DataFrame, runs: pd.DataFrame) -> tuple[float, float]:
-    values = pd.concat([*(cells[name] for name in SECONDS), runs["seconds"]])
-    return charts.seconds_limits(values.astype(float))
+    columns = [cells[name] for name in SECONDS]
+    return charts.seconds_limits(pd.concat([*columns, runs["seconds"]]).astype(float))
 
 
 def _ratio_limits(cells: pd.DataFrame) -> tuple[float, float]:
@@ -216,74 +168,3 @@ def _ratio_limits(cells: pd.DataFrame) -> tuple[float, float]:
 
 def _length(limits: tuple[float, float]) -> float:
     return math.log(limits[1] / limits[0])
-
-
-def _time_label(row: Any) -> str:
-    return marked(f"{n.plain(row['epoch_seconds'])} s", row)
-
-
-def _speedup_label(row: Any) -> str:
-    if row["words"] not in COMPARED:
-        return str(row["words"])
-    words = f" {row['words']}" if row["words"] in (NO_DIFFERENCE, ONE_RUN) else ""
-    return n.marked(n.ratio(row["speedup"]), row["speedup_suspect"]) + words
-
-
-def order_figures(m: Tables) -> Iterator[Figure]:
-    table = thinned_order(order(m.frame))
-    table = table.assign(series=table["implementation"].replace("", "model"))
-    for machine, rows in table.groupby("machine", sort=False):
-        title = "Epoch time of each run relative to the mean of its configuration"
-        title += f", {machine}" if table["machine"].nunique() > 1 else ""
-        chart = charts.in_order(rows, m.palette)
-        yield figure("order", "", str(machine), title, chart, wide=True)
-
-
-def curves_section(m: Tables) -> Section:
-    return Section("curves", (WORDS["curves"]["text"],), list(_curves(m)))
-
-
-def _curves(m: Tables) -> Iterator[Figure]:
-    palette = colours(m.regrouped["implementation"])
-    for measure, title in CURVES.items():
-        table = _first_places(with_labels(m.regroup(curves(m.frame, measure))))
-        for (group, device), rows in table.groupby(["group_name", "column_name"], sort=False):
-            chart = charts.learning_curves(rows, palette)
-            yield figure("curve", str(group), f"{device}-{measure}", f"{title} on {device}", chart)
-
-
-def calls_section(m: Tables) -> Section:
-    """``evaluate()`` and ``predict()``: latency, throughput and speed-ups."""
-    labelled = with_labels(m.calls).sort_values("call", kind="stable")
-    view = view_of(labelled, "calls-table", "Time per call", "implementation", "series",
-                   CALL_COLUMNS, "block")  # fmt: skip
-    return Section("calls", (WORDS["calls"]["text"],), list(_latencies(labelled, m)), (view,),
-                   csv={"calls": m.calls})  # fmt: skip
-
-
-def _latencies(labelled: pd.DataFrame, m: Tables) -> Iterator[Figure]:
-    """Milliseconds of predict() by batch, if several batch sizes of a network were measured."""
-    predictions = labelled[(labelled["call"] == "predict") & labelled["batch"].notna()]
-    milliseconds = 1e3 * predictions[["seconds", "low", "high"]].astype(float)
-    predictions = predictions.assign(size=predictions["batch"], value=milliseconds["seconds"],
-                                     **milliseconds[["low", "high"]])  # fmt: skip
-    variants = [variant.those(_is_no_size) for variant in predictions["variant"]]
-    labels = variant_labels(variants)
-    networks = predictions.assign(network=[labels[variant] for variant in variants])
-    drawn = 0
-    for (*network, device), rows in networks.groupby(
-        [*GROUP[:-1], "network", "column_name"], sort=False
-    ):
-        if drawn < LATENCIES and rows["batch"].nunique() > 1:
-            drawn += 1
-            palette = of_these(m.palette, rows["series"])
-            chart = charts.by_size(rows, palette, "batch", {"value": charts.THIN})
-            title = f"Milliseconds of predict() by batch on {device}"
-            if len(labels) > 1:
-                title += f", {network[-1]}"
-            yield figure("calls", joined(network), str(device), title, chart)
-
-
-def _is_no_size(key: str) -> bool:
-    """Whether an override of the key makes another network, not another batch of its calls."""
-    return key not in ("model.batch", "model.val_samples")

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 import pandas as pd
 from rich.box import SIMPLE_HEAD
@@ -11,10 +10,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from rnnbench.records.record import Phase, Record
+from rnnbench.records.record import Record
 from rnnbench.report import numbers as n
-from rnnbench.report.answer import SINGLE_RUN
-from rnnbench.report.runs import median_epoch
+from rnnbench.report.answer import as_fast, no_difference
+from rnnbench.report.numbers import Row
+from rnnbench.report.provenance import median_epoch
 from rnnbench.tables.certificates import UNEQUAL, UNKNOWN
 from rnnbench.tables.ratios import MARK, Unequal
 from rnnbench.tables.time import COMPARED, FASTER, NO_DIFFERENCE, SLOWER
@@ -34,18 +34,23 @@ def _table(heads: Sequence[str], rows: Iterable[Sequence[str]], numbers: bool = 
 
 def print_comparison(table: pd.DataFrame, a: str, b: str) -> None:
     """Prints one row per pair and notes on how to read the ratios."""
-    same = [""] if table["same"].ne("").any() else []
-    rows = [
-        (
-            *(row["same"] for _ in same),
-            f"{row['a']}\n{n.plain(row['seconds_a'])} s per epoch",
-            f"{row['b']}\n{n.plain(row['seconds_b'])} s per epoch",
-            "\n".join(filter(None, (n.pair(row), row["words"]))),
-            f"{row['runs_a']}, {row['runs_b']}",
+    heads = ["first", "second", "speed-up of the first (95 % CI)", "runs"]
+    rows = []
+    for row in table.to_dict("records"):
+        pair = faster_first(row)
+        result = n.pair(pair)
+        rows.append(
+            [
+                f"{pair['a']}\n{n.plain(pair['seconds_a'])} s per epoch",
+                f"{pair['b']}\n{n.plain(pair['seconds_b'])} s per epoch",
+                f"{result}\n{pair['words']}" if result else pair["words"],
+                f"{pair['runs_a']}, {pair['runs_b']}",
+            ]
         )
-        for row in map(faster_first, table.to_dict("records"))
-    ]
-    heads = [*same, "first", "second", "speed-up of the first (95 % CI)", "runs"]
+    if table["same"].ne("").any():
+        heads.insert(0, "")
+        for cells, same in zip(rows, table["same"], strict=True):
+            cells.insert(0, same)
     shown = _table(heads, rows, numbers=False)
     shown.title = Text(f"{a} versus {b}")
     console = Console()
@@ -53,7 +58,7 @@ def print_comparison(table: pd.DataFrame, a: str, b: str) -> None:
     if table["suspect"].any():
         console.print(f"{n.DAGGER} includes suspect runs; rnnbench show RUN gives the reasons.")
     for verdict, label in ((UNEQUAL, "Not the same function"), (UNKNOWN, "Not certified")):
-        for why in dict.fromkeys(table.loc[table["equal"] == verdict, "equal_why"]):
+        for why in table.loc[table["equal"] == verdict, "equal_why"].unique():
             console.print(f"{label}: {why}.", markup=False, highlight=False)
     unequal = [ratio for ratio in table["unequal"] if isinstance(ratio, Unequal)]
     if unequal:
@@ -66,15 +71,29 @@ def print_comparison(table: pd.DataFrame, a: str, b: str) -> None:
 
 
 def print_answers(table: pd.DataFrame) -> None:
-    """Prints what the ratios say, one sentence per pair of the table of `versus`."""
-    sentences = [_answer(faster_first(row)) for row in table.to_dict("records")]
-    if len(sentences) > ANSWERS:
-        sentences[ANSWERS:] = [f"{len(sentences) - ANSWERS} more pairs are in the table."]
+    """Prints what the ratios say, one sentence per pair of the table of `versus`: ```block` trains
+    1.25 times as fast as `keras` (1.22 to 1.28)``."""
+    sentences = []
+    for pair in table.head(ANSWERS).to_dict("records"):
+        row = faster_first(pair)
+        first = f"`{row['a']}`"
+        second = f"`{row['b']}`"
+        ratio = row["ratio"], row["low"], row["high"]
+        if row["words"] not in COMPARED:
+            sentence = f"no speed-up between {first} and {second}: {row['words']}"
+        elif row["words"] == NO_DIFFERENCE:
+            sentence = no_difference(first, second, *ratio)
+        else:
+            sentence = f"{first} trains {as_fast(*ratio, second)}"
+        where = f"{row['same']}: " if row["same"] else ""
+        sentences.append(where + n.sentences([sentence]))
+    if len(table) > ANSWERS:
+        sentences.append(f"{len(table) - ANSWERS} more pairs are in the table.")
     for sentence in sentences:
         Console().print(sentence, markup=False, highlight=False, soft_wrap=True)
 
 
-def faster_first(row: Mapping[Any, Any]) -> Mapping[Any, Any]:
+def faster_first(row: Row) -> Row:
     """A pair of the table of `versus`, exchanged if its second side is the faster one, so that the
     table and the sentence have one direction."""
     if not (n.is_number(row["ratio"]) and row["ratio"] < 1):
@@ -90,45 +109,30 @@ def faster_first(row: Mapping[Any, Any]) -> Mapping[Any, Any]:
     return exchanged
 
 
-def _answer(row: Mapping[Any, Any]) -> str:
-    """`block` trains 1.25 times as fast as `keras` (1.22 to 1.28)."""
-    first, second = f"`{row['a']}`", f"`{row['b']}`"
-    where = f"{row['same']}: " if row["same"] else ""
-    if row["words"] not in COMPARED:
-        return f"{where}No speed-up between {first} and {second}: {row['words']}."
-    ratio = n.marked(n.times(row["ratio"]), row["suspect"])
-    interval = SINGLE_RUN
-    if n.is_number(row["low"]):
-        interval = f"({n.ratio_range(row['low'], row['high'], row['ratio'])})"
-    if row["words"] == NO_DIFFERENCE:
-        return f"{where}No difference is shown between {first} and {second}: {ratio} {interval}."
-    return f"{where}{first} trains {ratio} as fast as {second} {interval}."
-
-
-def _phase(phase: Phase) -> tuple[str, str, str]:
-    waited, before = (phase.details.get(name) for name in ("waited", "before_fork"))
-    remark = f"{n.plain(waited)} of it waiting" if waited else ""
-    if before:
-        remark = f"{n.plain(before)} of it before the fork"
-    return phase.name, n.plain(phase.took), remark
-
-
 def print_run(record: Record, place: str) -> None:
     """Prints a run: verdict with reasons, phases, epochs and provenance. `place`: its record."""
     console = Console()
-    status = record.verdict.status + (
-        ", excluded from all results" if record.verdict.status == "void" else ""
-    )
+    status = record.verdict.status
+    if status == "void":
+        status += ", excluded from all results"
     console.print(Text(record.name, style="bold") + Text(f"  {status}"), highlight=False)
     if record.verdict.reasons:
         console.print(f"  {record.why}", markup=False, highlight=False)
-    console.print(_table(("phase", "seconds", ""), map(_phase, record.phases)))
+    phases = []
+    for phase in record.phases:
+        remark = ""
+        if phase.details.get("before_fork"):
+            remark = f"{n.plain(phase.details['before_fork'])} of it before the fork"
+        elif phase.details.get("waited"):
+            remark = f"{n.plain(phase.details['waited'])} of it waiting"
+        phases.append((phase.name, n.plain(phase.took), remark))
+    console.print(_table(("phase", "seconds", ""), phases))
     if record.epochs:
-        epochs = (
-            (str(e.epoch), f"{e.seconds:.4f}",
-             *(n.plain(value, 4) for value in (e.loss, e.acc, e.val_loss, e.val_acc)))
-            for e in record.epochs
-        )  # fmt: skip
+        epochs = []
+        for epoch in record.epochs:
+            reached = epoch.loss, epoch.acc, epoch.val_loss, epoch.val_acc
+            texts = [n.precise(value) for value in reached]
+            epochs.append((str(epoch.epoch), f"{epoch.seconds:.4f}", *texts))
         console.print(_table(("epoch", "seconds", "loss", "acc", "val loss", "val acc"), epochs))
         console.print(f"median epoch {median_epoch(record)} s", highlight=False)
     for line in (

@@ -1,0 +1,145 @@
+"""``evaluate()`` and ``predict()``: the section, and the answer of a report that leads with it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pandas as pd
+
+from rnnbench.axes import GROUP
+from rnnbench.records.overrides import reference_label
+from rnnbench.report import charts
+from rnnbench.report import numbers as n
+from rnnbench.report.answer import Answer, as_fast
+from rnnbench.report.figures import Figure, figure
+from rnnbench.report.labels import (
+    device_words,
+    joined,
+    short_group,
+    variant_labels,
+    with_labels,
+)
+from rnnbench.report.numbers import Row
+from rnnbench.report.section import WORDS, Section
+from rnnbench.report.speed import speedup_text, speedup_words
+from rnnbench.report.tables import Tables
+from rnnbench.report.views import Column, interval_of, view_of
+from rnnbench.tables.time import COMPARED, IS_REFERENCE, NO_DIFFERENCE, NO_REFERENCE
+
+FIGURES = 4
+SENTENCES = 4  # networks and devices named in the answer
+SIZES = 4  # batch sizes named in a sentence
+CALL_COLUMNS = (
+    Column("device", "column_name", number=False),
+    Column("call", "call", number=False),
+    Column("samples", "samples", n.whole),
+    Column("batch", "batch", n.whole),
+    Column("s", "seconds", n.plain, marked=True),
+    Column("95 % CI", text=interval_of("seconds", low="low", high="high"), quiet=True),
+    Column("ms / batch", "ms_per_batch", n.plain, marked=True),
+    Column("samples / s", "samples_per_second", n.plain, marked=True),
+    Column("speed-up", text=speedup_text),
+    Column("95 % CI", text=speedup_words, quiet=True),
+)
+
+
+def calls_section(m: Tables) -> Section:
+    """Latency, throughput and speed-ups."""
+    csv = {"calls": m.calls}
+    if m.calls.empty:
+        return Section("calls", csv=csv)
+    labelled = with_labels(m.calls).assign(speedup_suspect=False)
+    labelled = labelled.sort_values("call", kind="stable")
+    view = view_of(
+        labelled,
+        "calls-table",
+        "Time per call",
+        "implementation",
+        "series",
+        CALL_COLUMNS,
+        ["block"],
+    )
+    figures = list(_latencies(labelled, m))
+    leads = ["calls-table", *(each.id for each in figures)]
+    return Section(
+        "calls", (WORDS["calls"]["text"],), figures=figures, views=(view,), leads=leads, csv=csv
+    )
+
+
+def _latencies(labelled: pd.DataFrame, m: Tables) -> Iterator[Figure]:
+    """Milliseconds of predict() by batch, if several batch sizes of a network were measured."""
+    predictions = labelled[(labelled["call"] == "predict") & labelled["batch"].notna()]
+    milliseconds = 1e3 * predictions[["seconds", "low", "high"]].astype(float)
+    # Other sizes do not make another network.
+    variants = []
+    for variant in predictions["variant"]:
+        variants.append(variant.those(lambda key: key not in ("model.batch", "model.val_samples")))
+    labels = variant_labels(variants)
+    networks = predictions.assign(
+        size=predictions["batch"],
+        value=milliseconds["seconds"],
+        low=milliseconds["low"],
+        high=milliseconds["high"],
+        network=[labels[variant] for variant in variants],
+    )
+    drawn = 0
+    by = [*GROUP[:-1], "network", "column_name"]
+    for (*network, device), rows in networks.groupby(by, sort=False):
+        if drawn < FIGURES and rows["batch"].nunique() > 1:
+            drawn += 1
+            chart = charts.by_batch(rows, m.palette)
+            title = f"Milliseconds of predict() by batch on {device}"
+            if len(labels) > 1:
+                title += f", {network[-1]}"
+            yield figure("calls", joined(network), str(device), title, chart)
+
+
+def call_answers(m: Tables) -> list[Answer]:
+    """For each network and device, the fastest implementation of predict() at each batch size.
+    Configurations that compute another function take no part."""
+    takes_part = m.calls["words"].isin((*COMPARED, IS_REFERENCE, NO_REFERENCE))
+    predictions = with_labels(m.calls[(m.calls["call"] == "predict") & takes_part])
+    if predictions.empty:
+        return [Answer("No run has timed predict() yet, so there is no answer.")]
+    varied = [name for name in GROUP[:-1] if predictions[name].nunique() > 1]
+    variants = variant_labels(predictions["variant"])
+    base = reference_label(m.reference) or "nothing"
+    sentences = []
+    for _, rows in predictions.groupby([*GROUP[:-1], "column_name"], sort=False):
+        ordered = rows.sort_values(["batch", "samples", "seconds"], kind="stable")
+        best = ordered.drop_duplicates("variant")
+        has_variants = best["batch"].duplicated().any()
+        clauses = []
+        for row in best.head(SIZES).to_dict("records"):
+            variant = f", {variants[row['variant']]}," if has_variants else ""
+            clauses.append(_fastest_call(row, base, variant))
+        if len(best) > SIZES:
+            clauses.append(f"the table has {len(best) - SIZES} more")
+        first = best.iloc[0].to_dict()
+        place = first["column_name"]
+        if place == first["device"]:
+            place = device_words(place, first["variant"])
+        network = short_group(first, varied, variants)
+        sentences.append(f"On {place}, predict() of {network} takes {'; '.join(clauses)}.")
+    answers = [Answer(sentence) for sentence in sentences[:SENTENCES]]
+    if len(sentences) > SENTENCES:
+        more = n.counted(len(sentences) - SENTENCES, "more network")
+        answers[-1] = Answer(answers[-1].speed_sentence, f"The table has {more}.")
+    return answers
+
+
+def _fastest_call(row: Row, base: str, variant: str) -> str:
+    """```1.01 ms for a batch of 1 with `block`, 2.00 times as fast as `keras` (1.98 to 2.02)``."""
+    what = f"for a batch of {row['batch']:.0f}"
+    if row["samples"] > row["batch"]:
+        what = f"for {row['samples']:.0f} samples in batches of {row['batch']:.0f}"
+    name = n.daggered(row["implementation"] or row["model"], row["suspect"])
+    clause = f"{n.plain(1e3 * row['seconds'])} ms {what}{variant} with {name}"
+    if row["words"] not in COMPARED or not n.is_number(row["speedup_low"]):
+        return clause
+    low = row["speedup_low"]
+    high = row["speedup_high"]
+    if row["words"] == NO_DIFFERENCE:
+        span = n.ratio_span(low, high, row["speedup"], " to ")
+        return f"{clause} ({NO_DIFFERENCE} from `{base}`: {n.times(row['speedup'])}, {span})"
+    return f"{clause}, {as_fast(row['speedup'], low, high, f'`{base}`')}"

@@ -1,0 +1,141 @@
+"""The sections on accuracy, learning curves and the time to an accuracy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import islice
+from typing import Any
+
+from rnnbench.report import charts
+from rnnbench.report import numbers as n
+from rnnbench.report.figures import figure
+from rnnbench.report.labels import colours, with_labels
+from rnnbench.report.numbers import Row
+from rnnbench.report.section import WORDS, Section
+from rnnbench.report.speed import first_places
+from rnnbench.report.tables import DRAWN, Tables
+from rnnbench.report.views import Column, by_device, interval_of, view_of
+from rnnbench.sources.certificates import NOT_LEARNING
+from rnnbench.tables.learning import MIN_SEEDS, TOO_FEW_SEEDS, curves, target
+from rnnbench.tables.time import IS_REFERENCE
+
+CURVES = {"loss": "Training loss", "val_acc": "Validation accuracy"}
+
+
+def _spread_of(name: str, text: Callable[[Any], str]) -> Callable[[Any], str]:
+    """The standard deviation of the column `name` between seeds."""
+
+    def spread(row: Row) -> str:
+        if not n.is_number(row[name]):
+            return n.NOTHING
+        if row["seeds"] < 2:
+            return "one seed"
+        return f"± {text(row[f'{name}_sd'])}"
+
+    return spread
+
+
+def _validation(row: Row) -> str:
+    text = n.marked(n.share(row["val_acc"]), row["suspect"])
+    return f"{text},\n{NOT_LEARNING}" if row["not_learning"] else text
+
+
+def _difference_interval(row: Row) -> str:
+    if row["is_reference"]:
+        return IS_REFERENCE
+    if n.is_number(row["val_acc_low"]):
+        return n.shares_apart_span(row["val_acc_low"], row["val_acc_high"])
+    return TOO_FEW_SEEDS if row["seeds"] < MIN_SEEDS else n.NOTHING
+
+
+ACCURACY_COLUMNS = (
+    Column("train", "acc", n.share, marked=True),
+    Column("SD", text=_spread_of("acc", n.share), quiet=True),
+    Column("validation", text=_validation),
+    Column("SD", text=_spread_of("val_acc", n.share), quiet=True),
+)
+LOSS_COLUMNS = (
+    Column("train loss", "loss", n.plain, marked=True),
+    Column("SD", text=_spread_of("loss", n.plain), quiet=True),
+    Column("validation loss", "val_loss", n.plain, marked=True),
+    Column("SD", text=_spread_of("val_loss", n.plain), quiet=True),
+)
+LARGEST_LOSS = Column("largest difference in loss", "loss_largest", n.small)
+DIFFERENCE_COLUMNS = (
+    Column("difference in val acc, last epoch", "val_acc_difference", n.shares_apart, marked=True),
+    Column("95 % CI", text=_difference_interval, quiet=True),
+    Column("largest difference in val acc", "val_acc_largest", n.shares_apart),
+    LARGEST_LOSS,
+)
+TARGET_COLUMNS = (
+    Column("device", "column_name", number=False),
+    Column("target", "target", n.share),
+    Column("seconds", "seconds", n.plain),
+    Column("95 % CI", text=interval_of("seconds"), quiet=True),
+    Column("epochs", "epochs", n.rough),
+    Column("runs that reached it", text=lambda row: f"{row['reached']} of {row['runs']}"),
+)
+
+
+def accuracy_section(m: Tables) -> Section:
+    csv = {"accuracy": m.accuracy, "alike": m.alike}
+    if m.accuracy.empty:
+        return Section("learnt", csv=csv)
+    reached = m.regroup(m.accuracy)
+    differences = m.regroup(m.learning)
+    title = "Difference from the reference, seed by seed"
+    if m.accuracy["acc"].isna().all():  # models without an accuracy, such as of regression
+        views = (
+            by_device("accuracy", "Loss at the last epoch", reached, LOSS_COLUMNS),
+            by_device("learning", title, differences, (LARGEST_LOSS,)),
+        )
+    else:
+        notes = (WORDS["learnt"]["note"],) if m.learning["val_acc_low"].notna().any() else ()
+        views = (
+            by_device("accuracy", "Accuracy at the last epoch", reached, ACCURACY_COLUMNS),
+            by_device("learning", title, differences, DIFFERENCE_COLUMNS, notes),
+        )
+    return Section("learnt", (WORDS["learnt"]["text"],), views=views, opens=True, csv=csv)
+
+
+def curves_section(m: Tables) -> Section:
+    palette = colours(m.regrouped["implementation"])
+    figures = []
+    for measure, title in CURVES.items():
+        table = first_places(with_labels(m.regroup(curves(m.frame, measure))))
+        for (group, device), rows in table.groupby(["group_name", "column_name"], sort=False):
+            chart = charts.learning_curves(rows, palette)
+            which = f"{device}-{measure}"
+            figures.append(figure("curve", str(group), which, f"{title} on {device}", chart))
+    if not figures:
+        return Section("curves")
+    return Section("curves", (WORDS["curves"]["text"],), figures=figures)
+
+
+def target_section(m: Tables) -> Section:
+    table = target(m.frame)
+    if table.empty:
+        return Section("target", csv={"target": table})
+    labelled = with_labels(table)
+    several = labelled["group_name"].nunique() > 1
+    lines = with_labels(curves(m.frame, "val_acc"))
+    figures = []
+    for key, cells in islice(lines.groupby(["group_name", "column_name"], sort=False), DRAWN):
+        group, device = map(str, key)
+        title = f"Validation accuracy over time on {device}"
+        if not several:
+            group, device = "", f"{group} {device}"
+        chart = charts.by_seconds(cells, m.palette)
+        figures.append(figure("second", group, device, title, chart))
+    view = view_of(
+        labelled,
+        "target-table",
+        "Time to accuracy",
+        "implementation",
+        "shown",
+        TARGET_COLUMNS,
+        ["block"],
+    )
+    return Section(
+        "target", (WORDS["target"]["text"],), figures=figures, views=(view,), csv={"target": table}
+    )

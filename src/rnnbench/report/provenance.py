@@ -1,0 +1,101 @@
+"""The section on provenance: machines, builds and datasets, and the runs of each configuration with
+their raw epochs, to which the numbers in the tables link."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from rnnbench.grid.point import configuration_of
+from rnnbench.records.record import Record, run_value
+from rnnbench.report import numbers as n
+from rnnbench.report.labels import configuration_anchor
+from rnnbench.report.section import WORDS, RawConfiguration, RawRun, Section
+from rnnbench.report.tables import Tables
+from rnnbench.report.views import Column, view_of
+from rnnbench.tables.estimates import move_named_options
+from rnnbench.tables.frame import run_facts
+from rnnbench.tables.runs import provenance
+from rnnworker.cards import all_cards
+
+MANY = 300  # runs; if there are more, the page has a line per run and no raw epochs
+PROVENANCE_COLUMNS = (Column("value", "value", number=False),)
+
+
+def provenance_section(m: Tables, rerun: str) -> Section:
+    """`rerun`: the command that measures the experiment again."""
+    words = WORDS["origin"]
+    paragraphs = [words["text"]]
+    if len(m.records) > MANY:
+        paragraphs.append(words["lines"].format(m.experiment.name))
+    table = provenance(m.records)
+    table = table.assign(group=table["what"] + " " + table["which"])
+    view = view_of(
+        table,
+        "provenance",
+        "Machines, builds, datasets",
+        "fact",
+        "fact",
+        PROVENANCE_COLUMNS,
+        ["group"],
+    )
+    return Section(
+        "origin",
+        paragraphs,
+        command=rerun,
+        views=(view,),
+        configurations=raw_configurations(m),
+        kind="words",
+    )
+
+
+def by_start(records: Iterable[Record]) -> list[Record]:
+    return sorted(records, key=lambda record: (record.started, record.key))
+
+
+def raw_configurations(m: Tables) -> list[RawConfiguration]:
+    """All runs by configuration, in the order of their first starts."""
+    groups: dict[tuple[str, str], list[Record]] = {}
+    for record in by_start(m.records):
+        groups.setdefault((configuration_of(record.name), record.machine), []).append(record)
+    result = []
+    for (name, machine), records in groups.items():
+        facts = [_facts(record) for record in records]
+        common = dict(set.intersection(*(set(each.items()) for each in facts)))
+        runs = []
+        for record, each in zip(records, facts, strict=True):
+            own = {key: value for key, value in each.items() if key not in common}
+            runs.append(RawRun(record, own, m.inputs.mlflow.get(record.key, "")))
+        shared = {key: value for key, value in facts[0].items() if key in common}
+        anchor = configuration_anchor(move_named_options(run_facts(records[0]), m.reference))
+        whole = len(m.records) <= MANY
+        result.append(RawConfiguration(anchor, name, machine, shared, runs, whole))
+    return result
+
+
+def median_epoch(record: Record) -> str:
+    """The seconds of a run per epoch."""
+    times = [epoch.seconds for epoch in record.epochs]
+    return n.plain(run_value(times)) if times else n.NOTHING
+
+
+def _facts(record: Record) -> dict[str, str]:
+    """The machine, build, dataset and code of a run, and its use of the GPU."""
+    identity = record.run.identity
+    measured = record.measured
+    facts = {
+        "machine": record.machine,
+        "build": record.run.choices.get("build"),
+        "build lock": identity.get("build_lock"),
+        "dataset md5": identity.get("dataset_md5"),
+        "worker code": identity.get("worker"),
+        "code revision": measured.get("revision") or "not recorded",
+    }
+    cards = all_cards(measured.get("card"))
+    if cards:
+        count = f"{len(cards)} × " if len(cards) > 1 else ""
+        facts["GPU"] = f"{count}{cards[0].get('name') or ''}"
+    joules = measured.get("joules_per_sample")
+    watts = measured.get("card_watts")
+    if joules is not None and watts is not None:
+        facts["energy"] = f"{joules:.3g} J per sample, at {watts:.0f} W"
+    return {name: str(value) for name, value in facts.items() if value}

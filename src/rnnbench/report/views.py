@@ -1,0 +1,238 @@
+"""Tables of text: made from tables of numbers, narrowed for phones, and written as Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pandas as pd
+
+from rnnbench.report import numbers as n
+from rnnbench.report.labels import joined, with_labels
+from rnnbench.report.numbers import Row
+
+ROWS = 80  # shown of a table
+NARROW_ROWS = 24  # a table with more rows is not split by device for phones
+PHONE = 54  # characters of a table beside each other
+
+
+@dataclass(frozen=True)
+class Column:
+    """`label` under the heading `spanner` (none for ``""``). The text of a cell is `text` of the
+    value in the column `name`, or of the whole row if there is no `name`.
+
+    `marked`: with a dagger if the row includes suspect runs. `quiet`: in a lighter colour, because
+    it belongs to the column before it. `linked`: the text links to the runs behind it (None: if it
+    is a number)."""
+
+    label: str
+    name: str = ""
+    text: Callable[[Any], str] = str
+    spanner: str = ""
+    number: bool = True
+    marked: bool = False
+    quiet: bool = False
+    linked: bool | None = None
+
+    @property
+    def heading(self) -> str:
+        return f"{self.spanner} {self.label}".strip()
+
+    def cell(self, row: Row) -> str:
+        text = self.text(row[self.name] if self.name else row)
+        return n.marked(text, row["suspect"]) if self.marked else text
+
+    def link(self, row: Row) -> str:
+        is_linked = self.number if self.linked is None else self.linked
+        return row.get("anchor", "") if is_linked else ""
+
+
+@dataclass(frozen=True)
+class TextRow:
+    """`cells` with the row heading `head`, in the block `group` (none for ``""``). `links`: the id
+    on the page of the runs behind each cell (``""`` for none); `link`: that of the heading."""
+
+    head: str
+    cells: tuple[str, ...]
+    group: str
+    links: tuple[str, ...]
+    link: str = ""
+
+
+@dataclass(frozen=True)
+class TableView:
+    """`id`: unique on the page; `title`: heading of the table; `corner`: label of the column of row
+    headings; `notes`: sentences below the table."""
+
+    id: str
+    title: str
+    corner: str
+    columns: tuple[Column, ...]
+    rows: tuple[TextRow, ...]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def spanners(self) -> list[tuple[str, list[int]]]:
+        """Each heading above columns, and the numbers of its columns."""
+        found: list[tuple[str, list[int]]] = []
+        for number, column in enumerate(self.columns):
+            if not found or found[-1][0] != column.spanner:
+                found.append((column.spanner, []))
+            found[-1][1].append(number)
+        return found
+
+    @property
+    def stacks(self) -> bool:
+        """Whether the longest words of all columns do not fit beside each other on a phone, where
+        each row is then a block with one line per column."""
+        texts = [self.corner, *(row.head for row in self.rows)]
+        width = _longest_word(texts)
+        for number, column in enumerate(self.columns):
+            texts = [column.label, *(row.cells[number] for row in self.rows)]
+            width += _longest_word(texts)
+        return width + len(self.columns) + 1 > PHONE
+
+    @property
+    def grouped(self) -> bool:
+        return any(row.group for row in self.rows)
+
+    @property
+    def groups(self) -> dict[str, list[TextRow]]:
+        """Each block of rows by its heading."""
+        found: dict[str, list[TextRow]] = {}
+        for row in self.rows:
+            found.setdefault(row.group, []).append(row)
+        return found
+
+
+def _longest_word(texts: Sequence[str]) -> int:
+    return max(len(word) for word in " ".join(texts).split())
+
+
+def view_of(
+    table: pd.DataFrame,
+    id: str,
+    title: str,
+    corner: str,
+    head: str,
+    columns: Sequence[Column],
+    group: Sequence[str] = (),
+    notes: tuple[str, ...] = (),
+) -> TableView:
+    """One row per row of `table`; its heading is in the column `head`, that of its block in the
+    columns `group`. Cells link to the id in the column `anchor`, headings to that in `head_anchor`,
+    if `table` has them."""
+    rows = []
+    for row in table.to_dict("records"):
+        cells = tuple(column.cell(row) for column in columns)
+        links = tuple(column.link(row) for column in columns)
+        block = joined(row[name] for name in group)
+        rows.append(TextRow(str(row[head]), cells, block, links, row.get("head_anchor", "")))
+    return TableView(id, title, corner, tuple(columns), _by_group(rows), notes)
+
+
+def by_device(
+    id: str, title: str, table: pd.DataFrame, columns: Sequence[Column], notes: tuple[str, ...] = ()
+) -> TableView:
+    """One row per group and implementation, with the `columns` under each device; a dash if it did
+    not run there."""
+    labelled = with_labels(table)
+    devices = labelled["column_name"].unique()
+    under = [replace(column, spanner=device) for device in devices for column in columns]
+    rows = []
+    for (block, name), own in labelled.groupby(["block", "series"], sort=False):
+        on_device = {row["column_name"]: row for row in own.to_dict("records")}
+        cells = []
+        links = []
+        for column in under:
+            row = on_device.get(column.spanner)
+            cells.append(column.cell(row) if row else n.NOTHING)
+            links.append(row["anchor"] if row else "")
+        rows.append(TextRow(str(name), tuple(cells), str(block), tuple(links)))
+    return TableView(id, title, "implementation", tuple(under), _by_group(rows), notes)
+
+
+def _by_group(rows: Sequence[TextRow]) -> tuple[TextRow, ...]:
+    """The rows sorted by group, groups in the order of their first rows."""
+    groups = list(dict.fromkeys(row.group for row in rows))
+    return tuple(sorted(rows, key=lambda row: groups.index(row.group)))
+
+
+def interval_of(
+    name: str,
+    text: Callable[[Any, Any, Any], str] = n.span,
+    low: str = "",
+    high: str = "",
+) -> Callable[[Any], str]:
+    """The text of the interval of the column `name`, from `low` to `high` (columns; by default
+    ``NAME_low`` and ``NAME_high``)."""
+
+    def text_of(row: Row) -> str:
+        return text(row[low or f"{name}_low"], row[high or f"{name}_high"], row[name])
+
+    return text_of
+
+
+epoch_interval = interval_of("epoch_seconds", low="epoch_low", high="epoch_high")
+
+
+def shortened(view: TableView) -> TableView:
+    """`view` with its first `ROWS` rows, and a note if there are more."""
+    if len(view.rows) <= ROWS:
+        return view
+    note = f"The first {ROWS} of {len(view.rows):,} rows; all are in the CSV tables."
+    return replace(view, rows=view.rows[:ROWS], notes=(*view.notes, note))
+
+
+def by_spanner(view: TableView) -> list[TableView]:
+    """One view for the columns of each spanner, for narrow screens; [] if there are fewer than two
+    spanners, columns without one, or more than `NARROW_ROWS` rows."""
+    spanners = dict.fromkeys(column.spanner for column in view.columns)
+    if len(spanners) < 2 or "" in spanners or len(view.rows) > NARROW_ROWS:
+        return []
+    views = []
+    for number, spanner in enumerate(spanners):
+        chosen = [i for i, column in enumerate(view.columns) if column.spanner == spanner]
+        rows = []
+        for row in view.rows:
+            cells = tuple(row.cells[i] for i in chosen)
+            links = tuple(row.links[i] for i in chosen)
+            if set(cells) != {n.NOTHING}:
+                rows.append(replace(row, cells=cells, links=links))
+        views.append(
+            replace(
+                view,
+                id=f"{view.id}-{number}",
+                title=f"{view.title}: {spanner}",
+                columns=tuple(view.columns[i] for i in chosen),
+                rows=tuple(rows),
+            )
+        )
+    return views
+
+
+def to_markdown(view: TableView) -> str:
+    """A GitHub table. Spanners become part of the labels, groups a separate column."""
+    view = shortened(view)
+    heads = [view.corner]
+    rules = [":--"]
+    for column in view.columns:
+        heads.append(column.heading)
+        rules.append("--:" if column.number else ":--")
+    table = [heads, rules]
+    for row in view.rows:
+        table.append([row.head, *row.cells])
+    if view.grouped:
+        groups = ["", ":--", *(row.group for row in view.rows)]
+        table = [[group, *line] for group, line in zip(groups, table, strict=True)]
+    lines = []
+    for cells in table:
+        lines.append("| " + " | ".join(_escape(cell) for cell in cells) + " |")
+    return "\n".join(lines)
+
+
+def _escape(text: str) -> str:
+    text = text.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;")
+    text = text.replace("*", "\\*").replace("_", "\\_").replace("]", "\\]")
+    return " ".join(text.split())
