@@ -24,6 +24,7 @@ from rnnbench.records.pointer import pointer_files, records_of
 from rnnbench.records.store import (
     imported_machines,
     planned_folders,
+    read_json,
     read_record,
     record_files,
     roots,
@@ -293,7 +294,7 @@ def _measured(
     experiment = {
         "title": f"{options.a} against {options.b}",
         "grids": [[f"{axis}={','.join(paths)}", *of_model]],
-        "reference": {axis: options.b},
+        "reference": {axis: options.a},
         "repeats": {"least": 3, "most": most, "until": 0.02, "budget_s": budget},
     }
     # Kept, because the page names the command that measures it again. JSON is YAML.
@@ -311,14 +312,38 @@ def _measured(
     command = [sys.executable, "-m", "rnnbench", "run", str(file), *overrides]
     command += ["--budget", repr(budget / 60)]
     command.append("--allow-void")  # the comparison says why they are void
-    code = subprocess.run(command, stdout=sys.stderr, check=False).returncode
-    if code:
-        raise ConfigError(
-            f"{options.a} and {options.b} could not be measured (exit code {code}).",
-            where="compare",
-            remedy="see the messages above.",
-        )
-    return varied(load_experiment(str(file), conf), overrides).name
+    name = varied(load_experiment(str(file), conf), overrides).name
+    for stage in (["--", "--until", "certify"], []):
+        code = subprocess.run([*command, *stage], stdout=sys.stderr, check=False).returncode
+        if code:
+            raise ConfigError(
+                f"{options.a} and {options.b} could not be measured (exit code {code}).",
+                where="compare",
+                remedy="see the messages above.",
+            )
+        if stage:
+            _check_can_be_compared(name, options.results)
+    return name
+
+
+def _check_can_be_compared(experiment: str, results: Path) -> None:
+    """Raises a `ConfigError` if a certificate says that one of the two refuses the model, or that
+    neither can be built: measuring the other one would answer nothing."""
+    from rnnbench.sources.certificates import certificate_of
+
+    (folder,) = planned_folders(results, experiment)
+    for key in read_json(folder / "certificates.json"):
+        file = folder / "certificates" / f"{key}.json"
+        certificate = certificate_of(read_json(file), str(file))
+        entries = certificate.implementations
+        wrong = {name: each for name, each in entries.items() if each.status != "certified"}
+        for name, each in wrong.items():
+            if each.status == "refused" or len(wrong) == len(entries) > 1:
+                raise ConfigError(
+                    f"{name} cannot compute {certificate.model}: {str(each.why).rstrip('.?')}.",
+                    where="compare",
+                    remedy="change the model there, or compare implementations that can.",
+                )
 
 
 def _axis_of(choices: Sequence[str], conf: Sequence[Path]) -> str:

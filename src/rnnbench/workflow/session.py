@@ -211,12 +211,14 @@ def summarize(job: Job) -> Summary:
     if obstacle := job.plan.obstacle:
         lines.append(f"{obstacle.why} Fix: {obstacle.remedy}")
     lines += _shortened(list(_void_lines(void)), "reasons of void runs")
-    lines += _shortened([line for log in logs for line in _last_message(log)], "failures")
+    failures = [line for log in logs for line in _last_message(log)]
+    lines += _shortened(failures, "failures")
     if over_budget:
         lines.append(f"{over_budget} of {len(runs)} runs were not measured: the budget is used up.")
     if precise := unneeded - over_budget:
         lines.append(f"{precise} of {len(runs)} runs were not needed; the report says why.")
-    if missing:
+    # With ``--until certify`` no run was asked for.
+    if missing and (failures or len(missing) < len(runs)):
         names = ", ".join(missing[:3]) + (", …" if len(missing) > 3 else "")
         lines.append(
             f"{len(missing)} of {len(runs)} runs have no record ({names}). "
