@@ -121,8 +121,8 @@ class Recurrent:
         for inner in composed.inner_layers(layer):
             inner.asked_for = "{}: rnn={}".format(place, self._name)
         made = Made(layer, cell, units, stated, options, place)
-        is_compiled = self._config["build"]["framework"] != "keras3_torch"
-        if self._rnn["implementation"] == "unrolled" and is_compiled:
+        framework = (self._config.get("build") or {}).get("framework")
+        if self._rnn["implementation"] == "unrolled" and framework != "keras3_torch":
             made.longest = longest
         self.made.append(made)
         return layer
