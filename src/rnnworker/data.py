@@ -153,7 +153,7 @@ def source(path, pinned_md5=None):
     each call; otherwise raises ValueError."""
     if path is None:
         return None
-    trusted = pinned_md5 is not None and _md5(path) == pinned_md5
+    trusted = pinned_md5 is not None and md5(path) == pinned_md5
     if path.endswith(".npz"):
         return _npz(path, trusted)
     if path.endswith(".tar.gz"):
@@ -193,7 +193,8 @@ def _names_of_numpy_2():
             del sys.modules[name]
 
 
-def _md5(path):
+def md5(path):
+    """The MD5 of a file, as hexadecimal digits."""
     state = hashlib.md5()
     with open(path, "rb") as file:
         for block in iter(lambda: file.read(1 << 20), b""):

@@ -92,7 +92,7 @@ def test_every_implementation_continues_from_the_saved_model(
     assert all(map(equal, stack["pairs"]))
     refused = dropout["implementations"][OTHER[build]]
     assert refused["status"] == "refused"
-    assert refused["why"].startswith(f"{folder}/dropout.keras: the saved layer gru")
+    assert refused["why"].startswith(f"{folder}/dropout.keras, layer gru")
     assert "does not support recurrent_dropout=0.2; keras" in refused["why"]
 
 

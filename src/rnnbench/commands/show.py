@@ -331,7 +331,8 @@ def _check_can_be_compared(experiment: str, results: Path) -> None:
     neither can be built: measuring the other one would answer nothing."""
     from rnnbench.sources.certificates import certificate_of
 
-    (folder,) = planned_folders(results, experiment)
+    folders = planned_folders(results, experiment)
+    folder = max(folders, key=lambda each: (each / "plan.jsonl").stat().st_mtime)  # of this site
     for key in read_json(folder / "certificates.json"):
         file = folder / "certificates" / f"{key}.json"
         certificate = certificate_of(read_json(file), str(file))

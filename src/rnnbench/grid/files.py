@@ -103,7 +103,8 @@ def section_of_function(file: Path) -> dict[str, Any] | None:
     file."""
     further = {}
     if file.suffix == SAVED_MODEL:
-        digest = hashlib.md5(file.read_bytes()).hexdigest()
+        with file.open("rb") as content:
+            digest = hashlib.file_digest(content, "md5").hexdigest()
         further = {"function": SAVED, "file": str(file), "md5": digest}
     elif not PYTHON_MODEL.fullmatch(file.name):
         return None

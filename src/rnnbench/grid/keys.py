@@ -63,7 +63,8 @@ def _instead_of(config: Mapping[str, Any], key: str) -> str:
         above, section = f"{above}.{first}".lstrip("."), section[first]
         first, *rest = rest
     if rest and section.get(first, ABSENT) is None:
-        return f"write {above}.{first}={{{'.'.join(rest)}:VALUE}}."
+        whole = f"{above}.{first}".lstrip(".")
+        return f"write {whole}={{{'.'.join(rest)}:VALUE}}."
     known = _known_below(config, above) - {*DESCRIPTIONS}
     if similar := closest(first, known):
         found = ".".join([above, similar, *rest])

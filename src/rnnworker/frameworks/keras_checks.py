@@ -7,7 +7,7 @@ from rnnworker import data, trees
 from rnnworker.arguments import Refusal
 from rnnworker.options import OF_MODEL
 from rnnworker.recurrent import stand_ins
-from rnnworker.recurrent.saved import flat
+from rnnworker.recurrent.composed import flat
 
 LOOPS = ("keras", "cell")  # the implementations that are Keras's loop over a cell
 
@@ -33,9 +33,11 @@ def check_kind(model, keras, function):
     if not hasattr(model, "compile"):
         fault = "build of {} returned {}, not a Keras model"
         raise TypeError(fault.format(function, type(model).__name__))
-    for name in vars(model):
-        is_other = name not in ("optimizer", "_optimizer")
-        if is_other and isinstance(getattr(model, name), keras.optimizers.Optimizer):
+    for name, value in vars(model).items():
+        if name in ("optimizer", "_optimizer"):
+            continue
+        held = value if isinstance(value, (list, tuple)) else [value]
+        if any(isinstance(each, keras.optimizers.Optimizer) for each in held):
             fault = "{}: the model has an optimizer of its own, {}: only that of compile, "
             fault += "optimizer=…, can be set back to its first state before a timed training"
             raise Refusal(fault.format(function, name))
@@ -59,6 +61,7 @@ def loss_in(logs, session):
 def check(session):
     """Raises `Refusal` if the built model of a `session` is none that can be measured."""
     _check_counts(session)
+    _check_sample_weights(session)
     if session.config["rnn"]["implementation"] != "none":
         _check_layers(session)
         _check_cells(session)
@@ -70,9 +73,6 @@ def _check_counts(session):
     none."""
     if session.arrays is None:
         return
-    if set(data.WEIGHTS) & set(session.arrays) and not session.takes_sample_weights:
-        fault = "sample weights and class_weight are for one device and for Keras 3 or Keras 2 on "
-        raise Refusal(fault + "TensorFlow 2, such as build=current, keras3_torch or tf_2_15")
     for part, name in (("inputs", "x_train"), ("outputs", "y_train")):
         stated = len(getattr(session.model, part, None) or ())
         given = len(trees.leaves(session.arrays[name]))
@@ -80,6 +80,13 @@ def _check_counts(session):
             fault = "{}: the model has {} {}, and the data have {} in {}"
             function = session.config["model"]["function"]
             raise Refusal(fault.format(function, stated, part, given, name))
+
+
+def _check_sample_weights(session):
+    has_weights = set(data.WEIGHTS) & set(session.arrays or ())
+    if has_weights and not session.takes_sample_weights:
+        fault = "sample weights and class_weight are for one device and for Keras 3 or Keras 2 on "
+        raise Refusal(fault + "TensorFlow 2, such as build=current, keras3_torch or tf_2_15")
 
 
 def _check_layers(session):

@@ -4,8 +4,7 @@ and what the model has set itself."""
 from rnnworker import canonical_weights
 from rnnworker.arguments import INITIALIZERS
 from rnnworker.frameworks.watch import described
-from rnnworker.recurrent.composed import inner_layers
-from rnnworker.recurrent.saved import inner_of
+from rnnworker.recurrent.composed import inner_layers, inner_of
 
 
 class KerasWeights:

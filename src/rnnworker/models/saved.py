@@ -1,8 +1,6 @@
 """A model that Keras 3 has saved as a whole: ``model=mine.keras``."""
 
-import hashlib
-import io
-
+from rnnworker import data
 from rnnworker.arguments import Refusal
 
 
@@ -13,12 +11,6 @@ def build(keras, recurrent, config):
     if not hasattr(keras, "ops"):
         fault = "{}: Keras 2 cannot exchange the layers of a saved model: build=current, "
         raise Refusal((fault + "keras3_torch and keras3_jax can").format(path))
-    with io.open(path, "rb") as file:
-        found = hashlib.md5(file.read()).hexdigest()
-    if found != config["model"]["md5"]:
+    if data.md5(path) != config["model"]["md5"]:
         raise Refusal("{} has changed since it was planned: start again".format(path))
-    try:
-        return keras.models.load_model(path)
-    except Refusal as error:
-        message = str(error).partition(": ")[2]
-        raise Refusal("{}: {}".format(path, message)) from error
+    return keras.models.load_model(path)

@@ -25,8 +25,9 @@ from rnnworker.user_functions import USER_MODULE_PREFIX
 
 LONGEST_UNROLLED = 1000
 # That compiling a training step of TensorFlow 2.21 took for each time step of an LSTM layer with 32
-# units, on one core with other work beside it, for 100, 400 and 1000 time steps.
-UNROLLED_SECONDS = 0.08
+# units, on one quiet core, for 100 and 400 time steps.
+UNROLLED_SECONDS = 0.05
+_places = []  # of `placed`
 MODELS = (USER_MODULE_PREFIX, "rnnworker.models.")
 
 
@@ -192,6 +193,10 @@ class Recurrent:
             converted.append(self.to_canonical(part, its_values))
         return canonical_weights.join(parts, converted)
 
+    def of_keras(self):
+        """The same with Keras's own layers, whose weights it reads."""
+        return Recurrent(self.keras, dict(self._config, rnn={"implementation": "keras"}))
+
     def from_canonical(self, layer, arrays):
         parts = composed.parts_of(layer)
         if not parts:
@@ -296,8 +301,20 @@ def activation_name(keras, value, argument="activation"):
     return name if name and getattr(keras.activations, name, None) is value else value
 
 
+@contextlib.contextmanager
+def placed(place):
+    """In the block, `caller` returns `place`."""
+    _places.append(place)
+    try:
+        yield
+    finally:
+        _places.pop()
+
+
 def caller():
     """``FILE, line N`` of the innermost caller in a model's file, or ``the model``."""
+    if _places:
+        return _places[-1]
     frame = sys._getframe(1)
     while frame is not None:
         if str(frame.f_globals.get("__name__")).startswith(MODELS):

@@ -116,6 +116,20 @@ def unfrozen(layer):
             each.trainable = trainable
 
 
+def inner_of(layer):
+    """The layers inside a model or a wrapper."""
+    inner = getattr(layer, "layers", None)
+    if isinstance(inner, (list, tuple)):
+        return list(inner)
+    wrapped = getattr(layer, "layer", None)
+    return [] if wrapped is None else [wrapped]
+
+
+def flat(layers):
+    """`layers` and all layers inside them."""
+    return [each for layer in layers for each in (layer, *flat(inner_of(layer)))]
+
+
 def is_plain(layer):
     """Whether `plain` would change nothing."""
     return all(

@@ -2,8 +2,8 @@
 place of their recurrent layers, and every layer keeps the weights of the file."""
 
 from rnnworker.arguments import Refusal
-from rnnworker.canonical_weights import join
-from rnnworker.recurrent import cells, composed
+from rnnworker.recurrent import placed
+from rnnworker.recurrent.composed import flat, inner_of
 
 
 def loader(keras, recurrent):
@@ -13,14 +13,16 @@ def loader(keras, recurrent):
     def load_model(filepath, custom_objects=None, compile=True, **settings):
         with recurrent.making():
             whole = original(filepath, custom_objects, compile, **settings)
-        with keras.saving.custom_object_scope(custom_objects or {}):
+        scope = keras.saving.custom_object_scope(custom_objects or {})
+        with scope, placed(str(filepath)):
             model = type(whole).from_config(whole.get_config())
             if not model.built:
                 raise Refusal("{} does not say the shape of the model's inputs".format(filepath))
             _copy_weights(whole, model, recurrent)
             if compile and whole.compiled:
                 compiled = whole.get_compile_config()
-                compiled.pop("jit_compile", None)  # what "auto" was where it was saved
+                # What "auto" was where it was saved; build.jit_compile in the grid decides.
+                compiled.pop("jit_compile", None)
                 model.compile_from_config(compiled)
         return model
 
@@ -30,31 +32,10 @@ def loader(keras, recurrent):
 def _copy_weights(of_file, layer, recurrent):
     """Gives `layer` and those inside it the weights of the same layer `of_file`."""
     if recurrent.made_here(layer) is not None:
-        recurrent.from_canonical(layer, _canonical(of_file))
+        arrays = recurrent.of_keras().to_canonical(of_file)
+        recurrent.from_canonical(layer, arrays)
     elif any(recurrent.made_here(each) is not None for each in flat(inner_of(layer))):
         for inner, new in zip(inner_of(of_file), inner_of(layer)):
             _copy_weights(inner, new, recurrent)
     else:
         layer.set_weights(of_file.get_weights())
-
-
-def _canonical(layer):
-    """The canonical weights of one of Keras's layers."""
-    parts = composed.parts_of(layer)
-    if not parts:
-        return cells.to_canonical(layer, None)
-    return join(parts, [_canonical(part) for part in parts.values()])
-
-
-def inner_of(layer):
-    """The layers inside a model or a wrapper."""
-    inner = getattr(layer, "layers", None)
-    if isinstance(inner, (list, tuple)):
-        return list(inner)
-    wrapped = getattr(layer, "layer", None)
-    return [] if wrapped is None else [wrapped]
-
-
-def flat(layers):
-    """`layers` and all layers inside them."""
-    return [each for layer in layers for each in (layer, *flat(inner_of(layer)))]

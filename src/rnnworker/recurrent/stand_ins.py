@@ -13,7 +13,7 @@ import sys
 from unittest import mock
 
 from rnnworker.arguments import Refusal
-from rnnworker.recurrent import activation_name, caller, saved
+from rnnworker.recurrent import activation_name, caller, placed, saved
 from rnnworker.recurrent.cells import accepts
 
 RECURRENT = ("LSTM", "GRU", "SimpleRNN")
@@ -103,17 +103,14 @@ def _from_config(stand_in, config):
     if recurrent.is_making:
         return layer
     if layer.compute_dtype != recurrent.keras.config.dtype_policy().compute_dtype:
-        fault = "the saved layer {} computes in {}: write precision=… in the grid"
-        raise Refusal(fault.format(layer.name, layer.compute_dtype))
+        fault = "{}, layer {}: it computes in {}: write precision=… in the grid"
+        raise Refusal(fault.format(caller(), layer.name, layer.compute_dtype))
     settings = {name: config[name] for name in config if name != "dtype"}
     for name in settings:
         if isinstance(settings[name], dict):  # an initializer, a regularizer, a constraint
             settings[name] = getattr(layer, name)
-    try:
+    with placed("{}, layer {}".format(caller(), layer.name)):
         return stand_in(**settings)
-    except Refusal as error:
-        why = str(error).replace(caller() + ": ", "", 1)
-        raise Refusal("{}: the saved layer {}: {}".format(caller(), layer.name, why)) from error
 
 
 def _made_recurrent(recurrent, original, values, settings):
