@@ -11,6 +11,7 @@ import sys
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
+from unittest import mock
 
 import psutil
 import pytest
@@ -46,6 +47,14 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 # All tests of these folders share one Slurm cluster; other files have separate fixtures.
 SHARED_FOLDERS = ("tests/cluster",)
+
+
+@pytest.fixture(autouse=True)
+def own_environment():
+    """Undoes what a test leaves in the environment: TensorFlow 2 sets TF2_BEHAVIOR when it is
+    imported, and TensorFlow 1 obeys it."""
+    with mock.patch.dict(os.environ):
+        yield
 
 
 # What `make test` leaves out, by what it needs; `make test-all` runs every test.

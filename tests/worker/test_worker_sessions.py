@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from rnnworker import frameworks
+from rnnworker.arguments import Refusal
 from tests.worker.building import answer_of, certificate_job, settings_of
 
 ATTESTED = """
@@ -49,6 +51,13 @@ def test_the_kernel_of_a_small_model_is_found_and_its_mask_is_a_reason_against_c
     assert [each["found"] for each in kernels] == [["while"], ["while"]]
     assert shapes == [[20, 4], [16]], "the mask is not an input"
     assert "the inputs are masked and may not be right-padded" in kernels[0]["why_not_cudnn"]
+
+
+def test_tensorflow_1_is_refused_with_the_behavior_of_tensorflow_2(monkeypatch) -> None:
+    monkeypatch.setenv("TF2_BEHAVIOR", "1")
+    config = {"build": settings_of("tf_1_15"), "device": {"kind": "cpu"}}
+    with pytest.raises(Refusal, match=r"TF2_BEHAVIOR is set, .*: unset"):
+        frameworks.open_session(config, 1)
 
 
 MEMORY_IN_TENSORFLOW = """

@@ -14,6 +14,7 @@ import sys
 import numpy
 
 from rnnworker import data, optimizers, trees
+from rnnworker.arguments import Refusal
 from rnnworker.frameworks import tensorflow_facts
 from rnnworker.frameworks.keras_session import KerasSession
 from rnnworker.frameworks.keras_training import short_name
@@ -30,6 +31,9 @@ class Session(KerasSession):
 
     def __init__(self, config, threads):
         super().__init__(config, threads)
+        if os.environ.get("TF2_BEHAVIOR", "0") != "0":
+            fault = "TF2_BEHAVIOR is set, with which TensorFlow 1 makes no graph: unset it"
+            raise Refusal(fault)
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "0")
         if config["device"]["kind"] == "cpu":
             os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
