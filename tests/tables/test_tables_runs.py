@@ -61,7 +61,7 @@ def test_runs_are_listed_by_their_start_even_without_an_epoch() -> None:
 
 def test_a_row_of_an_epoch_by_hand() -> None:
     record = make_record(seed=1, repeat=2, epoch_seconds=[9.0, 1.0], verdict="void")
-    first, second = epochs(tidy([record])).to_dict("records")
+    first, second = epochs(tidy([record]), [record]).to_dict("records")
     for name, value in WHICH.items():
         assert first[name] == value
     assert (first["epoch"], second["epoch"]) == (1, 2)

@@ -128,6 +128,7 @@ class Epoch(Part, frozen=True):
     For a run that trained in turns it is the epoch's number of steps times the mean of its timed
     steps, plus the time that belongs to no step. `took` is the time that passed in the run's turns,
     untimed steps included. Losses and accuracies are None if they do not exist or are not finite.
+    `metrics`: the model's others, named as in Keras's ``History`` (``mae``, ``val_mae``).
     """
 
     epoch: bounds.Index
@@ -141,6 +142,7 @@ class Epoch(Part, frozen=True):
     val_acc: Share | None = None
     val_seconds: Seconds | None = None
     took: Seconds | None = None
+    metrics: Mapping[str, float | None] = {}
 
 
 def run_value(seconds: Sequence[float]) -> float:

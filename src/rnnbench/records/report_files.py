@@ -5,8 +5,8 @@ from __future__ import annotations
 PAGE, MARKDOWN, CARD, FIGURES = "report.html", "report.md", "card.json", "figures"
 # Each is written even if it has no rows, so that the rule can name it.
 TABLES = (
-    *("accuracy", "alike", "builds", "calls", "cost", "efficiency", "energy", "epochs", "runs"),
-    *("target", "threads", "time", "turns"),
+    *("accuracy", "alike", "builds", "calls", "cost", "efficiency", "energy", "epochs", "metrics"),
+    *("runs", "target", "threads", "time", "turns"),
 )
 
 

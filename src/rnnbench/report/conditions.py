@@ -100,12 +100,15 @@ def _training(records: Sequence[Record]) -> dict[str, str]:
     found: dict[str, dict[str, dict[str, None]]] = {}
     for record in records:
         model = dict(record.run.config.get("model") or {})
-        optimizer = model.pop("optimizer", None)
+        for part, compiled in _compiled(record).items():
+            model[part] = model.get(part) or compiled
+        optimizer = model.pop("optimizer")
         if isinstance(optimizer, Mapping):
             settings = dict(optimizer)
             model |= {"optimizer": settings.pop("name", None), **settings}
         if record.epochs and record.epochs[0].samples:
             model["training samples"] = record.epochs[0].samples
+        model["sample weights"] = _weighted(record)
         of_model = found.setdefault(record.run.choices.get("model", ""), {})
         for key, value in model.items():
             text = flat_text(value)
@@ -115,3 +118,27 @@ def _training(records: Sequence[Record]) -> dict[str, str]:
     for name, facts in found.items():
         words[name] = ", ".join(f"{key} {' or '.join(texts)}" for key, texts in facts.items())
     return words
+
+
+def _compiled(record: Record) -> dict[str, Any]:
+    """The loss and the optimizer with which the framework trained."""
+    optimizer = record.measured.get("optimizer")
+    if not isinstance(optimizer, Mapping):
+        return {"loss": record.measured.get("loss"), "optimizer": None}
+    rate = optimizer.get("learning_rate")
+    if isinstance(rate, float):
+        rate = f"{rate:.6g}"  # stored in single precision
+    if isinstance(rate, Mapping):  # a schedule
+        rate = rate.get("class_name")
+    named = {"name": optimizer.get("class_name"), "learning_rate": rate}
+    return {"loss": record.measured.get("loss"), "optimizer": named}
+
+
+def _weighted(record: Record) -> str:
+    """Which samples have weights: "training", "validation" or both; ``""`` if none."""
+    names = {"train": "training", "val": "validation"}
+    for phase in record.phases:
+        if phase.name == "data":
+            parts = phase.details.get("weighted") or ()
+            return " and ".join(names.get(part, "") for part in parts)
+    return ""

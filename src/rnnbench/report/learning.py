@@ -6,6 +6,8 @@ from collections.abc import Callable
 from itertools import islice
 from typing import Any
 
+import pandas as pd
+
 from rnnbench.report import charts
 from rnnbench.report import numbers as n
 from rnnbench.report.figures import figure
@@ -14,9 +16,10 @@ from rnnbench.report.numbers import Row
 from rnnbench.report.section import WORDS, Section
 from rnnbench.report.speed import first_places
 from rnnbench.report.tables import DRAWN, Tables
-from rnnbench.report.views import Column, by_device, interval_of, view_of
+from rnnbench.report.views import Column, TableView, by_device, interval_of, view_of
 from rnnbench.sources.certificates import NOT_LEARNING
 from rnnbench.tables.learning import MIN_SEEDS, TOO_FEW_SEEDS, curves, target
+from rnnbench.tables.metrics import COLUMNS as METRICS_COLUMNS
 from rnnbench.tables.time import IS_REFERENCE
 
 CURVES = {"loss": "Training loss", "val_acc": "Validation accuracy"}
@@ -78,12 +81,13 @@ TARGET_COLUMNS = (
 
 
 def accuracy_section(m: Tables) -> Section:
-    csv = {"accuracy": m.accuracy, "alike": m.alike}
+    csv = {"accuracy": m.accuracy, "metrics": m.metrics, "alike": m.alike}
     if m.accuracy.empty:
         return Section("learnt", csv=csv)
     reached = m.regroup(m.accuracy)
     differences = m.regroup(m.learning)
     title = "Difference from the reference, seed by seed"
+    views: tuple[TableView, ...]
     if m.accuracy["acc"].isna().all():  # models without an accuracy, such as of regression
         views = (
             by_device("accuracy", "Loss at the last epoch", reached, LOSS_COLUMNS),
@@ -95,7 +99,20 @@ def accuracy_section(m: Tables) -> Section:
             by_device("accuracy", "Accuracy at the last epoch", reached, ACCURACY_COLUMNS),
             by_device("learning", title, differences, DIFFERENCE_COLUMNS, notes),
         )
+    if len(m.metrics):
+        table = m.regroup(m.metrics)
+        columns = _metric_columns(m.metrics)
+        views += (by_device("metrics", "Metrics at the last epoch", table, columns),)
     return Section("learnt", (WORDS["learnt"]["text"],), views=views, opens=True, csv=csv)
+
+
+def _metric_columns(table: pd.DataFrame) -> tuple[Column, ...]:
+    """A column for each metric of the `table` of `metrics`."""
+    columns = []
+    for name in table.columns[len(METRICS_COLUMNS) :]:
+        heading = name.replace("val_", "validation ", 1) if name.startswith("val_") else name
+        columns.append(Column(heading, name, n.plain, marked=True))
+    return tuple(columns)
 
 
 def curves_section(m: Tables) -> Section:

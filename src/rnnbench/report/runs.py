@@ -74,13 +74,14 @@ def runs_section(
         ),
         _runs_view(m.runs),
     )
+    csv = {"runs": m.runs, "epochs": epochs(m.frame, m.records)}
     return Section(
         "trust",
         paragraphs,
         lists=[each for each in lists if each.items],
         figures=list(_order_figures(places, m)) if len(m.time) else (),
         views=views,
-        csv={"runs": m.runs, "epochs": epochs(m.frame), "turns": turns(m.records, m.frame)},
+        csv=csv | {"turns": turns(m.records, m.frame)},
     )
 
 

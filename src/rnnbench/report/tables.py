@@ -20,6 +20,7 @@ from rnnbench.tables.devices import device_choice
 from rnnbench.tables.estimates import Measurements, with_named_options
 from rnnbench.tables.frame import ranked, tidy
 from rnnbench.tables.learning import accuracy, find_accuracy_outliers, learning
+from rnnbench.tables.metrics import metrics
 from rnnbench.tables.runs import runs
 from rnnbench.tables.time import calls, fastest, time
 
@@ -75,6 +76,7 @@ class Tables:
         self.accuracy = accuracy(self.measured)
         # One sentence speaks about all comparisons of a long page.
         self.learning = learning(self.measured, together=self.is_long)
+        self.metrics = metrics(self.measured, self.records)
         self.alike = with_named_options(find_accuracy_outliers(every_function), self.reference)
         self.builds = builds(self.measured)
         self.calls = calls(self.measured)

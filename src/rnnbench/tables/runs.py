@@ -18,6 +18,7 @@ from rnnbench.tables.frame import (
     phase_of,
     run_values,
 )
+from rnnbench.tables.metrics import metrics_of_epochs
 
 WHICH = ["name", *CONFIGURATION, "seed", "repeat"]  # the columns that say which run it is
 COPIED = [*WHICH, "verdict", "reasons", "started", "block", "order"]
@@ -57,13 +58,17 @@ def runs(frame: pd.DataFrame) -> pd.DataFrame:
     return table.reset_index().sort_values(["started", "record"], ignore_index=True)
 
 
-def epochs(frame: pd.DataFrame) -> pd.DataFrame:
+def epochs(frame: pd.DataFrame, records: Sequence[Record]) -> pd.DataFrame:
     """One row per timed epoch of every run, including void runs. Columns: `record`, `name`, the
     configuration, `seed`, `repeat`, `verdict`; `epoch` (from 1), `start` (seconds of the host's
     monotonic clock), `epoch_seconds`, `samples`, `steps`, `loss`, `acc`, `val_loss`, `val_acc`,
-    `val_seconds`. Source: the records."""
+    `val_seconds`; the further metrics of the models. Source: the records."""
     table = frame.loc[frame["phase"] == "epoch", ["record", *WHICH, "verdict", *EPOCH]]
-    return table.rename(columns={"seconds": "epoch_seconds"}).reset_index(drop=True)
+    table = table.rename(columns={"seconds": "epoch_seconds"})
+    if table.empty:
+        return table
+    metrics = metrics_of_epochs(records)
+    return table.merge(metrics, "left", ["record", "epoch"], suffixes=("", "_metric"))
 
 
 def kernels(frame: pd.DataFrame) -> pd.DataFrame:

@@ -26,7 +26,7 @@ FACTS_AS_TAGS = (
     *("hardware.cpu", "hardware.available_cores", "hardware.gpu_models"),
     *("environment.tensorflow", "environment.torch", "environment.jax", "environment.keras"),
     *("measured.kernel.found", "measured.kernel.why_not_cudnn", "measured.precision.policy"),
-    "measured.revision",
+    *("measured.revision", "measured.loss", "measured.optimizer.class_name"),
 )
 # Keys that describe a choice and are not hyperparameters.
 NOT_A_PARAM = ("about", "requires", "source")
@@ -171,8 +171,9 @@ def metrics(record: Record) -> list[Point]:
         time, rate = at(epoch.start + epoch.seconds), epoch.samples / epoch.seconds
         values = {"epoch_seconds": epoch.seconds, **{name: getattr(epoch, name) for name in EPOCH}}
         values["samples_per_second"] = rate
+        values |= {name: value for name, value in epoch.metrics.items() if name not in values}
         points += [
-            Point(name, float(value), time, epoch.epoch)
+            Point(mlflow_key(name), float(value), time, epoch.epoch)
             for name, value in values.items()
             if is_number(value)
         ]

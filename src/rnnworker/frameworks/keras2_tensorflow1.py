@@ -17,7 +17,7 @@ from rnnworker import data, optimizers, trees
 from rnnworker.arguments import Refusal
 from rnnworker.frameworks import tensorflow_facts
 from rnnworker.frameworks.keras_session import KerasSession
-from rnnworker.frameworks.keras_training import short_name
+from rnnworker.frameworks.keras_training import renamed
 
 
 class Session(KerasSession):
@@ -149,7 +149,7 @@ class Session(KerasSession):
         # Keras 2.0.6 returns a loss without metrics as a bare number.
         values = values if isinstance(values, list) else [values]
         names = self.model.metrics_names
-        return {short_name(name): value for name, value in zip(names, values)}
+        return renamed(dict(zip(names, values)))
 
     def outputs(self, samples=None):
         batch = self.config["model"]["batch"]

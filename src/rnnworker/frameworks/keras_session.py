@@ -101,9 +101,11 @@ class KerasSession(KerasWeights, KerasTraining):
 
     def load_data(self, path, pinned_md5=None):
         self.arrays = data.arrays(self.config, path, pinned_md5)
+        parts = ("train", "val")
         return {
-            "sizes": {name: trees.rows(self.arrays["x_" + name]) for name in ("train", "val")},
+            "sizes": {part: trees.rows(self.arrays["x_" + part]) for part in parts},
             "sample_shape": trees.shapes(self.arrays["x_train"]),
+            "weighted": [part for part in parts if "sample_weight_" + part in self.arrays],
         }
 
     @property
@@ -221,9 +223,12 @@ class KerasSession(KerasWeights, KerasTraining):
 
     def model_facts(self, layers):
         """`layers`: what `layers()` returned."""
+        optimizer = self.model.optimizer
+        named = {"class_name": type(optimizer).__name__}
         facts = {
             "parameters": int(self.model.count_params()),
-            "optimizer": self.model.optimizer.get_config(),
+            "optimizer": dict(optimizer.get_config(), **named),
+            "loss": named_loss(self.model.loss),
             "recurrent_layers": [layer.name for layer in self.recurrent.layers],
             "precision": self.precision_facts(),
             "feed": self.feed,
@@ -395,6 +400,17 @@ class KerasSession(KerasWeights, KerasTraining):
             )
             reasons += attest.why_not_cudnn(dict(facts, **self.cudnn_facts()))
         return sorted(set(reasons), key=reasons.index)
+
+
+def named_loss(loss):
+    """The names of a compiled loss, a function, object or name, or a list or dict of them."""
+    if isinstance(loss, dict):
+        return {name: named_loss(part) for name, part in loss.items()}
+    if isinstance(loss, (list, tuple)):
+        return [named_loss(part) for part in loss]
+    if loss is None or isinstance(loss, str):
+        return loss
+    return getattr(loss, "name", None) or getattr(loss, "__name__", None) or type(loss).__name__
 
 
 def metrics_of(settings):

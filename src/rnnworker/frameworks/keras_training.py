@@ -9,6 +9,7 @@ from rnnworker import data, trees
 from rnnworker.turns import StepClock, collect_and_freeze
 
 ACCURACIES = ("acc", "accuracy", "sparse_categorical_accuracy", "binary_accuracy")
+COLUMNS = ("loss", "acc", "val_loss", "val_acc")  # of every record
 
 
 class KerasTraining:
@@ -139,7 +140,7 @@ class KerasTraining:
         feed, steps = self.validation()
         result = self.model.evaluate(feed, steps=steps, verbose=0, return_dict=True)
         self.finish_device()
-        return {short_name(name): value for name, value in result.items()}
+        return renamed(result)
 
     def predict(self):
         self.outputs()
@@ -155,9 +156,20 @@ def bounds(orders, batch):
     return starts, numpy.append(starts[1:], offsets[-1])
 
 
-def short_name(name):
-    """The record's name of a metric, ``loss`` or ``acc``: Keras's names differ between versions."""
-    return "acc" if name in ACCURACIES else name
+def renamed(results):
+    """The results of an epoch, with the name ``acc`` for the first accuracy: Keras's names differ
+    between versions."""
+    found = {}
+    for name, value in results.items():
+        is_first = name in ACCURACIES and "acc" not in found
+        found["acc" if is_first else name] = float(value)
+    return found
+
+
+def further_metrics(logs, validated):
+    """All metrics but loss and accuracy, named as in Keras's ``History``: ``mae``, ``val_mae``."""
+    history = dict(logs, **{"val_" + name: value for name, value in validated.items()})
+    return {name: value for name, value in history.items() if name not in COLUMNS}
 
 
 def epoch_clock(session, on_epoch, clock, sizes, lead_in):
@@ -191,11 +203,12 @@ def epoch_clock(session, on_epoch, clock, sizes, lead_in):
             session.finish_device()
             times = clock.epoch_ends()
             end = time.monotonic()
-            logs = {short_name(name): float(value) for name, value in (logs or {}).items()}
+            logs = renamed(logs or {})
             validated = session.evaluate()
             facts = dict(times, val_seconds=time.monotonic() - end, epoch=epoch + 1 - lead_in)
             facts.update(loss=logs.get("loss"), acc=logs.get("acc"))
             facts.update(val_loss=validated.get("loss"), val_acc=validated.get("acc"))
+            facts["metrics"] = further_metrics(logs, validated)
             on_epoch(dict(facts, **sizes))
             if not numpy.isfinite(logs.get("loss", numpy.nan)):
                 self.stopped = "loss not finite in epoch {}".format(facts["epoch"])

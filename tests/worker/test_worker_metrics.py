@@ -1,0 +1,99 @@
+"""The metrics that a model compiles are in the record, in every build, with the values that plain
+Keras computes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy
+import pytest
+
+from rnnworker.frameworks.keras_training import further_metrics, renamed
+from tests.worker.building import answer_of, certificate_job, settings_of, write
+
+BUILDS = ("current", "keras3_torch", "keras3_jax", "tf_2_15", "tf_1_15")
+NETWORK = """
+def build(keras):
+    inputs = keras.layers.Input((5, 3))
+    outputs = keras.layers.Dense(1)(keras.layers.LSTM(4)(inputs))
+    model = keras.models.Model(inputs, outputs)
+    model.compile(keras.optimizers.SGD(0.01), "mse", metrics=["mae"])
+    return model
+"""
+TRAINED = """
+import json, sys
+import numpy
+from rnnworker import canonical_weights, frameworks
+from rnnworker.events import Events
+from rnnworker.turns import Turns
+
+config, dataset, events = json.loads(sys.argv[1]), sys.argv[2], sys.argv[3]
+session = frameworks.open_session(config, 1)
+data = session.load_data(dataset)
+session.build()
+layers = session.layers()
+session.load_weights(canonical_weights.initial(layers, 0))
+session.train_steps(1)
+epochs = []
+with open(events, "wb") as file:
+    session.fit(epochs.append, lambda: None, Turns(Events(file.fileno())))
+expected = session.outputs().reshape(-1) - session.arrays["y_val"].reshape(-1)
+facts = session.model_facts(layers)
+print(json.dumps({
+    "metrics": [epoch["metrics"] for epoch in epochs],
+    "columns": [epoch["val_loss"] for epoch in epochs],
+    "val_mae": float(numpy.abs(expected).mean()),
+    "val_loss": float((expected ** 2).mean()),
+    "loss": facts["loss"],
+    "optimizer": facts["optimizer"]["class_name"],
+    "weighted": data["weighted"],
+}))
+"""
+
+
+@pytest.mark.parametrize("build", BUILDS)
+def test_the_metrics_of_a_model_are_recorded(build: str, tmp_path: Path, tmp_path_factory) -> None:
+    write(tmp_path, {"mine.py": NETWORK})
+    stream, arrays = numpy.random.RandomState(0), {}
+    for part in ("train", "val"):
+        arrays[f"x_{part}"] = stream.normal(size=(40, 5, 3)).astype("float32")
+        arrays[f"y_{part}"] = stream.normal(size=(40, 1)).astype("float32")
+    numpy.savez(tmp_path / "mine.npz", **arrays)
+    config = certificate_job("", "lstm", {})["config"]
+    config |= {"rnn": {"implementation": "keras"}, "build": settings_of(build), "certifying": False}
+    config["model"] = {
+        "function": f"{tmp_path}/mine.py:build",
+        "data": {"prepare": "rnnworker.readers.given:prepare"},
+        "batch": 16,
+        "epochs": 2,
+    }
+    arguments = (TRAINED, json.dumps(config), tmp_path / "mine.npz", tmp_path / "events")
+
+    found = answer_of(build, *arguments, temporary=tmp_path_factory)
+
+    assert len(found["metrics"]) == 2
+    renamings = {"mean_absolute_error": "mae"}  # Keras 2 spells names out
+    last = {
+        name.replace(long, short): value
+        for long, short in renamings.items()
+        for name, value in found["metrics"][-1].items()
+    }
+    assert set(last) == {"mae", "val_mae"}
+    assert last["val_mae"] == pytest.approx(found["val_mae"], rel=1e-5)
+    assert found["columns"][-1] == pytest.approx(found["val_loss"], rel=1e-5)
+    assert (found["loss"], found["optimizer"], found["weighted"]) == ("mse", "SGD", [])
+
+
+def test_the_first_accuracy_is_the_recorded_one_and_the_others_keep_their_names() -> None:
+    results = {"loss": 2, "binary_accuracy": 0.5, "accuracy": 0.75, "auc": 0.25}
+    found = renamed(results)
+    assert found == {"loss": 2, "acc": 0.5, "accuracy": 0.75, "auc": 0.25}
+    assert further_metrics(found, found) == {
+        "accuracy": 0.75, "auc": 0.25, "val_accuracy": 0.75, "val_auc": 0.25,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("part", ["accuracy", "acc"])
+def test_an_accuracy_has_one_name_in_all_versions(part: str) -> None:
+    assert renamed({part: 0.5}) == {"acc": 0.5}
