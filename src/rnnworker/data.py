@@ -12,11 +12,8 @@ import numpy
 
 from rnnworker import canonical_weights, model_keys, trees, user_functions
 from rnnworker.arguments import Refusal
+from rnnworker.array_names import ARRAYS, WEIGHTS
 from rnnworker.readers import images
-
-ARRAYS = ("x_train", "y_train", "x_val", "y_val")
-# What the loss of each sample, or of each of its time steps, is multiplied with.
-WEIGHTS = ("sample_weight_train", "sample_weight_val")
 
 CONVERT = "save its lists as an array of values and one of offsets, as docs/data.md describes"
 

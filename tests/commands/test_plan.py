@@ -95,6 +95,7 @@ FILES: dict[str, str | bytes | dict[str, np.ndarray]] = {
     "not.npz": b"no zip file",
     "good.npz": ARRAYS,
     "names.npz": {"X": X, "y": Y},
+    "misspelt.npz": ARRAYS | {"sample_weights_train": Y},
     "objects.npz": ARRAYS | {"x_train": np.array([[1], [1, 2]], dtype=object)},
     "texts.npz": ARRAYS | {"y_train": np.array(["a"] * 4)},
     "lengths.npz": ARRAYS | {"y_val": Y[1:]},
@@ -153,6 +154,8 @@ BAD = {
     "limits.import=0": "limits.import is 0.*; it must be a number > 0. Fix: ",
     "+model.metrics=[maee]": "metrics has the value 'maee'; it must be one of .* Fix: did you mean",
     f"{OWN}{{}}/names.npz": r"has X \(4, 8, 8\) float64, y .*not x_train.*digits_rnn reads x_train",
+    f"model={{}}/mine.py {OWN}{{}}/misspelt.npz": "nothing reads sample_weights_train in .*"
+    "Fix: leave it out, or rename it to one of .*sample_weight_train",
     f"{OWN}{{}}/objects.npz": "x_train in .*objects.npz holds pickled objects.* Fix: save numbers",
     f"model={{}}/itself.yaml {OWN}{{}}/objects.npz": "objects.npz holds pickled objects",
     f"{OWN}{{}}/texts.npz": "y_train in .*texts.npz is of type <U1.* Fix: save numbers",

@@ -7,6 +7,7 @@ import pytest
 
 from rnnworker import data, trees
 from rnnworker.arguments import Refusal
+from rnnworker.array_names import ARRAYS
 from rnnworker.recurrent import stand_ins
 
 A, B = numpy.arange(6).reshape(3, 2), numpy.arange(3)
@@ -14,7 +15,7 @@ A, B = numpy.arange(6).reshape(3, 2), numpy.arange(3)
 
 def test_a_file_s_dotted_names_are_the_parts_of_a_tree() -> None:
     arrays = {"x_train.b": B, "x_train.a": A, "y_train.1": B, "y_train.0": A, "other.x": B}
-    found = trees.nested(arrays, data.ARRAYS)
+    found = trees.nested(arrays, ARRAYS)
     assert sorted(found) == ["other.x", "x_train", "y_train"]
     assert {name: array is {"a": A, "b": B}[name] for name, array in found["x_train"].items()}
     assert found["y_train"][0] is A and found["y_train"][1] is B
@@ -22,7 +23,7 @@ def test_a_file_s_dotted_names_are_the_parts_of_a_tree() -> None:
 
 def test_a_tree_is_no_array_and_made_of_arrays() -> None:
     with pytest.raises(ValueError, match=r"there is x_train, and x_train\.a"):
-        trees.nested({"x_train": A, "x_train.a": A}, data.ARRAYS)
+        trees.nested({"x_train": A, "x_train.a": A}, ARRAYS)
 
 
 @pytest.mark.parametrize("tree", [A, [A, B], (A, {"b": B}), {"a": A, "b": B}])

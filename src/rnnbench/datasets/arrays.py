@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rnnbench.errors import ConfigError
+from rnnworker.array_names import ARRAYS, WEIGHTS
 
 if TYPE_CHECKING:
     import numpy as np
 
-DEFAULT = ("x_train", "y_train", "x_val", "y_val")
 NUMBERS = "biuf"  # kinds of dtypes
 TABLES = {".csv": "read_csv", ".tsv": "read_table", ".parquet": "read_parquet"}
 DOCS = "docs/data.md, Your own data"
@@ -53,8 +53,8 @@ def check_arrays(
             raise _error(what, AS_NUMBERS)
     if missing := [name for name in needed or () if name not in arrays]:
         what = f"{path} has {has or 'no arrays'}, but not {', '.join(missing)}; {model} reads "
-        remedy = "rename the arrays, or list those that `prepare` reads as `arrays` in the model's "
-        remedy += "YAML file (null: it reads the file itself)."
+        remedy = "rename the arrays; or write a `prepare` that reads others, and list these as "
+        remedy += f"`arrays` in the model's YAML file ({DOCS})."
         raise _error(f"{what}{', '.join(needed or ())}.", remedy)
     for name in needed or ():
         (shape, kind), of_x = arrays[name], f"x{name.partition('.')[0][1:]}"
@@ -78,6 +78,16 @@ def check_arrays(
         if of_one != [*shapes.get("x_train", shapes[name])[1:]]:
             what = f"{path} has x_train {shapes['x_train']} and {name} {shapes[name]}."
             raise _error(what, "give both the same shape beyond the first axis.")
+
+
+def check_nothing_further(path: Path) -> None:
+    """Raises a `ConfigError` if the ``.npz`` file at `path`, whose arrays are used by name, has one
+    that would not be used."""
+    names = {name.partition(".")[0] for name in _headers(path)}
+    if further := sorted(names - {*ARRAYS, *WEIGHTS}):
+        what = f"nothing reads {', '.join(further)} in {path}."
+        known = ", ".join((*ARRAYS, *WEIGHTS))
+        raise _error(what, f"leave it out, or rename it to one of {known}.")
 
 
 def _parts(name: str, arrays: Iterable[str]) -> list[str]:

@@ -30,6 +30,7 @@ FUNCTIONS = ("model.function", "model.data.prepare", "model.data.augment", "mode
 PYTHON_MODEL = re.compile(r"(?P<file>.+\.py)(?::(?P<function>[A-Za-z_]\w*))?")
 BUILD = "build"  # the function if none is named
 SAVED_MODEL = ".keras"
+GIVEN_ARRAYS = "rnnworker.readers.given:prepare"  # those of the file, by name
 SAVED = "rnnworker.models.saved:build"
 IMPLEMENTATION = "rnn.implementation"
 DATA = "dataset.path"
@@ -115,7 +116,7 @@ def section_of_function(file: Path) -> dict[str, Any] | None:
             "_self_",
         ],
         "function": str(file),
-        "data": {"prepare": "rnnworker.readers.given:prepare"},
+        "data": {"prepare": GIVEN_ARRAYS},
         "batch": 32,
         "epochs": 3,
         "recurrent": True,

@@ -21,11 +21,12 @@ from typing import Any, NamedTuple, TypeVar
 
 from rnnbench.builds.launcher import lock_of, missing
 from rnnbench.builds.pins import pins_of
-from rnnbench.datasets.arrays import DEFAULT, check_arrays
+from rnnbench.datasets.arrays import check_arrays, check_nothing_further
 from rnnbench.datasets.pins import own_md5, pinned
 from rnnbench.errors import ConfigError, display_path
 from rnnbench.grid.expand import expand
 from rnnbench.grid.experiment import load_experiment, split_overrides, varied
+from rnnbench.grid.files import GIVEN_ARRAYS
 from rnnbench.grid.point import (
     GridPoint,
     canonical,
@@ -44,6 +45,7 @@ from rnnbench.records.plan_file import Obstacle
 from rnnbench.records.record import Run
 from rnnbench.records.store import RESERVED
 from rnnworker import machine
+from rnnworker.array_names import ARRAYS
 from rnnworker.cohorts import takes_turns
 
 Value = TypeVar("Value")
@@ -137,7 +139,7 @@ def make_plan(
     points = expand(experiment, conf, changes, None if site else unmet_at(root), root)
     pins = pinned(root)
     md5 = cache(lambda path: path and (pins[path].md5 if path in pins else own_md5(root / path)))
-    check = cache(check_arrays)
+    check, check_further = cache(check_arrays), cache(check_nothing_further)
     environment_of = _once_per_section(lambda build: pins_of(build, root))
     lock = _once_per_section(lambda build: lock_of(build, root))
     skipped = tuple((point.name, point.skip) for point in points if point.skip)
@@ -151,12 +153,14 @@ def make_plan(
             datasets[path] = config["dataset"]["name"]
         elif path and md5(path):
             model = config["model"]
-            needed = model.get("arrays", DEFAULT)
+            needed = model.get("arrays", ARRAYS)
             arrays = None if needed is None else tuple(needed)
             # What a user's function makes of the arrays is known only after executing it.
             ours = model["data"]["prepare"].startswith("rnnworker.")
             sizes = (model.get("train_samples"), model.get("val_samples")) if ours else None
             check(root / path, arrays, model["name"], sizes)
+            if model["data"]["prepare"] == GIVEN_ARRAYS:
+                check_further(root / path)
         if environment := environment_of(config["build"]):
             environments[environment.key] = environment
         identity = {

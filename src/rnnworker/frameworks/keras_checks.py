@@ -3,8 +3,9 @@ Any other is refused, with the line of the model's file where it is known."""
 
 import contextlib
 
-from rnnworker import data, trees
+from rnnworker import trees
 from rnnworker.arguments import Refusal
+from rnnworker.array_names import WEIGHTS
 from rnnworker.options import OF_MODEL
 from rnnworker.recurrent import stand_ins
 from rnnworker.recurrent.composed import flat
@@ -83,7 +84,7 @@ def _check_counts(session):
 
 
 def _check_sample_weights(session):
-    has_weights = set(data.WEIGHTS) & set(session.arrays or ())
+    has_weights = set(WEIGHTS) & set(session.arrays or ())
     if has_weights and not session.takes_sample_weights:
         fault = "sample weights and class_weight are for one device and for Keras 3 or Keras 2 on "
         raise Refusal(fault + "TensorFlow 2, such as build=current, keras3_torch or tf_2_15")
