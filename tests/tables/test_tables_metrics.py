@@ -7,6 +7,7 @@ import pytest
 
 from rnnbench.records.record import Record
 from rnnbench.report.conditions import conditions
+from rnnbench.report.notes import random_note
 from rnnbench.tables.frame import tidy
 from rnnbench.tables.metrics import metrics, metrics_of_epochs
 from rnnbench.tables.runs import epochs
@@ -61,6 +62,16 @@ def test_mlflow_has_each_epoch_of_a_metric() -> None:
     points = mapping.metrics(with_metrics([5.0, 3.0]))
     found = [(point.step, point.value) for point in points if point.key == "val_mae"]
     assert found == [(1, 6.0), (2, 4.0)]
+
+
+def test_the_page_names_the_layers_that_draw_random_numbers() -> None:
+    records = [
+        make_record(),
+        make_record(measured={"random_layers": ["mask"]}),
+        make_record(measured={"random_layers": ["mask", "noise"]}),
+    ]
+    assert "draw random numbers: `mask`, `noise`. " in random_note(records)
+    assert random_note(records[:1]) == ""
 
 
 @pytest.mark.parametrize(

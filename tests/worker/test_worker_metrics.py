@@ -16,7 +16,9 @@ BUILDS = ("current", "keras3_torch", "keras3_jax", "tf_2_15", "tf_1_15")
 NETWORK = """
 def build(keras):
     inputs = keras.layers.Input((5, 3))
-    outputs = keras.layers.Dense(1)(keras.layers.LSTM(4)(inputs))
+    noisy = keras.layers.GaussianNoise(0.1, name="noise")(inputs)
+    masked = keras.layers.Dropout(0.5, name="mask")(keras.layers.LSTM(4)(noisy))
+    outputs = keras.layers.Dense(1)(masked)
     model = keras.models.Model(inputs, outputs)
     model.compile(keras.optimizers.SGD(0.01), "mse", metrics=["mae"])
     return model
@@ -48,12 +50,18 @@ print(json.dumps({
     "loss": facts["loss"],
     "optimizer": facts["optimizer"]["class_name"],
     "weighted": data["weighted"],
+    "random_layers": facts["random_layers"],
 }))
 """
 
 
-@pytest.mark.parametrize("build", BUILDS)
-def test_the_metrics_of_a_model_are_recorded(build: str, tmp_path: Path, tmp_path_factory) -> None:
+@pytest.mark.parametrize(
+    ("build", "certifying", "random_layers"),
+    [*((build, False, ["noise", "mask"]) for build in BUILDS), ("current", True, [])],
+)
+def test_the_metrics_of_a_model_are_recorded(
+    build: str, certifying: bool, random_layers: list, tmp_path: Path, tmp_path_factory
+) -> None:
     write(tmp_path, {"mine.py": NETWORK})
     stream, arrays = numpy.random.RandomState(0), {}
     for part in ("train", "val"):
@@ -61,7 +69,8 @@ def test_the_metrics_of_a_model_are_recorded(build: str, tmp_path: Path, tmp_pat
         arrays[f"y_{part}"] = stream.normal(size=(40, 1)).astype("float32")
     numpy.savez(tmp_path / "mine.npz", **arrays)
     config = certificate_job("", "lstm", {})["config"]
-    config |= {"rnn": {"implementation": "keras"}, "build": settings_of(build), "certifying": False}
+    config |= {"rnn": {"implementation": "keras"}, "build": settings_of(build)}
+    config["certifying"] = certifying
     config["model"] = {
         "function": f"{tmp_path}/mine.py:build",
         "data": {"prepare": "rnnworker.readers.given:prepare"},
@@ -83,6 +92,7 @@ def test_the_metrics_of_a_model_are_recorded(build: str, tmp_path: Path, tmp_pat
     assert last["val_mae"] == pytest.approx(found["val_mae"], rel=1e-5)
     assert found["columns"][-1] == pytest.approx(found["val_loss"], rel=1e-5)
     assert (found["loss"], found["optimizer"], found["weighted"]) == ("mse", "SGD", [])
+    assert found["random_layers"] == random_layers
 
 
 def test_the_first_accuracy_is_the_recorded_one_and_the_others_keep_their_names() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from rnnbench.report import charts
+from rnnbench.report import charts, notes
 from rnnbench.report import numbers as n
 from rnnbench.report.figures import figure
 from rnnbench.report.labels import colours, with_labels
@@ -94,16 +94,18 @@ def accuracy_section(m: Tables) -> Section:
             by_device("learning", title, differences, (LARGEST_LOSS,)),
         )
     else:
-        notes = (WORDS["learnt"]["note"],) if m.learning["val_acc_low"].notna().any() else ()
+        has_intervals = m.learning["val_acc_low"].notna().any()
+        below = (WORDS["learnt"]["note"],) if has_intervals else ()
         views = (
             by_device("accuracy", "Accuracy at the last epoch", reached, ACCURACY_COLUMNS),
-            by_device("learning", title, differences, DIFFERENCE_COLUMNS, notes),
+            by_device("learning", title, differences, DIFFERENCE_COLUMNS, below),
         )
     if len(m.metrics):
         table = m.regroup(m.metrics)
         columns = _metric_columns(m.metrics)
         views += (by_device("metrics", "Metrics at the last epoch", table, columns),)
-    return Section("learnt", (WORDS["learnt"]["text"],), views=views, opens=True, csv=csv)
+    texts = [WORDS["learnt"]["text"], notes.random_note(m.records)]
+    return Section("learnt", [*filter(None, texts)], views=views, opens=True, csv=csv)
 
 
 def _metric_columns(table: pd.DataFrame) -> tuple[Column, ...]:

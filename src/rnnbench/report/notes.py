@@ -307,6 +307,21 @@ def comparison_notes(speed: pd.DataFrame, accuracies: pd.DataFrame) -> Iterator[
         yield "Runs on different machines are never pooled."
 
 
+def random_note(records: Sequence[Record]) -> str:
+    """Names the layers that draw masks; ``""`` without any."""
+    names: dict[str, None] = {}
+    for record in records:
+        names |= dict.fromkeys(map(str, record.measured.get("random_layers") or ()))
+    if not names:
+        return ""
+    layers = n.few([f"`{name}`" for name in names], 3, ", ")
+    return (
+        f"In each training step, these layers draw random numbers: {layers}. Each implementation "
+        "draws others, so the curves differ by chance. The certificate compares the "
+        "implementations without them."
+    )
+
+
 def order_notes(places: pd.DataFrame) -> Iterator[str]:
     """Whether each machine measured its runs, or groups of runs in turns, in the planned order.
     `places`: from `order`."""

@@ -30,6 +30,9 @@ from rnnworker.recurrent import Recurrent, composed, stand_ins
 from rnnworker.recurrent.cells import keras_version
 from rnnworker.recurrent.composed import inner_layers
 
+# The settings of layers that draw a mask or noise in each training step.
+RANDOM = ("rate", "stddev", "dropout", "recurrent_dropout")
+
 
 class KerasSession(KerasWeights, KerasTraining):
     """The model of one run. A framework's class sets ``self.keras`` and provides:
@@ -230,6 +233,7 @@ class KerasSession(KerasWeights, KerasTraining):
             "optimizer": dict(optimizer.get_config(), **named),
             "loss": named_loss(self.model.loss),
             "recurrent_layers": [layer.name for layer in self.recurrent.layers],
+            "random_layers": random_layers(self.model),
             "precision": self.precision_facts(),
             "feed": self.feed,
         }
@@ -402,6 +406,16 @@ class KerasSession(KerasWeights, KerasTraining):
         return sorted(set(reasons), key=reasons.index)
 
 
+def random_layers(model):
+    """The names of the layers that draw a mask or noise in each training step."""
+    found = []
+    for layer in composed.flat(model.layers):
+        shares = [getattr(layer, name, None) for name in RANDOM]
+        if any(isinstance(share, (int, float)) and share > 0 for share in shares):
+            found.append(layer.name)
+    return found
+
+
 def named_loss(loss):
     """The names of a compiled loss, a function, object or name, or a list or dict of them."""
     if isinstance(loss, dict):
@@ -448,24 +462,24 @@ def feeds_on_device(config):
 
 
 def without_dropout(layers, stack):
-    """Gives Keras's dropout layers that are made in `stack`, and classes derived from them, the
-    rate 0. A later change would have no effect in TensorFlow 1: the graph contains the rate with
-    which a layer was called."""
+    """Gives Keras's layers of dropout and noise that are made in `stack`, and classes derived from
+    them, the rate 0. A later change would have no effect in TensorFlow 1: the graph contains the
+    rate with which a layer was called."""
 
-    def with_rate_0(original):
+    def with_rate_0(original, rate):
         @functools.wraps(original)
         def init(self, *arguments, **settings):
             original(self, *arguments, **settings)
-            self.rate = 0.0
+            setattr(self, rate, 0.0)
 
         # Keras 3 reads the names of positional arguments from it.
         init.__signature__ = inspect.signature(original)
         return init
 
     for name in dir(layers):
-        if "Dropout" in name:
-            layer = getattr(layers, name)
-            replacement = with_rate_0(layer.__init__)
+        if "Dropout" in name or name == "GaussianNoise":
+            layer, rate = getattr(layers, name), "rate" if "Dropout" in name else "stddev"
+            replacement = with_rate_0(layer.__init__, rate)
             stack.enter_context(mock.patch.object(layer, "__init__", replacement))
 
 
