@@ -62,7 +62,7 @@ LOG = f"results/here/selftest/certificates/work/{KEY}"
         (FAILED, line(device="cpu_2"), WRONG, [f"{LOG}.log has"]),
         (FAILED, line(device="cpu_3"), WRONG, [f"{LOG}.log has"]),
         ({"status": "refused", "function_why": "masks are not honoured"}, line(),
-         "refused: masks are not honoured", ["leave rnn=mine out of the grid"]),
+         "refused: masks are not honoured", ["measure without rnn=mine"]),
     ],
 )  # fmt: skip
 def test_a_refusal_says_what_is_wrong_and_what_to_correct(

@@ -162,7 +162,10 @@ def _compare_options(arguments: Sequence[str]) -> argparse.Namespace:
     for option, metavar, key, text in OF_A_MODEL:
         parser.add_argument(option, metavar=metavar, help=f"{text} ({key})")
     parser.add_argument(
-        "--budget", type=positive, metavar="MINUTES", help="measure for about so long (default: 1)"
+        "--budget",
+        type=positive,
+        metavar="MINUTES",
+        help="how long to measure, after the certificate (default: 1)",
     )
     parser.add_argument("--json", metavar="FILE", help="write the table to FILE; - for the output")
     parser.add_argument(
@@ -282,6 +285,7 @@ def _measured(
         remedy = "leave them out, or leave out KEY=VALUE and --budget."
         raise ConfigError(what, where="compare", remedy=remedy)
     from rnnbench.grid.experiment import load_experiment, split_overrides, varied
+    from rnnbench.grid.files import name_of_choice
     from rnnbench.grid.point import short_path
 
     root = Path.cwd()
@@ -291,8 +295,11 @@ def _measured(
     budget = 60 * (options.budget or 1.0)
     # A round takes five seconds or more; one that is not needed takes a second all the same.
     most = max(3, min(30, int(budget / 5)))
+    title = f"{options.a} against {options.b}"
+    if options.model:
+        title += f" in {name_of_choice(Path(options.model))}"
     experiment = {
-        "title": f"{options.a} against {options.b}",
+        "title": title,
         "grids": [[f"{axis}={','.join(paths)}", *of_model]],
         "reference": {axis: options.a},
         "repeats": {"least": 3, "most": most, "until": 0.02, "budget_s": budget},
@@ -317,7 +324,7 @@ def _measured(
         code = subprocess.run([*command, *stage], stdout=sys.stderr, check=False).returncode
         if code:
             raise ConfigError(
-                f"{options.a} and {options.b} could not be measured (exit code {code}).",
+                f"{options.a} and {options.b} could not be measured.",
                 where="compare",
                 remedy="see the messages above.",
             )

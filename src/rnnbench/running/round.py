@@ -141,7 +141,7 @@ def _why_refused(run: Run, planned: Mapping[str, Any], place: Place) -> Reason |
     if entry is None or not wrong or made.digest != planned.get("digest"):
         return None
     if entry.status == "refused":
-        remedy = f"leave rnn={rnn} out of the grid, or change the model."
+        remedy = f"measure without rnn={rnn}, or change the model."
         return Reason(NOT_CERTIFIED, f"refused: {wrong}", remedy)
     tried = [each["name"] for each in planned.get("devices", ())]
     # The first device tests the function too. Its log has no number.
