@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import re
+
 import pandas as pd
 import pytest
 
 from rnnbench.records.record import Record
 from rnnbench.report.conditions import conditions
+from rnnbench.report.learning import accuracy_section
 from rnnbench.report.notes import random_note
+from rnnbench.report.terminal import print_run
 from rnnbench.tables.frame import tidy
 from rnnbench.tables.metrics import metrics, metrics_of_epochs
 from rnnbench.tables.runs import epochs
 from rnnbench.tracking import mapping
 from tests.factory import KERAS, make_record, measured, replace
+from tests.report.made_up import measurements
 
 
 def with_metrics(values: list[float | None], name: str = "mae", **arguments) -> Record:
@@ -64,6 +69,50 @@ def test_mlflow_has_each_epoch_of_a_metric() -> None:
     assert found == [(1, 6.0), (2, 4.0)]
 
 
+def test_a_metric_never_replaces_one_of_ours_in_mlflow() -> None:
+    record = with_metrics([5.0, 3.0], name="epoch_seconds", epoch_seconds=[0.5, 0.25])
+    points = mapping.metrics(record)
+    assert [each.value for each in points if each.key == "epoch_seconds"] == [0.5, 0.25]
+
+
+def test_the_page_has_a_column_for_each_metric() -> None:
+    records = [with_metrics([5.0, 3.0], verdict="suspect"), with_metrics([9.0, 7.0], rnn="block")]
+    *_, view = accuracy_section(measurements(records)).views
+    assert [column.label for column in view.columns] == ["mae", "validation mae"]
+    cells = {row.head: row.cells for row in view.rows}
+    assert cells == {"keras": ("3.00 †", "4.00 †"), "block": ("7.00", "8.00")}
+    views = accuracy_section(measurements([make_record()])).views
+    assert "metrics" not in [view.id for view in views]
+
+
+def test_show_has_the_columns_that_have_values(capsys) -> None:
+    print_run(with_metrics([5.0, 3.0]), "here")
+    assert re.search(r"epoch +seconds +loss +acc +val loss +val acc +mae +val mae", _shown(capsys))
+    record = with_metrics([5.0, 3.0])
+    epochs = [replace(epoch, acc=None, val_acc=None) for epoch in record.epochs]
+    print_run(replace(record, epochs=epochs), "here")
+    assert re.search(r"epoch +seconds +loss +val loss +mae +val mae", _shown(capsys))
+
+
+def _shown(capsys) -> str:
+    return capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("weighted", "words"),
+    [([], None), (["train"], "training"), (["train", "val"], "training and validation")],
+)
+def test_the_page_says_which_samples_have_weights(weighted, words) -> None:
+    record = make_record()
+    phases = [
+        replace(phase, details={"weighted": weighted}) if phase.name == "data" else phase
+        for phase in record.phases
+    ]
+    found = conditions([replace(record, phases=phases)])["Training"]
+    assert ("sample weights" in found) is bool(words)
+    assert words is None or f"sample weights {words}" in found
+
+
 def test_the_page_names_the_layers_that_draw_random_numbers() -> None:
     records = [
         make_record(),
@@ -88,3 +137,9 @@ def test_the_page_names_what_a_model_compiles_itself(rate, words) -> None:
     config = {**record.run.config, "model": model}
     found = conditions([replace(record, config=config)])["Training"]
     assert "loss mse" in found and "optimizer Adam" in found and words in found
+
+
+def test_what_the_model_states_goes_before_what_it_compiles() -> None:
+    record = make_record(measured={"loss": "mse", "optimizer": {"class_name": "Ftrl"}})
+    found = conditions([record])["Training"]
+    assert "loss sparse_categorical_crossentropy" in found and "Ftrl" not in found
