@@ -68,11 +68,13 @@ def _jax(session):
     return gradients
 
 
-# A framework's engine → a function of a session that returns a function of (x, y) or (x, y,
-# weights): the gradients of the loss.
+# build.framework → a function of a session that returns a function of (x, y) or (x, y, weights):
+# the gradients of the loss.
 GRADIENTS = {
-    "tensorflow2": _tensorflow2,
-    "tensorflow1": _tensorflow1,
-    "torch": _torch,
-    "jax": _jax,
+    "keras3_tensorflow": _tensorflow2,
+    "keras2_tensorflow2": _tensorflow2,
+    "keras2_tensorflow1": _tensorflow1,
+    "keras206_tensorflow1": _tensorflow1,
+    "keras3_torch": _torch,
+    "keras3_jax": _jax,
 }
