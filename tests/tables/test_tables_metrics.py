@@ -20,12 +20,11 @@ from tests.factory import KERAS, make_record, measured, replace
 from tests.report.made_up import measurements
 
 
-def with_metrics(values: list[float | None], name: str = "mae", **arguments) -> Record:
+def with_metrics(values: list[float], name: str = "mae", **arguments) -> Record:
     record = make_record(epochs=len(values), **arguments)
     changed = []
     for epoch, value in zip(record.epochs, values, strict=True):
-        further = {} if value is None else {name: value, f"val_{name}": value + 1}
-        changed.append(replace(epoch, metrics=further))
+        changed.append(replace(epoch, metrics={name: value, f"val_{name}": value + 1}))
     return replace(record, epochs=changed)
 
 
@@ -55,12 +54,20 @@ def test_every_epoch_has_its_metrics_and_other_models_have_none() -> None:
     assert len(metrics_of_epochs(records)) == 3
 
 
-def test_a_metric_with_the_name_of_a_column_has_a_column_of_its_own() -> None:
-    records = [with_metrics([5.0, 3.0], name="samples")]
-    table = epochs(tidy(records), records)
-    assert table["samples_metric"].tolist() == [5.0, 3.0]
-    assert table["samples"].tolist() == [1438, 1438]
-    assert metrics(measured(records, KERAS), records)["samples_metric"].tolist() == [3.0]
+@pytest.mark.parametrize("name", ["samples", "epoch", "record", "seed"])
+def test_a_metric_with_the_name_of_a_column_has_a_column_of_its_own(name: str) -> None:
+    records = [with_metrics([5.0, 3.0], name=name)]
+    table, plain = epochs(tidy(records), records), epochs(tidy(records), [])
+    assert table[f"{name}_metric"].tolist() == [5.0, 3.0]
+    assert table[plain.columns].equals(plain)
+    found = metrics(measured(records, KERAS), records)
+    assert found.filter(regex=f"^{name}(_metric)?$").iloc[0].tolist()[-1] == 3.0
+
+
+def test_a_metric_that_never_was_finite_is_missing() -> None:
+    record = make_record(epochs=1)
+    records = [replace(record, epochs=[replace(record.epochs[0], metrics={"mae": None})])]
+    assert metrics(measured(records, KERAS), records)["mae"].isna().all()
 
 
 def test_mlflow_has_each_epoch_of_a_metric() -> None:
@@ -73,6 +80,7 @@ def test_a_metric_never_replaces_one_of_ours_in_mlflow() -> None:
     record = with_metrics([5.0, 3.0], name="epoch_seconds", epoch_seconds=[0.5, 0.25])
     points = mapping.metrics(record)
     assert [each.value for each in points if each.key == "epoch_seconds"] == [0.5, 0.25]
+    assert [each.value for each in points if each.key == "epoch_seconds_metric"] == [5.0, 3.0]
 
 
 def test_the_page_has_a_column_for_each_metric() -> None:
@@ -85,17 +93,12 @@ def test_the_page_has_a_column_for_each_metric() -> None:
     assert "metrics" not in [view.id for view in views]
 
 
-def test_show_has_the_columns_that_have_values(capsys) -> None:
-    print_run(with_metrics([5.0, 3.0]), "here")
-    assert re.search(r"epoch +seconds +loss +acc +val loss +val acc +mae +val mae", _shown(capsys))
-    record = with_metrics([5.0, 3.0])
-    epochs = [replace(epoch, acc=None, val_acc=None) for epoch in record.epochs]
-    print_run(replace(record, epochs=epochs), "here")
-    assert re.search(r"epoch +seconds +loss +val loss +mae +val mae", _shown(capsys))
-
-
-def _shown(capsys) -> str:
-    return capsys.readouterr().out
+def test_show_has_the_metrics_of_the_last_epoch(capsys) -> None:
+    print_run(with_metrics([5.0, 3.0], name="[/mae]"), "here")
+    shown = capsys.readouterr().out
+    assert re.search(r"\[/mae\] +3\.000 *\n +val_\[/mae\] +4\.000", shown)
+    print_run(make_record(), "here")
+    assert "metric" not in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -119,7 +122,7 @@ def test_the_page_names_the_layers_that_draw_random_numbers() -> None:
         make_record(measured={"random_layers": ["mask"]}),
         make_record(measured={"random_layers": ["mask", "noise"]}),
     ]
-    assert "draw random numbers: `mask`, `noise`. " in random_note(records)
+    assert "draw random numbers: `mask`, `noise` of digits_rnn. " in random_note(records)
     assert random_note(records[:1]) == ""
 
 

@@ -1,5 +1,5 @@
-"""The metrics that a model compiles are in the record, in every build, with the values that plain
-Keras computes."""
+"""The metrics that a model compiles are in the record, in every build, with the values that
+follow from the outputs."""
 
 from __future__ import annotations
 
@@ -82,12 +82,9 @@ def test_the_metrics_of_a_model_are_recorded(
     found = answer_of(build, *arguments, temporary=tmp_path_factory)
 
     assert len(found["metrics"]) == 2
-    renamings = {"mean_absolute_error": "mae"}  # Keras 2 spells names out
-    last = {
-        name.replace(long, short): value
-        for long, short in renamings.items()
-        for name, value in found["metrics"][-1].items()
-    }
+    last = {}
+    for name, value in found["metrics"][-1].items():
+        last[name.replace("mean_absolute_error", "mae")] = value  # as Keras 2 calls it
     assert set(last) == {"mae", "val_mae"}
     assert last["val_mae"] == pytest.approx(found["val_mae"], rel=1e-5)
     assert found["columns"][-1] == pytest.approx(found["val_loss"], rel=1e-5)
@@ -102,6 +99,11 @@ def test_the_first_accuracy_is_the_recorded_one_and_the_others_keep_their_names(
     assert further_metrics(found, found) == {
         "accuracy": 0.75, "auc": 0.25, "val_accuracy": 0.75, "val_auc": 0.25,
     }  # fmt: skip
+
+
+def test_a_metric_of_several_numbers_has_a_name_for_each() -> None:
+    results = {"loss": numpy.float32(2), "f1": numpy.array([0.5, 0.25]), "auc": [0.75]}
+    assert renamed(results) == {"loss": 2, "f1_0": 0.5, "f1_1": 0.25, "auc": 0.75}
 
 
 @pytest.mark.parametrize("part", ["accuracy", "acc"])

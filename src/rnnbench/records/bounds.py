@@ -4,7 +4,7 @@ them is an error or a forgery, and no table has to expect one."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
@@ -53,11 +53,12 @@ MEASURED: Mapping[str, Any] = {
     "wall_seconds": Seconds, "peak_memory_bytes": Count, "parameters": Count,
     "joules_per_sample": Amount, "card_watts": Amount, "kernel": Kernel | str | list[str],
     "card": Card, "reads_bytes": Count, "flops_per_sample": Amount, "timesteps": Positive,
+    "optimizer": Section, "random_layers": list[str],
 }  # fmt: skip
 DETAILS: Mapping[str, Any] = {
     "load": dict[str, Number], "waited": Seconds, "samples": Count, "first_call": Seconds,
     "calls": list[Seconds], "set_up": Seconds, "tear_down": Seconds, "second_clock": Seconds,
-    "before_fork": Seconds,
+    "before_fork": Seconds, "weighted": list[Literal["train", "val"]],
 }  # fmt: skip
 CONFIG: Mapping[str, Any] = {
     "model": Model, "rnn": Options, "dataset": Name, "cell": Section, "device": Section,

@@ -122,9 +122,7 @@ def _training(records: Sequence[Record]) -> dict[str, str]:
 
 def _compiled(record: Record) -> dict[str, Any]:
     """The loss and the optimizer with which the framework trained."""
-    optimizer = record.measured.get("optimizer")
-    if not isinstance(optimizer, Mapping):
-        return {"loss": record.measured.get("loss"), "optimizer": None}
+    optimizer = record.measured.get("optimizer") or {}
     rate = optimizer.get("learning_rate")
     if isinstance(rate, float):
         rate = f"{rate:.6g}"  # stored in single precision
@@ -139,6 +137,5 @@ def _weighted(record: Record) -> str:
     names = {"train": "training", "val": "validation"}
     for phase in record.phases:
         if phase.name == "data":
-            parts = phase.details.get("weighted") or ()
-            return " and ".join(names.get(part, "") for part in parts)
+            return " and ".join(names[part] for part in phase.details.get("weighted") or ())
     return ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from itertools import islice
 from typing import Any
@@ -112,7 +113,7 @@ def _metric_columns(table: pd.DataFrame) -> tuple[Column, ...]:
     """A column for each metric of the `table` of `metrics`."""
     columns = []
     for name in table.columns[len(METRICS_COLUMNS) :]:
-        heading = name.replace("val_", "validation ", 1) if name.startswith("val_") else name
+        heading = re.sub("^val_", "validation ", name)
         columns.append(Column(heading, name, n.plain, marked=True))
     return tuple(columns)
 

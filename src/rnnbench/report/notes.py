@@ -308,17 +308,21 @@ def comparison_notes(speed: pd.DataFrame, accuracies: pd.DataFrame) -> Iterator[
 
 
 def random_note(records: Sequence[Record]) -> str:
-    """Names the layers that draw masks; ``""`` without any."""
-    names: dict[str, None] = {}
+    """Names the models with layers that draw random numbers; ``""`` without any."""
+    layers: dict[str, dict[str, None]] = {}
     for record in records:
-        names |= dict.fromkeys(map(str, record.measured.get("random_layers") or ()))
-    if not names:
+        if names := record.measured.get("random_layers"):
+            layers.setdefault(record.run.choices["model"], {}).update(dict.fromkeys(names))
+    if not layers:
         return ""
-    layers = n.few([f"`{name}`" for name in names], 3, ", ")
+    texts = []
+    for model, names in layers.items():
+        named = n.few([f"`{name}`" for name in names], 3, ", ")
+        texts.append(f"{named} of {model}")
     return (
-        f"In each training step, these layers draw random numbers: {layers}. Each implementation "
-        "draws others, so the curves differ by chance. The certificate compares the "
-        "implementations without them."
+        f"In each training step, these layers draw random numbers: {n.few(texts, 3)}. "
+        "Implementations may draw different ones, and their curves then differ by chance. The "
+        "certificate compares them without dropout and noise."
     )
 
 

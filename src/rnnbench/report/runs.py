@@ -74,14 +74,18 @@ def runs_section(
         ),
         _runs_view(m.runs),
     )
-    csv = {"runs": m.runs, "epochs": epochs(m.frame, m.records)}
+    csv = {
+        "runs": m.runs,
+        "epochs": epochs(m.frame, m.records),
+        "turns": turns(m.records, m.frame),
+    }
     return Section(
         "trust",
         paragraphs,
         lists=[each for each in lists if each.items],
         figures=list(_order_figures(places, m)) if len(m.time) else (),
         views=views,
-        csv=csv | {"turns": turns(m.records, m.frame)},
+        csv=csv,
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Literal
 
 import pandas as pd
 from rich.box import SIMPLE_HEAD
@@ -27,8 +26,7 @@ def _table(heads: Sequence[str], rows: Iterable[Sequence[str]], numbers: bool = 
     """A table; `numbers`: all columns but the first are of numbers."""
     table = Table(box=SIMPLE_HEAD, title_justify="left")
     for place, head in enumerate(heads):
-        justify: Literal["left", "right"] = "right" if numbers and place else "left"
-        table.add_column(head, justify=justify, overflow="fold")
+        table.add_column(head, justify="right" if numbers and place else "left")
     for row in rows:
         table.add_row(*map(Text, row))  # not markup: the names of overrides may have brackets
     return table
@@ -111,22 +109,6 @@ def faster_first(row: Row) -> Row:
     return exchanged
 
 
-def _epochs(record: Record) -> Table:
-    """The epochs of a run, with the losses, accuracies and metrics that it has."""
-    reached = []
-    for epoch in record.epochs:
-        values = {"loss": epoch.loss, "acc": epoch.acc}
-        values |= {"val loss": epoch.val_loss, "val acc": epoch.val_acc}
-        values |= {name.replace("_", " "): value for name, value in epoch.metrics.items()}
-        reached.append(values)
-    names = [name for name in reached[0] if any(values[name] is not None for values in reached)]
-    rows = []
-    for epoch, values in zip(record.epochs, reached, strict=True):
-        texts = [n.precise(values[name]) for name in names]
-        rows.append((str(epoch.epoch), f"{epoch.seconds:.4f}", *texts))
-    return _table(["epoch", "seconds", *names], rows)
-
-
 def print_run(record: Record, place: str) -> None:
     """Prints a run: verdict with reasons, phases, epochs and provenance. `place`: its record."""
     console = Console()
@@ -146,7 +128,15 @@ def print_run(record: Record, place: str) -> None:
         phases.append((phase.name, n.plain(phase.took), remark))
     console.print(_table(("phase", "seconds", ""), phases))
     if record.epochs:
-        console.print(_epochs(record))
+        epochs = []
+        for epoch in record.epochs:
+            reached = epoch.loss, epoch.acc, epoch.val_loss, epoch.val_acc
+            texts = [n.precise(value) for value in reached]
+            epochs.append((str(epoch.epoch), f"{epoch.seconds:.4f}", *texts))
+        console.print(_table(("epoch", "seconds", "loss", "acc", "val loss", "val acc"), epochs))
+        if metrics := record.epochs[-1].metrics:
+            rows = [(name, n.precise(value)) for name, value in metrics.items()]
+            console.print(_table(("metric", "last epoch"), rows))
         console.print(f"median epoch {median_epoch(record)} s", highlight=False)
     for line in (
         f"started {n.moment(record.started)} UTC on {record.machine}",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
@@ -14,21 +14,27 @@ COLUMNS = [*CONFIGURATION, "suspect", "seeds"]  # before those of the metrics
 
 
 def metrics_of_epochs(records: Sequence[Record]) -> pd.DataFrame:
-    """One row per epoch: `record`, `epoch`, and each metric, named as in Keras's ``History``
-    (``mae``, ``val_mae``); missing where a run has no such metric. Source: the records."""
-    rows = []
+    """One row per `record` and `epoch`, the index, and one column of float64 per metric, named as
+    in Keras's ``History`` (``mae``, ``val_mae``); missing where a run has no such metric. Source:
+    the records."""
+    keys: list[str] = []
+    numbers: list[int] = []
+    values: list[Mapping[str, float | None]] = []
     for record in records:
         for epoch in record.epochs:
-            rows.append({"record": record.key, "epoch": epoch.epoch, **epoch.metrics})
-    return pd.DataFrame(rows, columns=None if rows else ["record", "epoch"])
+            keys.append(record.key)
+            numbers.append(epoch.epoch)
+            values.append(epoch.metrics)
+    index = pd.MultiIndex.from_arrays([keys, numbers], names=["record", "epoch"])
+    return pd.DataFrame(values, index).astype("float64")
 
 
 def metrics(measured: Measurements, records: Sequence[Record]) -> pd.DataFrame:
     """One row per configuration and machine, from runs that are not void: the configuration,
     `suspect`, `seeds`, and the mean over runs of each metric at the last epoch. Empty if no model
     states a metric."""
-    every = metrics_of_epochs(records)
-    last = every.drop_duplicates("record", keep="last").set_index("record").drop(columns="epoch")
+    every = metrics_of_epochs(records).reset_index("epoch", drop=True)
+    last = every[~every.index.duplicated(keep="last")]
     if last.columns.empty:
         return pd.DataFrame(columns=COLUMNS)
     runs = measured.runs.join(last, on="record", rsuffix="_metric")

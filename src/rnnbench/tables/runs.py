@@ -68,7 +68,8 @@ def epochs(frame: pd.DataFrame, records: Sequence[Record]) -> pd.DataFrame:
     if table.empty:
         return table
     metrics = metrics_of_epochs(records)
-    return table.merge(metrics, "left", ["record", "epoch"], suffixes=("", "_metric"))
+    table = table.join(metrics, on=["record", "epoch"], rsuffix="_metric")
+    return table.reset_index(drop=True)
 
 
 def kernels(frame: pd.DataFrame) -> pd.DataFrame:

@@ -171,9 +171,8 @@ def metrics(record: Record) -> list[Point]:
         time, rate = at(epoch.start + epoch.seconds), epoch.samples / epoch.seconds
         values = {"epoch_seconds": epoch.seconds, **{name: getattr(epoch, name) for name in EPOCH}}
         values["samples_per_second"] = rate
-        values |= {name: value for name, value in epoch.metrics.items() if name not in values}
         points += [
-            Point(mlflow_key(name), float(value), time, epoch.epoch)
+            Point(name, float(value), time, epoch.epoch)
             for name, value in values.items()
             if is_number(value)
         ]
@@ -193,6 +192,13 @@ def metrics(record: Record) -> list[Point]:
         for key, value in record.measured.items()
         if is_number(value) and key not in existing
     ]
+    taken = {point.key for point in points}
+    for epoch in record.epochs if record.phases else ():
+        for name, value in epoch.metrics.items():
+            if value is not None and is_number(value):
+                key = f"{name}_metric" if mlflow_key(name) in taken else name
+                time = at(epoch.start + epoch.seconds)
+                points.append(Point(mlflow_key(key), float(value), time, epoch.epoch))
     return points
 
 

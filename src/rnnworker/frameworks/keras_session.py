@@ -30,9 +30,6 @@ from rnnworker.recurrent import Recurrent, composed, stand_ins
 from rnnworker.recurrent.cells import keras_version
 from rnnworker.recurrent.composed import inner_layers
 
-# The settings of layers that draw a mask or noise in each training step.
-RANDOM = ("rate", "stddev", "dropout", "recurrent_dropout")
-
 
 class KerasSession(KerasWeights, KerasTraining):
     """The model of one run. A framework's class sets ``self.keras`` and provides:
@@ -233,7 +230,7 @@ class KerasSession(KerasWeights, KerasTraining):
             "optimizer": dict(optimizer.get_config(), **named),
             "loss": named_loss(self.model.loss),
             "recurrent_layers": [layer.name for layer in self.recurrent.layers],
-            "random_layers": random_layers(self.model),
+            "random_layers": random_layers(self.model, self.keras.layers),
             "precision": self.precision_facts(),
             "feed": self.feed,
         }
@@ -406,12 +403,21 @@ class KerasSession(KerasWeights, KerasTraining):
         return sorted(set(reasons), key=reasons.index)
 
 
-def random_layers(model):
-    """The names of the layers that draw a mask or noise in each training step."""
-    found = []
+def random_classes(layers):
+    """Keras's classes of dropout and noise → the setting that says how much."""
+    found = {getattr(layers, name): "rate" for name in dir(layers) if "Dropout" in name}
+    found[layers.GaussianNoise] = "stddev"
+    return found
+
+
+def random_layers(model, layers):
+    """The names of the layers of `model` that draw a mask or noise in each training step. `layers`:
+    Keras's module."""
+    classes, found = random_classes(layers), []
     for layer in composed.flat(model.layers):
-        shares = [getattr(layer, name, None) for name in RANDOM]
-        if any(isinstance(share, (int, float)) and share > 0 for share in shares):
+        settings = [setting for kind, setting in classes.items() if isinstance(layer, kind)]
+        settings += ["dropout", "recurrent_dropout"]  # of recurrent layers
+        if any(getattr(layer, setting, 0) for setting in settings):
             found.append(layer.name)
     return found
 
@@ -462,25 +468,23 @@ def feeds_on_device(config):
 
 
 def without_dropout(layers, stack):
-    """Gives Keras's layers of dropout and noise that are made in `stack`, and classes derived from
-    them, the rate 0. A later change would have no effect in TensorFlow 1: the graph contains the
-    rate with which a layer was called."""
+    """Turns off Keras's layers of dropout and noise that are made in `stack`, and classes derived
+    from them. A later change would have no effect in TensorFlow 1: the graph contains the rate with
+    which a layer was called."""
 
-    def with_rate_0(original, rate):
+    def with_0(original, setting):
         @functools.wraps(original)
         def init(self, *arguments, **settings):
             original(self, *arguments, **settings)
-            setattr(self, rate, 0.0)
+            setattr(self, setting, 0.0)
 
         # Keras 3 reads the names of positional arguments from it.
         init.__signature__ = inspect.signature(original)
         return init
 
-    for name in dir(layers):
-        if "Dropout" in name or name == "GaussianNoise":
-            layer, rate = getattr(layers, name), "rate" if "Dropout" in name else "stddev"
-            replacement = with_rate_0(layer.__init__, rate)
-            stack.enter_context(mock.patch.object(layer, "__init__", replacement))
+    for layer, setting in random_classes(layers).items():
+        replacement = with_0(layer.__init__, setting)
+        stack.enter_context(mock.patch.object(layer, "__init__", replacement))
 
 
 def installed():

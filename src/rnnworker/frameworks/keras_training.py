@@ -158,11 +158,17 @@ def bounds(orders, batch):
 
 def renamed(results):
     """The results of an epoch, with the name ``acc`` for the first accuracy: Keras's names differ
-    between versions."""
+    between versions. A metric of several numbers, such as one for each class, is ``NAME_0``, ..."""
     found = {}
     for name, value in results.items():
-        is_first = name in ACCURACIES and "acc" not in found
-        found["acc" if is_first else name] = float(value)
+        if name in ACCURACIES and "acc" not in found:
+            name = "acc"
+        numbers = numpy.ravel(value)
+        if len(numbers) == 1:
+            found[name] = float(numbers[0])
+            continue
+        for place, number in enumerate(numbers):
+            found["{}_{}".format(name, place)] = float(number)
     return found
 
 
