@@ -89,7 +89,7 @@ def planned(options: argparse.Namespace, folder: Path) -> Run:
     plan = make_plan("forked", [ROOT / "conf", folder], ROOT)
     run = next(iter(plan.runs.values()))
     framework = run.config["build"]["framework"]
-    module = importlib.import_module(f"rnnworker.frameworks.{FRAMEWORKS[framework]}")
+    module = importlib.import_module(f"rnnworker.frameworks.{FRAMEWORKS[framework].module}")
     if not hasattr(module, "preload"):
         sys.exit(f"build={options.build}: {module.__name__} has no function preload: add it")
     if options.unlisted:

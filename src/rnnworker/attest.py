@@ -12,15 +12,12 @@
 
 import re
 
+from rnnworker.frameworks.names import FRAMEWORKS
+
 KERNELS = (
     *("cudnn", "block", "block_cell", "while", "unrolled", "xla"),
     *("torch:cudnn", "torch:onednn", "torch:native", "torch:loop", "jax:cudnn", "jax:scan"),
 )
-# TensorFlow's name of a kernel → the framework's name.
-NAMES = {
-    "keras3_torch": {"while": "torch:loop", "unrolled": "torch:loop", "cudnn": "torch:cudnn"},
-    "keras3_jax": {"while": "jax:scan", "cudnn": "jax:cudnn"},
-}
 # Kernel of torch → its ops. The op over a whole sequence calls that of cuDNN or oneDNN if one is
 # used, so the first kernel that is found counts.
 TORCH = (
@@ -123,7 +120,7 @@ def expected(config, cells=()):
     if config["build"].get("jit_compile") and framework != "keras3_jax":
         # Code compiled by torch does not reveal its ops.
         return None if framework == "keras3_torch" else ["xla"]
-    names = NAMES.get(framework, {})
+    names = FRAMEWORKS[framework].kernels if framework else {}
     return sorted({names.get(kernel, kernel) for kernel in kernels})
 
 

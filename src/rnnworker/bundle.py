@@ -20,6 +20,7 @@ import time
 
 from rnnworker import cards, cohorts, cuda_toolkit, machine, processors, rounds, workers
 from rnnworker.durations import Durations
+from rnnworker.frameworks.names import FRAMEWORKS
 from rnnworker.members import Outcome
 from rnnworker.shared_file import open_shared
 from rnnworker.workers import read, write
@@ -30,16 +31,6 @@ EXIT_CODES = (
     "again; {}: the runs of a build were skipped because its Python lacks the framework (see the "
     "output).".format(LEFT, LACKING)
 )
-# Framework → the modules that it needs; their packages have the same names.
-NEEDED = {
-    "keras3_tensorflow": ("numpy", "tensorflow", "keras"),
-    "keras3_torch": ("numpy", "torch", "keras"),
-    "keras3_jax": ("numpy", "jax", "keras"),
-    "keras2_tensorflow2": ("numpy", "tensorflow"),
-    "keras2_tensorflow1": ("numpy", "tensorflow"),
-    "keras206_tensorflow1": ("numpy", "tensorflow", "keras"),
-    "fake": ("numpy",),
-}
 # The modules are not imported, because that would take seconds of the session.
 PRINT_MISSING = """
 import importlib.util, sys
@@ -415,7 +406,7 @@ def missing_requirement(build, python, environment, seconds=CHECK_SECONDS):
     `seconds`; None if there is none."""
     try:
         output = subprocess.check_output(
-            [python, "-c", PRINT_MISSING] + list(NEEDED.get(build["framework"], ())),
+            [python, "-c", PRINT_MISSING] + list(FRAMEWORKS[build["framework"]].imports),
             stdin=subprocess.DEVNULL, stderr=subprocess.STDOUT, env=environment,
             universal_newlines=True, timeout=seconds,
         )  # fmt: skip

@@ -443,7 +443,8 @@ def applied(trial, job, rnn, arrays, tolerance):
 def differences_of(session, batches):
     """Returns the `difference` of a step with each of the `batches`. `session` was built with
     `OPTIMIZER`, and its weights are loaded."""
-    gradients_of = loss_gradients.GRADIENTS[session.config["build"]["framework"]](session)
+    framework = frameworks.FRAMEWORKS[session.config["build"]["framework"]]
+    gradients_of = loss_gradients.GRADIENTS[framework.engine](session)
     variables, differences = session.model.trainable_weights, []
     for samples in batches:
         session.reset()

@@ -9,7 +9,7 @@ import socket
 import subprocess
 import time
 
-from rnnworker.frameworks.names import FORKABLE
+from rnnworker.frameworks.names import FRAMEWORKS
 from rnnworker.members import SIGKILLED
 
 # The folder with the sockets of the importers that a workflow has started for all of its jobs.
@@ -20,11 +20,13 @@ VARIABLE = ("_", "SHLVL", "PWD", "OLDPWD", "TMPDIR", "TMP", "TEMP", "TEMPDIR")
 
 def may_fork(config):
     """Returns whether runs with `config` may be forked from a process that has imported their
-    framework: only if that was shown to change nothing (`FORKABLE`), never with a GPU, and never
+    framework: only if that was shown to change nothing (`can_fork`), never with a GPU, and never
     through a launcher, which may use separate process numbers and descriptors."""
     build = config["build"]
-    cpu = config["device"].get("kind") == "cpu"
-    return cpu and build["framework"] in FORKABLE and not build.get("command")
+    if config["device"].get("kind") != "cpu" or build.get("command"):
+        return False
+    known = FRAMEWORKS.get(build["framework"])
+    return known is not None and known.can_fork
 
 
 def kind_of(member):

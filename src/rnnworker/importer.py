@@ -37,7 +37,7 @@ def main(job_file, *sockets):
     begin = time.monotonic()
     config = job["config"]
     session = importlib.import_module(
-        "rnnworker.frameworks." + FRAMEWORKS[config["build"]["framework"]]
+        "rnnworker.frameworks." + FRAMEWORKS[config["build"]["framework"]].module
     )
     session.preload(config)
     took, resident = time.monotonic() - begin, _resident()

@@ -10,6 +10,8 @@ import ast
 import functools
 import os
 
+from rnnworker.frameworks.names import FRAMEWORKS
+
 OF_MODEL = "of_model"  # the cell of a grid if the model's own layers decide
 GATED = ("lstm", "gru", "gru_reset_before", OF_MODEL)
 _WEIGHTS = tuple(
@@ -51,8 +53,6 @@ _FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "kernels")
 _FILES = {os.path.splitext(name)[0] for name in os.listdir(_FOLDER) if name.endswith(".py")}
 IMPLEMENTATIONS = (*_KERAS, *sorted(_FILES - {"__init__", "keras"}))
 _GENERIC = ("keras", "auto", "unrolled", "cell")
-# Frameworks in which `auto` never uses cuDNN, so that it has the option `implementation`.
-_WITHOUT_CUDNN = ("keras206_tensorflow1", "keras2_tensorflow1")
 
 
 def is_keras(implementation):
@@ -82,7 +82,9 @@ def honoured(config):
             options += _GATED_LAYER[:1] if name == "cell" else _GATED_LAYER
         # Keras 2.0.6 honours `implementation` in SimpleRNN too; later versions ignore it there.
         has_modes = cell in GATED or framework == "keras206_tensorflow1"
-        if has_modes and (name != "auto" or framework in _WITHOUT_CUDNN):
+        known = FRAMEWORKS.get(framework)
+        may_be_cudnn = name == "auto" and (known is None or known.auto_uses_cudnn)
+        if has_modes and not may_be_cudnn:
             options.append("implementation")
     return sorted(options)
 

@@ -88,7 +88,7 @@ OF_NEITHER = [
     ("canonical_weights.py", '"""Canonical weights: a', '"""Other words'),
     ("turns.py", '"""Opens, closes', '"""Another docstring of a class'),
     ("frameworks/fake.py", "0.9", "0.8"),
-    ("frameworks/names.py", '"keras3_tensorflow", "fake"', '"fake"'),
+    ("frameworks/names.py", '"fake": Framework', '"other": Framework'),
     ("options.py", '"none": (),', '"none": (), "another": (),'),
     ("kernels/native.py", "batch_first=True", "batch_first=False"),
     ("members.py", "import os", "import os, sys"),
@@ -202,7 +202,7 @@ print(json.dumps(made))
 FILES = sorted((ROOT / "src/rnnworker").rglob("*.py"))
 CONFIGS = [
     config_of(implementation, framework, f"rnnworker.models.{model}")
-    for framework in sorted(set(FRAMEWORKS.values()))
+    for framework in sorted({framework.module for framework in FRAMEWORKS.values()})
     for implementation in ("keras", "native", "contrib", "block")
     for model in ("digits_rnn", "imdb_bilstm", "lstm_textgen")
 ]

@@ -109,9 +109,9 @@ def test_primitives_of_other_layers_are_left_out() -> None:
     assert found == kept
 
 
-TORCH, JAX, MADE_UP = ({"framework": name} for name in ("keras3_torch", "keras3_jax", "f"))
+TORCH, JAX, MADE_UP = ({"framework": name} for name in ("keras3_torch", "keras3_jax", "fake"))
 COMPILED = {"jit_compile": True}
-NESTED = {"f": {"cpu": {"gru": ["b"]}}}
+NESTED = {"fake": {"cpu": {"gru": ["b"]}}}
 LSTM, GRU = ({"cell": {"name": name}} for name in ("lstm", "gru"))
 CLASSES = {"kernels": {"lstm": ["block"], "A": ["while"]}, "options": {"class": "A"}}
 

@@ -8,17 +8,12 @@ from types import SimpleNamespace
 import numpy
 import pytest
 
-from rnnbench.builds.launcher import FRAMEWORKS as CONTROLLER_FRAMEWORKS
 from rnnworker import frameworks, optimizers
-from rnnworker.frameworks import FRAMEWORKS, replicas
+from rnnworker.frameworks import replicas
 from rnnworker.frameworks.keras2_tensorflow1 import fixed_shuffle_orders
 from rnnworker.frameworks.keras3_torch import onednn_version as onednn_of_torch
 from rnnworker.frameworks.tensorflow_facts import captured_stderr, onednn_on, onednn_version
 from rnnworker.frameworks.tensorflow_facts import unused_instructions as unused
-
-
-def test_the_controller_knows_every_framework() -> None:
-    assert set(FRAMEWORKS) == set(CONTROLLER_FRAMEWORKS)
 
 
 @pytest.mark.parametrize(

@@ -126,7 +126,7 @@ class Session:
     """Applies only half of its gradient in every third step."""
 
     threads = 1
-    config = {"build": {"framework": "made_up"}}  # noqa: RUF012
+    config = {"build": {"framework": "fake"}}  # noqa: RUF012
 
     def __init__(self) -> None:
         self.step, self.weights = 0, arrays(1.0, 1.0)
@@ -152,7 +152,7 @@ class Session:
 
 def test_steps_that_are_off_are_counted(monkeypatch) -> None:
     monkeypatch.setitem(
-        certify.loss_gradients.GRADIENTS, "made_up", lambda session: lambda x, y: [x[0]]
+        certify.loss_gradients.GRADIENTS, "none", lambda session: lambda x, y: [x[0]]
     )
     x = numpy.array([[0.5, 0.25]], "float32")
     trial = SimpleNamespace(

@@ -20,8 +20,8 @@ from rnnbench.datasets.pins import md5_of
 from rnnbench.grid.expand import expand
 from rnnbench.grid.experiment import Experiment
 from rnnbench.grid.point import GridPoint
-from rnnbench.report.notes import EPSILON_OUTSIDE_SQRT, SQUARES_PER_OCCURRENCE
 from rnnbench.running.assemble import facts_of, phases_of
+from rnnworker.frameworks.names import FRAMEWORKS
 from tests.conftest import ROOT
 from tests.worker.building import answer_of, write_digits
 from tests.worker.test_worker_models import mnist, reviews, write_cifar10
@@ -299,8 +299,8 @@ def test_the_first_step_of_the_optimizers(
     correction = (1 - 0.999) ** 0.5 / (1 - 0.9)
     assert changes["adam"] == pytest.approx(1e-3 * correction * m / (v**0.5 + 1e-7), rel=1e-3)
     v = 0.1 * gradient**2
-    divisor = v**0.5 + 1e-8 if framework in EPSILON_OUTSIDE_SQRT else (v + 1e-8) ** 0.5
+    divisor = v**0.5 + 1e-8 if FRAMEWORKS[framework].epsilon_outside_root else (v + 1e-8) ** 0.5
     assert changes["rmsprop"] == pytest.approx(1e-3 * gradient / divisor, rel=1e-3)
     # The gradient of a row is 2 · 1/2 at each position: v is 1 + 1 or (1 + 1)², and m is 2.
-    v = 2.0 if framework in SQUARES_PER_OCCURRENCE else 4.0
+    v = 2.0 if FRAMEWORKS[framework].squares_per_row else 4.0
     assert changes["rows"] == pytest.approx(1e-3 * correction * 0.2 / (0.001 * v) ** 0.5, rel=1e-3)

@@ -32,6 +32,7 @@ from typing import Any
 from rnnbench.builds.pins import build_file, locked_versions, normal, pins_of, wrong
 from rnnbench.builds.uv import find, install_hint, is_version
 from rnnbench.errors import BuildError, ConfigError, converted
+from rnnworker.frameworks.names import FRAMEWORKS
 from rnnworker.workers import build_variables
 
 Variables = dict[str, str | int | float | bool | None]
@@ -39,17 +40,6 @@ DISTRIBUTIONS = (
     "tensorflow", "tensorflow-cpu", "keras", "tf_keras", "torch", "jax", "jaxlib", "numpy",
     "ml_dtypes", "h5py",
 )  # fmt: skip
-TENSORFLOW_2 = {"tensorflow": "2.", "tensorflow-cpu": "2."}
-# Framework → its requirements. Each group lists alternatives: distribution → version prefix.
-FRAMEWORKS: Mapping[str, tuple[Mapping[str, str], ...]] = {
-    "keras3_tensorflow": ({"keras": "3."}, TENSORFLOW_2),
-    "keras2_tensorflow2": ({"tf_keras": "2.", "keras": "2."}, TENSORFLOW_2),
-    "keras2_tensorflow1": ({"tensorflow": "1."},),
-    "keras206_tensorflow1": ({"keras": "2.0."}, {"tensorflow": "1."}),
-    "keras3_torch": ({"keras": "3."}, {"torch": "2."}),
-    "keras3_jax": ({"keras": "3."}, {"jax": "0."}),
-    "fake": (),
-}
 TIMEOUT = 120  # seconds
 
 # Runs in the Python of any build, 3.6 or later.
@@ -191,7 +181,7 @@ def missing(build: Mapping[str, Any], root: Path = Path()) -> str | None:
         command, installed = launcher(build, root), versions(build, root)["distributions"]
     except (ConfigError, BuildError) as error:
         return f"{error.where}: {error.what.rstrip('.')}: {error.remedy.rstrip('.')}"
-    for group in FRAMEWORKS[framework]:
+    for group in FRAMEWORKS[framework].needs:
         if not any(installed.get(name, "").startswith(prefix) for name, prefix in group.items()):
             needed = " or ".join(f"{name} {prefix}x" for name, prefix in group.items())
             others = ", ".join(f"{name} {installed[name]}" for name in group if name in installed)

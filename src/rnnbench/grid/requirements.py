@@ -24,13 +24,12 @@ from rnnbench.grid.choices import Requirement
 from rnnbench.grid.overrides import ABSENT, keys_of, lookup
 from rnnworker import cards as nvidia
 from rnnworker import machine, processors
+from rnnworker.frameworks.names import FRAMEWORKS
 from rnnworker.options import OF_MODEL, PREFIX, honoured, is_user_file, not_honoured
 from rnnworker.precision import DEFAULT, requested_precision
 
 # Key of a model → the option of its recurrent layer.
 DROPOUTS = {"model.input_dropout": "dropout", "model.recurrent_dropout": "recurrent_dropout"}
-WITH_REPLICAS = ("keras3_tensorflow", "keras2_tensorflow2")
-WITHOUT_POLICY = ("keras206_tensorflow1", "keras2_tensorflow1")
 REQUIRES = 'write {key: device.kind, in: [gpu], why: "the reason"}.'
 
 
@@ -92,7 +91,7 @@ def _unmet_replicas(config: Mapping[str, Any]) -> str | None:
     if replicas == 1:
         return None
     framework, batch = config["build"]["framework"], config["model"]["batch"]
-    if framework not in WITH_REPLICAS:
+    if not FRAMEWORKS[framework].has_replicas:
         other = "choose a build of TensorFlow 2, which has tf.distribute.MirroredStrategy"
         return f"{framework} trains on one device here; {other}"
     if config["build"].get("jit_compile"):
@@ -109,7 +108,7 @@ def _unmet_precision(config: Mapping[str, Any]) -> str | None:
     precision = requested_precision(config)
     if precision == "tf32" and config["device"].get("kind") != "gpu":
         return "TF32 exists on NVIDIA GPUs only"
-    if precision == DEFAULT or config["build"].get("framework") not in WITHOUT_POLICY:
+    if precision == DEFAULT or FRAMEWORKS[config["build"]["framework"]].has_policy:
         return None
     if precision == "tf32":
         return "TensorFlow 1 has no setting for TF32"

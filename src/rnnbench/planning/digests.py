@@ -19,7 +19,7 @@ from rnnworker.options import is_function, is_keras, is_user_file
 
 _ROOT = Path(rnnworker.__file__).parent
 _PACKAGE = "rnnworker"
-# Modules that only list names, or only reject invalid configs before a run starts.
+# Modules that only describe frameworks, or only reject invalid configs before a run starts.
 _IGNORED_MODULES = ("frameworks/names.py", "options.py")
 
 
@@ -45,7 +45,7 @@ def _digest(
 ) -> str:
     """Cached, because thousands of runs share few combinations, and no file changes while a plan is
     made."""
-    files = [_ROOT / "frameworks" / f"{FRAMEWORKS.get(framework, framework)}.py"]
+    files = [_ROOT / "frameworks" / f"{FRAMEWORKS[framework].module}.py"]
     if replicated:
         files.append(_ROOT / "frameworks" / "replicas.py")
     if implementation:

@@ -26,6 +26,7 @@ from rnnbench.tables.certificates import UNKNOWN
 from rnnbench.tables.effects import examined
 from rnnbench.tables.ratios import LEAST_SESSIONS, sessions
 from rnnbench.tables.time import NOT_EQUAL, extra_ratios, ratios_shown
+from rnnworker.frameworks.names import FRAMEWORKS
 
 LONG_MINUTES = 120  # above that, a duration is in hours
 SHOWN = 12  # configurations whose repeats were not measured
@@ -151,9 +152,6 @@ def session_notes(usable: pd.DataFrame, finished: Mapping[str, str]) -> Iterator
         )
 
 
-# Frameworks of the builds that differ from all others.
-EPSILON_OUTSIDE_SQRT = ("keras206_tensorflow1", "keras2_tensorflow1")
-SQUARES_PER_OCCURRENCE = ("keras3_tensorflow",)
 SQUARE_AVERAGING = ("adam", "adamax", "nadam", "rmsprop", "adagrad", "adadelta")
 EPSILON = (
     "is trained with RMSprop, which adds epsilon to the square root in {some} and inside it in "
@@ -164,7 +162,8 @@ ROWS = (
     "squares of the row's gradients in {some} and squares their sum in {others}"
 )
 
-DIFFERING = {EPSILON: EPSILON_OUTSIDE_SQRT, ROWS: SQUARES_PER_OCCURRENCE}
+# Each sentence and the field of a framework's description that says which ones differ.
+DIFFERING = {EPSILON: "epsilon_outside_root", ROWS: "squares_per_row"}
 
 
 def optimizer_notes(records: Iterable[Record]) -> Iterator[str]:
@@ -202,7 +201,8 @@ def optimizer_notes(records: Iterable[Record]) -> Iterator[str]:
         some: list[str] = []
         others: list[str] = []
         for name, framework in frameworks.items():
-            side = some if framework in DIFFERING[sentence] else others
+            differs = getattr(FRAMEWORKS.get(framework), DIFFERING[sentence], False)
+            side = some if differs else others
             side.append(name)
         if some and others:
             difference = sentence.format(some=", ".join(some), others=", ".join(others))

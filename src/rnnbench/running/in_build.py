@@ -15,11 +15,11 @@ import numpy as np
 from rnnbench.builds.environments import prepare
 from rnnbench.builds.launcher import launcher
 from rnnbench.errors import BuildError, say
+from rnnworker.frameworks.names import FRAMEWORKS
 from rnnworker.workers import WORKER, environment_of, write
 
 HERE = {"name": "current", "framework": "keras3_tensorflow"}  # the interpreter of rnnbench
 SECONDS = 600
-BACKENDS = {"keras3_torch": "torch", "keras3_jax": "jax"}  # of Keras 3; else TensorFlow
 # A file alone: its folder must not be on the path of the build, nor count as code of a run.
 START = "import runpy, sys; runpy.run_path(sys.argv[1])['main'](sys.argv[2])"
 
@@ -41,7 +41,7 @@ def ask(
         write(f"{folder}/job.json", {"action": action, "question": question})
         command = [*launcher(build, root), "-B", "-c", START, f"{WORKER}/checkpoints.py", folder]
         variables = environment_of({"build": build}, 1) | {"CUDA_VISIBLE_DEVICES": "-1"}
-        variables["KERAS_BACKEND"] = BACKENDS.get(build["framework"], "tensorflow")
+        variables["KERAS_BACKEND"] = FRAMEWORKS[build["framework"]].backend
         done = subprocess.run(
             command, env=variables, stdin=subprocess.DEVNULL, capture_output=True, text=True,
             timeout=SECONDS, cwd=folder,

@@ -14,9 +14,9 @@ def open_session(config, threads):
     if name not in FRAMEWORKS:
         known = ", ".join(sorted(FRAMEWORKS))
         raise ValueError("build.framework {!r} must be one of {}".format(name, known))
-    module = FRAMEWORKS[name]
+    module = FRAMEWORKS[name].module
     if (config["device"].get("replicas") or 1) > 1:
-        if module != "keras3_tensorflow":
+        if not FRAMEWORKS[name].has_replicas:
             raise ValueError("device.replicas: {} trains on one device".format(name))
         # Imported by name, so that the module does not count towards the digest of other runs.
         module = "replicas"

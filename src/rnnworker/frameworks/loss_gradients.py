@@ -68,13 +68,11 @@ def _jax(session):
     return gradients
 
 
-# build.framework → a function of a session that returns a function of (x, y) or (x, y, weights):
-# the gradients of the loss.
+# A framework's engine → a function of a session that returns a function of (x, y) or (x, y,
+# weights): the gradients of the loss.
 GRADIENTS = {
-    "keras3_tensorflow": _tensorflow2,
-    "keras2_tensorflow2": _tensorflow2,
-    "keras2_tensorflow1": _tensorflow1,
-    "keras206_tensorflow1": _tensorflow1,
-    "keras3_torch": _torch,
-    "keras3_jax": _jax,
+    "tensorflow2": _tensorflow2,
+    "tensorflow1": _tensorflow1,
+    "torch": _torch,
+    "jax": _jax,
 }
