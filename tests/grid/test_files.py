@@ -3,11 +3,13 @@ file, key and fix."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 import yaml
 
+from rnnbench.errors import ConfigError
 from rnnbench.grid.files import user_files
 from rnnbench.grid.point import digest_of, full_identity
 from tests.grid.conftest import MINE, MINE_YAML, assert_error
@@ -53,6 +55,18 @@ def change(mine: Path, text: str) -> None:
     """Changes keys of the YAML file; null removes a key."""
     model = {**yaml.safe_load(MINE_YAML), **yaml.safe_load(text)}
     mine.write_text(yaml.safe_dump({key: v for key, v in model.items() if v is not None}))
+
+
+def test_a_loss_without_an_optimizer_is_completed_as_its_fix_says(expanded, tmp_path: Path) -> None:
+    own, data = tmp_path / "own.py", tmp_path / "own.npz"
+    own.write_text("def build(keras): ...\n")
+    data.write_bytes(b"")
+    grid = f"model={own} dataset.path={data} rnn=keras model.loss=mse"
+    with pytest.raises(ConfigError, match="model has no optimizer") as caught:
+        expanded(grid)
+    fix = re.search(r"'(model\.optimizer=.*?)'", caught.value.remedy)[1]
+    (point,) = expanded(f"{grid} {fix}")
+    assert point.config["model"]["optimizer"] == {"name": "adam", "learning_rate": 0.001}
 
 
 @pytest.mark.parametrize(("text", "message"), ERRORS)

@@ -19,6 +19,8 @@ import pytest
 
 from rnnbench.records.record import run_value
 from rnnbench.records.store import read_record
+from rnnbench.tables.effects import examined
+from rnnbench.tables.states import State
 from rnnbench.tables.stats import mean_interval
 from tests.conftest import Project, descendants, make_project
 from tests.factory import phase_of
@@ -125,7 +127,10 @@ def test_report_has_the_known_times_throughputs_and_speedups(finished: Project, 
         slept = statistics.mean(effect["fake_slow"] - effect[rnn] for effect in effects)
         asked = math.log(EPOCH_SECONDS["fake_slow"] / known)
         assert outside(math.log(row["speedup"]), slept, asked) < 0.05
-    assert table["method"].dropna().str.startswith("in turns, 3 rounds").all()
+    # A round in which the machine was slowed down is left out if there are enough others.
+    quiet = sum(each.state == State.QUIET for each in examined(records))
+    counted = table["method"].dropna().str.extract(r"^in turns, (\d) rounds?\b")[0].astype(int)
+    assert len(counted) == 2 and counted.between(max(quiet, 1), 3).all()
 
 
 def test_mlflow_has_every_run_with_its_axes(finished: Project, records) -> None:

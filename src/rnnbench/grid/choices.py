@@ -468,12 +468,15 @@ def _check_training(model: Mapping[str, Any], source_of: Callable[[str], str]) -
     stated = [key for key in ("loss", "optimizer") if model.get(key) is not None]
     if len(stated) == 1:
         missing = "optimizer" if stated == ["loss"] else "loss"
-        example = {"optimizer": "{name: adam, learning_rate: 0.001}", "loss": "mse"}[missing]
+        example = {
+            "optimizer": "'model.optimizer={name:adam,learning_rate:0.001}'",
+            "loss": "model.loss=mse",
+        }
         raise ConfigError(
             f"model has no {missing}.",
             where=source_of(f"model.{missing}"),
-            remedy=f"add {missing}: {example} to its file, or leave both out if build compiles "
-            "the model.",
+            remedy=f"add {missing}, in a YAML file or as {example[missing]}; or leave both out "
+            "if build compiles the model.",
         )
 
 
