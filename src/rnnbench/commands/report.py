@@ -103,7 +103,7 @@ def folders_of(options: argparse.Namespace) -> list[Path]:
     ]
     if not folders:
         what = f"no site has a plan of {options.experiment}."
-        remedy = "measure it first: `rnnbench run EXPERIMENT`."
+        remedy = f"measure it first: `rnnbench run {options.experiment}`."
         if not options.results.is_dir():
             check_project(Path())
         raise RecordError(what, where=str(options.results), remedy=remedy)

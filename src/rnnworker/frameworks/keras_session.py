@@ -3,10 +3,8 @@ certification and attestation need. `keras_training` has the rest."""
 
 import contextlib
 import functools
-import inspect
 import os
 import sys
-from unittest import mock
 
 import numpy
 
@@ -21,7 +19,7 @@ from rnnworker import (
     user_functions,
 )
 from rnnworker.arguments import Refusal
-from rnnworker.frameworks import keras_checks
+from rnnworker.frameworks import keras_checks, random_layers
 from rnnworker.frameworks.keras_training import KerasTraining
 from rnnworker.frameworks.keras_weights import KerasWeights
 from rnnworker.frameworks.watch import Watched
@@ -198,7 +196,7 @@ class KerasSession(KerasWeights, KerasTraining):
         named = {name: known[name] for name in optional if name in known}
         with contextlib.ExitStack() as stack:
             if self.config.get("certifying"):
-                without_dropout(self.keras.layers, stack)
+                random_layers.turn_off(self.keras.layers, stack)
             return function(*positional, **named)
 
     def _check_keys(self):
@@ -230,7 +228,7 @@ class KerasSession(KerasWeights, KerasTraining):
             "optimizer": dict(optimizer.get_config(), **named),
             "loss": named_loss(self.model.loss),
             "recurrent_layers": [layer.name for layer in self.recurrent.layers],
-            "random_layers": random_layers(self.model, self.keras.layers),
+            "random_layers": random_layers.names(self.model, self.keras.layers),
             "precision": self.precision_facts(),
             "feed": self.feed,
         }
@@ -403,25 +401,6 @@ class KerasSession(KerasWeights, KerasTraining):
         return sorted(set(reasons), key=reasons.index)
 
 
-def random_classes(layers):
-    """Keras's classes of dropout and noise → the setting that says how much."""
-    found = {getattr(layers, name): "rate" for name in dir(layers) if "Dropout" in name}
-    found[layers.GaussianNoise] = "stddev"
-    return found
-
-
-def random_layers(model, layers):
-    """The names of the layers of `model` that draw a mask or noise in each training step. `layers`:
-    Keras's module."""
-    classes, found = random_classes(layers), []
-    for layer in composed.flat(model.layers):
-        settings = [setting for kind, setting in classes.items() if isinstance(layer, kind)]
-        settings += ["dropout", "recurrent_dropout"]  # of recurrent layers
-        if any(getattr(layer, setting, 0) for setting in settings):
-            found.append(layer.name)
-    return found
-
-
 def named_loss(loss):
     """The names of a compiled loss, a function, object or name, or a list or dict of them."""
     if isinstance(loss, dict):
@@ -465,26 +444,6 @@ def feeds_on_device(config):
     if config["device"].get("feed") != "device" or config.get("certifying"):
         return False
     return not config["model"]["data"].get("augment")
-
-
-def without_dropout(layers, stack):
-    """Turns off Keras's layers of dropout and noise that are made in `stack`, and classes derived
-    from them. A later change would have no effect in TensorFlow 1: the graph contains the rate with
-    which a layer was called."""
-
-    def with_0(original, setting):
-        @functools.wraps(original)
-        def init(self, *arguments, **settings):
-            original(self, *arguments, **settings)
-            setattr(self, setting, 0.0)
-
-        # Keras 3 reads the names of positional arguments from it.
-        init.__signature__ = inspect.signature(original)
-        return init
-
-    for layer, setting in random_classes(layers).items():
-        replacement = with_0(layer.__init__, setting)
-        stack.enter_context(mock.patch.object(layer, "__init__", replacement))
 
 
 def installed():

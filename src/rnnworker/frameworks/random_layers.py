@@ -1,0 +1,59 @@
+"""The layers of a model that draw random numbers in each training step: which ones these are, and
+how a certificate turns them off."""
+
+import functools
+import inspect
+from unittest import mock
+
+from rnnworker.recurrent import composed
+
+# Layers with a dropout of their own → its attribute. Keras 2.0 to 2.3 lack some of them.
+ATTENTION = {
+    "Attention": "dropout",
+    "AdditiveAttention": "dropout",
+    "MultiHeadAttention": "_dropout",
+    "GroupQueryAttention": "dropout",
+}
+
+
+def classes_of(layers):
+    """Keras's classes of dropout, noise and attention → the setting that says how much."""
+    found = {getattr(layers, name): "rate" for name in dir(layers) if "Dropout" in name}
+    found[layers.GaussianNoise] = "stddev"
+    for name, setting in ATTENTION.items():
+        if hasattr(layers, name):
+            found[getattr(layers, name)] = setting
+    return found
+
+
+def names(model, layers):
+    """The names of the layers of `model` that draw a mask or noise in each training step. `layers`:
+    Keras's module."""
+    classes = classes_of(layers)
+    found = []
+    for layer in composed.flat(model.layers):
+        settings = [setting for kind, setting in classes.items() if isinstance(layer, kind)]
+        settings += ["dropout", "recurrent_dropout"]  # of recurrent layers
+        if any(getattr(layer, setting, 0) for setting in settings):
+            found.append(layer.name)
+    return found
+
+
+def turn_off(layers, stack):
+    """Turns off Keras's layers of dropout and noise that are made in `stack`, and classes derived
+    from them. A later change would have no effect in TensorFlow 1: the graph contains the rate with
+    which a layer was called."""
+
+    def with_0(original, setting):
+        @functools.wraps(original)
+        def init(self, *arguments, **settings):
+            original(self, *arguments, **settings)
+            setattr(self, setting, 0.0)
+
+        # Keras 3 reads the names of positional arguments from it.
+        init.__signature__ = inspect.signature(original)
+        return init
+
+    for layer, setting in classes_of(layers).items():
+        replacement = with_0(layer.__init__, setting)
+        stack.enter_context(mock.patch.object(layer, "__init__", replacement))
