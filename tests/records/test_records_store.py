@@ -243,7 +243,7 @@ def test_report_inputs_from_another_site(project: Project, monkeypatch) -> None:
     others = ["certificates.json", "experiment.json", "tracked/0.json"]
     others += [".a-s0-r0.json.abcd", "certificates/.m-lstm-current.json"]
     others += ["certificates/work/m-lstm-current.job.json"]
-    others += ["attempts/a-s0-r0/1.json"]  # renewed every 10 s
+    others += ["attempts/a-s0-r0/1.json"]  # of an attempt; it is no input
     for name in inputs + others:
         write_json(project.folder / "results/imported/away/small" / name, {})
     assert job.imported_files == [f"results/imported/away/small/{name}" for name in inputs]

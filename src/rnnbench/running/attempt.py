@@ -1,29 +1,19 @@
-"""Who owns a run at each moment, across all nodes of a cluster.
+"""One attempt at a run at a time on each host.
 
-1. **Waiting to be measured.** Nobody owns it. On one host, ``results/.lock`` admits one Snakemake.
-2. **Claimed** (`held`). Each run has a folder with one small, numbered file per attempt:
-   ``1.json``, ``2.json``, … The process that creates the next number exclusively owns the run.
-   Files are never deleted or renamed, so a slow process cannot mistake a living attempt for the
-   dead one that it saw before. No file-system locks are needed; the file systems of many clusters
-   have none.
-3. **Being measured.** The owner holds this host's timing lock, too. It renews the modification time
-   of its file every `INTERVAL`. Others wait while it lives.
-4. **Being recorded.** The owner writes a record only if no later attempt has begun
-   (`IsCurrent`).
-5. **Ended.** The file says ``ended``. The next owner adopts the record, if there is one.
+Each run has a folder with one small file for each attempt: ``1.json``, ``2.json``, … The process
+that creates the next number exclusively owns the run. Files are never deleted or renamed, so a slow
+process cannot mistake a living attempt for the dead one that it saw before. No file-system locks
+are needed; the file systems of many clusters have none.
 
-An owner that ends without saying so is dead: on this host, if its process is gone; on another host,
-if its Slurm job is over or was started again, or if its file was not renewed for `PATIENCE`
-intervals of the observer's clock (the clocks of two nodes may differ). The next number then owns
-the run, and an owner that was considered dead by mistake finds it and records nothing.
+An attempt on this host is waited for until its process ends. An attempt on another host is not: its
+node may be lost, and nobody could tell. If it lives, there are two records of one run, which does
+no harm, because records are never changed and are named by their start.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import subprocess
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -33,46 +23,28 @@ from typing import Any
 from rnnbench.records import timestamps
 from rnnworker import machine
 
-INTERVAL = 10.0  # seconds from one renewal to the next
-PATIENCE = 6
 POLL = 2.0  # seconds between two looks at another attempt
-SQUEUE_SECONDS = 10
 EXCLUSIVE = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-IsCurrent = Callable[[], bool]
-OVER = {
-    "BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY",
-    "PREEMPTED", "REVOKED", "TIMEOUT",
-}  # fmt: skip
 
 
 @contextmanager
-def held(folder: Path, on_wait: Callable[[str], None] = lambda owner: None) -> Iterator[IsCurrent]:
-    """Owns the run whose attempts are in `folder`; first waits for a living attempt to end.
-    `on_wait`: called once with a description of each owner that is waited for. Yields a function
-    that returns whether no later attempt has begun, to be called before anything is recorded.
-    Raises `OSError` if the folder cannot be written."""
+def held(folder: Path, on_wait: Callable[[str], None] = lambda owner: None) -> Iterator[None]:
+    """Owns the run whose attempts are in `folder`; first waits until an attempt on this host ends.
+    `on_wait`: called once with a description of each owner that is waited for. Raises `OSError` if
+    the folder cannot be written."""
     folder.mkdir(parents=True, exist_ok=True)
     owner = this_process()
-    number, descriptor = _claim(folder, owner, on_wait)
-    ended = threading.Event()
-
-    def renew() -> None:
-        while not ended.wait(INTERVAL):
-            with suppress(OSError):
-                os.utime(descriptor)
-
-    threading.Thread(target=renew, daemon=True).start()
+    descriptor = _claim(folder, owner, on_wait)
     try:
-        yield lambda: _last(folder) == number
+        yield
     finally:
-        ended.set()
         with suppress(OSError):
             _write(descriptor, {**owner, "ended": timestamps.now()})
         os.close(descriptor)
 
 
 def this_process() -> dict[str, Any]:
-    """A description of this process by which other nodes can recognise it."""
+    """A description of this process by which others on its host can recognise it."""
     return {
         "host": _host(),
         "pid": os.getpid(),
@@ -94,59 +66,31 @@ def slurm_job() -> dict[str, Any] | None:
     }  # fmt: skip
 
 
-def _claim(folder: Path, me: Mapping[str, Any], on_wait: Callable[[str], None]) -> tuple[int, int]:
-    """Waits while the latest attempt lives, then begins the next. Returns its number and the
-    descriptor of its file."""
-    watched, reported, seen, asked = (0, 0), 0, 0.0, -float("inf")
+def _claim(folder: Path, me: Mapping[str, Any], on_wait: Callable[[str], None]) -> int:
+    """Waits while the latest attempt lives, then begins the next. Returns the descriptor of its
+    file."""
+    reported = 0
     while True:
-        if last := _last(folder):
-            renewed, owner = _read(folder / f"{last}.json")
-            now = time.monotonic()
-            if watched != (last, renewed):
-                watched, seen = (last, renewed), now
-            ask_slurm = now - asked > 3 * INTERVAL
-            asked = now if ask_slurm else asked
-            if not _is_dead(owner, me, now - seen, ask_slurm):
-                if reported != last:
-                    on_wait(_label(owner))
+        last = _last(folder)
+        owner = _owner(folder / f"{last}.json") if last else {}
+        if _is_alive(owner, me):
+            if reported != last:
+                on_wait(_label(owner))
                 reported = last
-                time.sleep(POLL)
-                continue
+            time.sleep(POLL)
+            continue
         with suppress(FileExistsError):
             descriptor = os.open(folder / f"{last + 1}.json", EXCLUSIVE, 0o644)
             _write(descriptor, me)
-            return last + 1, descriptor
+            return descriptor
 
 
-def _is_dead(
-    owner: Mapping[str, Any], me: Mapping[str, Any], silent: float, ask_slurm: bool
-) -> bool:
-    """Whether an attempt has ended. `silent`: seconds for which its file was not renewed."""
-    if owner.get("ended"):
-        return True
-    if owner.get("host") == me["host"]:
-        return _begun(owner.get("pid")) != owner.get("begun")
-    job, mine = owner.get("job") or {}, me["job"] or {}
-    is_same = bool(job) and all(job.get(key) == mine.get(key) for key in ("id", "cluster"))
-    was_requeued = is_same and job.get("restart", 0) < mine.get("restart", 0)
-    return was_requeued or (ask_slurm and is_over(job)) or silent >= PATIENCE * INTERVAL
-
-
-def is_over(job: Mapping[str, Any]) -> bool:
-    """Whether Slurm reports that the `job` has ended. False also if Slurm does not answer or the
-    job belongs to another cluster."""
-    cluster = job.get("cluster")
-    if not job.get("id") or cluster != os.environ.get("SLURM_CLUSTER_NAME", cluster):
+def _is_alive(owner: Mapping[str, Any], me: Mapping[str, Any]) -> bool:
+    """Whether an attempt on this host has not ended."""
+    if owner.get("ended") or owner.get("host") != me["host"]:
         return False
-    command = ["squeue", "--noheader", "--states=all", "--format=%T", f"--jobs={job['id']}"]
-    try:
-        query = subprocess.run(command, capture_output=True, text=True, timeout=SQUEUE_SECONDS)
-    except (OSError, subprocess.TimeoutExpired):
-        return False
-    if query.returncode:
-        return "Invalid job id" in query.stderr
-    states = query.stdout.split()
-    return bool(states) and set(states) <= OVER
+    begun = owner.get("begun")
+    return begun is not None and _begun(owner.get("pid")) == begun
 
 
 def _label(owner: Mapping[str, Any]) -> str:
@@ -160,16 +104,14 @@ def _last(folder: Path) -> int:
     return max(numbers, default=0)
 
 
-def _read(path: Path) -> tuple[int, dict[str, Any]]:
-    """When the attempt was renewed, and its owner. The file is opened each time so that NFS asks
-    its server. A file that is just being written has an empty owner and counts as alive."""
-    with path.open("rb") as file:
-        renewed = os.fstat(file.fileno()).st_mtime_ns
-        try:
-            data = json.loads(file.read())
-        except ValueError:
-            data = {}
-    return renewed, data if isinstance(data, dict) else {}
+def _owner(file: Path) -> dict[str, Any]:
+    """Who began an attempt; {} if its file stays empty, because its process ended at once."""
+    for _ in range(2):
+        with suppress(ValueError):
+            owner = json.loads(file.read_bytes())
+            return owner if isinstance(owner, dict) else {}
+        time.sleep(POLL)
+    return {}
 
 
 def _write(descriptor: int, owner: Mapping[str, Any]) -> None:

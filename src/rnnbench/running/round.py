@@ -67,8 +67,8 @@ def measure(
     - `reference`: the name of the run that the others are compared with.
     - `pinned_md5`: run → the md5 of the dataset from which its worker may load pickles.
 
-    Raises `RunError` if a worker received an external SIGKILL or another attempt took over, and
-    `OSError` if something cannot be written. Records of the other runs are kept.
+    Raises `RunError` if a worker received an external SIGKILL, and `OSError` if something cannot be
+    written. Records of the other runs are kept.
     """
     name, by_name = planned[0].round, {run.name: run for run in planned}
     hardware = machine.fingerprint()
@@ -82,17 +82,13 @@ def measure(
 
     refused = refusals(planned, place)
     with ExitStack() as held:
-        attempts = {}
         for each in sorted(by_name):
             wait = partial(waiting, f"another attempt at {each}")
-            own = attempt.held(place.folder / "attempts" / each, wait)
-            attempts[each] = held.enter_context(own)
+            held.enter_context(attempt.held(place.folder / "attempts" / each, wait))
         holder = f"process {os.getpid()}, {name} of {place.root}"
         wait = partial(waiting, "this host to finish timing")
         timing = held.enter_context(locks.locked(place.timing_lock, holder, wait))
-        runner = CohortRunner(
-            place, check, label, name, hardware, pinned_md5 or {}, attempts, timing
-        )
+        runner = CohortRunner(place, check, label, name, hardware, pinned_md5 or {}, timing)
         records = {}
         for run in planned:
             if record := existing_record(run, place, runner.folder(run)):
@@ -188,7 +184,7 @@ def _point_to(record: Record, place: Place) -> None:
 @dataclass(frozen=True)
 class CohortRunner:
     """Measures cohorts of the round `name` on this machine (`hardware`) while it holds the
-    `attempts` at its runs and the `timing` lock. For the rest see `measure`."""
+    `timing` lock. For the rest see `measure`."""
 
     place: Place
     check: Callable[[], None]
@@ -196,7 +192,6 @@ class CohortRunner:
     name: str
     hardware: Mapping[str, Any]
     pinned_md5: Mapping[str, str | None]
-    attempts: Mapping[str, attempt.IsCurrent]
     timing: int
 
     def folder(self, run: Run) -> Path:
@@ -287,23 +282,14 @@ class CohortRunner:
 
     def _write(self, made: Iterable[Record], requested: set[str]) -> dict[str, Record]:
         """Writes records and pointers; returns the records of the `requested` runs. Companions are
-        written first, so that they exist if a record is found without its pointer. An attempt that
-        was considered dead (its node had no network, its job was suspended) writes no record next
-        to its successor's."""
+        written first, so that they exist if a record is found without its pointer."""
         records: dict[str, Record] = {}
         companions: list[str] = []
         for record in sorted(made, key=lambda record: record.name in requested):
-            if record.name not in requested:
-                companions.append(record.path)
-            elif self.attempts[record.name]():
+            if record.name in requested:
                 records[record.name] = record
             else:
-                raise RunError(
-                    "another attempt took over this run because this one did not renew its file in "
-                    "time; this attempt is not recorded.",
-                    where=record.name,
-                    remedy="nothing needs to be done: the other attempt's record counts.",
-                )
+                companions.append(record.path)
             write_record(self.place.results, record)
         for name, record in records.items():
             write_json(self.place.pointer(name), Pointer.of(record, companions))
