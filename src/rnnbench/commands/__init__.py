@@ -4,21 +4,21 @@ only the workflow and the Makefile call the others."""
 
 COMMANDS = {
     "run": "run an experiment with Snakemake",
-    "grid": "list an experiment's grid points: name, choices, run or skip and why",
+    "grid": "list an experiment's grid points: which ones run, which are skipped and why",
     "plan": "estimate runs, time, disk space and repeats of an experiment",
-    "dataset": "provide or check the pinned datasets in data/",
-    "retry": "have chosen runs measured again by the next snakemake",
+    "dataset": "provide or check the pinned data sets in data/",
+    "retry": "mark runs that the next start measures again",
     "ui": "serve MLflow with all runs, and print the links to the experiments",
     "track": "log records to MLflow (the workflow does it after each round)",
     "export": "write an experiment's records to one file for another machine",
     "import": "import records from an exported file or a bundle",
-    "bundle": "write a folder that measures an experiment with Python alone",
+    "bundle": "write a folder that measures an experiment without rnnbench",
     "report": "write an experiment's report from its records",
     "compare": "compare any two configurations, builds, devices or machines",
     "show": "show one run",
     "published": "write the page of published comparisons",
-    "doctor": "check what this machine can measure and what would disturb it",
-    "weights": "convert a checkpoint between the layouts of CuDNN layers and of Keras",
+    "doctor": "check what this machine can measure and what would distort the numbers",
+    "weights": "convert a checkpoint between the layouts of CuDNN and Keras layers",
     "gc": "remove unused environments and leftover files (asks first)",
 }
 # Those that need no project: they convert a file, or the workflow names the project to them.

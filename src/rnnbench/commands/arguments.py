@@ -54,7 +54,7 @@ def add_root(parser: argparse.ArgumentParser) -> None:
 
 
 def add_conf(parser: argparse.ArgumentParser) -> None:
-    text = "a further config folder with choices or experiments of your own; repeatable"
+    text = "a further config folder, with your own choices or experiments; repeatable"
     parser.add_argument("--conf", action="append", default=[], type=Path, metavar="DIR", help=text)
 
 
@@ -80,9 +80,9 @@ def experiment_parser(command: Callable[..., int]) -> argparse.ArgumentParser:
         "words",
         nargs="*",
         metavar="EXPERIMENT KEY=VALUE",
-        help="a name in conf/experiment/ or the path of a YAML file "
-        f"(default: {DEFAULT_EXPERIMENT}), then Hydra overrides, each of which replaces that key "
-        "in all grids; with overrides, an experiment becomes a new one, NAME+KEY=VALUE",
+        help="the name of an experiment in conf/experiment/ or the path of a YAML file "
+        f"(default: {DEFAULT_EXPERIMENT}), then Hydra overrides; an override replaces its key in "
+        "all grids, and the experiment becomes a new one, NAME+KEY=VALUE",
     )
     add_conf(parser)
     return parser

@@ -52,7 +52,7 @@ LARGE_BYTES = 64 * 2**20
 
 
 def bundle(arguments: Sequence[str]) -> int:
-    """Write a folder that measures an experiment on a machine that has nothing but Python."""
+    """Write a folder that measures an experiment on a machine with only Python and a framework."""
     # Imported late: Hydra takes a quarter of a second, which the other commands need not wait for.
     from rnnbench.datasets.provide import provide, read_dataset
     from rnnbench.planning.planner import make_plan
@@ -174,11 +174,12 @@ def import_(arguments: Sequence[str]) -> int:
     """Import the records that another machine exported or that a bundle measured.
 
     All files are checked before anything is written. They go into results/imported/, and nothing
-    that was measured here is changed. With --restore they are this machine's own, such as a backup:
-    they go into results/ itself, and each file that is replaced is named.
+    that was measured here is changed. With --restore, they count as this machine's own results,
+    such as a backup: they go into results/ itself, and the command names each file that it
+    replaces.
     """
     parser = command_parser(import_)
-    sources = "a file of `rnnbench export`, or a bundle's folder after its runs"
+    sources = "a file that `rnnbench export` wrote, or a bundle's folder after its runs"
     parser.add_argument("sources", nargs="+", type=Path, metavar="FILE|FOLDER", help=sources)
     restore = "bring back results of this machine: a backup, or a bundle that ran here"
     parser.add_argument("--restore", action="store_true", help=restore)

@@ -33,7 +33,7 @@ def command_of(arguments: Sequence[str]) -> list[str]:
     parser = experiment_parser(run)
     cores = "the number of CPU cores to use (default: %(default)s)"
     parser.add_argument("--cores", default="all", help=cores)
-    budget = "measure no further repeats after so many minutes, in experiments with `repeats`"
+    budget = "measure no further repeats after this many minutes, in experiments with `repeats`"
     parser.add_argument("--budget", type=positive, metavar="MINUTES", help=budget)
     void = "exit with 0, instead of 3, if all runs of a configuration are void"
     parser.add_argument("--allow-void", action="store_true", help=void)
@@ -62,8 +62,8 @@ def command_of(arguments: Sequence[str]) -> list[str]:
 def grid(arguments: Sequence[str]) -> int:
     """List the grid points of an experiment: name, choices, run or skip, and why.
 
-    With --cfg, print the composed configuration of the first one, with the origin of each value;
-    overrides choose another one.
+    With --cfg, print the composed configuration of the first grid point instead, with the origin of
+    each value. Overrides choose another grid point.
     """
     # Imported late: `run` only starts Snakemake.
     from rnnbench.grid.expand import expand

@@ -48,11 +48,13 @@ def environment(arguments: Sequence[str]) -> int:
 
 
 def lock(arguments: Sequence[str]) -> int:
-    """Resolve the builds' packages, workflow/envs/*.in, to lock files with hashes, for each named
-    build or for all that have a lock."""
+    """Resolve the packages of builds, workflow/envs/*.in, to lock files with hashes: of the named
+    builds, or of all builds that have a lock."""
     parser = command_parser(lock)
     parser.add_argument("names", nargs="*", metavar="NAME", help="a lock's name (default: all)")
-    parser.add_argument("--upgrade", action="store_true", help="use newer versions if allowed")
+    parser.add_argument(
+        "--upgrade", action="store_true", help="use newer versions where they are allowed"
+    )
     options = parser.parse_args(arguments)
     root = Path.cwd()
     for name, python in python_versions(root / "conf", tuple(options.names)).items():
@@ -61,11 +63,11 @@ def lock(arguments: Sequence[str]) -> int:
 
 
 def dataset(arguments: Sequence[str]) -> int:
-    """Provide the pinned dataset files in data/."""
+    """Provide the pinned files of data sets in data/: fetch or make what is missing."""
     parser = command_parser(dataset)
-    parser.add_argument("names", nargs="+", metavar="NAME", help="a choice of conf/dataset")
+    parser.add_argument("names", nargs="+", metavar="NAME", help="a data set of conf/dataset")
     parser.add_argument(
-        "--check", action="store_true", help="verify the present files; fetch nothing"
+        "--check", action="store_true", help="check the files that are there; fetch nothing"
     )
     options = parser.parse_args(arguments)
     root = Path.cwd()

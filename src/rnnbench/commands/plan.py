@@ -1,4 +1,4 @@
-"""Estimate an experiment's runs, time, disk space and the repeats that it needs."""
+"""Estimate the runs, time, disk space and repeats that an experiment needs."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ MAX_RECORDS = 400  # each takes about 5 ms to read
 
 
 def plan(arguments: Sequence[str]) -> int:
-    """Estimate an experiment's runs, time, disk space and the repeats that it needs."""
+    """Estimate the runs, time, disk space and repeats that an experiment needs."""
     parser = experiment_parser(plan)
-    parser.add_argument("--site", help="a cluster's name (default: this machine)")
+    parser.add_argument("--site", help="the name of a cluster (default: this machine)")
     parser.add_argument(
         "--why",
         action="store_true",

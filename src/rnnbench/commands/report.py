@@ -156,7 +156,7 @@ def _parser() -> argparse.ArgumentParser:
         "--price",
         metavar="NAME|FILE",
         help="the price list: a name in the folder of --prices, or a file of your own "
-        "(default: the newest list in that folder that has one of the devices)",
+        "(default: the list in that folder that has prices for most of the devices)",
     )
     base = home(Path())
     add_folder(parser, "--prices", str(base / "conf/price"), "the folder with the price lists")

@@ -30,13 +30,13 @@ ATTEMPT_SUFFIXES = (".log", ".events.jsonl", ".job.json")
 
 
 def retry(arguments: Sequence[str]) -> int:
-    """Have the next snakemake measure the named runs again; without names, all void runs.
+    """Mark runs that the next start measures again; without names, all void runs.
 
-    Records are kept; the new ones are stored next to them.
+    Their records are kept; new records are stored next to them.
     """
     parser = command_parser(retry)
     add_experiment(parser)
-    names = "a run's name or a pattern with * (default: all void runs)"
+    names = "the name of a run, or a pattern with * (default: all void runs)"
     parser.add_argument("names", nargs="*", metavar="NAME", help=names)
     parser.add_argument("--site", help="the site whose runs are retried (default: this machine)")
     add_results(parser)
@@ -97,9 +97,9 @@ def _chosen(runs: Iterable[str], patterns: Sequence[str]) -> list[str]:
 def gc(arguments: Sequence[str]) -> int:
     """List unused files, ask, and remove them.
 
-    Unused are: environments that no plan in results/ uses with its present pins; logs and events of
-    attempts that left no record; partially written files of killed processes; and MLflow databases
-    that were set aside as corrupt. Records are never removed, not even unreadable ones.
+    These files are unused: environments that no plan in results/ uses with its present pins; logs
+    and events of attempts that left no record; partially written files of killed processes; and
+    MLflow databases that were set aside as corrupt. Records are always kept, even unreadable ones.
     """
     parser = command_parser(gc)
     parser.add_argument("--yes", action="store_true", help="remove without asking")

@@ -106,7 +106,7 @@ def requested(
     parser.add_argument(
         "file", type=Path, help=f"the file to write: results/SITE/EXPERIMENT/{folder}/KEY.json"
     )
-    parser.add_argument("--digest", required=True, help="its planned digest")
+    parser.add_argument("--digest", required=True, help="the digest in the plan")
     add_root(parser)
     options = parser.parse_args(arguments)
     file = options.file.resolve()

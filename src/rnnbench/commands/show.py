@@ -41,7 +41,7 @@ def show(arguments: Sequence[str]) -> int:
     """Show the newest record of a run: verdict, phases, epochs and provenance."""
     parser = command_parser(show)
     parser.add_argument(
-        "run", help="a run's name, a pattern that matches one run, or a record's path"
+        "run", help="the name of a run, a pattern that matches one run, or the path of a record"
     )
     add_results(parser)
     options = parser.parse_args(arguments)
@@ -77,12 +77,13 @@ def compare(arguments: Sequence[str]) -> int:
 
     A and B select runs by terms joined with commas: a choice (keras, cpu_2, tf_1_15), a machine,
     an override (units=512) or a pattern of run names (digits_*-unrolled-*). Configurations that
-    differ only in what A and B name are paired. A pair whose functions differ according to a
-    certificate has no ratio.
+    differ only in what A and B name are paired. If a certificate says that the functions of a pair
+    differ, their times have a ratio marked ≠, which is not a speed-up.
 
-    With --model, --data, KEY=VALUE or --budget, the choices A and B are measured first, in turns:
-    what has a record is not measured again. A choice may be the path of a YAML file. Exits with 1
-    if --fail-if is shown to hold, with 2 if no pair has an interval that could show it.
+    With --model, --data, KEY=VALUE or --budget, the choices A and B are first measured in turns;
+    runs that have a record are not measured again. A choice may be the path of a YAML file. The
+    exit code is 1 if the condition of --fail-if is shown to hold, and 2 if no pair has an interval
+    that could show it.
     """
     options = _compare_options(arguments)
     of_model = of_a_model(options)
@@ -167,11 +168,14 @@ def _compare_options(arguments: Sequence[str]) -> argparse.Namespace:
         metavar="MINUTES",
         help="how long to measure, after the certificate (default: 1)",
     )
-    parser.add_argument("--json", metavar="FILE", help="write the table to FILE; - for the output")
+    parser.add_argument(
+        "--json", metavar="FILE", help="write the table to FILE, or to standard output if FILE is -"
+    )
     parser.add_argument(
         "--fail-if",
         metavar="CONDITION",
-        help="such as 'unrolled<1.2': fail if the whole interval of its speed-up is below 1.2",
+        help="such as 'unrolled<1.2': fail if the whole interval of the speed-up of `unrolled` is "
+        "below 1.2",
     )
     parser.add_argument("--experiment", default="*", help="only this experiment (default: all)")
     parser.add_argument("--site", default="*", help="only this site (default: all)")
@@ -222,14 +226,22 @@ def _no_pair(
 OF_A_MODEL = (
     (
         *("--model", "FILE.py:FUNCTION", "model=…"),
-        "a function that returns a Keras model; or FILE.keras, a saved one",
+        "a function that returns a Keras model, or FILE.keras, a saved model",
     ),
-    ("--data", "FILE", "dataset=file dataset.path=…", "its data, x_train to y_val in an .npz file"),
+    (
+        "--data",
+        "FILE",
+        "dataset=file dataset.path=…",
+        "its data: an .npz file with x_train, y_train, x_val and y_val",
+    ),
     (
         *("--loss", "NAME|FILE.py:FUNCTION", "model.loss=…"),
         "the loss, if the function does not compile the model",
     ),
-    ("--optimizer", "NAME", "model.optimizer={name:…}", "the optimizer, likewise"),
+    (
+        *("--optimizer", "NAME", "model.optimizer={name:…}"),
+        "the optimizer, if the function does not compile the model",
+    ),
 )
 
 

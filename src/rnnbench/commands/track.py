@@ -43,8 +43,8 @@ DESKTOP = ("DISPLAY", "WAYLAND_DISPLAY")
 def track(arguments: Sequence[str]) -> int:
     """Log the records of pointers or rounds to MLflow; safe to repeat (Snakemake calls this).
 
-    With --output, a store that cannot be reached does not count as a failure: the file has the
-    error.
+    With --output, a store that cannot be reached does not count as a failure; the error is written
+    into the file.
     """
     parser = command_parser(track)
     parser.add_argument(

@@ -44,9 +44,9 @@ OF_KERAS = (".h5", ".keras", ".weights.h5")
 def weights(arguments: Sequence[str]) -> int:
     """Convert the LSTM and GRU layers of a checkpoint to another layout.
 
-    The layouts: cudnn (the CuDNN layers of Keras 2), keras (Keras's own layers) and canonical
-    (Keras's layers as named arrays in .npz or .safetensors). The name of TARGET says the format:
-    .h5, .keras, .weights.h5, .npz or .safetensors.
+    There are three layouts: cudnn (the CuDNN layers of Keras 2), keras (Keras's own layers) and
+    canonical (Keras's layers as named arrays in .npz or .safetensors). The name of TARGET decides
+    the format: .h5, .keras, .weights.h5, .npz or .safetensors.
     """
     parser = command_parser(weights)
     source = "a file of Keras, torch or safetensors, an .npz file, or a checkpoint of TensorFlow"
@@ -54,9 +54,9 @@ def weights(arguments: Sequence[str]) -> int:
     parser.add_argument("--to", required=True, choices=LAYOUTS, help="the layout to write")
     add_output(parser, "TARGET", "file")
     parser.add_argument("--force", action="store_true", help="replace TARGET if it exists")
-    activation = "the recurrent activation, if the file does not have it: sigmoid, hard_sigmoid, …"
+    activation = "the recurrent activation, if the file does not state it: sigmoid, hard_sigmoid, …"
     parser.add_argument("--recurrent-activation", metavar="NAME", help=activation)
-    buffer = "what opaque buffers of cuDNN hold: lstm or gru, and three numbers"
+    buffer = "what opaque buffers of cuDNN hold: lstm or gru, then three numbers"
     parser.add_argument(
         "--buffer", type=_buffer, metavar="CELL,LAYERS,DIRECTIONS,UNITS", help=buffer
     )
