@@ -207,6 +207,9 @@ def _check_setting(setting: Setting) -> None:
         if type(value) is not int or value < 0:
             what = f"{key} is {value!r}; it must be an integer ≥ 0."
             raise setting.error(what, f"write {key}=range(3) or {key}=0,1,2.")
+    for value in values if key == "alias" else ():
+        if isinstance(value, list | dict):
+            raise setting.error(f"alias is {value!r}; it must be a text.", "write alias=NAME.")
 
 
 def _grid_point(
