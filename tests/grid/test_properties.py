@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rnnbench.axes import NAMES, REQUIRED
+from rnnbench.errors import ConfigError
 from rnnbench.grid.compose import Library
 from rnnbench.grid.expand import grid_points_of
-from rnnbench.grid.overrides import lookup, parse_overrides
+from rnnbench.grid.overrides import Setting, lookup, parse_overrides
 from rnnbench.grid.point import GridPoint, slug
+from rnnbench.records.overrides import Overrides
 
 CHOICES = {
     "model": ("a", "b"),
@@ -137,3 +141,45 @@ def test_the_name_contains_every_choice_and_override(grid: Grid) -> None:
             assert (values[key] != DEFAULTS[key]) == (key in point.overrides) == (part in parts)
         assert (f"as_{values['alias']}" in parts) == (values["alias"] is not None)
         assert parts[-2:] == [f"s{values['seed']}", f"r{values['repeat']}"]
+
+
+# Values of which some have the same text, or the same characters in a name.
+ALIKE = (
+    *(True, "True", "true", None, "None", "null", 1, "1", 1.0, "1.0", -1, "a b", "a_b", "a-b"),
+    *([], "empty", "", [1, 2], "[1, 2]", "1x2", {"a": 1}, "{'a': 1}", "a1"),
+)
+WITH_NOTE = replace(
+    LIBRARY,
+    sections={
+        **LIBRARY.sections,
+        ("model", "a"): {**REQUIRED_KEYS["model"], "name": "a", "note": None},
+    },
+)
+
+
+def points_with(values: Sequence[Any]) -> tuple[GridPoint, ...]:
+    """The grid points with each of the values; none if they are refused for being alike."""
+    grid = {"model.note": Setting("model.note", "", tuple(values), "here")}
+    try:
+        return grid_points_of([grid], WITH_NOTE)
+    except ConfigError as error:
+        assert "two grid points" in error.what
+        return ()
+
+
+def assert_told_apart(values: Sequence[Any]) -> None:
+    points = points_with(values)
+    different = len(set(map(repr, values)))
+    for told_by in ({each.name for each in points}, {Overrides.of(p.overrides) for p in points}):
+        assert len(told_by) == len(points) and len(points) in (0, different)
+
+
+@given(st.lists(st.text("1aé .-_,[", max_size=3), min_size=2, max_size=4))
+def test_grid_points_with_other_texts_are_told_apart_or_refused(values: list[str]) -> None:
+    assert_told_apart(values)
+
+
+def test_values_that_look_alike_are_told_apart_or_refused() -> None:
+    for pair in itertools.combinations(ALIKE, 2):
+        assert_told_apart(pair)
+    assert len(points_with([1, "a", None, [2]])) == 4

@@ -87,16 +87,20 @@ def expand(
     # A reference may be the default of a model that the command line has replaced.
     composed = [*grids, *written] if experiment.reference else grids
     library = compose_choices(conf, files, any("model" not in grid for grid in composed))
-    cells = files_of(conf, "cell")
+    _check_cells(library, files_of(conf, "cell"))
+    check_reference(experiment, written, library.defaults, library.model)
+    return grid_points_of(grids, library, unmet_constraints, dataset)
+
+
+def _check_cells(library: Library, known: Mapping[str, Path]) -> None:
+    """Raises a `ConfigError` if the file of an rnn choice names a cell that is not `known`."""
     for (group, choice), file in library.files.items():
         named = library.sections[group, choice].get("cells") if group == "rnn" else None
         for cell in named if isinstance(named, list) else ():
-            if cell not in cells:
+            if cell not in known:
                 what = f"cells has the unknown name {cell!r}."
-                remedy = f"{suggestion(str(cell), cells)}the names are {', '.join(cells)}."
+                remedy = f"{suggestion(str(cell), known)}the names are {', '.join(known)}."
                 raise ConfigError(what, where=display_path(file), remedy=remedy)
-    check_reference(experiment, written, library.defaults, library.model)
-    return grid_points_of(grids, library, unmet_constraints, dataset)
 
 
 def grid_points_of(
@@ -108,6 +112,7 @@ def grid_points_of(
     """The grid points of parsed grids whose choices are in `library`. Reads no file. `dataset`: the
     command line's override of the data sets."""
     points: dict[str, GridPoint] = {}
+    with_texts: dict[tuple[tuple[str, str], ...], GridPoint] = {}
     sources = {key: display_path(file) for key, file in library.files.items()}
     for number, grid in enumerate(grids):
         each = combinations(grid)
@@ -115,7 +120,12 @@ def grid_points_of(
             point = _grid_point(combination, library, unmet_constraints, number, sources)
             same_name = points.setdefault(point.name, point)
             if same_name is not point and same_name.settings() != point.settings():
-                raise _name_clash(same_name, point, next(iter(grid.values())).where)
+                what = f"two grid points have the name {point.name}"
+                raise _clash(what, same_name, point, next(iter(grid.values())).where)
+            same_texts = with_texts.setdefault(point.texts(), point)
+            if same_texts.name != point.name:
+                what = "a page could not tell two grid points apart"
+                raise _clash(what, same_texts, point, next(iter(grid.values())).where)
     used = {str(point.config["dataset"]["name"]) for point in points.values()}
     if dataset and used.isdisjoint(dataset.values):
         replaced = sorted({_replaced_by(value, library) or "" for value in dataset.values})
@@ -201,6 +211,9 @@ def _check_setting(setting: Setting) -> None:
         if type(value) is not int or value < 0:
             what = f"{key} is {value!r}; it must be an integer ≥ 0."
             raise setting.error(what, f"write {key}=range(3) or {key}=0,1,2.")
+    for value in values if key == "alias" else ():
+        if isinstance(value, list | dict):
+            raise setting.error(f"alias is {value!r}; it must be a text.", "write alias=NAME.")
 
 
 def _grid_point(
@@ -268,15 +281,19 @@ def _adjusted(setting: Setting, folders: Mapping[str, Path]) -> Setting:
     return setting._replace(values=(value,))
 
 
-def _name_clash(first: GridPoint, second: GridPoint, where: str) -> ConfigError:
-    settings = first.settings(), second.settings()
-    only_first, only_second = (
-        " ".join(f"{key}={value}" for key, value in point.items() if other.get(key, point) != value)
-        for point, other in (settings, settings[::-1])
-    )
+def _clash(what: str, first: GridPoint, second: GridPoint, where: str) -> ConfigError:
+    """The error that `what` is wrong with two grid points, with the settings that differ."""
+    of_first = first.settings()
+    of_second = second.settings()
+    only_first = []
+    only_second = []
+    for key in {**of_first, **of_second}:
+        if repr(of_first.get(key)) != repr(of_second.get(key)):
+            only_first += [f"{key}={of_first[key]!r}"] if key in of_first else []
+            only_second += [f"{key}={of_second[key]!r}"] if key in of_second else []
     return ConfigError(
-        f"two grid points have the name {first.name}: one with {only_first or 'nothing'}, "
-        f"the other with {only_second or 'nothing'}.",
+        f"{what}: one with {' '.join(only_first) or 'nothing'}, "
+        f"the other with {' '.join(only_second) or 'nothing'}.",
         where=where,
         remedy="give one of them an alias, in a separate grid: alias=NAME.",
     )

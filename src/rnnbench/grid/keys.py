@@ -15,7 +15,7 @@ import rnnworker
 from rnnbench.errors import ConfigError, closest, suggestion
 from rnnbench.grid.choices import Model, is_shipped, types_of
 from rnnbench.grid.experiment import KEYS as EXPERIMENT
-from rnnbench.grid.files import FUNCTIONS, parsed
+from rnnbench.grid.files import FUNCTIONS, SAVED, parsed
 from rnnbench.grid.overrides import ABSENT, Rules, keys_of, lookup
 from rnnworker.options import PREFIX, honoured, is_function
 
@@ -78,6 +78,8 @@ def _instead_of(config: Mapping[str, Any], key: str) -> str:
         name = config["model"].get("name")
         return f"if its code reads it, add {first} to the file of model={name}."
     present = sorted(section.keys() - {*DESCRIPTIONS})
+    if not present:
+        return f"remove it, because {above} has no keys that an override could set."
     return f"the keys of {above} are {', '.join(present)}."
 
 
@@ -132,11 +134,17 @@ RULES = Rules(why_not_added, hint_to_add, why_not_deleted, may_be_null, is_text)
 
 def check_model(config: Mapping[str, Any], source_of: Callable[[str], str]) -> None:
     """Raises a `ConfigError` if the functions of the model are rnnbench's own and do not read one
-    of its keys, or need a number of samples that is null. `source_of`: as for
-    `choices.check_config`."""
+    of its keys, need a number of samples that is null, or leave the model without loss and
+    optimizer. `source_of`: as for `choices.check_config`."""
     model = config["model"]
     if not is_shipped(model):
         return
+    if model.get("loss") is None and model["function"] != SAVED:
+        raise ConfigError(
+            "model has neither loss nor optimizer, and no function of rnnbench compiles a model.",
+            where=source_of("model.loss"),
+            remedy="keep the loss and the optimizer of its file, or add both to it.",
+        )
     strings = read_by(model)
     for key in model.keys() - _OF_ANY_MODEL - strings:
         similar = suggestion(key, strings - model.keys(), 0.8)
