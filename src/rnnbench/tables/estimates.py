@@ -15,14 +15,13 @@ from rnnbench.records import timestamps
 from rnnbench.records.overrides import Overrides, option_of
 from rnnbench.sources.prices import PriceList
 from rnnbench.tables.certificates import Certificates, Judgement
-from rnnbench.tables.frame import Groups, implementation_of, run_values, split
+from rnnbench.tables.frame import Groups, Key, columns_of, implementation_of, run_values, split
 from rnnbench.tables.ratios import Estimates, RunValue
 from rnnworker.options import OF_THE_FUNCTION, PREFIX, named
 
 DEVICE = ["model", "device", "machine"]
 RUN_COLUMNS = ["log", "seconds", "pairing", "machine", "started", "companion", "state", "slowness"]
 NAMING = ["variant", "rnn", "options", "alias", "implementation"]
-Key = tuple[Any, ...]
 
 
 @dataclass(frozen=True)
@@ -71,16 +70,12 @@ class Measurements:
     @cached_property
     def judge(self) -> Callable[[Key, Key], Judgement]:
         """Whether two configurations compute the same function (`Certificates.judge`)."""
-        return cache(lambda own, base: self.certificates.judge(_named(own), _named(base)))
+        return cache(lambda own, base: self.certificates.judge(columns_of(own), columns_of(base)))
 
     @cached_property
     def why_not_learning(self) -> Callable[[Key], str | None]:
         """Why a configuration applies wrong gradients, or None."""
-        return cache(lambda key: self.certificates.why_not_learning(_named(key)))
-
-
-def _named(key: Key) -> dict[str, Any]:
-    return dict(zip(KEY, key, strict=True))
+        return cache(lambda key: self.certificates.why_not_learning(columns_of(key)))
 
 
 def estimates_of(values: pd.DataFrame, axes: Sequence[str] = tuple(KEY)) -> Estimates:
@@ -131,7 +126,7 @@ def references(keys: Iterable[Key], reference: Mapping[str, str]) -> dict[Key, K
     value), the reference is the implementation with these and the configuration's other options,
     else the one with only these.
     """
-    configurations = {key: dict(zip(KEY, key, strict=True)) for key in keys}
+    configurations = {key: columns_of(key) for key in keys}
     required = Overrides.of({key: reference[key] for key in reference if key.startswith(PREFIX)})
     axes = {axis: choice for axis, choice in reference.items() if axis in KEY}
     available: dict[Key, list[Overrides]] = {}

@@ -39,8 +39,10 @@ CALLS = ("evaluate", "predict")
 NOT_ATTESTED = "not attested: no kernel found"
 CELLS = ("lstm", "gru", "gru_reset_before", "rnn_tanh", "rnn_relu")
 COUNTED = [*CONFIGURATION, "runs", "suspect"]  # the configuration; numbers of runs
+Row = dict[Any, Any]  # of a table: column → its value
+Key = tuple[Any, ...]  # the values of `KEY` or of other columns
 Rows = Mapping[str, np.ndarray]  # column → its values
-Groups = dict[tuple[Any, ...], Rows]
+Groups = dict[Key, Rows]
 
 
 def tidy(records: Iterable[Record]) -> pd.DataFrame:
@@ -246,10 +248,15 @@ def run_values(frame: pd.DataFrame, companions: bool = False) -> pd.DataFrame:
     return values[~alone].reset_index()
 
 
-def identified(key: tuple[Any, ...], runs: Rows) -> dict[str, Any]:
+def columns_of(key: Key) -> Row:
+    """The columns `KEY` of a configuration."""
+    return dict(zip(KEY, key, strict=True))
+
+
+def identified(key: Key, runs: Rows) -> Row:
     """The columns `COUNTED` of a configuration (values of `KEY`) with these runs."""
     return {
-        **dict(zip(KEY, key, strict=True)),
+        **columns_of(key),
         "implementation": runs["implementation"][0],
         "runs": len(runs["suspect"]),
         "suspect": int(runs["suspect"].sum()),
