@@ -5,7 +5,7 @@ their share of the device's peak; and thread scaling, with Amdahl's law."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from rnnbench.sources.certificates import NOT_LEARNING
 from rnnbench.sources.prices import Price, PriceList
 from rnnbench.sources.published import PublishedRow
 from rnnbench.tables.estimates import Key, Measurements, key_of
-from rnnbench.tables.frame import COUNTED, Rows, ends, identified
+from rnnbench.tables.frame import COUNTED, Row, Rows, ends, identified
 from rnnbench.tables.stats import Interval, mean_interval
 from rnnbench.tables.time import NOT_EQUAL
 
@@ -110,9 +110,7 @@ def _best(table: pd.DataFrame, measure: str, limited: str, limit: float) -> Foun
     return row, table[possible & (table.index != best)]
 
 
-def _cost_row(
-    measured: Measurements, place: Mapping[Any, Any], base: Mapping[Any, Any]
-) -> dict[str, Any]:
+def _cost_row(measured: Measurements, place: Row, base: Row) -> dict[str, Any]:
     key, base_key = key_of(place), key_of(base)
     epochs, base_epochs = (float(np.median(measured.groups[k]["epochs"])) for k in (key, base_key))
     seconds = measured.estimates.seconds(key).scaled(epochs)
@@ -140,7 +138,7 @@ def _cost_row(
     return row
 
 
-def _price(place: Mapping[Any, Any], prices: PriceList | None) -> Price | None:
+def _price(place: Row, prices: PriceList | None) -> Price | None:
     """The price of the place's device. A list prices a device with as many cards as its file says;
     other numbers of replicas are not priced."""
     if prices is None or place["variant"].get("device.replicas"):
