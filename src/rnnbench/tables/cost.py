@@ -16,9 +16,9 @@ from rnnbench.tables.frame import Row, ends
 from rnnbench.tables.stats import Interval
 from rnnbench.tables.time import NOT_EQUAL
 
-COPIED = [*TASK, *PLACE, "implementation", "runs", "suspect"]  # from the time table
+FROM_TIME = [*TASK, *PLACE, "implementation", "runs", "suspect"]
 COST_COLUMNS = [
-    *COPIED,
+    *FROM_TIME,
     "epochs",
     *ends("seconds"),
     *ends("relative"),
@@ -118,7 +118,7 @@ def _cost_row(measured: Measurements, place: Row, base: Row) -> Row:
     if key != base_key:  # seconds of the place / seconds of the reference
         relative = measured.estimates.ratio(base_key, key).scaled(epochs / base_epochs)
     row = {
-        **{name: place[name] for name in COPIED},
+        **{name: place[name] for name in FROM_TIME},
         "epochs": epochs,
         **seconds.columns("seconds"),
         **relative.columns("relative"),
