@@ -31,7 +31,7 @@ from rnnbench.report.views import (
     interval_of,
     view_of,
 )
-from rnnbench.tables.certificates import CERTIFICATE_COLUMNS, certified, pairs
+from rnnbench.tables.certified import CERTIFICATE_COLUMNS, certified, pairs
 from rnnbench.tables.efficiency import energy
 from rnnbench.tables.runs import kernels
 from rnnbench.tables.scaling import published_scaling
