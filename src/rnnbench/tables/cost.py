@@ -49,31 +49,26 @@ def cost(measured: Measurements, time_table: pd.DataFrame) -> pd.DataFrame:
     reference names, else the first device. If it has several machines or builds, the build that the
     reference names is used, else the first. Source: the time table and the price list.
     """
-    rows = []
-    usable = time_table[~time_table["words"].isin([NOT_EQUAL, NOT_LEARNING])]
-    for _, task_rows in usable.groupby(TASK, sort=False):
-        ordered = task_rows.sort_values("epoch_seconds", kind="stable")
-        fastest = ordered.drop_duplicates(PLACE).sort_index()
-        places = fastest.to_dict("records")
-        base = _reference_place(measured, places)
-        place_rows = [_cost_row(measured, place, base) for place in places]
-        _mark_front(place_rows)
-        rows += place_rows
-    return pd.DataFrame(rows, columns=COST_COLUMNS)
-
-
-def _reference_place(measured: Measurements, places: Sequence[Row]) -> Row:
-    """The place that the others are compared with (see `cost`)."""
     preferences = [
         ("device", measured.reference.get("device")),
         ("build", measured.reference.get("build")),
     ]
     if measured.prices:
         preferences.insert(0, ("device", measured.prices.reference))
-    for axis, choice in preferences:
-        preferred = [place for place in places if place[axis] == choice]
-        places = preferred or places
-    return places[0]
+    rows = []
+    usable = time_table[~time_table["words"].isin([NOT_EQUAL, NOT_LEARNING])]
+    for _, task_rows in usable.groupby(TASK, sort=False):
+        ordered = task_rows.sort_values("epoch_seconds", kind="stable")
+        fastest = ordered.drop_duplicates(PLACE).sort_index()
+        places = fastest.to_dict("records")
+        candidates = places
+        for axis, choice in preferences:
+            preferred = [place for place in candidates if place[axis] == choice]
+            candidates = preferred or candidates
+        place_rows = [_cost_row(measured, place, candidates[0]) for place in places]
+        _mark_front(place_rows)
+        rows += place_rows
+    return pd.DataFrame(rows, columns=COST_COLUMNS)
 
 
 def cheapest_within(table: pd.DataFrame, deadline: float) -> Found:
