@@ -17,14 +17,22 @@ CERTIFICATE_COLUMNS = [*CERTIFIED_AXES, "variant"]
 
 
 def certified(certificates: Iterable[Certificate]) -> pd.DataFrame:
-    """One row per implementation of each certificate: `model`, `cell`, `build`, `variant`, `rnn`,
-    `status`, `why`, `kept` (the weights that the model set, which stay), `outputs` and `gradients`
-    (largest relative errors against the float64 reference), `round_trip` (bool: the weights survive
-    the canonical file), `batches` (rows of the tested batches: ``cpu_1: 16, 13; 16, 8``, in
-    training and in evaluation), `steps` (for each device, how many of the tested training steps
-    applied a gradient other than the computed one, and the largest relative error:
-    ``cpu_1: 0 of 30 (2e-7)``), `tolerance_outputs`, `tolerance_gradients`.
-    Source: the certificates."""
+    """One row per implementation of each certificate.
+
+    Columns:
+
+    - `model`, `cell`, `build`, `variant`, `rnn`; `status`, `why`.
+    - `kept`: the weights that the model set, which stay.
+    - `outputs` and `gradients`: largest relative errors against the float64 reference.
+    - `round_trip` (bool: the weights survive the canonical file).
+    - `batches`: rows of the tested batches, in training and in evaluation, as
+      ``cpu_1: 16, 13; 16, 8``.
+    - `steps`: for each device, how many of the tested training steps applied a gradient other than
+      the computed one, and the largest relative error: ``cpu_1: 0 of 30 (2e-7)``.
+    - `tolerance_outputs`, `tolerance_gradients`.
+
+    Source: the certificates.
+    """
     rows = []
     for certificate in certificates:
         for name, entry in certificate.implementations.items():
@@ -46,10 +54,17 @@ def certified(certificates: Iterable[Certificate]) -> pd.DataFrame:
 
 
 def pairs(certificates: Iterable[Certificate]) -> pd.DataFrame:
-    """One row per pair of each certificate: `model`, `cell`, `build`, `variant`, `a`, `b`,
-    `outputs`, `gradients`, `loss_curve` (differences between a and b), `equal` (bool), `why` (why
-    they were not compared, or empty).
-    Source: the certificates."""
+    """One row per pair of each certificate.
+
+    Columns:
+
+    - `model`, `cell`, `build`, `variant`, `a`, `b`.
+    - `outputs`, `gradients`, `loss_curve`: differences between a and b.
+    - `equal` (bool).
+    - `why`: why they were not compared, or empty.
+
+    Source: the certificates.
+    """
     rows = []
     for certificate in certificates:
         for pair in certificate.pairs:

@@ -26,8 +26,15 @@ OPEN = "cannot say"
 
 
 def published_frame(rows: Iterable[PublishedRow]) -> pd.DataFrame:
-    """One row per published row. Columns: its fields, `below`, `place` (device with vCPUs),
-    `us_per_sample`, and `usd` = hours of training · price of an hour."""
+    """One row per published row.
+
+    Columns:
+
+    - the fields of `PublishedRow`; `below`: whether the seconds are an upper bound.
+    - `place`: the device with its vCPUs.
+    - `us_per_sample`: µs per sample and epoch.
+    - `usd` = hours of training · price of an hour.
+    """
     names = [*COLUMNS, "below", "place", "us_per_sample"]
     values = []
     for row in rows:
@@ -42,9 +49,11 @@ def published_frame(rows: Iterable[PublishedRow]) -> pd.DataFrame:
 def published_pairs(table: pd.DataFrame, comparison: Comparison) -> pd.DataFrame:
     """One row per pair of a row of `comparison` and its base, or per row if it has no base.
 
-    Columns: those of `published_frame` for the row and, with the suffix ``_base``, for its base;
-    the ratios row / base `time` (seconds), `cost` (USD) and `price` (USD per hour), and `speedup` =
-    1 / `time`, missing without a base.
+    Columns:
+
+    - those of `published_frame` for the row and, with the suffix ``_base``, for its base.
+    - the ratios row / base: `time` (seconds), `cost` (USD) and `price` (USD per hour).
+    - `speedup` = 1 / `time`, missing without a base.
     """
     own = table[table["source"] == comparison.source].copy()
     own["row"] = range(len(own))
@@ -65,8 +74,12 @@ def published_pairs(table: pd.DataFrame, comparison: Comparison) -> pd.DataFrame
 def claims_table(claims: Sequence[Claim], table: pd.DataFrame) -> pd.DataFrame:
     """One row per claim. `table` is a `published_frame`; upper bounds of times are not used.
 
-    Columns: those of `Claim`; `values` (its ratios, by the text of what they are for), empty if
-    nothing is computed; `tested` (what they are compared with, as text) and `verdict`.
+    Columns:
+
+    - those of `Claim`.
+    - `values`: its ratios, by the text of what they are for; empty if nothing is computed.
+    - `tested`: what they are compared with, as text.
+    - `verdict`.
     """
     exact = table[~table["below"].astype(bool)]
     rows = []

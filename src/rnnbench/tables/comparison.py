@@ -64,10 +64,14 @@ def versus(measured: Measurements, a: Sequence[str], b: Sequence[str]) -> pd.Dat
     all terms of `b`, equal in every axis except those in which the two selections are disjoint. A
     configuration that matches both counts for `a`, or for `b` if nothing else matches `b`.
 
-    Columns: `same` (what the pair shares), `a`, `b` (what distinguishes them), `runs_a`, `runs_b`,
-    `seconds_a`, `seconds_b` per epoch; `ratio` = seconds of b / seconds of a (how much faster a is)
-    with the 95 % interval `low`, `high`, and the other columns of `time.compared`; `suspect` (bool:
-    one side has suspect runs).
+    Columns:
+
+    - `same`: what the pair shares; `a`, `b`: what distinguishes them.
+    - `runs_a`, `runs_b`; `seconds_a`, `seconds_b` per epoch.
+    - `ratio` = seconds of b / seconds of a (how much faster a is) with the 95 % interval `low`,
+      `high`.
+    - the other columns of `time.compared`.
+    - `suspect` (bool: one side has suspect runs).
     """
     values = measured.values
     records = values.to_dict("records")
@@ -174,13 +178,18 @@ def _matches(row: Row, terms: Sequence[str]) -> bool:
 def builds(measured: Measurements) -> pd.DataFrame:
     """One row per configuration that was measured in more than one build; empty for one build.
 
-    Columns: the configuration; `against` (the reference build: the build that the reference names,
-    else the first); `runs`, `suspect`; `epoch_seconds` with the 95 % interval `epoch_low`,
-    `epoch_high`; `change` = own seconds / seconds of the reference build (above 1: slower) with its
-    interval, computed as in the time table; `effect`: the change of log seconds in standard
-    deviations between runs, pooled over both configurations (Cohen's d; missing for a single run);
-    `shown_different` (bool: the interval excludes 1); `regression` (bool: `shown_different`, and
-    slower by more than 2 %); `words`: the result as text.
+    Columns:
+
+    - the configuration; `runs`, `suspect`.
+    - `against`: the reference build, which is the build that the reference names, else the first.
+    - `epoch_seconds` with the 95 % interval `epoch_low`, `epoch_high`.
+    - `change` = own seconds / seconds of the reference build (above 1: slower) with its interval,
+      computed as in the time table.
+    - `effect`: the change of log seconds in standard deviations between runs, pooled over both
+      configurations (Cohen's d; missing for a single run).
+    - `shown_different` (bool: the interval excludes 1).
+    - `regression` (bool: `shown_different`, and slower by more than 2 %).
+    - `words`: the result as text.
     """
     families = defaultdict(list)
     for key in measured.groups:

@@ -76,20 +76,28 @@ def fastest(measured: Measurements, time_table: pd.DataFrame) -> pd.DataFrame:
     """One row per contest: configurations that differ only in the implementation or in the axes
     that the reference names.
 
-    Columns: the fastest configuration; `name` (its distinguishing axes as text); `implementations`
-    (their number, void ones included; a name leaves out a single one, unless it would be empty);
-    `contestants` (their number; 0 if no run gave a comparable number); `suspect`,
-    `reference_suspect`, `runner_up_suspect` (bool: it has suspect runs); `seconds` per epoch;
-    `speedup` over the reference with its interval `low`, `high` and the result as text (`words`),
-    which hold simultaneously for all contestants; `runner_up` (its name, ``""`` for none); `lead` =
-    seconds of the runner-up / own seconds, with its interval, `lead_shown` (bool: it excludes 1)
-    and `lead_is_speedup` (bool: the lead is the ratio to the reference); `left_out`: the
-    configurations (`LeftOut`) that are not contestants, because they do not compute the reference's
-    function or apply wrong gradients; `void`: those without a usable run; `reference_void`: the
-    reason if the reference is one of them; `equal` as in `compared`; `unequal`: if there is one
-    contestant, (name, whether it has suspect runs, `Unequal`) of each configuration that computes
-    another function, whose intervals hold simultaneously; `slowed`: whether too few rounds of the
-    fastest are undisturbed, so that slowed ones count.
+    Columns:
+
+    - the fastest configuration; `name`: its distinguishing axes as text.
+    - `implementations`: their number, void ones included; a name leaves out a single one, unless it
+      would be empty.
+    - `contestants`: their number; 0 if no run gave a comparable number.
+    - `suspect`, `reference_suspect`, `runner_up_suspect` (bool: it has suspect runs).
+    - `seconds` per epoch.
+    - `speedup` over the reference with its interval `low`, `high` and the result as text (`words`),
+      which hold simultaneously for all contestants.
+    - `runner_up`: its name, ``""`` for none.
+    - `lead` = seconds of the runner-up / own seconds, with its interval.
+    - `lead_shown` (bool: it excludes 1); `lead_is_speedup` (bool: the lead is the ratio to the
+      reference).
+    - `left_out`: the configurations (`LeftOut`) that are not contestants, because they do not
+      compute the reference's function or apply wrong gradients.
+    - `void`: those without a usable run; `reference_void`: the reason if the reference is one of
+      them.
+    - `equal` as in `compared`.
+    - `unequal`: if there is one contestant, (name, whether it has suspect runs, `Unequal`) of each
+      configuration that computes another function, whose intervals hold simultaneously.
+    - `slowed`: whether too few rounds of the fastest are undisturbed, so that slowed ones count.
     """
     reference_axes = {axis for axis in measured.reference if axis in KEY} - IMPLEMENTATION_AXES
     contest_axes = [axis for axis in KEY if axis not in reference_axes | IMPLEMENTATION_AXES]

@@ -37,13 +37,17 @@ def cost(measured: Measurements, time_table: pd.DataFrame) -> pd.DataFrame:
     """One row per task (model, RNN cell, dataset, variant) and place (device, machine, build): time
     and cost of one training with the fastest implementation there.
 
-    Columns: the task, the place, `implementation`; `runs`, `suspect`; `epochs` of a training;
-    `seconds` of all its epochs, without start-up and validation, and `relative` = seconds / seconds
-    of the reference place, with their intervals; `reference` (bool: the row is the reference
-    place); `price_kind`, `usd_per_hour`, `usd` = seconds / 3600 · price; `relative_usd` with the
-    interval of the relative time (a price has none); `break_even_usd_per_hour`: the price at which
-    the place costs as much as the reference; `on_front` (bool: no other place is both faster and
-    cheaper).
+    Columns:
+
+    - the task, the place, `implementation`; `runs`, `suspect`.
+    - `epochs` of a training.
+    - `seconds` of all its epochs, without start-up and validation, with their interval.
+    - `relative` = seconds / seconds of the reference place, with its interval.
+    - `reference` (bool: the row is the reference place).
+    - `price_kind`, `usd_per_hour`; `usd` = seconds / 3600 · price.
+    - `relative_usd` with the interval of the relative time (a price has none).
+    - `break_even_usd_per_hour`: the price at which the place costs as much as the reference.
+    - `on_front` (bool: no other place is both faster and cheaper).
 
     The reference place is on the device that the price list names, else the device that the
     reference names, else the first device. If it has several machines or builds, the build that the

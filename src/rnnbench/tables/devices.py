@@ -32,11 +32,17 @@ def device_choice(measured: Measurements, fastest: pd.DataFrame) -> pd.DataFrame
     """One row per network that has results on several devices; none if the reference names the
     device, because the contests then compare devices.
 
-    Columns: the group; `device`, `machine`, `name`, `suspect`, `seconds` per epoch of the fastest
-    configuration on all devices; `machines` (number of machines with results); the same with the
-    prefix `other_` of the fastest on the second-fastest device; `lead` = seconds of the other / own
-    seconds with its interval, and `lead_shown` (bool: it excludes 1). The interval holds
-    simultaneously for all configurations on all devices, among which the fastest was chosen.
+    Columns:
+
+    - the group.
+    - `device`, `machine`, `name`, `suspect`, `seconds` per epoch of the fastest configuration on
+      all devices.
+    - `machines`: number of machines with results.
+    - the same with the prefix `other_` of the fastest on the second-fastest device.
+    - `lead` = seconds of the other / own seconds with its interval, which holds simultaneously for
+      all configurations on all devices, among which the fastest was chosen.
+    - `lead_shown` (bool: it excludes 1).
+
     Source: `fastest`.
     """
     if set(DEVICE_COLUMNS) & set(measured.reference):

@@ -38,11 +38,15 @@ ABOVE_PEAK = "the runs exceed the device's peak_tflops, which is therefore too l
 def energy(measured: Measurements) -> pd.DataFrame:
     """One row per configuration and machine whose runs report the energy of their GPU.
 
-    Columns: the configuration; `runs`, `suspect`; `millijoules` per training sample (of the whole
-    card, from the beginning to the end of the training, including its validations; geometric mean
-    over runs) with the 95 % interval `low`, `high`; `watts` (mean power of the card in that time,
-    geometric mean over runs). Source: the counter of the card, in records of runs that are not
-    void.
+    Columns:
+
+    - the configuration; `runs`, `suspect`.
+    - `millijoules` per training sample, with the 95 % interval `low`, `high`: of the whole card,
+      from the beginning to the end of the training, including its validations; geometric mean over
+      runs.
+    - `watts`: mean power of the card in that time, geometric mean over runs.
+
+    Source: the counter of the card, in records of runs that are not void.
     """
     rows = []
     for key, every in measured.groups.items():

@@ -270,13 +270,17 @@ def run_values(frame: pd.DataFrame, companions: bool = False) -> pd.DataFrame:
     """One row per run that is not void and has a timed epoch, in the order of `frame`, with or
     without `companions` (which only serve ratios).
 
-    Columns: those of the run, with `suspect`, `not_learning` and `companion` as bool; `seconds` (by
-    its turns, else the median of its `counted` epochs), `epochs` (their number), `steps` and
-    `samples` (per epoch); `loss`, `acc`, `val_loss`, `val_acc` of the last epoch; `evaluate`,
-    `predict` (seconds of the median later call, missing if not measured); `block` (text): machine,
-    site, experiment, seed and repeat, since the runs of one seed and repeat were measured after
-    each other; `pairing`: its round if it has a `log`, else its block. Runs of two configurations
-    are paired by `pairing`.
+    Columns:
+
+    - those of the run, with `suspect`, `not_learning` and `companion` as bool.
+    - `seconds`: by its turns, else the median of its `counted` epochs.
+    - `epochs` (their number), `steps` and `samples` (per epoch).
+    - `loss`, `acc`, `val_loss`, `val_acc` of the last epoch.
+    - `evaluate`, `predict`: seconds of the median later call, missing if not measured.
+    - `block` (text): machine, site, experiment, seed and repeat, since the runs of one seed and
+      repeat were measured after each other.
+    - `pairing`: its round if it has a `log`, else its block. Runs of two configurations are paired
+      by `pairing`.
     """
     epochs = usable_epochs(frame, companions=True)
     by_run = epochs.groupby("record", sort=False)

@@ -75,12 +75,18 @@ TARGET_COLUMNS = [
 def accuracy(measured: Measurements) -> pd.DataFrame:
     """One row per configuration and machine, from runs that are not void.
 
-    Columns: the configuration; `runs`, `suspect`, `seeds` (numbers of runs, suspect runs and
-    different seeds), `epochs`; `not_learning` (bool: its training steps apply a gradient other than
-    the computed one). Then, for each of `acc`, `val_acc` (shares, 0 to 1), `loss` and `val_loss` at
-    the last epoch: the mean over runs and, as `…_sd`, the standard deviation between seeds, after
-    averaging the runs of a seed (missing for a single seed, as repeats do not show the variation
-    between seeds). Source: the epochs of the records.
+    Columns:
+
+    - the configuration; `runs`, `suspect`, `seeds`: numbers of runs, suspect runs and different
+      seeds.
+    - `epochs`.
+    - `not_learning` (bool: its training steps apply a gradient other than the computed one).
+    - `acc`, `val_acc` (shares, 0 to 1), `loss` and `val_loss` at the last epoch: the mean over
+      runs.
+    - for each of these, as `…_sd`, the standard deviation between seeds, after averaging the runs
+      of a seed (missing for a single seed, as repeats do not show the variation between seeds).
+
+    Source: the epochs of the records.
     """
     values = measured.runs
     by_configuration = values.groupby(CONFIGURATION, sort=False)
@@ -107,11 +113,17 @@ def validation_samples(frame: pd.DataFrame, by: list[str]) -> dict[Any, float]:
 def find_accuracy_outliers(frame: pd.DataFrame) -> pd.DataFrame:
     """One row per configuration that can be compared with others of its task.
 
-    Columns: the configuration; `seeds`; `val_acc` at the last epoch (mean over its seeds, after
-    averaging the runs of a seed); the `difference` from the others (see above); `others`: their
-    accuracy (`val_acc` minus the difference); `allowed`; `apart` (bool: the difference exceeds
-    the allowed one). Source: runs that are not void, on all machines, of models with a
-    validation accuracy; configurations with at least `MIN_SEEDS` seeds in common with others.
+    Columns:
+
+    - the configuration; `seeds`.
+    - `val_acc` at the last epoch: mean over its seeds, after averaging the runs of a seed.
+    - `difference` from the others (see above); `others`: their accuracy (`val_acc` minus the
+      difference).
+    - `allowed`: the difference that a change of seed explains.
+    - `apart` (bool: the difference exceeds the allowed one).
+
+    Source: runs that are not void, on all machines, of models with a validation accuracy;
+    configurations with at least `MIN_SEEDS` seeds in common with others.
     """
     values = run_values(frame).dropna(subset=["val_acc"])
     by_seed = values.groupby([*CONFIGURATION, "seed"], sort=False)["val_acc"].mean()
@@ -147,10 +159,13 @@ def distances(
     samples: float | None = None,
     comparisons: int | None = None,
 ) -> list[Row | None]:
-    """For each row of `accuracies` (configurations × seeds, NaN for missing runs), the columns
-    `seeds` to `apart` of `find_accuracy_outliers`, or None if the configuration cannot be compared.
-    `samples` is the size of the validation set; `comparisons` their number in all tasks (None: this
-    is the only task)."""
+    """For each row of `accuracies`, the columns `seeds` to `apart` of `find_accuracy_outliers`, or
+    None if the configuration cannot be compared.
+
+    - `accuracies`: configurations × seeds, NaN for missing runs.
+    - `samples`: the size of the validation set.
+    - `comparisons`: their number in all tasks (None: this is the only task).
+    """
     distinct = [row[~np.isnan(row)] for row in _distinct(accuracies, samples)]
     squares = sum(float(((row - row.mean()) ** 2).sum()) for row in distinct)
     degrees_of_freedom = sum(len(row) - 1 for row in distinct)
@@ -323,10 +338,18 @@ def with_elapsed(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def curves(frame: pd.DataFrame, measure: str) -> pd.DataFrame:
-    """One row per configuration and epoch: the configuration; `epoch`; `elapsed` (seconds, mean
-    over runs); `mean`, `low` and `high` (minimum and maximum over runs) of `measure` (``loss``,
-    ``val_acc``, …); `suspect` (bool: at least one run is suspect). Epochs without a value are
-    omitted. Source: epochs of runs that are not void."""
+    """One row per configuration and epoch. Epochs without a value are omitted.
+
+    Columns:
+
+    - the configuration; `epoch`.
+    - `elapsed`: seconds, mean over runs.
+    - `mean`, `low` and `high` (minimum and maximum over runs) of `measure` (``loss``, ``val_acc``,
+      …).
+    - `suspect` (bool: at least one run is suspect).
+
+    Source: epochs of runs that are not void.
+    """
     epochs = with_elapsed(frame).dropna(subset=[measure])
     epochs["suspect"] = epochs["verdict"] == "suspect"
     table = epochs.groupby([*CONFIGURATION, "epoch"], sort=False).agg(
@@ -342,11 +365,16 @@ def curves(frame: pd.DataFrame, measure: str) -> pd.DataFrame:
 def target(frame: pd.DataFrame) -> pd.DataFrame:
     """One row per configuration: the training time to a validation accuracy that all runs reach.
 
-    Columns: the configuration; `target`: 99 % of the lowest of the best accuracies of all runs of
-    the task (model, RNN cell, dataset, variant), so that it depends neither on other tasks nor on a
-    lucky run; `runs`, `suspect` and `reached` (numbers of runs); `seconds` of training until the
-    end of the first epoch that reaches the target (geometric mean over the runs that do) with the
-    95 % interval `seconds_low`, `seconds_high`; `epochs` (median). Source: runs that are not void.
+    Columns:
+
+    - the configuration; `runs`, `suspect` and `reached`: numbers of runs.
+    - `target`: 99 % of the lowest of the best accuracies of all runs of the task (model, RNN cell,
+      dataset, variant), so that it depends neither on other tasks nor on a lucky run.
+    - `seconds` of training until the end of the first epoch that reaches the target (geometric mean
+      over the runs that do) with the 95 % interval `seconds_low`, `seconds_high`.
+    - `epochs` until then (median).
+
+    Source: runs that are not void.
     """
     epochs = with_elapsed(frame).dropna(subset=["val_acc"])
     if epochs.empty:

@@ -72,12 +72,19 @@ MAX_LENGTH = 400
 def runs(frame: pd.DataFrame) -> pd.DataFrame:
     """One row per record, in the order of their start.
 
-    Columns: `name`, the configuration, `seed`, `repeat`; `verdict`, `reasons`, `started`, `block`,
-    `order`; `epochs` (their number), `median_epoch_seconds` (of the counted epochs); `import`,
-    `data`, `build`, `first_step`, `warmup` (seconds that the phases took); `evaluate`, `predict`
-    (seconds of the median later call, or of the whole phase if calls were not timed);
-    `wall_seconds`; `peak_memory_bytes`, `parameters`, `joules_per_sample`, `card_watts` as in
-    `tidy`; `loss`, `acc`, `val_acc` of the last epoch; `record`. Source: the records.
+    Columns:
+
+    - `record`, `name`, the configuration, `seed`, `repeat`.
+    - `verdict`, `reasons`, `started`, `block`, `order`.
+    - `epochs` (their number), `median_epoch_seconds` (of the counted epochs).
+    - `import`, `data`, `build`, `first_step`, `warmup`: seconds that the phases took.
+    - `evaluate`, `predict`: seconds of the median later call, or of the whole phase if calls were
+      not timed.
+    - `wall_seconds`.
+    - `peak_memory_bytes`, `parameters`, `joules_per_sample`, `card_watts` as in `tidy`.
+    - `loss`, `acc`, `val_acc` of the last epoch.
+
+    Source: the records.
     """
     run_rows = frame[frame["phase"] == "run"].set_index("record")
     table = run_rows[COPIED].copy()
@@ -96,10 +103,17 @@ def runs(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def epochs(frame: pd.DataFrame, records: Sequence[Record]) -> pd.DataFrame:
-    """One row per timed epoch of every run, including void runs. Columns: `record`, `name`, the
-    configuration, `seed`, `repeat`, `verdict`; `epoch` (from 1), `start` (seconds of the host's
-    monotonic clock), `epoch_seconds`, `samples`, `steps`, `loss`, `acc`, `val_loss`, `val_acc`,
-    `val_seconds`; the further metrics of the models. Source: the records."""
+    """One row per timed epoch of every run, including void runs.
+
+    Columns:
+
+    - `record`, `name`, the configuration, `seed`, `repeat`, `verdict`.
+    - `epoch` (from 1); `start`: seconds of the host's monotonic clock.
+    - `epoch_seconds`, `samples`, `steps`.
+    - `loss`, `acc`, `val_loss`, `val_acc`, `val_seconds`; the further metrics of the models.
+
+    Source: the records.
+    """
     table = frame.loc[frame["phase"] == "epoch", ["record", *WHICH, "verdict", *EPOCH]]
     table = table.rename(columns={"seconds": "epoch_seconds"})
     if table.empty:
@@ -122,10 +136,16 @@ def kernels(frame: pd.DataFrame) -> pd.DataFrame:
 def order(frame: pd.DataFrame) -> pd.DataFrame:
     """One row per run that is not void, in the order of the start on its machine.
 
-    Columns: `place` (1, 2, … on its machine), `implementation`, `device`, `machine`, `block` (its
-    number in the plan, as text), `planned` (position in the plan), `relative` (epoch seconds / mean
-    of the configuration; 1 = average), `suspect` (bool), `name`, `together` (equal for runs that
-    trained in turns). Source: start times and epochs of the records.
+    Columns:
+
+    - `place`: 1, 2, … on its machine.
+    - `implementation`, `device`, `machine`, `name`.
+    - `block`: its number in the plan, as text; `planned`: position in the plan.
+    - `relative`: epoch seconds / mean of the configuration; 1 = average.
+    - `suspect` (bool).
+    - `together`: equal for runs that trained in turns.
+
+    Source: start times and epochs of the records.
     """
     values = run_values(frame).sort_values(["machine", "started"], ignore_index=True)
     average = values.groupby(CONFIGURATION)["seconds"].transform("mean")
@@ -190,10 +210,14 @@ def provenance(records: Iterable[Record]) -> pd.DataFrame:
 def turns(records: Sequence[Record], frame: pd.DataFrame) -> pd.DataFrame:
     """One row per turn of the rounds in turns: what every ratio is made from.
 
-    Columns: `record`, `round`, the configuration; `cycle`, `seconds`, `steps` (the timed part of
-    the turn); `counts` (1 if its cycle is compared, 0 if it was disturbed, slowed down or cut
-    short); `state` of the round (0 quiet, 1 partly slowed, 2 slowed). `frame`: the tidy frame of
-    the `records`.
+    Columns:
+
+    - `record`, `round`, the configuration.
+    - `cycle`; `seconds`, `steps`: the timed part of the turn.
+    - `counts`: 1 if its cycle is compared, 0 if it was disturbed, slowed down or cut short.
+    - `state` of the round: 0 quiet, 1 partly slowed, 2 slowed.
+
+    `frame`: the tidy frame of the `records`.
     """
     configurations = frame.drop_duplicates("record").set_index("record")[CONFIGURATION]
     parts = []

@@ -50,10 +50,16 @@ def scaling(measured: Measurements) -> pd.DataFrame:
     """One row per configuration and number of threads, for configurations that were measured with
     at least three different numbers of threads.
 
-    Columns: the configuration; `threads`; `runs`, `suspect`; `speedup` over the fewest threads with
-    its interval; `ideal` (threads / fewest threads); `efficiency` = speedup / ideal;
-    `serial_fraction` of the fit of Amdahl's law (equal in all rows of a fit) and the `fitted`
-    speed-up. Source: runs that are not void on devices named ``cpu_N``.
+    Columns:
+
+    - the configuration; `threads`; `runs`, `suspect`.
+    - `speedup` over the fewest threads with its interval.
+    - `ideal`: threads / fewest threads.
+    - `efficiency` = speedup / ideal.
+    - `serial_fraction` of the fit of Amdahl's law (equal in all rows of a fit).
+    - `fitted`: the speed-up of the fit.
+
+    Source: runs that are not void on devices named ``cpu_N``.
     """
     families: dict[Key, dict[int, Key]] = {}
     for key, runs in measured.groups.items():
@@ -83,9 +89,12 @@ def published_scaling(frame: pd.DataFrame, published: Iterable[PublishedRow]) ->
     """One row per published row with vCPUs, for models that `frame` has with several numbers of
     threads.
 
-    Columns: `source`, `model`, `build`, `threads` (vCPUs), `seconds` as published, `speedup` over
-    the fewest vCPUs of the same source, model and build, without interval; `ideal`,
-    `serial_fraction`, `fitted` as in `scaling`.
+    Columns:
+
+    - `source`, `model`, `build`; `threads` (vCPUs).
+    - `seconds` as published.
+    - `speedup` over the fewest vCPUs of the same source, model and build, without interval.
+    - `ideal`, `serial_fraction`, `fitted` as in `scaling`.
     """
     measured = frame["device"].map(threads_of).groupby(frame["model"]).nunique()
     families: dict[Key, dict[int, float]] = {}

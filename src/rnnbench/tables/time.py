@@ -139,12 +139,14 @@ def time(measured: Measurements) -> pd.DataFrame:
 
     Columns:
 
-    - the configuration; `runs`, `suspect`; `epoch_seconds` of the `Estimates` with the 95 %
-      interval `epoch_low`, `epoch_high`;
-      `ms_per_step`, `us_per_sample`; `samples` per epoch; `evaluate_seconds`, `predict_seconds`:
-      seconds per call (median later call, geometric mean over runs).
-    - those of `compared` with its reference on the same machine; `speedup_suspect` (bool: own or
-      reference runs are suspect).
+    - the configuration; `runs`, `suspect`.
+    - `epoch_seconds` of the `Estimates` with the 95 % interval `epoch_low`, `epoch_high`.
+    - `ms_per_step`, `us_per_sample`.
+    - `samples` per epoch.
+    - `evaluate_seconds`, `predict_seconds`: seconds per call (median later call, geometric mean
+      over runs).
+    - those of `compared` with its reference on the same machine.
+    - `speedup_suspect` (bool: own or reference runs are suspect).
     - `not_learning`: why the training steps apply a gradient other than the computed one (``""`` if
       no certificate shows this).
 
@@ -210,11 +212,18 @@ def by_run(frame: pd.DataFrame, configurations: pd.DataFrame) -> dict[str, Row]:
 def calls(measured: Measurements) -> pd.DataFrame:
     """One row per configuration and kind of `call` (``evaluate``, ``predict``) that was timed.
 
-    Columns: the configuration; `runs`, `suspect`; `samples` per call and `batch` size; `seconds`
-    per call (the median later call of each run, geometric mean over runs) with the 95 % interval
-    `low`, `high`; `ms_per_batch` (the latency, for a call of one batch) and `samples_per_second`
-    (the throughput); `speedup`, `words`, `unequal` and `difference` of `compared`, from the seconds
-    of the calls alone (calls are not timed in turns). Source: the phases of runs that are not void.
+    Columns:
+
+    - the configuration; `runs`, `suspect`.
+    - `samples` per call and `batch` size.
+    - `seconds` per call (the median later call of each run, geometric mean over runs) with the 95 %
+      interval `low`, `high`.
+    - `ms_per_batch`: the latency, for a call of one batch.
+    - `samples_per_second`: the throughput.
+    - `speedup`, `words`, `unequal` and `difference` of `compared`, from the seconds of the calls
+      alone (calls are not timed in turns).
+
+    Source: the phases of runs that are not void.
     """
     rows = []
     runs = measured.runs
