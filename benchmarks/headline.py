@@ -3,7 +3,7 @@
     .venv/bin/python benchmarks/headline.py [TRIES]
 
 Simulates contests of configurations with equal times, one of which is the reference, and counts how
-often the headline names a difference (``tables/time.py``); likewise with one faster
+often the headline names a difference (``tables/contests.py``); likewise with one faster
 configuration. For comparison, it also uses the intervals of the time table, which are valid only
 one at a time. Deterministic for a given TRIES (default: 2,000).
 """

@@ -29,11 +29,11 @@ from rnnbench.report.sections import builds_section  # noqa: E402
 from rnnbench.report.tables import ReportInputs, Tables  # noqa: E402
 from rnnbench.tables import estimates  # noqa: E402
 from rnnbench.tables.comparison import builds  # noqa: E402
+from rnnbench.tables.contests import fastest  # noqa: E402
 from rnnbench.tables.cost import cost  # noqa: E402
 from rnnbench.tables.devices import device_choice  # noqa: E402
 from rnnbench.tables.frame import tidy  # noqa: E402
 from rnnbench.tables.learning import find_accuracy_outliers, learning  # noqa: E402
-from rnnbench.tables.time import fastest  # noqa: E402
 from rnnbench.tables.time import time as time_table  # noqa: E402
 from tests.factory import STEPS  # noqa: E402
 

@@ -27,7 +27,7 @@ from rnnbench.sources.published import (
     read_published,
     read_sources,
 )
-from rnnbench.tables.comparison import claims_table, published_frame, published_pairs, verdict_of
+from rnnbench.tables.claims import claims_table, published_frame, published_pairs, verdict_of
 from rnnbench.tables.time import time
 from rnnworker import machine
 from tests import factory

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from rnnbench.records.overrides import Overrides
-from rnnbench.tables.certificates import CERTIFIED, UNEQUAL, UNKNOWN, Certificates, certified, pairs
+from rnnbench.tables.certificates import CERTIFIED, UNEQUAL, UNKNOWN, Certificates
+from rnnbench.tables.certified import certified, pairs
 from rnnbench.tables.learning import accuracy
 from tests.factory import make_record, measured
 from tests.report.made_up import SIZES, as_read, certificate, layers, steps

@@ -20,6 +20,7 @@ from rnnbench.report.speed import time_section
 from rnnbench.sources.certificates import certificate_of
 from rnnbench.tables.certificates import UNEQUAL, Certificates
 from rnnbench.tables.comparison import builds, selected, versus, void_messages
+from rnnbench.tables.contests import fastest
 from rnnbench.tables.estimates import Measurements, with_named_options
 from rnnbench.tables.frame import tidy
 from rnnbench.tables.learning import learning
@@ -30,7 +31,6 @@ from rnnbench.tables.time import (
     NO_REFERENCE,
     NOT_EQUAL,
     SLOWER,
-    fastest,
     time,
 )
 from rnnworker.cohorts import reference_of

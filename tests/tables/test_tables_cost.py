@@ -16,19 +16,10 @@ from rnnbench.report.sections import efficiency_section
 from rnnbench.report.tables import ReportInputs, Tables
 from rnnbench.sources.prices import Price, PriceList
 from rnnbench.sources.published import read_published
-from rnnbench.tables.cost import (
-    EFFICIENCY_COLUMNS,
-    amdahl,
-    cheapest_within,
-    cost,
-    efficiency,
-    energy,
-    fastest_under,
-    published_scaling,
-    scaling,
-    serial_fraction,
-)
+from rnnbench.tables.cost import cheapest_within, cost, fastest_under
+from rnnbench.tables.efficiency import EFFICIENCY_COLUMNS, efficiency, energy
 from rnnbench.tables.frame import tidy
+from rnnbench.tables.scaling import amdahl, published_scaling, scaling, serial_fraction
 from rnnbench.tables.time import time
 from tests.conftest import ROOT
 from tests.factory import FORWARD, make_record, measured, replace

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from rnnbench.tables.contests import fastest
 from rnnbench.tables.devices import device_choice
 from rnnbench.tables.estimates import Measurements
 from rnnbench.tables.frame import tidy
-from rnnbench.tables.time import fastest, time
+from rnnbench.tables.time import time
 from tests.factory import make_runs
 
 KERAS = {"rnn": "keras"}

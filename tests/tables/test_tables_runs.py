@@ -130,6 +130,13 @@ def test_turns_say_which_of_them_are_compared() -> None:
     assert turns([make_record()], tidy([make_record()])).empty
 
 
+def test_a_member_without_turns_has_no_rows() -> None:
+    first, second = in_round([make_record(), make_record(rnn="block")], [0.1, -0.1])
+    silent = replace(second, turns={name: [] for name in second.turns})
+    table = turns([first, silent], tidy([first, silent]))
+    assert set(table["record"]) == {first.key}
+
+
 def test_the_import_of_a_forked_worker_includes_that_of_its_importer() -> None:
     record = make_record()
     phases = tuple(

@@ -13,6 +13,7 @@ from rnnbench.records.record import Phase, Reason, Record, Verdict
 from rnnbench.report.calls import call_answers, calls_section
 from rnnbench.report.content import Content
 from rnnbench.tables.comparison import builds
+from rnnbench.tables.contests import LeftOut, extra_ratios, fastest
 from rnnbench.tables.cost import cost
 from rnnbench.tables.estimates import Measurements
 from rnnbench.tables.frame import ranked, tidy
@@ -26,10 +27,7 @@ from rnnbench.tables.time import (
     NO_REFERENCE,
     NOT_EQUAL,
     SLOWER,
-    LeftOut,
     calls,
-    extra_ratios,
-    fastest,
     ratios_shown,
     time,
 )

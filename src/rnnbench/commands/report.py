@@ -181,7 +181,7 @@ def published(arguments: Sequence[str]) -> int:
     from rnnbench.commands.show import read_certified
     from rnnbench.report.page import write_index, write_published
     from rnnbench.sources.published import read_claims, read_published, read_sources
-    from rnnbench.tables.comparison import measured_claims
+    from rnnbench.tables.claims import measured_claims
     from rnnbench.tables.estimates import Measurements
     from rnnbench.tables.frame import tidy
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from rnnbench.records.record import Record
 from rnnbench.report import numbers as n
-from rnnbench.tables.cost import threads_of
 from rnnbench.tables.frame import flat_text
+from rnnbench.tables.scaling import threads_of
 
 SOFTWARE = {"tensorflow": "TensorFlow", "torch": "PyTorch", "jax": "JAX", "keras": "Keras"}
 VECTORS = {"avx512f": "AVX-512", "avx2": "AVX2", "avx": "AVX"}

@@ -13,8 +13,8 @@ from rnnbench.axes import GROUP, NAMES
 from rnnbench.records.overrides import Overrides, last_component
 from rnnbench.records.record import Record
 from rnnbench.report.numbers import Row, marked
-from rnnbench.tables.cost import threads_of
-from rnnbench.tables.time import LeftOut
+from rnnbench.tables.contests import LeftOut
+from rnnbench.tables.scaling import threads_of
 
 # The columns that identify a configuration on one machine.
 ANCHORED = ["implementation" if name == "rnn" else name for name in NAMES] + ["variant", "machine"]

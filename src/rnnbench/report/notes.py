@@ -23,9 +23,10 @@ from rnnbench.report.rounds import unneeded_text
 from rnnbench.report.section import Note
 from rnnbench.report.tables import Tables
 from rnnbench.tables.certificates import UNKNOWN
+from rnnbench.tables.contests import extra_ratios
 from rnnbench.tables.effects import examined
 from rnnbench.tables.ratios import LEAST_SESSIONS, sessions
-from rnnbench.tables.time import NOT_EQUAL, extra_ratios, ratios_shown
+from rnnbench.tables.time import NOT_EQUAL, ratios_shown
 from rnnworker.frameworks.names import FRAMEWORKS
 
 LONG_MINUTES = 120  # above that, a duration is in hours

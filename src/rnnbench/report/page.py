@@ -27,7 +27,7 @@ from rnnbench.report.published import claims_section, source_sections
 from rnnbench.report.rounds import method_text
 from rnnbench.report.views import by_spanner, shortened, to_markdown
 from rnnbench.sources.published import Claim, PublishedRow, Source
-from rnnbench.tables.comparison import claims_table, published_frame
+from rnnbench.tables.claims import claims_table, published_frame
 
 PREVIEW = f"{FIGURES}/preview.png"  # the image in link previews
 # How many rows of a table, figures, list entries and configurations are shown unfolded.

@@ -21,7 +21,7 @@ from rnnbench.report.section import WORDS, Section
 from rnnbench.report.tables import Tables
 from rnnbench.report.views import Column, view_of
 from rnnbench.sources.published import PublishedRow, Source
-from rnnbench.tables.comparison import FAILS, OPEN, published_frame, published_pairs
+from rnnbench.tables.claims import FAILS, OPEN, published_frame, published_pairs
 
 MEASURED = "fastest on its device; training only"
 SHOWN = 4  # values, or pairs of measured configurations, of a claim

@@ -31,9 +31,10 @@ from rnnbench.report.views import (
     interval_of,
     view_of,
 )
-from rnnbench.tables.certificates import CERTIFICATE_COLUMNS, certified, pairs
-from rnnbench.tables.cost import energy, published_scaling
+from rnnbench.tables.certified import CERTIFICATE_COLUMNS, certified, pairs
+from rnnbench.tables.efficiency import energy
 from rnnbench.tables.runs import kernels
+from rnnbench.tables.scaling import published_scaling
 
 ACROSS = 4  # devices in one heat map, so that its numbers are legible on a phone
 REGRESSIONS = 5  # named above the table

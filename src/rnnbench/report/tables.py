@@ -15,14 +15,17 @@ from rnnbench.sources.prices import PriceList
 from rnnbench.sources.published import PublishedRow, Source
 from rnnbench.tables.certificates import Certificates
 from rnnbench.tables.comparison import builds
-from rnnbench.tables.cost import cost, efficiency, scaling
+from rnnbench.tables.contests import fastest
+from rnnbench.tables.cost import cost
 from rnnbench.tables.devices import device_choice
+from rnnbench.tables.efficiency import efficiency
 from rnnbench.tables.estimates import Measurements, with_named_options
 from rnnbench.tables.frame import ranked, tidy
 from rnnbench.tables.learning import accuracy, find_accuracy_outliers, learning
 from rnnbench.tables.metrics import metrics
 from rnnbench.tables.runs import runs
-from rnnbench.tables.time import calls, fastest, time
+from rnnbench.tables.scaling import scaling
+from rnnbench.tables.time import calls, time
 
 ANSWERS = 6  # on a page; if there are more, a headline takes their place
 DRAWN = 12  # figures of a section; its table has all rows

@@ -1,24 +1,21 @@
-"""Decides from certificates whether two configurations compute the same function; the certificates
-as tables."""
+"""Decides from certificates whether two configurations compute the same function."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Any, NamedTuple
 
-import pandas as pd
-from msgspec.structs import asdict, replace
+from msgspec.structs import replace
 
-from rnnbench.axes import CERTIFIED_AXES, GROUP, NAMES
+from rnnbench.axes import GROUP, NAMES
 from rnnbench.records.keys import certificate_key
 from rnnbench.records.overrides import Overrides, label, labelled, option_of, section_of
 from rnnbench.records.record import Reason, Record, Verdict
 from rnnbench.sources.certificates import (
     ERRORS,
     NOT_TRIED,
-    PARTS,
     Certificate,
     Implementation,
     Layers,
@@ -30,7 +27,9 @@ from rnnworker.precision import batch_sizes
 
 Configuration = Mapping[str, Any]  # axes, `variant`, `options` and, if it is known, `machine`
 Sizes = set[tuple[int, bool]]  # (rows, whether they were trained)
-CERTIFIED, UNEQUAL, UNKNOWN = "certified", "not equal", "not certified"
+CERTIFIED = "certified"
+UNEQUAL = "not equal"
+UNKNOWN = "not certified"
 DEFAULT_FUNCTION = {"recurrent_activation": "sigmoid", "use_bias": "True"}
 AS_PUBLISHED = "build.as_published"
 SAME_PLACE = ("build", "device", "machine", "variant")
@@ -40,12 +39,15 @@ NOT_LEARNING_REMEDY = (
     "do not trust the accuracy of this configuration; on tf_1_2 run it without build.as_published, "
     "otherwise report an issue."
 )
-CERTIFICATE_COLUMNS = [*CERTIFIED_AXES, "variant"]
 
 
 class Judgement(NamedTuple):
-    """Whether two configurations compute the same function: ``certified``, ``not equal``, ``not
-    certified`` or ``""`` (not asked); why; and how they differ by design, if they do."""
+    """Whether two configurations compute the same function.
+
+    - `equal`: ``certified``, ``not equal``, ``not certified`` or ``""`` (not asked).
+    - `why`: the reason.
+    - `differences`: how they differ by design, ``""`` if they do not.
+    """
 
     equal: str = ""
     why: str = ""
@@ -54,9 +56,13 @@ class Judgement(NamedTuple):
 
 @dataclass(frozen=True)
 class Certificates:
-    """The certificates of an experiment (``docs/formats.md``, "Certificate"), and the records whose
-    configurations are judged by them. Imported certificates only judge configurations on the
-    `elsewhere` machines, those of imported records."""
+    """The certificates of an experiment (``docs/formats.md``, "Certificate").
+
+    - `every`: the certificates.
+    - `records`: those whose configurations are judged by them.
+    - `elsewhere`: the machines of imported records. Imported certificates only judge
+      configurations on these.
+    """
 
     every: tuple[Certificate, ...] = ()
     records: tuple[Record, ...] = ()
@@ -80,38 +86,50 @@ class Certificates:
         is_elsewhere = configuration.get("machine") in self.elsewhere
         judges = [each for each in self.every if is_elsewhere or not each.imported]
         judges.sort(key=lambda each: not _same_machine(each, configuration))
-        return [
-            ([each for each in judges if each.key == key], sizes)
-            for key, sizes in functions.items()
-        ]
+        required = []
+        for key, sizes in functions.items():
+            certificates = [each for each in judges if each.key == key]
+            required.append((certificates, sizes))
+        return required
 
     def _entries(self, configuration: Configuration) -> list[tuple[Certificate, Implementation]]:
         """The certificates of a configuration with the entry of its implementation, including
         overrides of ``rnn``."""
         name = _label(configuration)
-        return [
-            (each, each.implementations[name])
-            for certificates, _ in self._required(configuration)
-            for each in certificates
-            if name in each.implementations
-        ]
+        entries = []
+        for certificates, _ in self._required(configuration):
+            for certificate in certificates:
+                if name in certificate.implementations:
+                    entries.append((certificate, certificate.implementations[name]))
+        return entries
 
     def why_not_learning(self, configuration: Configuration) -> str | None:
         """``applies wrong gradients: …`` if the training steps of a configuration (axes, `variant`,
         `options`, `machine`) apply a gradient other than the computed one, else None."""
         for certificate, entry in self._entries(configuration):
             steps = entry.applied.get(_device(configuration))
-            if steps and (fault := steps.fault):
-                published = certificate.overrides.get(AS_PUBLISHED)
-                return f"{fault}, as published" if published else fault
+            if steps and steps.fault:
+                if certificate.overrides.get(AS_PUBLISHED):
+                    return f"{steps.fault}, as published"
+                return steps.fault
         return None
 
     def mark_wrong_gradients(self, records: Iterable[Record]) -> list[Record]:
         """`records`; those that apply wrong gradients get that as a reason and are at most suspect.
         Only the certificate can show this, not the run itself."""
         # Thousands of runs share a few configurations.
-        why = cache(lambda items: self.why_not_learning(dict(items)))
-        return [_marked(record, why(_configuration_of(record))) for record in records]
+        why_not = cache(lambda items: self.why_not_learning(dict(items)))
+        marked = []
+        for record in records:
+            why = why_not(_configuration_of(record))
+            if why is not None:
+                verdict = record.verdict
+                status = "suspect" if verdict.status == "clean" else verdict.status
+                reason = Reason(DOES_NOT_LEARN, why, NOT_LEARNING_REMEDY)
+                verdict = Verdict(status, (*verdict.reasons, reason))
+                record = replace(record, verdict=verdict)
+            marked.append(record)
+        return marked
 
     def judge(self, a: Configuration, b: Configuration) -> Judgement:
         """Whether two configurations compute the same function. Within a build, the certified pair
@@ -122,143 +140,153 @@ class Certificates:
             why = f"one computes in {_precision(a)}, the other in {_precision(b)}"
             return Judgement(UNKNOWN, why)
         for side in (a, b):
-            if failure := self._failure(side):
+            failure = self._failure(side)
+            if failure:
                 return Judgement(UNEQUAL, failure)
-            if refusal := self._refusal(side):
-                return Judgement(UNKNOWN, refusal)
-        if differences := self._differences(a, b):
+            for _, entry in self._entries(side):
+                if entry.status == "refused":
+                    return Judgement(UNKNOWN, f"{_label(side)} was refused: {entry.why}")
+        differences = self._differences(a, b)
+        if differences:
             return Judgement(UNEQUAL, f"not the same function: {differences}", differences)
         if _label(a) == _label(b) and all(a.get(name) == b.get(name) for name in SAME_PLACE):
             same = "the same implementation in the same build on the same device"
             return Judgement(CERTIFIED, same)
+
         pairs = self._pairs(a, b)
         for pair, tolerance in pairs:
             if not pair.equal and (_excesses(pair, tolerance) or not pair.not_compared):
                 return Judgement(UNEQUAL, _excess(pair, tolerance))
         for side in (a, b):
-            if gap := self._gap(side):
+            gap = self._gap(side)
+            if gap:
                 return Judgement(UNKNOWN, gap)
-        if missing := self._not_compared(a, b, pairs):
-            return Judgement(UNKNOWN, missing)
+        for pair, _ in pairs:
+            if pair.not_compared:
+                return Judgement(UNKNOWN, pair.not_compared)
+        if not pairs and self._shared(a, b) and _label(a) != _label(b):
+            why = f"{_label(a)} and {_label(b)} were not compared with each other"
+            return Judgement(UNKNOWN, why)
         for side in (a, b):
-            if reason := self._no_reference(side):
-                equal = CERTIFIED if pairs else UNKNOWN
-                return Judgement(equal, f"{COMPARED_ONLY}: {reason}")
+            for _, entry in self._entries(side):
+                if entry.no_reference:
+                    equal = CERTIFIED if pairs else UNKNOWN
+                    return Judgement(equal, f"{COMPARED_ONLY}: {entry.no_reference}")
         if pairs:
             return Judgement(CERTIFIED, "the same function within tolerance")
         for side in (a, b):
-            if differs := self._differs_in_its_build(side):
+            differs = self._differs_in_its_build(side)
+            if differs:
                 return Judgement(UNKNOWN, differs)
         return Judgement(CERTIFIED, "both agree with the float64 reference")
-
-    def _refusal(self, configuration: Configuration) -> str | None:
-        """Why an implementation refused the model, or None."""
-        for _, entry in self._entries(configuration):
-            if entry.status == "refused":
-                return f"{_label(configuration)} was refused: {entry.why}"
-        return None
-
-    def _not_compared(self, a: Configuration, b: Configuration, pairs: Sequence[Any]) -> str | None:
-        """Why two implementations in one certificate were not compared in everything, or None."""
-        for pair, _ in pairs:
-            if pair.not_compared:
-                return pair.not_compared
-        together = {id(each) for each, _ in self._entries(a)}
-        shared = any(id(each) in together for each, _ in self._entries(b))
-        if shared and not pairs and _label(a) != _label(b):
-            return f"{_label(a)} and {_label(b)} were not compared with each other"
-        return None
-
-    def _no_reference(self, configuration: Configuration) -> str | None:
-        """Why a configuration was not compared with the float64 reference, or None."""
-        for _, entry in self._entries(configuration):
-            if entry.no_reference:
-                return entry.no_reference
-        return None
 
     def _differs_in_its_build(self, configuration: Configuration) -> str | None:
         """How a configuration differs from an implementation of its own build that computes the
         same function, if it agrees with none of them; else None."""
-        name, differences = _label(configuration), []
+        name = _label(configuration)
+        difference = None
         for certificate, entry in self._entries(configuration):
             for pair in certificate.pairs:
-                theirs = certificate.implementations.get(pair.b if pair.a == name else pair.a)
-                if name not in (pair.a, pair.b) or theirs is None:
+                if name not in (pair.a, pair.b):
                     continue
-                if theirs.status != "certified" or theirs.function != entry.function:
+                theirs = certificate.implementations.get(other_of(pair, name))
+                if theirs is None or theirs.status != "certified":
+                    continue
+                if theirs.function != entry.function:
                     continue
                 if pair.equal:
                     return None
                 why = pair.not_compared or _excess(pair, certificate.tolerance)
-                differences.append(f"in their build, {why}")
-        return differences[0] if differences else None
+                difference = difference or f"in their build, {why}"
+        return difference
 
     def _failure(self, configuration: Configuration) -> str | None:
         """How a configuration fails, or None."""
         name = _label(configuration)
-        if why := self.why_not_learning(configuration):
+        why = self.why_not_learning(configuration)
+        if why:
             return f"{name} {why}"
         for _, entry in self._entries(configuration):
             layers = entry.probed.get(_device(configuration), Layers())
-            if entry.status == "refused":
-                continue
-            if failure := entry.function_why or layers.wrong:
+            failure = entry.function_why or layers.wrong
+            if failure and entry.status != "refused":
                 return f"{name} failed: {failure}"
         return None
+
+    def _shared(self, a: Configuration, b: Configuration) -> list[Certificate]:
+        """The certificates of both configurations."""
+        of_b = [id(certificate) for certificate, _ in self._entries(b)]
+        return [certificate for certificate, _ in self._entries(a) if id(certificate) in of_b]
 
     def _pairs(self, a: Configuration, b: Configuration) -> list[tuple[Pair, Mapping[str, float]]]:
         """The comparisons of two configurations with their tolerances."""
         labels = {_label(a), _label(b)}
-        of_b = [id(certificate) for certificate, _ in self._entries(b)]
-        return [
-            (pair, certificate.tolerance)
-            for certificate, _ in self._entries(a)
-            for pair in certificate.pairs
-            if id(certificate) in of_b and {pair.a, pair.b} == labels
-        ]
+        found = []
+        for certificate in self._shared(a, b):
+            for pair in certificate.pairs:
+                if {pair.a, pair.b} == labels:
+                    found.append((pair, certificate.tolerance))
+        return found
 
     def _gap(self, configuration: Configuration) -> str | None:
         """What the certificates of a configuration do not cover, or None."""
         for certificates, sizes in self._required(configuration):
-            gaps = [_gap(each, configuration, sizes) for each in certificates]
+            if not certificates:
+                return "there is no certificate for them"
+            gaps = [_not_covered(each, configuration, sizes) for each in certificates]
             if None not in gaps:
-                return gaps[0] if gaps else "there is no certificate for them"
+                return gaps[0]
         return None
 
     def _differences(self, a: Configuration, b: Configuration) -> str:
         """How the options differ that define the functions: as requested, updated by what the
         worker read if it read them for both."""
-        read = [
-            next((entry.function for _, entry in self._entries(side) if entry.function), {})
-            for side in (a, b)
-        ]
-        own, other = (
-            _requested_function(side)
-            | {name: str(value) for name, value in found.items() if all(read)}
-            for side, found in zip((a, b), read, strict=True)
-        )
-        return ", ".join(
-            f"{name.replace('_', ' ')} {own.get(name, 'none')} instead of {other.get(name, 'none')}"
-            for name in dict.fromkeys([*own, *other])
-            if own.get(name) != other.get(name)
-        )
+        functions = []
+        read = []
+        for side in (a, b):
+            functions.append(_requested_function(side))
+            known = [entry.function for _, entry in self._entries(side) if entry.function]
+            read.append(known[0] if known else {})
+        if all(read):
+            for function, found in zip(functions, read, strict=True):
+                for name, value in found.items():
+                    function[name] = str(value)
+
+        own, other = functions
+        texts = []
+        for name in own | other:
+            if own.get(name) != other.get(name):
+                what = name.replace("_", " ")
+                values = f"{own.get(name, 'none')} instead of {other.get(name, 'none')}"
+                texts.append(f"{what} {values}")
+        return ", ".join(texts)
 
 
-def _gap(certificate: Certificate, configuration: Configuration, sizes: Sizes) -> str | None:
+def _not_covered(
+    certificate: Certificate,
+    configuration: Configuration,
+    sizes: Sizes,
+) -> str | None:
     """What a certificate does not cover: the implementation, its device, a batch, or the machine;
     None if it covers all of them."""
-    name, device = _label(configuration), _device(configuration)
+    name = _label(configuration)
+    device = _device(configuration)
     entry = certificate.implementations.get(name)
-    if entry is None or entry.status == "not_run":
-        return f"{name} was not certified: {(entry and entry.why) or NOT_TRIED}"
-    layers, steps = entry.probed.get(device, Layers()), entry.applied.get(device, Steps())
+    if entry is None:
+        return f"{name} was not certified: {NOT_TRIED}"
+    if entry.status == "not_run":
+        return f"{name} was not certified: {entry.why or NOT_TRIED}"
+    layers = entry.probed.get(device, Layers())
     if not layers.batches:
         return f"{name} is not certified for {device}: {layers.why or NOT_TRIED}"
+    steps = entry.applied.get(device, Steps())
     if steps.off is None:
         why = steps.why or NOT_TRIED
         return f"the training steps of {name} on {device} were not checked: {why}"
     tested = {(batch.rows, batch.training) for batch in layers.batches}
-    for rows, training in sorted(sizes - tested, reverse=True):
+    untested = sizes - tested
+    if untested:
+        rows, training = max(untested)
         return f"{name} is not certified for batch {rows} with training={training} on {device}"
     if not _same_machine(certificate, configuration):
         return f"they were certified on another machine, {certificate.machine}"
@@ -267,9 +295,10 @@ def _gap(certificate: Certificate, configuration: Configuration, sizes: Sizes) -
 
 def _task(configuration: Configuration) -> Any:
     """What the function and the sizes of batches of a configuration follow from."""
-    overrides: Overrides = configuration["variant"]
-    others = overrides.those(lambda key: section_of(key) != "rnn")
-    return (*(configuration.get(name, "") for name in GROUP if name != "variant"), others)
+    variant: Overrides = configuration["variant"]
+    others = variant.those(lambda key: section_of(key) != "rnn")
+    choices = [configuration.get(name, "") for name in GROUP if name != "variant"]
+    return (*choices, others)
 
 
 def _sizes(record: Record) -> Sizes:
@@ -277,12 +306,11 @@ def _sizes(record: Record) -> Sizes:
     batch = (record.run.config.get("model") or {}).get("batch")
     trained = {(epoch.samples, True) for epoch in record.epochs}
     called = {(phase.details.get("samples"), False) for phase in record.phases}
-    return {
-        (rows, training)
-        for samples, training in trained | called
-        if samples and batch
-        for rows in batch_sizes(samples, batch)
-    }
+    sizes: Sizes = set()
+    for samples, training in trained | called:
+        if samples and batch:
+            sizes.update((rows, training) for rows in batch_sizes(samples, batch))
+    return sizes
 
 
 def _device(configuration: Configuration) -> str:
@@ -293,20 +321,13 @@ def _device(configuration: Configuration) -> str:
 def _configuration_of(record: Record) -> tuple[tuple[str, Any], ...]:
     """The items of a record's configuration that a certificate depends on."""
     overrides = Overrides.of(record.run.overrides)
-    return (
-        *((axis, record.run.choices.get(axis, "")) for axis in NAMES),
-        ("variant", overrides),
-        ("options", overrides.those(lambda key: section_of(key) == "rnn")),
-        ("machine", record.machine),
-    )
-
-
-def _marked(record: Record, why: str | None) -> Record:
-    if why is None:
-        return record
-    status = "suspect" if record.verdict.status == "clean" else record.verdict.status
-    reason = Reason(DOES_NOT_LEARN, why, NOT_LEARNING_REMEDY)
-    return replace(record, verdict=Verdict(status, (*record.verdict.reasons, reason)))
+    configuration = {
+        **{axis: record.run.choices.get(axis, "") for axis in NAMES},
+        "variant": overrides,
+        "options": overrides.those(lambda key: section_of(key) == "rnn"),
+        "machine": record.machine,
+    }
+    return tuple(configuration.items())
 
 
 def _label(configuration: Configuration) -> str:
@@ -314,10 +335,12 @@ def _label(configuration: Configuration) -> str:
 
 
 def _requested_function(configuration: Configuration) -> dict[str, str]:
-    items = [*configuration["options"].items, *configuration["variant"].items]
-    requested = {option_of(key): value for key, value in items if option_of(key) in OF_THE_FUNCTION}
     activation = "relu" if configuration["cell"] == "rnn_relu" else "tanh"
-    return {"activation": activation, **DEFAULT_FUNCTION, **requested}
+    function = {"activation": activation, **DEFAULT_FUNCTION}
+    for key, value in configuration["options"].items + configuration["variant"].items:
+        if option_of(key) in OF_THE_FUNCTION:
+            function[option_of(key)] = value
+    return function
 
 
 def _precision(configuration: Configuration) -> str:
@@ -346,89 +369,6 @@ def _excess(pair: Pair, tolerance: Mapping[str, float]) -> str:
     return f"{pair.a} and {pair.b}: {', '.join(excesses)}"
 
 
-def certified(certificates: Iterable[Certificate]) -> pd.DataFrame:
-    """One row per implementation of each certificate: `model`, `cell`, `build`, `variant`, `rnn`,
-    `status`, `why`, `kept` (the weights that the model set, which stay), `outputs` and `gradients`
-    (largest relative errors against the float64 reference), `round_trip` (bool: the weights survive
-    the canonical file), `batches` (rows of the tested batches: ``cpu_1: 16, 13; 16, 8``, in
-    training and in evaluation), `steps` (for each device, how many of the tested training steps
-    applied a gradient other than the computed one, and the largest relative error:
-    ``cpu_1: 0 of 30 (2e-7)``), `tolerance_outputs`, `tolerance_gradients`.
-    Source: the certificates."""
-    rows = [
-        {
-            **_certificate_columns(certificate),
-            "rnn": name,
-            "status": entry.status,
-            "why": entry.why or _compared_with(certificate, name),
-            "kept": ", ".join(entry.weights.get("kept", [])),
-            **{part: _largest(entry, part) for part in PARTS},
-            "round_trip": entry.round_trip,
-            "batches": _batches(entry.probed),
-            "steps": _steps(entry.applied),
-            **{f"tolerance_{part}": certificate.tolerance[part] for part in PARTS},
-        }
-        for certificate in certificates
-        for name, entry in certificate.implementations.items()
-    ]
-    return pd.DataFrame(rows)
-
-
-def pairs(certificates: Iterable[Certificate]) -> pd.DataFrame:
-    """One row per pair of each certificate: `model`, `cell`, `build`, `variant`, `a`, `b`,
-    `outputs`, `gradients`, `loss_curve` (differences between a and b), `equal` (bool), `why` (why
-    they were not compared, or empty).
-    Source: the certificates."""
-    rows = [
-        {**_certificate_columns(certificate), **asdict(pair), "why": pair.not_compared or ""}
-        for certificate in certificates
-        for pair in certificate.pairs
-    ]
-    return pd.DataFrame(rows)
-
-
-def _compared_with(certificate: Certificate, name: str) -> str:
-    """With which implementations one without a reference agrees; empty if it has a reference."""
-    entry = certificate.implementations[name]
-    if not entry.no_reference:
-        return ""
-    others = []
-    for pair in certificate.pairs:
-        if pair.equal and name in (pair.a, pair.b):
-            others.append(pair.b if pair.a == name else pair.a)
-    compared = f"compared with {', '.join(others)}" if others else "compared with nothing"
-    return f"{compared}, no reference: {entry.no_reference}"
-
-
-def _certificate_columns(certificate: Certificate) -> dict[str, Any]:
-    return {
-        **{axis: getattr(certificate, axis) for axis in CERTIFIED_AXES},
-        "variant": Overrides.of(certificate.overrides),
-    }
-
-
-def _largest(entry: Implementation, part: str) -> float | None:
-    """The largest error on all devices; that of an older certificate, which has no batches."""
-    every = (getattr(each, part) for layers in entry.probed.values() for each in layers.batches)
-    return max((error for error in every if error is not None), default=getattr(entry, part))
-
-
-def _batches(probed: Mapping[str, Layers]) -> str:
-    texts = []
-    for device, layers in probed.items():
-        rows = [
-            ", ".join(str(each.rows) for each in layers.batches if each.training is training)
-            for training in (True, False)
-        ]
-        texts.append(f"{device}: {'; '.join(rows) if any(rows) else layers.why}")
-    return " | ".join(texts)
-
-
-def _steps(applied: Mapping[str, Steps]) -> str:
-    return "; ".join(
-        f"{device}: {steps.why}"
-        if steps.off is None
-        else f"{device}: {steps.off} of {steps.steps}"
-        + ("" if steps.worst is None else f" ({steps.worst:.1g})")
-        for device, steps in applied.items()
-    )
+def other_of(pair: Pair, name: str) -> str:
+    """The implementation that the one called `name` is compared with."""
+    return pair.b if pair.a == name else pair.a

@@ -13,7 +13,8 @@ cores in it or the machine was slowed down, as long as enough others remain.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import NamedTuple
@@ -38,7 +39,8 @@ class Effect(NamedTuple):
 
     - `log`: natural logarithm of the seconds of its epochs, which differ within the round as the
       turns do. Missing if it has too few cycles in common with others.
-    - `state` of its round (`State`), and `slowness`: of the cycles that count, if it is `SLOWED`.
+    - `state` of its round (`State`).
+    - `slowness` of the cycles that count, if the round is `SLOWED` (natural logarithm).
     """
 
     log: float = math.nan
@@ -52,10 +54,15 @@ class Effect(NamedTuple):
 
 @dataclass(frozen=True)
 class Round:
-    """A round: record key → record of its `members`; `logs`: log seconds per step of their turns
-    (members × cycles), NaN for no turn; masks of its cycles: `seen` (with a turn), `disturbed`
-    (other processes used the cores), `slowed` (the machine was) and `counts` (compared); `lowest`:
-    see `Levels`."""
+    """A round, examined.
+
+    - `members`: record key → record.
+    - `logs`: log seconds per step of their turns (members × cycles), NaN for no turn.
+    - Masks of its cycles: `seen` (with a turn), `disturbed` (other processes used the cores),
+      `slowed` (the machine was) and `counts` (compared).
+    - `state`, `slowness`: see `Effect`.
+    - `lowest`: see `Levels`.
+    """
 
     members: Mapping[str, Record]
     logs: np.ndarray
@@ -72,28 +79,39 @@ def examined(records: Iterable[Record], levels: Levels | None = None) -> list[Ro
     """The rounds in turns of `records`, without void ones. `levels`: those of other rounds."""
     rounds: dict[str, dict[str, Record]] = {}
     for record in records:
-        if record.verdict.status == "void":
-            continue
-        if record.round.in_turns:
-            rounds.setdefault(record.round.id, {})[record.key] = record
-    lowest = {name: _lowest_reads(members) for name, members in rounds.items()}
-    of_all = dict(levels or {})
-    for own in lowest.values():
-        for source, level in own.items():
-            of_all[source] = min(level, of_all.get(source, level))
-    return [_examined(members, lowest[name], of_all) for name, members in rounds.items()]
+        if record.round.in_turns and record.verdict.status != "void":
+            members = rounds.setdefault(record.round.id, {})
+            members[record.key] = record
+
+    lowest = {}
+    lowest_of_all = dict(levels or {})
+    for name, members in rounds.items():
+        lowest[name] = _lowest_reads(members)
+        for source, level in lowest[name].items():
+            lowest_of_all[source] = min(level, lowest_of_all.get(source, level))
+
+    found = []
+    for name, members in rounds.items():
+        found.append(_examined(members, lowest[name], lowest_of_all))
+    return found
 
 
-def _lowest_reads(members: Mapping[str, Record]) -> dict[Source, float]:
-    reads: dict[Source, list[float]] = {}
+def _lowest_reads(members: Mapping[str, Record]) -> Levels:
+    """The lowest reads of the members of a round."""
+    reads = defaultdict(list)
     for record in members.values():
         known = [each for each in record.turns.get("reads", ()) if each is not None]
         if known:
-            reads.setdefault(states.source_of(record), []).extend(known)
-    return {source: math.log(float(np.quantile(own, LOWEST))) for source, own in reads.items()}
+            source = states.source_of(record)
+            reads[source].extend(known)
+    lowest = {}
+    for source, seconds in reads.items():
+        lowest[source] = math.log(float(np.quantile(seconds, LOWEST)))
+    return lowest
 
 
 def _examined(members: Mapping[str, Record], lowest: Levels, levels: Levels) -> Round:
+    """A round with these `members`; `levels`: the lowest reads of this and all other rounds."""
     turns = {key: record.turns for key, record in members.items()}
     logs = _logs(turns)
     slower_reads = np.full(logs.shape, np.nan)
@@ -102,79 +120,118 @@ def _examined(members: Mapping[str, Record], lowest: Levels, levels: Levels) -> 
         if source in lowest and record.turns.get("reads"):
             reads = np.log(np.array(record.turns["reads"], float))
             row[record.turns["cycle"]] = reads - states.undisturbed(source, levels[source])
+
     by_steps, by_reads = states.slowness(logs, slower_reads)
     seen = ~np.isnan(logs).all(axis=0)
     disturbed = seen & _disturbed(turns, logs)
-    slowed = seen & ((by_reads > SLOWED_READS) | (by_steps > SLOWED_STEPS))
+    slowed_reads = seen & (by_reads > SLOWED_READS)
+    slowed_steps = seen & (by_steps > SLOWED_STEPS)
+    slowed = slowed_reads | slowed_steps
     counts = seen & ~disturbed & ~slowed
-    state, slowness = State.QUIET, 0.0
+
+    state = State.QUIET
+    slowness = 0.0
     if counts.sum() >= LEAST_UNDISTURBED:
-        if (seen & (by_reads > SLOWED_READS)).sum() > PARTLY * seen.sum():
+        if slowed_reads.sum() > PARTLY * seen.sum():
             state = State.PARTLY_SLOWED
     else:
-        counts = seen & ~disturbed if _is_enough(logs, ~disturbed) else seen
-        slow = float(np.median(np.maximum(by_steps, by_reads)[counts])) if counts.any() else 0.0
+        counts = seen & _unless_too_few(logs, ~disturbed)
+        slow = 0.0
+        if counts.any():
+            slow = float(np.median(np.maximum(by_steps, by_reads)[counts]))
         if 2 * (counts & disturbed).sum() > counts.sum():
             slow = SATURATED
         if slow > SLOWED_READS:
-            state, slowness = State.SLOWED, min(slow, SATURATED)
-    return Round(members, logs, seen, disturbed, slowed, counts, state, slowness, lowest)
+            state = State.SLOWED
+            slowness = min(slow, SATURATED)
+
+    return Round(
+        members=members,
+        logs=logs,
+        seen=seen,
+        disturbed=disturbed,
+        slowed=slowed,
+        counts=counts,
+        state=state,
+        slowness=slowness,
+        lowest=lowest,
+    )
 
 
 def effects_in(own: Round) -> dict[str, Effect]:
     """Record key → its effect, for the members of a round that can be compared."""
-    keys, levels = list(own.members), []
-    fitted = {keys[index]: log for index, log in _fitted(own.logs, own.counts).items()}
+    fitted = _fitted(list(own.members), own.logs, own.counts)
+    levels = []
     for key, log in fitted.items():
         record = own.members[key]
         if record.epochs:
             seconds = run_value([epoch.seconds for epoch in record.epochs])
-            levels.append(math.log(seconds) + _relative(record.turns, own.counts) - log)
+            relative = _relative(record.turns, own.counts)
+            levels.append(math.log(seconds) + relative - log)
     level = fmean(levels) if levels else math.nan
-    return {key: Effect(log + level, own.state, own.slowness) for key, log in fitted.items()}
+
+    effects = {}
+    for key, log in fitted.items():
+        effects[key] = Effect(log + level, own.state, own.slowness)
+    return effects
 
 
 def effects_of(records: Iterable[Record]) -> dict[str, Effect]:
     """Record key → its effect, for runs that trained in turns. `records`: all of their rounds."""
-    found = [effects_in(own) for own in examined(records)]
-    return {key: effect for own in found for key, effect in own.items()}
+    found = {}
+    for own in examined(records):
+        found.update(effects_in(own))
+    return found
 
 
 def effects(members: Mapping[str, Turns]) -> dict[str, float]:
     """Member → log seconds per step relative to the other members, from all undisturbed cycles, for
     members with at least `LEAST_CYCLES` cycles in common with another member."""
-    logs, names = _logs(members), list(members)
+    logs = _logs(members)
     disturbed = _disturbed(members, logs)
-    counts = ~disturbed if _is_enough(logs, ~disturbed) else np.full(len(disturbed), True)
-    return {names[index]: log for index, log in _fitted(logs, counts).items()}
+    counts = _unless_too_few(logs, ~disturbed)
+    return _fitted(list(members), logs, counts)
 
 
 def _disturbed(members: Mapping[str, Turns], logs: np.ndarray) -> np.ndarray:
-    return np.isin(np.arange(logs.shape[1]), list(disturbed_cycles(members)))
+    """The mask of the cycles in which other processes used the cores."""
+    cycles = np.arange(logs.shape[1])
+    return np.isin(cycles, list(disturbed_cycles(members)))
 
 
-def _is_enough(logs: np.ndarray, counts: np.ndarray) -> bool:
-    """Whether as many members can be compared by the cycles that count as by all."""
-    return np.array_equal(_compared(_common(logs)), _compared(_common(logs[:, counts])))
+def _unless_too_few(logs: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """The mask `counts` of cycles; a mask of all cycles, if more members can be compared by all."""
+    by_all = _compared(_common(logs))
+    by_counting = _compared(_common(logs[:, counts]))
+    if np.array_equal(by_all, by_counting):
+        return counts
+    return np.full(len(counts), True)
 
 
 def _relative(turns: Turns, counts: np.ndarray) -> float:
     """The log of the mean seconds per step of the turns that count / of all turns."""
-    seconds, steps, full = (np.array(turns[name]) for name in ("seconds", "steps", "full"))
+    seconds = np.array(turns["seconds"])
+    steps = np.array(turns["steps"])
+    full = np.array(turns["full"])
     kept = full & counts[np.array(turns["cycle"])]
-    mean = seconds[kept].sum() / steps[kept].sum()
-    return math.log(mean / (seconds[full].sum() / steps[full].sum()))
+    mean_of_kept = seconds[kept].sum() / steps[kept].sum()
+    mean = seconds[full].sum() / steps[full].sum()
+    return math.log(mean_of_kept / mean)
 
 
 def _logs(members: Mapping[str, Turns]) -> np.ndarray:
     """Log seconds per step of the members' full turns (members × cycles), NaN for none."""
-    last = max((max(turns["cycle"]) for turns in members.values() if turns.get("cycle")), default=0)
+    last = 0
+    for turns in members.values():
+        last = max(last, max(turns.get("cycle") or [0]))
     logs = np.full((len(members), last + 1), np.nan)
     for row, turns in zip(logs, members.values(), strict=True):
         if turns.get("cycle"):
-            columns = ("cycle", "seconds", "steps", "full")
-            cycle, seconds, steps, full = (np.array(turns[name]) for name in columns)
-            row[cycle[full]] = np.log(seconds[full] / steps[full])
+            full = np.array(turns["full"])
+            cycle = np.array(turns["cycle"])[full]
+            seconds = np.array(turns["seconds"])[full]
+            steps = np.array(turns["steps"])[full]
+            row[cycle] = np.log(seconds / steps)
     return logs
 
 
@@ -191,12 +248,16 @@ def _compared(common: np.ndarray) -> np.ndarray:
     """The indices of the largest set of members that are compared with each other, directly or by
     way of others; empty if it has one member only."""
     sets = connected_components(common > 0, directed=False)[1]
-    largest = np.flatnonzero(sets == np.bincount(sets, minlength=1).argmax())
-    return largest if len(largest) > 1 else largest[:0]
+    sizes = np.bincount(sets, minlength=1)
+    largest = np.flatnonzero(sets == sizes.argmax())
+    if len(largest) == 1:
+        return largest[:0]
+    return largest
 
 
-def _fitted(logs: np.ndarray, counts: np.ndarray) -> dict[int, float]:
-    """Index of a member → its effect, from the cycles that count."""
+def _fitted(names: Sequence[str], logs: np.ndarray, counts: np.ndarray) -> dict[str, float]:
+    """Name of a member → its effect, from the cycles that count. `logs`: members × cycles, in the
+    order of `names`."""
     common = _common(logs[:, counts])
     compared = _compared(common)
     if not len(compared):
@@ -208,5 +269,7 @@ def _fitted(logs: np.ndarray, counts: np.ndarray) -> dict[int, float]:
         for other in np.flatnonzero(weights[index]):
             medians[index, other] = np.nanmedian(row - own[other])
     laplacian = np.diag(weights.sum(axis=1)) - weights
-    fitted = np.linalg.pinv(laplacian, hermitian=True) @ (weights * medians).sum(axis=1)
-    return dict(zip(compared.tolist(), fitted.tolist(), strict=True))
+    inverse = np.linalg.pinv(laplacian, hermitian=True)
+    fitted = inverse @ (weights * medians).sum(axis=1)
+    compared_names = [names[index] for index in compared]
+    return dict(zip(compared_names, fitted.tolist(), strict=True))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
@@ -15,14 +16,29 @@ from rnnbench.records import timestamps
 from rnnbench.records.overrides import Overrides, option_of
 from rnnbench.sources.prices import PriceList
 from rnnbench.tables.certificates import Certificates, Judgement
-from rnnbench.tables.frame import Groups, implementation_of, run_values, split
-from rnnbench.tables.ratios import Estimates, RunValue
+from rnnbench.tables.fit import RunValue
+from rnnbench.tables.frame import Groups, Key, Row, columns_of, implementation_of, run_values, split
+from rnnbench.tables.ratios import Estimates
 from rnnworker.options import OF_THE_FUNCTION, PREFIX, named
 
 DEVICE = ["model", "device", "machine"]
-RUN_COLUMNS = ["log", "seconds", "pairing", "machine", "started", "companion", "state", "slowness"]
-NAMING = ["variant", "rnn", "options", "alias", "implementation"]
-Key = tuple[Any, ...]
+RUN_COLUMNS = [
+    "log",
+    "seconds",
+    "pairing",
+    "machine",
+    "started",
+    "companion",
+    "state",
+    "slowness",
+]
+NAMING = [
+    "variant",
+    "rnn",
+    "options",
+    "alias",
+    "implementation",
+]
 
 
 @dataclass(frozen=True)
@@ -71,46 +87,41 @@ class Measurements:
     @cached_property
     def judge(self) -> Callable[[Key, Key], Judgement]:
         """Whether two configurations compute the same function (`Certificates.judge`)."""
-        return cache(lambda own, base: self.certificates.judge(_named(own), _named(base)))
+        return cache(lambda own, base: self.certificates.judge(columns_of(own), columns_of(base)))
 
     @cached_property
     def why_not_learning(self) -> Callable[[Key], str | None]:
         """Why a configuration applies wrong gradients, or None."""
-        return cache(lambda key: self.certificates.why_not_learning(_named(key)))
-
-
-def _named(key: Key) -> dict[str, Any]:
-    return dict(zip(KEY, key, strict=True))
+        return cache(lambda key: self.certificates.why_not_learning(columns_of(key)))
 
 
 def estimates_of(values: pd.DataFrame, axes: Sequence[str] = tuple(KEY)) -> Estimates:
     """The `Estimates` from a table of `run_values` with companions. Keys are tuples of the values
     of `axes`, the columns that identify a configuration."""
-    place = [list(axes).index(name) for name in DEVICE]
-    columns = [values[name].tolist() for name in (*axes, *RUN_COLUMNS)]
+    keys = values[list(axes)].itertuples(index=False, name=None)
+    devices = values[DEVICE].itertuples(index=False, name=None)
+    rows: Iterable[Any] = values[RUN_COLUMNS].itertuples(index=False)
     runs = []
-    for *key, log, seconds, unit, machine, started, companion, state, slowness in zip(
-        *columns, strict=True
-    ):
-        in_turns = not math.isnan(log)
+    for key, device, row in zip(keys, devices, rows, strict=True):
+        in_turns = not math.isnan(row.log)
         runs.append(
             RunValue(
-                key=tuple(key),
-                device=tuple(key[index] for index in place),
-                log=log if in_turns else math.log(seconds),
-                unit=str(unit),
-                machine=machine,
-                started=timestamps.read(started).timestamp(),
-                is_companion=bool(companion),
+                key=key,
+                device=device,
+                log=row.log if in_turns else math.log(row.seconds),
+                unit=str(row.pairing),
+                machine=row.machine,
+                started=timestamps.read(row.started).timestamp(),
+                is_companion=bool(row.companion),
                 in_turns=in_turns,
-                state=int(state),
-                slowness=slowness,
+                state=int(row.state),
+                slowness=row.slowness,
             )
         )
     return Estimates(runs)
 
 
-def key_of(row: Mapping[Any, Any]) -> Key:
+def key_of(row: Row) -> Key:
     """The key (values of `KEY`) of a configuration, given a row of any table that has them."""
     return tuple(row[name] for name in KEY)
 
@@ -131,25 +142,35 @@ def references(keys: Iterable[Key], reference: Mapping[str, str]) -> dict[Key, K
     value), the reference is the implementation with these and the configuration's other options,
     else the one with only these.
     """
-    configurations = {key: dict(zip(KEY, key, strict=True)) for key in keys}
-    required = Overrides.of({key: reference[key] for key in reference if key.startswith(PREFIX)})
-    axes = {axis: choice for axis, choice in reference.items() if axis in KEY}
-    available: dict[Key, list[Overrides]] = {}
+    axes = {}
+    options = {}
+    for name, value in reference.items():
+        if name in KEY:
+            axes[name] = value
+        elif name.startswith(PREFIX):
+            options[name] = value
+    required = Overrides.of(options)
+
+    configurations = {key: columns_of(key) for key in keys}
+    available = defaultdict(list)
     for configuration in configurations.values():
         without = key_of({**configuration, "options": None})
-        available.setdefault(without, []).append(configuration["options"])
+        available[without].append(configuration["options"])
+
     result = {}
     for key, configuration in configurations.items():
         base = {**configuration, "alias": "", **axes}
         candidates = available.get(key_of({**base, "options": None}), [])
-        own: Overrides = configuration["options"]
         if required:
-            with_others = Overrides.of({**dict(own.items), **dict(required.items)})
+            others = dict(configuration["options"].items)
+            with_others = Overrides.of(others | options)
             base["options"] = with_others if with_others in candidates else required
         elif "rnn" in reference:
             contained = [each for each in candidates if configuration["variant"].contains(each)]
-            only = candidates if own not in candidates and len(candidates) == 1 else [own]
-            base["options"] = (contained or only)[0]
+            if contained:
+                base["options"] = contained[0]
+            elif len(candidates) == 1:
+                base["options"] = candidates[0]
         result[key] = key_of(base)
     return result
 
@@ -161,30 +182,35 @@ def with_named_options(table: pd.DataFrame, reference: Mapping[str, str]) -> pd.
     is not part of the name: ``keras``, ``keras activation=relu``."""
     if not _function_options(reference) or table.empty:
         return table
+    # Thousands of rows share a few names.
     move = cache(lambda *row: move_named_options(dict(zip(NAMING, row, strict=True)), reference))
-    rows = [move(*row) for row in table[NAMING].itertuples(index=False, name=None)]
-    moved = {name: [row[name] for row in rows] for name in ("variant", "implementation")}
-    return table.assign(**moved)
+    variants = []
+    implementations = []
+    for row in table[NAMING].itertuples(index=False, name=None):
+        moved = move(*row)
+        variants.append(moved["variant"])
+        implementations.append(moved["implementation"])
+    return table.assign(variant=variants, implementation=implementations)
 
 
-def move_named_options(row: Mapping[Any, Any], reference: Mapping[str, str]) -> dict[str, Any]:
+def move_named_options(row: Row, reference: Mapping[str, str]) -> Row:
     """A row after moving the function options that `reference` names (see `with_named_options`)."""
     names = _function_options(reference)
-    options: Overrides = row["options"]
-    own = options.those(lambda key: option_of(key) in names)
+    own = row["options"].those(lambda key: option_of(key) in names)
     if not own:
         return dict(row)
-    shown = options.those(
-        lambda key: (
-            own.get(key) not in (None, reference.get(key)) or option_of(key) not in OF_THE_FUNCTION
-        )
-    )
+    shown = {}
+    for key, value in row["options"].items:
+        is_named = own.get(key) is not None
+        if (is_named and value != reference.get(key)) or option_of(key) not in OF_THE_FUNCTION:
+            shown[key] = value
     return {
         **row,
         "variant": row["variant"].those(lambda key: own.get(key) is None),
-        "implementation": implementation_of(row["rnn"], row["alias"], shown),
+        "implementation": implementation_of(row["rnn"], row["alias"], Overrides.of(shown)),
     }
 
 
 def _function_options(reference: Mapping[str, str]) -> set[str]:
-    return {name for name in named(reference) if name in OF_THE_FUNCTION}
+    """The names of the options in `reference` that change the function."""
+    return set(named(reference)) & set(OF_THE_FUNCTION)

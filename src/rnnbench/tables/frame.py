@@ -13,34 +13,64 @@ import pandas as pd
 
 from rnnbench.axes import CONFIGURATION, GROUP, KEY, NAMES
 from rnnbench.records.overrides import NONE, Overrides, labelled, option_of, section_of
-from rnnbench.records.record import Phase, Record
+from rnnbench.records.record import Record
 from rnnbench.tables.certificates import DOES_NOT_LEARN
 from rnnbench.tables.effects import Effect, effects_of
 from rnnworker.options import OF_THE_FUNCTION
 
 MEASURED = (
-    "peak_memory_bytes", "parameters", "joules_per_sample", "card_watts", "flops_per_sample",
+    "peak_memory_bytes",
+    "parameters",
+    "joules_per_sample",
+    "card_watts",
+    "flops_per_sample",
     "timesteps",
-)  # fmt: skip
-OF_RECORD = ("name", "experiment", "site", "machine", "started")
-OF_RUN = ("seed", "repeat", "block", "order")
+)
 # The columns with text, and those with float64.
 RUN_TEXT = [
-    "record", "name", "experiment", "site", *CONFIGURATION, "verdict", "reasons", "started",
-    "kernel", "why_not_cudnn", "precision", "round",
-]  # fmt: skip
+    "record",
+    "name",
+    "experiment",
+    "site",
+    *CONFIGURATION,
+    "verdict",
+    "reasons",
+    "started",
+    "kernel",
+    "why_not_cudnn",
+    "precision",
+    "round",
+]
 RUN_NUMBERS = [
-    *OF_RUN, *MEASURED, "not_learning", *Effect._fields, "companion", "batch",
-]  # fmt: skip
+    "seed",
+    "repeat",
+    "block",
+    "order",
+    *MEASURED,
+    "not_learning",
+    *Effect._fields,
+    "companion",
+    "batch",
+]
 LEARNT = ("loss", "acc", "val_loss", "val_acc")
-EPOCH = ("epoch", "start", "seconds", "samples", "steps", *LEARNT, "val_seconds")
+EPOCH = (
+    "epoch",
+    "start",
+    "seconds",
+    "samples",
+    "steps",
+    *LEARNT,
+    "val_seconds",
+)
 ROW_NUMBERS = [*EPOCH, "timed", "first_call", "call_seconds"]
 CALLS = ("evaluate", "predict")
 NOT_ATTESTED = "not attested: no kernel found"
 CELLS = ("lstm", "gru", "gru_reset_before", "rnn_tanh", "rnn_relu")
 COUNTED = [*CONFIGURATION, "runs", "suspect"]  # the configuration; numbers of runs
+Row = dict[Any, Any]  # of a table: column → its value
+Key = tuple[Any, ...]  # the values of `KEY` or of other columns
 Rows = Mapping[str, np.ndarray]  # column → its values
-Groups = dict[tuple[Any, ...], Rows]
+Groups = dict[Key, Rows]
 
 
 def tidy(records: Iterable[Record]) -> pd.DataFrame:
@@ -83,28 +113,52 @@ def tidy(records: Iterable[Record]) -> pd.DataFrame:
     - `first_call`, `call_seconds`: seconds of the first call and median seconds of later calls.
     """
     records = list(records)
-    effects, runs, rows, counts = effects_of(records), [], [], []
+    effects = effects_of(records)
+    runs = []
+    rows = []
+    counts = []
     for record in records:
-        record_rows = [
-            {"phase": "epoch", "timed": True, **{name: getattr(epoch, name) for name in EPOCH}}
-            for epoch in record.epochs
-        ]
-        if not record.is_companion:
-            whole = {"phase": "run", "seconds": record.measured.get("wall_seconds")}
-            record_rows = [whole, *map(_phase_row, record.phases), *record_rows]
-        runs.append({**run_facts(record), **effects.get(record.key, Effect())._asdict()})
-        rows += record_rows
-        counts.append(len(record_rows))
+        effect = effects.get(record.key, Effect())
+        rows_of_run = _rows_of(record)
+        runs.append({**run_facts(record), **effect._asdict()})
+        rows += rows_of_run
+        counts.append(len(rows_of_run))
     # Building one row per run and repeating it is faster than building all rows.
     run_frame = _columns(runs, RUN_TEXT, RUN_NUMBERS)
     repeated = run_frame.loc[run_frame.index.repeat(counts)].reset_index(drop=True)
     return pd.concat([repeated, _columns(rows, ["phase"], ROW_NUMBERS)], axis=1)
 
 
-def _columns(rows: list[dict[str, Any]], text: list[str], numbers: list[str]) -> pd.DataFrame:
+def _columns(rows: Sequence[Row], text: Sequence[str], numbers: Sequence[str]) -> pd.DataFrame:
     """`rows` as a frame; absent keys are missing."""
     frame = pd.DataFrame({name: [row.get(name) for row in rows] for name in (*text, *numbers)})
-    return frame.assign(**{name: pd.to_numeric(frame[name]).astype("float64") for name in numbers})
+    for name in numbers:
+        frame[name] = pd.to_numeric(frame[name]).astype("float64")
+    return frame
+
+
+def _rows_of(record: Record) -> list[Row]:
+    """The rows of a record: of the run, its phases and its epochs; of a companion, its epochs."""
+    rows = []
+    if not record.is_companion:
+        rows.append({"phase": "run", "seconds": record.measured.get("wall_seconds")})
+        for phase in record.phases:
+            calls = phase.details.get("calls")
+            rows.append(
+                {
+                    "phase": phase.name,
+                    "start": phase.start,
+                    "seconds": phase.took,
+                    "timed": phase.timed,
+                    "samples": phase.details.get("samples"),
+                    "first_call": phase.details.get("first_call"),
+                    "call_seconds": statistics.median(calls) if calls else None,
+                }
+            )
+    for epoch in record.epochs:
+        row = {name: getattr(epoch, name) for name in EPOCH}
+        rows.append({**row, "phase": "epoch", "timed": True})
+    return rows
 
 
 def flat_text(facts: Any) -> str:
@@ -113,35 +167,49 @@ def flat_text(facts: Any) -> str:
         return "; ".join(f"{key}: {flat_text(value)}" for key, value in facts.items())
     if isinstance(facts, (list, tuple)):
         return ", ".join(flat_text(value) for value in facts)
-    return "" if facts is None else str(facts)
+    if facts is None:
+        return ""
+    return str(facts)
 
 
-def run_facts(record: Record) -> dict[str, Any]:
+def run_facts(record: Record) -> Row:
     """The run columns of the tidy frame, except those that follow from other records of its
     round."""
-    choices, alias, config = record.run.choices, record.run.alias or "", record.run.config
-    overrides, function = Overrides.of(record.run.overrides), _function_options(record)
+    run = record.run
+    overrides = Overrides.of(run.overrides)
     options = overrides.those(lambda key: section_of(key) == "rnn")
     others = overrides.those(lambda key: section_of(key) != "rnn")
+    function = _function_options(record)
+    variant = Overrides.of(dict(others.items) | function)
     methods = options.those(lambda key: key not in function)
+    alias = run.alias or ""
+    reasons = record.verdict.reasons
+    model = run.config.get("model") or {}
     return {
         "record": record.key,
-        **{name: getattr(record, name) for name in OF_RECORD},
-        **{name: getattr(record.run, name) for name in OF_RUN},
-        **{axis: choices.get(axis, "") for axis in NAMES},
-        "variant": Overrides.of({**dict(others.items), **function}),
+        "name": record.name,
+        "experiment": record.experiment,
+        "site": record.site,
+        "machine": record.machine,
+        "started": record.started,
+        "seed": run.seed,
+        "repeat": run.repeat,
+        "block": run.block,
+        "order": run.order,
+        **{axis: run.choices.get(axis, "") for axis in NAMES},
+        "variant": variant,
         "options": options,
         "alias": alias,
-        "implementation": implementation_of(choices.get("rnn", ""), alias, methods),
+        "implementation": implementation_of(run.choices.get("rnn", ""), alias, methods),
         "verdict": record.verdict.status,
-        "reasons": "; ".join(reason.text for reason in record.verdict.reasons),
+        "reasons": "; ".join(reason.text for reason in reasons),
         **{name: record.measured.get(name) for name in MEASURED},
         **_kernel(record.measured.get("kernel")),
-        "precision": config.get("precision") or "float32",
-        "not_learning": any(reason.code == DOES_NOT_LEARN for reason in record.verdict.reasons),
+        "precision": run.config.get("precision") or "float32",
+        "not_learning": any(reason.code == DOES_NOT_LEARN for reason in reasons),
         "round": record.round.id if record.round.in_turns else "",
         "companion": record.is_companion,
-        "batch": (config.get("model") or {}).get("batch"),
+        "batch": model.get("batch"),
     }
 
 
@@ -149,46 +217,39 @@ def implementation_of(rnn: str, alias: str, options: Overrides = NONE) -> str:
     """The displayed name of an implementation: its `rnn`, its `options`, and its `alias` (``""``
     for none)."""
     name = labelled(rnn, options)
-    return f"{name} as {alias}" if alias else name
+    if alias:
+        return f"{name} as {alias}"
+    return name
 
 
 def _function_options(record: Record) -> dict[str, Any]:
     """Dotted key → value of the ``rnn.options`` that change the function, from the overrides and
     from the file of the choice."""
-    defaults = (record.run.config.get("rnn") or {}).get("options") or {}
-    options = {f"rnn.options.{name}": value for name, value in defaults.items()}
-    requested = {**options, **record.run.overrides}
+    rnn = record.run.config.get("rnn") or {}
+    requested = {}
+    for name, value in (rnn.get("options") or {}).items():
+        requested[f"rnn.options.{name}"] = value
+    requested.update(record.run.overrides)
     return {key: value for key, value in requested.items() if option_of(key) in OF_THE_FUNCTION}
 
 
-def _kernel(kernel: Any) -> dict[str, Any]:
+def _kernel(kernel: Any) -> Row:
     """The kernel columns, from ``measured.kernel`` (``docs/formats.md``, "Record")."""
-    if not (isinstance(kernel, Mapping) and "found" in kernel):
+    if not isinstance(kernel, Mapping) or "found" not in kernel:
         return {"kernel": flat_text(kernel), "why_not_cudnn": ()}
-    fallback = NOT_ATTESTED if kernel.get("expected") else ""
-    return {
-        "kernel": flat_text(kernel["found"]) or fallback,
-        "why_not_cudnn": tuple(map(str, kernel.get("why_not_cudnn") or ())),
-    }
-
-
-def _phase_row(phase: Phase) -> dict[str, Any]:
-    calls = phase.details.get("calls") or []
-    return {
-        "phase": phase.name,
-        "start": phase.start,
-        "seconds": phase.took,
-        "timed": phase.timed,
-        "samples": phase.details.get("samples"),
-        "first_call": phase.details.get("first_call"),
-        "call_seconds": statistics.median(calls) if calls else None,
-    }
+    found = flat_text(kernel["found"])
+    if not found and kernel.get("expected"):
+        found = NOT_ATTESTED
+    reasons = kernel.get("why_not_cudnn") or ()
+    return {"kernel": found, "why_not_cudnn": tuple(str(reason) for reason in reasons)}
 
 
 def usable_epochs(frame: pd.DataFrame, companions: bool = False) -> pd.DataFrame:
     """The rows of timed epochs of runs that are not void, with or without `companions`."""
     usable = (frame["phase"] == "epoch") & (frame["verdict"] != "void")
-    return frame[usable if companions else usable & (frame["companion"] != 1)]
+    if not companions:
+        usable &= frame["companion"] != 1
+    return frame[usable]
 
 
 def counted(epochs: pd.DataFrame) -> pd.DataFrame:
@@ -201,37 +262,44 @@ def counted(epochs: pd.DataFrame) -> pd.DataFrame:
 def phase_of(frame: pd.DataFrame, name: str, columns: Sequence[str]) -> pd.DataFrame:
     """The `columns` of a phase or of the last epoch (``epoch``) by record."""
     rows = frame.loc[frame["phase"] == name, ["record", *columns]]
-    is_last = ~rows["record"].duplicated(keep="last" if name == "epoch" else "first")
-    return rows[is_last].set_index("record")
+    rows = rows.drop_duplicates("record", keep="last" if name == "epoch" else "first")
+    return rows.set_index("record")
 
 
 def run_values(frame: pd.DataFrame, companions: bool = False) -> pd.DataFrame:
     """One row per run that is not void and has a timed epoch, in the order of `frame`, with or
     without `companions` (which only serve ratios).
 
-    Columns: those of the run, with `suspect`, `not_learning` and `companion` as bool; `seconds` (by
-    its turns, else the median of its `counted` epochs), `epochs` (their number), `steps` and
-    `samples` (per epoch); `loss`, `acc`, `val_loss`, `val_acc` of the last epoch; `evaluate`,
-    `predict` (seconds of the median later call, missing if not measured); `block` (text): machine,
-    site, experiment, seed and repeat, since the runs of one seed and repeat were measured after
-    each other; `pairing`: its round if it has a `log`, else
-    its block. Runs of two configurations are paired by `pairing`.
+    Columns:
+
+    - those of the run, with `suspect`, `not_learning` and `companion` as bool.
+    - `seconds`: by its turns, else the median of its `counted` epochs.
+    - `epochs` (their number), `steps` and `samples` (per epoch).
+    - `loss`, `acc`, `val_loss`, `val_acc` of the last epoch.
+    - `evaluate`, `predict`: seconds of the median later call, missing if not measured.
+    - `block` (text): machine, site, experiment, seed and repeat, since the runs of one seed and
+      repeat were measured after each other.
+    - `pairing`: its round if it has a `log`, else its block. Runs of two configurations are paired
+      by `pairing`.
     """
     epochs = usable_epochs(frame, companions=True)
     by_run = epochs.groupby("record", sort=False)
     # Not .last(), which would use an earlier epoch if the last loss is missing.
     values = phase_of(epochs, "epoch", [*RUN_TEXT[1:], *RUN_NUMBERS, *LEARNT])
     # Not by the number of the block, which changes if an experiment is extended.
-    seed, repeat = (values[name].astype("Int64").astype(str) for name in ("seed", "repeat"))
-    parts = values[["machine", "site", "experiment"]].assign(block="s" + seed + "-r" + repeat)
-    parts = parts.astype(str)
-    values["block"] = parts["machine"].str.cat(parts.iloc[:, 1:], sep="/")
-    values["pairing"] = values["round"].where(values["log"].notna(), values["block"])
+    seed = values["seed"].astype("Int64").astype(str)
+    repeat = values["repeat"].astype("Int64").astype(str)
+    block = "s" + seed + "-r" + repeat
+    for name in ("experiment", "site", "machine"):
+        block = values[name].astype(str) + "/" + block
+    values["block"] = block
+    has_log = values["log"].notna()
+    values["pairing"] = values["round"].where(has_log, values["block"])
     for name in ("companion", "not_learning"):
         values[name] = values[name] == 1
     values["suspect"] = values["verdict"] == "suspect"
     seconds = counted(epochs[["record", "epoch", "seconds"]]).groupby("record")["seconds"].median()
-    values["seconds"] = np.exp(values["log"]).where(values["log"].notna(), seconds)
+    values["seconds"] = np.exp(values["log"]).where(has_log, seconds)
     values["epochs"] = by_run["epoch"].count()
     values[["steps", "samples"]] = by_run[["steps", "samples"]].median()
     for call in CALLS:
@@ -241,15 +309,20 @@ def run_values(frame: pd.DataFrame, companions: bool = False) -> pd.DataFrame:
     if not companions:
         return values[~values["companion"]].reset_index()
     # Without companions that serve no ratio, and without configurations that have no other runs.
-    values = values[~values["companion"] | values["log"].notna()]
+    values = values[~values["companion"] | has_log]
     alone = values.groupby(CONFIGURATION, sort=False)["companion"].transform("all").astype(bool)
     return values[~alone].reset_index()
 
 
-def identified(key: tuple[Any, ...], runs: Rows) -> dict[str, Any]:
+def columns_of(key: Key) -> Row:
+    """The columns `KEY` of a configuration."""
+    return dict(zip(KEY, key, strict=True))
+
+
+def identified(key: Key, runs: Rows) -> Row:
     """The columns `COUNTED` of a configuration (values of `KEY`) with these runs."""
     return {
-        **dict(zip(KEY, key, strict=True)),
+        **columns_of(key),
         "implementation": runs["implementation"][0],
         "runs": len(runs["suspect"]),
         "suspect": int(runs["suspect"].sum()),
@@ -273,10 +346,14 @@ def split(table: pd.DataFrame, by: Sequence[str], columns: Iterable[str] = ()) -
     order = np.argsort(numbers, kind="stable")
     stops = np.flatnonzero(np.diff(numbers[order])) + 1
     firsts = order[np.concatenate([[0], stops])]
-    keys = zip(*(table[name].to_numpy()[firsts].tolist() for name in by), strict=True)
-    columns = columns or table.columns
-    parts = {name: np.split(table[name].to_numpy()[order], stops) for name in columns}
-    return {key: {name: parts[name][index] for name in columns} for index, key in enumerate(keys)}
+    keys = table[list(by)].iloc[firsts].itertuples(index=False, name=None)
+    parts = {}
+    for name in columns or table.columns:
+        parts[name] = np.split(table[name].to_numpy()[order], stops)
+    groups: Groups = {}
+    for index, key in enumerate(keys):
+        groups[key] = {name: part[index] for name, part in parts.items()}
+    return groups
 
 
 def ranked(frame: pd.DataFrame) -> pd.DataFrame:
@@ -303,6 +380,12 @@ def ranked(frame: pd.DataFrame) -> pd.DataFrame:
     return frame.sort_values(by, key=key, kind="stable", ignore_index=True)
 
 
-def _natural(text: str) -> tuple[Any, ...]:
-    return tuple((int(part), "") if part.isdecimal() else (-1, part)
-                 for part in re.split(r"(\d+)", text))  # fmt: skip
+def _natural(text: str) -> tuple[tuple[int, str], ...]:
+    """What sorts `text` by its numbers, and by the text between them."""
+    parts = []
+    for part in re.split(r"(\d+)", text):
+        if part.isdecimal():
+            parts.append((int(part), ""))
+        else:
+            parts.append((-1, part))
+    return tuple(parts)

@@ -32,33 +32,61 @@ import pandas as pd
 
 from rnnbench.axes import CONFIGURATION, GROUP, KEY, TASK
 from rnnbench.tables.estimates import Key, Measurements
-from rnnbench.tables.frame import counted, ends, identified, run_values, split, usable_epochs
+from rnnbench.tables.frame import Row, counted, ends, identified, run_values, split, usable_epochs
 from rnnbench.tables.stats import Interval, mean_interval, sidak_confidence, student_quantile
 
 MEASURES = ("acc", "val_acc", "loss", "val_loss")
 MIN_SEEDS = 3  # that can show a difference in accuracy; with two, Student's t is 12.7 or more
 TOO_FEW_SEEDS = "fewer than three seeds"
 CONFIDENCE = 0.95  # that no outlier is reported if all configurations are equal
-DISTANCES = ["seeds", "val_acc", "others", "difference", "allowed", "apart"]
+DISTANCES = [
+    "seeds",
+    "val_acc",
+    "others",
+    "difference",
+    "allowed",
+    "apart",
+]
 LEARNING_COLUMNS = [
-    *CONFIGURATION, "is_reference", "suspect", "seeds", "val_acc", "val_acc_difference",
-    "val_acc_low", "val_acc_high", "val_acc_largest", "loss_largest", "shown_different",
-]  # fmt: skip
+    *CONFIGURATION,
+    "is_reference",
+    "suspect",
+    "seeds",
+    "val_acc",
+    "val_acc_difference",
+    "val_acc_low",
+    "val_acc_high",
+    "val_acc_largest",
+    "loss_largest",
+    "shown_different",
+]
 SHARE = 0.99  # of the accuracy that every run of the task reaches
 TARGET_COLUMNS = [
-    *CONFIGURATION, "target", "runs", "suspect", "reached", *ends("seconds"), "epochs",
-]  # fmt: skip
+    *CONFIGURATION,
+    "target",
+    "runs",
+    "suspect",
+    "reached",
+    *ends("seconds"),
+    "epochs",
+]
 
 
 def accuracy(measured: Measurements) -> pd.DataFrame:
     """One row per configuration and machine, from runs that are not void.
 
-    Columns: the configuration; `runs`, `suspect`, `seeds` (numbers of runs, suspect runs and
-    different seeds), `epochs`; `not_learning` (bool: its training steps apply a gradient other than
-    the computed one). Then, for each of `acc`, `val_acc` (shares, 0 to 1), `loss` and `val_loss` at
-    the last epoch: the mean over runs and, as `…_sd`, the standard deviation between seeds, after
-    averaging the runs of a seed (missing for a single seed, as repeats do not show the variation
-    between seeds). Source: the epochs of the records.
+    Columns:
+
+    - the configuration; `runs`, `suspect`, `seeds`: numbers of runs, suspect runs and different
+      seeds.
+    - `epochs`.
+    - `not_learning` (bool: its training steps apply a gradient other than the computed one).
+    - `acc`, `val_acc` (shares, 0 to 1), `loss` and `val_loss` at the last epoch: the mean over
+      runs.
+    - for each of these, as `…_sd`, the standard deviation between seeds, after averaging the runs
+      of a seed (missing for a single seed, as repeats do not show the variation between seeds).
+
+    Source: the epochs of the records.
     """
     values = measured.runs
     by_configuration = values.groupby(CONFIGURATION, sort=False)
@@ -85,53 +113,75 @@ def validation_samples(frame: pd.DataFrame, by: list[str]) -> dict[Any, float]:
 def find_accuracy_outliers(frame: pd.DataFrame) -> pd.DataFrame:
     """One row per configuration that can be compared with others of its task.
 
-    Columns: the configuration; `seeds`; `val_acc` at the last epoch (mean over its seeds, after
-    averaging the runs of a seed); the `difference` from the others (see above); `others`: their
-    accuracy (`val_acc` minus the difference); `allowed`; `apart` (bool: the difference exceeds
-    the allowed one). Source: runs that are not void, on all machines, of models with a
-    validation accuracy; configurations with at least `MIN_SEEDS` seeds in common with others.
+    Columns:
+
+    - the configuration; `seeds`.
+    - `val_acc` at the last epoch: mean over its seeds, after averaging the runs of a seed.
+    - `difference` from the others (see above); `others`: their accuracy (`val_acc` minus the
+      difference).
+    - `allowed`: the difference that a change of seed explains.
+    - `apart` (bool: the difference exceeds the allowed one).
+
+    Source: runs that are not void, on all machines, of models with a validation accuracy;
+    configurations with at least `MIN_SEEDS` seeds in common with others.
     """
-    values, sizes = run_values(frame).dropna(subset=["val_acc"]), validation_samples(frame, TASK)
+    values = run_values(frame).dropna(subset=["val_acc"])
     by_seed = values.groupby([*CONFIGURATION, "seed"], sort=False)["val_acc"].mean()
-    tasks = [
-        (runs.unstack("seed"), sizes.get(task)) for task, runs in by_seed.groupby(TASK, sort=False)
-    ]
-    comparisons = sum(comparisons_of(table.to_numpy(dtype=float), size) for table, size in tasks)
-    rows = [
-        {**dict(zip(CONFIGURATION, configuration, strict=True)), **found}
-        for table, size in tasks
-        for configuration, found in zip(
-            table.index, distances(table.to_numpy(dtype=float), size, comparisons), strict=True
-        )
-        if found
-    ]
+    sizes = validation_samples(frame, TASK)
+    tasks = []
+    comparisons = 0
+    for task, runs in by_seed.groupby(TASK, sort=False):
+        table = runs.unstack("seed").astype(float)
+        size = sizes.get(task)
+        tasks.append((table, size))
+        comparisons += comparisons_of(table.to_numpy(), size)
+
+    rows = []
+    for table, size in tasks:
+        found = distances(table.to_numpy(), size, comparisons)
+        for configuration, distance in zip(table.index, found, strict=True):
+            if distance:
+                columns = dict(zip(CONFIGURATION, configuration, strict=True))
+                rows.append(columns | distance)
     return pd.DataFrame(rows, columns=[*CONFIGURATION, *DISTANCES])
 
 
 def comparisons_of(accuracies: np.ndarray, samples: float | None = None) -> int:
     """The number of different comparisons between the rows of `accuracies` (see `distances`)."""
     count = len(_distinct(accuracies, samples))
-    return count if count > 2 else 1
+    if count > 2:
+        return count
+    return 1
 
 
 def distances(
-    accuracies: np.ndarray, samples: float | None = None, comparisons: int | None = None
-) -> list[dict[str, Any] | None]:
-    """For each row of `accuracies` (configurations × seeds, NaN for missing runs), the columns
-    `seeds` to `apart` of `find_accuracy_outliers`, or None if the configuration cannot be compared.
-    `samples` is the size of the validation set; `comparisons` their number in all tasks (None: this
-    is the only task)."""
-    distinct = _distinct(accuracies, samples)
-    known = [row[~np.isnan(row)] for row in distinct]
-    squares = sum(float(((row - row.mean()) ** 2).sum()) for row in known)
-    degrees_of_freedom = sum(len(row) - 1 for row in known)
-    confidence = sidak_confidence(CONFIDENCE, comparisons or comparisons_of(accuracies, samples))
-    # A median has π/2 times the variance of the mean; of one or two values it is the mean, and of
-    # rows that agree it is one of them.
-    count, all_differ = len(known), len(known) == len(accuracies)
-    one_of_others = 1 if count < 4 else math.pi / 2
-    variance_of_others = one_of_others / max(count - 1, 1) if all_differ else 1.0
-    results: list[dict[str, Any] | None] = [None] * len(accuracies)
+    accuracies: np.ndarray,
+    samples: float | None = None,
+    comparisons: int | None = None,
+) -> list[Row | None]:
+    """For each row of `accuracies`, the columns `seeds` to `apart` of `find_accuracy_outliers`, or
+    None if the configuration cannot be compared.
+
+    - `accuracies`: configurations × seeds, NaN for missing runs.
+    - `samples`: the size of the validation set.
+    - `comparisons`: their number in all tasks (None: this is the only task).
+    """
+    distinct = [row[~np.isnan(row)] for row in _distinct(accuracies, samples)]
+    squares = sum(float(((row - row.mean()) ** 2).sum()) for row in distinct)
+    degrees_of_freedom = sum(len(row) - 1 for row in distinct)
+    comparisons = comparisons or comparisons_of(accuracies, samples)
+    confidence = sidak_confidence(CONFIDENCE, comparisons)
+
+    # The variance of what a row is compared with, relative to that of a row.
+    count = len(distinct)
+    if count < len(accuracies):
+        variance_of_others = 1.0  # of rows that agree, the median is one of them
+    elif count < 4:
+        variance_of_others = 1 / max(count - 1, 1)  # the median of one or two values is their mean
+    else:
+        variance_of_others = math.pi / 2 / (count - 1)  # a median has π/2 times that of the mean
+
+    results: list[Row | None] = [None] * len(accuracies)
     for index, own in enumerate(accuracies):
         others = np.delete(accuracies, index, axis=0)
         common = ~np.isnan(own) & (~np.isnan(others)).any(axis=0)
@@ -145,10 +195,11 @@ def distances(
         variance = max(squares / degrees_of_freedom, at_least)
         standard_error = math.sqrt(variance * (1 + variance_of_others) / seeds)
         allowed = student_quantile(confidence, degrees_of_freedom) * standard_error
+        mean = float(own[common].mean())
         results[index] = {
             "seeds": seeds,
-            "val_acc": float(own[common].mean()),
-            "others": float(own[common].mean()) - difference,
+            "val_acc": mean,
+            "others": mean - difference,
             "difference": difference,
             "allowed": allowed,
             "apart": abs(difference) > allowed + 1e-9,
@@ -169,8 +220,10 @@ def _distinct(accuracies: np.ndarray, samples: float | None) -> list[np.ndarray]
 
 def _sampling_variance(accuracies: np.ndarray, samples: float | None) -> float:
     """The variance of an accuracy on `samples` samples: p (1 - p) / n."""
+    if not samples:
+        return 0.0
     share = float(np.nanmedian(accuracies))
-    return share * (1 - share) / samples if samples else 0.0
+    return share * (1 - share) / samples
 
 
 def learning(measured: Measurements, together: bool = False) -> pd.DataFrame:
@@ -185,27 +238,36 @@ def learning(measured: Measurements, together: bool = False) -> pd.DataFrame:
     validation-accuracy curves and of the loss curves over seeds and epochs; `shown_different`
     (bool: the interval exists and excludes 0). Source: epochs of runs that are not void.
     """
-    epochs, against, groups = usable_epochs(measured.frame), measured.against, measured.groups
+    epochs = usable_epochs(measured.frame)
     if epochs.empty:
         return pd.DataFrame(columns=LEARNING_COLUMNS)
+    against = measured.against
+    groups = measured.groups
     pairs = _with_reference(epochs, against)
     pairs["difference"] = pairs["val_acc"] - pairs["val_acc_base"]
     pairs["loss_difference"] = (pairs["loss"] - pairs["loss_base"]).abs()
-    configurations = split(pairs, KEY, ["difference", "loss_difference"])
     last = pairs.drop_duplicates([*KEY, "seed"], keep="last")
     at_end = split(last, KEY, ["val_acc", "difference"])
-    differences = {key: _present(own["difference"]) for key, own in at_end.items()}
+
+    # The comparisons that an interval holds for at once.
     family = [KEY.index(name) for name in GROUP if name not in measured.reference and not together]
-    families = {key: tuple(key[index] for index in family) for key in configurations}
-    comparisons = Counter(
-        families[key]
-        for key, own in differences.items()
-        if against[key] != key and len(own) >= MIN_SEEDS
-    )
-    samples, rows = validation_samples(measured.frame, KEY), []
-    for key, own in configurations.items():
-        base, accuracies = against[key], _present(at_end[key]["val_acc"])
-        interval = accuracy_interval(differences[key], samples.get(key), comparisons[families[key]])
+    families = {}
+    comparisons: Counter[Key] = Counter()
+    for key, own in at_end.items():
+        families[key] = tuple(key[index] for index in family)
+        if against[key] != key and len(_present(own["difference"])) >= MIN_SEEDS:
+            comparisons[families[key]] += 1
+
+    samples = validation_samples(measured.frame, KEY)
+    rows = []
+    for key, own in split(pairs, KEY, ["difference", "loss_difference"]).items():
+        base = against[key]
+        accuracies = _present(at_end[key]["val_acc"])
+        interval = accuracy_interval(
+            _present(at_end[key]["difference"]),
+            samples.get(key),
+            comparisons[families[key]],
+        )
         rows.append(
             {
                 **identified(key, groups[key]),
@@ -214,7 +276,7 @@ def learning(measured: Measurements, together: bool = False) -> pd.DataFrame:
                 "seeds": len(at_end[key]["val_acc"]),
                 "val_acc": statistics.fmean(accuracies) if accuracies else None,
                 **interval.columns("val_acc_difference", "val_acc_low", "val_acc_high"),
-                "val_acc_largest": max(map(abs, _present(own["difference"])), default=None),
+                "val_acc_largest": max(_present(np.abs(own["difference"])), default=None),
                 "loss_largest": max(_present(own["loss_difference"]), default=None),
                 "shown_different": interval.excludes(0),
             }
@@ -231,31 +293,36 @@ def _with_reference(epochs: pd.DataFrame, against: Mapping[Key, Key]) -> pd.Data
     seed and epoch. Rows without a counterpart are omitted."""
     by = [*KEY, "seed", "epoch"]
     means = epochs.groupby(by, sort=False)[["loss", "val_acc"]].mean().reset_index()
-    keys = zip(*(means[name] for name in KEY), strict=True)
-    bases = zip(*(against[key] for key in keys), strict=True)
-    base_keys = means[by].assign(**dict(zip(KEY, map(list, bases), strict=True)))
-    base = base_keys.merge(means.assign(exists=True), on=by, how="left")
-    means["loss_base"], means["val_acc_base"] = base["loss"], base["val_acc"]
+    bases = [against[key] for key in means[KEY].itertuples(index=False, name=None)]
+    wanted = pd.DataFrame(bases, columns=KEY)
+    wanted[["seed", "epoch"]] = means[["seed", "epoch"]]
+    base = wanted.merge(means.assign(exists=True), on=by, how="left")
+    means["loss_base"] = base["loss"]
+    means["val_acc_base"] = base["val_acc"]
     return means[base["exists"].eq(True)].copy()
 
 
 def accuracy_interval(
-    differences: Sequence[float], samples: float | None, comparisons: int = 1
+    differences: Sequence[float],
+    samples: float | None,
+    comparisons: int = 1,
 ) -> Interval:
     """The mean of the `differences` of one seed each, with its 95 % interval, which holds for all
     `comparisons` at once (Student's t with Šidák's correction). There is none without the number of
     validation `samples`, or with fewer than `MIN_SEEDS` differences."""
-    n, half = len(differences), None
+    n = len(differences)
     mean = statistics.fmean(differences) if differences else math.nan
-    if n >= MIN_SEEDS and samples:
-        quantile = student_quantile(sidak_confidence(0.95, max(comparisons, 1)), n - 1)
-        half = quantile * max(statistics.stdev(differences), 1 / samples) / math.sqrt(n)
+    if n < MIN_SEEDS or not samples:
+        return Interval.around(mean, None)
+    confidence = sidak_confidence(0.95, max(comparisons, 1))
+    deviation = max(statistics.stdev(differences), 1 / samples)
+    half = student_quantile(confidence, n - 1) * deviation / math.sqrt(n)
     return Interval.around(mean, half)
 
 
 def _present(values: np.ndarray) -> list[float]:
     """`values` that are not NaN."""
-    return [value for value in values.tolist() if value == value]
+    return values[~np.isnan(values)].tolist()
 
 
 def with_elapsed(frame: pd.DataFrame) -> pd.DataFrame:
@@ -271,10 +338,18 @@ def with_elapsed(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def curves(frame: pd.DataFrame, measure: str) -> pd.DataFrame:
-    """One row per configuration and epoch: the configuration; `epoch`; `elapsed` (seconds, mean
-    over runs); `mean`, `low` and `high` (minimum and maximum over runs) of `measure` (``loss``,
-    ``val_acc``, …); `suspect` (bool: at least one run is suspect). Epochs without a value are
-    omitted. Source: epochs of runs that are not void."""
+    """One row per configuration and epoch. Epochs without a value are omitted.
+
+    Columns:
+
+    - the configuration; `epoch`.
+    - `elapsed`: seconds, mean over runs.
+    - `mean`, `low` and `high` (minimum and maximum over runs) of `measure` (``loss``, ``val_acc``,
+      …).
+    - `suspect` (bool: at least one run is suspect).
+
+    Source: epochs of runs that are not void.
+    """
     epochs = with_elapsed(frame).dropna(subset=[measure])
     epochs["suspect"] = epochs["verdict"] == "suspect"
     table = epochs.groupby([*CONFIGURATION, "epoch"], sort=False).agg(
@@ -290,34 +365,40 @@ def curves(frame: pd.DataFrame, measure: str) -> pd.DataFrame:
 def target(frame: pd.DataFrame) -> pd.DataFrame:
     """One row per configuration: the training time to a validation accuracy that all runs reach.
 
-    Columns: the configuration; `target`: 99 % of the lowest of the best accuracies of all runs of
-    the task (model, RNN cell, dataset, variant), so that it depends neither on other tasks nor on a
-    lucky run; `runs`, `suspect` and `reached` (numbers of runs); `seconds` of training until the
-    end of the first epoch that reaches the target (geometric mean over the runs that do) with the
-    95 % interval `seconds_low`, `seconds_high`; `epochs` (median). Source: runs that are not void.
+    Columns:
+
+    - the configuration; `runs`, `suspect` and `reached`: numbers of runs.
+    - `target`: 99 % of the lowest of the best accuracies of all runs of the task (model, RNN cell,
+      dataset, variant), so that it depends neither on other tasks nor on a lucky run.
+    - `seconds` of training until the end of the first epoch that reaches the target (geometric mean
+      over the runs that do) with the 95 % interval `seconds_low`, `seconds_high`.
+    - `epochs` until then (median).
+
+    Source: runs that are not void.
     """
     epochs = with_elapsed(frame).dropna(subset=["val_acc"])
     if epochs.empty:
         return pd.DataFrame(columns=TARGET_COLUMNS)
     best = epochs.groupby("record", sort=False)["val_acc"].transform("max")
-    epochs["target"] = SHARE * best.groupby([epochs[name] for name in TASK]).transform("min")
+    lowest = best.groupby([epochs[name] for name in TASK]).transform("min")
+    epochs["target"] = SHARE * lowest
     first = epochs[epochs["val_acc"] >= epochs["target"]].drop_duplicates("record")
     reached = split(first, CONFIGURATION, ["elapsed", "epoch"])
-    rows = []
     every = split(epochs.drop_duplicates("record"), CONFIGURATION, ["target", "verdict"])
+    rows = []
     for key, runs in every.items():
-        row = {
+        row: Row = {
             **dict(zip(CONFIGURATION, key, strict=True)),
             "target": runs["target"][0],
             "runs": len(runs["target"]),
             "suspect": int((runs["verdict"] == "suspect").sum()),
             "reached": 0,
         }
-        if own := reached.get(key):
-            row |= {
-                "reached": len(own["epoch"]),
-                **mean_interval(own["elapsed"].tolist()).columns("seconds"),
-                "epochs": statistics.median(own["epoch"]),
-            }
+        if key in reached:
+            own = reached[key]
+            seconds = mean_interval(own["elapsed"].tolist())
+            row |= seconds.columns("seconds")
+            row["reached"] = len(own["epoch"])
+            row["epochs"] = statistics.median(own["epoch"])
         rows.append(row)
     return pd.DataFrame(rows, columns=TARGET_COLUMNS)

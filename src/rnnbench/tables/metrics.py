@@ -30,9 +30,14 @@ def metrics_of_epochs(records: Sequence[Record]) -> pd.DataFrame:
 
 
 def metrics(measured: Measurements, records: Sequence[Record]) -> pd.DataFrame:
-    """One row per configuration and machine, from runs that are not void: the configuration,
-    `suspect`, `seeds`, and the mean over runs of each metric at the last epoch. Empty if no model
-    states a metric."""
+    """One row per configuration and machine, from runs that are not void. Empty if no model states
+    a metric.
+
+    Columns:
+
+    - the configuration; `suspect`, `seeds`.
+    - for each metric, the mean over runs at the last epoch.
+    """
     every = metrics_of_epochs(records).reset_index("epoch", drop=True)
     last = every[~every.index.duplicated(keep="last")]
     if last.columns.empty:

@@ -4,6 +4,7 @@ measuring, which shows drift, and the facts of machines, builds and data."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import pandas as pd
 
@@ -21,10 +22,47 @@ from rnnbench.tables.frame import (
 from rnnbench.tables.metrics import metrics_of_epochs
 
 WHICH = ["name", *CONFIGURATION, "seed", "repeat"]  # the columns that say which run it is
-COPIED = [*WHICH, "verdict", "reasons", "started", "block", "order"]
+COPIED = [
+    *WHICH,
+    "verdict",
+    "reasons",
+    "started",
+    "block",
+    "order",
+]
 MAX_POINTS = 600  # of the order of measuring, drawn per machine
-PHASES = ("import", "data", "build", "first_step", "warmup", "evaluate", "predict")
-TURN_COLUMNS = ["cycle", "seconds", "steps", "full"]
+PHASES = (
+    "import",
+    "data",
+    "build",
+    "first_step",
+    "warmup",
+    "evaluate",
+    "predict",
+)
+ORDER_COLUMNS = [
+    "place",
+    "implementation",
+    "device",
+    "machine",
+    "block",
+    "planned",
+    "relative",
+    "suspect",
+    "name",
+    "together",
+]
+TURNS = ("cycle", "seconds", "steps", "full")
+TURN_COLUMNS = [
+    "record",
+    "round",
+    *CONFIGURATION,
+    "cycle",
+    "seconds",
+    "steps",
+    "counts",
+    "state",
+]
 PROVENANCE_COLUMNS = ["what", "which", "fact", "value"]
 PROVENANCE_ORDER = {"machine": 0, "build": 1, "dataset": 2}
 # Longer values (package lists, flags) are only in the record.
@@ -34,13 +72,19 @@ MAX_LENGTH = 400
 def runs(frame: pd.DataFrame) -> pd.DataFrame:
     """One row per record, in the order of their start.
 
-    Columns: `name`, the configuration, `seed`, `repeat`; `verdict`, `reasons`, `started`, `block`,
-    `order`; `epochs` (their number), `median_epoch_seconds` (of the counted epochs); `import`,
-    `data`, `build`, `first_step`, `warmup` (seconds that the phases took); `evaluate`, `predict`
-    (seconds of the median later call, or of the whole phase if calls were not timed);
-    `wall_seconds`;
-    `peak_memory_bytes`, `parameters`, `joules_per_sample`, `card_watts` as in `tidy`; `loss`,
-    `acc`, `val_acc` of the last epoch; `record`. Source: the records.
+    Columns:
+
+    - `record`, `name`, the configuration, `seed`, `repeat`.
+    - `verdict`, `reasons`, `started`, `block`, `order`.
+    - `epochs` (their number), `median_epoch_seconds` (of the counted epochs).
+    - `import`, `data`, `build`, `first_step`, `warmup`: seconds that the phases took.
+    - `evaluate`, `predict`: seconds of the median later call, or of the whole phase if calls were
+      not timed.
+    - `wall_seconds`.
+    - `peak_memory_bytes`, `parameters`, `joules_per_sample`, `card_watts` as in `tidy`.
+    - `loss`, `acc`, `val_acc` of the last epoch.
+
+    Source: the records.
     """
     run_rows = frame[frame["phase"] == "run"].set_index("record")
     table = run_rows[COPIED].copy()
@@ -59,10 +103,17 @@ def runs(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def epochs(frame: pd.DataFrame, records: Sequence[Record]) -> pd.DataFrame:
-    """One row per timed epoch of every run, including void runs. Columns: `record`, `name`, the
-    configuration, `seed`, `repeat`, `verdict`; `epoch` (from 1), `start` (seconds of the host's
-    monotonic clock), `epoch_seconds`, `samples`, `steps`, `loss`, `acc`, `val_loss`, `val_acc`,
-    `val_seconds`; the further metrics of the models. Source: the records."""
+    """One row per timed epoch of every run, including void runs.
+
+    Columns:
+
+    - `record`, `name`, the configuration, `seed`, `repeat`, `verdict`.
+    - `epoch` (from 1); `start`: seconds of the host's monotonic clock.
+    - `epoch_seconds`, `samples`, `steps`.
+    - `loss`, `acc`, `val_loss`, `val_acc`, `val_seconds`; the further metrics of the models.
+
+    Source: the records.
+    """
     table = frame.loc[frame["phase"] == "epoch", ["record", *WHICH, "verdict", *EPOCH]]
     table = table.rename(columns={"seconds": "epoch_seconds"})
     if table.empty:
@@ -85,10 +136,16 @@ def kernels(frame: pd.DataFrame) -> pd.DataFrame:
 def order(frame: pd.DataFrame) -> pd.DataFrame:
     """One row per run that is not void, in the order of the start on its machine.
 
-    Columns: `place` (1, 2, … on its machine), `implementation`, `device`, `machine`, `block` (its
-    number in the plan, as text), `planned` (position in the plan), `relative` (epoch seconds / mean
-    of the configuration; 1 = average), `suspect` (bool), `name`, `together` (equal for runs that
-    trained in turns). Source: start times and epochs of the records.
+    Columns:
+
+    - `place`: 1, 2, … on its machine.
+    - `implementation`, `device`, `machine`, `name`.
+    - `block`: its number in the plan, as text; `planned`: position in the plan.
+    - `relative`: epoch seconds / mean of the configuration; 1 = average.
+    - `suspect` (bool).
+    - `together`: equal for runs that trained in turns.
+
+    Source: start times and epochs of the records.
     """
     values = run_values(frame).sort_values(["machine", "started"], ignore_index=True)
     average = values.groupby(CONFIGURATION)["seconds"].transform("mean")
@@ -99,8 +156,7 @@ def order(frame: pd.DataFrame) -> pd.DataFrame:
         block=values["block"].str.replace(r"^.*/", "", regex=True),
         together=values["round"].where(values["round"] != "", values["record"]),
     )
-    return values[["place", "implementation", "device", "machine", "block", "planned",
-                   "relative", "suspect", "name", "together"]]  # fmt: skip
+    return values[ORDER_COLUMNS]
 
 
 def thinned_order(table: pd.DataFrame) -> pd.DataFrame:
@@ -113,28 +169,36 @@ def thinned_order(table: pd.DataFrame) -> pd.DataFrame:
             continue
         sections = MAX_POINTS // runs["implementation"].nunique()
         section = (runs["place"] - 1) * sections // len(runs)
-        medians = runs.groupby([section, "implementation"], sort=False).agg(
-            place=("place", "median"), relative=("relative", "median"), suspect=("suspect", "any")
+        groups = runs.groupby([section, "implementation"], sort=False)
+        medians = groups.agg(
+            place=("place", "median"),
+            relative=("relative", "median"),
+            suspect=("suspect", "any"),
         )
-        parts.append(medians.reset_index(level="implementation").assign(machine=machine))
-    return pd.concat(parts, ignore_index=True) if parts else table
+        medians["machine"] = machine
+        parts.append(medians.reset_index(level="implementation"))
+    if not parts:
+        return table
+    return pd.concat(parts, ignore_index=True)
 
 
 def provenance(records: Iterable[Record]) -> pd.DataFrame:
     """One row per fact: `what` (machine, build, dataset), `which` (its name), `fact`, `value`
     (text). A fact with different values in different records has one row per value. Source:
     ``hardware``, ``environment`` and ``identity`` of the records."""
-    rows: dict[tuple[str, str, str, str], None] = {}
+    rows: dict[tuple[str, ...], None] = {}
     for record in records:
-        build = record.run.choices.get("build", "")
-        # The cores of its device, not of the machine.
-        hardware = {key: v for key, v in record.hardware.items() if key != "available_cores"}
-        facts = [("machine", record.machine, fact, value) for fact, value in hardware.items()]
-        facts += [("build", build, fact, value) for fact, value in record.environment.items()]
-        facts.append(("build", build, "lock", record.run.identity.get("build_lock")))
-        dataset = (record.run.config.get("dataset") or {}).get("name")
-        dataset = dataset or record.run.choices.get("dataset", "")
-        facts.append(("dataset", dataset, "md5", record.run.identity.get("dataset_md5")))
+        run = record.run
+        build = run.choices.get("build", "")
+        dataset = (run.config.get("dataset") or {}).get("name") or run.choices.get("dataset", "")
+        facts: list[tuple[str, str, str, Any]] = []
+        for fact, value in record.hardware.items():
+            if fact != "available_cores":  # those of its device, not of the machine
+                facts.append(("machine", record.machine, fact, value))
+        for fact, value in record.environment.items():
+            facts.append(("build", build, fact, value))
+        facts.append(("build", build, "lock", run.identity.get("build_lock")))
+        facts.append(("dataset", dataset, "md5", run.identity.get("dataset_md5")))
         for what, which, fact, value in facts:
             text = flat_text(value)
             if text and len(text) <= MAX_LENGTH:
@@ -146,18 +210,26 @@ def provenance(records: Iterable[Record]) -> pd.DataFrame:
 def turns(records: Sequence[Record], frame: pd.DataFrame) -> pd.DataFrame:
     """One row per turn of the rounds in turns: what every ratio is made from.
 
-    Columns: `record`, `round`, the configuration; `cycle`, `seconds`, `steps` (the timed part of
-    the turn); `counts` (1 if its cycle is compared, 0 if it was disturbed, slowed down or cut
-    short); `state` of the round (0 quiet, 1 partly slowed, 2 slowed). `frame`: the tidy frame of
-    the `records`.
+    Columns:
+
+    - `record`, `round`, the configuration.
+    - `cycle`; `seconds`, `steps`: the timed part of the turn.
+    - `counts`: 1 if its cycle is compared, 0 if it was disturbed, slowed down or cut short.
+    - `state` of the round: 0 quiet, 1 partly slowed, 2 slowed.
+
+    `frame`: the tidy frame of the `records`.
     """
     configurations = frame.drop_duplicates("record").set_index("record")[CONFIGURATION]
     parts = []
     for own in examined(records):
         for key, record in own.members.items():
-            part = pd.DataFrame({name: record.turns[name] for name in TURN_COLUMNS})
+            part = pd.DataFrame({name: record.turns[name] for name in TURNS})
             part["counts"] = (own.counts[part["cycle"]] & part["full"]).astype(int)
-            facts = {"record": key, "round": record.round_id, **configurations.loc[key]}
-            parts.append(part.assign(**facts, state=int(own.state)))
-    columns = ["record", "round", *CONFIGURATION, "cycle", "seconds", "steps", "counts", "state"]
-    return pd.concat(parts)[columns] if parts else pd.DataFrame(columns=columns)
+            part = part.assign(**configurations.loc[key])
+            part["record"] = key
+            part["round"] = record.round_id
+            part["state"] = int(own.state)
+            parts.append(part)
+    if not parts:
+        return pd.DataFrame(columns=TURN_COLUMNS)
+    return pd.concat(parts)[TURN_COLUMNS]

@@ -47,37 +47,54 @@ class Source(NamedTuple):
 
 
 def source_of(record: Record) -> Source:
-    numpy = re.findall(r"\d+", str(record.environment.get("numpy")))[:2]
-    is_known = tuple(int(part) for part in numpy) >= KNOWN_FROM
-    processor = str(record.hardware.get("processor")) if is_known else ""
-    reads_bytes = record.measured.get("reads_bytes") or BYTES
-    build, device = (record.run.choices.get(axis, "") for axis in ("build", "device"))
-    return Source(record.machine, processor, reads_bytes, build, device)
+    """What the duration of the random reads of a run depends on."""
+    processor = ""
+    numbers = re.findall(r"\d+", str(record.environment.get("numpy")))
+    version = tuple(int(number) for number in numbers[:2])
+    if version >= KNOWN_FROM:
+        processor = str(record.hardware.get("processor"))
+    return Source(
+        machine=record.machine,
+        processor=processor,
+        reads_bytes=record.measured.get("reads_bytes") or BYTES,
+        build=record.run.choices.get("build", ""),
+        device=record.run.choices.get("device", ""),
+    )
 
 
 def undisturbed(source: Source, lowest: float) -> float:
     """Log seconds of undisturbed reads: those known of the processor, unless the `lowest` that were
     measured are shorter or have another cause than a neighbour."""
-    known = math.log(KNOWN.get((source.processor, source.reads_bytes), math.inf))
-    return known if known < lowest < known + math.log(OTHER) else lowest
+    seconds = KNOWN.get((source.processor, source.reads_bytes), math.inf)
+    known = math.log(seconds)
+    if known < lowest < known + math.log(OTHER):
+        return known
+    return lowest
 
 
 def slowness(logs: np.ndarray, reads: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """How much longer the steps of each cycle took than undisturbed, by the steps and by the reads
-    (natural logarithms, 0 where unknown). `logs`: log seconds per step; `reads`: log seconds of the
-    random reads / those of undisturbed ones (members × cycles, NaN where unknown)."""
-    relative = np.ma.masked_invalid(logs - _medians(logs, (1,))[:, None])
-    steps = _smoothed(relative.mean(axis=0, keepdims=True).filled(np.nan))
-    if not np.isnan(steps).all():
-        steps = steps - np.nanquantile(steps, FASTER)
-    return np.nan_to_num(steps), np.nan_to_num(GAIN * _smoothed(reads))
+    (natural logarithms, one value per cycle, 0 where unknown).
+
+    - `logs`: log seconds per step (members × cycles, NaN where unknown).
+    - `reads`: log seconds of the random reads / those of undisturbed ones, likewise.
+    """
+    medians = _medians(logs, (1,))
+    relative = np.ma.masked_invalid(logs - medians[:, None])
+    means = relative.mean(axis=0, keepdims=True)
+    by_steps = _smoothed(means.filled(np.nan))
+    if not np.isnan(by_steps).all():
+        by_steps = by_steps - np.nanquantile(by_steps, FASTER)
+    by_reads = GAIN * _smoothed(reads)
+    return np.nan_to_num(by_steps), np.nan_to_num(by_reads)
 
 
 def _smoothed(values: np.ndarray) -> np.ndarray:
     """The median of all members in the `SMOOTHED` cycles around each."""
     half = SMOOTHED // 2
     padded = np.pad(values, ((0, 0), (half, half)), constant_values=np.nan)
-    return _medians(np.lib.stride_tricks.sliding_window_view(padded, SMOOTHED, axis=1), (0, 2))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, SMOOTHED, axis=1)
+    return _medians(windows, (0, 2))
 
 
 def _medians(values: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:

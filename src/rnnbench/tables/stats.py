@@ -34,7 +34,11 @@ F_GUARD = 0.75  # quantile of the F test
 
 @dataclass(frozen=True)
 class Interval:
-    """An estimate with its interval; `low` and `high` are None for a single value."""
+    """An estimate with its interval.
+
+    - `estimate`: in the unit of what is estimated, as are the ends.
+    - `low`, `high`: the ends; None for a single value.
+    """
 
     estimate: float
     low: float | None
@@ -59,7 +63,9 @@ class Interval:
 
     def excludes(self, value: float) -> bool:
         """Whether the interval exists and does not contain `value`."""
-        return self.low is not None and self.high is not None and not self.low <= value <= self.high
+        if self.low is None or self.high is None:
+            return False
+        return not self.low <= value <= self.high
 
     def columns(self, name: str, low: str = "", high: str = "") -> dict[str, Any]:
         """The estimate and the ends as columns: `name`, ``NAME_low`` and ``NAME_high``, or as
@@ -128,7 +134,9 @@ def _probability_within(c: float, comparisons: int, degrees_of_freedom: float) -
 def difference_interval(values: Sequence[float]) -> Interval:
     """The arithmetic mean of `values` with Student's 95 % interval: mean ± t(n - 1) · s / √n
     (Student, Biometrika 6, 1908). Equal values give an interval of width zero."""
-    half = mean_halfwidth(values, 0.95) if len(values) > 1 else None
+    half = None
+    if len(values) > 1:
+        half = mean_halfwidth(values, 0.95)
     return Interval.around(statistics.fmean(values), half)
 
 
@@ -151,11 +159,13 @@ def welch_halfwidth(a: Sequence[float], b: Sequence[float], confidence: float) -
         t(ν) · √(u + v),  u = s_a² / n_a,  v = s_b² / n_b,
         ν = (u + v)² / (u² / (n_a - 1) + v² / (n_b - 1))
     """
-    u, v = statistics.variance(a) / len(a), statistics.variance(b) / len(b)
+    u = statistics.variance(a) / len(a)
+    v = statistics.variance(b) / len(b)
     if u + v == 0:
         return 0.0
     # Dividing by u + v prevents an underflow of the squares of tiny variances.
-    p, q = u / (u + v), v / (u + v)
+    p = u / (u + v)
+    q = v / (u + v)
     degrees_of_freedom = 1 / (p**2 / (len(a) - 1) + q**2 / (len(b) - 1))
     return student_quantile(confidence, degrees_of_freedom) * math.sqrt(u + v)
 
@@ -165,5 +175,7 @@ def is_noisier(variance: float, freedom: int, pooled_variance: float, pooled_fre
     rejects the pooled variance of one side (an F test)."""
     from scipy.special import fdtri
 
+    if pooled_variance == 0:
+        return True
     limit = fdtri(freedom, pooled_freedom, F_GUARD)
-    return bool(pooled_variance == 0 or variance / (2 * pooled_variance) > limit)
+    return bool(variance / (2 * pooled_variance) > limit)

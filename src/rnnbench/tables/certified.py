@@ -1,0 +1,132 @@
+"""The certificates as tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import pandas as pd
+from msgspec.structs import asdict
+
+from rnnbench.axes import CERTIFIED_AXES
+from rnnbench.records.overrides import Overrides
+from rnnbench.sources.certificates import PARTS, Certificate, Implementation, Layers, Steps
+from rnnbench.tables.certificates import other_of
+from rnnbench.tables.frame import Row
+
+CERTIFICATE_COLUMNS = [*CERTIFIED_AXES, "variant"]
+
+
+def certified(certificates: Iterable[Certificate]) -> pd.DataFrame:
+    """One row per implementation of each certificate.
+
+    Columns:
+
+    - `model`, `cell`, `build`, `variant`, `rnn`; `status`, `why`.
+    - `kept`: the weights that the model set, which stay.
+    - `outputs` and `gradients`: largest relative errors against the float64 reference.
+    - `round_trip` (bool: the weights survive the canonical file).
+    - `batches`: rows of the tested batches, in training and in evaluation, as
+      ``cpu_1: 16, 13; 16, 8``.
+    - `steps`: for each device, how many of the tested training steps applied a gradient other than
+      the computed one, and the largest relative error: ``cpu_1: 0 of 30 (2e-7)``.
+    - `tolerance_outputs`, `tolerance_gradients`.
+
+    Source: the certificates.
+    """
+    rows = []
+    for certificate in certificates:
+        for name, entry in certificate.implementations.items():
+            rows.append(
+                {
+                    **_certificate_columns(certificate),
+                    "rnn": name,
+                    "status": entry.status,
+                    "why": entry.why or _compared_with(certificate, name),
+                    "kept": ", ".join(entry.weights.get("kept", [])),
+                    **{part: _largest(entry, part) for part in PARTS},
+                    "round_trip": entry.round_trip,
+                    "batches": _batches(entry.probed),
+                    "steps": _steps(entry.applied),
+                    **{f"tolerance_{part}": certificate.tolerance[part] for part in PARTS},
+                }
+            )
+    return pd.DataFrame(rows)
+
+
+def pairs(certificates: Iterable[Certificate]) -> pd.DataFrame:
+    """One row per pair of each certificate.
+
+    Columns:
+
+    - `model`, `cell`, `build`, `variant`, `a`, `b`.
+    - `outputs`, `gradients`, `loss_curve`: differences between a and b.
+    - `equal` (bool).
+    - `why`: why they were not compared, or empty.
+
+    Source: the certificates.
+    """
+    rows = []
+    for certificate in certificates:
+        for pair in certificate.pairs:
+            row = _certificate_columns(certificate) | asdict(pair)
+            row["why"] = pair.not_compared or ""
+            rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def _certificate_columns(certificate: Certificate) -> Row:
+    return {
+        **{axis: getattr(certificate, axis) for axis in CERTIFIED_AXES},
+        "variant": Overrides.of(certificate.overrides),
+    }
+
+
+def _compared_with(certificate: Certificate, name: str) -> str:
+    """With which implementations one without a reference agrees; empty if it has a reference."""
+    no_reference = certificate.implementations[name].no_reference
+    if not no_reference:
+        return ""
+    others = []
+    for pair in certificate.pairs:
+        if pair.equal and name in (pair.a, pair.b):
+            others.append(other_of(pair, name))
+    agreeing = ", ".join(others) or "nothing"
+    return f"compared with {agreeing}, no reference: {no_reference}"
+
+
+def _largest(entry: Implementation, part: str) -> float | None:
+    """The largest error on all devices; that of an older certificate, which has no batches."""
+    errors = []
+    for layers in entry.probed.values():
+        for batch in layers.batches:
+            error = getattr(batch, part)
+            if error is not None:
+                errors.append(error)
+    return max(errors, default=getattr(entry, part))
+
+
+def _batches(probed: Mapping[str, Layers]) -> str:
+    """The rows of the tested batches of each device, in training and in evaluation."""
+    texts = []
+    for device, layers in probed.items():
+        trained = [str(batch.rows) for batch in layers.batches if batch.training is True]
+        evaluated = [str(batch.rows) for batch in layers.batches if batch.training is False]
+        if trained or evaluated:
+            texts.append(f"{device}: {', '.join(trained)}; {', '.join(evaluated)}")
+        else:
+            texts.append(f"{device}: {layers.why}")
+    return " | ".join(texts)
+
+
+def _steps(applied: Mapping[str, Steps]) -> str:
+    """How many training steps applied a wrong gradient, for each device."""
+    texts = []
+    for device, steps in applied.items():
+        if steps.off is None:
+            texts.append(f"{device}: {steps.why}")
+            continue
+        text = f"{device}: {steps.off} of {steps.steps}"
+        if steps.worst is not None:
+            text += f" ({steps.worst:.1g})"
+        texts.append(text)
+    return "; ".join(texts)

@@ -1,0 +1,173 @@
+"""The least-squares fit to the log seconds of runs, from which the estimates of `ratios` follow.
+No side effects.
+
+The log seconds of a run are modelled as
+
+    log seconds  =  configuration + unit + noise,
+
+where a unit is a round in turns, or a block of runs that were measured on their own. Least squares
+(Fisher, *Statistical Methods for Research Workers*, 1925, two-way analysis) gives the seconds of
+each configuration; if all have a run in every unit, these are geometric means.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Hashable, Mapping, Sequence
+from itertools import chain
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+
+from rnnbench.tables.states import State
+from rnnbench.tables.stats import student_quantile
+
+POOLED_FROM = 3  # configurations
+NEGLIGIBLE = 1e-9  # weight of rounds that do not count, by which configurations stay linked
+Key = Hashable
+
+
+class RunValue(NamedTuple):
+    """A run that is not void.
+
+    - `key`: its configuration; `device`: the spread is pooled over the configurations of one.
+    - `log`: log seconds of an epoch, by turns if it trained `in_turns` (`effects.Effect`).
+    - `unit`: its round or block; `machine`, and the moment it `started` (seconds).
+    - `is_companion`: it only serves the ratios of others; `state`, `slowness`: of its round.
+    """
+
+    key: Any
+    device: Any
+    log: float
+    unit: str
+    machine: str
+    started: float
+    is_companion: bool = False
+    in_turns: bool = False
+    state: int = State.QUIET
+    slowness: float = 0.0
+
+
+RunsByKey = Mapping[Key, Sequence[RunValue]]
+
+
+class Spread(NamedTuple):
+    """The spread between runs of one configuration, without unit effects.
+
+    - `variance`: of log seconds.
+    - `degrees_of_freedom`: of this estimate.
+    """
+
+    variance: float
+    degrees_of_freedom: int
+
+
+class Fit:
+    """The least-squares fit to the runs of configurations that are linked by common units.
+
+    - `logs`: key → log seconds, such that the residuals of the runs that are not companions have
+      the mean 0.
+    - `spread`: of the residuals, None without degrees of freedom.
+
+    Arguments: `counts` says for each unit whether it counts; units that do not have a negligible
+    weight. `sets`: the number of sets of linked configurations.
+    """
+
+    def __init__(self, runs: RunsByKey, counts: Mapping[str, bool], sets: int = 1) -> None:
+        keys = list(runs)
+        every = list(chain.from_iterable(runs.values()))
+        own, unit = _indices(runs)
+        logs = np.array([run.log for run in every])
+        does_count = np.array([counts[run.unit] for run in every])
+        is_owned = np.array([not run.is_companion for run in every])
+        weights = np.where(does_count, 1.0, NEGLIGIBLE)
+
+        table = np.zeros((len(keys), unit.max() + 1))
+        np.add.at(table, (own, unit), weights)
+        repeats = table.sum(axis=1)
+        per_unit = table.sum(axis=0)
+
+        # The normal equations of the units, after elimination of the configurations.
+        shares = table / repeats[:, None]
+        self._inverse = np.linalg.pinv(np.diag(per_unit) - table.T @ shares, hermitian=True)
+        means = np.bincount(own, weights * logs) / repeats
+        of_unit = self._inverse @ (np.bincount(unit, weights * logs) - table.T @ means)
+        fitted = means - shares @ of_unit
+        residuals = logs - fitted[own]
+
+        owned = is_owned * weights
+        level = 0.0
+        if owned.any():
+            level = float((owned * residuals).sum() / owned.sum())
+        self.logs = dict(zip(keys, (fitted + level).tolist(), strict=True))
+        self._index = {key: index for index, key in enumerate(keys)}
+        self._shares = shares
+        self._repeats = repeats
+
+        squares = float((weights * (residuals - of_unit[unit]) ** 2).sum())
+        units = len(np.unique(unit[does_count]))
+        freedom = round(weights.sum()) - len(keys) - units + sets
+        self.spread: Spread | None = None
+        if freedom > 0:
+            self.spread = Spread(squares / freedom, freedom)
+
+    def halfwidth(self, a: Key, b: Key, confidence: float) -> float | None:
+        """The half-width of the interval of the difference of two log seconds, from the standard
+        error of the fit; None without degrees of freedom."""
+        if self.spread is None:
+            return None
+        index_a = self._index[a]
+        index_b = self._index[b]
+        apart = self._shares[index_a] - self._shares[index_b]
+        by_way_of_units = float(apart @ self._inverse @ apart)
+        scale = 1 / self._repeats[index_a] + 1 / self._repeats[index_b] + by_way_of_units
+        quantile = student_quantile(confidence, self.spread.degrees_of_freedom)
+        return quantile * math.sqrt(self.spread.variance * scale)
+
+
+def pooled_spread(runs: RunsByKey) -> Spread | None:
+    """The pooled spread of the configurations of a device. None unless at least `POOLED_FROM` of
+    them have runs in two or more units, and none has two runs in one unit. A missing run only
+    removes that unit from its configuration."""
+    repeated = {}
+    counts = {}
+    for key, own in runs.items():
+        units = [run.unit for run in own]
+        if len(set(units)) < len(units):
+            return None
+        if len(own) > 1:
+            repeated[key] = own
+            counts.update(dict.fromkeys(units, True))
+    if len(repeated) < POOLED_FROM:
+        return None
+    return Fit(repeated, counts, len(linked(repeated))).spread
+
+
+def linked(runs: RunsByKey) -> list[list[Key]]:
+    """The sets of configurations that are linked by common units."""
+    if not runs:
+        return []
+    own, unit = _indices(runs)
+    size = len(runs) + int(unit.max()) + 1
+    edges = (np.ones(len(own)), (own, len(runs) + unit))
+    graph = coo_array(edges, shape=(size, size))
+    labels = connected_components(graph, directed=False)[1]
+    sets = defaultdict(list)
+    for index, key in enumerate(runs):
+        sets[labels[index]].append(key)
+    return list(sets.values())
+
+
+def _indices(runs: RunsByKey) -> tuple[np.ndarray, np.ndarray]:
+    """For each run, the index of its configuration and of its unit."""
+    own = []
+    names = []
+    for index, runs_of_key in enumerate(runs.values()):
+        for run in runs_of_key:
+            own.append(index)
+            names.append(run.unit)
+    units = np.unique(names, return_inverse=True)[1]
+    return np.array(own), units
