@@ -91,7 +91,10 @@ def _file_of(reference: str) -> Path:
 
 
 def _digest_of_files(files: Iterable[Path]) -> str:
-    """SHA-256 over `files` and the worker's modules that they import, transitively."""
+    """SHA-256, in hexadecimal, over files and the worker's modules that they import, transitively.
+
+    It does not depend on the order of `files`.
+    """
     reached = list(dict.fromkeys(files))
     for file in reached:  # which grows meanwhile
         for imported in _imports(file):
@@ -104,8 +107,10 @@ def _digest_of_files(files: Iterable[Path]) -> str:
 
 
 def _name(file: Path) -> str:
-    """The path inside the worker's package; only the file name of a user's file, whose path is
-    part of the run's config."""
+    """The path inside the worker's package.
+
+    Of a user's file it is the file name alone, because its path is part of the run's config.
+    """
     if file.is_relative_to(_ROOT):
         return file.relative_to(_ROOT).as_posix()
     return f"/{file.name}"
@@ -128,6 +133,7 @@ def _imports(file: Path) -> tuple[Path, ...]:
             names.add(node.module)
             for alias in node.names:
                 names.add(f"{node.module}.{alias.name}")
+
     found = set()
     for name in names:
         for path in _modules(name):
@@ -158,8 +164,11 @@ def _tree(file: Path) -> str:
 
 
 def canonical(tree: ast.Module) -> str:
-    """The source of a syntax tree without comments, docstrings and layout. `ast.dump` differs more
-    between versions: 3.12 added a field to functions and classes, and 3.13 omits empty lists."""
+    """The source of a syntax tree without comments, docstrings and layout.
+
+    `ast.dump` differs more between versions: 3.12 added a field to functions and classes, and 3.13
+    omits empty lists.
+    """
     tree = copy.deepcopy(tree)
     for node in ast.walk(tree):
         if not isinstance(node, _WITH_DOCSTRING):

@@ -151,6 +151,7 @@ def _lines_of(records: Sequence[Record], lowest: Levels) -> list[_Known]:
     for own in rounds:
         for key in own.members:
             of_record[key] = own
+
     lines = []
     for record, run in zip(records, _runs_of(records, rounds), strict=True):
         together = []
@@ -160,15 +161,16 @@ def _lines_of(records: Sequence[Record], lowest: Levels) -> list[_Known]:
             together = [member.path for member in own.members.values()]
             sources = own.lowest
         levels = [(source, undisturbed(source, lowest[source])) for source in sources]
-        line = _Known(
-            path=record.path,
-            run=run,
-            round=record.round_id,
-            together=tuple(together),
-            lowest=tuple(sources.items()),
-            levels=tuple(levels),
+        lines.append(
+            _Known(
+                path=record.path,
+                run=run,
+                round=record.round_id,
+                together=tuple(together),
+                lowest=tuple(sources.items()),
+                levels=tuple(levels),
+            )
         )
-        lines.append(line)
     return lines
 
 
@@ -177,25 +179,33 @@ def _runs_of(records: Iterable[Record], rounds: Iterable[Round]) -> list[Finishe
     effects: dict[str, Effect] = {}
     for own in rounds:
         effects |= effects_in(own)
+
     runs = []
     for record in records:
         effect = effects.get(record.key, Effect())
-        run = FinishedRun(
-            name=record.name,
-            device=record.run.choices.get("device", ""),
-            wall_seconds=record.measured.get("wall_seconds"),
-            value=_value_of(record, effect),
+        runs.append(
+            FinishedRun(
+                name=record.name,
+                device=record.run.choices.get("device", ""),
+                wall_seconds=record.measured.get("wall_seconds"),
+                value=_value_of(record, effect),
+            )
         )
-        runs.append(run)
     return runs
 
 
 def _value_of(record: Record, effect: Effect) -> RunValue | None:
-    """What the estimates use of a record and its `effect` within its round."""
+    """What the estimates use of a record and its `effect` within its round.
+
+    The value of a run with an effect is relative to its round; any other run is represented by the
+    seconds of its epochs, and compared within its seed and repeat. None if the record is void, or
+    of a companion without an effect.
+    """
     if record.verdict.status == "void" or not record.epochs:
         return None
     if record.is_companion and not effect.is_known:
         return None
+
     run = record.run
     if effect.is_known:
         log = effect.log

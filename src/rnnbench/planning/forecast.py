@@ -73,6 +73,7 @@ def forecast(
             walls[configuration_of(run.name)].append(run.wall_seconds)
     means = {name: statistics.fmean(seconds) for name, seconds in walls.items()}
     default = statistics.median(means.values() or [GUESS_SECONDS])
+
     of_run = {}
     for name, samples in left.items():
         guess = max(default, samples * SAMPLE_SECONDS)
@@ -130,10 +131,15 @@ def repeats_for(difference: float, spread: float, power: float = 0.8) -> int | N
 
 
 def power_of(difference: float, spread: float, runs: int) -> float:
-    """The probability that the 95 % interval of the ratio of two configurations excludes 1 if they
-    differ by `difference`, with n = `runs` runs of each. Computed from the noncentral
-    t-distribution with n - 1 degrees of freedom (those of runs paired by block; Welch's are that
-    many or more) and noncentrality log(1 + difference) / (spread · √(2/n))."""
+    """The probability that the 95 % interval of the ratio of two configurations excludes 1.
+
+    - `difference`, `spread`: as for `repeats_for`.
+    - `runs`: the number n of runs of each configuration.
+
+    Computed from the noncentral t-distribution with n - 1 degrees of freedom (those of runs paired
+    by block; Welch's are that many or more) and noncentrality
+    log(1 + difference) / (spread · √(2/n)).
+    """
     from scipy.special import nctdtr
 
     if spread == 0:  # all runs took equally long

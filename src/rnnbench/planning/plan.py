@@ -155,8 +155,11 @@ def write_plan(plan: Plan, results: Path) -> None:
 
 
 def facts_of(plan: Plan) -> ExperimentFacts:
-    """The facts about the experiment that a report needs in addition to its runs: texts, reference,
-    skipped grid points, and the peak TFLOPS of each device whose choice states it."""
+    """The facts about the experiment that a report needs in addition to its runs.
+
+    These are its texts, its reference, how to run it again, the skipped grid points, and the peak
+    (TFLOPS) of each device whose choice states it.
+    """
     experiment = plan.experiment
     peaks = {}
     for run in plan.runs.values():
@@ -198,6 +201,7 @@ def certificates_of(
         if certifiable(point):
             key = certificate_key(point.choices, point.config)
             groups.setdefault(key, []).append(point)
+
     certificates = {}
     for key, group in sorted(groups.items()):
         if any(point.skip is None for point in group):
@@ -206,8 +210,11 @@ def certificates_of(
 
 
 def _preference(point: GridPoint) -> tuple[Any, ...]:
-    """Sort key: the first grid point provides the certificate's config. GPUs come first, because
-    every implementation runs on a GPU; a single device comes before replicas."""
+    """Sort key: the first grid point provides the certificate's config.
+
+    GPUs come first, because every implementation runs on a GPU; a single device comes before
+    replicas.
+    """
     device = point.config["device"]
     return (
         device["kind"] != "gpu",
@@ -225,10 +232,15 @@ def _certificate(
     dataset_md5: DatasetMd5,
     build_lock: Lock,
 ) -> Certificate:
-    """The certificate for the grid points in `group`, in the order of `_preference`, of which one
-    or more are not skipped."""
+    """The certificate of a function.
+
+    - `group`: all grid points of the function, in the order of `_preference`; at least one of them
+      is not skipped.
+    - `dataset_md5`, `build_lock`: as for `certificates_of`.
+    """
     chosen = next(point for point in group if point.skip is None)
     config = {k: part for k, part in chosen.config.items() if k not in NOT_OF_THE_FUNCTION}
+
     sections: dict[str, Config] = {}
     for point in group:
         name = label(point.choices["rnn"], point.overrides, "rnn")
@@ -252,6 +264,7 @@ def _certificate(
     for place in devices:
         sections_of_all[f"device_{place['name']}"] = place["device"]
     sections_of_all["devices"] = [{**place, "device": None} for place in devices]
+
     parts = {
         "build_lock": build_lock(config["build"]),
         "dataset_md5": dataset_md5(config),
@@ -275,7 +288,11 @@ def code_of(
     implementations: Iterable[Entry],
     devices: Iterable[Entry],
 ) -> str:
-    """The digest of the code that a `Certificate` with these fields is made with."""
+    """The digest of the code that a `Certificate` with these fields is made with.
+
+    It covers each implementation on each device that tests it. Raises `ConfigError` if a module is
+    not valid Python.
+    """
     rnns = {entry["name"]: entry["rnn"] for entry in implementations}
     configs = []
     for place in devices:
@@ -291,33 +308,38 @@ def code_of(
 
 
 def _devices(group: list[GridPoint], runnable: list[str]) -> list[dict[str, Any]]:
-    """The devices of those of `group` that are not skipped. The first tests all `runnable`
-    implementations; each other one tests those that the grids have on it."""
+    """The devices of a certificate, the device of its config first.
+
+    The first device tests all `runnable` implementations; each other one tests those that the grids
+    have on it. Points of the `group` that are skipped do not count.
+    """
     by_device: dict[str, list[GridPoint]] = {}
     for point in group:
         if point.skip is None:
             name = label(point.choices["device"], point.overrides, "device")
             by_device.setdefault(name, []).append(point)
+
     first, *others = by_device
     devices = []
     for name in (first, *sorted(others)):
         points = by_device[name]
         tested = runnable
         if name != first:
-            names = {label(point.choices["rnn"], point.overrides, "rnn") for point in points}
-            tested = sorted(names)
-        device = {
-            "name": name,
-            "device": dict(points[0].config["device"]),
-            "implementations": tested,
-            "batches": _batches(points),
-        }
-        devices.append(device)
+            tested = sorted({label(p.choices["rnn"], p.overrides, "rnn") for p in points})
+        devices.append(
+            {
+                "name": name,
+                "device": dict(points[0].config["device"]),
+                "implementations": tested,
+                "batches": _batches(points),
+            }
+        )
     return devices
 
 
 def _batches(points: list[GridPoint]) -> list[dict[str, Any]]:
-    """The different settings of `points` on which the sizes of their batches depend."""
+    """The different settings of `points` on which the sizes of their batches depend, in a fixed
+    order."""
     settings = {}
     for point in points:
         model = point.config["model"]

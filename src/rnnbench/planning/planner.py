@@ -102,6 +102,7 @@ def plan_order(points: Sequence[GridPoint], sequential: bool = False) -> list[Or
         grid = point.grid if sequential else 0
         key = (grid, point.repeat, point.seed)
         blocks.setdefault(key, []).append(point)
+
     ordered: list[Ordered] = []
     for number, (key, block) in enumerate(sorted(blocks.items())):
         _, repeat, seed = key
@@ -130,6 +131,7 @@ def rounds_of(
     compared = ALWAYS_COMPARED | set(reference)
     if on_cluster:
         compared -= FIXED_PER_JOB
+
     names: dict[str, str] = {}
     common: dict[str, str] = {}  # point → the settings that its round has in common
     with_name: dict[str, set[str]] = {}
@@ -149,6 +151,7 @@ def rounds_of(
         names[point.name] = name
         common[point.name] = settings
         with_name.setdefault(name, set()).add(settings)
+
     for point_name, name in names.items():
         if len(with_name[name]) > 1:
             digest = hashlib.sha256(common[point_name].encode()).hexdigest()[:8]
@@ -199,8 +202,11 @@ def _plan_of(
     root: Path,
     site: str | None,
 ) -> Plan:
-    """The plan of all grid `points`; without runs if all of them are skipped. For the others see
-    `make_plan`."""
+    """The plan of an experiment, which has no runs if all grid points are skipped.
+
+    - `points`: all grid points.
+    - `root`, `site`: as for `make_plan`.
+    """
     pins = pinned(root)
     md5s: dict[str | None, str | None] = {path: pin.md5 for path, pin in pins.items()}
     md5s |= {None: None, "": ""}  # a model may make its own data
@@ -248,7 +254,12 @@ def _plan_of(
 
 
 def _run(each: Ordered, round: str, identity: Mapping[str, Any]) -> Run:
-    """The run of a grid point in the `round` of that name. `identity`: as in `Run`."""
+    """The run of a grid point.
+
+    - `each`: the point with its place in the order.
+    - `round`: the name of its round.
+    - `identity`: as in `Run`.
+    """
     point = each.point
     certificate = None
     if certifiable(point):
@@ -271,7 +282,10 @@ def _run(each: Ordered, round: str, identity: Mapping[str, Any]) -> Run:
 
 
 def _check_own(file: Path, model: Config) -> None:
-    """Raises `ConfigError` unless a user's `file` has the arrays that its `model` needs."""
+    """Raises `ConfigError` unless a user's file has the arrays that its model needs.
+
+    `model`: the section of the config.
+    """
     needed = model.get("arrays", ARRAYS)
     if needed is not None:
         needed = tuple(needed)
@@ -295,7 +309,7 @@ def unmet_at(root: Path) -> Callable[[Config], str | None]:
 
 
 def _once_per_section(function: Callable[[Any], Value]) -> Callable[[Any], Value]:
-    """`function`, called once per content of a section: many runs have equal ones."""
+    """The function, but called once per content of a section: many runs have equal ones."""
     results: dict[str, Value] = {}
 
     def remembered(section: Any) -> Value:

@@ -70,6 +70,7 @@ def why_not_needed(
         return {run.name: over for run in planned}
     if rule.until is None:
         return {}
+
     known = known_of(planned, runs, reference)
     reasons: dict[str, NotNeeded] = {}
     for run in planned:
@@ -81,13 +82,17 @@ def why_not_needed(
         reasons[run.name] = reason
     if not reasons:
         return {}
+
     # The reference has no ratio; the least known of the others is why it is not needed.
     widest = max(reasons.values(), key=lambda reason: reason.halfwidth or 0.0)
     return {run.name: reasons.get(run.name, widest) for run in planned}
 
 
 def stop_reason(rule: Repeats, known: Known | None) -> NotNeeded | None:
-    """Why no further repeat of a configuration is needed, or None if one is."""
+    """Why no further repeat of a configuration is needed, or None if one is.
+
+    `known`: what is known of the configuration; None for nothing.
+    """
     if known is None or known.halfwidth is None or rule.until is None:
         return None
     if known.halfwidth > rule.until:
@@ -127,6 +132,7 @@ def known_of(
             elif run.name != base:
                 known[run.configuration] = None
         return known
+
     estimates, machine = _estimates(runs)
     for run in planned:
         key = key_of(machine, run.configuration)
