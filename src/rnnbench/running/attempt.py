@@ -21,6 +21,7 @@ the run, and an owner that was considered dead by mistake finds it and records n
 from __future__ import annotations
 
 import json
+import math
 import os
 import subprocess
 import threading
@@ -39,18 +40,29 @@ POLL = 2.0  # seconds between two looks at another attempt
 SQUEUE_SECONDS = 10
 EXCLUSIVE = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 IsCurrent = Callable[[], bool]
+Owner = Mapping[str, Any]  # an attempt's process, as `this_process` describes it
 OVER = {
-    "BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY",
-    "PREEMPTED", "REVOKED", "TIMEOUT",
-}  # fmt: skip
+    "BOOT_FAIL",
+    "CANCELLED",
+    "COMPLETED",
+    "DEADLINE",
+    "FAILED",
+    "NODE_FAIL",
+    "OUT_OF_MEMORY",
+    "PREEMPTED",
+    "REVOKED",
+    "TIMEOUT",
+}
 
 
 @contextmanager
 def held(folder: Path, on_wait: Callable[[str], None] = lambda owner: None) -> Iterator[IsCurrent]:
     """Owns the run whose attempts are in `folder`; first waits for a living attempt to end.
-    `on_wait`: called once with a description of each owner that is waited for. Yields a function
-    that returns whether no later attempt has begun, to be called before anything is recorded.
-    Raises `OSError` if the folder cannot be written."""
+
+    Yields a function that returns whether no later attempt has begun, to be called before anything
+    is recorded. `on_wait`: called once with a description of each owner that is waited for. Raises
+    `OSError` if the folder cannot be written.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     owner = this_process()
     number, descriptor = _claim(folder, owner, on_wait)
@@ -72,9 +84,17 @@ def held(folder: Path, on_wait: Callable[[str], None] = lambda owner: None) -> I
 
 
 def this_process() -> dict[str, Any]:
-    """A description of this process by which other nodes can recognise it."""
+    """A description of this process by which other nodes can recognise it.
+
+    It has ``host``, ``pid``, ``begun`` (clock ticks since boot), ``job`` (as `slurm_job`) and
+    ``started`` (a timestamp).
+    """
+    namespace = ""
+    with suppress(OSError):
+        namespace = os.readlink("/proc/self/ns/pid")
     return {
-        "host": _host(),
+        # The host, its current boot and the container: the scope in which process ids are unique.
+        "host": f"{os.uname().nodename} {machine.boot()} {namespace}",
         "pid": os.getpid(),
         "begun": _begun(os.getpid()),
         "job": slurm_job(),
@@ -88,24 +108,34 @@ def slurm_job() -> dict[str, Any] | None:
     if not read("SLURM_JOB_ID"):
         return None
     return {
-        "id": read("SLURM_JOB_ID"), "cluster": read("SLURM_CLUSTER_NAME"),
-        "node": read("SLURMD_NODENAME"), "partition": read("SLURM_JOB_PARTITION"),
+        "id": read("SLURM_JOB_ID"),
+        "cluster": read("SLURM_CLUSTER_NAME"),
+        "node": read("SLURMD_NODENAME"),
+        "partition": read("SLURM_JOB_PARTITION"),
         "restart": int(read("SLURM_RESTART_COUNT", 0)),
-    }  # fmt: skip
+    }
 
 
-def _claim(folder: Path, me: Mapping[str, Any], on_wait: Callable[[str], None]) -> tuple[int, int]:
-    """Waits while the latest attempt lives, then begins the next. Returns its number and the
-    descriptor of its file."""
-    watched, reported, seen, asked = (0, 0), 0, 0.0, -float("inf")
+def _claim(folder: Path, me: Owner, on_wait: Callable[[str], None]) -> tuple[int, int]:
+    """Waits while the latest attempt lives, then begins the next for the process `me`.
+
+    Returns the number of the new attempt and the descriptor of its file.
+    """
+    watched = (0, 0)  # the attempt that is waited for, and when it was renewed
+    reported = 0
+    seen = 0.0
+    asked = -math.inf
     while True:
-        if last := _last(folder):
+        last = _last(folder)
+        if last:
             renewed, owner = _read(folder / f"{last}.json")
             now = time.monotonic()
             if watched != (last, renewed):
-                watched, seen = (last, renewed), now
+                watched = (last, renewed)
+                seen = now
             ask_slurm = now - asked > 3 * INTERVAL
-            asked = now if ask_slurm else asked
+            if ask_slurm:
+                asked = now
             if not _is_dead(owner, me, now - seen, ask_slurm):
                 if reported != last:
                     on_wait(_label(owner))
@@ -119,28 +149,48 @@ def _claim(folder: Path, me: Mapping[str, Any], on_wait: Callable[[str], None]) 
 
 
 def _is_dead(
-    owner: Mapping[str, Any], me: Mapping[str, Any], silent: float, ask_slurm: bool
+    owner: Owner,
+    me: Owner,
+    silent: float,
+    ask_slurm: bool,
 ) -> bool:
-    """Whether an attempt has ended. `silent`: seconds for which its file was not renewed."""
+    """Whether an attempt has ended.
+
+    - `owner`, `me`: its process and this one.
+    - `silent`: seconds for which its file was not renewed.
+    - `ask_slurm`: whether Slurm may be asked about its job.
+    """
     if owner.get("ended"):
         return True
     if owner.get("host") == me["host"]:
         return _begun(owner.get("pid")) != owner.get("begun")
-    job, mine = owner.get("job") or {}, me["job"] or {}
-    is_same = bool(job) and all(job.get(key) == mine.get(key) for key in ("id", "cluster"))
-    was_requeued = is_same and job.get("restart", 0) < mine.get("restart", 0)
-    return was_requeued or (ask_slurm and is_over(job)) or silent >= PATIENCE * INTERVAL
+    job = owner.get("job") or {}
+    mine = me["job"] or {}
+    is_same = job.get("id") == mine.get("id") and job.get("cluster") == mine.get("cluster")
+    if job and is_same and job.get("restart", 0) < mine.get("restart", 0):
+        return True  # it was requeued
+    if ask_slurm and is_over(job):
+        return True
+    return silent >= PATIENCE * INTERVAL
 
 
 def is_over(job: Mapping[str, Any]) -> bool:
-    """Whether Slurm reports that the `job` has ended. False also if Slurm does not answer or the
-    job belongs to another cluster."""
+    """Whether Slurm reports that the `job` has ended.
+
+    `job`: as `slurm_job` describes it. False also if Slurm does not answer or the job belongs to
+    another cluster.
+    """
     cluster = job.get("cluster")
     if not job.get("id") or cluster != os.environ.get("SLURM_CLUSTER_NAME", cluster):
         return False
     command = ["squeue", "--noheader", "--states=all", "--format=%T", f"--jobs={job['id']}"]
     try:
-        query = subprocess.run(command, capture_output=True, text=True, timeout=SQUEUE_SECONDS)
+        query = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            timeout=SQUEUE_SECONDS,
+        )
     except (OSError, subprocess.TimeoutExpired):
         return False
     if query.returncode:
@@ -149,42 +199,45 @@ def is_over(job: Mapping[str, Any]) -> bool:
     return bool(states) and set(states) <= OVER
 
 
-def _label(owner: Mapping[str, Any]) -> str:
-    job = (owner.get("job") or {}).get("id")
+def _label(owner: Owner) -> str:
+    """``process 123 on HOST, Slurm job 45``."""
+    job = owner.get("job") or {}
     host = str(owner.get("host", "an unknown host")).partition(" ")[0]
-    return f"process {owner.get('pid')} on {host}" + (f", Slurm job {job}" if job else "")
+    label = f"process {owner.get('pid')} on {host}"
+    if job.get("id"):
+        label += f", Slurm job {job['id']}"
+    return label
 
 
 def _last(folder: Path) -> int:
+    """The number of the latest attempt; 0 if there is none."""
     numbers = [int(path.stem) for path in folder.glob("*.json") if path.stem.isdigit()]
     return max(numbers, default=0)
 
 
 def _read(path: Path) -> tuple[int, dict[str, Any]]:
-    """When the attempt was renewed, and its owner. The file is opened each time so that NFS asks
-    its server. A file that is just being written has an empty owner and counts as alive."""
+    """When the attempt was renewed (nanoseconds of the file server's clock), and its owner.
+
+    The file is opened each time so that NFS asks its server. A file that is just being written has
+    an empty owner and counts as alive.
+    """
     with path.open("rb") as file:
         renewed = os.fstat(file.fileno()).st_mtime_ns
         try:
             data = json.loads(file.read())
         except ValueError:
-            data = {}
-    return renewed, data if isinstance(data, dict) else {}
+            return renewed, {}
+    if not isinstance(data, dict):
+        return renewed, {}
+    return renewed, data
 
 
-def _write(descriptor: int, owner: Mapping[str, Any]) -> None:
+def _write(descriptor: int, owner: Owner) -> None:
+    """Replaces the content of an attempt's file, so that other nodes read it."""
     content = (json.dumps(owner) + "\n").encode()
     os.pwrite(descriptor, content, 0)
     os.ftruncate(descriptor, len(content))
     os.fsync(descriptor)
-
-
-def _host() -> str:
-    """The host, its current boot and the container: the scope in which process ids are unique."""
-    namespace = ""
-    with suppress(OSError):
-        namespace = os.readlink("/proc/self/ns/pid")
-    return f"{os.uname().nodename} {machine.boot()} {namespace}"
 
 
 def _begun(pid: object) -> int | None:
@@ -194,4 +247,6 @@ def _begun(pid: object) -> int | None:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
         return None
-    return None if fields[0] in "ZX" else int(fields[19])
+    if fields[0] in "ZX":  # a zombie, or dead
+        return None
+    return int(fields[19])
