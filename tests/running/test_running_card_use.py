@@ -9,7 +9,8 @@ import pytest
 from rnnbench.records.store import Place
 from rnnbench.report.provenance import raw_configurations
 from rnnbench.running import worker
-from rnnbench.running.verdict import card_reasons, card_use, judge
+from rnnbench.running.card_use import card_reasons, card_use
+from rnnbench.running.verdict import judge
 from rnnbench.tables.frame import tidy
 from rnnbench.tracking.mapping import facts, metrics
 from rnnworker.processors import read_topology

@@ -10,7 +10,7 @@ import pytest
 from rnnbench.commands.rules import certificate_summary
 from rnnbench.records.store import Place, write_json
 from rnnbench.running import certificates, worker
-from rnnbench.running.round import refusals
+from rnnbench.running.refusals import refusals
 from rnnbench.running.verdict import LESS_MEMORY, failure_reason
 from rnnbench.running.worker import Outcome
 from rnnworker import proc_files

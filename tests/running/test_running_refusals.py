@@ -10,7 +10,8 @@ import pytest
 from rnnbench import locks
 from rnnbench.records.record import Reason
 from rnnbench.records.store import Place, write_json, write_record
-from rnnbench.running.round import CohortRunner, measure, refusals
+from rnnbench.running.refusals import refusals
+from rnnbench.running.round import CohortRunner, measure
 from rnnworker import machine
 from tests.factory import as_run, make_record, replace
 from tests.running.test_running_train import planned

@@ -11,12 +11,12 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from rnnbench import locks
-from rnnbench.builds.pins import Pins, lock_without, locked_versions, pins_of
+from rnnbench.builds.pins import Build, Pins, lock_without, locked_versions, pins_of
 from rnnbench.builds.uv import find, install_hint, run, uv_program
 from rnnbench.errors import BuildError
 
@@ -28,35 +28,54 @@ PACKAGES_REMEDY = (
 
 
 def prepare(
-    build: Mapping[str, Any], root: Path, say: Callable[[str], None] = lambda message: None
+    build: Build,
+    root: Path,
+    say: Callable[[str], None] = lambda message: None,
 ) -> dict[str, Any] | None:
-    """Ensures that the environment of a locked build exists and is undamaged. Returns its marker,
-    or None if the build has no environment. See `make`."""
+    """Ensures that the environment of a locked build exists and is undamaged.
+
+    Returns its marker, or None if the build has no environment. For the rest see `make`.
+    """
     pins = pins_of(build, root)
-    return None if pins is None else make(pins, root, say)
+    if pins is None:
+        return None
+    return make(pins, root, say)
 
 
 def make(
-    pins: Pins, root: Path, say: Callable[[str], None] = lambda message: None
+    pins: Pins,
+    root: Path,
+    say: Callable[[str], None] = lambda message: None,
 ) -> dict[str, Any]:
-    """Creates the environment of `pins` below `root`, unless it exists and is undamaged. Returns
-    its marker. Of several processes, one creates it and the others wait. Raises `BuildError`."""
+    """Creates the environment of `pins`, unless it exists and is undamaged. Returns its marker.
+
+    Of several processes, one creates it and the others wait.
+
+    - `root`: the project's folder.
+    - `say`: called with messages about waiting and about damage.
+
+    Raises `BuildError`.
+    """
     folder = pins.folder(root)
 
     def on_wait(holder: str) -> None:
         say(f"waiting for the environment {pins.key} ({holder})")
 
+    marker = folder / MARKER
     with locks.locked(folder.with_suffix(".lock"), f"process {os.getpid()}", on_wait):
-        if reason := damage(folder):
-            if (folder / MARKER).exists():
+        reason = damage(folder)
+        if reason:
+            if marker.exists():
                 say(f"the environment {pins.key} is damaged ({reason}) and is created anew")
             _make(pins, folder)
-        return dict(json.loads((folder / MARKER).read_text(encoding="utf-8")))
+        return dict(json.loads(marker.read_text(encoding="utf-8")))
 
 
 def damage(folder: Path) -> str | None:
-    """The first fault of the environment, or None. Checks the size, not the content, of every file
-    that a package has recorded; takes about 50 ms."""
+    """The first fault of the environment, or None.
+
+    Checks the size, not the content, of every file that a package has recorded; takes about 50 ms.
+    """
     try:
         marker = json.loads((folder / MARKER).read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -66,31 +85,37 @@ def damage(folder: Path) -> str | None:
         return f"{python.resolve()} is missing"
     packages = folder / marker["packages"]
     records = list(packages.glob("*.dist-info/RECORD"))
-    if len(records) < len(marker["versions"]):
-        return f"{len(marker['versions']) - len(records)} packages are missing"
+    lacking = len(marker["versions"]) - len(records)
+    if lacking > 0:
+        return f"{lacking} packages are missing"
+
     for record in records:
         with record.open(encoding="utf-8", newline="") as file:
+            rows = list(csv.reader(file))
+        for row in rows:
+            if len(row) != 3 or not row[2].isdigit():
+                continue
+            name, _, recorded = row
             # Some packages record bytecode, which is recompiled here.
-            rows = [row for row in csv.reader(file) if len(row) == 3 and row[2].isdigit()]
-        for name, _, recorded in rows:
-            if not name.endswith(".pyc") and (fault := _fault(f"{packages}/{name}", recorded)):
-                return f"{name} {fault}"
+            if name.endswith(".pyc"):
+                continue
+            try:
+                size = os.stat(f"{packages}/{name}").st_size
+            except OSError:
+                return f"{name} is missing"
+            if size != int(recorded):
+                return f"{name} has {size} bytes, not {recorded}"
     return None
 
 
-def _fault(file: str, recorded: str) -> str | None:
-    try:
-        size = os.stat(file).st_size
-    except OSError:
-        return "is missing"
-    return None if size == int(recorded) else f"has {size} bytes, not {recorded}"
-
-
 def _make(pins: Pins, folder: Path) -> None:
-    if (python := find(pins.python)) is None:
+    """Creates the environment, whatever is in its folder. Raises `BuildError`."""
+    python = find(pins.python)
+    if python is None:
         what = f"Python {pins.python} is not installed on this machine."
         raise BuildError(what, where=str(pins.lock), remedy=install_hint(pins.python))
-    start, where = time.monotonic(), f"environment {pins.key}"
+    start = time.monotonic()
+    where = f"environment {pins.key}"
     shutil.rmtree(folder, ignore_errors=True)
 
     def uv(*arguments: str) -> None:
@@ -98,34 +123,44 @@ def _make(pins: Pins, folder: Path) -> None:
         run(command, where=where, remedy=PACKAGES_REMEDY)
 
     uv("venv", "--no-project", "--python", str(python), str(folder))
+    created = str(folder / "bin" / "python")
     lock = folder / "packages.lock"
     lock.write_text(lock_without(pins), encoding="utf-8")
-    target = ("--python", str(folder / "bin" / "python"), "--link-mode", "copy")
+    target = ("--python", created, "--link-mode", "copy")
     uv("pip", "sync", *target, "--require-hashes", str(lock))
     if pins.wheel is not None:
         wheel = str(pins.wheel.resolve())
-        uv("pip", "install", *target, "--no-deps", "--no-index", wheel)
+        uv(
+            "pip",
+            "install",
+            *target,
+            "--no-deps",
+            "--no-index",
+            wheel,
+        )
+
     packages = next(folder.glob("lib/python*/site-packages"))
     # uv's --compile-bytecode needs Python 3.7; every Python has compileall. A package may contain
     # files that this Python version cannot compile: exit status 1 is not an error.
     shell = 'exec 2>&1; "$0" -m compileall -q -j 0 "$1" || test $? -eq 1'
-    compile_all = ["sh", "-c", shell, str(folder / "bin" / "python"), str(packages)]
-    run(compile_all, where=where, remedy=PACKAGES_REMEDY)
-    marker: dict[str, Any] = {
+    run(["sh", "-c", shell, created, str(packages)], where=where, remedy=PACKAGES_REMEDY)
+
+    versions = locked_versions(pins)
+    count = len(list(packages.glob("*.dist-info/RECORD")))
+    if count < len(versions):
+        what = f"{pins.key}: {count} of {len(versions)} packages were installed."
+        raise BuildError(what, where=str(folder), remedy=PACKAGES_REMEDY)
+    marker = {
         "environment": pins.key,
         "digest": pins.digest,
         "python": pins.python,
         "interpreter": str(python),
         "lock": pins.lock.name,
         "wheel": None if pins.wheel is None else pins.wheel.name,
-        "versions": locked_versions(pins),
+        "versions": versions,
         "packages": str(packages.relative_to(folder)),
         "seconds": round(time.monotonic() - start, 1),
     }
-    count, locked = len(list(packages.glob("*.dist-info/RECORD"))), len(marker["versions"])
-    if count < locked:
-        what = f"{pins.key}: {count} of {locked} packages were installed."
-        raise BuildError(what, where=str(folder), remedy=PACKAGES_REMEDY)
     temporary = folder / f".{MARKER}"
     temporary.write_text(json.dumps(marker, indent=1), encoding="utf-8")
     temporary.replace(folder / MARKER)

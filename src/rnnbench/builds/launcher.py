@@ -25,11 +25,10 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from rnnbench.builds.pins import build_file, locked_versions, normal, pins_of, wrong
+from rnnbench.builds.pins import Build, build_file, locked_versions, normal, pins_of, wrong
 from rnnbench.builds.uv import find, install_hint, is_version
 from rnnbench.errors import BuildError, ConfigError, converted
 from rnnworker.frameworks.names import FRAMEWORKS
@@ -37,9 +36,17 @@ from rnnworker.workers import build_variables
 
 Variables = dict[str, str | int | float | bool | None]
 DISTRIBUTIONS = (
-    "tensorflow", "tensorflow-cpu", "keras", "tf_keras", "torch", "jax", "jaxlib", "numpy",
-    "ml_dtypes", "h5py",
-)  # fmt: skip
+    "tensorflow",
+    "tensorflow-cpu",
+    "keras",
+    "tf_keras",
+    "torch",
+    "jax",
+    "jaxlib",
+    "numpy",
+    "ml_dtypes",
+    "h5py",
+)
 TIMEOUT = 120  # seconds
 
 # Runs in the Python of any build, 3.6 or later.
@@ -61,14 +68,17 @@ print("\\n" + json.dumps({"python": platform.python_version(), "distributions": 
 """
 
 
-def launcher(build: Mapping[str, Any], root: Path) -> tuple[str, ...]:
+def launcher(build: Build, root: Path) -> tuple[str, ...]:
     """The first arguments of every command that runs in the build; the last one is its Python.
 
-    A relative path is relative to `root`, the project's top folder. For a locked build the path is
-    returned even if its environment does not exist yet. Raises `ConfigError` if the program does
-    not exist.
+    - `build`: its section of the config.
+    - `root`: the project's top folder, to which relative paths are relative.
+
+    For a locked build the path is returned even if its environment does not exist yet. Raises
+    `ConfigError` if the program does not exist.
     """
-    if pins := pins_of(build, root):
+    pins = pins_of(build, root)
+    if pins:
         return (str((pins.folder(root) / "bin" / "python").absolute()),)
     python, command = build.get("python"), build.get("command")
     if python and command:
@@ -77,20 +87,25 @@ def launcher(build: Mapping[str, Any], root: Path) -> tuple[str, ...]:
     if not python and not command:
         return (sys.executable,)
     if python and is_version(str(python)):
-        if (found := find(str(python))) is None:
+        found = find(str(python))
+        if found is None:
             what = f"Python {python} is not installed on this machine."
             raise wrong(build, what, install_hint(str(python)))
         return (str(found),)
+
+    words = [str(python)]
     try:
-        words = shlex.split(str(command)) if command else [str(python)]
+        if command:
+            words = shlex.split(str(command))
     except ValueError as error:
         what = f"command {command!r} cannot be split into words ({error})."
         raise wrong(build, what, "close its quotes.") from error
     if not words or not words[0]:
         raise wrong(build, "command is blank.", "name a program.")
-    # Do not resolve links: a virtual environment's python is a link that identifies it.
-    name = words[0]
-    path = name if "/" not in name else str((root / Path(name).expanduser()).absolute())
+    path = words[0]
+    if "/" in path:
+        # Do not resolve links: a virtual environment's python is a link that identifies it.
+        path = str((root / Path(path).expanduser()).absolute())
     program = shutil.which(path)
     if program is None:
         key = "command" if command else "python"
@@ -99,43 +114,54 @@ def launcher(build: Mapping[str, Any], root: Path) -> tuple[str, ...]:
     return (program, *words[1:])
 
 
-def environment(build: Mapping[str, Any]) -> dict[str, str]:
+def environment(build: Build) -> dict[str, str]:
     """The environment variables that the build adds, as strings: booleans become 1 and 0, None
-    becomes the empty string. Raises `ConfigError` for a list or a mapping."""
-    where, remedy = f"{build_file(build)}: environment", "write `NAME: value` pairs."
+    becomes the empty string.
+
+    Raises `ConfigError` for a list or a mapping.
+    """
+    where = f"{build_file(build)}: environment"
+    remedy = "write `NAME: value` pairs."
     converted(build.get("environment") or {}, Variables, where, remedy)
     return build_variables(build)
 
 
-def lock_of(build: Mapping[str, Any], root: Path = Path()) -> str:
+def lock_of(build: Build, root: Path = Path()) -> str:
     """SHA-256 (hexadecimal) of the build; if it changes, the build's runs must be repeated.
 
     It does not depend on the location of the build. For a build with a lock file it is the digest
     of its pins, known before anything is installed; for any other build it covers the versions of
     its Python and its `DISTRIBUTIONS`. Raises the errors of `versions`.
     """
-    if pins := pins_of(build, root):
+    pins = pins_of(build, root)
+    if pins:
         return pins.digest
     canonical = json.dumps(versions(build, root), sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()
 
 
-def versions(build: Mapping[str, Any], root: Path = Path()) -> dict[str, Any]:
-    """``{"python": version, "distributions": {name: version}}`` of the build. Raises `ConfigError`
-    if its Python does not exist, `BuildError` if that Python cannot be run."""
-    if pins := pins_of(build, root):
+def versions(build: Build, root: Path = Path()) -> dict[str, Any]:
+    """``{"python": version, "distributions": {name: version}}`` of the build.
+
+    Raises `ConfigError` if its Python does not exist, `BuildError` if that Python cannot be run.
+    """
+    pins = pins_of(build, root)
+    if pins:
         locked = locked_versions(pins)
         installed = {name: locked[normal(name)] for name in DISTRIBUTIONS if normal(name) in locked}
         return {"python": pins.python, "distributions": installed}
-    extra, command = environment(build), launcher(build, root)
+    extra = environment(build)
+    command = launcher(build, root)
     # A variable such as PYTHONPATH changes which packages the running interpreter would find.
-    if command == (sys.executable,) and not any(name.startswith("PYTHON") for name in extra):
+    is_changed = any(name.startswith("PYTHON") for name in extra)
+    if command == (sys.executable,) and not is_changed:
         return dict(_running())
     return dict(_foreign(command, tuple(sorted(extra.items())), build_file(build)))
 
 
 @functools.cache
 def _running() -> dict[str, Any]:
+    """The `versions` of the running interpreter."""
     installed = {}
     for name in DISTRIBUTIONS:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
@@ -145,18 +171,24 @@ def _running() -> dict[str, Any]:
 
 @functools.cache
 def _foreign(
-    command: tuple[str, ...], extra: tuple[tuple[str, str], ...], where: str
+    command: tuple[str, ...],
+    extra: tuple[tuple[str, str], ...],
+    where: str,
 ) -> dict[str, Any]:
+    """The `versions` that the Python of `command` reports when it has the variables `extra`."""
     try:
         result = subprocess.run(
             # -B: write no bytecode into the build.
             [*command, "-B", "-c", SCRIPT, json.dumps(DISTRIBUTIONS)],
-            env={**os.environ, **dict(extra)}, stdin=subprocess.DEVNULL, capture_output=True,
-            text=True, timeout=TIMEOUT,
-        )  # fmt: skip
+            env={**os.environ, **dict(extra)},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT,
+        )
         if result.returncode:
-            last = (result.stderr.strip().splitlines() or ["no message"])[-1]
-            raise ValueError(f"exit status {result.returncode}: {last}")
+            messages = result.stderr.strip().splitlines() or ["no message"]
+            raise ValueError(f"exit status {result.returncode}: {messages[-1]}")
         return dict(json.loads(result.stdout.strip().splitlines()[-1]))
     except (OSError, subprocess.TimeoutExpired, ValueError, TypeError, IndexError) as error:
         what = f"{shlex.join(command)} cannot be run or does not report its versions ({error})."
@@ -164,8 +196,8 @@ def _foreign(
         raise BuildError(what, where=where, remedy=remedy) from error
 
 
-def missing(build: Mapping[str, Any], root: Path = Path()) -> str | None:
-    """None if the build can run on this machine, else the reason and what to install, in one line.
+def missing(build: Build, root: Path = Path()) -> str | None:
+    """Why the build cannot run on this machine and what to install, in one line; None if it can.
 
     Reads package metadata; imports nothing. Raises `ConfigError` if the framework is not one of
     `FRAMEWORKS`: that is a mistake, not something to install.
@@ -178,18 +210,23 @@ def missing(build: Mapping[str, Any], root: Path = Path()) -> str | None:
         pins = pins_of(build, root)
         if pins and find(pins.python) is None:
             return f"no Python {pins.python} on this machine: {install_hint(pins.python)}"
-        command, installed = launcher(build, root), versions(build, root)["distributions"]
+        command = launcher(build, root)
+        installed = versions(build, root)["distributions"]
     except (ConfigError, BuildError) as error:
         return f"{error.where}: {error.what.rstrip('.')}: {error.remedy.rstrip('.')}"
+
     for group in FRAMEWORKS[framework].needs:
-        if not any(installed.get(name, "").startswith(prefix) for name, prefix in group.items()):
-            needed = " or ".join(f"{name} {prefix}x" for name, prefix in group.items())
-            others = ", ".join(f"{name} {installed[name]}" for name in group if name in installed)
-            has = f" (it has {others})" if others else ""
-            package = "'{}=={}*'".format(*next(iter(group.items())))
-            how = "" if len(command) > 1 else f": uv pip install --python {command[0]} {package}"
-            return (
-                f"{framework} needs {needed} in {shlex.join(command)}{has}. "
-                f"Install {package} there{how}"
-            )
+        if any(installed.get(name, "").startswith(prefix) for name, prefix in group.items()):
+            continue
+        needed = " or ".join(f"{name} {prefix}x" for name, prefix in group.items())
+        where = shlex.join(command)
+        others = ", ".join(f"{name} {installed[name]}" for name in group if name in installed)
+        if others:
+            where += f" (it has {others})"
+        name, prefix = next(iter(group.items()))
+        package = f"'{name}=={prefix}*'"
+        how = ""
+        if len(command) == 1:
+            how = f": uv pip install --python {command[0]} {package}"
+        return f"{framework} needs {needed} in {where}. Install {package} there{how}"
     return None

@@ -28,19 +28,30 @@ TIMEOUT = 60  # seconds
 
 
 def uv_program() -> str:
-    """The uv next to the running interpreter, else the one on PATH."""
+    """The uv next to the running interpreter, else the one on PATH.
+
+    Its name if there is none, so that the error names it.
+    """
     local = Path(sys.executable).parent / "uv"
-    return str(local) if local.exists() else shutil.which("uv") or "uv"
+    if local.exists():
+        return str(local)
+    return shutil.which("uv") or "uv"
 
 
 def run(command: Sequence[str], *, where: str, remedy: str) -> None:
-    """Runs a command without the variables that lead to another environment. Raises `BuildError`
-    with the last lines of its output."""
+    """Runs a command without the variables that lead to another environment.
+
+    `where`, `remedy`: of the `BuildError` if it fails, which has the last lines of its output.
+    """
     try:
         subprocess.run(
-            command, env=_environment(), stdin=subprocess.DEVNULL, capture_output=True, text=True,
+            command,
+            env=_environment(),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
             check=True,
-        )  # fmt: skip
+        )
     except subprocess.CalledProcessError as error:
         lines = (error.stderr or error.stdout).strip().splitlines()[-LAST_LINES:]
         message = f"{Path(command[0]).name}: {' '.join(lines)}."
@@ -54,7 +65,9 @@ def _environment() -> dict[str, str]:
     others = ("VIRTUAL_ENV", "PYTHONPATH", "PYTHONHOME", "CONDA_PREFIX")
     variables = {name: value for name, value in os.environ.items() if name not in others}
     links = os.environ.get("UV_FIND_LINKS") or _pip_find_links()
-    return variables | ({"UV_FIND_LINKS": links} if links else {})
+    if links:
+        variables["UV_FIND_LINKS"] = links
+    return variables
 
 
 @functools.cache
@@ -73,13 +86,19 @@ def is_version(text: str) -> bool:
 
 
 def find(version: str) -> Path | None:
-    """An interpreter of that version (3.7 matches any 3.7), or None."""
+    """An interpreter of that version, or None.
+
+    `version`: 3.7 matches any 3.7.
+    """
     pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
     return _find(version, os.environ.get("PATH", ""), pyenv)
 
 
 def install_hint(version: str) -> str:
-    """The command that installs Python `version`, for messages."""
+    """The command that installs Python `version`, for messages.
+
+    uv has Python 3.8 and later.
+    """
     hint = f"pyenv install {version}"
     if tuple(map(int, version.split(".")[:2])) >= OLDEST_OF_UV:
         hint += f" (or: uv python install {version})"
@@ -88,23 +107,31 @@ def install_hint(version: str) -> str:
 
 @functools.cache
 def _find(version: str, path: str, pyenv: Path) -> Path | None:
+    """`find`, for these folders of PATH and this folder of pyenv."""
     if f"{platform.python_version()}.".startswith(f"{version}."):
         # The interpreter behind a virtual environment: the environment itself may be deleted.
         return Path(getattr(sys, "_base_executable", sys.executable))
+
     # pyenv's shims on PATH run only the versions that it has activated.
-    found = []
+    alike = []
     with contextlib.suppress(OSError):  # one that this user may not read has nothing for it
         names = os.listdir(pyenv / "versions")
         alike = [name for name in names if is_version(name) and name.startswith(version)]
-        found = [pyenv / "versions" / name for name in alike]
-    found.sort(key=lambda each: [int(part) for part in each.name.split(".")], reverse=True)
-    searched = os.pathsep.join([path, *(str(each / "bin") for each in found)])
+    alike.sort(key=lambda name: [int(part) for part in name.split(".")], reverse=True)
+
+    searched = [path]
+    for name in alike:
+        searched.append(str(pyenv / "versions" / name / "bin"))
     try:
         done = subprocess.run(
             [uv_program(), *FIND, "--no-project", "--no-config", version],
-            env={**os.environ, "PATH": searched}, stdin=subprocess.DEVNULL, capture_output=True,
-            text=True, timeout=TIMEOUT, check=True,
-        )  # fmt: skip
+            env={**os.environ, "PATH": os.pathsep.join(searched)},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT,
+            check=True,
+        )
     except (OSError, subprocess.SubprocessError):
         return None
     return Path(done.stdout.strip())

@@ -24,25 +24,31 @@ METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # others are decompressed 
 
 
 def write(path: Path, files: Mapping[str, Path]) -> None:
-    """Writes `files` (name in the archive → file). Raises `RecordError` if a name cannot be
-    imported."""
-    if unsafe := [name for name in files if not safe_name(name)]:
-        raise RecordError(f"{unsafe[0]!r} is not a safe name.", where=str(path))
+    """Writes an archive, which replaces the one at `path` when it is complete.
+
+    `files`: name in the archive → file. Raises `RecordError` if a name cannot be imported.
+    """
+    for name in files:
+        if not safe_name(name):
+            raise RecordError(f"{name!r} is not a safe name.", where=str(path))
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.new")
     try:
         with zipfile.ZipFile(partial, "w") as archive:
             for name, file in files.items():
-                archive.writestr(zipfile.ZipInfo(name), file.read_bytes(), zipfile.ZIP_DEFLATED)
+                entry = zipfile.ZipInfo(name)  # without the time of the file
+                archive.writestr(entry, file.read_bytes(), zipfile.ZIP_DEFLATED)
         partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)
 
 
 def unpack(path: Path, folder: Path) -> None:
-    """Writes the files of the archive into the empty `folder`. Raises `RecordError` unless each has
-    a safe, unique name, and their number and sizes are within the limits; `OSError` if a file
-    cannot be written."""
+    """Writes the files of the archive into the empty `folder`.
+
+    Raises `RecordError` unless each has a safe, unique name, and their number and sizes are within
+    the limits; `OSError` if a file cannot be written.
+    """
     for name, content in _contents(path):
         target = folder / name
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -50,11 +56,12 @@ def unpack(path: Path, folder: Path) -> None:
 
 
 def _contents(path: Path) -> Iterator[tuple[str, bytes]]:
-    """Name and content of each file of the archive."""
+    """Name and content of each file of the archive. Raises `RecordError` as `unpack`."""
     try:
         with zipfile.ZipFile(path) as archive:
-            _check(archive.infolist())
-            for entry in archive.infolist():
+            entries = archive.infolist()
+            _check(entries)
+            for entry in entries:
                 yield entry.filename, archive.read(entry)
     except (OSError, EOFError, ValueError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
         raise RecordError(f"is not an export ({error}).", where=str(path)) from None
@@ -67,11 +74,18 @@ def safe_name(name: str) -> bool:
 
 
 def _check(entries: list[zipfile.ZipInfo]) -> None:
-    """Raises `ValueError`. No more than the announced size of an entry is ever unpacked."""
+    """Raises `ValueError` unless the entries of an archive may be unpacked.
+
+    No more than the announced size of an entry is ever unpacked.
+    """
     names = {entry.filename for entry in entries}
-    folders = {str(folder) for name in names for folder in PurePosixPath(name).parents}
+    folders: set[str] = set()
+    for name in names:
+        folders.update(map(str, PurePosixPath(name).parents))
     if len(names) < len(entries) or names & folders or len(entries) > MAX_FILES:
         raise ValueError(f"a name is there twice, or there are more than {MAX_FILES} files")
+
+    total = 0
     for entry in entries:
         name = entry.filename
         is_safe = safe_name(name) and name.count("/") <= DEEPEST
@@ -79,20 +93,30 @@ def _check(entries: list[zipfile.ZipInfo]) -> None:
             raise ValueError(f"{name!r} is not a plain file with a safe name")
         if entry.file_size > MAX_FILE:
             raise ValueError(f"{name} has more than {MAX_FILE >> 20} MiB")
-    if sum(entry.file_size for entry in entries) > MAX_BYTES:
+        total += entry.file_size
+    if total > MAX_BYTES:
         raise ValueError(f"more than {MAX_BYTES >> 30} GiB")
 
 
 def files_of(folder: Path) -> dict[str, Path]:
-    """Name in an archive → file: the plan, facts and certificates of an experiment at a site, the
-    pointers of runs that were not needed, and all records that the others name, those of companions
-    included, with their events. Logs are left out: they name users, folders and hosts."""
+    """Name in an archive → file, for what an experiment has at a site:
+
+    - its plan, facts and certificates,
+    - the pointers of runs that were not needed,
+    - all records that the other pointers name, companions included, with their events.
+
+    Logs are left out: they name users, folders and hosts. `folder`: the experiment's at the site.
+    """
     root = folder.parents[1]
     files = [folder / "plan.jsonl", folder / "experiment.json"]
     files += sorted(folder.glob("certificates/*.json"))
     for file in pointer_files([folder]):
         pointer = Pointer.read(file)
-        files += [file] if pointer.not_needed else []
-        for record in (root / path for path in pointer.paths):
-            files += [record, record.with_suffix(".events.jsonl")]
-    return {file.relative_to(root).as_posix(): file for file in files if file.is_file()}
+        if pointer.not_needed:
+            files.append(file)
+        for path in pointer.paths:
+            record = root / path
+            files.append(record)
+            files.append(record.with_suffix(".events.jsonl"))
+    existing = [file for file in files if file.is_file()]
+    return {file.relative_to(root).as_posix(): file for file in existing}

@@ -39,9 +39,14 @@ UNPACKED = ".import-"  # beginning of the names of folders in which imports are 
 
 @dataclass
 class Incoming:
-    """What is written into the folder `root`: `files` (name → file with its content) and the
-    pointers of the `records`. `known` files exist with the same content, `kept` ones with newer
-    content; `replaced` are the names of existing files that are overwritten; `probes` are left out.
+    """What is written into the folder `root`.
+
+    - `files`: name → file with its content.
+    - `records`: those whose pointers are written.
+    - `known`: the number of files that exist with the same content.
+    - `kept`: the number of files that exist with newer content.
+    - `replaced`: the names of existing files that are overwritten.
+    - `probes`: the number of files that are left out.
     """
 
     root: Path
@@ -54,7 +59,12 @@ class Incoming:
     probes: int = 0
 
     def add(self, name: str, file: Path, keep: bool = False) -> None:
-        """Adds a file, unless it exists with this content, or is to be kept if it exists."""
+        """Adds a file, unless it exists with this content.
+
+        - `name`: relative to `root`.
+        - `file`: with its content.
+        - `keep`: whether an existing one with other content is kept.
+        """
         existing = self.root / name
         if not existing.exists():
             self.files[name] = file
@@ -67,54 +77,74 @@ class Incoming:
             self.replaced.append(name)
 
     def write(self) -> None:
-        """Writes the records first, so that no pointer ever lacks its record."""
-        for name in sorted(self.files, key=lambda name: (not name.startswith("records/"), name)):
+        """Writes the files and pointers.
+
+        Records come first, so that no pointer ever lacks its record. A pointer to a newer record is
+        kept, and companions have no pointer. Raises `OSError`.
+        """
+        names = sorted(self.files, key=lambda name: (not name.startswith("records/"), name))
+        for name in names:
             write_bytes(self.root / name, self.files[name].read_bytes())
+
         for record in sorted(self.records, key=lambda record: record.started):
             name = f"{record.site}/{self.experiment}/{record.name}.json"
+            file = self.root / name
             pointer = Pointer.of(record, companion_files(self.root, record))
             newer = False
             with suppress(RecordError):
-                existing = Pointer.read(self.root / name)
+                existing = Pointer.read(file)
                 newer = existing == pointer or Path(existing.record or "").stem > record.started
             if record.is_companion or newer:
                 continue
-            if (self.root / name).exists() and name not in self.files:
+            if file.exists() and name not in self.files:
                 self.replaced.append(name)
-            write_json(self.root / name, pointer)
+            write_json(file, pointer)
 
 
 def examine(folder: Path, root: Path, local: Collection[str]) -> Incoming:
-    """Decides what of the files in `folder`, which has the layout of a results folder, is written
-    into `root`. Raises `RecordError` if any of them is not what an export contains. Files in
-    `folder` are rewritten without what they should not contain.
+    """Decides which files of an export are written, and rewrites them without what they should not
+    contain.
 
     No record is ever replaced. A pointer is replaced by one to a newer record, a certificate by one
     that was planned differently. A plan keeps the runs of the existing one, and the facts of an
     experiment the runs that were skipped, because it may come in several parts.
 
-    `local`: names that no site and no machine may have, because they are this project's own.
+    - `folder`: the export's files, in the layout of a results folder.
+    - `root`: the folder into which they will be written.
+    - `local`: names that no site and no machine may have, because they are this project's own.
+
+    Raises `RecordError` if a file is not what an export contains.
     """
-    paths = filter(Path.is_file, sorted(folder.rglob("*")))
-    files = {path.relative_to(folder).as_posix(): path for path in paths}
-    plans = {tuple(name.split("/")[:2]) for name in files if name.endswith("/plan.jsonl")}
-    experiments = {experiment for _, experiment in plans}
+    files = {}
+    sites = set()  # that have a plan
+    experiments = set()  # that are planned
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            name = path.relative_to(folder).as_posix()
+            files[name] = path
+            if name.endswith("/plan.jsonl"):
+                site, experiment, *_ = name.split("/")
+                sites.add(site)
+                experiments.add(experiment)
     if len(experiments) != 1:
         raise RecordError(
             "is no export: it does not have the plan of one experiment.",
             remedy="name a file of `rnnbench export`, or a bundle's folder after its runs.",
         )
+
     incoming = Incoming(root, experiments.pop())
-    sites = {site for site, _ in plans}
     for name, file in files.items():
-        top, second, *_ = [*name.split("/"), ""]
+        top, _, below = name.partition("/")
+        second = below.partition("/")[0]
         owner = second if top == "records" else top
         if owner in local:
             raise RecordError(
                 f"holds results of {owner}, which is a machine or site of this project.",
                 where=name,
-                remedy="export the other sites only (--site); a backup of your own is brought back "
-                "with --restore.",
+                remedy=(
+                    "export the other sites only (--site); a backup of your own is brought back "
+                    "with --restore."
+                ),
             )
         if not safe_name(name):
             raise _refuse(name, "is not a file of an export")
@@ -127,8 +157,20 @@ def examine(folder: Path, root: Path, local: Collection[str]) -> Incoming:
     return incoming
 
 
-def _add_record_file(incoming: Incoming, name: str, file: Path, sites: Collection[str]) -> None:
-    """Adds a record, its events or its log."""
+def _add_record_file(
+    incoming: Incoming,
+    name: str,
+    file: Path,
+    sites: Collection[str],
+) -> None:
+    """Adds a record, its events or its log.
+
+    - `name`, `file`: as in `Incoming.add`.
+    - `sites`: those that have a plan.
+
+    Raises `RecordError` if the file does not belong to the experiment, or exists with other
+    content.
+    """
     if is_record(file):
         record = read_record(file)
         if record.path != name:
@@ -137,32 +179,51 @@ def _add_record_file(incoming: Incoming, name: str, file: Path, sites: Collectio
             raise _refuse(name, f"belongs to no plan ({record.experiment!r} at {record.site!r})")
         _check_run(record.run, name)
         incoming.records.append(record)
-    elif not (
-        file.name.endswith(ATTACHED_SUFFIXES)
-        and file.with_name(f"{file.name.partition('.')[0]}.json").is_file()
-    ):
-        raise _refuse(name, "is not a file of an export")
+    else:
+        of_record = file.with_name(f"{file.name.partition('.')[0]}.json")
+        if not file.name.endswith(ATTACHED_SUFFIXES) or not of_record.is_file():
+            raise _refuse(name, "is not a file of an export")
+
     existing = incoming.root / name
     if existing.exists() and existing.read_bytes() != file.read_bytes():
         raise _refuse(name, "exists already with other content")
     incoming.add(name, file)
 
 
-def _add_site_file(incoming: Incoming, name: str, file: Path, local: Collection[str]) -> None:
-    """Adds a file of the experiment at a site."""
-    what, existing = name.split("/")[2:], incoming.root / name
-    if len(what) == 2 and what[0] == PROBES and file.suffix == ".json":
-        incoming.probes += 1
-        return
-    if len(what) == 2 and what[0] == "certificates" and file.suffix == ".json":
-        made, known = certificate_of(read_json(file), name), None
-        if made.key != file.stem or made.machine in local:
-            raise _refuse(name, f"says that it is {made.key!r}, made on {made.machine!r}")
-        with suppress(RecordError):
-            known = certificate_of(read_json(existing), name).digest
-        incoming.add(name, file, keep=known is not None and known == made.digest)
-        return
-    pointer = Pointer.read(file) if len(what) == 1 and is_pointer(file) else None
+def _add_site_file(
+    incoming: Incoming,
+    name: str,
+    file: Path,
+    local: Collection[str],
+) -> None:
+    """Adds a file of the experiment at a site: a certificate, the plan, the facts or the pointer of
+    a run that was not needed.
+
+    - `name`, `file`: as in `Incoming.add`. The file is rewritten.
+    - `local`: as in `examine`.
+
+    Raises `RecordError` for any other file.
+    """
+    existing = incoming.root / name
+    what = name.split("/")[2:]  # below the folders of the site and the experiment
+
+    if len(what) == 2 and file.suffix == ".json":
+        if what[0] == PROBES:
+            incoming.probes += 1
+            return
+        if what[0] == "certificates":
+            made = certificate_of(read_json(file), name)
+            if made.key != file.stem or made.machine in local:
+                raise _refuse(name, f"says that it is {made.key!r}, made on {made.machine!r}")
+            known = None
+            with suppress(RecordError):
+                known = certificate_of(read_json(existing), name).digest
+            incoming.add(name, file, keep=known is not None and known == made.digest)
+            return
+
+    pointer = None
+    if len(what) == 1 and is_pointer(file):
+        pointer = Pointer.read(file)
     if what == ["plan.jsonl"]:
         content = _merged_plan(file, existing, name)
     elif what == ["experiment.json"]:
@@ -174,37 +235,51 @@ def _add_site_file(incoming: Incoming, name: str, file: Path, local: Collection[
         content = json_bytes(pointer)
     else:
         raise _refuse(name, "is not a file of an export")
+
     file.write_bytes(content)
     incoming.add(name, file, keep=pointer is not None)
 
 
 def _check_run(run: Run, name: str) -> None:
-    """Raises unless a run has a safe name, the required axes and the digest of its own
-    configuration."""
+    """Raises `RecordError` unless a run has a safe name, the required axes and the digest of its
+    own configuration.
+
+    `name`: of the file that has it.
+    """
     if "/" in run.name or not safe_name(run.name):
         raise _refuse(name, f"has a run whose name is not safe, {run.name[:80]!r}")
-    if lacking := [axis for axis in REQUIRED if not run.choices.get(axis)]:
+    lacking = [axis for axis in REQUIRED if not run.choices.get(axis)]
+    if lacking:
         raise _refuse(name, f"has a run without {', '.join(lacking)}")
     if run.digest != digest_of(full_identity(run.config, run.identity)):
         raise _refuse(name, f"has a digest that is not that of the configuration of {run.name}")
 
 
 def _merged_plan(file: Path, existing: Path, name: str) -> bytes:
-    """The runs planned in `file`, and those of the `existing` plan that it lacks, measured or not:
-    an experiment may come in several parts."""
+    """The lines of a plan with the runs of two: an experiment may come in several parts.
+
+    - `file`: the new plan, whose runs are checked.
+    - `existing`: the plan from which it gets the runs that it lacks, measured or not.
+    - `name`: of the new plan, for errors.
+    """
     planned = {run.name: run for run in read_runs(file)}
     for run in planned.values():
         _check_run(run, name)
-    known = read_runs(existing) if existing.exists() else []
-    for run in known:
-        planned.setdefault(run.name, run)
+    if existing.exists():
+        for run in read_runs(existing):
+            planned.setdefault(run.name, run)
     return b"".join(run.line() for run in planned.values())
 
 
 def _merged_facts(facts: Experiment, file: Path, existing: Path) -> Experiment:
-    """The facts in `file`, with the runs that were skipped according to the `existing` ones, unless
-    they are planned now or have a result."""
+    """The facts of an experiment, with the runs that were skipped according to the existing ones,
+    unless they are planned now or have a result.
+
+    - `facts`: those in `file`, which is next to the plan.
+    - `existing`: the file of the existing facts.
+    """
     skipped = {each.name: each for each in facts.skipped}
+
     plan = file.with_name("plan.jsonl")
     if existing.exists() and plan.exists():
         planned = {run.name for run in read_runs(plan)}
@@ -212,8 +287,10 @@ def _merged_facts(facts: Experiment, file: Path, existing: Path) -> Experiment:
             is_measured = (existing.parent / f"{each.name}.json").is_file()
             if each.name not in planned and not is_measured:
                 skipped.setdefault(each.name, each)
+
     return msgspec.structs.replace(facts, skipped=tuple(skipped.values()))
 
 
 def _refuse(name: str, why: str) -> RecordError:
+    """The error for the file with this `name`."""
     return RecordError(f"{why}.", where=name)

@@ -19,13 +19,19 @@ from rnnbench.records.record import Record
 from rnnbench.records.store import read_json, write_json
 from rnnbench.running.assemble import Trained, records_of
 from rnnbench.running.certificates import assembled_certificate
-from rnnbench.running.worker import Outcome, parse
+from rnnbench.running.worker import Facts, Outcome, parse
 from rnnworker import machine
 from rnnworker.members import tail
 
 
 def lay_out(bundle: Path, folder: Path) -> None:
-    """Writes the outcomes of a `bundle` into the empty `folder`, as an export has them."""
+    """Writes the outcomes of a bundle as an export has them.
+
+    - `bundle`: its folder, after its ``run.py`` has measured.
+    - `folder`: an empty one, which gets the layout of a results folder.
+
+    Raises `RecordError` for a damaged bundle, and for one without a finished run.
+    """
     _check_files(bundle)
     experiment = _experiment(bundle)
 
@@ -34,88 +40,126 @@ def lay_out(bundle: Path, folder: Path) -> None:
             raise RecordError(f"{name!r} is not a safe name.", where=str(bundle))
         return folder / name
 
-    machines: dict[str, Mapping[str, Any]] = {}
+    machines: dict[str, Facts] = {}
     for record, outcome in records_in(bundle, experiment.name):
         machines[record.machine] = record.hardware
         file = target(record.path)
         write_json(file, record)
-        for name, suffix in (("events.jsonl", ".events.jsonl"), ("log", ".log")):
-            if (outcome / name).exists():
-                shutil.copyfile(outcome / name, file.with_suffix(suffix))
+        for name in ("events.jsonl", "log"):
+            attached = outcome / name
+            if attached.exists():
+                shutil.copyfile(attached, file.with_suffix(f".{name}"))
         plan = target(f"{record.machine}/{experiment.name}/plan.jsonl")
         if not plan.exists():
             write_json(plan.with_name("experiment.json"), experiment)
             shutil.copyfile(bundle / "plan.jsonl", plan)
+
     for data in certificates_in(bundle, machines):
         name = f"{data['machine']}/{experiment.name}/certificates/{data['key']}.json"
         write_json(target(name), data)
+
     if not any(folder.iterdir()):
         what = "has no finished run below out/."
         raise RecordError(what, where=str(bundle), remedy="start its run.py.")
 
 
 def _check_files(bundle: Path) -> None:
-    """Raises `RecordError` for a link, which could bring a file of this machine into the results,
-    and for a file that is too large to be read at once."""
-    for path in [*bundle.glob("*.json*"), bundle / "out", *(bundle / "out").rglob("*")]:
-        if path.is_symlink() or (path.exists() and not (path.is_file() or path.is_dir())):
+    """Raises `RecordError` if a file of the bundle must not be read:
+
+    - a link, which could bring a file of this machine into the results,
+    - a pipe, a socket or a device,
+    - a file that is too large to be read at once.
+    """
+    out = bundle / "out"
+    for path in [*bundle.glob("*.json*"), out, *out.rglob("*")]:
+        if path.is_symlink():
+            raise RecordError("is not a plain file.", where=str(path))
+        if path.exists() and not path.is_file() and not path.is_dir():
             raise RecordError("is not a plain file.", where=str(path))
         if path.is_file() and path.stat().st_size > MAX_FILE:
             raise RecordError(f"has more than {MAX_FILE >> 20} MiB.", where=str(path))
 
 
 def _experiment(bundle: Path) -> Experiment:
-    """The experiment, including the runs that the other machine skipped."""
-    experiment, file = read_experiment(bundle / "experiment.json"), bundle / "out" / "skipped.json"
+    """The experiment of a bundle, including the runs that the other machine skipped.
+
+    Raises `RecordError` for a damaged file.
+    """
+    experiment = read_experiment(bundle / "experiment.json")
+    file = bundle / "out" / "skipped.json"
+    skipped: dict[str, str] = {}
     with _is_an_outcome(file):
-        skipped = msgspec.convert(read_json(file), dict[str, str]) if file.exists() else {}
-    more = tuple(Skipped(name, why) for name, why in skipped.items())
-    return msgspec.structs.replace(experiment, skipped=experiment.skipped + more)
+        if file.exists():
+            skipped = msgspec.convert(read_json(file), dict[str, str])
+    more = [Skipped(name, why) for name, why in skipped.items()]
+    return msgspec.structs.replace(experiment, skipped=(*experiment.skipped, *more))
 
 
 def records_in(folder: Path, experiment: str) -> Iterator[tuple[Record, Path]]:
-    """Each complete outcome below ``out/`` as (record, folder of its events and log). The site of a
-    record is its machine. Runs that received an external SIGKILL have no record, as in local
-    measurements."""
+    """Each complete outcome below ``out/`` as (record, folder of its events and log).
+
+    - `folder`: the bundle's.
+    - `experiment`: the name of its experiment.
+
+    The site of a record is its machine. Runs that received an external SIGKILL have no record, as
+    in local measurements. Raises `RecordError` if an outcome is damaged or of another plan.
+    """
     planned = {run.name: run for run in read_runs(folder / "plan.jsonl")}
-    rounds: dict[str, tuple[Mapping[str, Any], dict[str, tuple[Trained, Path]]]] = {}
+    rounds: dict[str, tuple[Facts, dict[str, tuple[Trained, Path]]]] = {}
     for path in sorted(folder.glob("out/*/*/outcome.json")):
         with _is_an_outcome(path):
             data = read_json(path)
-            run, facts = planned[data["name"]], data["round"]
+            run = planned[data["name"]]
+            facts = data["round"]
             if data["digest"] != run.digest:
                 raise RecordError("was measured with another plan.", where=str(path))
-            hardware, outcome = data["hardware"], _outcome(path, data)
+            hardware = data["hardware"]
+            outcome = _outcome(path, data)
             trained = Trained(
-                run, experiment, hardware["machine"], data["started"], data["finished"], hardware,
-                outcome,
-            )  # fmt: skip
+                run=run,
+                experiment=experiment,
+                site=hardware["machine"],
+                started=data["started"],
+                finished=data["finished"],
+                hardware=hardware,
+                outcome=outcome,
+            )
             if run.name not in facts["members"]:
                 raise ValueError(f"{run.name} is no member of its round")
             _, measured = rounds.setdefault(facts["id"], (facts, {}))
             measured[run.name] = trained, path.parent
+
     for identity, (facts, measured) in rounds.items():
         with _is_an_outcome(folder):
             cohort = [measured[name][0] for name in facts["members"] if name in measured]
             made = records_of(cohort, identity, facts["companions"])
-        yield from ((record, measured[name][1]) for name, record in made.items())
+        for name, record in made.items():
+            yield record, measured[name][1]
 
 
 def certificates_in(
-    folder: Path, machines: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
+    folder: Path,
+    machines: Mapping[str, Facts] = MappingProxyType({}),
 ) -> Iterator[dict[str, Any]]:
     """Each certificate below ``out/certificates/``, older ones first.
 
     A bundle that went on on another machine of the same kind, such as the next virtual machine of a
-    provider, did not make them again: those of `machines` (name → hardware) have them too, before
-    their own."""
+    provider, did not make its certificates again. So the other machines have them too, before their
+    own.
+
+    - `folder`: the bundle's.
+    - `machines`: name → hardware of those that measured.
+
+    Raises `RecordError` if an outcome is damaged or of another plan.
+    """
     own = []
     file = folder / "certificates.json"
     all_planned = read_json(file) if file.exists() else {}
     for path in sorted(folder.glob("out/certificates/*/*/outcome.json")):
         with _is_an_outcome(path):
             data = read_json(path)
-            planned, outcome = all_planned[Path(data["name"]).name], _outcome(path, data)
+            planned = all_planned[Path(data["name"]).name]
+            outcome = _outcome(path, data)
             if data["digest"] != planned["digest"]:
                 raise RecordError("was made with another plan.", where=str(path))
             if outcome.is_killed:
@@ -124,26 +168,37 @@ def certificates_in(
             for further in sorted(path.parent.glob("*/outcome.json")):
                 other = read_json(further)
                 outcomes[other["device"]] = _outcome(further, other)
+
             hardware = data["hardware"]
-            own.append(assembled_certificate(planned, outcomes, hardware["machine"]))
+            certificate = assembled_certificate(planned, outcomes, hardware["machine"])
             kind = machine.kind(hardware)
             alike = {name for name, facts in machines.items() if machine.kind(facts) == kind}
             alike.discard(hardware["machine"])
-        yield from ({**own[-1], "machine": name} for name in sorted(alike))
+        own.append(certificate)
+        for name in sorted(alike):
+            yield {**certificate, "machine": name}
     yield from own
 
 
 @contextmanager
 def _is_an_outcome(path: Path) -> Iterator[None]:
+    """Raises `RecordError` for whatever is wrong with what is read from `path`."""
     try:
         yield
     except (AttributeError, KeyError, OSError, TypeError, ValueError) as error:
         raise RecordError(f"is not an outcome of a bundle ({error}).", where=str(path)) from error
 
 
-def _outcome(path: Path, data: Mapping[str, Any]) -> Outcome:
-    """What `Outcome.facts` wrote, with the events and the end of the log beside it."""
-    parsed = map(parse, path.with_name("events.jsonl").read_bytes().split(b"\n"))
+def _outcome(path: Path, data: Facts) -> Outcome:
+    """What `Outcome.facts` wrote, with the events and the end of the log beside it.
+
+    - `path`: of the file.
+    - `data`: its content.
+    """
+    events = []
+    for line in path.with_name("events.jsonl").read_bytes().split(b"\n"):
+        event = parse(line)
+        if event is not None:
+            events.append(event)
     facts = {name: data[name] for name in Outcome().facts()}
-    events = [event for event in parsed if event is not None]
     return Outcome(events, log_tail=tail(path.with_name("log")), **facts)

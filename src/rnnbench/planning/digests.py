@@ -6,13 +6,13 @@ from __future__ import annotations
 import ast
 import copy
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import rnnworker
 from rnnbench.grid.files import parsed
+from rnnbench.grid.overrides import Config
 from rnnworker.cards import replicas_of
 from rnnworker.frameworks.names import FRAMEWORKS
 from rnnworker.options import is_function, is_keras, is_user_file
@@ -21,58 +21,85 @@ _ROOT = Path(rnnworker.__file__).parent
 _PACKAGE = "rnnworker"
 # Modules that only describe frameworks, or only reject invalid configs before a run starts.
 _IGNORED_MODULES = ("frameworks/names.py", "options.py")
+_WITH_DOCSTRING = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
-def worker_digest(config: Mapping[str, Any]) -> str:
-    """SHA-256 over the modules that a run with `config` may use: its entry point, its framework,
-    its implementation, the file of its model, that of replicas if it has several, and the worker's
-    modules that these import. Raises `ConfigError` if one of them is not valid Python."""
-    data = config["model"]["data"]
-    functions = {config["model"]["function"], data["prepare"], data.get("augment")} - {None}
-    if is_function(config["model"].get("loss")):
-        functions.add(config["model"]["loss"])
+def worker_digest(config: Config) -> str:
+    """SHA-256, in hexadecimal, over the modules that a run with `config` may use:
+
+    - its entry point, framework and implementation,
+    - the file of its model, and the file of replicas if it has several,
+    - the worker's modules that these import.
+
+    Raises `ConfigError` if one of them is not valid Python.
+    """
+    model = config["model"]
+    data = model["data"]
+    functions = {model["function"], data["prepare"], data.get("augment")}
+    functions.discard(None)
+    if is_function(model.get("loss")):
+        functions.add(model["loss"])
+    device = config.get("device") or {}
     return _digest(
         config["build"]["framework"],
         config["rnn"].get("implementation"),
         frozenset(functions),
-        replicas_of(config.get("device") or {}) > 1,
+        replicas_of(device) > 1,
     )
 
 
 @cache
 def _digest(
-    framework: str, implementation: str | None, functions: frozenset[str], replicated: bool
+    framework: str,
+    implementation: str | None,
+    functions: frozenset[str],
+    replicated: bool,
 ) -> str:
     """Cached, because thousands of runs share few combinations, and no file changes while a plan is
     made."""
-    files = [_ROOT / "frameworks" / f"{FRAMEWORKS[framework].module}.py"]
+    frameworks = _ROOT / "frameworks"
+    files = [
+        _ROOT / "__main__.py",
+        frameworks / f"{FRAMEWORKS[framework].module}.py",
+    ]
     if replicated:
-        files.append(_ROOT / "frameworks" / "replicas.py")
+        files.append(frameworks / "replicas.py")
     if implementation:
-        module = "keras" if is_keras(implementation) else implementation
-        builtin = _ROOT / f"kernels/{module}.py"
-        files.append(Path(implementation) if is_user_file(implementation) else builtin)
-    return _digest_of_files([_ROOT / "__main__.py", *files, *sorted(map(_file_of, functions))])
+        if is_user_file(implementation):
+            files.append(Path(implementation))
+        elif is_keras(implementation):
+            files.append(_ROOT / "kernels/keras.py")
+        else:
+            files.append(_ROOT / f"kernels/{implementation}.py")
+    files += sorted(map(_file_of, functions))
+    return _digest_of_files(files)
 
 
-def certifier_digest(configs: Sequence[Mapping[str, Any]]) -> str:
-    """SHA-256 over the modules that certifying the runs with `configs` uses."""
-    digests = [*map(worker_digest, configs), _digest_of_files([_ROOT / "certify.py"])]
-    return hashlib.sha256("\n".join(digests).encode("utf-8")).hexdigest()
+def certifier_digest(configs: Sequence[Config]) -> str:
+    """SHA-256, in hexadecimal, over the modules that certifying the runs with `configs` uses."""
+    digests = [worker_digest(config) for config in configs]
+    digests.append(_digest_of_files([_ROOT / "certify.py"]))
+    return hashlib.sha256("\n".join(digests).encode()).hexdigest()
 
 
 def _file_of(reference: str) -> Path:
+    """The file of a function: ``FILE.py:NAME`` or ``rnnworker.MODULE:NAME``."""
     module = reference.rpartition(":")[0]
     if module.endswith(".py"):
         return Path(module)
-    return _ROOT.parent.joinpath(*module.split(".")).with_suffix(".py")
+    return _ROOT.parent / f"{module.replace('.', '/')}.py"
 
 
 def _digest_of_files(files: Iterable[Path]) -> str:
-    """SHA-256 over `files` and the worker's modules that they import, transitively."""
+    """SHA-256, in hexadecimal, over files and the worker's modules that they import, transitively.
+
+    It does not depend on the order of `files`.
+    """
     reached = list(dict.fromkeys(files))
-    for file in reached:
-        reached += [imported for imported in _imports(file) if imported not in reached]
+    for file in reached:  # which grows meanwhile
+        for imported in _imports(file):
+            if imported not in reached:
+                reached.append(imported)
     state = hashlib.sha256()
     for name, file in sorted((_name(file), file) for file in reached):
         state.update(f"{name}\n{_tree(file)}\n".encode())
@@ -80,10 +107,13 @@ def _digest_of_files(files: Iterable[Path]) -> str:
 
 
 def _name(file: Path) -> str:
-    """The path inside the worker's package; only the file name of a user's file, whose path is
-    part of the run's config."""
-    inside = file.is_relative_to(_ROOT)
-    return file.relative_to(_ROOT).as_posix() if inside else f"/{file.name}"
+    """The path inside the worker's package.
+
+    Of a user's file it is the file name alone, because its path is part of the run's config.
+    """
+    if file.is_relative_to(_ROOT):
+        return file.relative_to(_ROOT).as_posix()
+    return f"/{file.name}"
 
 
 @cache
@@ -91,39 +121,58 @@ def _imports(file: Path) -> tuple[Path, ...]:
     """The worker's modules that `file` imports, at any level, and the packages they are in."""
     if not file.exists():
         return ()
-    package = file.relative_to(_ROOT).parent.parts if file.is_relative_to(_ROOT) else None
-    names = set() if package is None else {".".join((_PACKAGE, *package))}
+    names = set()
+    if file.is_relative_to(_ROOT):
+        folder = file.relative_to(_ROOT.parent).parent
+        names.add(".".join(folder.parts))
     for node in ast.walk(parsed(file)):
         if isinstance(node, ast.Import):
-            names |= {alias.name for alias in node.names}
+            for alias in node.names:
+                names.add(alias.name)
         elif isinstance(node, ast.ImportFrom) and node.module:
-            names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
-    files = {path for name in names for path in _modules(name)} - {file}
-    return tuple(sorted(path for path in files if _name(path) not in _IGNORED_MODULES))
+            names.add(node.module)
+            for alias in node.names:
+                names.add(f"{node.module}.{alias.name}")
+
+    found = set()
+    for name in names:
+        for path in _modules(name):
+            if path != file and _name(path) not in _IGNORED_MODULES:
+                found.add(path)
+    return tuple(sorted(found))
 
 
 def _modules(name: str) -> Iterator[Path]:
     """The files that importing the module `name` executes; none if it is not the worker's."""
-    first, *parts = name.split(".")
-    for depth in range(len(parts) + 1) if first == _PACKAGE else ():
-        module = _ROOT.joinpath(*parts[:depth])
-        yield from filter(Path.exists, (module / "__init__.py", module.with_suffix(".py")))
+    parts = name.split(".")
+    if parts[0] != _PACKAGE:
+        return
+    path = _ROOT.parent
+    for part in parts:
+        path /= part
+        for file in (path / "__init__.py", path.with_suffix(".py")):
+            if file.exists():
+                yield file
 
 
 @cache
 def _tree(file: Path) -> str:
     """The canonical source of `file`. A missing file is an error only when the run starts."""
-    return canonical(parsed(file)) if file.exists() else f"missing {file.name}"
-
-
-_WITH_DOCSTRING = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    if not file.exists():
+        return f"missing {file.name}"
+    return canonical(parsed(file))
 
 
 def canonical(tree: ast.Module) -> str:
-    """The source of a syntax tree without comments, docstrings and layout. `ast.dump` differs more
-    between versions: 3.12 added a field to functions and classes, and 3.13 omits empty lists."""
+    """The source of a syntax tree without comments, docstrings and layout.
+
+    `ast.dump` differs more between versions: 3.12 added a field to functions and classes, and 3.13
+    omits empty lists.
+    """
     tree = copy.deepcopy(tree)
     for node in ast.walk(tree):
-        if isinstance(node, _WITH_DOCSTRING) and ast.get_docstring(node, clean=False) is not None:
+        if not isinstance(node, _WITH_DOCSTRING):
+            continue
+        if ast.get_docstring(node, clean=False) is not None:
             node.body = node.body[1:] or [ast.Pass()]
     return ast.unparse(tree)

@@ -8,9 +8,8 @@ before, or if the undisturbed random reads of its machine have become known bett
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from pathlib import Path
 
 import msgspec
 
@@ -20,7 +19,7 @@ from rnnbench.records.plan_file import read_heads
 from rnnbench.records.pointer import Pointer
 from rnnbench.records.record import Record, run_value
 from rnnbench.records.store import Place, read_record, write_bytes
-from rnnbench.tables.effects import Effect, Round, effects_in, examined
+from rnnbench.tables.effects import Effect, Levels, Round, effects_in, examined
 from rnnbench.tables.ratios import RunValue
 from rnnbench.tables.states import Source, undisturbed
 
@@ -30,7 +29,9 @@ CACHE = ".finished.jsonl"
 class FinishedRun(msgspec.Struct, frozen=True, kw_only=True):
     """A finished run.
 
-    - `name`, `device`; `wall_seconds`: its share of the wall time of its round.
+    - `name`: with seed and repeat.
+    - `device`: its choice.
+    - `wall_seconds`: its share of the wall time of its round.
     - `value`: what the estimates are made from; None if it is void or a companion that serves no
       ratio.
     """
@@ -42,9 +43,13 @@ class FinishedRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Known(msgspec.Struct, frozen=True, kw_only=True):
-    """A line of the cache: a run with the `path` of its record, its `round` and the paths of the
-    records that were in use `together`; `lowest`: the lowest random reads of the round; `levels`:
-    the undisturbed ones that were known."""
+    """A line of the cache.
+
+    - `path`: of the record of the `run`, in the results folder.
+    - `round`: id of its round; `together`: paths of the records of the round that were in use.
+    - `lowest`: the lowest random reads of the round, for each source.
+    - `levels`: the undisturbed random reads of these sources, as they were known.
+    """
 
     path: str
     run: FinishedRun
@@ -60,32 +65,49 @@ def key_of(machine: str, configuration: str) -> str:
 
 
 def finished(records: Iterable[Record]) -> list[FinishedRun]:
-    """The runs of `records`, which include all of their rounds."""
+    """The runs of `records`, in the same order.
+
+    `records`: with all other records of their rounds.
+    """
     records = list(records)
     return _runs_of(records, examined(records))
 
 
 def finished_runs(place: Place) -> list[FinishedRun]:
-    """The runs of the plan that are finished as planned, and the companions of their rounds. Runs
-    that were not needed are left out."""
+    """The runs of the plan that are finished as planned, and the companions of their rounds.
+
+    Runs that were not needed are left out. Updates the cache. Does not raise for a damaged cache,
+    pointer or record: these runs will be measured again.
+    """
     paths = _paths_in_use(place)
+
     cache = place.folder / CACHE
-    known = {line.path: line for line in _read(cache) if line.path in paths}
-    records = _read_records(place, [path for path in paths if path not in known])
-    again = {record.round_id for record in records.values()}
-    again |= {line.round for line in known.values() if not paths.keys() >= set(line.together)}
+    read: list[_Known] = []
+    with suppress(OSError, ValueError):  # it is missing, damaged or of another version
+        decoder = msgspec.json.Decoder(_Known)
+        read = [decoder.decode(line) for line in cache.read_bytes().splitlines()]
+    known = {line.path: line for line in read if line.path in paths}
+
+    missing = [path for path in paths if path not in known]
+    records = _read_records(place, missing)
     lowest = _lowest(known.values(), examined(records.values()))
+    again = {record.round_id for record in records.values()}
     for line in known.values():
-        if any(undisturbed(source, lowest[source]) != level for source, level in line.levels):
+        if not paths.keys() >= set(line.together):
             again.add(line.round)
+        for source, level in line.levels:
+            if undisturbed(source, lowest[source]) != level:
+                again.add(line.round)
     stale = [path for path, line in known.items() if line.round in again]
-    if not records and not stale:
-        return [line.run for line in known.values()]
-    records |= _read_records(place, stale)
-    kept = [line for path, line in known.items() if path not in records]
-    lines = [*kept, *_lines_of(list(records.values()), lowest)]
-    with suppress(OSError):  # it is only read faster the next time
-        write_bytes(cache, b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
+
+    lines = list(known.values())
+    if records or stale:
+        records |= _read_records(place, stale)
+        lines = [line for line in lines if line.path not in records]
+        lines += _lines_of(list(records.values()), lowest)
+        content = b"".join(msgspec.json.encode(line) + b"\n" for line in lines)
+        with suppress(OSError):  # it is only read faster the next time
+            write_bytes(cache, content)
     return [line.run for line in lines]
 
 
@@ -100,16 +122,8 @@ def _paths_in_use(place: Place) -> dict[str, None]:
     return paths
 
 
-def _read(cache: Path) -> list[_Known]:
-    """The lines of the cache; none if it is missing, damaged or of another version."""
-    try:
-        decoder = msgspec.json.Decoder(_Known)
-        return [decoder.decode(line) for line in cache.read_bytes().splitlines()]
-    except (OSError, ValueError):
-        return []
-
-
 def _read_records(place: Place, paths: Sequence[str]) -> dict[str, Record]:
+    """Path → the record, for those that can be read."""
     records = {}
     for path in paths:
         with suppress(RecordError):  # to be measured again
@@ -119,67 +133,93 @@ def _read_records(place: Place, paths: Sequence[str]) -> dict[str, Record]:
 
 def _lowest(known: Iterable[_Known], rounds: Iterable[Round]) -> dict[Source, float]:
     """The lowest random reads of each source in all rounds."""
-    every = [pair for line in known for pair in line.lowest]
-    every += [pair for own in rounds for pair in own.lowest.items()]
+    pairs: list[tuple[Source, float]] = []
+    for line in known:
+        pairs.extend(line.lowest)
+    for own in rounds:
+        pairs.extend(own.lowest.items())
     lowest: dict[Source, float] = {}
-    for source, level in every:
+    for source, level in pairs:
         lowest[source] = min(level, lowest.get(source, level))
     return lowest
 
 
-def _lines_of(records: Sequence[Record], lowest: Mapping[Source, float]) -> list[_Known]:
+def _lines_of(records: Sequence[Record], lowest: Levels) -> list[_Known]:
+    """The lines of the cache for all `records` of some rounds. `lowest`: as from `_lowest`."""
     rounds = examined(records, lowest)
-    of_round = {key: own for own in rounds for key in own.members}
+    of_record = {}
+    for own in rounds:
+        for key in own.members:
+            of_record[key] = own
+
     lines = []
     for record, run in zip(records, _runs_of(records, rounds), strict=True):
-        own = of_round.get(record.key)
-        sources = own.lowest if own else {}
+        together = []
+        sources: Levels = {}
+        if record.key in of_record:
+            own = of_record[record.key]
+            together = [member.path for member in own.members.values()]
+            sources = own.lowest
+        levels = [(source, undisturbed(source, lowest[source])) for source in sources]
         lines.append(
             _Known(
                 path=record.path,
                 run=run,
                 round=record.round_id,
-                together=tuple(each.path for each in own.members.values()) if own else (),
+                together=tuple(together),
                 lowest=tuple(sources.items()),
-                levels=tuple((each, undisturbed(each, lowest[each])) for each in sources),
+                levels=tuple(levels),
             )
         )
     return lines
 
 
 def _runs_of(records: Iterable[Record], rounds: Iterable[Round]) -> list[FinishedRun]:
+    """The runs of `records`, which were examined as `rounds`, in the same order."""
     effects: dict[str, Effect] = {}
     for own in rounds:
         effects |= effects_in(own)
+
     runs = []
     for record in records:
+        effect = effects.get(record.key, Effect())
         runs.append(
             FinishedRun(
                 name=record.name,
                 device=record.run.choices.get("device", ""),
                 wall_seconds=record.measured.get("wall_seconds"),
-                value=_value_of(record, effects.get(record.key, Effect())),
+                value=_value_of(record, effect),
             )
         )
     return runs
 
 
 def _value_of(record: Record, effect: Effect) -> RunValue | None:
+    """What the estimates use of a record and its `effect` within its round.
+
+    The value of a run with an effect is relative to its round; any other run is represented by the
+    seconds of its epochs, and compared within its seed and repeat. None if the record is void, or
+    of a companion without an effect.
+    """
     if record.verdict.status == "void" or not record.epochs:
         return None
     if record.is_companion and not effect.is_known:
         return None
-    choices = record.run.choices
-    seconds = run_value([epoch.seconds for epoch in record.epochs])
-    # As `tables.frame.run_values`: runs of one seed and repeat were measured after each other.
-    block = f"s{record.run.seed}-r{record.run.repeat}"
+
+    run = record.run
+    if effect.is_known:
+        log = effect.log
+        unit = record.round_id
+    else:
+        log = math.log(run_value([epoch.seconds for epoch in record.epochs]))
+        # As `tables.frame.run_values`: runs of one seed and repeat were measured after each other.
+        block = f"s{run.seed}-r{run.repeat}"
+        unit = f"{record.machine}/{record.site}/{record.experiment}/{block}"
     return RunValue(
-        key=key_of(record.machine, record.run.configuration),
-        device=f"{record.machine}/{choices.get('model')}/{choices.get('device')}",
-        log=effect.log if effect.is_known else math.log(seconds),
-        unit=record.round_id
-        if effect.is_known
-        else f"{record.machine}/{record.site}/{record.experiment}/{block}",
+        key=key_of(record.machine, run.configuration),
+        device=f"{record.machine}/{run.choices.get('model')}/{run.choices.get('device')}",
+        log=log,
+        unit=unit,
         machine=record.machine,
         started=timestamps.read(record.started).timestamp(),
         is_companion=record.is_companion,

@@ -29,11 +29,15 @@ MOST_REPEATS = 10_000
 
 @dataclass(frozen=True)
 class Forecast:
-    """The estimate for the runs to do. `left`: their number; `seconds`, `bytes`: their totals;
-    `guessed`: number of runs whose time is estimated from other configurations or is a guess.
-    `spread`: standard deviation of log run values within a configuration, `GUESS_SPREAD` if
-    `degrees_of_freedom` is 0; `borrowed`: whether it includes this machine's other
-    configurations."""
+    """The estimate for the runs to do.
+
+    - `left`: their number.
+    - `seconds`, `bytes`: their totals.
+    - `guessed`: number of runs whose time is estimated from other configurations or is a guess.
+    - `spread`: standard deviation of log run values within a configuration, `GUESS_SPREAD` if
+      `degrees_of_freedom` is 0.
+    - `borrowed`: whether the spread includes this machine's other configurations.
+    """
 
     left: int
     seconds: float
@@ -52,41 +56,56 @@ def forecast(
     optional: Collection[str] = (),
     budget: float | None = None,
 ) -> Forecast:
-    """`left`: name of each run to do → samples that it trains in all epochs, 0 if unknown; `past`:
-    finished runs of any configurations; `elsewhere`: returns this machine's other finished runs,
-    called only if `past` has fewer than `MIN_FREEDOM` degrees of freedom; `sizes`: bytes of the
-    files of finished runs; `optional`: the runs beyond the minimum number of repeats, which use no
-    more than what is left of `budget` (seconds)."""
+    """Estimates what the runs that are left will need.
+
+    - `left`: name of each run to do → samples that it trains in all epochs, 0 if unknown.
+    - `past`: finished runs of any configurations.
+    - `elsewhere`: returns this machine's other finished runs; called only if `past` has fewer than
+      `MIN_FREEDOM` degrees of freedom.
+    - `sizes`: bytes of the files of finished runs.
+    - `optional`: the runs beyond the minimum number of repeats, which use no more than what is left
+      of `budget` (seconds).
+    """
     runs = list(past)
     walls: dict[str, list[float]] = defaultdict(list)
     for run in runs:
         if run.wall_seconds is not None:
             walls[configuration_of(run.name)].append(run.wall_seconds)
-    means = {configuration: statistics.fmean(values) for configuration, values in walls.items()}
-    default = statistics.median(means.values()) if means else GUESS_SECONDS
+    means = {name: statistics.fmean(seconds) for name, seconds in walls.items()}
+    default = statistics.median(means.values() or [GUESS_SECONDS])
+
     of_run = {}
     for name, samples in left.items():
         guess = max(default, samples * SAMPLE_SECONDS)
         of_run[name] = means.get(configuration_of(name)) or guess
+    total = sum(of_run.values())
     needed = sum(seconds for name, seconds in of_run.items() if name not in optional)
-    further = sum(of_run.values()) - needed
+    further = total - needed
     if budget is not None:
         spent = sum(run.wall_seconds or 0.0 for run in runs if run.name not in of_run)
         further = min(further, max(0.0, budget - spent - needed))
     seconds = needed + further
-    measured = len(left) * (seconds / sum(of_run.values()) if left else 0)
-    size = statistics.fmean(sizes) if sizes else GUESS_BYTES
+    measured = 0.0  # number of runs that fit into the budget
+    if left:
+        measured = len(left) * (seconds / total)
+    size: float = GUESS_BYTES
+    if sizes:
+        size = statistics.fmean(sizes)
+
     spread = spread_of(runs)
     is_borrowed = spread is None or spread.degrees_of_freedom < MIN_FREEDOM
     if is_borrowed:
         spread = spread_of([*runs, *elsewhere()])
+    deviation, freedom = GUESS_SPREAD, 0
+    if spread:
+        deviation, freedom = math.sqrt(spread.variance), spread.degrees_of_freedom
     return Forecast(
         left=len(left),
         seconds=seconds + measured * OVERHEAD_SECONDS,
         guessed=sum(configuration_of(name) not in means for name in left),
         bytes=size * len(left),
-        spread=math.sqrt(spread.variance) if spread else GUESS_SPREAD,
-        degrees_of_freedom=spread.degrees_of_freedom if spread else 0,
+        spread=deviation,
+        degrees_of_freedom=freedom,
         borrowed=is_borrowed,
     )
 
@@ -97,19 +116,30 @@ def spread_of(runs: Iterable[FinishedRun]) -> Spread | None:
 
 
 def repeats_for(difference: float, spread: float, power: float = 0.8) -> int | None:
-    """The smallest number of runs of each of two configurations that shows a true `difference`
-    (0.05: 5 %) at the 95 % level with probability `power`; None if it exceeds 10,000. See
-    `power_of`."""
+    """The smallest number of runs of each of two configurations that shows a true difference
+    between them; None if it exceeds `MOST_REPEATS`. See `power_of`.
+
+    - `difference`: of the seconds, as a share (0.05: 5 %).
+    - `spread`: as in `Forecast`.
+    - `power`: the probability that the difference shows at the 95 % level.
+    """
     counts = range(2, MOST_REPEATS + 1)
     index = bisect_left(counts, power, key=lambda runs: power_of(difference, spread, runs))
-    return counts[index] if index < len(counts) else None
+    if index == len(counts):
+        return None
+    return counts[index]
 
 
 def power_of(difference: float, spread: float, runs: int) -> float:
-    """The probability that the 95 % interval of the ratio of two configurations excludes 1 if they
-    differ by `difference`, with n = `runs` runs of each. Computed from the noncentral
-    t-distribution with n - 1 degrees of freedom (those of runs paired by block; Welch's are that
-    many or more) and noncentrality log(1 + difference) / (spread · √(2/n))."""
+    """The probability that the 95 % interval of the ratio of two configurations excludes 1.
+
+    - `difference`, `spread`: as for `repeats_for`.
+    - `runs`: the number n of runs of each configuration.
+
+    Computed from the noncentral t-distribution with n - 1 degrees of freedom (those of runs paired
+    by block; Welch's are that many or more) and noncentrality
+    log(1 + difference) / (spread · √(2/n)).
+    """
     from scipy.special import nctdtr
 
     if spread == 0:  # all runs took equally long

@@ -19,6 +19,7 @@ import msgspec
 from rnnbench.axes import CERTIFIED_AXES
 from rnnbench.builds.pins import Pins
 from rnnbench.grid.experiment import Experiment
+from rnnbench.grid.overrides import Config
 from rnnbench.grid.point import GridPoint, canonical, digest_of, digest_of_round, full_identity
 from rnnbench.grid.requirements import unmet
 from rnnbench.planning.digests import certifier_digest
@@ -33,12 +34,17 @@ from rnnworker.cards import replicas_of
 BATCH_RUNS = 24
 MOST_BATCHES = 100
 NOT_OF_THE_FUNCTION = ("limits", "measure", "repeat", "alias", "rnn")
-Lock = Callable[[Mapping[str, Any]], Any]  # a build's section → its lock
+Entry = Mapping[str, Any]  # an implementation or a device of a certificate
+DatasetMd5 = Callable[[Config], str | None]  # a config → the MD5 of its dataset
+Lock = Callable[[Config], Any]  # a build's section → its lock
 
 
 @dataclass(frozen=True)
 class Round:
-    """Runs that are measured together, in one job. `order`: the order of the first of them."""
+    """Runs that are measured together, in one job.
+
+    `order`: the order of the first of them.
+    """
 
     name: str
     order: int
@@ -53,15 +59,16 @@ class Round:
         return digest_of_round(self.identity)
 
     @property
-    def configs(self) -> tuple[Mapping[str, Any], ...]:
+    def configs(self) -> tuple[Config, ...]:
         return tuple(run.config for run in self.runs)
 
 
 class Certificate(msgspec.Struct, frozen=True, kw_only=True):
     """A certificate to make.
 
-    - `choices`, `overrides`: those that the runs it applies to have in common; `config`: the part
-      of a run's config that its worker receives.
+    - `identity`: everything that decides whether it must be made again; `digest`: its SHA-256.
+    - `choices`, `overrides`: those that the runs it applies to have in common.
+    - `config`: the part of a run's config that its worker receives.
     - `implementations`: list of ``{"name", "rnn", "skip"}``: the implementation's name (its rnn
       choice and the overrides of ``rnn``), its section, and why it cannot run on the device of
       `config`, or None.
@@ -75,12 +82,12 @@ class Certificate(msgspec.Struct, frozen=True, kw_only=True):
     identity: Mapping[str, Any]
     choices: Mapping[str, str]
     overrides: Mapping[str, Any]
-    config: Mapping[str, Any]
-    implementations: tuple[Mapping[str, Any], ...]
-    devices: tuple[Mapping[str, Any], ...]
+    config: Config
+    implementations: tuple[Entry, ...]
+    devices: tuple[Entry, ...]
 
     @property
-    def configs(self) -> tuple[Mapping[str, Any], ...]:
+    def configs(self) -> tuple[Config, ...]:
         return (self.config,)
 
     def as_dict(self) -> dict[str, Any]:
@@ -89,10 +96,15 @@ class Certificate(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True)
 class Plan:
-    """The plan of an experiment on a site. `runs`: by name, in the order of measuring; `skipped`:
-    name and reason of each skipped grid point; `datasets`: path of each required pinned file → the
-    dataset choice; `certificates`, `environments`: those to be made, by key; `models` of the grid;
-    `obstacle`: why there are no runs."""
+    """The plan of an experiment on a site.
+
+    - `runs`: by name, in the order of measuring.
+    - `skipped`: name and reason of each skipped grid point.
+    - `datasets`: path of each required pinned file → the dataset choice.
+    - `certificates`, `environments`: those to be made, by key.
+    - `models`: of the grid.
+    - `obstacle`: why there are no runs.
+    """
 
     experiment: Experiment
     site: str
@@ -113,10 +125,13 @@ class Plan:
         return {name: Round(name, runs[0].order, tuple(runs)) for name, runs in by_round.items()}
 
     def batches(self) -> list[list[str]]:
-        """The names of the rounds in the order of measuring, grouped by what is logged together."""
+        """The names of the rounds in the order of measuring, grouped by what is logged together.
+
+        A group has `BATCH_RUNS` runs or more, so that there are about `MOST_BATCHES` at most.
+        """
         size = max(BATCH_RUNS, -(-len(self.runs) // MOST_BATCHES))
-        batches: list[list[str]] = [[]] if self.rounds else []
-        count = 0
+        batches: list[list[str]] = []
+        count = size
         for name, members in self.rounds.items():
             if count >= size:
                 batches.append([])
@@ -127,19 +142,30 @@ class Plan:
 
 
 def write_plan(plan: Plan, results: Path) -> None:
-    """Writes the plan and the experiment's facts, for the processes that measure and report."""
+    """Writes the plan and the experiment's facts, for the processes that measure and report.
+
+    The files are ``plan.jsonl`` (a line for each run), ``certificates.json`` (by key) and
+    ``experiment.json``, in the experiment's folder of `results`. Raises `OSError`.
+    """
     folder = results / plan.site / plan.experiment.name
-    write_bytes(folder / "plan.jsonl", b"".join(run.line() for run in plan.runs.values()))
+    lines = b"".join(run.line() for run in plan.runs.values())
+    write_bytes(folder / "plan.jsonl", lines)
     write_json(folder / "certificates.json", plan.certificates)
     write_json(folder / "experiment.json", facts_of(plan))
 
 
 def facts_of(plan: Plan) -> ExperimentFacts:
-    """The facts about the experiment that a report needs in addition to its runs."""
-    experiment, peaks = plan.experiment, {}
+    """The facts about the experiment that a report needs in addition to its runs.
+
+    These are its texts, its reference, how to run it again, the skipped grid points, and the peak
+    (TFLOPS) of each device whose choice states it.
+    """
+    experiment = plan.experiment
+    peaks = {}
     for run in plan.runs.values():
-        if stated := run.config["device"].get("peak_tflops"):
-            peaks[run.choices["device"]] = stated
+        peak = run.config["device"].get("peak_tflops")
+        if peak:
+            peaks[run.choices["device"]] = peak
     return ExperimentFacts(
         name=experiment.name,
         title=experiment.title,
@@ -156,63 +182,95 @@ def facts_of(plan: Plan) -> ExperimentFacts:
 
 
 def certifiable(point: GridPoint) -> bool:
+    """Whether its implementation computes the function of its model."""
     return point.config["build"]["framework"] != "fake"
 
 
 def certificates_of(
     points: Iterable[GridPoint],
-    dataset_md5: Callable[[Mapping[str, Any]], str | None],
+    dataset_md5: DatasetMd5,
     build_lock: Lock,
 ) -> dict[str, Certificate]:
-    """The certificates for `points`, which include skipped ones, by key. `dataset_md5`: maps a
-    config to the MD5 of its dataset, or None."""
+    """The certificates for grid points, by key. A group of skipped points needs none.
+
+    - `points`: all points of the grids, skipped ones too: they decide what is tested.
+    - `dataset_md5`, `build_lock`: facts of this machine.
+    """
     groups: dict[str, list[GridPoint]] = {}
-    for point in sorted(filter(certifiable, points), key=_preference):
-        groups.setdefault(certificate_key(point.choices, point.config), []).append(point)
-    return {
-        key: _certificate(key, group, dataset_md5, build_lock)
-        for key, group in sorted(groups.items())
-        if any(point.skip is None for point in group)
-    }
+    for point in sorted(points, key=_preference):
+        if certifiable(point):
+            key = certificate_key(point.choices, point.config)
+            groups.setdefault(key, []).append(point)
+
+    certificates = {}
+    for key, group in sorted(groups.items()):
+        if any(point.skip is None for point in group):
+            certificates[key] = _certificate(key, group, dataset_md5, build_lock)
+    return certificates
 
 
 def _preference(point: GridPoint) -> tuple[Any, ...]:
-    """Sort key: the first grid point provides the certificate's config. GPUs come first, because
-    every implementation runs on a GPU; a single device comes before replicas."""
+    """Sort key: the first grid point provides the certificate's config.
+
+    GPUs come first, because every implementation runs on a GPU; a single device comes before
+    replicas.
+    """
     device = point.config["device"]
-    gpu, replicas = device["kind"] == "gpu", replicas_of(device)
-    return not gpu, replicas, len(point.overrides), point.seed, point.repeat, point.name
+    return (
+        device["kind"] != "gpu",
+        replicas_of(device),
+        len(point.overrides),
+        point.seed,
+        point.repeat,
+        point.name,
+    )
 
 
 def _certificate(
     key: str,
     group: list[GridPoint],
-    dataset_md5: Callable[[Mapping[str, Any]], str | None],
+    dataset_md5: DatasetMd5,
     build_lock: Lock,
 ) -> Certificate:
-    """The certificate for the grid points in `group`, in the order of `_preference`."""
+    """The certificate of a function.
+
+    - `group`: all grid points of the function, in the order of `_preference`; at least one of them
+      is not skipped.
+    - `dataset_md5`, `build_lock`: as for `certificates_of`.
+    """
     chosen = next(point for point in group if point.skip is None)
-    config = _without(NOT_OF_THE_FUNCTION, chosen.config)
-    sections: dict[str, Mapping[str, Any]] = {}
+    config = {k: part for k, part in chosen.config.items() if k not in NOT_OF_THE_FUNCTION}
+
+    sections: dict[str, Config] = {}
     for point in group:
-        sections.setdefault(_label(point, "rnn"), point.config["rnn"])
-    implementations: tuple[dict[str, Any], ...] = tuple(
-        {"name": name, "rnn": dict(rnn), "skip": unmet({**chosen.config, "rnn": rnn})}
-        for name, rnn in sorted(sections.items())
-    )
-    devices = _devices(group, [entry["name"] for entry in implementations if not entry["skip"]])
-    all_of_it = {
-        **config,
-        **{f"rnn_{entry['name']}": entry["rnn"] for entry in implementations},
-        **{f"device_{place['name']}": place["device"] for place in devices},
-        "devices": [{**place, "device": None} for place in devices],
-    }
+        name = label(point.choices["rnn"], point.overrides, "rnn")
+        sections.setdefault(name, point.config["rnn"])
+    implementations: list[dict[str, Any]] = []
+    for name, rnn in sorted(sections.items()):
+        skip = unmet({**chosen.config, "rnn": rnn})
+        implementations.append(
+            {
+                "name": name,
+                "rnn": dict(rnn),
+                "skip": skip,
+            }
+        )
+    runnable = [entry["name"] for entry in implementations if not entry["skip"]]
+    devices = _devices(group, runnable)
+
+    sections_of_all = dict(config)
+    for entry in implementations:
+        sections_of_all[f"rnn_{entry['name']}"] = entry["rnn"]
+    for place in devices:
+        sections_of_all[f"device_{place['name']}"] = place["device"]
+    sections_of_all["devices"] = [{**place, "device": None} for place in devices]
+
     parts = {
         "build_lock": build_lock(config["build"]),
         "dataset_md5": dataset_md5(config),
         "worker": code_of(config, implementations, devices),
     }
-    identity = full_identity(all_of_it, parts)
+    identity = full_identity(sections_of_all, parts)
     return Certificate(
         key=key,
         digest=digest_of(identity),
@@ -220,54 +278,71 @@ def _certificate(
         choices={axis: chosen.choices[axis] for axis in CERTIFIED_AXES},
         overrides=function_overrides(chosen.overrides),
         config={**config, "limits": chosen.config.get("limits") or {}},
-        implementations=implementations,
-        devices=devices,
+        implementations=tuple(implementations),
+        devices=tuple(devices),
     )
 
 
 def code_of(
-    config: Mapping[str, Any],
-    implementations: Iterable[Mapping[str, Any]],
-    devices: Iterable[Mapping[str, Any]],
+    config: Config,
+    implementations: Iterable[Entry],
+    devices: Iterable[Entry],
 ) -> str:
-    """The digest of the code that a `Certificate` with these fields is made with."""
+    """The digest of the code that a `Certificate` with these fields is made with.
+
+    It covers each implementation on each device that tests it. Raises `ConfigError` if a module is
+    not valid Python.
+    """
     rnns = {entry["name"]: entry["rnn"] for entry in implementations}
-    tested = ((place["device"], name) for place in devices for name in place["implementations"])
-    return certifier_digest([{**config, "device": d, "rnn": rnns[name]} for d, name in tested])
+    configs = []
+    for place in devices:
+        for name in place["implementations"]:
+            configs.append(
+                {
+                    **config,
+                    "device": place["device"],
+                    "rnn": rnns[name],
+                }
+            )
+    return certifier_digest(configs)
 
 
-def _without(names: Iterable[str], config: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in config.items() if name not in names}
+def _devices(group: list[GridPoint], runnable: list[str]) -> list[dict[str, Any]]:
+    """The devices of a certificate, the device of its config first.
 
-
-def _label(point: GridPoint, axis: str) -> str:
-    """The name of the choice of `axis` with its overrides, in a certificate."""
-    return label(point.choices[axis], point.overrides, axis)
-
-
-def _devices(group: list[GridPoint], runnable: list[str]) -> tuple[Mapping[str, Any], ...]:
-    """The devices of those of `group` that are not skipped. The first tests all `runnable`
-    implementations; each other one tests those that the grids have on it."""
+    The first device tests all `runnable` implementations; each other one tests those that the grids
+    have on it. Points of the `group` that are skipped do not count.
+    """
     by_device: dict[str, list[GridPoint]] = {}
     for point in group:
         if point.skip is None:
-            by_device.setdefault(_label(point, "device"), []).append(point)
+            name = label(point.choices["device"], point.overrides, "device")
+            by_device.setdefault(name, []).append(point)
+
     first, *others = by_device
-    return tuple(
-        {
-            "name": name,
-            "device": dict(by_device[name][0].config["device"]),
-            "implementations": runnable
-            if name == first
-            else sorted({_label(point, "rnn") for point in by_device[name]}),
-            "batches": _batches(by_device[name]),
-        }
-        for name in (first, *sorted(others))
-    )
+    devices = []
+    for name in (first, *sorted(others)):
+        points = by_device[name]
+        tested = runnable
+        if name != first:
+            tested = sorted({label(p.choices["rnn"], p.overrides, "rnn") for p in points})
+        devices.append(
+            {
+                "name": name,
+                "device": dict(points[0].config["device"]),
+                "implementations": tested,
+                "batches": _batches(points),
+            }
+        )
+    return devices
 
 
 def _batches(points: list[GridPoint]) -> list[dict[str, Any]]:
-    """The different settings of `points` on which the sizes of their batches depend."""
-    models = [point.config["model"] for point in points]
-    settings = [{name: model[name] for name in OF_BATCHES if name in model} for model in models]
-    return [dict(each) for _, each in sorted({canonical(each): each for each in settings}.items())]
+    """The different settings of `points` on which the sizes of their batches depend, in a fixed
+    order."""
+    settings = {}
+    for point in points:
+        model = point.config["model"]
+        setting = {name: model[name] for name in OF_BATCHES if name in model}
+        settings[canonical(setting)] = setting
+    return [settings[text] for text in sorted(settings)]

@@ -15,7 +15,7 @@ import hashlib
 import random
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -25,8 +25,9 @@ from rnnbench.datasets.arrays import check_arrays, check_nothing_further
 from rnnbench.datasets.pins import own_md5, pinned
 from rnnbench.errors import ConfigError, display_path
 from rnnbench.grid.expand import expand
-from rnnbench.grid.experiment import load_experiment, split_overrides, varied
+from rnnbench.grid.experiment import Experiment, load_experiment, split_overrides, varied
 from rnnbench.grid.files import GIVEN_ARRAYS
+from rnnbench.grid.overrides import Config
 from rnnbench.grid.point import (
     GridPoint,
     canonical,
@@ -54,18 +55,34 @@ FIXED_PER_JOB = {"device"}  # on a cluster, a job has one device
 
 
 class NothingToRun(ConfigError):
-    """No grid point of the experiment can run on this machine. `plan`: without runs, but with the
-    obstacle."""
+    """No grid point of the experiment can run on this machine.
 
-    def __init__(self, plan: Plan, obstacle: Obstacle):
-        self.plan = plan
+    - `plan`: without runs, but with the obstacle, which has the most common reasons.
+    - `words`: the experiment and its overrides, as arguments of a command.
+    """
+
+    def __init__(self, plan: Plan, words: str):
+        counts = Counter(why for _, why in plan.skipped).most_common()
+        reasons = "; ".join(why for why, _ in counts[:3])
+        if len(counts) > 3:
+            reasons += f"; and others, which `rnnbench grid {words}` lists"
+        obstacle = Obstacle(
+            f"none of the {len(plan.skipped)} grid points can run on this machine: {reasons}.",
+            "choose other devices or builds, or measure it on a machine that has these: "
+            f"`rnnbench bundle {words} -o FOLDER` here, `python FOLDER/run.py` there, "
+            "`rnnbench import FOLDER` here.",
+        )
+        self.plan = replace(plan, obstacle=obstacle)
         where = f"{display_path(plan.experiment.file)}: grids"
         super().__init__(obstacle.why, where=where, remedy=obstacle.remedy)
 
 
 class Ordered(NamedTuple):
-    """A grid point, the number of its block, which contains all grid points of one seed and repeat,
-    and its position over all blocks. Both count from 0."""
+    """A grid point with its place in the order of measuring.
+
+    - `block`: number of its block, which contains all grid points of one seed and repeat.
+    - `order`: its position over all blocks. Both count from 0.
+    """
 
     point: GridPoint
     block: int
@@ -73,46 +90,74 @@ class Ordered(NamedTuple):
 
 
 def plan_order(points: Sequence[GridPoint], sequential: bool = False) -> list[Ordered]:
-    """The grid points that are not skipped, in the order of measuring. The result depends on the
-    set of `points`, not on their order. `sequential`: grid by grid, each in separate blocks."""
+    """The grid points that are not skipped, in the order of measuring.
+
+    - `points`: in any order, which does not change the result.
+    - `sequential`: grid by grid, each in separate blocks.
+    """
     blocks: dict[tuple[int, int, int], list[GridPoint]] = {}
     for point in sorted(points, key=lambda point: point.name):
-        if point.skip is None:
-            key = (point.grid if sequential else 0, point.repeat, point.seed)
-            blocks.setdefault(key, []).append(point)
+        if point.skip is not None:
+            continue
+        grid = point.grid if sequential else 0
+        key = (grid, point.repeat, point.seed)
+        blocks.setdefault(key, []).append(point)
+
     ordered: list[Ordered] = []
-    for number, ((_, repeat, seed), block) in enumerate(sorted(blocks.items())):
+    for number, (key, block) in enumerate(sorted(blocks.items())):
+        _, repeat, seed = key
         # The text decides the order: with another one, plans of committed records would change.
         random.Random(f"0-s{seed}-r{repeat}").shuffle(block)
-        ordered += [Ordered(point, number, len(ordered) + i) for i, point in enumerate(block)]
+        for point in block:
+            ordered.append(Ordered(point, number, len(ordered)))
     return ordered
 
 
 def rounds_of(
-    points: Sequence[GridPoint], reference: Mapping[str, str], on_cluster: bool
+    points: Sequence[GridPoint],
+    reference: Mapping[str, str],
+    on_cluster: bool,
 ) -> dict[str, str]:
-    """The name of each point → that of its round, made of what the runs of the round have in
-    common. They differ only in the implementation with its options, in the axes that `reference`
-    names, and in their alias. A run on a GPU or with ``measure.turns: false`` is a separate round.
-    Rounds of different settings whose names would be the same have a digest in their names."""
-    compared = (ALWAYS_COMPARED | set(reference)) - (FIXED_PER_JOB if on_cluster else set())
+    """The name of each point → the name of its round.
+
+    The runs of a round differ only in the implementation with its options, in the axes that
+    `reference` names, and in their alias. The round's name is made of what they have in common. If
+    rounds of different settings would have the same name, it also has a digest of the settings. A
+    run on a GPU or with ``measure.turns: false`` is a separate round.
+
+    - `reference`: axis → choice of the run that others are compared with.
+    - `on_cluster`: whether each round is a job of its own, which has one device.
+    """
+    compared = ALWAYS_COMPARED | set(reference)
+    if on_cluster:
+        compared -= FIXED_PER_JOB
+
     names: dict[str, str] = {}
     common: dict[str, str] = {}  # point → the settings that its round has in common
     with_name: dict[str, set[str]] = {}
     for point in points:
-        names[point.name], common[point.name] = point.name, ""
+        name, settings = point.name, ""
         if takes_turns(point.config):
-            choices = {k: choice for k, choice in point.choices.items() if k not in compared}
-            changed = point.overrides.items()
-            overrides = {k: value for k, value in changed if section_of(k) not in compared}
-            names[point.name] = name_of(choices, overrides, point.seed, point.repeat, None)
-            common[point.name] = canonical([choices, overrides])
-        with_name.setdefault(names[point.name], set()).add(common[point.name])
+            choices = {
+                axis: choice for axis, choice in point.choices.items() if axis not in compared
+            }
+            overrides = {
+                key: value
+                for key, value in point.overrides.items()
+                if section_of(key) not in compared
+            }
+            name = name_of(choices, overrides, point.seed, point.repeat, alias=None)
+            settings = canonical([choices, overrides])
+        names[point.name] = name
+        common[point.name] = settings
+        with_name.setdefault(name, set()).add(settings)
+
     for point_name, name in names.items():
         if len(with_name[name]) > 1:
             digest = hashlib.sha256(common[point_name].encode()).hexdigest()[:8]
             configuration = configuration_of(name)
-            names[point_name] = f"{configuration}-{digest}{name.removeprefix(configuration)}"
+            seed_and_repeat = name.removeprefix(configuration)
+            names[point_name] = f"{configuration}-{digest}{seed_and_repeat}"
     return names
 
 
@@ -125,10 +170,17 @@ def make_plan(
     overrides: str = "",
     separate: bool = True,
 ) -> Plan:
-    """Reads the experiment `name` (or the path of its file) and everything that its runs depend on.
-    `conf`, `overrides`: as for `expand`; `root`: the project's folder; `site`: a cluster's name, or
-    None for this machine, which skips points that it cannot run; `separate`: whether overrides make
-    an experiment of their own (`varied`)."""
+    """Reads an experiment and everything that its runs depend on.
+
+    - `name`: the experiment's, or the path of its file.
+    - `conf`, `overrides`: as for `expand`.
+    - `root`: the project's folder.
+    - `site`: a cluster's name, or None for this machine, which skips points that it cannot run.
+    - `separate`: whether overrides make an experiment of their own (`varied`).
+
+    Raises `NothingToRun` if no grid point can run here, and `ConfigError` for a wrong site,
+    experiment, choice, override or data set.
+    """
     if site is not None and (not is_name(site) or site in RESERVED):
         remedy = f"use letters, digits and _.+=@-, and none of {', '.join(sorted(RESERVED))}."
         raise ConfigError(f"the site is {site[:60]!r}.", where="--config site", remedy=remedy)
@@ -136,84 +188,133 @@ def make_plan(
     experiment = load_experiment(name, conf)
     if separate:
         experiment = varied(experiment, changes)
-    points = expand(experiment, conf, changes, None if site else unmet_at(root), root)
+    why_not_here = None if site else unmet_at(root)
+    points = expand(experiment, conf, changes, why_not_here, root)
+    plan = _plan_of(experiment, points, root, site)
+    if not plan.runs:
+        raise NothingToRun(plan, " ".join([name, *changes]))
+    return plan
+
+
+def _plan_of(
+    experiment: Experiment,
+    points: Sequence[GridPoint],
+    root: Path,
+    site: str | None,
+) -> Plan:
+    """The plan of an experiment, which has no runs if all grid points are skipped.
+
+    - `points`: all grid points.
+    - `root`, `site`: as for `make_plan`.
+    """
     pins = pinned(root)
-    md5 = cache(lambda path: path and (pins[path].md5 if path in pins else own_md5(root / path)))
-    check, check_further = cache(check_arrays), cache(check_nothing_further)
+    md5s: dict[str | None, str | None] = {path: pin.md5 for path, pin in pins.items()}
+    md5s |= {None: None, "": ""}  # a model may make its own data
     environment_of = _once_per_section(lambda build: pins_of(build, root))
     lock = _once_per_section(lambda build: lock_of(build, root))
-    skipped = tuple((point.name, point.skip) for point in points if point.skip)
-    runs, datasets, environments = {}, {}, {}
-    sequential = experiment.grid_order == "sequential"
-    ordered = plan_order(points, sequential)
+    check = _once_per_section(lambda given: _check_own(*given))
+    ordered = plan_order(points, sequential=experiment.grid_order == "sequential")
     rounds = rounds_of([each.point for each in ordered], experiment.reference, bool(site))
-    for point, block, order in ordered:
-        config, path = point.config, point.config["dataset"].get("path")
+
+    runs, datasets, environments = {}, {}, {}
+    for each in ordered:
+        config = each.point.config
+        path = config["dataset"].get("path")
         if path in pins:
             datasets[path] = config["dataset"]["name"]
-        elif path and md5(path):
-            model = config["model"]
-            needed = model.get("arrays", ARRAYS)
-            arrays = None if needed is None else tuple(needed)
-            # What a user's function makes of the arrays is known only after executing it.
-            ours = model["data"]["prepare"].startswith("rnnworker.")
-            sizes = (model.get("train_samples"), model.get("val_samples")) if ours else None
-            check(root / path, arrays, model["name"], sizes)
-            if model["data"]["prepare"] == GIVEN_ARRAYS:
-                check_further(root / path)
-        if environment := environment_of(config["build"]):
+        elif path:
+            if path not in md5s:
+                md5s[path] = own_md5(root / path)
+            check((root / path, config["model"]))
+        environment = environment_of(config["build"])
+        if environment:
             environments[environment.key] = environment
         identity = {
             "build_lock": lock(config["build"]),
-            "dataset_md5": md5(path),
+            "dataset_md5": md5s[path],
             "worker": worker_digest(config),
         }
-        runs[point.name] = Run(
-            name=point.name,
-            order=order,
-            block=block,
-            digest=digest_of(full_identity(config, identity)),
-            round=rounds[point.name],
-            identity=identity,
-            choices=dict(point.choices),
-            overrides=dict(point.overrides),
-            seed=point.seed,
-            repeat=point.repeat,
-            alias=point.alias,
-            config=config,
-            certificate=certificate_key(point.choices, config) if certifiable(point) else None,
-        )
-    models = tuple(dict.fromkeys(point.choices["model"] for point in points))
-    site = site or machine.fingerprint()["machine"]
-    if not runs:
-        words = " ".join([name, *changes])
-        counts = Counter(why for _, why in skipped).most_common()
-        reasons = "; ".join(why for why, _ in counts[:3])
-        reasons += f"; and others, which `rnnbench grid {words}` lists" if counts[3:] else ""
-        obstacle = Obstacle(
-            f"none of the {len(points)} grid points can run on this machine: {reasons}.",
-            "choose other devices or builds, or measure it on a machine that has these: "
-            f"`rnnbench bundle {words} -o FOLDER` here, `python FOLDER/run.py` there, "
-            "`rnnbench import FOLDER` here.",
-        )
-        plan = Plan(experiment, site, {}, skipped, {}, {}, {}, models, obstacle)
-        raise NothingToRun(plan, obstacle)
-    certificates = certificates_of(points, lambda config: md5(config["dataset"].get("path")), lock)
-    return Plan(experiment, site, runs, skipped, datasets, certificates, environments, models)
+        name = each.point.name
+        runs[name] = _run(each, rounds[name], identity)
+
+    return Plan(
+        experiment=experiment,
+        site=site or machine.fingerprint()["machine"],
+        runs=runs,
+        skipped=tuple((point.name, point.skip) for point in points if point.skip),
+        datasets=datasets,
+        certificates=certificates_of(
+            points,
+            dataset_md5=lambda config: md5s[config["dataset"].get("path")],
+            build_lock=lock,
+        ),
+        environments=environments,
+        models=tuple(dict.fromkeys(point.choices["model"] for point in points)),
+    )
 
 
-def unmet_at(root: Path) -> Callable[[Mapping[str, Any]], str | None]:
-    """Maps a config to the reason why this machine, with the project in `root`, cannot run it."""
+def _run(each: Ordered, round: str, identity: Mapping[str, Any]) -> Run:
+    """The run of a grid point.
+
+    - `each`: the point with its place in the order.
+    - `round`: the name of its round.
+    - `identity`: as in `Run`.
+    """
+    point = each.point
+    certificate = None
+    if certifiable(point):
+        certificate = certificate_key(point.choices, point.config)
+    return Run(
+        name=point.name,
+        order=each.order,
+        block=each.block,
+        digest=digest_of(full_identity(point.config, identity)),
+        round=round,
+        identity=identity,
+        choices=dict(point.choices),
+        overrides=dict(point.overrides),
+        seed=point.seed,
+        repeat=point.repeat,
+        alias=point.alias,
+        config=point.config,
+        certificate=certificate,
+    )
+
+
+def _check_own(file: Path, model: Config) -> None:
+    """Raises `ConfigError` unless a user's file has the arrays that its model needs.
+
+    `model`: the section of the config.
+    """
+    needed = model.get("arrays", ARRAYS)
+    if needed is not None:
+        needed = tuple(needed)
+    prepare = model["data"]["prepare"]
+    sizes = None
+    # What a user's function makes of the arrays is known only after executing it.
+    if prepare.startswith("rnnworker."):
+        sizes = (model.get("train_samples"), model.get("val_samples"))
+    check_arrays(file, needed, model["name"], sizes)
+    if prepare == GIVEN_ARRAYS:
+        check_nothing_further(file)
+
+
+def unmet_at(root: Path) -> Callable[[Config], str | None]:
+    """Returns a function that maps a config to the reason why this machine cannot run it, or None.
+
+    `root`: the project's folder.
+    """
     missing_build = _once_per_section(lambda build: missing(build, root))
     return lambda config: unmet_here(config) or missing_build(config["build"])
 
 
 def _once_per_section(function: Callable[[Any], Value]) -> Callable[[Any], Value]:
-    """`function`, called once per content of a section: many runs have equal ones."""
+    """The function, but called once per content of a section: many runs have equal ones."""
     results: dict[str, Value] = {}
 
     def remembered(section: Any) -> Value:
-        if (key := repr(section)) not in results:
+        key = repr(section)
+        if key not in results:
             results[key] = function(section)
         return results[key]
 

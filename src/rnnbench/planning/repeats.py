@@ -26,8 +26,12 @@ LEAST_ALONE = 5  # runs
 
 @dataclass(frozen=True)
 class Known:
-    """What is known of a configuration: the `interval` of its ratio to the reference, or of its
-    seconds if it has none; from so many `runs`; whether the spread `is_pooled`."""
+    """What is known of a configuration.
+
+    - `interval`: of its ratio to the reference, or of its seconds if it has no ratio.
+    - `runs`: the number of runs that it comes from.
+    - `is_pooled`: whether the spread is that of all configurations.
+    """
 
     interval: Interval
     runs: int
@@ -42,11 +46,20 @@ class Known:
 
 
 def why_not_needed(
-    planned: Sequence[Run], place: Place, rule: Repeats, reference: str | None = None
+    planned: Sequence[Run],
+    place: Place,
+    rule: Repeats,
+    reference: str | None = None,
 ) -> dict[str, NotNeeded]:
-    """Run → why it need not be measured, for the `planned` runs of a round; empty if the round is
-    needed. Runs are compared within a round, so either all of its runs are needed or none. If runs
-    are measured in turns, their ratios to the run named `reference` decide."""
+    """Run → why it need not be measured; empty if the round is needed.
+
+    Runs are compared within a round, so either all of its runs are needed or none.
+
+    - `planned`: the runs of the round.
+    - `place`: where the finished runs of the experiment are.
+    - `rule`: the experiment's stopping rule.
+    - `reference`: name of a run. If runs are measured in turns, their ratios to it decide.
+    """
     repeat = planned[0].repeat
     if repeat < rule.least:
         return {}
@@ -57,6 +70,7 @@ def why_not_needed(
         return {run.name: over for run in planned}
     if rule.until is None:
         return {}
+
     known = known_of(planned, runs, reference)
     reasons: dict[str, NotNeeded] = {}
     for run in planned:
@@ -68,67 +82,95 @@ def why_not_needed(
         reasons[run.name] = reason
     if not reasons:
         return {}
+
     # The reference has no ratio; the least known of the others is why it is not needed.
     widest = max(reasons.values(), key=lambda reason: reason.halfwidth or 0.0)
     return {run.name: reasons.get(run.name, widest) for run in planned}
 
 
 def stop_reason(rule: Repeats, known: Known | None) -> NotNeeded | None:
-    """Why no further repeat of a configuration is needed, or None if one is."""
+    """Why no further repeat of a configuration is needed, or None if one is.
+
+    `known`: what is known of the configuration; None for nothing.
+    """
     if known is None or known.halfwidth is None or rule.until is None:
         return None
-    if known.halfwidth > rule.until or not (known.is_pooled or known.runs >= LEAST_ALONE):
+    if known.halfwidth > rule.until:
         return None
-    return NotNeeded(halfwidth=known.halfwidth, runs=known.runs, until=rule.until)
+    if known.runs < LEAST_ALONE and not known.is_pooled:
+        return None
+    return NotNeeded(
+        halfwidth=known.halfwidth,
+        runs=known.runs,
+        until=rule.until,
+    )
 
 
 def known_of(
-    planned: Sequence[Run], runs: Sequence[FinishedRun], reference: str | None
+    planned: Sequence[Run],
+    runs: Sequence[FinishedRun],
+    reference: str | None,
 ) -> dict[str, Known | None]:
-    """Configuration of the `planned` runs of a round → what the finished `runs` say about it, None
-    for nothing: its ratio to the run named `reference`, or to the first one without a reference. If
-    no run has a ratio in turns, the seconds of each; the reference itself has no ratio."""
+    """Configuration of each planned run → what the finished runs say about it, None for nothing.
+
+    This is its ratio, or its seconds if no run has a ratio in turns. The reference itself has no
+    ratio.
+
+    - `planned`: the runs of a round.
+    - `runs`: the finished runs.
+    - `reference`: name of the run that the ratios refer to; None for the first planned one.
+    """
     base = reference or planned[0].name
     ratios = ratios_of(planned, runs, base)
+    known: dict[str, Known | None] = {}
     if ratios:
-        known: dict[str, Known | None] = {}
         for run in planned:
             ratio = ratios.get(run.configuration)
             if ratio is not None:
-                known[run.configuration] = Known(ratio, ratio.method.units, ratio.method.pooled > 0)
+                method = ratio.method
+                known[run.configuration] = Known(ratio, method.units, method.pooled > 0)
             elif run.name != base:
                 known[run.configuration] = None
         return known
+
     estimates, machine = _estimates(runs)
-    known = {}
     for run in planned:
         key = key_of(machine, run.configuration)
         known[run.configuration] = None
         if key in estimates:
             seconds = estimates.seconds(key)
-            known[run.configuration] = Known(seconds, estimates.runs(key), False)
+            known[run.configuration] = Known(seconds, estimates.runs(key), is_pooled=False)
     return known
 
 
 def ratios_of(
-    planned: Sequence[Run], runs: Sequence[FinishedRun], reference: str
+    planned: Sequence[Run],
+    runs: Sequence[FinishedRun],
+    reference: str,
 ) -> dict[str, Ratio]:
-    """Configuration of the `planned` runs of a round → its speed-up over the run named `reference`
-    by the finished `runs`, if they took turns."""
+    """Configuration of each planned run → its speed-up over the reference, if they took turns.
+
+    - `planned`: the runs of a round.
+    - `runs`: the finished runs.
+    - `reference`: the name of a run.
+    """
     estimates, machine = _estimates(runs)
     base = key_of(machine, configuration_of(reference))
     ratios = {}
     for run in planned:
         own = key_of(machine, run.configuration)
-        if own != base and own in estimates and base in estimates:
-            ratio = estimates.ratio(own, base)
-            if ratio.method.in_turns:
-                ratios[run.configuration] = ratio
+        if own == base or own not in estimates or base not in estimates:
+            continue
+        ratio = estimates.ratio(own, base)
+        if ratio.method.in_turns:
+            ratios[run.configuration] = ratio
     return ratios
 
 
 def _estimates(runs: Sequence[FinishedRun]) -> tuple[Estimates, str]:
     """The estimates from finished runs, and the machine of the latest."""
     values = [run.value for run in runs if run.value is not None]
-    machine = max(values, key=lambda value: value.started).machine if values else ""
+    machine = ""
+    if values:
+        machine = max(values, key=lambda value: value.started).machine
     return Estimates(values), machine

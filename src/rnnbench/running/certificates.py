@@ -21,7 +21,7 @@ from rnnbench.running import worker
 from rnnbench.running.assemble import facts_of
 from rnnbench.running.progress import print_progress
 from rnnbench.running.verdict import LESS_MEMORY, failure_reason
-from rnnbench.running.worker import Event, Outcome, job_of, supervise
+from rnnbench.running.worker import Event, Facts, Outcome, job_of, supervise
 from rnnbench.sources.certificates import NOT_TRIED, certificate_of
 from rnnworker import machine
 from rnnworker.cohorts import memory_capacity, must_retry_alone
@@ -35,54 +35,93 @@ NOT_REPORTED = "the worker ended without reporting it"
 # What could not be checked on a device, without the reason.
 NOT_CHECKED: dict[str, dict[str, Any]] = {
     "probed": {"batches": [], "wrong": None},
-    "applied": {"threads": None, "steps": 0, "off": None, "worst": None},
+    "applied": {
+        "threads": None,
+        "steps": 0,
+        "off": None,
+        "worst": None,
+    },
 }
 MEASURED = (
-    *("kernel", "outputs", "gradients", "loss_curve", "round_trip", "function"),
+    "kernel",
+    "outputs",
+    "gradients",
+    "loss_curve",
+    "round_trip",
+    "function",
     "no_reference",
 )
 
 
 def certify(
-    planned: Mapping[str, Any],
+    planned: Facts,
     place: Place,
     check: Callable[[], None] = lambda: None,
     *,
     pinned_md5: str | None = None,
 ) -> dict[str, Any]:
-    """Makes, writes and returns the certificate that `planned` (an entry of ``certificates.json``)
-    describes, while nothing else on this host is timed. The workers of its devices run side by
-    side, or one after the other if one of them uses a GPU or memory may not suffice.
+    """Makes, writes and returns a certificate, while nothing else on this host is timed. The
+    workers of its devices run side by side, or one after the other if one of them uses a GPU or
+    memory may not suffice.
 
+    - `planned`: its entry of ``certificates.json``.
     - `check`: called when the workers have ended; raises if their inputs have changed.
+    - `pinned_md5`: the md5 of the dataset from which the workers may load pickles.
 
     Raises `RunError` if a worker received an external SIGKILL, `OSError` if the certificate cannot
     be written.
     """
-    jobs = {
-        job["device"]: {**job_of(job["config"], place.root, pinned_md5=pinned_md5), **job}
-        for job in certificate_jobs(planned)
-    }
+    jobs = {}
+    for job in certificate_jobs(planned):
+        general = job_of(job["config"], place.root, pinned_md5=pinned_md5)
+        jobs[job["device"]] = {**general, **job}
     here = machine.fingerprint()["machine"]
-    key, folder = planned["key"], place.folder / "certificates"
+    key = planned["key"]
+    outcomes = _outcomes(jobs, key, place)
+    check()
+    certificate = assembled_certificate(planned, outcomes, here)
+    write_json(place.folder / "certificates" / f"{key}.json", certificate)
+    return certificate
+
+
+def _outcomes(jobs: Mapping[str, Facts], key: str, place: Place) -> dict[str, Outcome]:
+    """Runs the workers of a certificate while nothing else on this host is timed.
+
+    - `jobs`: device → its worker's job.
+    - `key`: the certificate's.
+
+    Returns device → outcome. Raises `RunError` as `certify`.
+    """
     labels: dict[str, str] = {}
     outcomes: dict[str, Outcome] = {}
     with locks.locked(place.timing_lock, f"process {os.getpid()}, certificate {key}") as timing:
 
         def member_of(device: str) -> Member:
+            label = f"certificate {key}"
+            files = place.folder / "certificates" / "work" / key
             number = list(jobs).index(device)
-            labels[device] = f"certificate {key}" + (f" on {device}" if number else "")
-            files = folder / "work" / (f"{key}.{number}" if number else key)
+            if number:
+                label += f" on {device}"
+                files = files.with_name(f"{key}.{number}")
+            labels[device] = label
             for ending in (".log", ".events.jsonl"):  # of an earlier attempt
                 Path(f"{files}{ending}").unlink(missing_ok=True)
             return worker.member(
-                device, jobs[device], place.root, files, limits={"default": SECONDS},
-                timing=timing, on_event=partial(_say_phase, labels[device]),
-            )  # fmt: skip
+                device,
+                jobs[device],
+                place.root,
+                files,
+                limits={"default": SECONDS},
+                timing=timing,
+                on_event=partial(_say_phase, label),
+            )
 
+        groups = [[device] for device in jobs]
         few = len(jobs) <= memory_capacity(available_bytes())
-        together = few and not any(job["card"] for job in jobs.values())
-        for group in [list(jobs)] if together else [[device] for device in jobs]:
+        if few and not any(job["card"] for job in jobs.values()):
+            groups = [list(jobs)]
+
+        for group in groups:
             outcomes |= supervise([member_of(device) for device in group])
             for device in group:
                 # Out of memory next to others does not mean that it needs too much on its own.
@@ -91,28 +130,31 @@ def certify(
                     print_progress(f"{labels[device]}: {why}")
                     outcomes |= supervise([member_of(device)])
             for device in group:
-                if outcomes[device].is_killed:
-                    raise RunError(
-                        f"received an external SIGKILL in phase {outcomes[device].phase}.",
-                        where=labels[device],
-                        remedy=f"run the same command again; if memory ran out, {LESS_MEMORY}.",
-                    )
-    check()
-    certificate = assembled_certificate(planned, outcomes, here)
-    write_json(folder / f"{key}.json", certificate)
-    return certificate
+                outcome = outcomes[device]
+                if outcome.is_killed:
+                    what = f"received an external SIGKILL in phase {outcome.phase}."
+                    remedy = f"run the same command again; if memory ran out, {LESS_MEMORY}."
+                    raise RunError(what, where=labels[device], remedy=remedy)
+    return outcomes
 
 
 def _say_phase(label: str, event: Event) -> None:
     if event["event"] == "phase_begin":
-        print_progress(f"{label}: {str(event.get('phase')).removeprefix('certify_')}")
+        phase = str(event.get("phase")).removeprefix("certify_")
+        print_progress(f"{label}: {phase}")
 
 
 def assembled_certificate(
-    planned: Mapping[str, Any], outcomes: Mapping[str, Outcome], made_on: str
+    planned: Facts,
+    outcomes: Mapping[str, Outcome],
+    made_on: str,
 ) -> dict[str, Any]:
-    """The certificate, from what the workers reported before they ended. `outcomes`: device → its
-    worker's outcome; the first planned device has one. `made_on`: the machine."""
+    """The certificate, from what the workers reported before they ended.
+
+    - `planned`: its entry of ``certificates.json``.
+    - `outcomes`: device → its worker's outcome; the first planned device has one.
+    - `made_on`: the machine.
+    """
     first = outcomes[planned["devices"][0]["name"]]
     reported = facts_of(first.events, "certificate")
     precision = reported.get("precision")
@@ -121,6 +163,7 @@ def assembled_certificate(
         device: facts_of(outcome.events, "certificate").get("implementations") or {}
         for device, outcome in outcomes.items()
     }
+
     entries = {}
     for implementation in planned["implementations"]:
         name = implementation["name"]
@@ -129,8 +172,11 @@ def assembled_certificate(
             if name in place["implementations"]:
                 entry = _with_device(entry, place["name"], on_devices, name)
         # What failed by itself is wrong apart from layers and steps.
-        failed = entry["status"] in ("failed", "refused")
-        entries[name] = {**entry, "function_why": entry["why"] if failed else None}
+        entry["function_why"] = None
+        if entry["status"] in ("failed", "refused"):
+            entry["function_why"] = entry["why"]
+        entries[name] = entry
+
     data = {
         "schema": 3,
         "key": planned["key"],
@@ -148,30 +194,51 @@ def assembled_certificate(
     return {**data, **msgspec.to_builtins(judged)}
 
 
-def _entry(
-    implementation: Mapping[str, Any], outcome: Outcome, reported: Mapping[str, Any]
-) -> dict[str, Any]:
-    """What the first device's worker `reported` about an implementation, or why it did not."""
+def _entry(implementation: Facts, outcome: Outcome, reported: Facts) -> dict[str, Any]:
+    """What the first device's worker reported about an implementation, or why it did not.
+
+    - `implementation`: as it is planned.
+    - `outcome`: of the worker.
+    - `reported`: name of an implementation → its entry.
+    """
     name, why, status = implementation["name"], implementation["skip"], "not_run"
     if name in reported and not why:
         return dict(reported[name])
     if not why:
         failure = failure_reason(outcome)
-        why = failure.text if failure else f"{NOT_REPORTED}, in phase {outcome.phase}"
-        status = "failed" if outcome.phase == f"certify_{name}" else "not_run"
-    return {"status": status, "why": why, **dict.fromkeys(MEASURED)}
+        why = f"{NOT_REPORTED}, in phase {outcome.phase}"
+        if failure:
+            why = failure.text
+        if outcome.phase == f"certify_{name}":
+            status = "failed"
+    return {
+        "status": status,
+        "why": why,
+        **dict.fromkeys(MEASURED),
+    }
 
 
 def _with_device(
-    entry: Mapping[str, Any], device: str, found: Mapping[str, Mapping[str, Any]], name: str
+    entry: Facts,
+    device: str,
+    found: Mapping[str, Facts],
+    name: str,
 ) -> dict[str, Any]:
-    """The entry of an implementation with what was `found` (device → implementation → its entry)
-    on a device, or why nothing was."""
+    """The entry of an implementation with what was found on a device, or why nothing was.
+
+    - `entry`: so far.
+    - `found`: device → implementation → its entry.
+    - `name`: of the implementation.
+    """
     here = found.get(device, {}).get(name) or {}
-    why = here.get("why") or (NOT_REPORTED if device in found else NOT_TRIED)
-    parts = {}
+    why = here.get("why")
+    if not why:
+        why = NOT_REPORTED if device in found else NOT_TRIED
+    completed = dict(entry)
     for part, missing in NOT_CHECKED.items():
         result = (here.get(part) or {}).get(device)
-        if result or entry["status"] == "certified":
-            parts[part] = {**(entry.get(part) or {}), device: result or {**missing, "why": why}}
-    return {**entry, **parts}
+        if not result and entry["status"] != "certified":
+            continue
+        others = entry.get(part) or {}
+        completed[part] = {**others, device: result or {**missing, "why": why}}
+    return completed

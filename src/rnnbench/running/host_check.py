@@ -26,10 +26,11 @@ SWAPPED_BYTES = 64 * 2**20
 def warnings(facts: Mapping[str, Any]) -> list[str]:
     """Warnings about a host, each with its remedy. No side effects.
 
-    **Arguments:** `facts` as `read_host_facts` returns them; facts that could not be read are None.
+    `facts`: as `read_host_facts` returns them; facts that could not be read are None.
     """
     messages = []
-    busy, cores = facts.get("busy"), facts.get("cores") or 1
+    busy = facts.get("busy")
+    cores = facts.get("cores") or 1
     if busy is not None and busy > BUSY_SHARE * cores:
         messages.append(
             f"other processes keep {busy:.1f} of {cores} cores busy; stop them, or runs will be "
@@ -57,22 +58,34 @@ def warnings(facts: Mapping[str, Any]) -> list[str]:
 
 
 def read_host_facts() -> dict[str, Any]:
-    """Facts for `warnings`: cores, how many of them other processes keep busy in about a second,
-    frequency governor, battery, swapped bytes, other processes on NVIDIA GPUs, and how many times
-    their known duration random reads take (`rnnworker.processors`; None if it is not known)."""
+    """Facts for `warnings`; None for what cannot be read:
+
+    - ``cores``: the number that this process may use; ``busy``: how many of them other processes
+      keep busy in about a second.
+    - ``slowness``: how many times their known duration random reads take (`rnnworker.processors`).
+    - ``governor``: the frequency governor.
+    - ``on_battery``, ``swapped_bytes``.
+    - ``gpu_processes``: other processes on NVIDIA GPUs.
+    """
     cores = os.sched_getaffinity(0)
-    started, before = time.monotonic(), _others_seconds(cores)
+
+    started = time.monotonic()
+    before = _others_seconds(cores)
     slowness = _slowness()
     time.sleep(max(0.0, SAMPLE_SECONDS + started - time.monotonic()))
-    after, seconds = _others_seconds(cores), time.monotonic() - started
+    after = _others_seconds(cores)
+    seconds = time.monotonic() - started
     busy = None
     if before is not None and after is not None:
         busy = min(max((after - before) / seconds, 0.0), len(cores))
-    battery, governor = psutil.sensors_battery(), None
+
+    battery = psutil.sensors_battery()
+    governor = None
     with suppress(OSError):
         governor = GOVERNOR.read_text().strip()
     with warnings_module.catch_warnings(action="ignore"):  # gVisor has no /proc/vmstat
         swapped = psutil.swap_memory().used
+
     return {
         "busy": busy,
         "cores": len(cores),
@@ -85,33 +98,50 @@ def read_host_facts() -> dict[str, Any]:
 
 
 def _others_seconds(cores: set[int]) -> float | None:
-    """CPU seconds on `cores` since the machine started, without those of this process and its
-    descendants; None if the kernel does not count them."""
+    """CPU seconds on `cores` since the machine started; None if the kernel does not count them.
+
+    Without those of this process and its descendants.
+    """
     processors = load_so_far()["processors"]
     if not processors:
         return None
-    of_ours = 0.0
     this = psutil.Process()
+    of_ours = 0.0
     for process in (this, *this.children(recursive=True)):
         with suppress(psutil.Error):
             of_ours += sum(process.cpu_times()[:4])  # user and system, also of ended children
-    return sum(processors[core][0] for core in cores & processors.keys()) - of_ours
+    of_all = sum(processors[core][0] for core in cores & processors.keys())
+    return of_all - of_ours
 
 
 def _slowness() -> float | None:
-    """In a process of its own, because the caller is alive during timed runs and NumPy is large."""
+    """How many times their known duration random reads take, or None if it is not known. Measured
+    in a process of its own, because the caller is alive during timed runs and NumPy is large."""
     command = [sys.executable, "-m", "rnnworker.processors"]
     with suppress(OSError, subprocess.SubprocessError, ValueError):
-        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True)
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            timeout=20,
+            check=True,
+        )
         return float(done.stdout)
     return None
 
 
 def _gpu_processes() -> Sequence[str]:
+    """Id and name of each process that uses an NVIDIA GPU."""
     if not Path("/proc/driver/nvidia").exists():
         return ()
     query = ["nvidia-smi", "--query-compute-apps=pid,name", "--format=csv,noheader"]
     with suppress(OSError, subprocess.SubprocessError):
-        done = subprocess.run(query, capture_output=True, text=True, timeout=20, check=True)
+        done = subprocess.run(
+            query,
+            capture_output=True,
+            text=True,
+            timeout=20,
+            check=True,
+        )
         return tuple(line.strip() for line in done.stdout.splitlines() if line.strip())
     return ()

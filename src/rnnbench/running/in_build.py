@@ -32,30 +32,48 @@ def ask(
     arrays: Mapping[str, np.ndarray] | None = None,
     **question: Any,
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """The answer of ``rnnworker.checkpoints`` to a question, and its arrays. `action`: the name of
-    a function there; `arrays`: what it is given. Raises `BuildError` with the framework's words."""
+    """The answer of ``rnnworker.checkpoints`` to a question, and its arrays.
+
+    - `action`: the name of a function there.
+    - `build`: the section of the build whose Python answers, within `SECONDS`.
+    - `root`: the project's folder.
+    - `arrays`, `question`: what the function is given.
+
+    Raises `BuildError` with the framework's words, and `subprocess.TimeoutExpired`.
+    """
     prepare(build, root, say)
     with tempfile.TemporaryDirectory(prefix="rnnbench-") as folder:
         if arrays is not None:
             np.savez(f"{folder}/question.npz", **arrays)  # type: ignore[arg-type]
         write(f"{folder}/job.json", {"action": action, "question": question})
-        command = [*launcher(build, root), "-B", "-c", START, f"{WORKER}/checkpoints.py", folder]
-        variables = environment_of({"build": build}, 1) | {"CUDA_VISIBLE_DEVICES": "-1"}
+        command = [*launcher(build, root), "-B"]
+        words = shlex.join(command)
+        command += ["-c", START, f"{WORKER}/checkpoints.py", folder]
+        variables = environment_of({"build": build}, 1)
+        variables["CUDA_VISIBLE_DEVICES"] = "-1"
         variables["KERAS_BACKEND"] = FRAMEWORKS[build["framework"]].backend
         done = subprocess.run(
-            command, env=variables, stdin=subprocess.DEVNULL, capture_output=True, text=True,
-            timeout=SECONDS, cwd=folder,
-        )  # fmt: skip
+            command,
+            env=variables,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+            cwd=folder,
+        )
+
         answered = Path(folder, "answer.json")
         if not answered.exists():
-            last = (done.stderr.strip().splitlines() or ["no message"])[-1]
-            what = f"{shlex.join(command[:-4])} ended with {done.returncode}: {last}."
+            messages = done.stderr.strip().splitlines() or ["no message"]
+            what = f"{words} ended with {done.returncode}: {messages[-1]}."
             raise BuildError(what, where="--build", remedy="name another build.")
+
         answer: dict[str, Any] = json.loads(answered.read_text())
         if "error" in answer:
-            raise BuildError(answer["error"], where=f"build {build['name']}",
-                             remedy=answer["remedy"])  # fmt: skip
-        if not Path(folder, "answer.npz").exists():
+            where = f"build {build['name']}"
+            raise BuildError(answer["error"], where=where, remedy=answer["remedy"])
+        file = Path(folder, "answer.npz")
+        if not file.exists():
             return answer, {}
-        with np.load(f"{folder}/answer.npz", allow_pickle=False) as file:
-            return answer, {name: file[name] for name in file.files}
+        with np.load(file, allow_pickle=False) as loaded:
+            return answer, {name: loaded[name] for name in loaded.files}

@@ -13,17 +13,25 @@ REDRAW_SECONDS = 1.0  # of the bar, which is drawn between two turns
 
 
 def print_progress(text: str) -> None:
+    """Prints a line to standard error, at once."""
     print(text, file=sys.stderr, flush=True)
 
 
 def draw(text: str) -> bool:
-    """Replaces the line of the terminal by `text`, which no log gets. Returns whether there is a
-    terminal."""
+    """Replaces the line of the terminal by `text`, which no log gets.
+
+    Returns whether there is a terminal.
+    """
     terminal = sys.__stderr__
     if terminal is None or not terminal.isatty():
         return False
     fitting = text[: shutil.get_terminal_size().columns - 1]
-    print(f"\r\x1b[K{fitting}", end="", file=terminal, flush=True)
+    print(
+        f"\r\x1b[K{fitting}",
+        end="",
+        file=terminal,
+        flush=True,
+    )
     return True
 
 
@@ -37,24 +45,36 @@ def duration(seconds: float) -> str:
     if seconds < 90:
         return f"{seconds:.0f} s"
     minutes = round(seconds / 60)
-    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60} min"
+    if minutes < 90:
+        return f"{minutes} min"
+    return f"{minutes // 60} h {minutes % 60} min"
 
 
 def remaining(done_seconds: list[float], left: int, bound: str = "") -> str:
     """``, about 5 min left``: an estimate from the finished runs; empty if there are none.
-    `bound`: ``at most `` if some of those left may not be needed."""
+
+    - `done_seconds`: of each finished run.
+    - `left`: the number of runs that are left.
+    - `bound`: ``at most `` if some of them may not be needed.
+    """
     if not done_seconds or not left:
         return ""
-    return f", {bound}about {duration(left * sum(done_seconds) / len(done_seconds))} left"
+    seconds = left * sum(done_seconds) / len(done_seconds)
+    return f", {bound}about {duration(seconds)} left"
 
 
 class Progress:
     """Shows a round's progress: the share of its training that is done, the number of runs, and the
     estimated remaining time. On a terminal as a bar, until the `with` block ends, otherwise as a
-    line every ten seconds. `epochs`: run → its number of epochs."""
+    line every ten seconds.
+
+    - `label`: the prefix of its messages.
+    - `epochs`: run → its number of epochs.
+    """
 
     def __init__(self, label: str, epochs: Mapping[str, int]):
-        self._label, self._epochs = label, epochs
+        self._label = label
+        self._epochs = epochs
         self._steps: dict[str, int] = {}  # all steps of a run, once it has reported them
         self._done = dict.fromkeys(epochs, 0.0)
         self._turns = 0
@@ -68,19 +88,27 @@ class Progress:
         draw("")
 
     def reached(self, name: str, event: Mapping[str, Any]) -> None:
-        """To be called with each `event` of the run `name`."""
-        left, epoch = event.get("left"), event.get("epoch")
+        """To be called with each event of a run.
+
+        - `name`: of the run.
+        - `event`: as its worker reported it.
+        """
+        left = event.get("left")
+        epoch = event.get("epoch")
         if event["event"] == "gate" and isinstance(left, int) and left > 0:
             if name not in self._steps:  # turns begin when all runs have started
+                self._steps[name] = left
                 self._began = self._shown = time.monotonic()
             self._turns += 1
-            self._report(name, 1 - left / self._steps.setdefault(name, left))
+            self._report(name, 1 - left / self._steps[name])
         elif event["event"] == "epoch" and isinstance(epoch, int) and epoch > 0:
             self._report(name, epoch / max(epoch, self._epochs[name]))
 
     def _report(self, name: str, share: float) -> None:
+        """Notes that this share of a run's training is done, and shows it if it is time."""
         self._done[name] = max(share, self._done[name])
-        done, now = sum(self._done.values()) / len(self._done), time.monotonic()
+        done = sum(self._done.values()) / len(self._done)
+        now = time.monotonic()
         silent = now - self._shown
         if silent < REDRAW_SECONDS or not 0 < done < 1:
             return
@@ -92,10 +120,14 @@ class Progress:
             print_progress(text)
 
     def _text(self, done: float, now: float) -> str:
+        """The line for the share of the round's training that is `done`, at the time `now`."""
         bar = "█" * round(20 * done)
-        runs = f"{len(self._done)} runs" if len(self._done) > 1 else "1 run"
+        count = len(self._done)
+        text = f"{self._label} ▕{bar:20}▏ {done:3.0%} of "
+        text += f"{count} runs" if count > 1 else "1 run"
         if not done:
-            return f"{self._label} ▕{bar:20}▏ {done:3.0%} of {runs}: starting"
-        runs += f", {self._turns} turns" if len(self._done) > 1 else ""
+            return f"{text}: starting"
+        if count > 1:
+            text += f", {self._turns} turns"
         left = duration((now - self._began) * (1 - done) / done)
-        return f"{self._label} ▕{bar:20}▏ {done:3.0%} of {runs} ({left} of training left)"
+        return f"{text} ({left} of training left)"

@@ -17,7 +17,6 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from msgspec.structs import replace
 
@@ -25,9 +24,8 @@ from rnnbench import locks
 from rnnbench.builds.environments import prepare
 from rnnbench.errors import RecordError, RunError
 from rnnbench.records import timestamps
-from rnnbench.records.overrides import label as label_of
 from rnnbench.records.pointer import Pointer, companion_files, is_valid
-from rnnbench.records.record import NOT_CERTIFIED, Reason, Record, Run, Verdict
+from rnnbench.records.record import Reason, Record, Run, Verdict
 from rnnbench.records.store import (
     Place,
     read_json,
@@ -39,13 +37,11 @@ from rnnbench.records.store import (
 from rnnbench.running import attempt, worker
 from rnnbench.running.assemble import Trained, records_of
 from rnnbench.running.progress import Progress, print_progress
+from rnnbench.running.refusals import refusals
 from rnnbench.running.verdict import LESS_MEMORY
-from rnnbench.running.worker import Event, Outcome, revision, supervise
-from rnnbench.sources.certificates import certificate_of
+from rnnbench.running.worker import Event, Facts, Outcome, revision, supervise
 from rnnworker import cards, machine
 from rnnworker.cohorts import cohorts, must_retry_alone, starting_order, takes_turns
-from rnnworker.members import says_out_of_memory
-from rnnworker.options import is_user_file
 from rnnworker.workers import card_of
 
 
@@ -70,7 +66,8 @@ def measure(
     Raises `RunError` if a worker received an external SIGKILL, and `OSError` if something cannot be
     written. Records of the other runs are kept.
     """
-    name, by_name = planned[0].round, {run.name: run for run in planned}
+    name = planned[0].round
+    by_name = {run.name: run for run in planned}
     hardware = machine.fingerprint()
     # Snakemake has made the environments; damage is repaired here, before anything is timed.
     builds = {run.config["build"]["name"]: run.config["build"] for run in planned}
@@ -88,118 +85,56 @@ def measure(
         holder = f"process {os.getpid()}, {name} of {place.root}"
         wait = partial(waiting, "this host to finish timing")
         timing = held.enter_context(locks.locked(place.timing_lock, holder, wait))
-        runner = CohortRunner(place, check, label, name, hardware, pinned_md5 or {}, timing)
-        records = {}
-        for run in planned:
-            if record := existing_record(run, place, runner.folder(run)):
-                records[run.name] = record
-                _point_to(record, place)
-            elif run.name in refused:
-                records |= runner.refuse(run, refused[run.name])
-        missing = [run for run in planned if run.name not in records]
-        groups = cohorts(
-            [run.as_dict() for run in missing],
-            by_name[reference].as_dict() if reference in by_name.keys() - refused else None,
-            runner.peaks(missing),
-            card=_card(missing),
+        runner = CohortRunner(
+            place,
+            check,
+            label,
+            name,
+            hardware,
+            pinned_md5 or {},
+            timing,
         )
-        for group in groups:
-            # The reference is recorded once for itself; later it is the others' companion.
-            requested = {run.name for run in missing if run.name not in records}
-            records |= runner.measure([by_name[line["name"]] for line in group], requested)
-    return records
+        return runner.complete(planned, refused, reference)
 
 
-def refusals(runs: Sequence[Run], place: Place) -> dict[str, Reason]:
-    """Run → why it is not trained, for those whose certificate found their implementation wrong on
-    their device. Not with ``measure.uncertified`` or ``build.as_published``, which ask for it all
-    the same."""
-    refused: dict[str, Reason] = {}
-    with suppress(RecordError):
-        certificates = read_json(place.folder / "certificates.json")
-        for run in runs:
-            config, planned = run.config, certificates.get(run.certificate or "")
-            asked = config["measure"].get("uncertified") or config["build"].get("as_published")
-            if planned and not asked and (why := _why_refused(run, planned, place)):
-                refused[run.name] = why
-    return refused
-
-
-def _why_refused(run: Run, planned: Mapping[str, Any], place: Place) -> Reason | None:
-    folder, key = place.folder / "certificates", str(run.certificate)
-    try:
-        made = certificate_of(read_json(folder / f"{key}.json"), key)
-    except RecordError:
-        return None
-    rnn, device = (label_of(run.choices[axis], run.overrides, axis) for axis in ("rnn", "device"))
-    entry = made.implementations.get(rnn)
-    wrong = entry.wrong_on(device) if entry else None
-    if entry is None or not wrong or made.digest != planned.get("digest"):
-        return None
-    if entry.status == "refused":
-        remedy = f"measure without rnn={rnn}, or change the model."
-        return Reason(NOT_CERTIFIED, f"refused: {wrong}", remedy)
-    tried = [each["name"] for each in planned.get("devices", ())]
-    # The first device tests the function too. Its log has no number.
-    number = tried.index(device) if device in tried and not entry.function_why else 0
-    log = folder / "work" / (f"{key}.{number}.log" if number else f"{key}.log")
-    file = run.config["rnn"]["implementation"]
-    whose, correct = f"rnn={rnn}", "correct the model, the data or the options"
-    trains = " +measure.uncertified=true trains it all the same."
-    rnns = {each["name"]: each["rnn"] for each in planned.get("implementations", ())}
-    if fault := made.fault_of_all(rnns):
-        whose, wrong, trains = "every implementation", fault, ""
-        data = run.config["dataset"].get("path") or "made by the model"
-        function = run.config["model"]["function"].rpartition(":")[0]
-        correct = f"correct the model ({function}), the data ({data}) or the options"
-        if says_out_of_memory(fault):
-            correct = LESS_MEMORY
-    elif says_out_of_memory(wrong):
-        correct = LESS_MEMORY
-    elif is_user_file(file):
-        correct = f"correct {file} or its YAML (docs/own_kernel.md)"
-    return Reason(
-        NOT_CERTIFIED,
-        f"not trained, because the certificate of {whose} failed: {wrong}",
-        f"{correct}; {os.path.relpath(log, place.root)} has the details.{trains}",
-    )
-
-
-def _card(runs: Sequence[Run]) -> Mapping[str, Any] | None:
-    """Facts about the card on which `runs` are to take turns; None if they need no card."""
-    used = (card_of(run.config) for run in runs if takes_turns(run.config))
-    return next(map(cards.query_contexts, filter(None, used)), None)
-
-
-def _point_to(record: Record, place: Place) -> None:
-    """Writes the pointer to an existing record, unless it is valid already. It names the companions
-    whose records exist."""
-    file, pointer = place.pointer(record.name), Pointer.of(record)
-    with suppress(RecordError):
-        if Pointer.read(file).record == pointer.record and is_valid(file, place.results):
-            return
-    write_json(file, Pointer.of(record, companion_files(place.results, record)))
+def _card(runs: Sequence[Run]) -> Facts | None:
+    """Facts about the card on which `runs` are to take turns; None if they need no card or the
+    driver does not tell."""
+    for run in runs:
+        card = card_of(run.config) if takes_turns(run.config) else None
+        if card:
+            return cards.query_contexts(card)
+    return None
 
 
 @dataclass(frozen=True)
 class CohortRunner:
-    """Measures cohorts of the round `name` on this machine (`hardware`) while it holds the
-    `timing` lock. For the rest see `measure`."""
+    """Measures cohorts of a round on this machine.
+
+    - `name`: the round's.
+    - `hardware`: this machine's fingerprint.
+    - `timing`: the descriptor of the host's timing lock, which is held.
+
+    For the rest see `measure`.
+    """
 
     place: Place
     check: Callable[[], None]
     label: str
     name: str
-    hardware: Mapping[str, Any]
+    hardware: Facts
     pinned_md5: Mapping[str, str | None]
     timing: int
 
     def folder(self, run: Run) -> Path:
+        """The folder of the run's records on this machine."""
         return self.place.results / "records" / self.hardware["machine"] / run.name
 
     def peaks(self, planned: Sequence[Run]) -> list[int]:
-        """Peak bytes of memory of the latest run of each configuration on this machine; none for
-        one that was never measured."""
+        """Peak bytes of memory of the latest run of each planned configuration on this machine.
+
+        There is none for a configuration that was never measured, or whose record is damaged.
+        """
         peaks = []
         for run in planned:
             pattern = f"{glob.escape(run.configuration)}-s*-r*"
@@ -212,26 +147,144 @@ class CohortRunner:
                 peaks.append(int(latest["measured"]["peak_memory_bytes"]))
         return peaks
 
+    def complete(
+        self,
+        planned: Sequence[Run],
+        refused: Mapping[str, Reason],
+        reference: str | None,
+    ) -> dict[str, Record]:
+        """Adopts the records that exist, writes those of refused runs, and measures the others.
+
+        - `planned`: the runs of the round.
+        - `refused`: run → why it is not trained.
+        - `reference`: name of the run that the others are compared with, or None.
+
+        Returns run → record.
+        """
+        place = self.place
+        records = {}
+        missing = []
+        for run in planned:
+            record = existing_record(run, place, self.folder(run))
+            if record:
+                records[run.name] = record
+                self._point_to(record)
+            elif run.name in refused:
+                records |= self.refuse(run, refused[run.name])
+            else:
+                missing.append(run)
+
+        by_name = {run.name: run for run in planned}
+        compared = None
+        if reference in by_name.keys() - refused:
+            compared = by_name[reference].as_dict()
+        lines = [run.as_dict() for run in missing]
+        for group in cohorts(lines, compared, self.peaks(missing), card=_card(missing)):
+            # The reference is recorded once for itself; later it is the others' companion.
+            requested = {run.name for run in missing if run.name not in records}
+            records |= self.measure([by_name[line["name"]] for line in group], requested)
+        return records
+
+    def _point_to(self, record: Record) -> None:
+        """Writes the pointer to an existing record, unless it is valid already.
+
+        It names the companions whose records exist.
+        """
+        place = self.place
+        file, own = place.pointer(record.name), Pointer.of(record)
+        with suppress(RecordError):
+            is_same = Pointer.read(file).record == own.record
+            if is_same and is_valid(file, place.results):
+                return
+        write_json(file, Pointer.of(record, companion_files(place.results, record)))
+
     def refuse(self, run: Run, reason: Reason) -> dict[str, Record]:
-        """Writes the void record of a run that is not trained, and its pointer."""
+        """Writes the void record of a run that is not trained, and its pointer.
+
+        `reason`: why it is not. Returns run → record.
+        """
         started = _start_timestamp(self.folder(run))
-        of_all = (self.place.experiment, self.place.site)
-        untrained = Trained(run, *of_all, started, started, self.hardware, Outcome())
+        place = self.place
+        untrained = Trained(
+            run=run,
+            experiment=place.experiment,
+            site=place.site,
+            started=started,
+            finished=started,
+            hardware=self.hardware,
+            outcome=Outcome(),
+        )
         made = records_of([untrained], f"{self.name}/{started}")
         void = replace(made[run.name], verdict=Verdict("void", (reason,)))
         return self._write([void], {run.name})
 
     def measure(self, cohort: Sequence[Run], requested: set[str]) -> dict[str, Record]:
-        """Measures the `cohort`, writes records and pointers, and returns the records of the
-        `requested` runs. The other runs are companions, whose pointers are not changed."""
+        """Measures a cohort, writes records and pointers, and returns run → record.
+
+        - `cohort`: its runs.
+        - `requested`: names of the runs whose records are returned. The other runs are companions,
+          whose pointers are not changed.
+
+        A run that ran out of memory next to others is measured again on its own. Raises `RunError`
+        as `rnnbench.running.round.measure`.
+        """
         by_name = {run.name: run for run in cohort}
         order = starting_order([run.as_dict() for run in cohort])
         cohort = [by_name[line["name"]] for line in order]
         started = {run.name: _start_timestamp(self.folder(run)) for run in cohort}
-        files = {run.name: self.folder(run) / started[run.name] for run in cohort}
-        epochs = {run.name: int(run.config["model"].get("epochs", 0)) for run in cohort}
         code, slurm = revision(), attempt.slurm_job()
-        unread = set(by_name)
+        outcomes = self._train(cohort, started)
+
+        place, finished = self.place, timestamps.now()
+        trained = []
+        for run in cohort:
+            began, outcome = started[run.name], outcomes[run.name]
+            trained.append(
+                Trained(
+                    run,
+                    place.experiment,
+                    place.site,
+                    began,
+                    finished,
+                    self.hardware,
+                    outcome,
+                )
+            )
+        identity = f"{self.name}/{min(started.values())}"
+        made = records_of(trained, identity, set(started) - requested)
+        again = []
+        for run in cohort:
+            # Out of memory next to others does not mean that the run needs too much on its own.
+            if must_retry_alone(run.config, outcomes[run.name], len(cohort)):
+                again.append(run)
+                made.pop(run.name, None)
+        for name, record in made.items():
+            measured = {**record.measured, "revision": code}
+            if slurm:
+                measured["job"] = {**slurm, "log": f"records/{record.key}.log"}
+            made[name] = replace(record, measured=measured)
+        records = self._write(made.values(), requested)
+
+        for run in again:
+            if run.name in requested:
+                why = "ran out of memory; retrying it on its own"
+                print_progress(f"{self.label} {run.name} {why}")
+                records |= self.measure([run], requested)
+        killed = [run.name for run in cohort if outcomes[run.name].is_killed]
+        if killed:
+            what = f"received an external SIGKILL in phase {outcomes[killed[0]].phase}."
+            remedy = f"run the same command again; if memory ran out, {LESS_MEMORY}."
+            raise RunError(what, where=", ".join(killed), remedy=remedy)
+        return records
+
+    def _train(self, cohort: Sequence[Run], started: Mapping[str, str]) -> dict[str, Outcome]:
+        """Starts the workers of the `cohort`, in this order, and supervises them until they end.
+
+        `started`: run → its timestamp, which names its files. Returns run → outcome.
+        """
+        root = self.place.root
+        epochs = {run.name: int(run.config["model"].get("epochs", 0)) for run in cohort}
+        unread = set(epochs)
 
         def on_event(run: Run, event: Event) -> None:
             if event["event"] == "gate" and run.name in unread:
@@ -241,48 +294,30 @@ class CohortRunner:
 
         members = []
         for number, run in enumerate(cohort):
-            pinned, root = self.pinned_md5.get(run.name), self.place.root
-            job = worker.job_of(run.config, root, pinned_md5=pinned, place=number)
+            pinned = self.pinned_md5.get(run.name)
             members.append(
                 worker.member(
-                    run.name, job, root, files[run.name], limits=run.config.get("limits") or {},
-                    timing=self.timing, on_event=partial(on_event, run),
+                    run.name,
+                    worker.job_of(run.config, root, pinned_md5=pinned, place=number),
+                    root,
+                    self.folder(run) / started[run.name],
+                    limits=run.config.get("limits") or {},
+                    timing=self.timing,
+                    on_event=partial(on_event, run),
                 )
-            )  # fmt: skip
+            )
+
         with Progress(self.label, epochs) as progress:
             outcomes = supervise(members, zlib.crc32(f"{self.name} {started}".encode()))
         if unread:  # they failed early
             self.check()
-        of_all = (self.place.experiment, self.place.site)
-        finished = timestamps.now()
-        trained = [
-            Trained(run, *of_all, started[run.name], finished, self.hardware, outcomes[run.name])
-            for run in cohort
-        ]
-        identity = f"{self.name}/{min(started.values())}"
-        made = records_of(trained, identity, set(started) - requested)
-        # Out of memory next to others does not mean that the run needs too much on its own.
-        again = [r for r in cohort if must_retry_alone(r.config, outcomes[r.name], len(cohort))]
-        for run in again:
-            made.pop(run.name, None)
-        for name, record in made.items():
-            log = {"job": {**slurm, "log": f"records/{record.key}.log"}} if slurm else {}
-            made[name] = replace(record, measured={**record.measured, "revision": code, **log})
-        records = self._write(made.values(), requested)
-        for run in again:
-            if run.name in requested:
-                why = "ran out of memory; retrying it on its own"
-                print_progress(f"{self.label} {run.name} {why}")
-                records |= self.measure([run], requested)
-        if killed := [run.name for run in cohort if outcomes[run.name].is_killed]:
-            what = f"received an external SIGKILL in phase {outcomes[killed[0]].phase}."
-            remedy = f"run the same command again; if memory ran out, {LESS_MEMORY}."
-            raise RunError(what, where=", ".join(killed), remedy=remedy)
-        return records
+        return outcomes
 
     def _write(self, made: Iterable[Record], requested: set[str]) -> dict[str, Record]:
-        """Writes records and pointers; returns the records of the `requested` runs. Companions are
-        written first, so that they exist if a record is found without its pointer."""
+        """Writes records and pointers; returns the records of the `requested` runs.
+
+        Companions are written first, so that they exist if a record is found without its pointer.
+        """
         records: dict[str, Record] = {}
         companions: list[str] = []
         for record in sorted(made, key=lambda record: record.name in requested):
@@ -291,26 +326,38 @@ class CohortRunner:
             else:
                 companions.append(record.path)
             write_record(self.place.results, record)
+
         for name, record in records.items():
             write_json(self.place.pointer(name), Pointer.of(record, companions))
         return records
 
 
 def _start_timestamp(folder: Path) -> str:
-    """The current time as a timestamp that sorts after every earlier one in `folder`, even if the
-    clock has been set back."""
-    latest = max((path.name.split(".")[0] for path in folder.glob("2*.json")), default="")
+    """The current time as a timestamp that sorts after every earlier one in `folder`.
+
+    It does so even if the clock has been set back.
+    """
+    earlier = [path.name.split(".")[0] for path in folder.glob("2*.json")]
+    latest = max(earlier, default="")
     now = timestamps.now()
-    return now if now > latest else timestamps.later(latest)
+    if now > latest:
+        return now
+    return timestamps.later(latest)
 
 
 def existing_record(planned: Run, place: Place, folder: Path) -> Record | None:
-    """The record of the planned run that was written without a pointer, unless ``rnnbench retry``
-    has requested since that the run be measured again. It is in `folder`, which is this machine's,
-    or in the folder of another machine of the same site."""
+    """The record of a planned run that was written without a pointer, or None.
+
+    It is in `folder`, which is this machine's, or in the folder of another machine of the same
+    site. It does not count if ``rnnbench retry`` has requested since that the run be measured
+    again.
+    """
     retry = place.folder / "retry" / planned.name
-    since = retry.read_text().strip() if retry.exists() else ""
+    since = ""
+    if retry.exists():
+        since = retry.read_text().strip()
     files = record_files(place.results, name=glob.escape(planned.name))
+    # Own ones first, each from the latest to the earliest.
     for path in sorted(files, key=lambda path: (path.parent == folder, path.name), reverse=True):
         is_own = path.parent == folder
         if path.stem <= since:
@@ -322,8 +369,10 @@ def existing_record(planned: Run, place: Place, folder: Path) -> Record | None:
                 aside = path.rename(path.with_suffix(".unreadable"))
                 print_progress(f"rnnbench: {error} It was set aside as {aside.name}.")
             continue
-        is_same = (record.experiment, record.run.digest) == (place.experiment, planned.digest)
-        # A companion belongs to another run's round.
-        if is_same and not record.is_companion and (is_own or record.site == place.site):
+        if record.is_companion:  # it belongs to another run's round
+            continue
+        if record.experiment != place.experiment or record.run.digest != planned.digest:
+            continue
+        if is_own or record.site == place.site:
             return replace(record, run=planned)
     return None

@@ -24,10 +24,19 @@ from rnnworker import rounds, workers
 from rnnworker.forked_workers import FOLDER, Importer, kind_of, may_fork
 from rnnworker.members import Member, Outcome
 
+__all__ = ["Event", "Outcome", "parse", "supervise"]
 
-def job_of(config: Mapping[str, Any], root: Path, **more: Any) -> dict[str, Any]:
-    """The job of a worker (see `workers.job_of`). Raises `RunError` if the device has more threads
-    than this machine."""
+Facts = Mapping[str, Any]  # name → value, of a run, a machine or a section of a config
+Event = dict[str, Any]
+Events = Sequence[Facts]
+
+
+def job_of(config: Facts, root: Path, **more: Any) -> dict[str, Any]:
+    """The job of a worker.
+
+    `config`, `root`, `more`: as in `workers.job_of`. Raises `RunError` if the device has more
+    threads than this machine.
+    """
     try:
         job: dict[str, Any] = workers.job_of(config, root, nvml=nvml(), **more)
     except ValueError as error:
@@ -38,7 +47,7 @@ def job_of(config: Mapping[str, Any], root: Path, **more: Any) -> dict[str, Any]
 
 def member(
     name: str,
-    job: Mapping[str, Any],
+    job: Facts,
     root: Path,
     files: Path,
     *,
@@ -46,29 +55,45 @@ def member(
     timing: int | None = None,
     **more: Any,
 ) -> Member:
-    """The member of a cohort that runs `job`. `files`: path prefix of its files ``.log``,
-    ``.events.jsonl`` and, until it has been supervised, ``.job.json``; `timing`: the descriptor of
-    the host's timing lock, which the worker inherits; `limits`, `more`: as in `Member`."""
-    build, inherit = job["config"]["build"], () if timing is None else (timing,)
+    """The member of a cohort that runs `job`.
+
+    - `files`: path prefix of its files ``.log``, ``.events.jsonl`` and, until it has been
+      supervised, ``.job.json``.
+    - `timing`: the descriptor of the host's timing lock, which the worker inherits.
+    - `limits`, `more`: as in `Member`.
+    """
+    build = job["config"]["build"]
+    inherit = () if timing is None else (timing,)
     environment(build)  # raises for what is no variable
     files.parent.mkdir(parents=True, exist_ok=True)
     start = launcher(build, root)
-    return workers.member_of(name, job, start, f"{files}.", limits, inherit=inherit, **more)
+    return workers.member_of(
+        name,
+        job,
+        start,
+        f"{files}.",
+        limits,
+        inherit=inherit,
+        **more,
+    )
 
 
 def nvml() -> str | None:
     """The path of nvidia-ml-py's only module, with which a worker reads the state of its card."""
     spec = importlib.util.find_spec("pynvml")
-    return spec.origin if spec else None
-
-
-__all__ = ["Event", "Outcome", "parse", "supervise"]
-
-Event = dict[str, Any]
+    if spec is None:
+        return None
+    return spec.origin
 
 
 def supervise(members: Sequence[Member], seed: int = 0) -> dict[str, Outcome]:
-    """Calls `rnnworker.rounds.supervise`, reads events strictly, and removes the job files."""
+    """Calls `rnnworker.rounds.supervise`, reads events strictly, and removes the job files.
+
+    - `members`: in starting order.
+    - `seed`: decides the order of their turns.
+
+    Returns name of a member → its outcome.
+    """
     outcomes: dict[str, Outcome] = rounds.supervise(members, seed, parse=parse)
     for each in members:
         Path(each.log).with_suffix(".job.json").unlink(missing_ok=True)
@@ -81,21 +106,29 @@ def parse(line: bytes) -> Event | None:
         event = strict_loads(line)
     except ValueError:
         return None
-    return event if isinstance(event, dict) and isinstance(event.get("event"), str) else None
+    if isinstance(event, dict) and isinstance(event.get("event"), str):
+        return event
+    return None
 
 
 def revision(folder: Path = Path(rnnworker.__file__).parent) -> str:
     """The git commit of the worker's `folder`, with ``-edited`` if a tracked file of its repository
-    has changed; the package's version if the folder is not in git. It is for readers only: a run's
-    identity has a digest of the code itself."""
+    has changed; the package's version if the folder is not in git.
+
+    It is for readers only: a run's identity has a digest of the code itself.
+    """
     git = ["git", "-C", str(folder)]
     describe = ["describe", "--always", "--exclude=*", "--abbrev=40", "--dirty=-edited"]
     try:
         for arguments in (["ls-files", "--error-unmatch", "."], describe):
             done = subprocess.run(
-                [*git, *arguments], check=True, capture_output=True, text=True, timeout=10,
+                [*git, *arguments],
+                check=True,
+                capture_output=True,
+                text=True,
+                timeout=10,
                 stdin=subprocess.DEVNULL,
-            )  # fmt: skip
+            )
         return done.stdout.strip()
     except (OSError, subprocess.SubprocessError):
         return f"rnnbench {metadata.version('rnnbench')}"
@@ -123,39 +156,49 @@ def _socket_folder() -> Path | None:
 
 
 class WorkflowImporters:
-    """Starts an importer for each build and CPU device of the workers with `configs`, for at most
-    as many as there are cores, those with the most workers. The workers of others, and of an
-    importer that has ended, are started as they are without a workflow. So are those of builds with
-    an environment of their own, because each round checks and repairs it before anything is
-    imported."""
+    """Starts an importer for each build and CPU device of the workers with `configs`: at most as
+    many as there are cores, those with the most workers.
 
-    def __init__(self, configs: Iterable[Mapping[str, Any]], root: Path):
+    Other workers, and those of an importer that has ended, are started as they are without a
+    workflow. So are those of builds with an environment of their own, because each round checks
+    and repairs it before anything is imported.
+    """
+
+    def __init__(self, configs: Iterable[Facts], root: Path):
         self._importers: dict[str, Importer] = {}
-        by_process: dict[str, list[Mapping[str, Any]]] = {}
-        for config in configs:
-            if may_fork(config) and not pins_of(config["build"], root):
-                by_process.setdefault(repr((config["build"], config["device"])), []).append(config)
-        ranked = sorted(by_process.values(), key=len, reverse=True)
         self._folder: Path | None = None
-        if not ranked:
+        by_process: dict[str, list[Facts]] = {}
+        for config in configs:
+            build = config["build"]
+            if may_fork(config) and not pins_of(build, root):
+                process = repr((build, config["device"]))
+                by_process.setdefault(process, []).append(config)
+        if not by_process:
             return
+
         self._folder = _socket_folder()
         if self._folder is None:
             return
+
         os.environ[FOLDER] = str(self._folder)
-        for number, (config, *_) in enumerate(ranked[: len(os.sched_getaffinity(0))]):
+        cores = len(os.sched_getaffinity(0))
+        ranked = sorted(by_process.values(), key=len, reverse=True)
+        for number, alike in enumerate(ranked[:cores]):
             # What is wrong with a build is reported by the job that needs it.
             with suppress(RnnbenchError, OSError):
-                self._start(config, root, self._folder / str(number))
+                self._start(alike[0], root, self._folder / str(number))
 
-    def _start(self, config: Mapping[str, Any], root: Path, files: Path) -> None:
-        like = member("import", job_of(config, root), root, files, limits={})
+    def _start(self, config: Facts, root: Path, files: Path) -> None:
+        """Starts the importer of workers with `config`, unless one of the same kind runs."""
+        job = job_of(config, root)
+        like = member("import", job, root, files, limits={})
         kind = kind_of(like)
-        if kind not in self._importers:
-            with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
-                listener.bind(str(files.parent / kind))
-                listener.listen()
-                self._importers[kind] = Importer(like, listener=listener)
+        if kind in self._importers:
+            return
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+            listener.bind(str(files.parent / kind))
+            listener.listen()
+            self._importers[kind] = Importer(like, listener=listener)
 
     def end(self) -> None:
         """Ends the importers; their workers have ended by then."""

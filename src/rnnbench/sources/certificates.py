@@ -29,20 +29,38 @@ Error = Annotated[float, Meta(ge=0)]
 
 
 class Batch(msgspec.Struct):
+    """The errors of a batch of `rows` samples against the float64 reference.
+
+    `compared`: rows that the reference computed; None in older files: all.
+    """
+
     rows: Count
     training: bool
     outputs: Error | None = None
     gradients: Error | None = None
-    compared: Count | None = None  # rows that the reference computed; None in older files: all
+    compared: Count | None = None
 
 
 class Layers(msgspec.Struct):
+    """How the layers were checked on a device.
+
+    - `wrong`: what is wrong with them, or None.
+    - `why`: why they were not checked.
+    """
+
     batches: list[Batch] = []
     wrong: str | None = None
     why: str | None = None
 
 
 class Steps(msgspec.Struct):
+    """How training steps were checked on a device.
+
+    - `off`: how many of the `steps` applied another gradient than the computed one.
+    - `worst`: the largest relative difference.
+    - `why`: why they were not checked.
+    """
+
     threads: Count | None = None
     steps: Count = 0
     off: Count | None = None
@@ -65,8 +83,13 @@ class Steps(msgspec.Struct):
 
 
 class Implementation(msgspec.Struct):
-    """`no_reference`: why its layers were not compared with the float64 reference. `weights`: which
-    arrays the seed draws and which stay as the model set them."""
+    """The result of an implementation.
+
+    - `probed`, `applied`: device → the checks of its layers and steps there.
+    - `function_why`: what is wrong apart from layers and steps, or None.
+    - `no_reference`: why its layers were not compared with the float64 reference.
+    - `weights`: which arrays the seed draws and which stay as the model set them.
+    """
 
     status: Literal["certified", "failed", "refused", "not_run"]
     why: str | None = None
@@ -84,11 +107,14 @@ class Implementation(msgspec.Struct):
 
     def wrong_on(self, device: str) -> str | None:
         """What is wrong with its function, or with its layers or steps on the `device`, or None."""
-        layers, steps = self.probed.get(device, Layers()), self.applied.get(device, Steps())
+        layers = self.probed.get(device, Layers())
+        steps = self.applied.get(device, Steps())
         return self.function_why or layers.wrong or steps.fault
 
 
 class Pair(msgspec.Struct):
+    """The differences of two implementations, `a` and `b`. `why`: why they were not compared."""
+
     a: str
     b: str
     equal: bool = False
@@ -103,12 +129,19 @@ class Pair(msgspec.Struct):
         missing = [name for name in ERRORS if getattr(self, name) is None]
         if not missing:
             return None
-        reason = self.why or f"their {' and '.join(missing).replace('_', ' ')} were not measured"
+        parts = " and ".join(missing).replace("_", " ")
+        reason = self.why or f"their {parts} were not measured"
         return f"{self.a} and {self.b} were not compared: {reason}"
 
 
 class Certificate(msgspec.Struct):
-    """What the tables rely on. `imported`: from another machine's archive."""
+    """What the tables rely on.
+
+    - `implementations`: name → its result; `pairs`: of those that were compared.
+    - `overrides`: dotted key → value.
+    - `machine`: on which it was made.
+    - `imported`: whether it is from another machine's archive.
+    """
 
     schema: Literal[3]
     implementations: dict[str, Implementation]
@@ -128,35 +161,48 @@ class Certificate(msgspec.Struct):
         return TOLERANCE.get(self.precision or DEFAULT, TOLERANCE[DEFAULT])
 
     def fault_of_all(self, rnns: Mapping[str, Mapping[str, Any]]) -> str | None:
-        """What failed alike, apart from the numbers in the names of layers, in all implementations
-        that ran, if their code differs: a fault of the model or of its data. Else None. `rnns`:
-        implementation → its ``rnn`` config section."""
-        ran = {name: e for name, e in self.implementations.items() if e.status != "not_run"}
-        faults = {re.sub(r"_\d+\b", "", each.function_why or "") for each in ran.values()}
-        codes = {rnns[name].get("implementation") for name in ran if name in rnns}
-        if len(codes) < 2 or len(faults) > 1:
+        """What failed alike in all implementations that ran, apart from the numbers in the names of
+        layers, if their code differs: a fault of the model or of its data. Else None.
+
+        `rnns`: implementation → its ``rnn`` config section.
+        """
+        faults = []
+        codes = set()
+        for name, entry in self.implementations.items():
+            if entry.status == "not_run":
+                continue
+            faults.append(entry.function_why)
+            if name in rnns:
+                codes.add(rnns[name].get("implementation"))
+        alike = {re.sub(r"_\d+\b", "", fault or "") for fault in faults}
+        if len(codes) < 2 or len(alike) > 1:
             return None
-        return next(iter(ran.values())).function_why
+        return faults[0]
 
 
 def read_certificates(
     folders: Iterable[Path],
 ) -> tuple[tuple[Certificate, ...], list[RecordError]]:
-    """All certificates in `folders`, of which some may not exist, sorted by file name within each,
-    and the faults of those that cannot be read."""
+    """All certificates, sorted by file name within each folder, and the faults of those that cannot
+    be read. `folders`: some of them may not exist."""
 
     def read(path: Path) -> Certificate:
         # results/imported/SITE/EXPERIMENT/certificates/KEY.json
         imported = IMPORTED in (folder.name for folder in path.parents[3:4])
         return replace(certificate_of(read_json(path), str(path)), imported=imported)
 
-    paths = (path for folder in folders for path in sorted(folder.glob("[!.]*.json")))
+    paths = []
+    for folder in folders:
+        paths += sorted(folder.glob("[!.]*.json"))
     certificates, faults = readable(paths, read)
     return tuple(certificates), faults
 
 
 def certificate_of(data: Any, where: str) -> Certificate:
-    """`data`, judged. Raises a `RecordError` that names the fault."""
+    """The certificate in `data`, judged by its numbers.
+
+    Raises a `RecordError` that names the fault, for the file `where`.
+    """
     fault = "is not a complete certificate of schema 3"
     remedy = "delete it and run snakemake again, which makes a new certificate."
     found = as_kind(data, Certificate, fault, where, remedy)
@@ -167,64 +213,88 @@ def certificate_of(data: Any, where: str) -> Certificate:
 
 
 def judged(entry: Implementation, tolerance: Mapping[str, float]) -> Implementation:
-    """The result of an implementation with its status and `why`, which follow from its layers and
-    steps on each device and from `function_why`, what is wrong apart from them."""
-    probed = {
-        device: replace(layers, wrong=wrong(layers.batches, tolerance, device))
-        for device, layers in sorted(entry.probed.items())
-    }
-    applied = {
-        device: replace(steps, off=_off(steps, tolerance["gradients"]))
-        for device, steps in sorted(entry.applied.items())
-    }
-    reasons = [layers.wrong for layers in probed.values() if layers.wrong]
-    reasons += [f"on {device} it {steps.fault}" for device, steps in applied.items() if steps.fault]
-    ran, own = entry.status not in ("not_run", "refused"), entry.function_why
-    status = entry.status
-    if ran:
-        status = "failed" if reasons or own else "certified"
-    why = "; ".join(filter(None, [own if ran else entry.why, *reasons])) or None
-    return replace(entry, status=status, why=why, probed=probed, applied=applied)
+    """The result of an implementation with its status and `why`.
+
+    They follow from its layers and steps on each device, and from `function_why`.
+    """
+    probed = {}
+    applied = {}
+    reasons = []
+    for device, layers in sorted(entry.probed.items()):
+        fault = wrong(layers.batches, tolerance, device)
+        probed[device] = replace(layers, wrong=fault)
+        if fault:
+            reasons.append(fault)
+    for device, steps in sorted(entry.applied.items()):
+        steps = replace(steps, off=_off(steps, tolerance["gradients"]))
+        applied[device] = steps
+        if steps.fault:
+            reasons.append(f"on {device} it {steps.fault}")
+
+    status, why = entry.status, entry.why
+    if status not in ("not_run", "refused"):
+        why = entry.function_why
+        status = "failed" if reasons or why else "certified"
+    if why:
+        reasons.insert(0, why)
+    return replace(
+        entry,
+        status=status,
+        why="; ".join(reasons) or None,
+        probed=probed,
+        applied=applied,
+    )
 
 
 def wrong(batches: Sequence[Batch], tolerance: Mapping[str, float], device: str) -> str | None:
-    """Which errors of the layers on a device exceed the `tolerance`, and the batch for which they
-    are largest, as text; None if none does."""
+    """What is wrong with the layers on a device, as text; None if nothing is.
+
+    This is each error that exceeds the `tolerance` (of each of `PARTS`), and the batch for which it
+    is largest.
+    """
     texts = []
     for part in PARTS:
-        errors = {getattr(each, part): each for each in reversed(batches)}
-        largest = max((error for error in errors if error is not None), default=0.0)
-        if largest > tolerance[part]:
-            batch = errors[largest]
+        largest, worst = 0.0, None
+        for batch in batches:
+            error = getattr(batch, part)
+            if error is not None and error > largest:
+                largest, worst = error, batch
+        if worst is None or largest <= tolerance[part]:
+            continue
+        how = "are not finite"
+        if largest < NOT_FINITE:
             how = (
-                "are not finite"
-                if largest >= NOT_FINITE
-                else f"differ from the float64 reference by {largest:.0e} (tolerance "
-                f"{tolerance[part]:.0e})"
+                f"differ from the float64 reference by {largest:.0e} "
+                f"(tolerance {tolerance[part]:.0e})"
             )
-            texts.append(
-                f"{part} {how} at batch {batch.rows} with training={batch.training} on {device}"
-            )
+        where = f"batch {worst.rows} with training={worst.training} on {device}"
+        texts.append(f"{part} {how} at {where}")
     return "; ".join(texts) or None
 
 
 def _off(steps: Steps, tolerance: float) -> int | None:
-    """How many steps are off. None are if the worst one is within the tolerance; a count that the
-    worst one contradicts is unknown."""
-    off, worst = steps.off, steps.worst
-    if off is None or (off == 0) == (worst is not None and worst <= tolerance):
-        return off
-    return 0 if off else None
+    """How many steps are off: 0 if the worst one is within the tolerance, None if that is unknown
+    because the worst one contradicts the count."""
+    is_within = steps.worst is not None and steps.worst <= tolerance
+    if steps.off is None or (steps.off == 0) == is_within:
+        return steps.off
+    return 0 if is_within else None
 
 
 def _are_equal(
-    pair: Pair, entries: Mapping[str, Implementation], tolerance: Mapping[str, float]
+    pair: Pair,
+    entries: Mapping[str, Implementation],
+    tolerance: Mapping[str, float],
 ) -> bool:
-    """Whether both implementations of a pair compute the same function by themselves, and all
-    their differences were measured and are within tolerance."""
+    """Whether two implementations compute the same function.
+
+    Both must do so by themselves, and all their differences must be measured and within tolerance.
+    `entries`: name of an implementation → its result.
+    """
     a, b = entries.get(pair.a), entries.get(pair.b)
     if a is None or b is None or pair.not_compared or a.function != b.function:
         return False
-    if any(each.function_why or each.status in ("not_run", "refused") for each in (a, b)):
-        return False
+    for each in (a, b):
+        if each.function_why or each.status in ("not_run", "refused"):
+            return False
     return all(getattr(pair, name) <= tolerance[name] for name in ERRORS)

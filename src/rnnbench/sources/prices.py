@@ -19,7 +19,12 @@ Text = Annotated[str, Meta(min_length=1)]
 
 
 class Price(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The price in USD of one hour of `device`; `kind` is one of `KINDS`."""
+    """The price of one hour of a device.
+
+    - `device`: its choice.
+    - `kind`: one of `KINDS`.
+    - `usd_per_hour`: US dollars.
+    """
 
     device: str
     kind: Kind
@@ -27,8 +32,12 @@ class Price(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class PriceList(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A dated, sourced price list. `reference` is the device that costs are relative to (``""`` if
-    the list names none)."""
+    """A dated, sourced price list.
+
+    - `name`: of its file.
+    - `prices`: of devices, each in USD per hour.
+    - `reference`: the device that costs are relative to; ``""`` if the list names none.
+    """
 
     name: str
     title: Text
@@ -39,14 +48,19 @@ class PriceList(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     reference: str = ""
 
     def price_of(self, device: str) -> Price | None:
-        """The first price of `device` that the list has of on demand, preemptible and owned, or
-        None."""
+        """The price of a device, or None if the list has none.
+
+        Of several kinds it is the first of `KINDS`.
+        """
         prices = (price for price in self.prices if price.device == device)
         return min(prices, key=lambda price: KINDS.index(price.kind), default=None)
 
 
 def read_prices(path: Path) -> PriceList:
-    """Reads a price list from a YAML file. Raises a `ConfigError` whose message is one line."""
+    """Reads a price list from a YAML file.
+
+    Raises a `ConfigError` whose message is one line.
+    """
     import yaml
 
     try:
@@ -56,34 +70,40 @@ def read_prices(path: Path) -> PriceList:
         raise ConfigError(message, where=str(path), remedy=REMEDY) from error
     if not isinstance(data, dict) or "prices" not in data:
         raise ConfigError("is not a price list: it has no prices.", where=str(path), remedy=REMEDY)
-    is_unquoted_date = isinstance(data.get("date"), int | datetime.date)
-    data |= {"name": path.stem} | ({"date": str(data["date"])} if is_unquoted_date else {})
+
+    data["name"] = path.stem
+    if isinstance(data.get("date"), int | datetime.date):  # it has no quotes
+        data["date"] = str(data["date"])
     prices = converted(data, PriceList, str(path), REMEDY)
-    if len({(price.device, price.kind) for price in prices.prices}) < len(prices.prices):
-        raise ConfigError(
-            "has two prices for the same device and kind.", where=str(path), remedy=REMEDY
-        )
+    different = {(price.device, price.kind) for price in prices.prices}
+    if len(different) < len(prices.prices):
+        what = "has two prices for the same device and kind."
+        raise ConfigError(what, where=str(path), remedy=REMEDY)
     return prices
 
 
 def choose_prices(name: str | None, folder: Path, devices: Collection[str]) -> PriceList | None:
-    """The price list with the given `name` or path. Without a name, the list in `folder` that
-    prices most of `devices` (of several, the newest; with the same date, the last by name); None if
-    no list prices any."""
+    """The price list with the given `name` or path; without a name, the list in `folder` that
+    prices most of `devices`, or None if no list prices any.
+
+    Of several such lists, it is the newest; with the same date, the last by name. Raises
+    `ConfigError` if there is no list of that name, or a list cannot be read.
+    """
     files = {path.stem: path for path in sorted(folder.glob("*.yaml"))}
     if name in files:
         return read_prices(files[name])
-    if name and not name.endswith((".yaml", ".yml")):
-        raise ConfigError(
-            f"there is no price list {name}.",
-            where=str(folder),
-            remedy=f"{suggestion(name, files)}name one of {', '.join(files)}, or a file."
-            if files
-            else "name a YAML file.",
-        )
-    if name:
+    if name and name.endswith((".yaml", ".yml")):
         return read_prices(Path(name))
+    if name:
+        remedy = "name a YAML file."
+        if files:
+            remedy = f"{suggestion(name, files)}name one of {', '.join(files)}, or a file."
+        what = f"there is no price list {name}."
+        raise ConfigError(what, where=str(folder), remedy=remedy)
+
     lists = [read_prices(path) for path in files.values()]
-    priced = {each.name: sum(map(bool, map(each.price_of, devices))) for each in lists}
-    usable = [each for each in lists if priced[each.name]]
-    return max(usable, key=lambda each: (priced[each.name], each.date, each.name), default=None)
+    counts = {}
+    for each in lists:
+        counts[each.name] = sum(each.price_of(device) is not None for device in devices)
+    usable = [each for each in lists if counts[each.name]]
+    return max(usable, key=lambda each: (counts[each.name], each.date, each.name), default=None)

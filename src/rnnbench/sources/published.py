@@ -32,9 +32,13 @@ Kind = TypeVar("Kind")
 
 
 class PublishedRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One published measurement. `train_seconds` is the total over all `epochs`; if the file has
-    ``<60``, `below` is True and it is an upper bound. Accuracies are shares (0 to 1). A value that
-    the source does not state is None or ``""``."""
+    """One published measurement. A value that the source does not state is None or ``""``.
+
+    - `train_seconds`: the total over all `epochs`.
+    - `below`: whether it is an upper bound (``<60`` in the file).
+    - `acc`, `val_acc`: shares (0 to 1).
+    - `caveat`: what limits the comparison with other rows.
+    """
 
     source: str
     year: Annotated[int, Meta(ge=1990, le=2100)]
@@ -60,7 +64,10 @@ class PublishedRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     def cell(self) -> str:
         """The RNN cell of the layer; ``""`` if `implementation` names no recurrent layer."""
         layer = self.implementation.upper()
-        return next((cell for cell in ("lstm", "gru") if cell.upper() in layer), "")
+        for cell in ("lstm", "gru"):
+            if cell.upper() in layer:
+                return cell
+        return ""
 
     @property
     def us_per_sample(self) -> float | None:
@@ -71,12 +78,15 @@ class PublishedRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     @property
     def model(self) -> str:
+        """The name of its workload in this project."""
         return MODELS.get(self.workload, self.workload)
 
     @property
     def place(self) -> str:
         """The device and its number of vCPUs."""
-        return f"{self.device}, {self.vcpus} vCPUs" if self.vcpus else self.device or "not stated"
+        if self.vcpus:
+            return f"{self.device}, {self.vcpus} vCPUs"
+        return self.device or "not stated"
 
 
 FIELDS = [field for field in msgspec.structs.fields(PublishedRow) if field.name != "below"]
@@ -84,8 +94,12 @@ COLUMNS = tuple(field.name for field in FIELDS)
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Rows of a `source` set against others of it: those that match the conditions `rows` (all, if
-    empty) against those that match `base` and have the same values in the columns `by`."""
+    """Rows of a `source` set against others of it.
+
+    - `rows`: the conditions that they match; all rows if empty.
+    - `base`: the conditions of the others.
+    - `by`: the columns in which both have the same values.
+    """
 
     source: Text
     rows: str = ""
@@ -99,8 +113,10 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class Source(Comparison, frozen=True, kw_only=True):
-    """What to tell about the rows of a source: a `title` and `words`. `base` is the row that the
-    source compares with."""
+    """What to tell about the rows of a source: a `title` and `words`.
+
+    `base`: the row that the source compares with.
+    """
 
     title: Text
     words: str = ""
@@ -141,29 +157,53 @@ class Claim(Comparison, frozen=True, kw_only=True):
 
 
 def conditions(text: str) -> dict[str, list[str]]:
-    """``device=Tesla K80; vcpus=8|16`` as column → accepted values. Raises a `ValueError`."""
-    pairs = [part.strip().partition("=") for part in text.split(";") if part.strip()]
-    return {name: values.split("|") for name, _, values in pairs}
+    """Column → its accepted values.
+
+    `text`: of the form ``device=Tesla K80; vcpus=8|16``.
+    """
+    accepted = {}
+    for part in text.split(";"):
+        if part.strip():
+            name, _, values = part.strip().partition("=")
+            accepted[name] = values.split("|")
+    return accepted
 
 
 def require_columns(names: Iterable[str]) -> None:
+    """Raises a `ValueError` for a name that is no column of published rows."""
     for name in names:
         if name not in COLUMNS:
             raise ValueError(f"published rows have no column {name!r}")
 
 
 def parse_row(texts: Mapping[str, Any], where: str) -> PublishedRow:
-    """The validated row of `texts` (column → text). Raises a `ConfigError` naming the column."""
+    """A validated row.
+
+    - `texts`: column → text.
+    - `where`: its location, for errors.
+
+    Raises a `ConfigError` that names the column.
+    """
+    texts = dict(texts)
     seconds = str(texts.get("train_seconds") or "").strip()
-    bound = {"train_seconds": seconds[1:], "below": "true"} if seconds.startswith("<") else {}
-    return _parsed({**texts, **bound}, PublishedRow, where)
+    if seconds.startswith("<"):
+        texts["train_seconds"] = seconds[1:]
+        texts["below"] = "true"
+    return _parsed(texts, PublishedRow, where)
 
 
 def read_published(folder: Path) -> list[PublishedRow]:
     """All rows of ``*.csv`` in `folder`, sorted by file name; an empty list if it does not exist.
-    Raises a `ConfigError` that names the line."""
-    files = sorted(path for path in folder.glob("*.csv") if path.name not in (SOURCES, CLAIMS))
-    return [parse_row(line, where) for path in files for where, line in _lines(path)]
+
+    Raises a `ConfigError` that names the line.
+    """
+    rows = []
+    for path in sorted(folder.glob("*.csv")):
+        if path.name in (SOURCES, CLAIMS):
+            continue
+        for where, line in _lines(path):
+            rows.append(parse_row(line, where))
+    return rows
 
 
 def read_sources(folder: Path) -> list[Source]:
@@ -176,16 +216,26 @@ def read_claims(folder: Path) -> list[Claim]:
     return [_parsed(line, Claim, where) for where, line in _lines(folder / CLAIMS)]
 
 
-def _parsed(texts: Mapping[str, Any], kind: type[Kind], where: str) -> Kind:
+def _parsed(
+    texts: Mapping[str, Any],
+    kind: type[Kind],
+    where: str,
+) -> Kind:
+    """`texts` (column → text) without blank ones as this kind of row."""
     stripped = {key: str(value or "").strip() for key, value in texts.items()}
     given = {key: text for key, text in stripped.items() if text}
     return converted(given, kind, where, REMEDY, strict=False)
 
 
 def _lines(path: Path) -> list[tuple[str, dict[str, str]]]:
-    """The lines of a CSV file, each with its location for errors; [] if there is no file."""
+    """The lines of a CSV file (column → text), each with its location for errors.
+
+    There are none if there is no file. Raises `ConfigError` if it cannot be read.
+    """
     try:
-        text = path.read_text(encoding="utf-8") if path.exists() else ""
+        if not path.exists():
+            return []
+        text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"cannot be read ({error}).", where=str(path)) from error
     lines = csv.DictReader(io.StringIO(text), restkey="more columns than the header")
