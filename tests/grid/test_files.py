@@ -36,6 +36,10 @@ ERRORS = [
     ("function: other.py:build", "other.py does not exist"),
     ("function: broken.py:build", r"broken.py: cannot be read as Python"),
     ("function: rnnworker.models.digits_rnn:bild", "no function bild. Fix: did you mean build"),
+    (
+        "class_weight: {0: x}",
+        "a value in model.class_weight has another type or size; it must be a num",
+    ),
     ("epochs: 0", "mine.yaml: model.epochs is 0; it must be an integer ≥ 1"),
     ("epochs: five", "mine.yaml: model.epochs is 'five'; it must be an integer"),
 ]

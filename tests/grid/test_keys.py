@@ -3,18 +3,21 @@ each error about an override says to write, followed to the letter."""
 
 from __future__ import annotations
 
+import ast
 import functools
 import re
+import sys
 from pathlib import Path
 
 import pytest
 
 from rnnbench.axes import NAMES
 from rnnbench.errors import ConfigError
+from rnnbench.grid import choices, explained, files, keys, overrides, requirements
 from rnnbench.grid import expand as expand_module
 from rnnbench.grid.compose import Library, compose_choices
 from rnnbench.grid.expand import expand
-from rnnbench.grid.experiment import Experiment
+from rnnbench.grid.experiment import Experiment, split_overrides
 from rnnbench.grid.files import files_of
 from rnnbench.grid.overrides import keys_of, lookup, same
 from rnnbench.grid.point import GridPoint
@@ -23,15 +26,17 @@ from tests.grid.conftest import CONF
 
 FOLDERS = [CONF, ROOT / "tests/conf"]
 GROUPS = {group: sorted(files_of(FOLDERS, group)) for group in NAMES}
-# Keys whose default is another value, but whose null has a meaning, by their last parts.
+# Keys whose default is another value, but whose null has a meaning.
 NULLS = (
-    *("train_samples", "val_samples", "arrays", "kernels", "cells", "requires", "lock", "python"),
-    *("threads", "gpu", "file", "members", "memory_bytes", "turns", "alias"),
-    *("environment", "jit_compile", "as_published", "replicas", "options", "fault", "class"),
-    *("augment", "peak_tflops", "decay", "cpu", "gpu", "lstm", "gru"),
+    *("model.arrays", "model.data.augment", "model.optimizer.decay", "model.requires"),
+    *("rnn.kernels", "rnn.options", "rnn.requires", "dataset.file"),
+    *("device.threads", "device.gpu", "device.peak_tflops", "device.replicas"),
+    *("build.environment", "build.lock", "build.python", "build.jit_compile"),
+    *("build.as_published", "build.requires"),
 )
-# Free texts, numbers or sections: any type of value is a value.
-ANYTHING = ("build.environment", "rnn.options")
+NULLS_INSIDE = ("rnn.kernels.", "build.environment.")
+# Any variable may be added; the options of a choice that is skipped here are not checked.
+NAMES_INSIDE = ("build.environment.", "rnn.options.")
 
 
 @functools.cache
@@ -46,7 +51,10 @@ def points(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(expand_module, "compose_choices", lambda *_: library())
 
     def of(*overrides: str, command_line: str = "") -> tuple[GridPoint, ...]:
-        experiment = Experiment(name="x", grids=(overrides,), file=Path("x.yaml"))
+        reference = {"rnn": "keras"} if command_line else {}
+        experiment = Experiment(
+            name="x", grids=(overrides,), reference=reference, file=Path("x.yaml")
+        )
         return expand(experiment, FOLDERS, [command_line] if command_line else [])
 
     return of
@@ -82,28 +90,22 @@ def test_a_null_a_wrong_type_and_a_wrong_name_of_every_key_are_refused(
     top = set(point.config) - set(NAMES) if group == "model" else set()
     accepted = []
     for key in keys_of(point.config):
-        if key.partition(".")[0] not in {*sections, *top} or key in NAMES or key == "dataset.path":
+        if key.partition(".")[0] not in {*sections, *top} or key in NAMES:
             continue
+        if key == "dataset.path" and choice == "file":
+            continue  # it is in the grid
         value = lookup(point.config, key)
-        if key.startswith(("rnn.kernels.", "build.environment.")):
-            continue  # tested with `kernels` and `environment`
-        if (
-            value is not None
-            and key.rpartition(".")[2] not in NULLS
-            and not refused(points, *grid, f"{key}=null")
-        ):
-            accepted.append(f"{key}=null")
-        for prefix in ("", "+"):
-            if not key.startswith(ANYTHING):
-                wrong = f"{prefix}{key}x=1"
-                accepted += [] if refused(points, *grid, wrong) else [wrong]
-        for text in WRONG[type(value)]:
-            if key.startswith(ANYTHING) or key == "alias":
-                continue
-            accepted += [] if refused(points, *grid, f"{key}={text}") else [f"{key}={text}"]
+        wrong = [f"{key}={text}" for text in WRONG[type(value)]]
+        wrong.append(f"{key}x=1")
+        if not key.startswith(NAMES_INSIDE):
+            wrong.append(f"+{key}x=1")
+        if value is not None and key not in NULLS and not key.startswith(NULLS_INSIDE):
+            wrong.append(f"{key}=null")
+        accepted += [override for override in wrong if not refused(points, *grid, override)]
     assert accepted == []
 
 
+DIGITS = "rnnworker.models.digits_rnn"
 # The grid, an override with a fault, and what stands for VALUE, CHOICE or A,B in its remedy.
 FAULTY = [
     ("", "model.unist=3", "3"),
@@ -166,19 +168,65 @@ FAULTY = [
     ("", "model.units=3 ++model.units=4", "3,4"),
     ("", "+rnn.options.implementation=1 +rnn.options.implementation=2", "1,2"),
     ("", "dataset.path=data/x.npz", "data/x.npz"),
+    ("", "dataset.path=null", "data/x.npz"),
+    ("", "dataset=file dataset.path=", "data/x.npz"),
+    ("dataset=file", "dataset.path=/absent.npz", ""),
+    ("", "dataset=file", "data/x.npz"),
+    ("", "seed=range(400) repeat=range(400)", ""),
+    ("", "seed=range(1000000)", ""),
+    ("", "seed=interval(0,3)", ""),
+    ("", "seed=range(0)", ""),
+    ("", "model.units", ""),
+    ("", f"model.units={'[' * 2000}{']' * 2000}", ""),
+    ("", "model@x=adding", ""),
+    ("", "model.units=nan", ""),
+    ("", "model.units=null", ""),
+    ("", "model.units=1.5", ""),
+    ("", "+model.units.deep=3", ""),
+    ("", "~limits.members=3", ""),
+    ("", "+cell.x=1", ""),
+    ("", "model.about=x", ""),
+    ("", "alias=[1]", "x"),
+    ("", "+build.environment.X=1,'1'", ""),
+    ("", "model.batch=${nothing}", ""),
+    ("", "model.loss=null", ""),
+    ("", "~model.optimizer", ""),
+    ("", "model.loss=null model.optimizer=null", ""),
+    ("", "+model.class_weight={a:1}", ""),
+    ("", "+model.class_weight={0:-1}", ""),
+    ("", "+model.class_weight={0:x}", ""),
+    ("", "rnn.requires=[{a:1}]", ""),
+    ("", "rnn.requires=[{key:a}]", ""),
+    ("", "device.threads=0", ""),
+    ("", "model.data.prepare=null", ""),
+    ("model=adding", "model.train_samples=null", ""),
+    ("model=padded", f"model.function={DIGITS}:build model.data.prepare={DIGITS}:prepare", ""),
+    ("device=cpu_2_replicas", "+device.feed=device", ""),
 ]
+# The same for overrides of the command line alone, where the grid has rnn=keras,cell.
+FAULTY_ON_COMMAND_LINE = ["scale=small", "dataset=imdb_from_text", "rnn=block,cell"]
 COMMAND = re.compile(
-    r"(?:write|mean|add|or) ([+~]*[a-z][\w.]*)=(VALUE|CHOICE|A,B|\{.*\}|[^\s?.;]+)"
+    r"(?:write|mean|add|or|commas:) ([+~]*[a-z][\w.]*(?:=file dataset.path)?)"
+    r"=(VALUE|CHOICE|FILE|NAME|A,B|\{.*\}|[^\s?.;]+)"
 )
+DELETED = re.compile(r"write (~[\w.]+)\.")
 NAMED = re.compile(r"did you mean ([^\s?]+)\?")
+# What a remedy without a command asks for: another value, or no override at all.
+OTHERWISE = (
+    *("the sections are model,", "the keys of model", "its options are act", "its default is "),
+    *("change ", "remove ", "keep ", "correct ", "widen ", "write a ", "write fewer values"),
+    *("write key=value or", "write one of these", "write 0 or more", "write 1 or more"),
+    *("use range(start,stop,step) or a list", "write a mapping or null", "add in to each entry"),
+    *("give one of them an alias", "the keys are key, in, why", "write scale=published, or"),
+)
 
 
 def commands_of(remedy: str, faulty: str, value: str) -> list[str]:
     """The overrides that a `remedy` says to write in place of the `faulty` one: commands, or the
     faulty one with the key or the value that it names."""
-    found = []
-    for key, rest in COMMAND.findall(remedy):
-        filled = value if rest in ("VALUE", "CHOICE", "A,B") else rest
+    found = DELETED.findall(remedy)
+    for key, rest in COMMAND.findall(remedy.replace("key=value", "")):
+        filled = value if rest in ("VALUE", "CHOICE", "FILE", "NAME", "A,B") else rest.rstrip(",")
         found.append(f"{key.replace('.NAME', '.activation')}={filled}")
     named = NAMED.search(remedy)
     if found or named is None:
@@ -190,16 +238,78 @@ def commands_of(remedy: str, faulty: str, value: str) -> list[str]:
     return [f"{key}={named[1]}"]
 
 
+def configs_of(points, *overrides: str) -> list[dict]:
+    """The configurations of the grid points; none if the overrides are refused."""
+    return [] if refused(points, *overrides) else [each.config for each in points(*overrides)]
+
+
 @pytest.mark.parametrize(("grid", "faulty", "value"), FAULTY)
 def test_what_a_remedy_says_is_accepted_and_has_an_effect(
     grid: str, faulty: str, value: str, points
 ) -> None:
     given = grid.split()
-    error = refused(points, *given, *faulty.split())
+    error = refused(points, *given, *split_overrides(faulty))
     assert error, "the override is refused"
-    untouched = [point.config for point in points(*given, "seed=0")]
-    for command in commands_of(error.remedy, faulty.split()[0], value):
+    untouched = configs_of(points, *given, "seed=0")
+    commands = commands_of(error.remedy, faulty.split()[0], value)
+    assert commands or error.remedy.startswith(OTHERWISE), error.remedy
+    for command in commands:
         also = re.search(r"add (\S+=\S+)\.", error.remedy)
-        written = [faulty, command] if also and command == also[1] else [command]
+        written = [faulty, command] if also and command == also[1] else split_overrides(command)
+        if faulty == "dataset=file":  # what has no value keeps its choice
+            written = [faulty, command]
         changed = [point.config for point in points(*given, *written)]
         assert len(changed) > 1 or not same(changed, untouched), command
+
+
+@pytest.mark.parametrize("faulty", FAULTY_ON_COMMAND_LINE)
+def test_what_a_remedy_for_the_command_line_says_is_accepted(faulty: str, points) -> None:
+    with pytest.raises(ConfigError) as caught:
+        points("rnn=keras,cell", command_line=faulty)
+    commands = commands_of(caught.value.remedy, faulty, "")
+    assert commands or caught.value.remedy.startswith(OTHERWISE)
+    for command in commands:
+        assert points("rnn=keras,cell", command_line=command)
+
+
+# Functions whose errors are about the files of choices and of a user's code, which
+# ``tests/grid/test_files.py`` and others test.
+ABOUT_FILES = (
+    *("_check_misspelt", "files_of", "file_of", "_readable", "absolute", "_check_function"),
+    *("_check_implementation", "_check_arguments", "_check_cells", "parsed", "_value", "_parsed"),
+)
+
+
+def test_every_remedy_for_an_override_is_followed(points, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each place that makes an error about an override makes one of those above."""
+    made: set[tuple[str, int]] = set()
+    original = ConfigError.__init__
+
+    def noted(self: ConfigError, *given, **named) -> None:
+        frame = sys._getframe(1)
+        while frame.f_code.co_name == "error":  # of a `Setting`
+            frame = frame.f_back
+        made.add((Path(frame.f_code.co_filename).name, frame.f_lineno))
+        original(self, *given, **named)
+
+    monkeypatch.setattr(ConfigError, "__init__", noted)
+    for grid, faulty, _ in FAULTY:
+        refused(points, *grid.split(), *split_overrides(faulty))
+    for faulty in FAULTY_ON_COMMAND_LINE:
+        with pytest.raises(ConfigError):
+            points("rnn=keras,cell", command_line=faulty)
+    unmade = []
+    for module in (overrides, keys, expand_module, choices, explained, requirements, files):
+        tree = ast.parse(Path(module.__file__).read_text())
+        for function in tree.body:
+            if not isinstance(function, ast.FunctionDef) or function.name in ABOUT_FILES:
+                continue
+            for call in ast.walk(function):
+                if not isinstance(call, ast.Call) or not ast.unparse(call.func).endswith(
+                    ("ConfigError", ".error")
+                ):
+                    continue
+                lines = range(call.lineno, call.end_lineno + 1)
+                if made.isdisjoint((Path(module.__file__).name, line) for line in lines):
+                    unmade.append(f"{function.name}: {ast.unparse(call)}")
+    assert unmade == [], "\n".join(unmade)

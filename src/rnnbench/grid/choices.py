@@ -436,13 +436,13 @@ def check_config(
         msgspec.convert(known, kind)
     except msgspec.ValidationError as error:
         raise explained(str(error), kind, config, source_of, written) from None
-    _check_training(config["model"], source_of)
+    _check_training(config["model"], source_of, written)
     if config["device"].get("feed") == "device" and replicas_of(config["device"]) > 1:
         raise ConfigError(
             "device.feed is 'device', which is for a single device; device.replicas is "
             f"{config['device']['replicas']}.",
             where=source_of("device.feed"),
-            remedy="write device.feed=host.",
+            remedy=f"write {written.get('device.feed', 'device.feed')}=host.",
         )
 
 
@@ -456,24 +456,36 @@ def _check_misspelt(model: Mapping[str, Any], source_of: Callable[[str], str]) -
             raise ConfigError(what, where=source_of(f"model.{key}"), remedy=remedy)
 
 
-def _check_training(model: Mapping[str, Any], source_of: Callable[[str], str]) -> None:
+def _check_training(
+    model: Mapping[str, Any], source_of: Callable[[str], str], written: Mapping[str, str]
+) -> None:
     """Raises a `ConfigError` if a model states one of loss and optimizer without the other, or
     weights of what is not a class."""
     for name in model.get("class_weight") or ():
         if not name.isdecimal():
             what = f"model.class_weight has the class {name}; classes are numbers from 0."
+            key = "class_weight: "
+            if "model.class_weight" in written:
+                key = f"{written['model.class_weight']}="
             raise ConfigError(
-                what, where=source_of("model.class_weight"), remedy="write {0: 1.0, 1: 4.0}."
+                what,
+                where=source_of("model.class_weight"),
+                remedy=f"write {key}{{0: 1.0, 1: 4.0}}.",
             )
     stated = [key for key in ("loss", "optimizer") if model.get(key) is not None]
     if len(stated) == 1:
         missing = "optimizer" if stated == ["loss"] else "loss"
         example = {"optimizer": "{name: adam, learning_rate: 0.001}", "loss": "mse"}[missing]
+        remedy = (
+            f"add {missing}: {example} to its file, or leave both out if build compiles the model."
+        )
+        if f"model.{missing}" in written:
+            remedy = (
+                f"remove the override of model.{missing}; loss and optimizer are both null only if "
+                "build compiles the model."
+            )
         raise ConfigError(
-            f"model has no {missing}.",
-            where=source_of(f"model.{missing}"),
-            remedy=f"add {missing}: {example} to its file, or leave both out if build compiles "
-            "the model.",
+            f"model has no {missing}.", where=source_of(f"model.{missing}"), remedy=remedy
         )
 
 

@@ -87,16 +87,20 @@ def expand(
     # A reference may be the default of a model that the command line has replaced.
     composed = [*grids, *written] if experiment.reference else grids
     library = compose_choices(conf, files, any("model" not in grid for grid in composed))
-    cells = files_of(conf, "cell")
+    _check_cells(library, files_of(conf, "cell"))
+    check_reference(experiment, written, library.defaults, library.model)
+    return grid_points_of(grids, library, unmet_constraints, dataset)
+
+
+def _check_cells(library: Library, known: Mapping[str, Path]) -> None:
+    """Raises a `ConfigError` if the file of an rnn choice names a cell that is not `known`."""
     for (group, choice), file in library.files.items():
         named = library.sections[group, choice].get("cells") if group == "rnn" else None
         for cell in named if isinstance(named, list) else ():
-            if cell not in cells:
+            if cell not in known:
                 what = f"cells has the unknown name {cell!r}."
-                remedy = f"{suggestion(str(cell), cells)}the names are {', '.join(cells)}."
+                remedy = f"{suggestion(str(cell), known)}the names are {', '.join(known)}."
                 raise ConfigError(what, where=display_path(file), remedy=remedy)
-    check_reference(experiment, written, library.defaults, library.model)
-    return grid_points_of(grids, library, unmet_constraints, dataset)
 
 
 def grid_points_of(

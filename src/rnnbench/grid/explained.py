@@ -84,6 +84,8 @@ def explained(
     remedy += "" if remedy.endswith("?") else "."
     verb = "is" if names == path else "has the value"
     what = f"{at or 'the file'} {verb} {detail if value is ABSENT else value!r}"
+    if value is ABSENT and text.startswith("Expected"):  # msgspec does not name the key in a dict
+        what = f"a value in {at} has another type or size"
     return ConfigError(f"{what}; it must be {expected}.", where=source_of(at), remedy=remedy)
 
 

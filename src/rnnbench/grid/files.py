@@ -156,7 +156,7 @@ def data_path(text: Any, folder: Path, root: Path, where: str) -> Any:
     project, if the file is there, else absolute. Raises a `ConfigError` if the file does not exist;
     those in ``data/`` may be fetched later."""
     if not isinstance(text, str) or not text:
-        remedy = f"write {DATA}=FILE, or dataset=none for a model that makes its data."
+        remedy = f"write dataset=file {DATA}=FILE, or dataset=none for a model that makes its data."
         raise ConfigError(f"{DATA}={text} is no path.", where=where, remedy=remedy)
     if "${" in text:
         return text

@@ -78,6 +78,8 @@ def _instead_of(config: Mapping[str, Any], key: str) -> str:
         name = config["model"].get("name")
         return f"if its code reads it, add {first} to the file of model={name}."
     present = sorted(section.keys() - {*DESCRIPTIONS})
+    if not present:
+        return f"remove it, because {above} has no keys that an override could set."
     return f"the keys of {above} are {', '.join(present)}."
 
 
