@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from rnnbench.grid.experiment import split_overrides
 from rnnbench.grid.keys import RULES
-from rnnbench.grid.overrides import Setting, apply_settings, combinations, parse_overrides
+from rnnbench.grid.overrides import Setting, apply_settings, combinations, parse_overrides, same
 from tests.grid.conftest import assert_error
 
 
@@ -99,6 +101,25 @@ def test_the_default_value_is_not_an_override(key: str, value: Any) -> None:
 
 def test_an_integer_becomes_a_float_if_the_default_is_one() -> None:
     assert repr(apply("model.rate", 1)[1]) == "{'model.rate': 1.0}"
+
+
+VALUES = st.recursive(
+    st.sampled_from([None, True, False, 0, 1, 1.0, "1", ""]),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.just("a"), inner),
+    max_leaves=4,
+)
+
+
+@given(VALUES, VALUES)
+def test_values_of_other_types_differ_at_every_depth(first: Any, second: Any) -> None:
+    """Python says that True, 1 and 1.0 are equal, also inside lists and sections."""
+    assert same(first, second) == (repr(first) == repr(second))
+
+
+def test_an_override_of_another_type_in_a_list_is_not_dropped() -> None:
+    config = {**CONFIG, "model": {**CONFIG["model"], "pairs": [[1, 2]]}}
+    setting = Setting("model.pairs", "", ([[True, 2]],), "here")
+    assert apply_settings(config, [setting], RULES)[1] == {"model.pairs": [[True, 2]]}
 
 
 def test_a_dict_is_merged_key_by_key() -> None:
