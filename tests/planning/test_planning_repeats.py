@@ -20,6 +20,7 @@ from rnnbench.records.store import Place, read_record, write_json
 from rnnbench.report.rounds import so_far, unneeded_text
 from rnnbench.tables.states import State
 from tests.factory import BEGINNING, VOID, in_round, make_record, put, replace
+from tests.report.made_up import measurements
 
 RULE = Repeats(least=2, most=9, until=0.01, budget_s=None)
 CHOICES = make_record().run.choices
@@ -280,6 +281,41 @@ def test_ratios_to_a_companion_count(place: Place) -> None:
     found = {name.split("-")[2]: ratio.estimate for name, ratio in ratios.items()}
     assert sorted(found.values()) == pytest.approx([math.exp(-0.101), math.exp(0.399)], rel=1e-4)
     assert {ratio.method.units for ratio in ratios.values()} == {3}
+
+
+def test_the_interval_of_the_rule_is_that_of_the_page_in_any_number_of_sessions() -> None:
+    """Two rounds in each of three sessions, which differ by more than their rounds."""
+    shown = []
+    for hours in (0, 2):  # between sessions
+        records = []
+        for number in range(6):
+            session = number // 2
+            start = BEGINNING + timedelta(hours=hours * session, minutes=2 * number)
+            members = [
+                make_record(rnn=rnn, repeat=number, started=start) for rnn in ("keras", "block")
+            ]
+            effects = [0.0, -0.4 + 0.02 * session + 0.001 * number]
+            records += in_round(members, effects, 20, number=number)
+        base, own = (record.run for record in records[:2])
+        known = known_of([base, own], finished(records), base.name)[own.configuration]
+        page = measurements(records).time.set_index("implementation").loc["block"]
+        ends = page["speedup"], page["speedup_low"], page["speedup_high"]
+        interval = known.interval
+        assert (interval.estimate, interval.low, interval.high) == pytest.approx(ends)
+        shown.append(known.halfwidth)
+    assert shown[1] > 1.5 * shown[0]
+
+
+def test_the_number_of_a_block_plays_no_part() -> None:
+    """It changes if an experiment is extended; records keep the old number."""
+    records = [
+        make_record(rnn=rnn, repeat=repeat, block=block, epoch_seconds=seconds)
+        for rnn, blocks in (("keras", (0, 1, 2)), ("block", (0, 2, 4)))
+        for repeat, block in enumerate(blocks)
+        for seconds in [1.0 + 0.3 * repeat]
+    ]
+    units = [run.value.unit for run in finished(records)]
+    assert units[:3] == units[3:] and len(set(units)) == 3
 
 
 def test_only_new_rounds_are_read(place: Place, monkeypatch) -> None:
