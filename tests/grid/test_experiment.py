@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import pytest
 
 from rnnbench.errors import ConfigError
 from rnnbench.grid.expand import expand
-from rnnbench.grid.experiment import LONGEST, load_experiment, varied
+from rnnbench.grid.experiment import LONGEST, Experiment, load_experiment, varied
 from rnnbench.plain_text import is_name
 from rnnbench.planning.planner import plan_order
 from tests.conftest import ROOT
@@ -44,6 +45,18 @@ def test_overrides_make_an_experiment_of_their_own(conf: list[Path]) -> None:
     assert len(set(names)) == len(names) - 1, "other overrides, other names"
     assert all(is_name(name) and len(name) <= LONGEST for name in names)
     assert varied(quick, ["model.batch=64"]).title.endswith("digits (model.batch=64)")
+
+
+def test_other_overrides_make_another_name() -> None:
+    """All pairs of words such as ``+x=_``."""
+    experiment = Experiment(name="x", grids=(("rnn=keras",),))
+    ends = ["", *"=+_é", *map("".join, itertools.product("=+_/", repeat=2))]
+    words = [f"{mode}x{end}" for mode in ("", "+", "++", "~") for end in ends]
+    every = [[word] for word in words]
+    every += map(list, itertools.combinations_with_replacement(words, 2))
+    names = {varied(experiment, overrides).name for overrides in every}
+    assert len(names) == len(every)
+    assert all(map(is_name, names))
 
 
 def test_the_same_name_in_two_folders_is_rejected(conf: list[Path], extra: Path) -> None:
