@@ -121,6 +121,16 @@ def test_a_session_ends_in_time_although_others_time_on_this_host(
     assert new_session(tmp_path).measure() == 0 and len(started) == 1
 
 
+def test_another_user_can_time_after_a_bundle(tmp_path: Path, lock: Path, started) -> None:
+    lay_out(tmp_path, [run_of("run-s0-r0")])
+    before = os.umask(0o077)
+    try:
+        assert new_session(tmp_path).measure() == 0 and len(started) == 1
+    finally:
+        os.umask(before)
+    assert lock.stat().st_mode & 0o777 == 0o666
+
+
 def new_session(folder: Path, *arguments: str) -> bundle.Session:
     limit = float(arguments[1]) if arguments else None
     options = {"limit": limit, "again": False, "out": str(folder), "pack": None, "python": []}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -71,10 +72,11 @@ def test_the_help_needs_no_project(
     assert "usage: rnnbench grid" in capsys.readouterr().out
 
 
-def test_a_reader_that_ends_early_is_no_error() -> None:
-    command = f"{sys.executable} -m rnnbench grid quick repeat=0 | head -1"
-    done = subprocess.run(
-        ["bash", "-o", "pipefail", "-c", command], cwd=ROOT, capture_output=True, text=True
-    )
+def test_a_reader_that_has_ended_is_no_error() -> None:
+    """As for `head`, which ends after some lines."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-m", "rnnbench", "grid", "quick", "repeat=0"]
+    done = subprocess.run(command, cwd=ROOT, stdout=writer, stderr=subprocess.PIPE, text=True)
+    os.close(writer)
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.count("\n") == 1
