@@ -14,6 +14,7 @@ import yaml
 from rnnbench.commands import COMMANDS
 from rnnbench.commands.arguments import DEFAULT_EXPERIMENT
 from rnnbench.errors import ConfigError
+from rnnbench.grid.choices import Build, Choice, Data, Device, Measure, Model, Rnn
 from rnnbench.grid.expand import expand
 from rnnbench.grid.experiment import KEYS, load_experiment
 from rnnbench.grid.files import files_of
@@ -95,6 +96,30 @@ def test_the_general_settings_are_all_described() -> None:
     measure = {f"measure.{key}" for key in config["measure"]}
     for key in {*config, *measure} - {"defaults", "measure", "limits"}:
         assert f"`{key}`" in page, key
+
+
+def test_the_keys_of_choices_are_all_described() -> None:
+    """Those that all choices have are described together; those of an rnn choice in own_kernel."""
+    page = (ROOT / "docs" / "configuration.md").read_text()
+    for section, kind in (
+        ("model", Model), ("model.data", Data), ("device", Device), ("build", Build),
+        ("measure", Measure),
+    ):  # fmt: skip
+        own = set(kind.__struct_fields__) - {*Choice.__struct_fields__, "data"}
+        for key in own:
+            assert f"`{section}.{key}`" in page, f"{section}.{key}"
+    own_kernel = (ROOT / "docs" / "own_kernel.md").read_text()
+    for key in set(Rnn.__struct_fields__) - set(Choice.__struct_fields__):
+        assert f"| `{key}` |" in own_kernel, f"rnn.{key}"
+
+
+def test_the_environment_variables_are_all_described() -> None:
+    """But for those that rnnbench sets itself."""
+    files = [*(ROOT / "src").rglob("*.py"), *(ROOT / "workflow").rglob("*.py")]
+    read = set(re.findall(r"RNNBENCH_[A-Z_]+", "".join(file.read_text() for file in files)))
+    pages = "".join(page.read_text(encoding="utf-8") for page in PAGES)
+    own = {"RNNBENCH_IMPORTERS", "RNNBENCH_LOG"}
+    assert sorted(name for name in read - own if f"`{name}`" not in pages) == []
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/experiments.md"])
