@@ -156,7 +156,7 @@ def test_only_tensorflow_2_trains_on_replicas(expanded, grid: str, why: str | No
 
 
 def test_a_feed_on_the_device_is_an_error(expanded) -> None:
-    message = "device.replicas is 2.*write \+device.feed=host"
+    message = r"device.replicas is 2.*write \+device.feed=host"
     assert_error(message, expanded, f"{REPLICAS} +device.feed=device")
 
 
