@@ -195,6 +195,33 @@ def test_functions_named_by_the_reference_are_in_one_group_but_not_contestants()
     assert names.unique().tolist() == ["keras", "keras activation=relu"]
 
 
+def test_a_key_of_the_model_may_be_the_reference() -> None:
+    """Its other values are other functions; what only says how to train is the same function."""
+    reference = {**KERAS, "model.dropout": "0.0"}
+    records = [
+        *runs("keras", 0.4, {"model.dropout": 0.0}),
+        *runs("keras", 0.5, {"model.dropout": 0.2}),
+        *runs("unrolled", 0.2, {"model.dropout": 0.0}),
+    ]
+    m = measurements(records, reference)
+    table = m.time.set_index("implementation")
+    assert set(table["variant"]) == {NONE}
+    assert table.loc["unrolled", "speedup"] == pytest.approx(2, rel=0.01)
+    other = table.loc["keras dropout=0.2"]
+    assert other["words"] == NOT_EQUAL and other["speedup"] != other["speedup"]
+    assert other["unequal"].estimate == pytest.approx(0.8, rel=0.01)
+    assert other["difference"] == "dropout 0.2 instead of 0.0"
+    links = {link for row in time_section(m).views[0].rows for link in row.links}
+    assert links == {cell.anchor for cell in raw_configurations(m)} and len(links) == 3
+    assert reference_label(reference) == "keras dropout=0.0"
+
+    batches = [*runs("keras", 0.4, {"model.batch": 8}), *runs("keras", 0.2, {"model.batch": 16})]
+    table = measurements(batches, {**KERAS, "model.batch": "8"}).time.set_index("implementation")
+    assert table.loc["keras batch=16", "speedup"] == pytest.approx(2, rel=0.01)
+    # If the reference does not name the key, they are separate tables.
+    assert with_named_options(tidy(records), KERAS)["variant"].nunique() == 2
+
+
 def test_links_lead_to_the_runs_of_a_reference_with_options() -> None:
     records = [*runs("keras", 0.4, TANH), *runs("keras", 0.2, RELU)]
     m = measurements(records, {**KERAS, **TANH})

@@ -65,8 +65,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
 class ExperimentFile(Settings, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The content of an experiment's file. `grids`: each a list of Hydra overrides, or their text;
-    `reference`: axis → the choice that speed-ups are relative to, or ``rnn.options.NAME`` → the
-    value."""
+    `reference`: axis → the choice that speed-ups are relative to, or ``rnn.options.NAME`` or
+    ``model.KEY`` → the value."""
 
     title: str | None = None
     about: str | None = None
@@ -263,12 +263,12 @@ def split_overrides(text: str) -> list[str]:
 
 def _reference(reference: Mapping[str, Any], where: str) -> dict[str, str]:
     for axis in reference:
-        if axis not in NAMES and not axis.startswith(PREFIX):
+        if axis not in NAMES and not axis.startswith((PREFIX, "model.")):
             raise ConfigError(
                 f"reference has the unknown axis {axis}.",
                 where=where,
-                remedy=f"{suggestion(axis, NAMES)}the axes are {', '.join(NAMES)}, and "
-                f"{PREFIX}NAME.",
+                remedy=f"{suggestion(axis, NAMES)}the axes are {', '.join(NAMES)}, "
+                f"{PREFIX}NAME and model.KEY.",
             )
     return {axis: str(choice) for axis, choice in reference.items()}
 

@@ -144,7 +144,7 @@ def rounds_of(
             overrides = {
                 key: value
                 for key, value in point.overrides.items()
-                if section_of(key) not in compared
+                if section_of(key) not in compared and key not in compared
             }
             name = name_of(choices, overrides, point.seed, point.repeat, alias=None)
             settings = canonical([choices, overrides])

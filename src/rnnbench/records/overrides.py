@@ -76,6 +76,11 @@ def section_of(key: str) -> str:
     return key.removeprefix("~").partition(".")[0]
 
 
+def is_model_key(key: str) -> bool:
+    """Whether a dotted key sets a key of the model, such as ``model.dropout``."""
+    return section_of(key) == "model" and "." in key
+
+
 def option_of(key: str) -> str:
     """The name of the option that a dotted key sets: ``rnn.options.NAME`` → ``NAME``, or ``""``."""
     return key.removeprefix(PREFIX) if key.startswith(PREFIX) else ""
@@ -83,10 +88,10 @@ def option_of(key: str) -> str:
 
 def reference_label(reference: Mapping[str, str]) -> str:
     """Label of a reference: ``keras``, ``keras implementation=1``, ``keras, cpu_1``."""
-    options = {key: choice for key, choice in reference.items() if option_of(key)}
-    labels = {axis: choice for axis, choice in reference.items() if axis not in options}
-    if options:
-        labels["rnn"] = labelled(labels.get("rnn", ""), Overrides.of(options))
+    overrides = {key: choice for key, choice in reference.items() if "." in key}
+    labels = {axis: choice for axis, choice in reference.items() if axis not in overrides}
+    if overrides:
+        labels["rnn"] = labelled(labels.get("rnn", ""), Overrides.of(overrides))
     return ", ".join(labels.values())
 
 

@@ -10,8 +10,16 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from rnnbench.axes import GROUP, NAMES
-from rnnbench.records.keys import certificate_key
-from rnnbench.records.overrides import Overrides, label, labelled, option_of, section_of
+from rnnbench.records.keys import certificate_key, function_overrides
+from rnnbench.records.overrides import (
+    Overrides,
+    is_model_key,
+    label,
+    labelled,
+    last_component,
+    option_of,
+    section_of,
+)
 from rnnbench.records.record import Reason, Record, Verdict
 from rnnbench.sources.certificates import (
     ERRORS,
@@ -239,8 +247,8 @@ class Certificates:
         return None
 
     def _differences(self, a: Configuration, b: Configuration) -> str:
-        """How the options differ that define the functions: as requested, updated by what the
-        worker read if it read them for both."""
+        """How the networks differ, and the options that define the functions: as requested, updated
+        by what the worker read if it read them for both."""
         functions = []
         read = []
         for side in (a, b):
@@ -253,6 +261,8 @@ class Certificates:
                     function[name] = str(value)
 
         own, other = functions
+        own |= _network(a)
+        other |= _network(b)
         texts = []
         for name in own | other:
             if own.get(name) != other.get(name):
@@ -341,6 +351,14 @@ def _requested_function(configuration: Configuration) -> dict[str, str]:
         if option_of(key) in OF_THE_FUNCTION:
             function[option_of(key)] = value
     return function
+
+
+def _network(configuration: Configuration) -> dict[str, str]:
+    """The model and its keys that change the function, which differ only between configurations
+    that a reference by ``model`` or ``model.KEY`` compares."""
+    overrides = function_overrides(dict(configuration["variant"].items))
+    keys = {last_component(key): value for key, value in overrides.items() if is_model_key(key)}
+    return {"model": configuration["model"], **keys}
 
 
 def _precision(configuration: Configuration) -> str:

@@ -13,13 +13,13 @@ import pandas as pd
 
 from rnnbench.axes import KEY
 from rnnbench.records import timestamps
-from rnnbench.records.overrides import Overrides, option_of
+from rnnbench.records.overrides import Overrides, is_model_key, option_of
 from rnnbench.sources.prices import PriceList
 from rnnbench.tables.certificates import Certificates, Judgement
 from rnnbench.tables.fit import RunValue
 from rnnbench.tables.frame import Groups, Key, Row, columns_of, implementation_of, run_values, split
 from rnnbench.tables.ratios import Estimates
-from rnnworker.options import OF_THE_FUNCTION, PREFIX, named
+from rnnworker.options import OF_THE_FUNCTION, named
 
 DEVICE = ["model", "device", "machine"]
 RUN_COLUMNS = [
@@ -46,8 +46,8 @@ class Measurements:
     """What tables are made of.
 
     - `frame`: the tidy frame of the records.
-    - `reference`: axis or ``rnn.options.NAME`` → choice or value, which configurations are compared
-      with (`references`).
+    - `reference`: axis, ``rnn.options.NAME`` or ``model.KEY`` → choice or value, which
+      configurations are compared with (`references`).
     - `certificates`: what judges whether two configurations compute the same function.
     - `prices`: the price list (None: no cost in USD).
     - `peaks`: device → precision → the TFLOP/s that its datasheet states.
@@ -87,12 +87,26 @@ class Measurements:
     @cached_property
     def judge(self) -> Callable[[Key, Key], Judgement]:
         """Whether two configurations compute the same function (`Certificates.judge`)."""
-        return cache(lambda own, base: self.certificates.judge(columns_of(own), columns_of(base)))
+        return cache(lambda own, base: self.certificates.judge(_certified(own), _certified(base)))
 
     @cached_property
     def why_not_learning(self) -> Callable[[Key], str | None]:
         """Why a configuration applies wrong gradients, or None."""
-        return cache(lambda key: self.certificates.why_not_learning(columns_of(key)))
+        return cache(lambda key: self.certificates.why_not_learning(_certified(key)))
+
+
+def _certified(key: Key) -> Row:
+    """The columns of a configuration as certificates name it: keys of the model are part of the
+    variant again (`with_named_options`)."""
+    columns = columns_of(key)
+    of_model = columns["options"].those(is_model_key)
+    if not of_model:
+        return columns
+    return {
+        **columns,
+        "variant": Overrides(tuple(sorted(columns["variant"].items + of_model.items))),
+        "options": columns["options"].those(lambda name: not is_model_key(name)),
+    }
 
 
 def estimates_of(values: pd.DataFrame, axes: Sequence[str] = tuple(KEY)) -> Estimates:
@@ -139,15 +153,16 @@ def references(keys: Iterable[Key], reference: Mapping[str, str]) -> dict[Key, K
     function. Options belong to the implementation, so they may differ if `reference` names the
     implementation: the reference is the implementation without options, else the one with the same
     options, else the only one that exists. If `reference` names options (``rnn.options.NAME`` →
-    value), the reference is the implementation with these and the configuration's other options,
-    else the one with only these.
+    value) or keys of the model, which `with_named_options` has moved to the options, the reference
+    is the implementation with these and the configuration's other options, else the one with only
+    these.
     """
     axes = {}
     options = {}
     for name, value in reference.items():
         if name in KEY:
             axes[name] = value
-        elif name.startswith(PREFIX):
+        elif "." in name:
             options[name] = value
     required = Overrides.of(options)
 
@@ -176,37 +191,41 @@ def references(keys: Iterable[Key], reference: Mapping[str, str]) -> dict[Key, K
 
 
 def with_named_options(table: pd.DataFrame, reference: Mapping[str, str]) -> pd.DataFrame:
-    """`table` (with the columns of a configuration) after moving the function options that
-    `reference` names from `variant` to `implementation`, so that configurations that differ only in
-    them belong to one group and have the same reference. An option with the reference's own value
-    is not part of the name: ``keras``, ``keras activation=relu``."""
-    if not _function_options(reference) or table.empty:
+    """`table` (with the columns of a configuration) after moving the function options and the keys
+    of the model that `reference` names from `variant` to `options` and `implementation`, so that
+    configurations that differ only in them belong to one group and have the same reference. A value
+    that is the reference's own is not part of the name: ``keras``, ``keras dropout=0.2``."""
+    moves_any = _function_options(reference) or any(map(is_model_key, reference))
+    if not moves_any or table.empty:
         return table
     # Thousands of rows share a few names.
     move = cache(lambda *row: move_named_options(dict(zip(NAMING, row, strict=True)), reference))
-    variants = []
-    implementations = []
+    columns: dict[str, list[Any]] = {"variant": [], "options": [], "implementation": []}
     for row in table[NAMING].itertuples(index=False, name=None):
         moved = move(*row)
-        variants.append(moved["variant"])
-        implementations.append(moved["implementation"])
-    return table.assign(variant=variants, implementation=implementations)
+        for name, values in columns.items():
+            values.append(moved[name])
+    return table.assign(**columns)
 
 
 def move_named_options(row: Row, reference: Mapping[str, str]) -> Row:
-    """A row after moving the function options that `reference` names (see `with_named_options`)."""
+    """A row after moving what `reference` names (see `with_named_options`)."""
     names = _function_options(reference)
     own = row["options"].those(lambda key: option_of(key) in names)
-    if not own:
+    of_model = row["variant"].those(lambda key: is_model_key(key) and key in reference)
+    if not own and not of_model:
         return dict(row)
+    options = Overrides(tuple(sorted(row["options"].items + of_model.items)))
+    moved = {*dict(own.items), *dict(of_model.items)}
     shown = {}
-    for key, value in row["options"].items:
-        is_named = own.get(key) is not None
-        if (is_named and value != reference.get(key)) or option_of(key) not in OF_THE_FUNCTION:
+    for key, value in options.items:
+        is_another = key in moved and value != reference.get(key)
+        if is_another or (key not in moved and option_of(key) not in OF_THE_FUNCTION):
             shown[key] = value
     return {
         **row,
-        "variant": row["variant"].those(lambda key: own.get(key) is None),
+        "variant": row["variant"].those(lambda key: key not in moved),
+        "options": options,
         "implementation": implementation_of(row["rnn"], row["alias"], Overrides.of(shown)),
     }
 
