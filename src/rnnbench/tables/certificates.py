@@ -35,6 +35,8 @@ from rnnworker.precision import batch_sizes
 
 Configuration = Mapping[str, Any]  # axes, `variant`, `options` and, if it is known, `machine`
 Sizes = set[tuple[int, bool]]  # (rows, whether they were trained)
+Functions = dict[str | None, Sizes]  # key of a function → the sizes of its batches
+Tolerance = Mapping[str, float]  # name of an error → the largest that is allowed
 CERTIFIED = "certified"
 UNEQUAL = "not equal"
 UNKNOWN = "not certified"
@@ -77,10 +79,10 @@ class Certificates:
     elsewhere: frozenset[str] = frozenset()
 
     @cached_property
-    def _functions(self) -> dict[Any, dict[str | None, Sizes]]:
+    def _functions(self) -> dict[Any, Functions]:
         """Task and build → the key of each function that their runs computed → the sizes of the
         batches. There are several functions only if a choice was edited between the runs."""
-        found: dict[Any, dict[str | None, Sizes]] = {}
+        found: dict[Any, Functions] = {}
         for record in self.records:
             functions = found.setdefault(_task(dict(_configuration_of(record))), {})
             key = certificate_key(record.run.choices, record.run.config)
@@ -140,10 +142,14 @@ class Certificates:
         return marked
 
     def judge(self, a: Configuration, b: Configuration) -> Judgement:
-        """Whether two configurations compute the same function. Within a build, the certified pair
-        decides; across builds, both must agree with the float64 reference. A failure counts on
-        every machine, a success only on the machine of the certificate, and for the device and the
-        sizes of batches that it tested."""
+        """Whether two configurations compute the same function.
+
+        - Within a build, the certified pair decides; across builds, both must agree with the
+          float64 reference.
+        - A failure counts on every machine.
+        - A success counts only on the machine of the certificate, and for the device and the sizes
+          of batches that it tested.
+        """
         if _precision(a) != _precision(b):
             why = f"one computes in {_precision(a)}, the other in {_precision(b)}"
             return Judgement(UNKNOWN, why)
@@ -226,7 +232,7 @@ class Certificates:
         of_b = [id(certificate) for certificate, _ in self._entries(b)]
         return [certificate for certificate, _ in self._entries(a) if id(certificate) in of_b]
 
-    def _pairs(self, a: Configuration, b: Configuration) -> list[tuple[Pair, Mapping[str, float]]]:
+    def _pairs(self, a: Configuration, b: Configuration) -> list[tuple[Pair, Tolerance]]:
         """The comparisons of two configurations with their tolerances."""
         labels = {_label(a), _label(b)}
         found = []
@@ -324,6 +330,7 @@ def _sizes(record: Record) -> Sizes:
 
 
 def _device(configuration: Configuration) -> str:
+    """The device with its overrides, as certificates name it."""
     overrides: Overrides = configuration["variant"]
     return label(configuration["device"], dict(overrides.items), "device")
 
@@ -341,10 +348,12 @@ def _configuration_of(record: Record) -> tuple[tuple[str, Any], ...]:
 
 
 def _label(configuration: Configuration) -> str:
+    """The implementation with its options, as certificates name it."""
     return labelled(configuration["rnn"], configuration["options"])
 
 
 def _requested_function(configuration: Configuration) -> dict[str, str]:
+    """Name → value of the options that define the function, as requested or by default."""
     activation = "relu" if configuration["cell"] == "rnn_relu" else "tanh"
     function = {"activation": activation, **DEFAULT_FUNCTION}
     for key, value in configuration["options"].items + configuration["variant"].items:
@@ -362,6 +371,7 @@ def _network(configuration: Configuration) -> dict[str, str]:
 
 
 def _precision(configuration: Configuration) -> str:
+    """The requested precision of the computation."""
     return configuration["variant"].get("precision") or "float32"
 
 
@@ -371,7 +381,7 @@ def _same_machine(certificate: Certificate, configuration: Configuration) -> boo
     return not machine or machine == configuration.get("machine", machine)
 
 
-def _excesses(pair: Pair, tolerance: Mapping[str, float]) -> list[str]:
+def _excesses(pair: Pair, tolerance: Tolerance) -> list[str]:
     """The differences of a pair that exceed the tolerance, as texts."""
     texts = []
     for name in ERRORS:
@@ -382,7 +392,8 @@ def _excesses(pair: Pair, tolerance: Mapping[str, float]) -> list[str]:
     return texts
 
 
-def _excess(pair: Pair, tolerance: Mapping[str, float]) -> str:
+def _excess(pair: Pair, tolerance: Tolerance) -> str:
+    """By how much two implementations differ, as text."""
     excesses = _excesses(pair, tolerance) or ["they were found not equal"]
     return f"{pair.a} and {pair.b}: {', '.join(excesses)}"
 

@@ -75,6 +75,7 @@ def pairs(certificates: Iterable[Certificate]) -> pd.DataFrame:
 
 
 def _certificate_columns(certificate: Certificate) -> Row:
+    """The columns `CERTIFICATE_COLUMNS` of a certificate."""
     return {
         **{axis: getattr(certificate, axis) for axis in CERTIFIED_AXES},
         "variant": Overrides.of(certificate.overrides),

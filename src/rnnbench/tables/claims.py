@@ -145,15 +145,16 @@ def _tested(claim: Claim, pairs: pd.DataFrame) -> str:
     """What the ratios of a claim are compared with, as text."""
     by = " and ".join(claim.by.split())
     each = " and ".join(claim.each.split())
-    parts = [f"{claim.ratio} of {claim.rows or 'every row'} / {claim.base}", f"by {by}"]
+    rows = claim.rows or "every row"
+    parts = [f"{claim.ratio} of {rows} / {claim.base}", f"by {by}"]
     if each:
         parts.append(f"for each {each}")
     if claim.low > -math.inf:
         parts.append(f"at least {claim.low:g}")
     if claim.high < math.inf:
         parts.append(f"at most {claim.high:g}")
-    rows = pd.concat([pairs["row"], pairs["row_base"]]).nunique()
-    return f"{', '.join(parts)} (rows: {rows}, pairs: {len(pairs)})"
+    count = pd.concat([pairs["row"], pairs["row_base"]]).nunique()
+    return f"{', '.join(parts)} (rows: {count}, pairs: {len(pairs)})"
 
 
 def _matching(table: pd.DataFrame, text: str) -> pd.DataFrame:

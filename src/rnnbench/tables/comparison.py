@@ -99,6 +99,8 @@ def versus(measured: Measurements, a: Sequence[str], b: Sequence[str]) -> pd.Dat
             result = compared(measured, own, other)
             if result["words"] not in COMPARED:
                 result["words"] = NOT_EQUAL
+            seconds = measured.estimates.seconds(own)
+            other_seconds = measured.estimates.seconds(other)
             rows.append(
                 {
                     "same": _selected_text(own, varied),
@@ -106,8 +108,8 @@ def versus(measured: Measurements, a: Sequence[str], b: Sequence[str]) -> pd.Dat
                     "b": _selected_text(other, differing),
                     "runs_a": int((~runs_a["companion"]).sum()),
                     "runs_b": int((~runs_b["companion"]).sum()),
-                    "seconds_a": measured.estimates.seconds(own).estimate,
-                    "seconds_b": measured.estimates.seconds(other).estimate,
+                    "seconds_a": seconds.estimate,
+                    "seconds_b": other_seconds.estimate,
                     **{RENAMED.get(name, name): value for name, value in result.items()},
                     "suspect": bool(runs_a["suspect"].any() or runs_b["suspect"].any()),
                 }
@@ -118,10 +120,10 @@ def versus(measured: Measurements, a: Sequence[str], b: Sequence[str]) -> pd.Dat
 def _by_axes(values: pd.DataFrame, axes: Sequence[str]) -> dict[Key, list[tuple[Key, Rows]]]:
     """Values of `axes` → the configurations that have them, with their runs."""
     places = [KEY.index(axis) for axis in axes]
-    found: dict[Key, list[tuple[Key, Rows]]] = {}
+    found = defaultdict(list)
     for key, runs in split(values, KEY, ["companion", "suspect"]).items():
         shared = tuple(key[place] for place in places)
-        found.setdefault(shared, []).append((key, runs))
+        found[shared].append((key, runs))
     return found
 
 
@@ -239,8 +241,10 @@ def _effect_size(a: np.ndarray, b: np.ndarray) -> float | None:
         return None
     x = np.log(a)
     y = np.log(b)
-    squares = ((x - x.mean()) ** 2).sum() + ((y - y.mean()) ** 2).sum()
-    spread = math.sqrt(squares / (len(a) + len(b) - 2))
+    squares_x = ((x - x.mean()) ** 2).sum()
+    squares_y = ((y - y.mean()) ** 2).sum()
+    degrees_of_freedom = len(a) + len(b) - 2
+    spread = math.sqrt((squares_x + squares_y) / degrees_of_freedom)
     if not spread > 0:
         return None
     return float(x.mean() - y.mean()) / spread

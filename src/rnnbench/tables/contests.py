@@ -172,14 +172,15 @@ def _contest_row(measured: Measurements, members: list[Row], reference_axes: set
 
 def _left_out(rows: Sequence[Row], axes: Sequence[str]) -> tuple[LeftOut, ...]:
     """The `rows` by `why` they are left out."""
-    found: dict[str, LeftOut] = {}
+    by_why = defaultdict(list)
     for row in rows:
-        why = row["why"]
-        names: tuple[str, ...] = (_name(row, axes),)
-        if why in found:
-            names = found[why].names + names
-        found[why] = LeftOut(names, why, bool(row.get("is_another_function")))
-    return tuple(found.values())
+        by_why[row["why"]].append(row)
+    found = []
+    for why, own in by_why.items():
+        names = tuple(_name(row, axes) for row in own)
+        is_another = bool(own[-1].get("is_another_function"))
+        found.append(LeftOut(names, why, is_another))
+    return tuple(found)
 
 
 def _unequal(
@@ -188,8 +189,12 @@ def _unequal(
     rows: Sequence[Row],
     axes: Sequence[str],
 ) -> list[tuple[str, bool, Unequal]]:
-    """Name, whether it has suspect runs, and ratio to the reference, for each configuration that
-    computes another function."""
+    """Of each configuration that computes another function: its name, whether it has suspect runs,
+    and the ratio of its seconds to those of `base`, the reference.
+
+    - `rows`: those of the contest that have a time.
+    - `axes`: what names them.
+    """
     others = [row for row in rows if row["is_another_function"]]
     found = []
     for row in others:
@@ -205,7 +210,12 @@ def _winner(
     base: Key,
     axes: Sequence[str],
 ) -> Row:
-    """What the row of a contest says about the first of the `ranked` contestants."""
+    """What the row of a contest says about the fastest contestant.
+
+    - `ranked`: the contestants, the fastest first.
+    - `base`: the reference.
+    - `axes`: what names them.
+    """
     first = ranked[0]
     key = key_of(first)
     row = {

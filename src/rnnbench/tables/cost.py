@@ -78,7 +78,7 @@ def cost(measured: Measurements, time_table: pd.DataFrame) -> pd.DataFrame:
 def cheapest_within(table: pd.DataFrame, deadline: float) -> Found:
     """Of one task, the cheapest place that trains within `deadline` seconds by its whole interval
     (None if no place with a price does), and the rows of the places that may be as cheap and may
-    train in time."""
+    train in time. `table`: rows of `cost`."""
     return _best(table[table["usd"].notna()], "usd", "seconds", deadline)
 
 
@@ -89,8 +89,11 @@ def fastest_under(table: pd.DataFrame, budget: float) -> Found:
 
 
 def _best(table: pd.DataFrame, measure: str, limited: str, limit: float) -> Found:
-    """The row with the least `measure` among those whose `limited` is below the `limit` by its
-    whole interval, and the rows that may be as good. Both are ``seconds`` or ``usd``."""
+    """The best row within a limit (None if there is none), and the rows that may be as good.
+
+    - `measure`: what is least in the best row, ``seconds`` or ``usd``.
+    - `limited`: the other one; with its whole interval it must not exceed the `limit`.
+    """
     usd_per_second = table["usd"] / table["seconds"]
     low = table["seconds_low"].fillna(table["seconds"])
     high = table["seconds_high"].fillna(table["seconds"])

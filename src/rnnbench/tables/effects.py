@@ -49,6 +49,7 @@ class Effect(NamedTuple):
 
     @property
     def is_known(self) -> bool:
+        """Whether the member can be compared with others."""
         return not math.isnan(self.log)
 
 

@@ -121,6 +121,7 @@ def _efficiency(runs: Rows, step: Interval, peak: float | None) -> Row:
 
 
 def _median(runs: Rows, name: str) -> float:
+    """The median of a column over the runs."""
     return float(np.median(runs[name]))
 
 

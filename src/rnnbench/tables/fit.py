@@ -68,12 +68,17 @@ class Spread(NamedTuple):
 class Fit:
     """The least-squares fit to the runs of configurations that are linked by common units.
 
+    Results:
+
     - `logs`: key → log seconds, such that the residuals of the runs that are not companions have
       the mean 0.
     - `spread`: of the residuals, None without degrees of freedom.
 
-    Arguments: `counts` says for each unit whether it counts; units that do not have a negligible
-    weight. `sets`: the number of sets of linked configurations.
+    Arguments:
+
+    - `runs`: those of each configuration.
+    - `counts`: for each unit, whether it counts. Those that do not have a negligible weight.
+    - `sets`: the number of sets of linked configurations.
     """
 
     def __init__(self, runs: RunsByKey, counts: Mapping[str, bool], sets: int = 1) -> None:
@@ -92,9 +97,11 @@ class Fit:
 
         # The normal equations of the units, after elimination of the configurations.
         shares = table / repeats[:, None]
-        self._inverse = np.linalg.pinv(np.diag(per_unit) - table.T @ shares, hermitian=True)
+        normal = np.diag(per_unit) - table.T @ shares
+        self._inverse = np.linalg.pinv(normal, hermitian=True)
         means = np.bincount(own, weights * logs) / repeats
-        of_unit = self._inverse @ (np.bincount(unit, weights * logs) - table.T @ means)
+        sums = np.bincount(unit, weights * logs)
+        of_unit = self._inverse @ (sums - table.T @ means)
         fitted = means - shares @ of_unit
         residuals = logs - fitted[own]
 
@@ -107,7 +114,8 @@ class Fit:
         self._shares = shares
         self._repeats = repeats
 
-        squares = float((weights * (residuals - of_unit[unit]) ** 2).sum())
+        unexplained = residuals - of_unit[unit]
+        squares = float((weights * unexplained**2).sum())
         units = len(np.unique(unit[does_count]))
         freedom = round(weights.sum()) - len(keys) - units + sets
         self.spread: Spread | None = None

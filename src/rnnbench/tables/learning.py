@@ -100,7 +100,8 @@ def accuracy(measured: Measurements) -> pd.DataFrame:
     table["not_learning"] = by_configuration["not_learning"].any()
     for measure in MEASURES:
         table[measure] = by_configuration[measure].mean()
-        table[f"{measure}_sd"] = by_seed[measure].mean().groupby(CONFIGURATION, sort=False).std()
+        of_seeds = by_seed[measure].mean()
+        table[f"{measure}_sd"] = of_seeds.groupby(CONFIGURATION, sort=False).std()
     return table.reset_index()
 
 

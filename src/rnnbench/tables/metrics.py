@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import pandas as pd
 
@@ -17,9 +17,9 @@ def metrics_of_epochs(records: Sequence[Record]) -> pd.DataFrame:
     """One row per `record` and `epoch`, the index, and one column of float64 per metric, named as
     in Keras's ``History`` (``mae``, ``val_mae``); missing where a run has no such metric. Source:
     the records."""
-    keys: list[str] = []
-    numbers: list[int] = []
-    values: list[Mapping[str, float | None]] = []
+    keys = []
+    numbers = []
+    values = []
     for record in records:
         for epoch in record.epochs:
             keys.append(record.key)

@@ -83,6 +83,7 @@ class Ratio(Interval):
 
     @property
     def shown_different(self) -> bool:
+        """Whether the interval excludes 1."""
         return self.excludes(1)
 
 
@@ -100,7 +101,15 @@ class Unequal(Interval):
 
 
 class Estimates:
-    """The estimates from `runs`."""
+    """The estimates from `runs`.
+
+    - `_runs`: the runs of each configuration that are compared.
+    - `_session`: machine and start of a run → the number of its session.
+    - `_counts`: whether each unit counts.
+    - `_fits`: the fit of each configuration; linked ones share a fit.
+    - `_pools`: the pooled spread of each device, as far as it was asked for, with the largest
+      number of repeats.
+    """
 
     def __init__(self, runs: Iterable[RunValue]) -> None:
         by_key = defaultdict(list)
@@ -158,12 +167,13 @@ class Estimates:
         It is never narrower than the interval of the single comparison, which the table shows:
         with many repeats, only the simultaneous one pools the spread.
         """
-        log = self._fits[base].logs[base] - self._fits[own].logs[own]
+        own_log = self._fits[own].logs[own]
+        base_log = self._fits[base].logs[base]
         half, method = self._halfwidth(own, base, comparisons)
         if half is not None and comparisons > 1:
             single, _ = self._halfwidth(own, base, 1)
             half = max(half, single or 0.0)
-        interval = Interval.around(log, half).map(math.exp)
+        interval = Interval.around(base_log - own_log, half).map(math.exp)
         return Ratio(interval.estimate, interval.low, interval.high, method)
 
     def is_slowed(self, key: Key) -> bool:
@@ -192,7 +202,11 @@ class Estimates:
         return counting or [run.log for run in own]
 
     def _halfwidth(self, own: Key, base: Key, comparisons: int) -> tuple[float | None, Method]:
-        """The half-width of the interval of a log ratio, None for single runs, and its method."""
+        """The half-width of the interval of a log ratio, None for single runs, and its method.
+
+        The first of these that the runs allow: differences in common units, the standard error of
+        the fit, Welch's interval.
+        """
         pairs = self._pairs(own, base)
         in_turns = bool(pairs) and all(run.in_turns for run, _ in pairs)
         is_complete = len(pairs) == len(self._runs[base]) == len(self._runs[own])
@@ -241,8 +255,14 @@ class Estimates:
         comparisons: int,
         basis: Basis,
     ) -> tuple[float | None, Method]:
-        """The half-width from the differences in common units; and its method."""
-        counting = [(run, log) for run, log in pairs if self._counts[run.unit]] or pairs
+        """The half-width from the differences in common units, and its method.
+
+        - `pairs`: see `_pairs`; two or more.
+        - `comparisons`: simultaneous ones, as in `ratio`.
+        - `basis`: what the method is to state.
+        """
+        counting = [pair for pair in pairs if self._counts[pair[0].unit]]
+        counting = counting or list(pairs)
         logs = [log for _, log in counting]
         of_spread = logs
         if len(logs) == 1:
@@ -259,6 +279,7 @@ class Estimates:
         if pool is not None and (comparisons > 1 or repeats < POOLED_BELOW or len(logs) == 1):
             quantile = student_quantile(CONFIDENCE, freedom)
             pooled_quantile = dunnett_quantile(CONFIDENCE, comparisons, pool.degrees_of_freedom)
+            # A difference of two runs has twice the variance of one.
             pooled_error = math.sqrt(2 * pool.variance / len(logs))
             is_narrower = quantile * error < pooled_quantile * pooled_error
             if is_narrower or not is_noisier(variance, freedom, *pool):
@@ -267,7 +288,8 @@ class Estimates:
                 pooled = pool.degrees_of_freedom
 
         slowness = statistics.fmean(run.slowness for run, _ in counting)
-        half = quantile * math.hypot(error, math.sqrt(2) * UNEQUAL * slowness)
+        error_by_slowness = math.sqrt(2) * UNEQUAL * slowness
+        half = quantile * math.hypot(error, error_by_slowness)
         by_sessions = self._session_halfwidth(counting, confidence)
         method = Method(basis, len(logs), pooled, basis is Basis.IN_TURNS)
         return max(half, by_sessions), method

@@ -59,6 +59,7 @@ class Interval:
         return Interval(function(self.estimate), low, high)
 
     def scaled(self, factor: float) -> Interval:
+        """The interval of `factor` times the estimate."""
         return self.map(lambda value: value * factor)
 
     def excludes(self, value: float) -> bool:
@@ -127,7 +128,8 @@ def _probability_within(c: float, comparisons: int, degrees_of_freedom: float) -
     u, u_weights = np.polynomial.legendre.leggauss(80)
     chi_squared = chdtri(degrees_of_freedom, (1 - u) / 2)
     limit = c * np.sqrt(2 * chi_squared / degrees_of_freedom)[:, None]
-    inside = (ndtr(z + limit) - ndtr(z - limit)) ** comparisons
+    inside_once = ndtr(z + limit) - ndtr(z - limit)
+    inside = inside_once**comparisons
     return float((u_weights / 2) @ inside @ (z_weights / z_weights.sum()))
 
 
@@ -166,8 +168,9 @@ def welch_halfwidth(a: Sequence[float], b: Sequence[float], confidence: float) -
     # Dividing by u + v prevents an underflow of the squares of tiny variances.
     p = u / (u + v)
     q = v / (u + v)
-    degrees_of_freedom = 1 / (p**2 / (len(a) - 1) + q**2 / (len(b) - 1))
-    return student_quantile(confidence, degrees_of_freedom) * math.sqrt(u + v)
+    inverse = p**2 / (len(a) - 1) + q**2 / (len(b) - 1)
+    quantile = student_quantile(confidence, 1 / inverse)
+    return quantile * math.sqrt(u + v)
 
 
 def is_noisier(variance: float, freedom: int, pooled_variance: float, pooled_freedom: int) -> bool:
