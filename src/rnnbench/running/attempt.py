@@ -66,6 +66,7 @@ def held(folder: Path, on_wait: Callable[[str], None] = lambda owner: None) -> I
     folder.mkdir(parents=True, exist_ok=True)
     owner = this_process()
     number, descriptor = _claim(folder, owner, on_wait)
+
     ended = threading.Event()
 
     def renew() -> None:
@@ -103,7 +104,10 @@ def this_process() -> dict[str, Any]:
 
 
 def slurm_job() -> dict[str, Any] | None:
-    """Id, cluster, node, partition and restart count of this process's job; None outside Slurm."""
+    """Id, cluster, node, partition and restart count of this process's job.
+
+    None outside Slurm.
+    """
     read = os.environ.get
     if not read("SLURM_JOB_ID"):
         return None
@@ -142,6 +146,7 @@ def _claim(folder: Path, me: Owner, on_wait: Callable[[str], None]) -> tuple[int
                 reported = last
                 time.sleep(POLL)
                 continue
+
         with suppress(FileExistsError):
             descriptor = os.open(folder / f"{last + 1}.json", EXCLUSIVE, 0o644)
             _write(descriptor, me)
@@ -164,6 +169,7 @@ def _is_dead(
         return True
     if owner.get("host") == me["host"]:
         return _begun(owner.get("pid")) != owner.get("begun")
+
     job = owner.get("job") or {}
     mine = me["job"] or {}
     is_same = job.get("id") == mine.get("id") and job.get("cluster") == mine.get("cluster")
@@ -183,6 +189,7 @@ def is_over(job: Mapping[str, Any]) -> bool:
     cluster = job.get("cluster")
     if not job.get("id") or cluster != os.environ.get("SLURM_CLUSTER_NAME", cluster):
         return False
+
     command = ["squeue", "--noheader", "--states=all", "--format=%T", f"--jobs={job['id']}"]
     try:
         query = subprocess.run(
@@ -193,6 +200,7 @@ def is_over(job: Mapping[str, Any]) -> bool:
         )
     except (OSError, subprocess.TimeoutExpired):
         return False
+
     if query.returncode:
         return "Invalid job id" in query.stderr
     states = query.stdout.split()
@@ -241,8 +249,10 @@ def _write(descriptor: int, owner: Owner) -> None:
 
 
 def _begun(pid: object) -> int | None:
-    """When the process was started (clock ticks since boot), or None if it has ended. A process id
-    alone may have been reused."""
+    """When the process was started (clock ticks since boot), or None if it has ended.
+
+    A process id alone may have been reused.
+    """
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
