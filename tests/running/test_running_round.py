@@ -259,8 +259,8 @@ def test_a_new_configuration_is_compared_with_its_own_companion(place: Place) ->
     records, _ = records_of(pointers)
     assert len(records) == 8 and sum(r.round.companion for r in records) == 2
     # As in a quiet hour: in another one, the rounds whose reads are slow would not count.
-    reads = {"reads": [1.0] * len(records[0].turns["reads"])}
-    records = [replace(record, turns={**record.turns, **reads}) for record in records]
+    quiet = [{**record.turns, "reads": [1.0] * len(record.turns["reads"])} for record in records]
+    records = [replace(record, turns=turns) for record, turns in zip(records, quiet, strict=True)]
     table = time_table(Measurements(tidy(records), {"rnn": "keras"})).set_index("rnn")
     assert table["runs"].to_dict() == {"keras": 2, "cell": 2, "late": 2}
     for rnn, factor in (("late", 1.5), ("cell", 2.5)):

@@ -34,7 +34,11 @@ def prepare(
 ) -> dict[str, Any] | None:
     """Ensures that the environment of a locked build exists and is undamaged.
 
-    Returns its marker, or None if the build has no environment. For the rest see `make`.
+    - `build`: its section of the config.
+    - `root`, `say`: as for `make`.
+
+    Returns its marker, or None if the build has no environment. Raises `ConfigError` and
+    `BuildError`.
     """
     pins = pins_of(build, root)
     if pins is None:
@@ -130,14 +134,7 @@ def _make(pins: Pins, folder: Path) -> None:
     uv("pip", "sync", *target, "--require-hashes", str(lock))
     if pins.wheel is not None:
         wheel = str(pins.wheel.resolve())
-        uv(
-            "pip",
-            "install",
-            *target,
-            "--no-deps",
-            "--no-index",
-            wheel,
-        )
+        uv("pip", "install", *target, "--no-deps", "--no-index", wheel)
 
     packages = next(folder.glob("lib/python*/site-packages"))
     # uv's --compile-bytecode needs Python 3.7; every Python has compileall. A package may contain

@@ -129,6 +129,8 @@ def environment(build: Build) -> dict[str, str]:
 def lock_of(build: Build, root: Path = Path()) -> str:
     """SHA-256 (hexadecimal) of the build; if it changes, the build's runs must be repeated.
 
+    - `build`, `root`: as for `launcher`.
+
     It does not depend on the location of the build. For a build with a lock file it is the digest
     of its pins, known before anything is installed; for any other build it covers the versions of
     its Python and its `DISTRIBUTIONS`. Raises the errors of `versions`.
@@ -142,6 +144,8 @@ def lock_of(build: Build, root: Path = Path()) -> str:
 
 def versions(build: Build, root: Path = Path()) -> dict[str, Any]:
     """``{"python": version, "distributions": {name: version}}`` of the build.
+
+    - `build`, `root`: as for `launcher`.
 
     Raises `ConfigError` if its Python does not exist, `BuildError` if that Python cannot be run.
     """
@@ -190,7 +194,13 @@ def _foreign(
             messages = result.stderr.strip().splitlines() or ["no message"]
             raise ValueError(f"exit status {result.returncode}: {messages[-1]}")
         return dict(json.loads(result.stdout.strip().splitlines()[-1]))
-    except (OSError, subprocess.TimeoutExpired, ValueError, TypeError, IndexError) as error:
+    except (
+        OSError,
+        subprocess.TimeoutExpired,
+        ValueError,
+        TypeError,
+        IndexError,
+    ) as error:
         what = f"{shlex.join(command)} cannot be run or does not report its versions ({error})."
         remedy = "make sure that this command starts a working Python 3."
         raise BuildError(what, where=where, remedy=remedy) from error
@@ -198,6 +208,8 @@ def _foreign(
 
 def missing(build: Build, root: Path = Path()) -> str | None:
     """Why the build cannot run on this machine and what to install, in one line; None if it can.
+
+    - `build`, `root`: as for `launcher`.
 
     Reads package metadata; imports nothing. Raises `ConfigError` if the framework is not one of
     `FRAMEWORKS`: that is a mistake, not something to install.

@@ -118,6 +118,8 @@ def wrong(build: Build, what: str, remedy: str) -> ConfigError:
 def pins(lock: Path, python: str, wheel: Path | None) -> Pins:
     """The pins of these files, whose content is read only once.
 
+    - `lock`, `python`, `wheel`: as in `Pins`.
+
     Raises `OSError` if one of them cannot be read.
     """
     times = [lock.stat().st_mtime_ns]

@@ -20,17 +20,22 @@ MAX_FILES = 200_000
 MAX_BYTES = 4 * 2**30  # of all files
 MAX_FILE = 64 * 2**20
 DEEPEST = 3  # folders above a file
-METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # others are decompressed without a limit
+# Others are decompressed without a limit.
+METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
 
 def write(path: Path, files: Mapping[str, Path]) -> None:
     """Writes an archive, which replaces the one at `path` when it is complete.
 
-    `files`: name in the archive → file. Raises `RecordError` if a name cannot be imported.
+    `files`: name in the archive → file.
+
+    Raises `RecordError` if a name cannot be imported, and `OSError` if a file cannot be read or
+    the archive cannot be written.
     """
     for name in files:
         if not safe_name(name):
             raise RecordError(f"{name!r} is not a safe name.", where=str(path))
+
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.new")
     try:
@@ -44,10 +49,13 @@ def write(path: Path, files: Mapping[str, Path]) -> None:
 
 
 def unpack(path: Path, folder: Path) -> None:
-    """Writes the files of the archive into the empty `folder`.
+    """Writes the files of an archive.
 
-    Raises `RecordError` unless each has a safe, unique name, and their number and sizes are within
-    the limits; `OSError` if a file cannot be written.
+    - `path`: of the archive.
+    - `folder`: an empty one.
+
+    Raises `RecordError` unless each file has a safe, unique name, and their number and sizes are
+    within the limits; `OSError` if a file cannot be written.
     """
     for name, content in _contents(path):
         target = folder / name
@@ -63,13 +71,22 @@ def _contents(path: Path) -> Iterator[tuple[str, bytes]]:
             _check(entries)
             for entry in entries:
                 yield entry.filename, archive.read(entry)
-    except (OSError, EOFError, ValueError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
+    except (
+        OSError,
+        EOFError,
+        ValueError,
+        RuntimeError,
+        zipfile.BadZipFile,
+        zlib.error,
+    ) as error:
         raise RecordError(f"is not an export ({error}).", where=str(path)) from None
 
 
 def safe_name(name: str) -> bool:
-    """Whether `name` is a relative path of plain characters, whose parts begin with none of
-    ``.-``."""
+    """Whether `name` is a relative path of plain characters.
+
+    Its parts begin with none of ``.-``.
+    """
     return all(map(is_name, name.split("/")))
 
 
@@ -94,6 +111,7 @@ def _check(entries: list[zipfile.ZipInfo]) -> None:
         if entry.file_size > MAX_FILE:
             raise ValueError(f"{name} has more than {MAX_FILE >> 20} MiB")
         total += entry.file_size
+
     if total > MAX_BYTES:
         raise ValueError(f"more than {MAX_BYTES >> 30} GiB")
 
@@ -110,6 +128,7 @@ def files_of(folder: Path) -> dict[str, Path]:
     root = folder.parents[1]
     files = [folder / "plan.jsonl", folder / "experiment.json"]
     files += sorted(folder.glob("certificates/*.json"))
+
     for file in pointer_files([folder]):
         pointer = Pointer.read(file)
         if pointer.not_needed:
@@ -118,5 +137,6 @@ def files_of(folder: Path) -> dict[str, Path]:
             record = root / path
             files.append(record)
             files.append(record.with_suffix(".events.jsonl"))
+
     existing = [file for file in files if file.is_file()]
     return {file.relative_to(root).as_posix(): file for file in existing}

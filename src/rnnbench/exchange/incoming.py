@@ -39,8 +39,10 @@ UNPACKED = ".import-"  # beginning of the names of folders in which imports are 
 
 @dataclass
 class Incoming:
-    """What is written into the folder `root`.
+    """What is written of an export.
 
+    - `root`: the folder into which it is written.
+    - `experiment`: its name.
     - `files`: name → file with its content.
     - `records`: those whose pointers are written.
     - `known`: the number of files that exist with the same content.
@@ -82,19 +84,21 @@ class Incoming:
         Records come first, so that no pointer ever lacks its record. A pointer to a newer record is
         kept, and companions have no pointer. Raises `OSError`.
         """
-        names = sorted(self.files, key=lambda name: (not name.startswith("records/"), name))
-        for name in names:
+        records = sorted(name for name in self.files if name.startswith("records/"))
+        others = sorted(self.files.keys() - records)
+        for name in [*records, *others]:
             write_bytes(self.root / name, self.files[name].read_bytes())
 
         for record in sorted(self.records, key=lambda record: record.started):
             name = f"{record.site}/{self.experiment}/{record.name}.json"
             file = self.root / name
             pointer = Pointer.of(record, companion_files(self.root, record))
-            newer = False
+            is_kept = False
             with suppress(RecordError):
                 existing = Pointer.read(file)
-                newer = existing == pointer or Path(existing.record or "").stem > record.started
-            if record.is_companion or newer:
+                started = Path(existing.record or "").stem
+                is_kept = existing == pointer or started > record.started
+            if record.is_companion or is_kept:
                 continue
             if file.exists() and name not in self.files:
                 self.replaced.append(name)
@@ -134,6 +138,7 @@ def examine(folder: Path, root: Path, local: Collection[str]) -> Incoming:
 
     incoming = Incoming(root, experiments.pop())
     for name, file in files.items():
+        # SITE/EXPERIMENT/… or records/MACHINE/…
         top, _, below = name.partition("/")
         second = below.partition("/")[0]
         owner = second if top == "records" else top
@@ -146,6 +151,7 @@ def examine(folder: Path, root: Path, local: Collection[str]) -> Incoming:
                     "with --restore."
                 ),
             )
+
         if not safe_name(name):
             raise _refuse(name, "is not a file of an export")
         if top == "records":
@@ -221,7 +227,7 @@ def _add_site_file(
             incoming.add(name, file, keep=known is not None and known == made.digest)
             return
 
-    pointer = None
+    pointer = None  # of a run that was not needed
     if len(what) == 1 and is_pointer(file):
         pointer = Pointer.read(file)
     if what == ["plan.jsonl"]:
@@ -248,9 +254,11 @@ def _check_run(run: Run, name: str) -> None:
     """
     if "/" in run.name or not safe_name(run.name):
         raise _refuse(name, f"has a run whose name is not safe, {run.name[:80]!r}")
+
     lacking = [axis for axis in REQUIRED if not run.choices.get(axis)]
     if lacking:
         raise _refuse(name, f"has a run without {', '.join(lacking)}")
+
     if run.digest != digest_of(full_identity(run.config, run.identity)):
         raise _refuse(name, f"has a digest that is not that of the configuration of {run.name}")
 
@@ -265,9 +273,11 @@ def _merged_plan(file: Path, existing: Path, name: str) -> bytes:
     planned = {run.name: run for run in read_runs(file)}
     for run in planned.values():
         _check_run(run, name)
+
     if existing.exists():
         for run in read_runs(existing):
             planned.setdefault(run.name, run)
+
     return b"".join(run.line() for run in planned.values())
 
 

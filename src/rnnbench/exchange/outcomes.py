@@ -36,6 +36,7 @@ def lay_out(bundle: Path, folder: Path) -> None:
     experiment = _experiment(bundle)
 
     def target(name: str) -> Path:
+        """Where the file of this name is written. A name comes from the bundle."""
         if not safe_name(name):
             raise RecordError(f"{name!r} is not a safe name.", where=str(bundle))
         return folder / name
@@ -49,6 +50,7 @@ def lay_out(bundle: Path, folder: Path) -> None:
             attached = outcome / name
             if attached.exists():
                 shutil.copyfile(attached, file.with_suffix(f".{name}"))
+
         plan = target(f"{record.machine}/{experiment.name}/plan.jsonl")
         if not plan.exists():
             write_json(plan.with_name("experiment.json"), experiment)
@@ -71,7 +73,12 @@ def _check_files(bundle: Path) -> None:
     - a file that is too large to be read at once.
     """
     out = bundle / "out"
-    for path in [*bundle.glob("*.json*"), out, *out.rglob("*")]:
+    paths = [
+        *bundle.glob("*.json*"),
+        out,
+        *out.rglob("*"),
+    ]
+    for path in paths:
         if path.is_symlink():
             raise RecordError("is not a plain file.", where=str(path))
         if path.exists() and not path.is_file() and not path.is_dir():
@@ -105,7 +112,9 @@ def records_in(folder: Path, experiment: str) -> Iterator[tuple[Record, Path]]:
     in local measurements. Raises `RecordError` if an outcome is damaged or of another plan.
     """
     planned = {run.name: run for run in read_runs(folder / "plan.jsonl")}
-    rounds: dict[str, tuple[Facts, dict[str, tuple[Trained, Path]]]] = {}
+    rounds: dict[str, Facts] = {}
+    measured: dict[str, dict[str, Trained]] = {}  # round → run → how it was trained
+    folders: dict[str, dict[str, Path]] = {}
     for path in sorted(folder.glob("out/*/*/outcome.json")):
         with _is_an_outcome(path):
             data = read_json(path)
@@ -113,6 +122,7 @@ def records_in(folder: Path, experiment: str) -> Iterator[tuple[Record, Path]]:
             facts = data["round"]
             if data["digest"] != run.digest:
                 raise RecordError("was measured with another plan.", where=str(path))
+
             hardware = data["hardware"]
             outcome = _outcome(path, data)
             trained = Trained(
@@ -124,17 +134,21 @@ def records_in(folder: Path, experiment: str) -> Iterator[tuple[Record, Path]]:
                 hardware=hardware,
                 outcome=outcome,
             )
+
             if run.name not in facts["members"]:
                 raise ValueError(f"{run.name} is no member of its round")
-            _, measured = rounds.setdefault(facts["id"], (facts, {}))
-            measured[run.name] = trained, path.parent
+            identity = facts["id"]
+            rounds.setdefault(identity, facts)
+            measured.setdefault(identity, {})[run.name] = trained
+            folders.setdefault(identity, {})[run.name] = path.parent
 
-    for identity, (facts, measured) in rounds.items():
+    for identity, facts in rounds.items():
+        own = measured[identity]
         with _is_an_outcome(folder):
-            cohort = [measured[name][0] for name in facts["members"] if name in measured]
+            cohort = [own[name] for name in facts["members"] if name in own]
             made = records_of(cohort, identity, facts["companions"])
         for name, record in made.items():
-            yield record, measured[name][1]
+            yield record, folders[identity][name]
 
 
 def certificates_in(
@@ -164,6 +178,7 @@ def certificates_in(
                 raise RecordError("was made with another plan.", where=str(path))
             if outcome.is_killed:
                 continue
+
             outcomes = {planned["devices"][0]["name"]: outcome}
             for further in sorted(path.parent.glob("*/outcome.json")):
                 other = read_json(further)
@@ -174,6 +189,7 @@ def certificates_in(
             kind = machine.kind(hardware)
             alike = {name for name, facts in machines.items() if machine.kind(facts) == kind}
             alike.discard(hardware["machine"])
+
         own.append(certificate)
         for name in sorted(alike):
             yield {**certificate, "machine": name}
@@ -185,7 +201,13 @@ def _is_an_outcome(path: Path) -> Iterator[None]:
     """Raises `RecordError` for whatever is wrong with what is read from `path`."""
     try:
         yield
-    except (AttributeError, KeyError, OSError, TypeError, ValueError) as error:
+    except (
+        AttributeError,
+        KeyError,
+        OSError,
+        TypeError,
+        ValueError,
+    ) as error:
         raise RecordError(f"is not an outcome of a bundle ({error}).", where=str(path)) from error
 
 
@@ -200,5 +222,6 @@ def _outcome(path: Path, data: Facts) -> Outcome:
         event = parse(line)
         if event is not None:
             events.append(event)
+
     facts = {name: data[name] for name in Outcome().facts()}
     return Outcome(events, log_tail=tail(path.with_name("log")), **facts)

@@ -288,10 +288,13 @@ def code_of(
     implementations: Iterable[Entry],
     devices: Iterable[Entry],
 ) -> str:
-    """The digest of the code that a `Certificate` with these fields is made with.
+    """The digest of the code that a certificate is made with.
 
-    It covers each implementation on each device that tests it. Raises `ConfigError` if a module is
-    not valid Python.
+    It covers each implementation on each device that tests it.
+
+    - `config`, `implementations`, `devices`: as in `Certificate`.
+
+    Raises `ConfigError` if a module is not valid Python.
     """
     rnns = {entry["name"]: entry["rnn"] for entry in implementations}
     configs = []

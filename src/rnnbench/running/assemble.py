@@ -219,7 +219,10 @@ Part = TypeVar("Part", Phase, Epoch, Turn)
 
 
 def phases_of(events: Events) -> tuple[Phase, ...]:
-    """The phases that have ended. Details that do not fit are left out."""
+    """The phases that have ended, in the order of the events.
+
+    Details that do not fit are left out.
+    """
     ended = []
     for event in events:
         if event["event"] != "phase_end" or "timed" not in event:

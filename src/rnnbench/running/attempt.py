@@ -60,10 +60,12 @@ def slurm_job() -> dict[str, Any] | None:
     if not read("SLURM_JOB_ID"):
         return None
     return {
-        "id": read("SLURM_JOB_ID"), "cluster": read("SLURM_CLUSTER_NAME"),
-        "node": read("SLURMD_NODENAME"), "partition": read("SLURM_JOB_PARTITION"),
+        "id": read("SLURM_JOB_ID"),
+        "cluster": read("SLURM_CLUSTER_NAME"),
+        "node": read("SLURMD_NODENAME"),
+        "partition": read("SLURM_JOB_PARTITION"),
         "restart": int(read("SLURM_RESTART_COUNT", 0)),
-    }  # fmt: skip
+    }
 
 
 def _claim(folder: Path, me: Mapping[str, Any], on_wait: Callable[[str], None]) -> int:

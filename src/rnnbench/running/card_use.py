@@ -43,6 +43,9 @@ class CardState(msgspec.Struct):
 def card_use(events: Events, epochs: Sequence[Epoch]) -> dict[str, Any]:
     """Facts for ``measured``. Empty if the card was not sampled or the training had several turns.
 
+    - `events`: what the worker reported, with the samples.
+    - `epochs`: of the run.
+
     Of several cards: the sum of energy and errors, the largest share, temperature and memory, the
     lowest clocks, the reasons of any; a sum is None if a card does not report its part.
 
@@ -66,21 +69,13 @@ def card_use(events: Events, epochs: Sequence[Epoch]) -> dict[str, Any]:
     after = [last, *last.further]
     both = before + after
 
-    def total(name: str) -> Any:
-        differences = _used(before, after, name)
-        return None if None in differences else sum(differences)
-
-    def share(name: str) -> float | None:
-        spans = [span for span in _used(before, after, name) if span is not None]
-        return max(spans) / seconds if spans else None
-
-    joules = total("joules")
+    joules = _total(_grown(before, after, "joules"))
     use = {
         "seconds": seconds,
         "joules": joules,
-        "heat": share("thermal_s"),
-        "power_limit": share("power_s"),
-        "ecc": total("ecc"),
+        "heat": _share(_grown(before, after, "thermal_s"), seconds),
+        "power_limit": _share(_grown(before, after, "power_s"), seconds),
+        "ecc": _total(_grown(before, after, "ecc")),
     }
     for name in ("others", "celsius", "memory_bytes"):
         use[name] = max(_known(both, name), default=None)
@@ -107,9 +102,11 @@ def _known(states: Sequence[CardState], name: str) -> list[Any]:
     return [value for value in values if value is not None]
 
 
-def _used(before: Sequence[CardState], after: Sequence[CardState], name: str) -> list[Any]:
-    """For each card, by how much a field grew; None if that is unknown or it decreased, as when
-    the driver was reloaded."""
+def _grown(before: Sequence[CardState], after: Sequence[CardState], name: str) -> list[Any]:
+    """For each card, by how much a field has grown between the samples.
+
+    None if that is unknown or it has decreased, as when the driver was reloaded.
+    """
     differences: list[Any] = []
     for one, other in zip(before, after, strict=True):
         start, end = getattr(one, name), getattr(other, name)
@@ -118,6 +115,21 @@ def _used(before: Sequence[CardState], after: Sequence[CardState], name: str) ->
         else:
             differences.append(end - start)
     return differences
+
+
+def _total(differences: list[Any]) -> Any:
+    """Their sum; None if a card does not report its part."""
+    if None in differences:
+        return None
+    return sum(differences)
+
+
+def _share(differences: list[Any], seconds: float) -> float | None:
+    """The largest of them as a share of `seconds`; None if no card reports it."""
+    known = [each for each in differences if each is not None]
+    if not known:
+        return None
+    return max(known) / seconds
 
 
 def card_reasons(use: Facts) -> Iterator[Reason]:

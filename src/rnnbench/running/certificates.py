@@ -75,6 +75,7 @@ def certify(
     for job in certificate_jobs(planned):
         general = job_of(job["config"], place.root, pinned_md5=pinned_md5)
         jobs[job["device"]] = {**general, **job}
+
     here = machine.fingerprint()["machine"]
     key = planned["key"]
     outcomes = _outcomes(jobs, key, place)
@@ -139,6 +140,7 @@ def _outcomes(jobs: Mapping[str, Facts], key: str, place: Place) -> dict[str, Ou
 
 
 def _say_phase(label: str, event: Event) -> None:
+    """Prints which phase of a worker begins. `label`: the prefix of the message."""
     if event["event"] == "phase_begin":
         phase = str(event.get("phase")).removeprefix("certify_")
         print_progress(f"{label}: {phase}")
@@ -189,6 +191,7 @@ def assembled_certificate(
         "implementations": entries,
         "pairs": reported.get("pairs") or [],
     }
+
     found = certificate_of(data, f"certificate {planned['key']}")
     judged = {"implementations": found.implementations, "pairs": found.pairs}
     return {**data, **msgspec.to_builtins(judged)}

@@ -115,8 +115,11 @@ def _others_seconds(cores: set[int]) -> float | None:
 
 
 def _slowness() -> float | None:
-    """How many times their known duration random reads take, or None if it is not known. Measured
-    in a process of its own, because the caller is alive during timed runs and NumPy is large."""
+    """How many times their known duration random reads take, or None if it is not known.
+
+    Measured in a process of its own, because the caller is alive during timed runs and NumPy is
+    large.
+    """
     command = [sys.executable, "-m", "rnnworker.processors"]
     with suppress(OSError, subprocess.SubprocessError, ValueError):
         done = subprocess.run(

@@ -65,8 +65,9 @@ def remaining(done_seconds: list[float], left: int, bound: str = "") -> str:
 
 class Progress:
     """Shows a round's progress: the share of its training that is done, the number of runs, and the
-    estimated remaining time. On a terminal as a bar, until the `with` block ends, otherwise as a
-    line every ten seconds.
+    estimated remaining time.
+
+    On a terminal it is a bar, until the `with` block ends; otherwise a line every ten seconds.
 
     - `label`: the prefix of its messages.
     - `epochs`: run → its number of epochs.

@@ -22,6 +22,9 @@ def refusals(runs: Sequence[Run], place: Place) -> dict[str, Reason]:
     """Run → why it is not trained, for those whose certificate found their implementation wrong on
     their device.
 
+    - `runs`: of a round.
+    - `place`: where the planned certificates and those that were made are.
+
     Runs with ``measure.uncertified`` or ``build.as_published`` are trained all the same. So are
     those without a readable certificate.
     """

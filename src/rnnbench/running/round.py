@@ -250,6 +250,7 @@ class CohortRunner:
                     outcome,
                 )
             )
+
         identity = f"{self.name}/{min(started.values())}"
         made = records_of(trained, identity, set(started) - requested)
         again = []
@@ -270,6 +271,7 @@ class CohortRunner:
                 why = "ran out of memory; retrying it on its own"
                 print_progress(f"{self.label} {run.name} {why}")
                 records |= self.measure([run], requested)
+
         killed = [run.name for run in cohort if outcomes[run.name].is_killed]
         if killed:
             what = f"received an external SIGKILL in phase {outcomes[killed[0]].phase}."
@@ -348,9 +350,12 @@ def _start_timestamp(folder: Path) -> str:
 def existing_record(planned: Run, place: Place, folder: Path) -> Record | None:
     """The record of a planned run that was written without a pointer, or None.
 
-    It is in `folder`, which is this machine's, or in the folder of another machine of the same
-    site. It does not count if ``rnnbench retry`` has requested since that the run be measured
-    again.
+    - `planned`: the run.
+    - `place`: the experiment and site that it must be of.
+    - `folder`: the run's on this machine.
+
+    It is in `folder`, or in the folder of another machine of the same site. It does not count if
+    ``rnnbench retry`` has requested since that the run be measured again.
     """
     retry = place.folder / "retry" / planned.name
     since = ""

@@ -137,6 +137,9 @@ def closure(phases: Sequence[Phase], epochs: Sequence[Epoch]) -> float | None:
     """The share of the training phase that its set-up, epochs, validations and tear-down do not
     explain; 0 if the parts add up to the whole. None if the worker did not measure the whole.
 
+    - `phases`: of the run, with the details of its training.
+    - `epochs`: of the run.
+
     The parts are differences of the worker's monotonic clock, read in `fit`. The whole is the
     phase's duration by a second clock that is never slewed. The closure thus reveals an epoch that
     is missing or counted twice, a wrong duration, and a monotonic clock that runs too fast or too

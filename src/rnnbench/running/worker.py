@@ -55,8 +55,11 @@ def member(
     timing: int | None = None,
     **more: Any,
 ) -> Member:
-    """The member of a cohort that runs `job`.
+    """The member of a cohort that runs a job.
 
+    - `name`: of the run.
+    - `job`: as from `job_of`.
+    - `root`: the project's folder.
     - `files`: path prefix of its files ``.log``, ``.events.jsonl`` and, until it has been
       supervised, ``.job.json``.
     - `timing`: the descriptor of the host's timing lock, which the worker inherits.
@@ -79,7 +82,10 @@ def member(
 
 
 def nvml() -> str | None:
-    """The path of nvidia-ml-py's only module, with which a worker reads the state of its card."""
+    """The path of nvidia-ml-py's only module, with which a worker reads the state of its card.
+
+    None if it is not installed.
+    """
     spec = importlib.util.find_spec("pynvml")
     if spec is None:
         return None
@@ -139,9 +145,11 @@ LONGEST_KIND = 16  # as `kind_of` names a socket
 
 
 def _socket_folder() -> Path | None:
-    """A new folder that only this user may enter, for the sockets of importers: in the temporary
-    folder, or in /tmp if its path is too long for a socket. None, with a message, if neither can
-    have one."""
+    """A new folder that only this user may enter, for the sockets of importers.
+
+    It is in the temporary folder, or in /tmp if its path is too long for a socket. None, with a
+    message, if neither can have one.
+    """
     for parent in (None, "/tmp"):
         with suppress(OSError):
             folder = tempfile.mkdtemp(prefix="rnnbench-", dir=parent)

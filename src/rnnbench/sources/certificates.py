@@ -216,6 +216,9 @@ def judged(entry: Implementation, tolerance: Mapping[str, float]) -> Implementat
     """The result of an implementation with its status and `why`.
 
     They follow from its layers and steps on each device, and from `function_why`.
+
+    - `entry`: as it was read.
+    - `tolerance`: part → the largest error.
     """
     probed = {}
     applied = {}
@@ -249,8 +252,11 @@ def judged(entry: Implementation, tolerance: Mapping[str, float]) -> Implementat
 def wrong(batches: Sequence[Batch], tolerance: Mapping[str, float], device: str) -> str | None:
     """What is wrong with the layers on a device, as text; None if nothing is.
 
-    This is each error that exceeds the `tolerance` (of each of `PARTS`), and the batch for which it
-    is largest.
+    This is each error that exceeds its tolerance, and the batch for which it is largest.
+
+    - `batches`: those that were tested.
+    - `tolerance`: part → the largest error.
+    - `device`: its name.
     """
     texts = []
     for part in PARTS:
