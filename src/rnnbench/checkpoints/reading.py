@@ -22,7 +22,7 @@ import safetensors
 
 from rnnbench.errors import BuildError
 from rnnbench.weights.cells import DIRECTIONS, PARTS, Array, Refusal
-from rnnbench.weights.configuration import CONTAINERS, Node, check_model, is_recurrent, nodes
+from rnnbench.weights.layer_tree import CONTAINERS, Node, check_model, is_recurrent, nodes
 from rnnworker.recurrent.checkpoint_layouts import cell_of
 
 # What a file holds at most in memory: times its size, and bytes besides.

@@ -21,7 +21,8 @@ import safetensors.numpy
 
 from rnnbench.checkpoints.reading import Checkpoint, natural, texts
 from rnnbench.weights.cells import PARTS, Array, Cell, Item, Refusal
-from rnnbench.weights.configuration import convert_classes, nodes
+from rnnbench.weights.configuration import convert_classes
+from rnnbench.weights.layer_tree import nodes
 
 VERSIONS = {"keras_version": "2.3.1", "backend": "tensorflow"}  # for a source without them
 # The arrays of layers in Keras's order.
