@@ -42,5 +42,13 @@ CONFIGURATION = [*GROUP, "rnn", "options", "alias", "implementation", *DEVICE_CO
 KEY = [name for name in CONFIGURATION if name != "implementation"]
 # Keys of a section that only describe its choice.
 DOCUMENTATION = (
-    "about", "source", "requires", "cells", "arrays", "title", "url", "replaces", "peak_tflops",
-)  # fmt: skip
+    "about",
+    "source",
+    "requires",
+    "cells",
+    "arrays",
+    "title",
+    "url",
+    "replaces",
+    "peak_tflops",
+)

@@ -20,16 +20,22 @@ from rnnbench.project import check_project
 INTERRUPTED = 130
 # What the system refuses for reasons that the user can remove. Others are faults of rnnbench.
 FIXES = {
-    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), "free some disk space"),
-    **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), "make the folder writable"),
-    **dict.fromkeys((errno.EEXIST, errno.EISDIR, errno.ENOTDIR), "move what is in its place aside"),
+    errno.ENOSPC: "free some disk space",
+    errno.EDQUOT: "free some disk space",
+    errno.EACCES: "make the folder writable",
+    errno.EPERM: "make the folder writable",
+    errno.EROFS: "make the folder writable",
+    errno.EEXIST: "move what is in its place aside",
+    errno.EISDIR: "move what is in its place aside",
+    errno.ENOTDIR: "move what is in its place aside",
 }
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a command and returns its exit code. A `RnnbenchError` is printed to standard error
     as one line."""
-    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    if arguments is None:
+        arguments = sys.argv[1:]
     if not arguments or arguments[0] in ("-h", "--help", "help"):
         print(_usage())
         return 0 if arguments else 2
@@ -37,8 +43,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"rnnbench {importlib.metadata.version('rnnbench')}")
         return 0
     command, *rest = arguments
-    module = next((module for module, names in MODULES.items() if command in names), None)
-    if module is None:
+    modules = [module for module, names in MODULES.items() if command in names]
+    if not modules:
         say(f"unknown command {command!r}. Fix: use one of {', '.join(COMMANDS)}.")
         return 2
     try:
@@ -46,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             sys.stderr = _Tee(sys.stderr, os.environ["RNNBENCH_LOG"])  # type: ignore[assignment]
         if command not in ANYWHERE and not any(map(names_folder_or_help, rest)):
             check_project(Path())
-        commands = importlib.import_module(f"rnnbench.commands.{module}")
+        commands = importlib.import_module(f"rnnbench.commands.{modules[0]}")
         code: int = getattr(commands, function_name(command))(rest)
         sys.stdout.flush()  # here, where a reader that has ended is no error
         return code
@@ -62,8 +68,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OSError as error:
         if error.errno not in FIXES:
             raise
-        where, remedy = error.filename2 or error.filename, f"{FIXES[error.errno]} and run it again."
-        say(RnnbenchError(str(error.strerror), where=str(where or ""), remedy=remedy))
+        where = str(error.filename2 or error.filename or "")
+        remedy = f"{FIXES[error.errno]} and run it again."
+        say(RnnbenchError(str(error.strerror), where=where, remedy=remedy))
         return 1
 
 
@@ -94,8 +101,8 @@ class _Tee:
 
 
 def _usage() -> str:
-    width = max(map(len, COMMANDS))
-    lines = [f"  {name:{width}}  {summary}" for name, summary in COMMANDS.items()]
-    return "\n".join(
-        ["usage: rnnbench COMMAND …  (rnnbench COMMAND --help, rnnbench --version)", "", *lines]
-    )
+    lines = ["usage: rnnbench COMMAND …  (rnnbench COMMAND --help, rnnbench --version)", ""]
+    width = max(len(name) for name in COMMANDS)
+    for name, summary in COMMANDS.items():
+        lines.append(f"  {name:{width}}  {summary}")
+    return "\n".join(lines)

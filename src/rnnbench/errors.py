@@ -32,13 +32,17 @@ class RnnbenchError(Exception):
     exit_code = 1
 
     def __init__(self, what: str, *, where: str = "", remedy: str = ""):
-        self.what, self.where, self.remedy = what, where, remedy
+        self.what = what
+        self.where = where
+        self.remedy = remedy
         super().__init__(what)
 
     def __str__(self) -> str:
         head = f"{self.where}: {self.what}" if self.where else self.what
-        end = "" if head.endswith((".", "!", "?")) else "."
-        text = f"{head}{end} Fix: {self.remedy}" if self.remedy else head
+        text = head
+        if self.remedy:
+            end = "" if head.endswith((".", "!", "?")) else "."
+            text = f"{head}{end} Fix: {self.remedy}"
         return plain(" ".join(text.split()))
 
 
@@ -55,16 +59,22 @@ def suggestion(word: str, known: Iterable[str], cutoff: float = 0.75) -> str:
 
 def closest(word: str, known: Iterable[str], cutoff: float = 0.75) -> str:
     """A known word that has all parts of `word` or is similar to it, or an empty string."""
-    known, parts = list(known), set(word.split("_"))
-    containing = [each for each in known if len(parts) > 1 and parts < set(each.split("_"))]
-    similar = containing or difflib.get_close_matches(word, known, n=1, cutoff=cutoff)
+    known = list(known)
+    parts = set(word.split("_"))
+    if len(parts) > 1:
+        for each in known:
+            if parts < set(each.split("_")):
+                return each
+    similar = difflib.get_close_matches(word, known, n=1, cutoff=cutoff)
     return similar[0] if similar else ""
 
 
 def display_path(path: Path) -> str:
     """`path` relative to the working directory if it is inside it, else as given."""
     cwd = Path.cwd()
-    return str(path.relative_to(cwd) if path.is_relative_to(cwd) else path)
+    if path.is_relative_to(cwd):
+        path = path.relative_to(cwd)
+    return str(path)
 
 
 class ConfigError(RnnbenchError):
@@ -101,6 +111,5 @@ def converted(data: Any, kind: type[Kind], where: str, remedy: str, *, strict: b
     except msgspec.ValidationError as error:
         text, _, path = str(error).partition(" - at `$")
         key = path.strip(".`")
-        raise ConfigError(
-            f"{key}: {text}." if key else f"{text}.", where=where, remedy=remedy
-        ) from None
+        what = f"{key}: {text}." if key else f"{text}."
+        raise ConfigError(what, where=where, remedy=remedy) from None

@@ -19,11 +19,17 @@ import h5py
 import numpy as np
 import safetensors.numpy
 
-from rnnbench.checkpoints.reading import Checkpoint, natural, texts
+from rnnbench.checkpoints.checkpoint import Checkpoint
+from rnnbench.checkpoints.keras_files import natural, texts
 from rnnbench.weights.cells import PARTS, Array, Cell, Item, Refusal
-from rnnbench.weights.configuration import convert_classes, nodes
+from rnnbench.weights.configuration import convert_classes
+from rnnbench.weights.layer_tree import nodes
 
-VERSIONS = {"keras_version": "2.3.1", "backend": "tensorflow"}  # for a source without them
+# For a source without them.
+VERSIONS = {
+    "keras_version": "2.3.1",
+    "backend": "tensorflow",
+}
 # The arrays of layers in Keras's order.
 ORDERS = (
     PARTS,
@@ -32,11 +38,13 @@ ORDERS = (
     ("depthwise_kernel", "pointwise_kernel", "bias"),
 )
 ATTRIBUTE_BYTES = 64000  # of HDF5
+# Layer → the names and values of its arrays, in order.
 Layers = Mapping[str, Sequence[tuple[str, np.ndarray]]]
 
 
 def arrays_of(items: Sequence[Item], layout: str | None) -> list[Array]:
-    """All arrays with the cells in `layout`, ``cudnn``, ``keras`` or (None) as they are."""
+    """All arrays with the cells in `layout`, ``cudnn``, ``keras`` or (None) as they are. Raises
+    `Refusal` if two have one name."""
     arrays: list[Array] = []
     for item in items:
         if isinstance(item, Array):
@@ -46,69 +54,86 @@ def arrays_of(items: Sequence[Item], layout: str | None) -> list[Array]:
         for part, values in item.in_layout(layout).items():
             place = re.sub(r"(bias|(recurrent_)?kernel)(?=:\d+$|$)", part, like)
             arrays.append(Array(f"{item.scope}/{part}", place, values, item.layer))
+
     names = [array.name for array in arrays]
     if len(set(names)) < len(names):
-        raise Refusal(f"two arrays are called {max(names, key=names.count)}.", "rename one.")
+        most_frequent = max(names, key=names.count)
+        raise Refusal(f"two arrays are called {most_frequent}.", "rename one.")
     return arrays
 
 
 def npz(arrays: Sequence[Array], about: Mapping[str, str]) -> bytes:
+    """The bytes of an ``.npz`` file. Its comment, which numpy.load does not read, has `about`."""
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w") as archive:
         for array in arrays:
             with archive.open(f"{array.name}.npy", "w", force_zip64=True) as file:
                 np.lib.format.write_array(file, array.values, allow_pickle=False)
-        archive.comment = json.dumps(about).encode()  # numpy.load does not read it
+        archive.comment = json.dumps(about).encode()
     return content.getvalue()
 
 
 def safetensors_file(arrays: Sequence[Array], about: Mapping[str, str]) -> bytes:
+    """The bytes of a safetensors file. Its metadata has `about` and the order of the names."""
     contents = {array.name: array.values.copy(order="C") for array in arrays}
-    names = json.dumps([array.name for array in arrays])
-    return safetensors.numpy.save(contents, {**about, "names": names})
+    metadata = {**about, "names": json.dumps(list(contents))}
+    return safetensors.numpy.save(contents, metadata)
 
 
 def hdf5(arrays: Sequence[Array], order: str, versions: Mapping[str, str]) -> bytes:
-    """A file of weights in the format of Keras 2. Raises `Refusal` if the order in which Keras
-    loads them is unknown."""
+    """A file of weights in the format of Keras 2.
+
+    `order`: that of a `Checkpoint`; `versions`: of Keras and its backend. Raises `Refusal` if the
+    order in which Keras loads the arrays is unknown.
+    """
     layers: dict[str, list[Array]] = {}
     for array in arrays:
-        layers.setdefault(array.layer.replace("/", "_") or "layer", []).append(array)
+        layer = array.layer.replace("/", "_") or "layer"
+        layers.setdefault(layer, []).append(array)
     if order == "none" and len(layers) > 1:
         raise _unordered(f"its {len(layers)} layers ({', '.join(layers)})")
+
     contents = {}
     for layer, own in layers.items():
-        ordered = own if order == "arrays" else _in_order(layer, own)
-        contents[layer] = [(f"{array.name}:0", array.values) for array in ordered]
+        if order != "arrays":
+            own = _in_order(layer, own)
+        contents[layer] = [(f"{array.name}:0", array.values) for array in own]
+
     content = io.BytesIO()
     with h5py.File(content, "w") as file:
-        file.attrs.update({name: text.encode() for name, text in {**VERSIONS, **versions}.items()})
+        for name, text in {**VERSIONS, **versions}.items():
+            file.attrs[name] = text.encode()
         _write_layers(file, contents)
     return content.getvalue()
 
 
 def _in_order(layer: str, arrays: Sequence[Array]) -> list[Array]:
+    """The arrays of one layer in Keras's order."""
     scopes: dict[str, dict[str, Array]] = {}
     for array in sorted(arrays, key=lambda array: natural(array.name)):
         scopes.setdefault(array.scope, {})[array.part] = array
     directions = [scope.rpartition("/")[2] for scope in scopes]
     if len(scopes) > 1 and directions != ["forward", "backward"]:
         raise _unordered(f"the layers in {layer} ({', '.join(scopes)})")
+
     ordered = []
     for own in scopes.values():
-        numbered = all(part.startswith("var_") for part in own) or len(own) == 1
-        for parts in (*ORDERS, *([tuple(own)] if numbered else [])):
-            if set(own) <= set(parts):
-                ordered += [own[part] for part in parts if part in own]
-                break
+        known = [parts for parts in ORDERS if set(own) <= set(parts)]
+        numbered = all(part.startswith("var_") for part in own)
+        if known:
+            ordered += [own[part] for part in known[0] if part in own]
+        elif numbered or len(own) == 1:
+            ordered += own.values()
         else:
             raise _unordered(f"the arrays {', '.join(own)} of layer {layer}")
     return ordered
 
 
 def _unordered(what: str) -> Refusal:
-    what = f"the order of {what} is not in the file, and Keras loads .h5 files in this order."
-    return Refusal(what, "write .npz or .safetensors, whose arrays have names.")
+    return Refusal(
+        f"the order of {what} is not in the file, and Keras loads .h5 files in this order.",
+        "write .npz or .safetensors, whose arrays have names.",
+    )
 
 
 def _write_layers(file: h5py.Group, layers: Layers) -> None:
@@ -123,8 +148,11 @@ def _write_layers(file: h5py.Group, layers: Layers) -> None:
 
 
 def _set_texts(group: h5py.Group, name: str, values: Sequence[str]) -> None:
-    for old in [key for key in group.attrs if re.fullmatch(rf"{name}\d*", key)]:
-        del group.attrs[old]
+    """Writes an attribute with names as Keras does: a long one is divided into several."""
+    for key in list(group.attrs):
+        if re.fullmatch(rf"{name}\d*", key):
+            del group.attrs[key]
+
     encoded = np.array([value.encode() for value in values], dtype="S")
     if encoded.nbytes <= ATTRIBUTE_BYTES:
         group.attrs[name] = encoded
@@ -136,38 +164,51 @@ def _set_texts(group: h5py.Group, name: str, values: Sequence[str]) -> None:
 
 def in_place(checkpoint: Checkpoint, items: Sequence[Item], layout: str | None) -> bytes:
     """The file of a `checkpoint` of Keras with its cells in `layout` (None: as they are), and a
-    configuration that Keras 3 reads. If arrays change, the state of the optimizer is dropped with
-    the arguments of ``compile``, because it belongs to the old ones."""
-    changed = [item for item in items if isinstance(item, Cell)]
-    changed = [cell for cell in changed if layout not in (None, cell.layout)]
+    configuration that Keras 3 reads.
+
+    If arrays change, the state of the optimizer is dropped with the arguments of ``compile``,
+    because it belongs to the old ones. Raises `Refusal` if the cells have no place in the file.
+    """
+    changed = []
+    for item in items:
+        if isinstance(item, Cell) and layout not in (None, item.layout):
+            changed.append(item)
+
     config = copy.deepcopy(checkpoint.config)
-    before = [node.place for node in nodes(config, checkpoint.container)] if config else []
+    before = []
     if config:
+        before = [node.place for node in nodes(config, checkpoint.container)]
         convert_classes(config, layout)
     if checkpoint.kind == ".h5":
-        return _edited_legacy(checkpoint, arrays_of(items, layout), config, bool(changed))
+        return _edited_keras_2(checkpoint, arrays_of(items, layout), config, bool(changed))
     if config is None:
         renamed = _renamed(checkpoint, changed)
         return _edited_keras_3(checkpoint.content, changed, renamed)
-    after = [node.place for node in nodes(config, checkpoint.container)]
-    renamed = dict(zip(before, after, strict=True))
+
     if changed:
         config.pop("compile_config", None)
-    content, source = io.BytesIO(), zipfile.ZipFile(io.BytesIO(checkpoint.content))
+    after = [node.place for node in nodes(config, checkpoint.container)]
+    renamed = dict(zip(before, after, strict=True))
+    content = io.BytesIO()
+    source = zipfile.ZipFile(io.BytesIO(checkpoint.content))
     with zipfile.ZipFile(content, "w") as target:
         for name in source.namelist():
             data = source.read(name)
             if name == "config.json":
                 data = json.dumps(config).encode()
-            if name == "model.weights.h5":
+            elif name == "model.weights.h5":
                 data = _edited_keras_3(data, changed, renamed)
             target.writestr(name, data)
     return content.getvalue()
 
 
-def _edited_legacy(
-    checkpoint: Checkpoint, arrays: Sequence[Array], config: dict[str, Any] | None, changed: bool
+def _edited_keras_2(
+    checkpoint: Checkpoint,
+    arrays: Sequence[Array],
+    config: dict[str, Any] | None,
+    changed: bool,
 ) -> bytes:
+    """The HDF5 file of Keras 2 with these arrays and this configuration."""
     content = io.BytesIO(checkpoint.content)
     with h5py.File(content, "r+") as file:
         weights = file.get("model_weights", file)
@@ -176,9 +217,14 @@ def _edited_legacy(
             layers[layer] = []
         for array in arrays:
             layers.setdefault(array.layer, []).append((array.place, array.values))
-        top = {name: layers.pop(name) for name in ("top_level_model_weights",) if name in layers}
-        _write_layers(weights, {**top})
+
+        # This group is no layer: the second call removes it from the names of layers.
+        top = {}
+        if "top_level_model_weights" in layers:
+            top["top_level_model_weights"] = layers.pop("top_level_model_weights")
+        _write_layers(weights, top)
         _write_layers(weights, layers)
+
         if changed:
             file.pop("optimizer_weights", None)
             file.attrs.pop("training_config", None)
@@ -194,16 +240,18 @@ def _edited_legacy(
 def _edited_keras_3(data: bytes, changed: Sequence[Cell], renamed: Mapping[str, str]) -> bytes:
     """The weights of Keras 3 with groups `renamed`, and with the `changed` cells, of CuDNN layers,
     where the cells of Keras's layers are."""
-    content = io.BytesIO()
-    replaced = {array.place for cell in changed for array in cell.sources}
+    replaced: set[str] = set()
+    for cell in changed:
+        replaced.update(array.place for array in cell.sources)
     prefixes = sorted(renamed, key=len, reverse=True)
 
     def new(place: str) -> str:
         for prefix in prefixes:
             if prefix and f"{place}/".startswith(f"{prefix}/"):
-                return renamed[prefix] + place[len(prefix) :]
+                return renamed[prefix] + place.removeprefix(prefix)
         return place
 
+    content = io.BytesIO()
     with h5py.File(io.BytesIO(data)) as source, h5py.File(content, "w") as target:
 
         def copied(place: str, item: Any) -> None:
@@ -232,11 +280,11 @@ def _renamed(checkpoint: Checkpoint, changed: Sequence[Cell]) -> dict[str, str]:
         if not owner.startswith("cu_dnn"):
             continue
         kind = cell.kind.lower()
-        beside = [
-            a.place for a in checkpoint.arrays if re.match(rf"{parent}/{kind}(_\d+)?/", a.place)
-        ]
-        if beside:
-            what = f"the order of {owner} and the layers of class {cell.kind} is not in the file."
-            raise Refusal(what, "save the model as .keras or .h5.")
+        beside = rf"{parent}/{kind}(_\d+)?/"
+        if any(re.match(beside, array.place) for array in checkpoint.arrays):
+            raise Refusal(
+                f"the order of {owner} and the layers of class {cell.kind} is not in the file.",
+                "save the model as .keras or .h5.",
+            )
         renamed[f"{parent}/{owner}"] = f"{parent}/{owner.replace(f'cu_dnn{kind}', kind)}"
     return renamed

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import zipfile
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,12 @@ if TYPE_CHECKING:
     import numpy as np
 
 NUMBERS = "biuf"  # kinds of dtypes
-TABLES = {".csv": "read_csv", ".tsv": "read_table", ".parquet": "read_parquet"}
+# Suffix → pandas's function that reads the file.
+TABLES = {
+    ".csv": "read_csv",
+    ".tsv": "read_table",
+    ".parquet": "read_parquet",
+}
 DOCS = "docs/data.md, Your own data"
 # What the modules raise for a damaged file.
 FAULTS = (OSError, ValueError, EOFError, RuntimeError, zlib.error, zipfile.BadZipFile)
@@ -31,69 +36,94 @@ def check_arrays(
 ) -> None:
     """Raises a `ConfigError` that says what the file at `path` has and what is needed, unless it is
     an ``.npz`` file of the arrays `needed` by the `model`, or one without pickles if that is None:
-    the model reads the file itself. `counts`: the numbers of samples for training and validation
-    that the model takes from the file (None: all); None if it may change the arrays' shapes."""
+    the model reads the file itself.
+
+    `counts`: the numbers of samples for training and validation that the model takes from the file
+    (None: all); None if it may change the arrays' shapes.
+    """
     if path.suffix != ".npz":
         if needed is None:
             return
-        what = f"{path} is not an .npz file, and {model} reads the arrays {', '.join(needed)}."
-        remedy = _conversion(path)
-        remedy += (
-            " Or write `arrays: null` in the model's YAML file if `prepare` reads the file itself."
+        raise _error(
+            f"{path} is not an .npz file, and {model} reads the arrays {', '.join(needed)}.",
+            f"{_conversion(path)} "
+            "Or write `arrays: null` in the model's YAML file if `prepare` reads the file itself.",
         )
-        raise _error(what, remedy)
+
     arrays = _headers(path)
-    needed = needed and [each for name in needed for each in _parts(name, arrays)]
-    has = ", ".join(f"{name} {shape} {kind}" for name, (shape, kind) in [*arrays.items()][:8])
     for name, (_, kind) in arrays.items():
         if kind.hasobject:
-            what = (
-                f"{name} in {path} holds pickled objects, which are not loaded: they can run code."
+            raise _error(
+                f"{name} in {path} holds pickled objects, which are not loaded: they can run code.",
+                AS_NUMBERS,
             )
-            raise _error(what, AS_NUMBERS)
-    if missing := [name for name in needed or () if name not in arrays]:
-        what = f"{path} has {has or 'no arrays'}, but not {', '.join(missing)}; {model} reads "
-        remedy = "rename the arrays; or write a `prepare` that reads others, and list these as "
-        remedy += f"`arrays` in the model's YAML file ({DOCS})."
-        raise _error(f"{what}{', '.join(needed or ())}.", remedy)
+
+    read: list[str] = []
     for name in needed or ():
-        (shape, kind), of_x = arrays[name], f"x{name.partition('.')[0][1:]}"
+        # Several inputs or outputs are arrays such as ``x_train.a``.
+        parts = [each for each in arrays if each.startswith(f"{name}.")]
+        read += [name] if name in arrays or not parts else parts
+    missing = [name for name in read if name not in arrays]
+    if missing:
+        found = [f"{name} {shape} {kind}" for name, (shape, kind) in arrays.items()]
+        has = ", ".join(found[:8]) or "no arrays"
+        raise _error(
+            f"{path} has {has}, but not {', '.join(missing)}; {model} reads {', '.join(read)}.",
+            "rename the arrays; or write a `prepare` that reads others, and list these as "
+            f"`arrays` in the model's YAML file ({DOCS}).",
+        )
+
+    for name in read:
+        shape, kind = arrays[name]
         if kind.kind not in NUMBERS:
             raise _error(f"{name} in {path} is of type {kind}, not of numbers.", AS_NUMBERS)
         if not shape or not shape[0]:
             raise _error(f"{name} in {path} has no samples.", "save at least one sample.")
+        of_x = f"x{name.partition('.')[0][1:]}"
         if of_x in arrays and arrays[of_x][0][:1] != shape[:1]:
-            what = f"{path} has {of_x} {arrays[of_x][0]} and {name} {shape}."
-            raise _error(what, "give both the same number of samples, along the first axis.")
-    train, val = counts or (None, None)
-    shapes = {name: arrays[name][0] for name in needed or () if counts}
+            raise _error(
+                f"{path} has {of_x} {arrays[of_x][0]} and {name} {shape}.",
+                "give both the same number of samples, along the first axis.",
+            )
+    if counts is not None:
+        shapes = {name: arrays[name][0] for name in read}
+        _check_samples(path, shapes, *counts)
+
+
+def _check_samples(
+    path: Path, shapes: Mapping[str, tuple[int, ...]], train: int | None, val: int | None
+) -> None:
+    """Raises a `ConfigError` unless the arrays have as many samples as the model takes, and samples
+    of one shape."""
     for name, count in (("x_train", train), ("x_val", val), ("x_test", val)):
         if name not in shapes:
             continue
-        samples, *of_one = shapes[name]
-        if count and count > samples:
-            key = f"model.{'train' if name == 'x_train' else 'val'}_samples"
-            what = f"{key} is {count}, but {name} in {path} has {samples} samples."
-            raise _error(what, f"write {key}={samples} or fewer.")
-        if of_one != [*shapes.get("x_train", shapes[name])[1:]]:
-            what = f"{path} has x_train {shapes['x_train']} and {name} {shapes[name]}."
-            raise _error(what, "give both the same shape beyond the first axis.")
+        shape = shapes[name]
+        if count and count > shape[0]:
+            key = "model.train_samples" if name == "x_train" else "model.val_samples"
+            raise _error(
+                f"{key} is {count}, but {name} in {path} has {shape[0]} samples.",
+                f"write {key}={shape[0]} or fewer.",
+            )
+        of_training = shapes.get("x_train", shape)
+        if shape[1:] != of_training[1:]:
+            raise _error(
+                f"{path} has x_train {of_training} and {name} {shape}.",
+                "give both the same shape beyond the first axis.",
+            )
 
 
 def check_nothing_further(path: Path) -> None:
     """Raises a `ConfigError` if the ``.npz`` file at `path`, whose arrays are used by name, has one
     that would not be used."""
+    known = (*ARRAYS, *WEIGHTS)
     names = {name.partition(".")[0] for name in _headers(path)}
-    if further := sorted(names - {*ARRAYS, *WEIGHTS}):
-        what = f"nothing reads {', '.join(further)} in {path}."
-        known = ", ".join((*ARRAYS, *WEIGHTS))
-        raise _error(what, f"leave it out, or rename it to one of {known}.")
-
-
-def _parts(name: str, arrays: Iterable[str]) -> list[str]:
-    """The arrays that `name` consists of: itself, or several inputs or outputs as ``x_train.a``."""
-    parts = [each for each in arrays if each.startswith(f"{name}.")]
-    return [name] if name in arrays or not parts else parts
+    further = names.difference(known)
+    if further:
+        raise _error(
+            f"nothing reads {', '.join(sorted(further))} in {path}.",
+            f"leave it out, or rename it to one of {', '.join(known)}.",
+        )
 
 
 def _headers(path: Path) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
@@ -103,7 +133,9 @@ def _headers(path: Path) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
     found = {}
     try:
         with zipfile.ZipFile(path) as archive:
-            for member in filter(lambda name: name.endswith(".npy"), archive.namelist()):
+            for member in archive.namelist():
+                if not member.endswith(".npy"):
+                    continue
                 with archive.open(member) as file:
                     version = format.read_magic(file)
                     read = format.read_array_header_2_0
@@ -118,7 +150,9 @@ def _headers(path: Path) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
 
 
 def _conversion(path: Path) -> str:
-    if (read := TABLES.get(path.suffix.lower())) is None:
+    """How the user makes an ``.npz`` file of the file at `path`."""
+    read = TABLES.get(path.suffix.lower())
+    if read is None:
         return f"write these arrays with numpy.savez into an .npz file ({DOCS})."
     return (
         f'convert it: t = pandas.{read}("{path.name}"); x, y = t.drop(columns="LABEL").to_numpy('

@@ -24,9 +24,12 @@ def digits() -> dict[str, np.ndarray]:
     order = np.random.RandomState(0).permutation(len(bunch.target))
     images = (bunch.images / 16).astype(np.float32)[order]
     labels = bunch.target.astype(np.int64)[order]
-    parts = {"train": slice(TRAINING_IMAGES), "val": slice(TRAINING_IMAGES, None)}
-    arrays = {"x": images, "y": labels}
-    return {f"{name}_{part}": arrays[name][cut] for part, cut in parts.items() for name in arrays}
+    return {
+        "x_train": images[:TRAINING_IMAGES],
+        "y_train": labels[:TRAINING_IMAGES],
+        "x_val": images[TRAINING_IMAGES:],
+        "y_val": labels[TRAINING_IMAGES:],
+    }
 
 
 def write_npz(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
@@ -36,7 +39,7 @@ def write_npz(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
         for name, array in arrays.items():
             member = zipfile.ZipInfo(f"{name}.npy", date_time=(1980, 1, 1, 0, 0, 0))
             member.create_system = 3
-            member.external_attr = 0o644 << 16
+            member.external_attr = 0o644 << 16  # the file's mode
             archive.writestr(member, _npy(array))
 
 
@@ -49,7 +52,9 @@ def _npy(array: np.ndarray) -> bytes:
         f"{{'descr': '{array.dtype.str}', 'fortran_order': False, 'shape': {array.shape}, }}"
     ).encode("ascii")
     magic = np.lib.format.MAGIC_PREFIX + b"\x01\x00"
-    header += b" " * (-(len(magic) + 2 + len(header) + 1) % 64) + b"\n"
+    # Two bytes for the length, and one for the newline: together a multiple of 64 bytes.
+    length = len(magic) + 2 + len(header) + 1
+    header += b" " * (-length % 64) + b"\n"
     return magic + len(header).to_bytes(2, "little") + header + array.tobytes()
 
 

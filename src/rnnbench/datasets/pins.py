@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -59,12 +58,20 @@ def pinned(root: Path) -> dict[str, Pinned]:
 
 
 def _read_pins(files: Sequence[Path]) -> dict[str, Pinned]:
+    """Path → `Pinned` for every entry of these files, which have no path in common."""
     remedy = "give each of the `outs` a `path` in data/ and the 32 hexadecimal digits of `md5sum`."
-    pins = [pin for f in files for pin in converted(read_yaml(f), Pins, str(f), remedy).outs]
-    repeated = [path for path, count in Counter(pin.path for pin in pins).items() if count > 1]
+    pins: dict[str, Pinned] = {}
+    repeated = set()
+    for file in files:
+        content = converted(read_yaml(file), Pins, str(file), remedy)
+        for pin in content.outs:
+            if pin.path in pins:
+                repeated.add(pin.path)
+            pins[pin.path] = pin
     if repeated:
-        raise ConfigError(f"has duplicate paths: {', '.join(repeated)}.", where=str(files[0]))
-    return {pin.path: pin for pin in pins}
+        paths = ", ".join(path for path in pins if path in repeated)
+        raise ConfigError(f"has duplicate paths: {paths}.", where=str(files[0]))
+    return pins
 
 
 def pin_of(path: str, root: Path) -> Pinned:
@@ -72,8 +79,9 @@ def pin_of(path: str, root: Path) -> Pinned:
     the existing paths, if there is none."""
     pins = pinned(root)
     if path not in pins:
+        known = ", ".join(sorted(pins)) or "none"
         raise ConfigError(
-            f"has no entry for {path}; it has {', '.join(sorted(pins)) or 'none'}.",
+            f"has no entry for {path}; it has {known}.",
             where=str(root / FILE),
             remedy="add an `outs` entry with its path and md5 (`md5sum FILE`), or use the file "
             "without a pin: dataset=file dataset.path=FILE.",
@@ -112,9 +120,11 @@ def verify(path: Path, pin: Pinned, name: str = "") -> None:
     try:
         md5 = md5_of(path)
     except FileNotFoundError:
-        what, remedy = "does not exist.", f"{fetch} fetches it."
+        what = "does not exist."
+        remedy = f"{fetch} fetches it."
     except OSError as error:
-        what, remedy = f"cannot be read ({error.strerror or error}).", ""
+        what = f"cannot be read ({error.strerror or error})."
+        remedy = ""
     else:
         if md5 == pin.md5:
             return

@@ -42,17 +42,27 @@ class Unavailable(Exception):
 def read_dataset(name: str, root: Path) -> dict[str, Any]:
     """The choice ``conf/dataset/NAME.yaml`` of rnnbench or of the project in `root` as plain data.
     Raises `ConfigError`, which lists the choices, if there is none of that name."""
-    folders = [home(root) / "conf", *(root / folder for folder in own_conf(root))]
-    known = {file.stem: file for each in folders for file in each.glob("dataset/*.yaml")}
+    folders = [home(root) / "conf"]
+    folders += [root / folder for folder in own_conf(root)]
+    known: dict[str, Path] = {}
+    for folder in folders:
+        for file in folder.glob("dataset/*.yaml"):
+            known[file.stem] = file
     if name not in known:
-        where, remedy = str(folders[0] / "dataset"), f"use one of {', '.join(sorted(known))}."
-        raise ConfigError(f"there is no dataset {name!r}.", where=where, remedy=remedy)
-    file = known[name]
-    data = read_yaml(file)
-    if not isinstance(data, dict) or not isinstance(data.get("path"), str) or data["path"] == "???":
-        what = "has no path, so there is nothing to provide."
-        remedy = "to use a file of your own, write dataset=file dataset.path=FILE in a grid."
-        raise ConfigError(what, where=str(file), remedy=remedy)
+        raise ConfigError(
+            f"there is no dataset {name!r}.",
+            where=str(folders[0] / "dataset"),
+            remedy=f"use one of {', '.join(sorted(known))}.",
+        )
+
+    data = read_yaml(known[name])
+    path = data.get("path") if isinstance(data, dict) else None
+    if not isinstance(path, str) or path == "???":
+        raise ConfigError(
+            "has no path, so there is nothing to provide.",
+            where=str(known[name]),
+            remedy="to use a file of your own, write dataset=file dataset.path=FILE in a grid.",
+        )
     return {"name": name, **data}
 
 
@@ -70,10 +80,12 @@ def provide(dataset: Mapping[str, Any], root: Path) -> Path:
     Raises `ConfigError` if ``data.dvc`` has no entry for it, and `DatasetError`, which lists each
     source with its reason, if none has the bytes. Safe to call from several processes at once.
     """
-    path, name = dataset.get("path"), str(dataset.get("name"))
+    path = dataset.get("path")
     if not isinstance(path, str):
         raise ConfigError(
-            f"path is {path!r}.", where=f"dataset {name}", remedy="write the path of its file."
+            f"path is {path!r}.",
+            where=f"dataset {dataset.get('name')}",
+            remedy="write the path of its file.",
         )
     pin = pin_of(path, root)
     target = root / pin.path
@@ -92,10 +104,11 @@ def provide(dataset: Mapping[str, Any], root: Path) -> Path:
 
 
 def _sources(pin: Pinned, file: str, url: str | None, root: Path) -> Sources:
-    sources: dict[str, Callable[[Path], None]] = {
-        "DVC cache": lambda path: from_cache(pin, root, path)
-    }
-    if mirror := os.environ.get(MIRROR):
+    """The sources of the pinned bytes, in the order in which they are tried."""
+    sources: dict[str, Callable[[Path], None]] = {}
+    sources["DVC cache"] = lambda path: from_cache(pin, root, path)
+    mirror = os.environ.get(MIRROR)
+    if mirror:
         copy = Path(mirror) / file
         sources[f"mirror {copy}"] = lambda path: _from_mirror(copy, path)
     if url:
@@ -106,6 +119,7 @@ def _sources(pin: Pinned, file: str, url: str | None, root: Path) -> Sources:
 
 
 def _obtain(pin: Pinned, target: Path, sources: Sources) -> None:
+    """Puts the pinned bytes to `target`, from the first source that has them."""
     # A fixed name is safe because the lock is held; leftovers of a killed process are overwritten.
     temporary = target.with_name(f".{target.name}.part")
     present = md5_of(target) if target.exists() else None
@@ -117,7 +131,8 @@ def _obtain(pin: Pinned, target: Path, sources: Sources) -> None:
             except Unavailable as unavailable:
                 reasons.append(f"{name}: {unavailable}")
                 continue
-            if (md5 := md5_of(temporary)) == pin.md5:
+            md5 = md5_of(temporary)
+            if md5 == pin.md5:
                 if present:
                     aside = target.with_name(f"{target.name}.wrong-{present[:8]}")
                     target.replace(aside)
@@ -128,20 +143,24 @@ def _obtain(pin: Pinned, target: Path, sources: Sources) -> None:
             reasons.append(f"{name}: has md5 {md5}")
     finally:
         temporary.unlink(missing_ok=True)
-    also = f" (the present file has md5 {present})" if present else ""
-    what = f"no source has the pinned bytes, md5 {pin.md5}{also}: {'; '.join(reasons)}."
-    by_hand = f"copy the file to {target} by hand."
-    remedy = f"set {MIRROR} to a folder that contains {target.name}, or {by_hand}"
-    raise DatasetError(what, where=pin.path, remedy=remedy)
+    what = f"no source has the pinned bytes, md5 {pin.md5}"
+    if present:
+        what += f" (the present file has md5 {present})"
+    raise DatasetError(
+        f"{what}: {'; '.join(reasons)}.",
+        where=pin.path,
+        remedy=f"set {MIRROR} to a folder that contains {target.name}, "
+        f"or copy the file to {target} by hand.",
+    )
 
 
 def _from_mirror(copy: Path, path: Path) -> None:
     try:
         shutil.copyfile(copy, path)
+    except FileNotFoundError as error:
+        raise Unavailable("not found") from error
     except OSError as error:
-        absent = isinstance(error, FileNotFoundError)
-        why = "not found" if absent else f"cannot be copied ({error.strerror or error})"
-        raise Unavailable(why) from error
+        raise Unavailable(f"cannot be copied ({error.strerror or error})") from error
 
 
 def download(url: str, target: Path) -> None:

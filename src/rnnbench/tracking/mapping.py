@@ -17,21 +17,43 @@ from rnnbench.records.record import Record, run_value
 from rnnbench.records.timestamps import milliseconds
 
 VERSION = 2  # of what is logged of a record; a run of an earlier version is logged again
-KEY_LENGTH, PARAM_LENGTH, TAG_LENGTH, DIGEST_LENGTH = 250, 6000, 5000, 36
+# MLflow's limits, in characters.
+KEY_LENGTH = 250
+PARAM_LENGTH = 6000
+TAG_LENGTH = 5000
+DIGEST_LENGTH = 36
+NAME_LENGTH = 500  # of a dataset
 TRUNCATED = " …[truncated]"
-RECORD, COMPLETE = "rnnbench.record", "rnnbench.complete"
-SOURCE = {"mlflow.source.name": "rnnbench", "mlflow.source.type": "LOCAL"}
+# The tags with a record's key, and with the digest of a record that is logged completely.
+RECORD = "rnnbench.record"
+COMPLETE = "rnnbench.complete"
+SOURCE = {
+    "mlflow.source.name": "rnnbench",
+    "mlflow.source.type": "LOCAL",
+}
 # The facts that are tags because users filter by them. All facts are in ``facts.json``.
 FACTS_AS_TAGS = (
-    *("hardware.cpu", "hardware.available_cores", "hardware.gpu_models"),
-    *("environment.tensorflow", "environment.torch", "environment.jax", "environment.keras"),
-    *("measured.kernel.found", "measured.kernel.why_not_cudnn", "measured.precision.policy"),
-    *("measured.revision", "measured.loss", "measured.optimizer.class_name"),
+    "hardware.cpu",
+    "hardware.available_cores",
+    "hardware.gpu_models",
+    "environment.tensorflow",
+    "environment.torch",
+    "environment.jax",
+    "environment.keras",
+    "measured.kernel.found",
+    "measured.kernel.why_not_cudnn",
+    "measured.precision.policy",
+    "measured.revision",
+    "measured.loss",
+    "measured.optimizer.class_name",
 )
 # Keys that describe a choice and are not hyperparameters.
 NOT_A_PARAM = ("about", "requires", "source")
-# The phases whose seconds are metrics, and those of which the seconds of the median call are.
-SECONDS, CALLS = ("import", "build", "first_step", "warmup"), ("evaluate", "predict")
+# The phases whose seconds are metrics.
+SECONDS = ("import", "build", "first_step", "warmup")
+# The phases of which the seconds of the median call are a metric.
+CALLS = ("evaluate", "predict")
+# The values of an epoch that are metrics, besides its seconds.
 EPOCH = ("loss", "acc", "val_loss", "val_acc", "val_seconds")
 
 
@@ -50,12 +72,13 @@ class DatasetInput(NamedTuple):
 def params(choices: Mapping[str, str], config: Mapping[str, Any]) -> dict[str, str]:
     """The choice of every axis, then every hyperparameter of the config by its dotted key."""
     settings = {key: value for key, value in config.items() if key not in ("limits", "alias")}
-    texts = {key: _text(value) for key, value in choices.items()}
+    texts = {axis: _text(choice) for axis, choice in choices.items()}
     for key, value in _flat(settings):
-        *parents, last = key.split(".")
-        repeats_axis = last == "name" and len(parents) == 1 and parents[0] in choices
+        parents, _, last = key.rpartition(".")
+        repeats_axis = last == "name" and parents in choices
         if last not in NOT_A_PARAM and not repeats_axis:
             texts.setdefault(key, _text(value))
+
     return {mlflow_key(key): shortened(text, PARAM_LENGTH) for key, text in texts.items()}
 
 
@@ -82,31 +105,41 @@ def tags(record: Record) -> dict[str, str]:
         "dataset.md5": record.run.identity.get("dataset_md5"),
         "mlflow.note.content": note(record),
     }
-    values.update((key, value) for key, value in _flat(facts(record)) if key in FACTS_AS_TAGS)
-    return {
-        mlflow_key(key): shortened(_text(value), TAG_LENGTH)
-        for key, value in values.items()
-        if value not in (None, "")
-    }
+    for key, value in _flat(facts(record)):
+        if key in FACTS_AS_TAGS:
+            values[key] = value
+
+    texts = {}
+    for key, value in values.items():
+        if value not in (None, ""):
+            texts[mlflow_key(key)] = shortened(_text(value), TAG_LENGTH)
+    return texts
 
 
 def facts(record: Record) -> dict[str, Any]:
     """Hardware, environment (without its packages) and the measured values that are not numbers."""
+    environment = dict(record.environment)
+    environment.pop("packages", None)
+    measured = {key: value for key, value in record.measured.items() if not is_number(value)}
     return {
         "hardware": record.hardware,
-        "environment": {k: v for k, v in record.environment.items() if k != "packages"},
-        "measured": {k: v for k, v in record.measured.items() if not is_number(v)},
+        "environment": environment,
+        "measured": measured,
     }
 
 
 def note(record: Record) -> str:
     """A summary of the run in one sentence."""
-    seconds = [epoch.seconds for epoch in record.epochs]
-    parts = [f"{' '.join(record.run.choices.values())} on {record.machine}"]
-    if seconds:
-        parts.append(f"{run_value(seconds):.4g} s per epoch (median of {max(1, len(seconds) - 1)})")
-    if record.epochs and (acc := record.epochs[-1].val_acc) is not None:
-        parts.append(f"validation accuracy {acc:.4g}")
+    choices = " ".join(record.run.choices.values())
+    parts = [f"{choices} on {record.machine}"]
+    epochs = record.epochs
+    if epochs:
+        seconds = run_value([epoch.seconds for epoch in epochs])
+        timed = max(1, len(epochs) - 1)
+        parts.append(f"{seconds:.4g} s per epoch (median of {timed})")
+        acc = epochs[-1].val_acc
+        if acc is not None:
+            parts.append(f"validation accuracy {acc:.4g}")
     why = f": {record.why}" if record.why else "."
     return f"{', '.join(parts)}; {record.verdict.status}{why}"
 
@@ -117,26 +150,33 @@ def dataset(record: Record) -> DatasetInput | None:
     md5 = record.run.identity.get("dataset_md5")
     if not md5:
         return None
-    url, path = config.get("url"), config.get("path")
-    source_type, source = ("http", {"url": url}) if url else ("local", {"uri": path or ""})
-    name = str(config.get("name", "dataset"))
+    url = config.get("url")
+    if url:
+        source_type = "http"
+        source = {"url": url}
+    else:
+        source_type = "local"
+        source = {"uri": config.get("path") or ""}
     profile = {key: config[key] for key in ("about", "file", "url") if config.get(key)}
     return DatasetInput(
-        name[:500],
-        str(md5)[:DIGEST_LENGTH],
-        source_type,
-        json.dumps(source),
-        None,
-        json.dumps(profile, ensure_ascii=False),
+        name=str(config.get("name", "dataset"))[:NAME_LENGTH],
+        digest=str(md5)[:DIGEST_LENGTH],
+        source_type=source_type,
+        source=json.dumps(source),
+        schema=None,
+        profile=json.dumps(profile, ensure_ascii=False),
     )
 
 
 def shortened(text: str, length: int) -> str:
     """`text`, cut to `length` characters with a mark at the end if it is longer."""
-    return text if len(text) <= length else text[: length - len(TRUNCATED)] + TRUNCATED
+    if len(text) <= length:
+        return text
+    return text[: length - len(TRUNCATED)] + TRUNCATED
 
 
 def _flat(data: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yields the values of nested mappings with their dotted keys."""
     for key, value in data.items():
         dotted = f"{prefix}{key}"
         if isinstance(value, Mapping) and value:
@@ -146,7 +186,9 @@ def _flat(data: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]
 
 
 def _text(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    if isinstance(value, str):
+        return value
+    return json.dumps(value, ensure_ascii=False, default=str)
 
 
 class Point(NamedTuple):
@@ -160,45 +202,54 @@ class Point(NamedTuple):
 
 def metrics(record: Record) -> list[Point]:
     """All metrics of a finished run."""
-    start, end = milliseconds(record.started), milliseconds(record.finished)
+    start = milliseconds(record.started)
+    end = milliseconds(record.finished)
     zero = record.phases[0].start if record.phases else 0.0
+    epochs = record.epochs if record.phases else ()
 
     def at(seconds: float) -> int:
         return start + round((seconds - zero) * 1000)
 
     points = []
-    for epoch in record.epochs if record.phases else ():
-        time, rate = at(epoch.start + epoch.seconds), epoch.samples / epoch.seconds
-        values = {"epoch_seconds": epoch.seconds, **{name: getattr(epoch, name) for name in EPOCH}}
-        values["samples_per_second"] = rate
-        points += [
-            Point(name, float(value), time, epoch.epoch)
-            for name, value in values.items()
-            if is_number(value)
-        ]
+    for epoch in epochs:
+        values = {"epoch_seconds": epoch.seconds}
+        for name in EPOCH:
+            values[name] = getattr(epoch, name)
+        values["samples_per_second"] = epoch.samples / epoch.seconds
+        time = at(epoch.start + epoch.seconds)
+        for name, value in values.items():
+            if is_number(value):
+                points.append(Point(name, float(value), time, epoch.epoch))
+
     for phase in record.phases:
+        seconds = None
         if phase.name in SECONDS:
-            points.append(Point(f"{phase.name}_seconds", phase.took, at(phase.end), 0))
-        if phase.name in CALLS and (calls := phase.details.get("calls")):
-            median = statistics.median(calls)
-            points.append(Point(f"{phase.name}_seconds", median, at(phase.end), 0))
-    if seconds := [epoch.seconds for epoch in record.epochs]:
-        points.append(Point("median_epoch_seconds", run_value(seconds), end, 0))
+            seconds = phase.took
+        elif phase.name in CALLS and phase.details.get("calls"):
+            seconds = statistics.median(phase.details["calls"])
+        if seconds is not None:
+            points.append(Point(f"{phase.name}_seconds", seconds, at(phase.end), 0))
+
+    if record.epochs:
+        all_seconds = [epoch.seconds for epoch in record.epochs]
+        points.append(Point("median_epoch_seconds", run_value(all_seconds), end, 0))
         # The phase "train" also includes the turns of the others and the validations.
-        points.append(Point("train_seconds", sum(seconds), end, 0))
+        points.append(Point("train_seconds", sum(all_seconds), end, 0))
+
     existing = {point.key for point in points}
-    points += [
-        Point(mlflow_key(key), float(value), end, 0)
-        for key, value in record.measured.items()
-        if is_number(value) and key not in existing
-    ]
+    for key, value in record.measured.items():
+        if is_number(value) and key not in existing:
+            points.append(Point(mlflow_key(key), float(value), end, 0))
+
     taken = {point.key for point in points}
-    for epoch in record.epochs if record.phases else ():
-        for name, value in epoch.metrics.items():
-            if value is not None and is_number(value):
-                key = f"{name}_metric" if mlflow_key(name) in taken else name
-                time = at(epoch.start + epoch.seconds)
-                points.append(Point(mlflow_key(key), float(value), time, epoch.epoch))
+    for epoch in epochs:
+        time = at(epoch.start + epoch.seconds)
+        for name, result in epoch.metrics.items():
+            if result is not None and is_number(result):
+                key = mlflow_key(name)
+                if key in taken:
+                    key = mlflow_key(f"{name}_metric")
+                points.append(Point(key, float(result), time, epoch.epoch))
     return points
 
 
@@ -209,5 +260,6 @@ def mlflow_key(key: str) -> str:
 
 def is_number(value: Any) -> bool:
     """Whether `value` is a finite number; booleans are not numbers."""
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    return number and abs(value) <= sys.float_info.max
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return abs(value) <= sys.float_info.max

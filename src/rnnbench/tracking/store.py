@@ -44,22 +44,32 @@ def database_file(uri: str) -> Path | None:
     if not uri.startswith("sqlite:///"):
         return None
     name = uri.removeprefix("sqlite:///").partition("?")[0]
-    return Path(name).resolve() if name and name != ":memory:" else None
+    if name in ("", ":memory:"):
+        return None
+    return Path(name).resolve()
 
 
 def redacted(text: str, uri: str = "") -> str:
     """`text` on one line, without any ``user:password@`` and with the passwords of `uri` and of
     the environment masked."""
+    secrets = {os.environ.get(name) for name in SECRETS}
     try:
         password = urlsplit(uri).password or ""
+        secrets |= {password, unquote(password)}
     except ValueError:
-        password = ""
-    secrets = {password, unquote(password), *(os.environ.get(name) or "" for name in SECRETS)}
-    for secret in sorted(secrets - {""}, key=len, reverse=True):
+        pass  # an address that cannot be read has no password
+    for secret in sorted(filter(None, secrets), key=len, reverse=True):
         text = text.replace(secret, "***")
     return " ".join(re.sub(r"://[^/\s]*@", "://", text).split())
 
 
+TIMEOUT = 5.0  # seconds to wait for a server to answer
+SUFFIXES = ("-journal", "-wal", "-shm", "")  # SQLite's files; the database is the last
+ARTIFACTS = "mlruns"
+# The states of a database file.
+MISSING = "missing"
+VALID = "valid"
+CORRUPT = "corrupt"
 # Defaults for variables that the user has not set. Errors arrive as exceptions; no log is needed.
 SETTINGS = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
@@ -92,8 +102,9 @@ def experiment_id(client: MlflowClient, root: Path, name: str) -> str:
     experiment = client.get_experiment_by_name(name)
     if experiment is None:
         home = root.resolve()
-        is_ours = database_file(tracking_uri(root)) == home / "mlflow.db"
-        location = str(home / ARTIFACTS / name) if is_ours else None
+        location = None
+        if database_file(tracking_uri(root)) == home / "mlflow.db":
+            location = str(home / ARTIFACTS / name)
         try:
             return str(client.create_experiment(name, location, KIND))
         except Exception:  # another process may have created it first
@@ -149,17 +160,17 @@ def _is_mlflow_error(error: BaseException) -> bool:
 
 
 def _first_line(error: Any) -> str:
-    # SQLAlchemy puts a hint about its own use before some errors.
-    lines = (line for line in str(error).splitlines() if not line.startswith("(raised as a result"))
-    text = next(filter(str.strip, lines), type(error).__name__)
+    """The first line of an error's text that says something, in at most 300 characters."""
+    text = type(error).__name__
+    for line in str(error).splitlines():
+        # SQLAlchemy puts a hint about its own use before some errors.
+        if line.strip() and not line.startswith("(raised as a result"):
+            text = line
+            break
     text = text.partition(" Supported URI schemes are")[0]  # more than twenty
-    return text if len(text) <= 300 else f"{text[:300]}…"
-
-
-TIMEOUT = 5.0  # seconds to wait for a server to answer
-SUFFIXES = ("-journal", "-wal", "-shm", "")  # SQLite's files; the database is the last
-ARTIFACTS = "mlruns"
-MISSING, VALID, CORRUPT = "missing", "valid", "corrupt"
+    if len(text) > 300:
+        text = f"{text[:300]}…"
+    return text
 
 
 def ensure_store(root: Path) -> Path | None:
@@ -177,8 +188,10 @@ def ensure_store(root: Path) -> Path | None:
         return None
     try:
         with locked(database.with_name(f"{database.name}.lock")):
+            aside = None
             state = inspect(database)
-            aside = _set_aside(database) if state == CORRUPT else None
+            if state == CORRUPT:
+                aside = _set_aside(database)
             if state != VALID:
                 _create(database)
             elif database == root.resolve() / database.name:
@@ -205,7 +218,9 @@ def inspect(database: Path) -> str:
         raise
     except sqlite3.DatabaseError:
         return CORRUPT
-    return VALID if "alembic_version" in tables else CORRUPT if tables else MISSING
+    if "alembic_version" in tables:
+        return VALID
+    return CORRUPT if tables else MISSING
 
 
 def adopt_artifacts(database: Path) -> None:
@@ -216,31 +231,37 @@ def adopt_artifacts(database: Path) -> None:
         row = connection.execute(
             "SELECT artifact_location FROM experiments WHERE experiment_id = 0"
         ).fetchone()
-        there = str(row[0]).removesuffix("/0") if row else here
+        if not row:
+            return
+        there = str(row[0]).removesuffix("/0")
         if there == here or not there.endswith(f"/{ARTIFACTS}"):
             return
+        length = len(there) + 1
         for table, column in (("experiments", "artifact_location"), ("runs", "artifact_uri")):
             connection.execute(
                 f"UPDATE {table} SET {column} = ? || substr({column}, ?) "
                 f"WHERE substr({column}, 1, ?) = ?",
-                (here, len(there) + 1, len(there) + 1, f"{there}/"),
+                (here, length, length, f"{there}/"),
             )
 
 
 def _create(database: Path) -> None:
+    """Creates a complete database under another name, and moves it into place."""
     new = database.with_name(f"{database.name}.new")
     _remove(new)
     with _translated(f"sqlite:///{new}"):
         prepare()
         from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
 
-        SqlAlchemyStore(f"sqlite:///{new}", str(database.parent / ARTIFACTS)).engine.dispose()
+        store = SqlAlchemyStore(f"sqlite:///{new}", str(database.parent / ARTIFACTS))
+        store.engine.dispose()
     # SQLite would replay the journal of a missing or empty database into the new one.
     _remove(database)
     new.replace(database)
 
 
 def _set_aside(database: Path) -> Path:
+    """Renames a corrupt database with its journals, and returns its new name."""
     aside = database.with_name(f"{database.name}.corrupt-{timestamps.now()}")
     for suffix in SUFFIXES:
         file = database.with_name(database.name + suffix)
@@ -250,6 +271,7 @@ def _set_aside(database: Path) -> Path:
 
 
 def _remove(database: Path) -> None:
+    """Removes a database with its journals, if it exists."""
     for suffix in SUFFIXES:
         database.with_name(database.name + suffix).unlink(missing_ok=True)
 
@@ -258,9 +280,8 @@ def check_server(uri: str) -> None:
     """Raises a `TrackingError` unless the server responds; any response will do. Call it before
     importing MLflow, whose own retries would take minutes to fail."""
     parts = urlsplit(uri)
-    address = urlunsplit(
-        parts._replace(netloc=parts.netloc.rpartition("@")[2], path=f"{parts.path}/health")
-    )
+    host = parts.netloc.rpartition("@")[2]
+    address = urlunsplit(parts._replace(netloc=host, path=f"{parts.path}/health"))
     try:
         with urllib.request.urlopen(address, timeout=TIMEOUT):
             pass

@@ -31,21 +31,31 @@ if TYPE_CHECKING:
     from mlflow import MlflowClient
     from mlflow.entities import Run
 
-PARAMS, METRICS = 100, 800  # per request; MLflow accepts 100 params, 100 tags, 1000 items in all
+# Items per request: MLflow accepts 100 params, 100 tags, 1000 items in all.
+PARAMS = 100
+METRICS = 800
 VIEW = "rnnbench"
 SHARED = f"mlflow.sharedViewState.{VIEW}"  # the tag of an experiment that has the view
-UNEQUAL, SPEEDUP = "rnnbench.unequal", "speedup"
+SPEEDUP = "speedup"
+UNEQUAL = "rnnbench.unequal"
 # The tag that says whether a run computes the same function as the reference, and why not. Without
 # a dot, so that a search needs no backticks.
 EQUAL = "equal"
 # The MLflow experiment with one run for each report, and the tag with its experiment's name. Among
 # the runs that it is about, a report would be counted as one of them.
-REPORTS, REPORT = "rnnbench reports", "rnnbench.report"
-NOTE, NAME = "mlflow.note.content", "mlflow.runName"
+REPORTS = "rnnbench reports"
+REPORT = "rnnbench.report"
+# MLflow's own tags for a note and for the name of a run.
+NOTE = "mlflow.note.content"
+NAME = "mlflow.runName"
 # The columns of the view, after the axes.
 COLUMNS = (
-    *("metrics.`speedup`", "tags.`equal`", "metrics.`median_epoch_seconds`"),
-    *("metrics.`val_acc`", "tags.`verdict`", "tags.`reasons`"),
+    "metrics.`speedup`",
+    "tags.`equal`",
+    "metrics.`median_epoch_seconds`",
+    "metrics.`val_acc`",
+    "tags.`verdict`",
+    "tags.`reasons`",
 )
 
 
@@ -58,12 +68,14 @@ def track(records: Sequence[tuple[Record, Path]], root: Path) -> dict[str, str]:
     """
     ensure_store(root)
     with connected(root) as client:
-        names = sorted({record.experiment for record, _ in records})
-        experiments = {name: experiment_id(client, root, name) for name in names}
-        return {
-            record.key: _upsert(client, experiments[record.experiment], record, file)
-            for record, file in records
-        }
+        experiments = {}
+        for name in sorted({record.experiment for record, _ in records}):
+            experiments[name] = experiment_id(client, root, name)
+        run_ids = {}
+        for record, file in records:
+            experiment = experiments[record.experiment]
+            run_ids[record.key] = _upsert(client, experiment, record, file)
+        return run_ids
 
 
 def _runs_of_record(client: MlflowClient, experiment: str, key: str) -> list[Run]:
@@ -74,6 +86,8 @@ def _runs_of_record(client: MlflowClient, experiment: str, key: str) -> list[Run
 
 
 def kept_first(runs: Iterable[Run]) -> list[Run]:
+    """The runs of one record in a fixed order: the run to keep is complete or has most params."""
+
     def rank(run: Run) -> tuple[bool, int, str]:
         return COMPLETE not in run.data.tags, -len(run.data.params), run.info.run_id
 
@@ -81,15 +95,23 @@ def kept_first(runs: Iterable[Run]) -> list[Run]:
 
 
 def _upsert(client: MlflowClient, experiment: str, record: Record, file: Path) -> str:
-    digest = f"{hashlib.sha256(file.read_bytes()).hexdigest()}-{mapping.VERSION}"
+    """Logs a record to its run, which is created if it does not exist, and returns the run's id."""
+    content = hashlib.sha256(file.read_bytes()).hexdigest()
+    digest = f"{content}-{mapping.VERSION}"
     runs = _runs_of_record(client, experiment, record.key)
     _delete(client, runs[1:])
     if runs and runs[0].data.tags.get(COMPLETE) == digest:
         return str(runs[0].info.run_id)
-    tags, start = mapping.tags(record), milliseconds(record.started)
-    run = runs[0] if runs else client.create_run(experiment, start, tags, record.name)
+
+    tags = mapping.tags(record)
+    start = milliseconds(record.started)
+    if runs:
+        run = runs[0]
+        _log_values(client, run, record, tags)
+    else:
+        run = client.create_run(experiment, start, tags, record.name)
+        _log_values(client, run, record, {})
     run_id = str(run.info.run_id)
-    _log_values(client, run, record, tags if runs else {})
     _log_files(client, run_id, record, file)
     status = "FAILED" if record.verdict.status == "void" else "FINISHED"
     client.set_terminated(run_id, status, milliseconds(record.finished))
@@ -103,17 +125,24 @@ def _log_values(client: MlflowClient, run: Run, record: Record, tags: Mapping[st
     """Logs the metrics, params, `tags` and the dataset of a record."""
     from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param, RunTag
 
-    # MLflow refuses to change a param, so existing ones are not sent again.
-    params = mapping.params(record.run.choices, record.run.config).items()
+    metrics = [Metric(*point) for point in mapping.metrics(record)]
+    params = []
+    for key, value in mapping.params(record.run.choices, record.run.config).items():
+        # MLflow refuses to change a param, so existing ones are not sent again.
+        if key not in run.data.params:
+            params.append(Param(key, value))
+    run_tags = [RunTag(key, value) for key, value in tags.items()]
     requests = zip_longest(
-        _batches([Metric(*point) for point in mapping.metrics(record)], METRICS),
-        _batches([Param(*item) for item in params if item[0] not in run.data.params], PARAMS),
-        _batches([RunTag(*item) for item in tags.items()], PARAMS),
+        _batches(metrics, METRICS),
+        _batches(params, PARAMS),
+        _batches(run_tags, PARAMS),
         fillvalue=(),
     )
     for request in requests:
         client.log_batch(run.info.run_id, *request)
-    if used := mapping.dataset(record):
+
+    used = mapping.dataset(record)
+    if used is not None:
         context = InputTag("mlflow.data.context", "training")
         client.log_inputs(run.info.run_id, [DatasetInput(Dataset(*used), [context])])
 
@@ -131,8 +160,12 @@ def _log_files(client: MlflowClient, run_id: str, record: Record, file: Path) ->
         for target, source in sources.items():
             if source.is_file():
                 (folder / target).symlink_to(source.resolve())
-        (folder / "config.json").write_text(json.dumps(record.run.config, indent=1, default=str))
-        (folder / "facts.json").write_text(json.dumps(mapping.facts(record), indent=1, default=str))
+        contents = {
+            "config.json": record.run.config,
+            "facts.json": mapping.facts(record),
+        }
+        for target, content in contents.items():
+            (folder / target).write_text(json.dumps(content, indent=1, default=str))
         packages = record.environment.get("packages") or ()
         (folder / "packages.txt").write_text("".join(f"{package}\n" for package in packages))
         client.log_artifacts(run_id, name)
@@ -146,6 +179,7 @@ def _delete(client: MlflowClient, duplicates: Sequence[Run]) -> None:
 
 
 def _batches(items: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:
+    """Yields the items in parts of at most `size`."""
     for start in range(0, len(items), size):
         yield items[start : start + size]
 
@@ -184,21 +218,29 @@ def publish(
         number = found.experiment_id
         address = address_of(number)
         note = f"{text}\n\n[All runs, with the columns that matter]({address})\n"
-        view = json.dumps(view_of(keys))
-        tags = {**KIND, NOTE: shortened(note, TAG_LENGTH), SHARED: view}
+        tags = {
+            **KIND,
+            NOTE: shortened(note, TAG_LENGTH),
+            SHARED: json.dumps(view_of(keys)),
+        }
         for tag, value in tags.items():
             if found.tags.get(tag) != value:
                 client.set_experiment_tag(number, tag, value)
+
         for run in all_runs(client, number):
             if REPORT in run.data.tags:  # of an earlier version, among the experiment's runs
                 client.delete_run(run.info.run_id)
-            elif key := run.data.tags.get(RECORD):
-                name = key.split("/")[1]
-                # MLflow's own list has no column for the verdict.
-                is_suspect = run.data.tags.get("verdict") == "suspect"
-                label = labels.get(name, name) + (" †" if is_suspect else "")
-                marks = {UNEQUAL: unequal.get(key, ""), EQUAL: equal.get(key, "")}
-                _update_run(client, run, name, label, marks, speedups.get(key, {}))
+                continue
+            key = run.data.tags.get(RECORD)
+            if not key:
+                continue
+            name = key.split("/")[1]
+            label = labels.get(name, name)
+            # MLflow's own list has no column for the verdict.
+            if run.data.tags.get("verdict") == "suspect":
+                label += " †"
+            marks = {UNEQUAL: unequal.get(key, ""), EQUAL: equal.get(key, "")}
+            _update_run(client, run, name, label, marks, speedups.get(key, {}))
         _log_report(client, root, experiment, text, files)
         return address
 
@@ -229,19 +271,26 @@ def addresses(root: Path) -> dict[str, str]:
         reports = client.get_experiment_by_name(REPORTS)
         if reports is None:
             return {}
-        found = client.search_experiments()
-        numbers = {each.name: each.experiment_id for each in found if SHARED in each.tags}
-        latest = ["attributes.end_time DESC"]
-        runs = client.search_runs([reports.experiment_id], order_by=latest)
-        names = [run.data.tags.get(REPORT) for run in runs]
-        return {name: address_of(numbers[name]) for name in names if name in numbers}
+        numbers = {}
+        for each in client.search_experiments():
+            if SHARED in each.tags:
+                numbers[each.name] = each.experiment_id
+        latest_first = ["attributes.end_time DESC"]
+        found = {}
+        for run in client.search_runs([reports.experiment_id], order_by=latest_first):
+            name = run.data.tags.get(REPORT)
+            if name in numbers:
+                found[name] = address_of(numbers[name])
+        return found
 
 
 def view_of(axes: Sequence[str]) -> dict[str, Any]:
     """The state of MLflow's list of runs: columns for the axes, metrics and verdict, fastest run
     first."""
+    columns = [f"params.`{axis}`" for axis in axes]
+    columns += COLUMNS
     return {
-        "selectedColumns": [*(f"params.`{axis}`" for axis in axes), *COLUMNS],
+        "selectedColumns": columns,
         "orderByKey": "metrics.`median_epoch_seconds`",
         "orderByAsc": True,
     }
@@ -249,22 +298,30 @@ def view_of(axes: Sequence[str]) -> dict[str, Any]:
 
 def differing_keys(runs: Sequence[PlannedRun]) -> list[str]:
     """The keys in which the planned `runs` differ: axes, overrides, ``seed`` and ``repeat``."""
-    flat = [
-        {**run.choices, **run.overrides, "seed": run.seed, "repeat": run.repeat} for run in runs
-    ]
-    keys = dict.fromkeys(key for run in flat for key in run)
-    return [key for key in keys if len({json.dumps(run.get(key)) for run in flat}) > 1]
+    flat = []
+    keys: dict[str, None] = {}
+    for run in runs:
+        values = {**run.choices, **run.overrides, "seed": run.seed, "repeat": run.repeat}
+        flat.append(values)
+        keys.update(dict.fromkeys(values))
+
+    differing = []
+    for key in keys:
+        found = {json.dumps(values.get(key)) for values in flat}
+        if len(found) > 1:
+            differing.append(key)
+    return differing
 
 
 def label_of(run: PlannedRun, keys: Sequence[str]) -> str:
     """The values of a run's `keys`, such as ``block · cpu_1 · r2``; its name if it has none."""
-    values = {
-        **run.choices,
-        **{key: f"{option_of(key) or key}={value}" for key, value in run.overrides.items()},
-        "seed": f"s{run.seed}",
-        "repeat": f"r{run.repeat}",
-    }
-    return " · ".join(filter(None, (values.get(key) for key in keys))) or run.name
+    values = dict(run.choices)
+    for key, value in run.overrides.items():
+        values[key] = f"{option_of(key) or key}={value}"
+    values["seed"] = f"s{run.seed}"
+    values["repeat"] = f"r{run.repeat}"
+    parts = [values[key] for key in keys if values.get(key)]
+    return " · ".join(parts) or run.name
 
 
 def _update_run(
@@ -279,21 +336,26 @@ def _update_run(
     `speedup`: metric → value."""
     from mlflow.entities import Metric, RunTag
 
-    run_id, tags, new_tags, metrics = run.info.run_id, run.data.tags, [], []
+    run_id = run.info.run_id
+    tags = run.data.tags
+    new_tags = []
     for tag, mark in marks.items():
         text = shortened(mark, TAG_LENGTH)
         if text and tags.get(tag) != text:
             new_tags.append(RunTag(tag, text))
         elif not text and tag in tags:
             client.delete_tag(run_id, tag)
+
     if run.info.run_name == name != label:  # keep a name that the user gave it
         new_tags.append(RunTag(NAME, label))
-    now = round(1000 * time.time())
+
     values = dict(speedup)
     for key, old in run.data.metrics.items():
         # MLflow keeps a metric: that of an earlier report is void if this one finds no speed-up.
         if key.startswith(SPEEDUP) and marks[EQUAL] and math.isfinite(old):
             values.setdefault(key, math.nan)
+    now = round(1000 * time.time())
+    metrics = []
     for key, value in values.items():
         if run.data.metrics.get(key) != value:
             metrics.append(Metric(key, value, now, 0))
@@ -304,10 +366,14 @@ def _update_run(
 def read_tracked(folders: Iterable[Path]) -> dict[str, str]:
     """Record key → MLflow run id, from ``tracked/*.json`` in an experiment's `folders`. Unreadable
     files are skipped: the next ``rnnbench track`` writes them again."""
+    files: list[Path] = []
+    for folder in folders:
+        files += sorted(folder.glob("tracked/*.json"))
+
     run_ids: dict[str, str] = {}
-    for path in (path for folder in folders for path in sorted(folder.glob("tracked/*.json"))):
+    for file in files:
         try:
-            entries = list(read_json(path).values())
+            entries = list(read_json(file).values())
             run_ids |= {str(entry["record"]): str(entry["run_id"]) for entry in entries}
         except (RecordError, AttributeError, TypeError, KeyError):
             continue

@@ -13,8 +13,17 @@ import numpy as np
 from rnnworker.recurrent import checkpoint_layouts as layouts
 
 PARTS = ("kernel", "recurrent_kernel", "bias")  # in Keras's order
-CANONICAL = dict(zip(PARTS, ("kernel", "recurrent", "bias"), strict=True))
-KINDS = {"lstm": "LSTM", "gru": "GRU", "rnn_tanh": "SimpleRNN"}
+# Keras's name of a part → its name among canonical arrays.
+CANONICAL = {
+    "kernel": "kernel",
+    "recurrent_kernel": "recurrent",
+    "bias": "bias",
+}
+KINDS = {
+    "lstm": "LSTM",
+    "gru": "GRU",
+    "rnn_tanh": "SimpleRNN",
+}
 DIRECTIONS = ("forward", "backward")
 TORCH = re.compile(
     r"(?:(.*)[./])?(weight_ih|weight_hh|bias_ih|bias_hh|weight_hr)_l(\d+)(_reverse)?"
@@ -28,12 +37,17 @@ class Refusal(ValueError):
 
     def __init__(self, what: str, remedy: str = "use a checkpoint whose arrays agree."):
         super().__init__(what)
-        self.what, self.remedy = what, remedy
+        self.what = what
+        self.remedy = remedy
 
 
 class Array(NamedTuple):
-    """`name`: unique, such as ``both/forward/kernel``; `place`: its name in the file; `layer`: the
-    Keras layer that has it."""
+    """One array of a checkpoint.
+
+    `name`: unique, such as ``both/forward/kernel``;
+    `place`: its name in the file;
+    `layer`: the Keras layer that has it.
+    """
 
     name: str
     place: str
@@ -42,23 +56,32 @@ class Array(NamedTuple):
 
     @property
     def scope(self) -> str:
+        """The name without its last part, such as ``both/forward``."""
         return self.name.rpartition("/")[0]
 
     @property
     def part(self) -> str:
+        """The last part of the name, such as ``kernel``."""
         return self.name.rpartition("/")[2]
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One direction of a recurrent layer. `arrays` has those of `PARTS` that the cell has, in
-    Keras's layout; `sources` are those in the file, in its `layout` (``keras``, ``cudnn``,
-    ``torch``, ``buffer``). `exact`: whether two biases can be had back from their sum. `settings`
-    and `layer_class` are in the model's configuration, if the file has one."""
+    """One direction of a recurrent layer.
+
+    `name`: ``lstm``, ``gru`` or ``rnn_tanh``;
+    `layout`: of the file: ``keras``, ``cudnn``, ``torch`` or ``buffer``;
+    `arrays`: those of `PARTS` that the cell has, in Keras's layout: a kernel of inputs ×
+    gates·units, a recurrent kernel of units × gates·units, a bias of gates·units or, of a GRU that
+    resets after the product, 2 × gates·units;
+    `sources`: the arrays in the file, in its layout;
+    `exact`: whether two biases can be had back from their sum;
+    `settings` and `layer_class`: from the model's configuration, if the file has one.
+    """
 
     scope: str
     layer: str
-    name: str  # lstm, gru or rnn_tanh
+    name: str
     layout: str
     arrays: Mapping[str, np.ndarray]
     sources: tuple[Array, ...]
@@ -68,6 +91,7 @@ class Cell:
 
     @property
     def kind(self) -> str:
+        """The class of Keras's layer: ``LSTM``, ``GRU`` or ``SimpleRNN``."""
         return KINDS[self.name]
 
     @property
@@ -76,24 +100,33 @@ class Cell:
 
     @property
     def direction(self) -> str | None:
+        """``forward`` or ``backward``, None in a layer of one direction."""
         last = self.scope.rpartition("/")[2]
         return last if last in DIRECTIONS else None
 
     def in_layout(self, layout: str | None) -> dict[str, np.ndarray]:
-        """The arrays in ``keras`` or ``cudnn``, or (None) as they are."""
+        """The arrays by part in ``keras`` or ``cudnn``, or (None) as they are in the file."""
         if layout in (None, self.layout):
             return {array.part: array.values for array in self.sources}
         if layout == "keras":
             return dict(self.arrays)
-        canonical = {CANONICAL[part]: values for part, values in self.arrays.items()}
-        return dict(zip(PARTS, layouts.to_cudnn_layer(self.name, canonical), strict=True))
+
+        canonical = {}
+        for part, values in self.arrays.items():
+            canonical[CANONICAL[part]] = values
+        kernel, recurrent, bias = layouts.to_cudnn_layer(self.name, canonical)
+        return {
+            "kernel": kernel,
+            "recurrent_kernel": recurrent,
+            "bias": bias,
+        }
 
 
 Item = Cell | Array
 
 
 class Buffer(NamedTuple):
-    """What cuDNN's opaque buffers hold: ``lstm`` or ``gru``, layers, directions, units."""
+    """What cuDNN's opaque buffers hold. `cell`: ``lstm`` or ``gru``."""
 
     cell: str
     layers: int
@@ -102,66 +135,162 @@ class Buffer(NamedTuple):
 
 
 def items_of(arrays: Sequence[Array], buffer: Buffer | None = None) -> list[Item]:
-    """The cells and the other arrays, in the order of the file. Raises `Refusal` if the arrays of a
-    layer contradict each other."""
+    """The cells and the other arrays, in the order of the file; torch's cells come last.
+
+    `buffer`: what the user says about cuDNN's opaque buffers. Raises `Refusal` if the arrays of a
+    layer contradict each other, or if `buffer` is missing or needless.
+    """
     scopes: dict[str, dict[str, Array]] = {}
-    torch: dict[tuple[str, int, bool], dict[str, Array]] = {}
     for array in arrays:
         scopes.setdefault(array.scope, {})[array.part] = array
-        if match := TORCH.fullmatch(array.name):
-            key = ((match[1] or "rnn").replace(".", "/"), int(match[3]), match[4] is not None)
-            torch.setdefault(key, {})[match[2]] = array
+
     items: list[Item] = []
+    of_torch: list[Array] = []
+    others: list[Array] = []
     for array in arrays:
         parts = scopes[array.scope]
         recurrent = parts.get("recurrent_kernel")
-        is_cell = recurrent is not None and recurrent.values.ndim == 2 and array.part in PARTS
-        if is_cell and array is next(each for name, each in parts.items() if name in PARTS):
-            if further := set(parts) - set(PARTS):
-                what = f"layer {array.scope} has {', '.join(sorted(further))} besides its kernels: "
-                raise Refusal(f"{what}it is not an LSTM, GRU or SimpleRNN.")
-            items.append(_cell(array.scope, {part: parts[part] for part in PARTS if part in parts}))
+        if TORCH.fullmatch(array.name):
+            of_torch.append(array)
         elif array.part == OPAQUE:
             items += _of_buffer(array, buffer)
-        elif not is_cell and not TORCH.fullmatch(array.name):
+        elif array.part in PARTS and recurrent is not None and recurrent.values.ndim == 2:
+            first = next(each for part, each in parts.items() if part in PARTS)
+            if array is first:
+                items.append(_of_keras(array.scope, parts))
+        else:
             items.append(array)
+            others.append(array)
+
     if buffer and not any(array.part == OPAQUE for array in arrays):
         raise Refusal(f"there is no array called {OPAQUE}.", "leave --buffer out.")
-    stacks: dict[str, dict[int, list[Cell]]] = {}
-    for (name, number, backward), parts in sorted(torch.items()):
-        layer, both = f"{name}_l{number}", (name, number, not backward) in torch
-        scope = f"{layer}/{DIRECTIONS[backward]}" if both or backward else layer
-        try:
-            parts = {part: parts[part] for part in sorted(parts, key=TORCH_PARTS.index)}
-            found, exact = layouts.from_torch({part: each.values for part, each in parts.items()})
-        except ValueError as error:
-            raise Refusal(f"layer {scope} of torch {error}.") from error
-        cell = _checked(scope, layer, "torch", found, tuple(parts.values()), exact)
-        stacks.setdefault(name, {}).setdefault(number, []).append(cell)
-        items.append(cell)
-    for name, levels in stacks.items():
-        _check_stack(name, levels)
-    _check_rest([item for item in items if isinstance(item, Array)])
+    items += _of_torch(of_torch)
+    _check_rest(others)
     return items
 
 
-def _check_stack(name: str, levels: Mapping[int, Sequence[Cell]]) -> None:
+def _of_keras(scope: str, parts: Mapping[str, Array]) -> Cell:
+    """The cell of a layer of Keras, also of a CuDNN layer, whose arrays are in `scope`."""
+    further = set(parts) - set(PARTS)
+    if further:
+        names = ", ".join(sorted(further))
+        raise Refusal(
+            f"layer {scope} has {names} besides its kernels: it is not an LSTM, GRU or SimpleRNN."
+        )
+    parts = {part: parts[part] for part in PARTS if part in parts}
+    shapes = ", ".join(f"{part} {array.values.shape}" for part, array in parts.items())
+    if "kernel" not in parts:
+        raise Refusal(f"layer {scope} has only {shapes}.")
+
+    kernel = parts["kernel"]
+    recurrent = parts["recurrent_kernel"].values
+    name = layouts.cell_of(recurrent)
+    columns = recurrent.shape[1]
+    if name is None or kernel.values.ndim != 2 or kernel.values.shape[1] != columns:
+        raise Refusal(f"layer {scope}: {shapes} are not the arrays of an LSTM, GRU or SimpleRNN.")
+
+    if "bias" not in parts:
+        if re.search("cu_?dnn", kernel.place):
+            raise Refusal(f"layer {scope}: {shapes}: the bias of a CuDNN layer is missing.")
+        layout = "keras"
+    else:
+        bias = parts["bias"].values.shape
+        if bias == (columns,) or (name == "gru" and bias == (2, columns)):
+            layout = "keras"
+        elif name != "rnn_tanh" and bias == (2 * columns,):
+            layout = "cudnn"
+        else:
+            raise Refusal(f"layer {scope}: {shapes}: {KINDS[name]} has no bias of {bias}.")
+
+    sources = tuple(parts.values())
+    if layout == "cudnn":
+        values = [array.values for array in sources]
+        canonical, exact = layouts.from_cudnn_layer(name, values)
+    else:
+        canonical = {CANONICAL[array.part]: array.values for array in sources}
+        exact = True
+    return _checked(scope, kernel.layer, layout, canonical, sources, exact)
+
+
+def _of_buffer(array: Array, buffer: Buffer | None) -> list[Cell]:
+    """The cells of one of cuDNN's opaque buffers."""
+    if buffer is None:
+        raise Refusal(
+            f"{array.name} is an opaque buffer of cuDNN.",
+            "state what it holds: --buffer lstm,LAYERS,DIRECTIONS,UNITS.",
+        )
+    try:
+        found, exact = layouts.from_buffer(array.values.ravel(), *buffer)
+    except ValueError as error:
+        raise Refusal(f"{array.name} {error}.", "correct --buffer.") from error
+
+    cells = []
+    for number, canonical in enumerate(found):
+        level, backward = divmod(number, buffer.directions)
+        layer = f"{array.scope or 'rnn'}_l{level}"
+        scope = layer
+        if buffer.directions == 2:
+            scope = f"{layer}/{DIRECTIONS[backward]}"
+        cells.append(_checked(scope, layer, "buffer", canonical, (array,), exact))
+    return cells
+
+
+def _of_torch(arrays: Sequence[Array]) -> list[Cell]:
+    """The cells of torch's modules, sorted by module, level and direction."""
+    directions: dict[tuple[str, int, bool], dict[str, Array]] = {}
+    for array in arrays:
+        match = TORCH.fullmatch(array.name)
+        assert match
+        module = (match[1] or "rnn").replace(".", "/")
+        backward = match[4] is not None
+        parts = directions.setdefault((module, int(match[3]), backward), {})
+        parts[match[2]] = array
+
+    cells = []
+    stacks: dict[str, dict[int, list[Cell]]] = {}
+    for module, level, backward in sorted(directions):
+        parts = directions[module, level, backward]
+        layer = f"{module}_l{level}"
+        scope = layer
+        if (module, level, True) in directions:
+            scope = f"{layer}/{DIRECTIONS[backward]}"
+        try:
+            values = {part: array.values for part, array in parts.items()}
+            canonical, exact = layouts.from_torch(values)
+        except ValueError as error:
+            raise Refusal(f"layer {scope} of torch {error}.") from error
+        sources = tuple(parts[part] for part in TORCH_PARTS if part in parts)
+        cell = _checked(scope, layer, "torch", canonical, sources, exact)
+        cells.append(cell)
+        stacks.setdefault(module, {}).setdefault(level, []).append(cell)
+
+    for module, levels in stacks.items():
+        _check_stack(module, levels)
+    return cells
+
+
+def _check_stack(module: str, levels: Mapping[int, Sequence[Cell]]) -> None:
     """Raises `Refusal` unless the cells by level are those of one LSTM, GRU or RNN of torch."""
     facts = set()
     inputs = None
-    for expected, (level, cells) in enumerate(sorted(levels.items())):
+    for expected, level in enumerate(sorted(levels)):
         if level != expected:
-            raise Refusal(f"module {name} of torch has layer {level}, but not layer {expected}.")
+            raise Refusal(f"module {module} of torch has layer {level}, but not layer {expected}.")
+        cells = levels[level]
         for cell in cells:
             bias = "bias" in cell.arrays
             facts.add(f"{len(cells)} × {cell.kind} of {cell.units} units, bias={bias}")
             given = len(cell.arrays["kernel"])
             if inputs is not None and given != inputs:
-                what = f"layer {cell.scope} of torch has {given} inputs; the layer below gives "
-                raise Refusal(f"{what}{inputs}.")
+                raise Refusal(
+                    f"layer {cell.scope} of torch has {given} inputs; "
+                    f"the layer below gives {inputs}."
+                )
         inputs = len(cells) * cells[0].units
+
     if len(facts) > 1:
-        raise Refusal(f"the layers of module {name} of torch differ: {', '.join(sorted(facts))}.")
+        found = ", ".join(sorted(facts))
+        raise Refusal(f"the layers of module {module} of torch differ: {found}.")
 
 
 def _check_rest(arrays: Sequence[Array]) -> None:
@@ -171,55 +300,19 @@ def _check_rest(arrays: Sequence[Array]) -> None:
         scopes.setdefault(array.scope, []).append(array.values)
         if re.search("cu_?dnn", array.name):
             raise Refusal(f"{array.name} belongs to a CuDNN layer whose other arrays are missing.")
+
     for scope, values in scopes.items():
-        columns = {each.shape[1] for each in values if each.ndim == 2}
-        columns = {count for count in columns if count and (count % 3 == 0 or count % 4 == 0)}
+        # The columns of a kernel of 3 or 4 gates, whose CuDNN layer has a bias of twice as many.
+        columns = set()
+        for each in values:
+            if each.ndim == 2 and each.shape[1] and 0 in (each.shape[1] % 3, each.shape[1] % 4):
+                columns.add(each.shape[1])
         if any(each.ndim == 1 and each.size / 2 in columns for each in values):
-            what = f"the arrays of {scope or 'the file'} have the shapes of a CuDNN layer, but not "
-            remedy = "name them LAYER/kernel, LAYER/recurrent_kernel and LAYER/bias in an .npz."
-            raise Refusal(f"{what}its names.", remedy)
-
-
-def _cell(scope: str, parts: Mapping[str, Array]) -> Cell:
-    shapes = ", ".join(f"{part} {array.values.shape}" for part, array in parts.items())
-    if "kernel" not in parts:
-        raise Refusal(f"layer {scope} has only {shapes}.")
-    values = {part: array.values for part, array in parts.items()}
-    name, columns = layouts.cell_of(values["recurrent_kernel"]), values["recurrent_kernel"].shape[1]
-    bias = None if "bias" not in values else values["bias"].shape
-    forms: dict[tuple[int, ...] | None, str] = {None: "keras", (columns,): "keras"}
-    if name == "gru":
-        forms[2, columns] = "keras"
-    if name in ("lstm", "gru"):
-        forms[2 * columns,] = "cudnn"
-    if name is None or values["kernel"].ndim != 2 or values["kernel"].shape[1] != columns:
-        raise Refusal(f"layer {scope}: {shapes} are not the arrays of an LSTM, GRU or SimpleRNN.")
-    if bias is None and re.search("cu_?dnn", parts["kernel"].place):
-        raise Refusal(f"layer {scope}: {shapes}: the bias of a CuDNN layer is missing.")
-    if bias not in forms:
-        raise Refusal(f"layer {scope}: {shapes}: {KINDS[name]} has no bias of {bias}.")
-    sources, exact = tuple(parts.values()), True
-    arrays = {CANONICAL[part]: each for part, each in values.items()}
-    if forms[bias] == "cudnn":
-        arrays, exact = layouts.from_cudnn_layer(name, [values[part] for part in PARTS])
-    return _checked(scope, sources[0].layer, forms[bias], arrays, sources, exact)
-
-
-def _of_buffer(array: Array, buffer: Buffer | None) -> list[Cell]:
-    if buffer is None:
-        remedy = "state what it holds: --buffer lstm,LAYERS,DIRECTIONS,UNITS."
-        raise Refusal(f"{array.name} is an opaque buffer of cuDNN.", remedy)
-    try:
-        found, exact = layouts.from_buffer(array.values.ravel(), *buffer)
-    except ValueError as error:
-        raise Refusal(f"{array.name} {error}.", "correct --buffer.") from error
-    cells = []
-    for number, arrays in enumerate(found):
-        level, backward = divmod(number, buffer.directions)
-        layer = f"{array.scope or 'rnn'}_l{level}"
-        scope = f"{layer}/{DIRECTIONS[backward]}" if buffer.directions == 2 else layer
-        cells.append(_checked(scope, layer, "buffer", arrays, (array,), exact))
-    return cells
+            raise Refusal(
+                f"the arrays of {scope or 'the file'} have the shapes of a CuDNN layer, "
+                "but not its names.",
+                "name them LAYER/kernel, LAYER/recurrent_kernel and LAYER/bias in an .npz.",
+            )
 
 
 def _checked(
@@ -231,13 +324,20 @@ def _checked(
     exact: bool,
 ) -> Cell:
     """The cell of these arrays. Raises `Refusal` unless they are finite real numbers."""
-    arrays = {part: canonical[name] for part, name in CANONICAL.items() if name in canonical}
-    for part, values in arrays.items():
+    arrays = {}
+    for part, canonical_name in CANONICAL.items():
+        if canonical_name not in canonical:
+            continue
+        values = canonical[canonical_name]
         if not np.issubdtype(values.dtype, np.floating):
             raise Refusal(f"layer {scope}: {part} has the type {values.dtype}, not real numbers.")
         if not np.isfinite(values).all():
-            remedy = "use a checkpoint from before the training diverged."
-            raise Refusal(f"layer {scope}: {part} has NaN or infinite values.", remedy)
+            raise Refusal(
+                f"layer {scope}: {part} has NaN or infinite values.",
+                "use a checkpoint from before the training diverged.",
+            )
+        arrays[part] = values
+
     name = layouts.cell_of(arrays["recurrent_kernel"])
     assert name is not None
     return Cell(scope, layer, name, layout, arrays, sources, exact)
@@ -248,11 +348,14 @@ def check_directions(cells: Sequence[Cell]) -> None:
     pairs: dict[str, dict[str, Cell]] = {}
     for cell in cells:
         if cell.direction:
-            pairs.setdefault(cell.scope.rpartition("/")[0], {})[cell.direction] = cell
+            scope = cell.scope.rpartition("/")[0]
+            pairs.setdefault(scope, {})[cell.direction] = cell
+
     for scope, pair in pairs.items():
-        facts = []
-        for cell in pair.values():
+        facts = {}
+        for direction, cell in pair.items():
             shapes = {part: values.shape for part, values in cell.arrays.items()}
-            facts.append(f"{cell.direction}: {cell.kind}, {shapes}, layout {cell.layout}")
-        if len({fact.partition(": ")[2] for fact in facts}) != 1 or len(pair) != 2:
-            raise Refusal(f"the directions of layer {scope} differ: {'; '.join(facts)} only.")
+            facts[direction] = f"{cell.kind}, {shapes}, layout {cell.layout}"
+        if len(pair) != 2 or len(set(facts.values())) != 1:
+            found = "; ".join(f"{direction}: {fact}" for direction, fact in facts.items())
+            raise Refusal(f"the directions of layer {scope} differ: {found} only.")

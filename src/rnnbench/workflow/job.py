@@ -36,7 +36,6 @@ from rnnbench.workflow.snakemake_hooks import memoized
 PUBLISHED = "reports/published"
 SCHEMA = Path(__file__).parents[3] / "workflow/schemas/config.schema.yaml"
 
-
 # Those with a caption of their own in workflow/rules/report.smk.
 SHOWN_TABLES = {"accuracy", "time", "runs"}
 
@@ -50,13 +49,18 @@ def load(config: Mapping[str, Any], root: Path) -> Job:
     for key in config:
         if key not in keys:
             raise ConfigError(
-                f"there is no key {key!r}.", where="--config", remedy=f"use {', '.join(keys)}."
+                f"there is no key {key!r}.",
+                where="--config",
+                remedy=f"use {', '.join(keys)}.",
             )
     results = root / Job.results
     if results.exists() and not results.is_dir():
         raise ConfigError(
-            "is a file, but records need a folder.", where=str(results), remedy="move it aside."
+            "is a file, but records need a folder.",
+            where=str(results),
+            remedy="move it aside.",
         )
+
     further = [Path(folder) for folder in words_of(config.get("conf"), ",", "--config conf")]
     try:
         plan = make_plan(
@@ -71,33 +75,44 @@ def load(config: Mapping[str, Any], root: Path) -> Job:
         # A plan without runs would hide what was measured here before.
         if pointer_files([results / plan.site / plan.experiment.name]):
             raise
-        if not any(row.model in plan.models for row in read_published(home(root) / PUBLISHED)):
+        published = read_published(home(root) / PUBLISHED)
+        if not any(row.model in plan.models for row in published):
             raise
     if config.get("budget") is not None:
         plan = replace(plan, experiment=with_budget(plan.experiment, config["budget"]))
-    where, remedy = "--config allow_void", "write allow_void=true."
-    allow_void = converted(config.get("allow_void", False), bool, where, remedy, strict=False)
+    allow_void = converted(
+        config.get("allow_void", False),
+        bool,
+        where="--config allow_void",
+        remedy="write allow_void=true.",
+        strict=False,
+    )
     return Job(plan, root, allow_void)
 
 
 def with_budget(experiment: Experiment, minutes: Any) -> Experiment:
     """`experiment` with this budget. Raises `ConfigError` if it has a fixed number of repeats."""
+    where = "--config budget"
     if experiment.repeats is None:
-        what = f"{experiment.name} has a fixed number of repeats."
-        remedy = "give it `repeats: {least: 3, most: 8, until: 0.04}`, or leave the budget out."
-        raise ConfigError(what, where="--config budget", remedy=remedy)
-    seconds = converted(minutes, float, "--config budget", "give minutes, such as 3.") * 60
-    repeats = {**to_builtins(experiment.repeats), "budget_s": seconds}
-    remedy = "give more than 0 minutes."
-    return with_fields(experiment, repeats=converted(repeats, Repeats, "--config budget", remedy))
+        raise ConfigError(
+            f"{experiment.name} has a fixed number of repeats.",
+            where=where,
+            remedy="give it `repeats: {least: 3, most: 8, until: 0.04}`, or leave the budget out.",
+        )
+    fields = to_builtins(experiment.repeats)
+    fields["budget_s"] = 60 * converted(minutes, float, where, "give minutes, such as 3.")
+    repeats = converted(fields, Repeats, where, "give more than 0 minutes.")
+    return with_fields(experiment, repeats=repeats)
 
 
 def made_again(job: Job) -> list[str]:
     """The files that exist and are made again: the rounds that are `damaged`, what could not be
     logged to MLflow when it was tried last, and the report if one of its figures was deleted."""
-    untracked = [name for name in job.tracked if why_not_tracked(job.root / name)]
-    incomplete = [job.report] if has_lost_a_file(job.root / job.report_folder) else []
-    return [*damaged(job), *untracked, *incomplete]
+    again = damaged(job)
+    again += [name for name in job.tracked if why_not_tracked(job.root / name)]
+    if has_lost_a_file(job.root / job.report_folder):
+        again.append(job.report)
+    return again
 
 
 def has_lost_a_file(report: Path) -> bool:
@@ -116,15 +131,19 @@ def damaged(job: Job) -> list[str]:
     (the run's or a companion's) that is damaged or missing, or one that says "not needed" by an
     earlier value of `repeats`. Damaged records are reported. Only reads: `rnnbench round` sets
     damaged records aside and measures what is missing."""
-    rule, results = to_builtins(job.plan.experiment.repeats), job.root / job.results
+    rule = to_builtins(job.plan.experiment.repeats)
+    results = job.root / job.results
     rounds = []
     for name, of_round in zip(job.rounds, job.plan.rounds.values(), strict=True):
         if not (job.root / name).exists():
             continue
         pointers = [job.pointers[run.name] for run in of_round.runs]
         invalid = [file for file in pointers if not is_valid(file, results, rule)]
-        rounds += [name] if invalid else []
-        for file in filter(Path.exists, invalid):
+        if invalid:
+            rounds.append(name)
+        for file in invalid:
+            if not file.exists():
+                continue
             with contextlib.suppress(RecordError):
                 if Pointer.read(file).not_needed:
                     continue
@@ -141,7 +160,9 @@ class WildcardFunctions(Generic[Planned]):
     items in the error for an unknown key."""
 
     def __init__(self, kind: str, items: Mapping[str, Planned], root: Path):
-        self._kind, self._items, self._root = kind, items, root
+        self._kind = kind
+        self._items = items
+        self._root = root
 
     def planned(self, wildcards) -> Planned:
         (key,) = wildcards
@@ -151,14 +172,21 @@ class WildcardFunctions(Generic[Planned]):
 
     def dataset(self, wildcards) -> list[str]:
         """The dataset files, without duplicates."""
-        paths = (config["dataset"].get("path") for config in self.planned(wildcards).configs)
-        return list(dict.fromkeys(filter(None, paths)))
+        paths: dict[str, None] = {}
+        for config in self.planned(wildcards).configs:
+            path = config["dataset"].get("path")
+            if path:
+                paths[path] = None
+        return list(paths)
 
     def environment(self, wildcards) -> list[str]:
         """The files of the builds' environments, for builds that have a separate one."""
-        builds = (config["build"] for config in self.planned(wildcards).configs)
-        all_pins = (pins_of(build, self._root) for build in builds)
-        return list(dict.fromkeys(f"{ENVIRONMENTS}/{pins.key}.json" for pins in all_pins if pins))
+        files: dict[str, None] = {}
+        for config in self.planned(wildcards).configs:
+            pins = pins_of(config["build"], self._root)
+            if pins:
+                files[f"{ENVIRONMENTS}/{pins.key}.json"] = None
+        return list(files)
 
     def identity(self, wildcards) -> dict[str, Any]:
         return dict(self.planned(wildcards).identity)
@@ -169,7 +197,8 @@ class WildcardFunctions(Generic[Planned]):
     def device(self, wildcards) -> str:
         """The device of a round; if it has several, the one with most threads."""
         devices = [config["device"] for config in self.planned(wildcards).configs]
-        return str(max(devices, key=lambda device: device.get("threads") or 0)["name"])
+        largest = max(devices, key=lambda device: device.get("threads") or 0)
+        return str(largest["name"])
 
 
 @memoized
@@ -180,8 +209,11 @@ class Job:
     results = "results"
 
     def __init__(self, plan: Plan, root: Path, allow_void: bool = False):
-        self.plan, self.root, self.allow_void = plan, root, allow_void
-        self.experiment, self.site = plan.experiment.name, plan.site
+        self.plan = plan
+        self.root = root
+        self.allow_void = allow_void
+        self.experiment = plan.experiment.name
+        self.site = plan.site
         self.folder = f"{self.results}/{self.site}/{self.experiment}"
         self.store = f"{self.results}/{self.site}/store.json"
         self.report_folder = f"reports/{self.experiment}"
@@ -195,19 +227,23 @@ class Job:
 
     def check_same(self, other: Job) -> None:
         """Raises `ConfigError` if `other` is the job of another experiment or site."""
-        ours, theirs = (f"{job.experiment} at {job.site}" for job in (self, other))
+        ours = f"{self.experiment} at {self.site}"
+        theirs = f"{other.experiment} at {other.site}"
         if ours != theirs:
-            what = f"the modules of one workflow request {theirs} and {ours}."
-            remedy = "run one experiment after the other, or write one with the grids of both."
-            raise ConfigError(what, where="module", remedy=remedy)
+            raise ConfigError(
+                f"the modules of one workflow request {theirs} and {ours}.",
+                where="module",
+                remedy="run one experiment after the other, or write one with the grids of both.",
+            )
 
     def check_data(self) -> None:
         """Raises `DatasetError` if a pinned file that exists has other bytes. A job would be
         refused too, but only after Snakemake has deleted its existing output."""
         pins = pinned(self.root)
         for path, name in self.plan.datasets.items():
-            if (self.root / path).exists():
-                verify(self.root / path, pins[path], name)
+            file = self.root / path
+            if file.exists():
+                verify(file, pins[path], name)
 
     def check_targets(self, targets: Iterable[str]) -> None:
         """Raises `ConfigError` if a requested file is one of another experiment, or one that no
@@ -219,22 +255,32 @@ class Job:
                 case ("reports", experiment, _) | ("results", _, experiment, _, *_) if (
                     experiment != self.experiment
                 ):
-                    what = f"this is a file of {experiment}, but {self.experiment} is requested."
-                    remedy = f"add `--config experiment={experiment.partition('+')[0]}`"
-                    if "+" in experiment:
+                    name, plus, _ = experiment.partition("+")
+                    remedy = f"add `--config experiment={name}`"
+                    if plus:
                         remedy += " and the overrides that its name has"
-                    raise ConfigError(what, where=target, remedy=f"{remedy}.")
+                    raise ConfigError(
+                        f"this is a file of {experiment}, but {self.experiment} is requested.",
+                        where=target,
+                        remedy=f"{remedy}.",
+                    )
                 case ("results", self.site, _, pointer):
                     self._check_run(target, Path(pointer).stem)
 
     def _check_run(self, target: str, run: str) -> None:
+        """Raises the `ConfigError` for a `target` that is a file of `run`."""
         if run in self.plan.runs:
-            what = "the file of one run is no target: its round makes it."
             (file,) = self._files("rounds", [self.plan.runs[run].round])
-            raise ConfigError(what, where=target, remedy=f"request {file}.")
-        what = f"{self.experiment} has no run {run}."
-        remedy = "name the experiment that has it: --config experiment=NAME."
-        raise ConfigError(what, where=target, remedy=remedy)
+            raise ConfigError(
+                "the file of one run is no target: its round makes it.",
+                where=target,
+                remedy=f"request {file}.",
+            )
+        raise ConfigError(
+            f"{self.experiment} has no run {run}.",
+            where=target,
+            remedy="name the experiment that has it: --config experiment=NAME.",
+        )
 
     # -- paths --------------------------------------------------------------------------
 
@@ -245,7 +291,8 @@ class Job:
     def other_report_files(self) -> list[str]:
         """The files of the report beside its page and those tables that have a caption."""
         names = [report_files.MARKDOWN, report_files.CARD]
-        names += map(report_files.table_file, sorted({*report_files.TABLES} - SHOWN_TABLES))
+        for table in sorted(set(report_files.TABLES) - SHOWN_TABLES):
+            names.append(report_files.table_file(table))
         return [f"{self.report_folder}/{name}" for name in names]
 
     @property
@@ -259,7 +306,8 @@ class Job:
     @cached_property
     def pointers(self) -> dict[str, Path]:
         """Run → its pointer, which exists once the run is finished."""
-        return {name: self.root / self.folder / f"{name}.json" for name in self.plan.runs}
+        folder = self.root / self.folder
+        return {name: folder / f"{name}.json" for name in self.plan.runs}
 
     @property
     def finished(self) -> set[str]:
@@ -277,8 +325,10 @@ class Job:
     def environment_pins(self, wildcards) -> list[str]:
         """The arguments of the command that makes the environment."""
         pins = self.plan.environments[wildcards.environment]
-        wheel = ["--wheel", str(pins.wheel)] if pins.wheel else []
-        return [os.path.relpath(pins.lock, self.root), "--python", pins.python, *wheel]
+        arguments = [os.path.relpath(pins.lock, self.root), "--python", pins.python]
+        if pins.wheel:
+            arguments += ["--wheel", str(pins.wheel)]
+        return arguments
 
     def priority(self, wildcards) -> int:
         """The priority of a round, which follows the order of measurement."""
@@ -287,7 +337,8 @@ class Job:
     @property
     def dataset_files(self) -> str:
         """The names of the pinned files that runs need, as a regular expression."""
-        return "|".join(re.escape(Path(path).name) for path in self.plan.datasets) or "(?!)"
+        names = [re.escape(Path(path).name) for path in self.plan.datasets]
+        return "|".join(names) or "(?!)"
 
     def dataset_name(self, wildcards) -> str:
         return self.plan.datasets[f"data/{wildcards.file}"]
@@ -301,6 +352,7 @@ class Job:
 
     @cached_property
     def plan_digest(self) -> str:
+        """SHA-256 of the runs' digests and of the facts in the plan."""
         runs = sorted((run.name, run.digest) for run in self.plan.runs.values())
         facts = to_builtins(facts_of(self.plan))
         text = json.dumps([runs, facts], sort_keys=True)
@@ -308,6 +360,7 @@ class Job:
 
     @cached_property
     def report_code(self) -> str:
+        """SHA-256 of the code that makes the report."""
         state = hashlib.sha256()
         for package in ("tables", "report", "sources"):
             for file in sorted((Path(__file__).parents[1] / package).rglob("*")):
@@ -322,12 +375,13 @@ class Job:
         files = pointer_files(folders)
         for folder in folders:
             files += folder.glob("certificates/[!.]*.json")
-        paths = (file.relative_to(self.root).as_posix() for file in files)
+        paths = [file.relative_to(self.root).as_posix() for file in files]
         return sorted(path for path in paths if not path.startswith(f"{self.folder}/"))
 
     @property
     def prices_and_published(self) -> list[str]:
         """The price lists and published rows that the report shows."""
         base = home(self.root)
-        files = [*base.glob("conf/price/*.yaml"), *base.glob(f"{PUBLISHED}/*.csv")]
+        files = list(base.glob("conf/price/*.yaml"))
+        files += base.glob(f"{PUBLISHED}/*.csv")
         return sorted(os.path.relpath(path, self.root) for path in files)

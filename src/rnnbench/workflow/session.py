@@ -6,7 +6,7 @@ import contextlib
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -42,22 +42,26 @@ class Session:
             write_plan(self.job.plan, folder)
             signal_handling.install(self._interrupted, local)
             if local:
-                runs, finished = self.job.plan.runs, self.job.finished
-                missing = (run.config for name, run in runs.items() if name not in finished)
+                finished = self.job.finished
+                runs = self.job.plan.runs.values()
+                missing = [run.config for run in runs if run.name not in finished]
                 self._importers = WorkflowImporters(missing, self.job.root)
             for warning in host_check.warnings(host_check.read_host_facts()):
                 say(f"warning: {warning}.")
-        except (OSError, RunError) as error:
-            if isinstance(error, OSError):
-                remedy = "make the folder writable, or free some space."
-                error = RunError(f"cannot be written: {error}.", where=str(folder), remedy=remedy)
+        except OSError as error:
+            remedy = "make the folder writable, or free some space."
+            say(RunError(f"cannot be written: {error}.", where=str(folder), remedy=remedy))
+            os._exit(RunError.exit_code)
+        except RunError as error:
             say(error)
             os._exit(error.exit_code)
 
     def _interrupted(self) -> str:
+        """Ends the importers and returns the last line to print."""
         if self._importers:
             self._importers.end()
-        done, total = len(self.job.finished), len(self.job.plan.runs)
+        done = len(self.job.finished)
+        total = len(self.job.plan.runs)
         return f"{done} of {total} runs have a record; the same command continues."
 
     def end(self, failed: bool = False) -> None:
@@ -122,7 +126,9 @@ class Session:
     def _add_to_hooks(self, workflow: Workflow) -> None:
         """Adds this session's start and end to the workflow's own hooks, which ``--no-hooks``
         leaves out."""
-        onstart, onsuccess, onerror = workflow._onstart, workflow._onsuccess, workflow._onerror
+        onstart = workflow._onstart
+        onsuccess = workflow._onsuccess
+        onerror = workflow._onerror
         settings = workflow.execution_settings
         if settings.no_hooks:
             onstart = onsuccess = onerror = _nothing
@@ -140,7 +146,9 @@ class Session:
             onerror(log)
             self.end(failed=True)
 
-        workflow._onstart, workflow._onsuccess, workflow._onerror = start, succeed, fail
+        workflow._onstart = start
+        workflow._onsuccess = succeed
+        workflow._onerror = fail
 
     @cached_property
     def _summary(self) -> Summary:
@@ -161,10 +169,13 @@ def check_slurm(submit_command: str | None) -> None:
         # submit.py waits for a controller that cannot be reached for a while.
         if asked.returncode == 0 or "connect" in asked.stderr or "timed out" in asked.stderr:
             return
-        why = (asked.stderr.strip().splitlines() or ["squeue says nothing"])[-1]
-    remedy = "run it on a login node of the cluster, or leave out --workflow-profile."
-    what = f"there is no Slurm on this host ({why})."
-    raise ConfigError(what, where="--workflow-profile slurm", remedy=remedy)
+        said = asked.stderr.strip().splitlines()
+        why = said[-1] if said else "squeue says nothing"
+    raise ConfigError(
+        f"there is no Slurm on this host ({why}).",
+        where="--workflow-profile slurm",
+        remedy="run it on a login node of the cluster, or leave out --workflow-profile.",
+    )
 
 
 def _nothing(log: str) -> None:
@@ -187,7 +198,8 @@ class Summary(NamedTuple):
 def summarize(job: Job) -> Summary:
     """One line per reason of void runs and per failure, then one each for the runs that were not
     needed, the missing runs, the void runs together and the report's path."""
-    runs, folder = job.plan.runs, job.root / job.folder
+    runs = job.plan.runs
+    folder = job.root / job.folder
     void: dict[str, tuple[str, str]] = {}
     usable: set[str] = set()
     missing: list[str] = []
@@ -200,22 +212,29 @@ def summarize(job: Job) -> Summary:
             missing.append(run.name)
             logs[folder / "logs" / "round" / f"{run.round}.log"] = None
             continue
-        unneeded += pointer.record is None
-        over_budget += pointer.not_needed is not None and pointer.not_needed.is_over_budget
-        if pointer.record and pointer.verdict == "void":
+        if pointer.record is None:
+            unneeded += 1
+        elif pointer.record and pointer.verdict == "void":
             void[run.name] = _void_reason(job.root / job.results / pointer.record)
         elif pointer.record:
             usable.add(run.configuration)
+        if pointer.not_needed is not None and pointer.not_needed.is_over_budget:
+            over_budget += 1
     unusable = {runs[name].configuration for name in void} - usable
+
     lines = []
-    if obstacle := job.plan.obstacle:
+    obstacle = job.plan.obstacle
+    if obstacle:
         lines.append(f"{obstacle.why} Fix: {obstacle.remedy}")
-    lines += _shortened(list(_void_lines(void)), "reasons of void runs")
-    failures = [line for log in logs for line in _last_message(log)]
+    lines += _shortened(_void_lines(void), "reasons of void runs")
+    failures: list[str] = []
+    for log in logs:
+        failures += _last_message(log)
     lines += _shortened(failures, "failures")
     if over_budget:
         lines.append(f"{over_budget} of {len(runs)} runs were not measured: the budget is used up.")
-    if precise := unneeded - over_budget:
+    precise = unneeded - over_budget
+    if precise:
         lines.append(f"{precise} of {len(runs)} runs were not needed; the report says why.")
     # With ``--until certify`` no run was asked for.
     if missing and (failures or len(missing) < len(runs)):
@@ -224,12 +243,14 @@ def summarize(job: Job) -> Summary:
             f"{len(missing)} of {len(runs)} runs have no record ({names}). "
             "Fix: run the same command again; it measures only those."
         )
-    tracked = map(why_not_tracked, sorted((folder / "tracked").glob("*.json")))
-    if untracked := next(filter(None, tracked), None):
-        lines.append(f"runs are missing in MLflow: {untracked}")
+    for file in sorted((folder / "tracked").glob("*.json")):
+        why = why_not_tracked(file)
+        if why:
+            lines.append(f"runs are missing in MLflow: {why}")
+            break
     if void:
         all_void = len(void) + unneeded == len(runs)
-        lines.append(_void_total(job, void, len(unusable), all_void))
+        lines.append(_void_total(job, len(void), len(unusable), all_void))
     if (job.root / job.report).exists():
         lines.append(f"the report is {job.report}")
     has_failed = obstacle or (unusable and not job.allow_void)
@@ -242,25 +263,29 @@ def _last_message(log: Path) -> list[str]:
         lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
         return []
-    return [line.removeprefix("rnnbench: ") for line in lines if line.startswith("rnnbench: ")][-1:]
+    messages = [line for line in lines if line.startswith("rnnbench: ")]
+    return [line.removeprefix("rnnbench: ") for line in messages[-1:]]
 
 
-def _void_lines(void: Mapping[str, tuple[str, str]]) -> Iterator[str]:
+def _void_lines(void: Mapping[str, tuple[str, str]]) -> list[str]:
     """One line per reason, with the first run that has it."""
     by_reason: dict[tuple[str, str], list[str]] = {}
     for name, reason in void.items():
         by_reason.setdefault(reason, []).append(name)
-    for (why, remedy), (name, *others) in by_reason.items():
-        which = f"{name} and {len(others)} more are" if others else f"{name} is"
-        yield f"{which} void: {why.rstrip('.')}. Fix: {remedy}"
+    lines = []
+    for (why, remedy), names in by_reason.items():
+        which = f"{names[0]} is"
+        if len(names) > 1:
+            which = f"{names[0]} and {len(names) - 1} more are"
+        lines.append(f"{which} void: {why.rstrip('.')}. Fix: {remedy}")
+    return lines
 
 
-def _void_total(
-    job: Job, void: Mapping[str, tuple[str, str]], unusable: int, all_void: bool
-) -> str:
-    text = f"{len(void)} of {len(job.plan.runs)} runs are void and left out of all results"
+def _void_total(job: Job, void: int, unusable: int, all_void: bool) -> str:
+    """One line for the number of `void` runs, and of `unusable` configurations."""
+    text = f"{void} of {len(job.plan.runs)} runs are void and left out of all results"
     if all_void:
-        which = f"all {len(void)} runs are" if len(void) > 1 else "the only run is"
+        which = f"all {void} runs are" if void > 1 else "the only run is"
         text = f"{which} void, so there is no result"
     elif unusable:
         which = "configurations have" if unusable > 1 else "configuration has"
@@ -283,6 +308,7 @@ def _void_reason(record: Path) -> tuple[str, str]:
 
 
 def _shortened(lines: list[str], what: str, limit: int = 8) -> list[str]:
+    """The first lines, and how many more there are."""
     if len(lines) <= limit:
         return lines
     return [*lines[:limit], f"and {len(lines) - limit} more {what}; the report lists them."]

@@ -32,6 +32,7 @@ def install(last_message: Callable[[], str], local: bool) -> None:
             signal.signal(other, _at_once if local else signal.SIG_DFL)
         if not local:
             raise KeyboardInterrupt
+
         logging.getLogger("snakemake.logging").disabled = True
         end_descendants(os.getpid())
         # Not through `sys.stderr`, which the signal may have interrupted during a write.
@@ -72,6 +73,7 @@ def _quietly(send: Callable[[], None]) -> None:
 
 
 def _at_once(number: int, frame: object) -> None:
+    """The handler of a second signal."""
     for descendant in psutil.Process().children(recursive=True):
         _quietly(descendant.kill)
     _exit(number)

@@ -47,15 +47,21 @@ def submit_by_priority() -> None:
 def export_environment() -> None:
     """Sets the environment of the rules' commands: `python` is this interpreter (its path is not a
     parameter of any rule, because another one makes the same files), and imports this rnnbench."""
-    source = str(Path(__file__).parents[2])
-    for name, folder in (("PATH", str(Path(sys.executable).parent)), ("PYTHONPATH", source)):
+    folders = {
+        "PATH": str(Path(sys.executable).parent),
+        "PYTHONPATH": str(Path(__file__).parents[2]),
+    }
+    for name, folder in folders.items():
         rest = os.environ.get(name)
-        os.environ[name] = os.pathsep.join([folder, rest] if rest else [folder])
+        if rest:
+            folder += os.pathsep + rest
+        os.environ[name] = folder
 
 
 def memoized(kind: Kind) -> Kind:
     """Class decorator that stores the signature of each method, for `inspect.signature`. Snakemake
     reads the signature of a rule's function at least four times per job."""
-    for method in filter(inspect.isfunction, vars(kind).values()):
-        method.__signature__ = inspect.signature(method)  # type: ignore[attr-defined]
+    for method in vars(kind).values():
+        if inspect.isfunction(method):
+            method.__signature__ = inspect.signature(method)  # type: ignore[attr-defined]
     return kind
