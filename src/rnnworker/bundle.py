@@ -55,15 +55,33 @@ def main(folder, arguments):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], epilog=EXIT_CODES)
     add = parser.add_argument
     help_ = "start no run that may not end by then, and end those that still run"
-    add("--stop-after", dest="limit", type=float, metavar="SECONDS", help=help_)
+    add(
+        "--stop-after",
+        dest="limit",
+        type=float,
+        metavar="SECONDS",
+        help=help_,
+    )
     add("--again", action="store_true", help="repeat runs that ended with an error")
     add("--out", default=folder, help="parent folder of out/ (default: the bundle's folder)")
     add("--pack", metavar="FILE", help="also keep all of out/ in this .tar.gz")
     add("--no-certificates", action="store_true", help="make no certificates")
     help_ = "the interpreter of a build (default: this one)"
-    add("--python", action="append", default=[], metavar="BUILD=PATH", help=help_)
+    add(
+        "--python",
+        action="append",
+        default=[],
+        metavar="BUILD=PATH",
+        help=help_,
+    )
     help_ = "a further folder with packages for a build, such as one that pip --target made"
-    add("--site", action="append", default=[], metavar="BUILD=FOLDER", help=help_)
+    add(
+        "--site",
+        action="append",
+        default=[],
+        metavar="BUILD=FOLDER",
+        help=help_,
+    )
     options = parser.parse_args(arguments)
     for name, digest in sorted(read(os.path.join(folder, "bundle.json"))["files"].items()):
         with open(os.path.join(folder, name), "rb") as file:
@@ -342,7 +360,13 @@ class Session:
 
     def _keep(self, folder, name, planned, started, outcome, **more):
         """Writes the outcome and returns a message on the result."""
-        facts = dict(outcome.facts(), name=name, digest=planned["digest"], started=started, **more)
+        facts = dict(
+            outcome.facts(),
+            name=name,
+            digest=planned["digest"],
+            started=started,
+            **more,
+        )
         facts.update(finished=_now(), hardware=self.hardware)
         write(os.path.join(folder, "outcome.json"), facts)
         if outcome.over_limit:
@@ -365,7 +389,14 @@ class Session:
             config = job.pop("config")
             config = dict(config, build=self.with_sites(config["build"]))
             nvml, gpus = os.path.join(self.folder, "pynvml.py"), self.hardware["gpus"]
-            job = workers.job_of(config, self.folder, place=place, nvml=nvml, gpus=gpus, **job)
+            job = workers.job_of(
+                config,
+                self.folder,
+                place=place,
+                nvml=nvml,
+                gpus=gpus,
+                **job,
+            )
             launcher = [self.python_of(config["build"])]
             files = os.path.join(folder, "")
             members.append(workers.member_of(name, job, launcher, files, limits[place] or {}))

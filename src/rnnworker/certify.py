@@ -320,7 +320,12 @@ class Trial:
         (the fewest of any layer); no errors without a reference for one of the layers."""
         batches = []
         for rows, training in sizes:
-            batch = {"rows": rows, "training": training, "outputs": [], "gradients": []}
+            batch = {
+                "rows": rows,
+                "training": training,
+                "outputs": [],
+                "gradients": [],
+            }
             batches.append(dict(batch, compared=rows))
         if self.session.recurrent.made:
             functions = self._functions()
@@ -418,7 +423,12 @@ def applied(trial, job, rnn, arrays, tolerance):
     """Returns ``{"threads", "steps", "off", "worst", "why"}``: `off` is the number of steps that
     applied something other than the gradient, `worst` the largest `difference`, None if it is not
     finite, and `why` is None, or why nothing was measured. `trial`: None, or one with plain SGD."""
-    empty = {"threads": job["threads"], "steps": 0, "off": None, "worst": None}
+    empty = {
+        "threads": job["threads"],
+        "steps": 0,
+        "off": None,
+        "worst": None,
+    }
     try:
         trial = trial or Trial(job, rnn, arrays, with_sgd=True)
         if keras_checks.has_own_step(trial.session):

@@ -46,7 +46,11 @@ def _truncated_normal(shape, stream, settings):
 def _scaled(shape, stream, settings):
     """VarianceScaling: the variance is scale / fan."""
     inputs, outputs = fans(shape)
-    fan = {"fan_in": inputs, "fan_out": outputs, "fan_avg": (inputs + outputs) / 2.0}
+    fan = {
+        "fan_in": inputs,
+        "fan_out": outputs,
+        "fan_avg": (inputs + outputs) / 2.0,
+    }
     scale, fan = settings.get("scale", 1.0), max(1.0, fan[settings.get("mode", "fan_in")])
     variance = scale / fan
     if settings.get("distribution") == "uniform":

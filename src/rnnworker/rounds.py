@@ -136,7 +136,12 @@ class _Round:
         chosen = waiting.pop(self.order.pop(0))
         self.asleep = {name: member.cpu_seconds() for name, member in waiting.items()}
         after = self.last.name if self.last else None
-        turn = {"turn": self.turn, "cycle": self.cycle - 1, "after": after, "asleep": {}}
+        turn = {
+            "turn": self.turn,
+            "cycle": self.cycle - 1,
+            "after": after,
+            "asleep": {},
+        }
         chosen.take_turn(turn, *length)
         self.turn, self.last = self.turn + 1, chosen
 

@@ -191,7 +191,13 @@ class KerasSession(KerasWeights, KerasTraining):
         config = model_keys.recorded(self.config, "build")
         known = {"keras": self.keras, "recurrent": self.recurrent, "config": config}
         number, optional = user_functions.needed(function)
-        forms = {0: (), 1: ("keras",), 2: ("keras", "config"), 3: tuple(known), None: tuple(known)}
+        forms = {
+            0: (),
+            1: ("keras",),
+            2: ("keras", "config"),
+            3: tuple(known),
+            None: tuple(known),
+        }
         positional = [known[name] for name in forms[number]]
         named = {name: known[name] for name in optional if name in known}
         with contextlib.ExitStack() as stack:

@@ -228,7 +228,10 @@ class Recurrent:
             is_own = is_user_file(self._rnn["implementation"])
             if not is_own and value != of_grid.get(argument, value):
                 reason = "the model sets {}={!r}, and the grid rnn.options.{}={!r}".format(
-                    argument, value, argument, of_grid[argument]
+                    argument,
+                    value,
+                    argument,
+                    of_grid[argument],
                 )
             if argument == "go_backwards" and given[argument] and not single:
                 reason = "go_backwards is for a single layer in one direction"

@@ -48,7 +48,11 @@ LAYOUTS = {
 
 def shapes(layout, inputs, units):
     """The shapes of the weights of a layout."""
-    rows = {MATRIX: (inputs + units,), "kernel": (inputs,), "recurrent": (units,)}
+    rows = {
+        MATRIX: (inputs + units,),
+        "kernel": (inputs,),
+        "recurrent": (units,),
+    }
     return [rows.get(name, ()) + (len(gates) * units,) for name, gates in LAYOUTS[layout]]
 
 
