@@ -14,7 +14,9 @@ def _load_package():
     folder = os.path.dirname(os.path.abspath(__file__))
     sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry or ".") != folder]
     spec = importlib.util.spec_from_file_location(
-        "rnnworker", os.path.join(folder, "__init__.py"), submodule_search_locations=[folder]
+        "rnnworker",
+        os.path.join(folder, "__init__.py"),
+        submodule_search_locations=[folder],
     )
     package = importlib.util.module_from_spec(spec)
     sys.modules["rnnworker"] = package

@@ -148,7 +148,11 @@ def known_arguments():
 def table(cell, framework):
     """Returns {argument: implementations that honour it}, in the order of `IMPLEMENTATIONS`. The
     arguments that a model cannot set have no entry."""
-    config = {"cell": {"name": cell}, "build": {"framework": framework}, "rnn": {}}
+    config = {
+        "cell": {"name": cell},
+        "build": {"framework": framework},
+        "rnn": {},
+    }
     found = {}
     for argument in known_arguments():
         able = [name for name in BUILT_IN if supports(_with(config, name), argument)]

@@ -6,37 +6,23 @@ stop within a time limit.
 ``rnnbench import`` makes records of what it writes below ``out/``; verdicts are reached only then.
 """
 
-import argparse
 import contextlib
 import datetime
 import fcntl
 import hashlib
 import json
 import os
-import subprocess
 import sys
 import tarfile
 import time
 
-from rnnworker import cards, cohorts, cuda_toolkit, machine, processors, rounds, workers
+from rnnworker import cards, cohorts, machine, processors, rounds, workers
+from rnnworker.bundle_options import LACKING, LEFT, Builds, parser_of
 from rnnworker.durations import Durations
-from rnnworker.frameworks.names import FRAMEWORKS
 from rnnworker.members import Outcome
 from rnnworker.shared_file import open_shared
 from rnnworker.workers import read, write
 
-LEFT, LACKING = 1, 3
-EXIT_CODES = (
-    "Exit code 0: every run that this machine can execute is done; {}: some are left, start it "
-    "again; {}: the runs of a build were skipped because its Python lacks the framework (see the "
-    "output).".format(LEFT, LACKING)
-)
-# The modules are not imported, because that would take seconds of the session.
-PRINT_MISSING = """
-import importlib.util, sys
-print(" ".join(name for name in sys.argv[1:] if importlib.util.find_spec(name) is None))
-"""
-CHECK_SECONDS = 120.0
 TIMING_LOCK = os.environ.get("RNNBENCH_TIMING_LOCK", "/tmp/rnnbench-timing.lock")
 STAMP = "%Y%m%dT%H%M%S_%fZ"
 CERTIFICATE_SECONDS = 900.0  # of each phase
@@ -50,22 +36,12 @@ TOO_LONG = "took {:.0f} s in phase {} and was ended; it needs a longer --stop-af
 
 
 def main(folder, arguments):
-    """Executes the bundle in `folder` and returns the exit code (see `EXIT_CODES`)."""
+    """Executes the bundle in `folder` and returns the exit code (`bundle_options.EXIT_CODES`)."""
     begin = time.monotonic()
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], epilog=EXIT_CODES)
-    add = parser.add_argument
-    help_ = "start no run that may not end by then, and end those that still run"
-    add("--stop-after", dest="limit", type=float, metavar="SECONDS", help=help_)
-    add("--again", action="store_true", help="repeat runs that ended with an error")
-    add("--out", default=folder, help="parent folder of out/ (default: the bundle's folder)")
-    add("--pack", metavar="FILE", help="also keep all of out/ in this .tar.gz")
-    add("--no-certificates", action="store_true", help="make no certificates")
-    help_ = "the interpreter of a build (default: this one)"
-    add("--python", action="append", default=[], metavar="BUILD=PATH", help=help_)
-    help_ = "a further folder with packages for a build, such as one that pip --target made"
-    add("--site", action="append", default=[], metavar="BUILD=FOLDER", help=help_)
+    parser = parser_of(folder, __doc__.splitlines()[0])
     options = parser.parse_args(arguments)
-    for name, digest in sorted(read(os.path.join(folder, "bundle.json"))["files"].items()):
+    packed = read(os.path.join(folder, "bundle.json"))["files"]
+    for name, digest in sorted(packed.items()):
         with open(os.path.join(folder, name), "rb") as file:
             if hashlib.sha256(file.read()).hexdigest() != digest:
                 sys.exit("{} is not what was packed: copy the bundle again.".format(name))
@@ -81,37 +57,37 @@ class Session:
 
     def __init__(self, folder, options, begin):
         """Raises ValueError for an option that names no build of the bundle, or no folder."""
-        self.folder, self.options = folder, options
-        self.deadline = None if options.limit is None else begin + options.limit
+        self.folder = folder
+        self.options = options
+        self.deadline = None
+        if options.limit is not None:
+            self.deadline = begin + options.limit
         with open(os.path.join(folder, "plan.jsonl")) as file:
             self.runs = [json.loads(line) for line in file if line.strip()]
         self.places = {run["name"]: place for place, run in enumerate(self.runs, 1)}
         self.certificates = {}  # key → planned certificate
         if not options.no_certificates:
             self.certificates = read(os.path.join(folder, "certificates.json"))
-        self.reference = read(os.path.join(folder, "experiment.json")).get("reference") or {}
+        experiment = read(os.path.join(folder, "experiment.json"))
+        self.reference = experiment.get("reference") or {}
         # User-supplied Python files: path on the machine that made the bundle → local path.
         own = read(os.path.join(folder, "bundle.json"))["own"]
         self.own = {path: os.path.join(folder, name) for path, name in own.items()}
         self.hardware = machine.fingerprint()
         self.cores = len(processors.read_topology())
         names = {run["config"]["build"]["name"] for run in self.runs}
-        self.pythons = dict(_of_builds(options.python, names))
-        self.sites = {}  # build → folders
-        for build, site in _of_builds(options.site, names):
-            if not os.path.isdir(site):
-                raise ValueError("--site {}={} is not a folder".format(build, site))
-            self.sites.setdefault(build, []).append(os.path.abspath(site))
-        self.unfit = {}  # build → why its Python cannot run it
+        self.builds = Builds(options.python, options.site, names)
         self.durations = Durations()
-        # Certificates that need no further work, that are left for lack of time, and of these the
-        # ones that take too long for this session.
-        self.settled, self.unmade, self.given_up = set(), set(), set()
-        self.packed, self.packing = time.monotonic(), 0.0
+        self.settled = set()  # certificates that need no further work
+        self.unmade = set()  # certificates that are left for lack of time
+        self.given_up = set()  # those of them that take too long for this session
+        self.packed = time.monotonic()
+        self.packing = 0.0  # seconds that it took
         self.out = os.path.join(options.out, "out")
         os.makedirs(self.out, exist_ok=True)
         planned = [(run["name"], run) for run in self.runs]
-        planned += [("certificates/" + key, entry) for key, entry in self.certificates.items()]
+        for key, entry in self.certificates.items():
+            planned.append(("certificates/" + key, entry))
         self.durations.recall(self.out, planned)
         self.skipped = {}
         self.skipped_file = os.path.join(self.out, "skipped.json")
@@ -124,72 +100,52 @@ class Session:
         left = 0
         # What used up most of an earlier session may hang, so that it comes last.
         for run in sorted(self.runs, key=lambda run: run["name"] in self.durations.endless):
-            if not self.done(run):
-                why = self.obstacle(run["config"])
-                if why:
-                    self.skipped[run["name"]] = why
-                    write(self.skipped_file, self.skipped)
-                    if run["config"]["build"]["name"] not in self.unfit:
-                        self._say(run["name"], "skipped: {}".format(why))
-                    continue
-                together = self.cohort_of(run)
-                self.certify([member.get("certificate") for member in together])
-                results = self.train(together) if self.fits(together) else {}
-                for name in sorted(results, key=self.places.get):
-                    self._say(name, results[name] or CUT)
-                if results.get(run["name"]) is None:
-                    left += 1
-                    continue
-                self.pack()
-            else:
+            if self.done(run):
                 self.certify([run.get("certificate")])
+                continue
+            why = self.obstacle(run["config"])
+            if why:
+                self.skipped[run["name"]] = why
+                write(self.skipped_file, self.skipped)
+                if run["config"]["build"]["name"] not in self.builds.unfit:
+                    self._say(run["name"], "skipped: {}".format(why))
+                continue
+            together = self.cohort_of(run)
+            self.certify([member.get("certificate") for member in together])
+            results = {}
+            if self.fits(together):
+                results = self.train(together)
+            for name in sorted(results, key=self.places.get):
+                self._say(name, results[name] or CUT)
+            if results.get(run["name"]) is None:
+                left += 1
+            else:
+                self.pack()
         self.pack(always=True)
-        for count, kind in ((left, "runs"), (len(self.unmade), "certificates")):
-            if count:
-                print("{} {} are left: start it again.".format(count, kind))
-        return LACKING if self.unfit else LEFT if left or self.unmade else 0
+        if left:
+            print("{} runs are left: start it again.".format(left))
+        if self.unmade:
+            print("{} certificates are left: start it again.".format(len(self.unmade)))
+        if self.builds.unfit:
+            return LACKING
+        if left or self.unmade:
+            return LEFT
+        return 0
 
     def _say(self, name, message):
-        place = self.places[name], len(self.runs)
-        print("[{}/{}] {}  {}".format(*place, name, message), flush=True)
+        line = "[{}/{}] {}  {}".format(self.places[name], len(self.runs), name, message)
+        print(line, flush=True)
 
     def check_builds(self, configs):
-        able = [config for config in configs if not self.obstacle(config)]
-        for config in {config["build"]["name"]: config for config in able}.values():
+        """Refuses each build of the `configs` whose Python cannot run it."""
+        last_of_build = {}
+        for config in configs:
+            if not self.obstacle(config):
+                last_of_build[config["build"]["name"]] = config
+        for config in last_of_build.values():
             if self.time_left() <= 0:
                 return
-            build = config["build"]
-            environment = workers.environment_of({"build": self.with_sites(build)}, 1)
-            seconds = min(CHECK_SECONDS, max(1.0, self.time_left()))
-            why = missing_requirement(build, self.python_of(build), environment, seconds)
-            if why and self.time_left() > 0:
-                self.refuse(build, why)
-            elif build["framework"] == "keras3_jax" and config["device"]["kind"] == "gpu":
-                advice = cuda_toolkit.advice_for([self.python_of(build)], environment)
-                if advice:
-                    print("build {}: {}".format(build["name"], advice), flush=True)
-
-    def refuse(self, build, why):
-        self.unfit[build["name"]] = why
-        message = (
-            "build {0} cannot run: {1}, or use --python {0}=PATH or --site {0}=FOLDER. "
-            "Its runs are skipped."
-        )
-        print(message.format(build["name"], why), flush=True)
-
-    def python_of(self, build):
-        return self.pythons.get(build["name"], sys.executable)
-
-    def with_sites(self, build):
-        """Returns the section of a build with its further folders in PYTHONPATH."""
-        folders = self.sites.get(build["name"])
-        if not folders:
-            return build
-        variables = dict(build.get("environment") or {})
-        if variables.get("PYTHONPATH"):
-            folders = folders + [variables["PYTHONPATH"]]
-        variables["PYTHONPATH"] = os.pathsep.join(folders)
-        return dict(build, environment=variables)
+            self.builds.check(config, self.time_left)
 
     def time_left(self):
         """Returns the seconds until results must be packed; infinity without ``--stop-after``."""
@@ -199,36 +155,46 @@ class Session:
 
     def obstacle(self, config):
         """Returns the reason why a run with `config` cannot run on this machine, or None."""
-        gpus, variable = self.hardware["gpus"], workers.variables_of(config).get(cards.VISIBLE)
+        gpus = self.hardware["gpus"]
+        device = config["device"]
+        variable = workers.variables_of(config).get(cards.VISIBLE)
         names = [card["name"] for card in cards.visible(gpus, variable)]
-        if config["device"]["kind"] == "gpu" and gpus and not names:
+        if device["kind"] == "gpu" and gpus and not names:
             return "no GPU on this machine, which has no visible one ({})".format(cards.VISIBLE)
-        why = cards.unmet_device(config["device"], self.cores, names)
-        return why or self.unfit.get(config["build"]["name"])
+        why = cards.unmet_device(device, self.cores, names)
+        return why or self.builds.unfit.get(config["build"]["name"])
 
     def done(self, planned, name=None):
         """Returns whether there is an outcome of `planned` (of a run, or of `name`, which holds for
         machines of the same kind); with ``--again``, whether there is a successful one."""
         name = name or planned["name"]
         folder = os.path.join(self.out, name)
-        for started in sorted(os.listdir(folder)) if os.path.isdir(folder) else ():
+        if not os.path.isdir(folder):
+            return False
+        for started in os.listdir(folder):
             path = os.path.join(folder, started, "outcome.json")
-            outcome = read(path) if os.path.exists(path) else {"digest": None}
-            companion = name in (outcome.get("round") or {}).get("companions", ())
-            failed = self.options.again and outcome.get("exit_code")
+            if not os.path.exists(path):
+                continue
+            outcome = read(path)
+            if outcome["digest"] != planned["digest"]:
+                continue
+            round_ = outcome.get("round") or {}
+            if name in round_.get("companions", ()):
+                continue
+            if self.options.again and outcome.get("exit_code"):
+                continue
             hardware = outcome.get("hardware") or {}
-            elsewhere = "name" not in planned and machine.kind(hardware) != machine.kind(
-                self.hardware
-            )
-            is_this = outcome["digest"] == planned["digest"] and not companion
-            if is_this and not failed and not elsewhere:
+            is_run = "name" in planned
+            if is_run or machine.kind(hardware) == machine.kind(self.hardware):
                 return True
         return False
 
     def fits(self, planned, name=None):
         """Returns whether all of `planned` are likely to end in the time that is left."""
-        seconds = [self.durations.needed(entry, name or entry["name"]) for entry in planned]
-        return MARGIN * sum(seconds) <= self.time_left()
+        seconds = 0.0
+        for entry in planned:
+            seconds += self.durations.needed(entry, name or entry["name"])
+        return MARGIN * seconds <= self.time_left()
 
     def cohort_of(self, run):
         """Returns the runs that are measured together with `run`, which is missing: missing runs of
@@ -236,8 +202,10 @@ class Session:
         time left, nvidia-smi, which can take a second, is asked how many fit on a card."""
         if not cohorts.takes_turns(run["config"]) or not self.fits([run]):
             return [run]
-        alike = [other for other in self.runs if other.get("round") == run.get("round")]
-        able = [other for other in alike if not self.obstacle(other["config"])]
+        able = []
+        for other in self.runs:
+            if other.get("round") == run.get("round") and not self.obstacle(other["config"]):
+                able.append(other)
         missing = [other for other in able if not self.done(other)]
         base = cohorts.reference_of(able, self.reference)
         card = cards.query_contexts(workers.card_of(run["config"], self.hardware["gpus"]))
@@ -250,13 +218,16 @@ class Session:
         """Makes those certificates of the `keys` that are missing, possible on this machine and
         likely to end in time. A failed one counts as made and affects no run."""
         for key in dict.fromkeys(keys):
-            entry, result, name = self.certificates.get(key), None, "certificates/{}".format(key)
-            if entry is None or name in self.settled | self.given_up:
+            entry = self.certificates.get(key)
+            name = "certificates/{}".format(key)
+            if entry is None or name in self.settled or name in self.given_up:
                 continue
             if not self.done(entry, name) and not self.obstacle(entry["config"]):
+                result = None
                 seconds = CERTIFICATE_SECONDS
                 if self.options.limit is not None:
-                    seconds = min(seconds, max(LEAST_SECONDS, SHARE * self.options.limit))
+                    share = max(LEAST_SECONDS, SHARE * self.options.limit)
+                    seconds = min(seconds, share)
                 if self.durations.too_long.get(name, 0.0) >= seconds:
                     print("{}  needs a longer --stop-after".format(name), flush=True)
                     self.given_up.add(name)
@@ -274,27 +245,34 @@ class Session:
         others. Returns {name: message on the result}; None for a run that the session's end cut
         short, which leaves no outcome and will be repeated. A run that ran out of memory next to
         others is measured again on its own."""
-        started, results, again = _now(), {}, []
+        started = _now()
         runs = cohorts.starting_order(runs)
-        about = {"id": "{}/{}".format(runs[0].get("round"), started)}
-        about["members"] = [run["name"] for run in runs]
-        about["companions"] = [run["name"] for run in runs if self.done(run)]
-        folders = [self._folder(run["name"], started) for run in runs]
-        jobs = [(run["name"], folder, jobs_of(run)[0]) for run, folder in zip(runs, folders)]
+        about = {
+            "id": "{}/{}".format(runs[0].get("round"), started),
+            "members": [run["name"] for run in runs],
+            "companions": [run["name"] for run in runs if self.done(run)],
+        }
+        jobs = []
+        for run in runs:
+            folder = self._folder(run["name"], started)
+            (job,) = jobs_of(run)
+            jobs.append((run["name"], folder, job))
         outcomes = self._run_workers(jobs, [run["config"].get("limits") for run in runs])
-        for run, folder in zip(runs, folders):
-            name = run["name"]
-            outcome, results[name] = outcomes.get(name), None
+        results = {}
+        again = []
+        for run, (name, folder, _) in zip(runs, jobs):
+            outcome = outcomes.get(name)
+            results[name] = None
             if outcome is None:
                 continue
             if outcome.cut:
                 self._keep_cut(folder, run, name, outcome.seconds)
-                continue
-            if cohorts.must_retry_alone(run["config"], outcome, len(runs)):
-                again += [] if name in about["companions"] else [run]
-                continue
-            self.durations.note(run, name, outcome.seconds)
-            results[name] = self._keep(folder, name, run, started, outcome, round=about)
+            elif cohorts.must_retry_alone(run["config"], outcome, len(runs)):
+                if name not in about["companions"]:
+                    again.append(run)
+            else:
+                self.durations.note(run, name, outcome.seconds)
+                results[name] = self._keep(folder, name, run, started, outcome, round=about)
         for run in again:
             print("{} ran out of memory; retrying it on its own".format(run["name"]), flush=True)
             results.update(self.train([run]))
@@ -304,13 +282,17 @@ class Session:
         """Makes a certificate, in one worker process per device, in which no phase may take more
         than `seconds`. Prints and returns a message on the result; returns None if the end of the
         session cut it short, or if `seconds` did and a longer session allows more."""
-        started, begin = _now(), time.monotonic()
-        folder, first = self._folder(name, started), None
+        started = _now()
+        begin = time.monotonic()
+        folder = self._folder(name, started)
+        first = None
         for number, job in enumerate(jobs_of(planned)):
-            if number and self.obstacle(job["config"]):
-                continue
-            files = os.path.join(folder, str(number)) if number else folder
-            os.makedirs(files, exist_ok=True)
+            files = folder
+            if number:  # a further device
+                if self.obstacle(job["config"]):
+                    continue
+                files = os.path.join(folder, str(number))
+                os.makedirs(files, exist_ok=True)
             outcome = self._run_workers([(name, files, job)], [{"default": seconds}])[name]
             took = time.monotonic() - begin
             if outcome.over_limit and seconds < CERTIFICATE_SECONDS:
@@ -342,19 +324,27 @@ class Session:
 
     def _keep(self, folder, name, planned, started, outcome, **more):
         """Writes the outcome and returns a message on the result."""
-        facts = dict(outcome.facts(), name=name, digest=planned["digest"], started=started, **more)
+        facts = dict(
+            outcome.facts(),
+            name=name,
+            digest=planned["digest"],
+            started=started,
+            **more,
+        )
         facts.update(finished=_now(), hardware=self.hardware)
         write(os.path.join(folder, "outcome.json"), facts)
         if outcome.over_limit:
             return "over the limit of phase {}".format(outcome.over_limit)
+        message = "exit code {}, {:.0f} s".format(outcome.exit_code, outcome.seconds)
         errors = [event for event in outcome.events if event["event"] == "error"]
-        error = "{type}: {message}".format(**errors[-1]) if errors else None
-        if error and outcome.phase == "import" and "round" in more:
+        if not errors:
+            return message
+        error = "{type}: {message}".format(**errors[-1])
+        if outcome.phase == "import" and "round" in more:
             why = "{} cannot import its framework ({}); repair that installation"
             build = planned["config"]["build"]
-            self.refuse(build, why.format(self.python_of(build), error))
-        message = "exit code {}, {:.0f} s".format(outcome.exit_code, outcome.seconds)
-        return "{}, in phase {}: {}".format(message, outcome.phase, error) if error else message
+            self.builds.refuse(build, why.format(self.builds.python_of(build), error))
+        return "{}, in phase {}: {}".format(message, outcome.phase, error)
 
     def _run_workers(self, jobs, limits):
         """Runs one process for each of `jobs` (name, folder of its files, job), in turns, with the
@@ -363,15 +353,23 @@ class Session:
         for place, (name, folder, job) in enumerate(jobs):
             job = with_local_paths(job, self.own)
             config = job.pop("config")
-            config = dict(config, build=self.with_sites(config["build"]))
-            nvml, gpus = os.path.join(self.folder, "pynvml.py"), self.hardware["gpus"]
-            job = workers.job_of(config, self.folder, place=place, nvml=nvml, gpus=gpus, **job)
-            launcher = [self.python_of(config["build"])]
+            config = dict(config, build=self.builds.with_sites(config["build"]))
+            job = workers.job_of(
+                config,
+                self.folder,
+                place=place,
+                nvml=os.path.join(self.folder, "pynvml.py"),
+                gpus=self.hardware["gpus"],
+                **job,
+            )
+            launcher = [self.builds.python_of(config["build"])]
             files = os.path.join(folder, "")
             members.append(workers.member_of(name, job, launcher, files, limits[place] or {}))
         with os.fdopen(open_shared(TIMING_LOCK), "r+") as lock:
             if self._lock(lock):
-                end = None if self.deadline is None else self.deadline - self.packing
+                end = None
+                if self.deadline is not None:
+                    end = self.deadline - self.packing
                 return rounds.supervise(members, end=end)
         return {name: Outcome(cut=True, seconds=0.0) for name, _, _ in jobs}
 
@@ -393,31 +391,13 @@ class Session:
         recent = time.monotonic() - self.packed < PACK_SECONDS
         if not self.options.pack or (recent and not always):
             return
-        begin, partial = time.monotonic(), self.options.pack + ".new"
+        begin = time.monotonic()
+        partial = self.options.pack + ".new"
         with tarfile.open(partial, "w:gz") as archive:
             archive.add(self.out, arcname="out")
         os.replace(partial, self.options.pack)
         self.packed = time.monotonic()
         self.packing = self.packed - begin
-
-
-def missing_requirement(build, python, environment, seconds=CHECK_SECONDS):
-    """Returns the reason why the interpreter `python` cannot run `build`, or does not answer within
-    `seconds`; None if there is none."""
-    try:
-        output = subprocess.check_output(
-            [python, "-c", PRINT_MISSING] + list(FRAMEWORKS[build["framework"]].imports),
-            stdin=subprocess.DEVNULL, stderr=subprocess.STDOUT, env=environment,
-            universal_newlines=True, timeout=seconds,
-        )  # fmt: skip
-    except OSError as error:
-        return "{} cannot be started ({})".format(python, error.strerror or error)
-    except subprocess.SubprocessError as error:
-        return "{} does not work ({})".format(python, error)
-    names = output.split()
-    what = "it" if len(names) == 1 else "them"
-    message = "{} has no {}; install {} there".format(python, " and no ".join(names), what)
-    return message if names else None
 
 
 def jobs_of(planned):
@@ -441,16 +421,6 @@ def with_local_paths(value, paths):
     if colon and path in paths:
         return paths[path] + colon + name
     return paths.get(value, value)
-
-
-def _of_builds(pairs, builds):
-    """Splits options ``BUILD=VALUE``. Raises ValueError if a build is none of the bundle's."""
-    for pair in pairs:
-        build, equals, value = pair.partition("=")
-        if not equals or build not in builds:
-            message = "{} is not BUILD=PATH with a build of this bundle ({})"
-            raise ValueError(message.format(pair, ", ".join(sorted(builds))))
-        yield build, value
 
 
 def _now():

@@ -24,7 +24,13 @@ from rnnworker import initializers
 
 DIRECTIONS = ("forward_", "backward_")
 PREFIX = re.compile(r"layer\d+_|forward_|backward_")
-GATES = {"lstm": 4, "gru": 3, "gru_reset_before": 3, "rnn_tanh": 1, "rnn_relu": 1}
+GATES = {
+    "lstm": 4,
+    "gru": 3,
+    "gru_reset_before": 3,
+    "rnn_tanh": 1,
+    "rnn_relu": 1,
+}
 RECURRENT_DEFAULTS = {"kernel": "glorot_uniform", "recurrent": "orthogonal", "bias": "zeros"}
 
 

@@ -149,7 +149,11 @@ def unmet_device(device, cores, names):
             has = ", ".join("{} {}".format(found[name], name) for name in sorted(found))
             return (
                 "needs {} visible GPUs of one model{}, found {}; "
-                "choose device=gpu for one card".format(count, of_model, has)
+                "choose device=gpu for one card".format(
+                    count,
+                    of_model,
+                    has,
+                )
             )
     if (device.get("threads") or 0) > cores:
         return "this machine offers {} core{}".format(cores, "" if cores == 1 else "s")
@@ -234,7 +238,9 @@ class CardState:
             "thermal_s": query("ViolationStatus", nvml.NVML_PERF_POLICY_THERMAL, read=_violated),
             "power_s": query("ViolationStatus", nvml.NVML_PERF_POLICY_POWER, read=_violated),
             "ecc": query(
-                "TotalEccErrors", nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, nvml.NVML_VOLATILE_ECC
+                "TotalEccErrors",
+                nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED,
+                nvml.NVML_VOLATILE_ECC,
             ),
             "memory_bytes": query("MemoryInfo", read=lambda memory: int(memory.used)),
             # This process is listed too; in a container, under another process number.

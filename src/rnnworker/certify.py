@@ -23,7 +23,6 @@ from rnnworker import (
     attest,
     canonical_weights,
     cards,
-    data,
     frameworks,
     precision,
     reference,
@@ -31,11 +30,12 @@ from rnnworker import (
     user_functions,
 )
 from rnnworker.arguments import Refusal
-from rnnworker.frameworks import keras_checks, loss_gradients
+from rnnworker.certified_samples import first_batches, not_finite, samples_of
+from rnnworker.differences import differences_of, gradient_errors, relative_error
+from rnnworker.frameworks import keras_checks
 from rnnworker.recurrent import composed
 
 PROBED = ("outputs", "gradients")  # the errors of a layer
-INCOMPARABLE = 1e9
 STEPS = 20
 TRAINED_STEPS = 60
 APPLIED_STEPS = 30
@@ -46,6 +46,12 @@ LARGE_WEIGHTS, LARGE_STEPS = 10**7, 5
 MOST_PRODUCTS = 2**33
 SERVED_SAMPLES = 512
 UNKNOWN_STEPS = 20  # of a layer that takes sequences of any length
+COMPARED_ROWS = 64  # of the outputs of two implementations; all are compared with the reference
+# Each step subtracts exactly the gradient. Momentum has no other effect, because it starts from 0
+# in each step; but with it, an embedding's gradient is summed before it is applied. Applied entry
+# by entry, the updates of a frequent row would be lost in rounding.
+OPTIMIZER = {"name": "sgd", "learning_rate": 1.0, "momentum": 0.5}
+OWN_STEPS = 20  # of a layer that takes sequences of any length
 COMPARED_ROWS = 64  # of the outputs of two implementations; all are compared with the reference
 # Each step subtracts exactly the gradient. Momentum has no other effect, because it starts from 0
 # in each step; but with it, an embedding's gradient is summed before it is applied. Applied entry
@@ -70,27 +76,27 @@ def certify(job, events, phases):
     checked on every device) and ``tolerance`` (instead of that of the config's precision).
     """
     requested = precision.requested_precision(job["config"])
-    tolerance = dict(precision.TOLERANCE[requested], **(job.get("tolerance") or {}))
-    further, device = job.get("further_device"), job["device"]
+    tolerance = dict(precision.TOLERANCE[requested])
+    tolerance.update(job.get("tolerance") or {})
+    model = job["config"]["model"]
+    device = job["device"]
+    further = job.get("further_device")
     with phases.phase("data"):
-        arrays, sizes, fault = None, [], None
-        try:
-            arrays, sizes = samples_of(job)
-        except Refusal as error:
-            fault = error
-        else:
-            found = not_finite(arrays, job["config"]["model"]["data"]["prepare"])
-            fault = ValueError(found) if found else None
-    trials, results = {}, {}
+        arrays, sizes, fault = _load(job)
+    trials = {}
+    results = {}
     for entry in job["implementations"]:
-        name, trial = entry["name"], None
+        name = entry["name"]
+        trial = None
         with phases.phase("certify_" + name):
             try:
                 if fault:
                     raise fault
                 trial = Trial(job, entry["rnn"], arrays, with_sgd=further)
                 batches = trial.probe(sizes)
-                result = {} if further else trial.measure()
+                result = {}
+                if not further:
+                    result = trial.measure()
                 for part in PROBED:
                     errors = [batch[part] for batch in batches if batch[part] is not None]
                     result[part] = max(errors, default=None)
@@ -105,7 +111,7 @@ def certify(job, events, phases):
                 trial = None
             except Exception as error:  # the other implementations are still to be certified
                 traceback.print_exc()
-                why = user_functions.described(error, job["config"]["model"]["function"])
+                why = user_functions.described(error, model["function"])
                 result = dict(UNMEASURED, status="failed", why=why)
                 trial = None
             # An implementation that cannot be built cannot take a step either.
@@ -122,31 +128,15 @@ def certify(job, events, phases):
         events.emit("facts", certificate={"pairs": pairs})
 
 
-def not_finite(arrays, prepare):
-    """Returns a message about the first of the `arrays` with a value that is not finite, or None.
-    `prepare`: the function that made them."""
-    for name, array in trees.named(arrays):
-        if numpy.asarray(array).dtype.kind == "f" and not numpy.isfinite(array).all():
-            return "{} of {} has NaN or infinite values".format(name, prepare)
-    return None
-
-
-def relative_error(values, expected):
-    """Returns max |values − expected| / max |expected| over the whole array: the scale is that of
-    the array, because relative errors of single elements near 0 mean nothing. `INCOMPARABLE` is
-    the most: the error of other shapes, and of anything where 0 is right. That of what is not
-    finite is `precision.NOT_FINITE`."""
-    values, expected = numpy.asarray(values, "float64"), numpy.asarray(expected, "float64")
-    if values.shape != expected.shape:
-        return INCOMPARABLE
-    difference, scale = numpy.abs(values - expected).max(), numpy.abs(expected).max()
-    if not difference:
-        return 0.0
-    if not numpy.isfinite(difference):
-        return precision.NOT_FINITE
-    if not scale:
-        return INCOMPARABLE
-    return float(min(difference / scale, INCOMPARABLE))
+def _load(job):
+    """Returns what `samples_of` does, and why no implementation can be certified with it: an
+    exception, or None."""
+    try:
+        arrays, sizes = samples_of(job)
+    except Refusal as error:
+        return None, [], error
+    found = not_finite(arrays, job["config"]["model"]["data"]["prepare"])
+    return arrays, sizes, ValueError(found) if found else None
 
 
 def compare_pairs(trials):
@@ -167,17 +157,22 @@ def compare_pairs(trials):
 def _differences(first, second):
     """The differences of two trials. Those of one function also exchange their trained weights; in
     another function the same arrays mean something else or do not exist."""
-    errors = {}
+    differences = {}
     for part in PROBED:
-        ours, theirs = first.saved[part], second.saved[part]
+        ours = first.saved[part]
+        theirs = second.saved[part]
         if len(ours) != len(theirs):
             raise ValueError("they have {} and {} of {}".format(len(ours), len(theirs), part))
-        errors[part] = [relative_error(one, other) for one, other in zip(ours, theirs)]
+        errors = [relative_error(one, other) for one, other in zip(ours, theirs)]
+        differences[part] = errors
     if first.function == second.function:
-        errors["outputs"] += [first.error_of(second), second.error_of(first)]
-    differences = {part: max(errors[part], default=None) for part in PROBED}
-    curves = first.saved["loss_curve"], second.saved["loss_curve"]
-    return dict(differences, loss_curve=relative_error(*curves))
+        differences["outputs"].append(first.error_of(second))
+        differences["outputs"].append(second.error_of(first))
+    for part in PROBED:
+        differences[part] = max(differences[part], default=None)
+    curve = first.saved["loss_curve"]
+    differences["loss_curve"] = relative_error(curve, second.saved["loss_curve"])
+    return differences
 
 
 def probe_weights(cell, arrays, seed, activation):
@@ -197,27 +192,6 @@ def probe_weights(cell, arrays, seed, activation):
     return changed
 
 
-def samples_of(job):
-    """Returns (the arrays of the config's data, the sizes of all batches that runs on the device
-    take): [(rows, training)], whole and last batches, with True from the training set and with
-    False from the validation set, the largest of the training first."""
-    sizes, model = set(), job["config"]["model"]
-
-    def load(**settings):
-        config = dict(job["config"], model=dict(model, **settings))
-        return data.arrays(config, job["dataset"], job.get("pinned_md5"))
-
-    arrays = load()
-    for settings in job.get("batches") or [{}]:
-        other = {name: settings[name] for name in settings if settings[name] != model.get(name)}
-        batch = other.pop("batch", model["batch"])
-        found = load(**other) if other else arrays
-        for part, training in (("x_train", True), ("x_val", False)):
-            rows = precision.batch_sizes(trees.rows(found[part]), batch)
-            sizes.update((training, size) for size in rows)
-    return arrays, [(rows, training) for training, rows in sorted(sizes, reverse=True)]
-
-
 def compared_rows(rows, steps, arrays):
     """Returns how many of the `rows` of a batch the reference computes, for a layer with these
     canonical `arrays` over so many `steps`: all of them unless that would take long."""
@@ -228,17 +202,12 @@ def compared_rows(rows, steps, arrays):
 def applied_steps(weights):
     """Returns the number of training steps that are compared with their gradient, for a model with
     these canonical `weights`."""
-    count = sum(array.size for arrays in weights for array in arrays.values())
-    return APPLIED_STEPS if count < LARGE_WEIGHTS else LARGE_STEPS
-
-
-def first_batches(arrays, config, steps):
-    """Yields the first `steps` training batches, (x, y) or (x, y, weights); repeats the data if
-    necessary."""
-    samples, batch = data.samples(arrays, "train"), config["model"]["batch"]
-    order = numpy.resize(data.epoch_order(config["seed"], 0, trees.rows(samples)), steps * batch)
-    for chosen in numpy.split(order, steps):
-        yield trees.taken(samples, chosen)
+    count = 0
+    for arrays in weights:
+        count += sum(array.size for array in arrays.values())
+    if count < LARGE_WEIGHTS:
+        return APPLIED_STEPS
+    return LARGE_STEPS
 
 
 class Trial:
@@ -249,7 +218,9 @@ class Trial:
         self.config = dict(job["config"], rnn=rnn, certifying=True)
         if with_sgd:
             self.config["certifying_optimizer"] = OPTIMIZER
-        self.saved, self.function, self.round_trip = {"outputs": [], "gradients": []}, None, None
+        self.saved = {"outputs": [], "gradients": []}
+        self.function = None
+        self.round_trip = None
         self.no_reference = None  # why the layers are not compared with the reference
         self.session = frameworks.open_session(self.config, job["threads"])
         self.session.arrays = arrays
@@ -267,7 +238,8 @@ class Trial:
         """Returns the result of this implementation on its own, ``certified`` or ``failed`` with
         reasons: all but its layers and steps, which each device judges separately. What is compared
         with others is stored in `saved`: loss curve, and the weights after a short training."""
-        session, why = self.session, []
+        session = self.session
+        why = []
         if self.round_trip is False:
             why.append("its weights do not survive a round trip bit by bit")
         session.load_weights(self.weights)
@@ -282,7 +254,8 @@ class Trial:
             why.append("it computed in {}, not in {}".format(facts["policy"], facts["asked"]))
         kernel = session.attest() if hasattr(session, "attest") else None
         if kernel is not None and attest.contradicts(kernel):
-            ran, expected = (" and ".join(kernel[name]) for name in ("found", "expected"))
+            ran = " and ".join(kernel["found"])
+            expected = " and ".join(kernel["expected"])
             why.append("it ran {} instead of {}".format(ran, expected))
         session.reset()
         samples = trees.rows(session.arrays["x_train"])
@@ -308,7 +281,7 @@ class Trial:
         self.session.load_weights(trainer.saved["trained"])
         outputs = trees.leaves(self.session.outputs(SERVED_SAMPLES))
         expected = trees.leaves(trainer.saved["trained_outputs"])
-        return max(relative_error(*pair) for pair in zip(outputs, expected))
+        return max(map(relative_error, outputs, expected))
 
     def _has_loaded(self, weights):
         dumped = self.session.dump_weights()
@@ -320,7 +293,12 @@ class Trial:
         (the fewest of any layer); no errors without a reference for one of the layers."""
         batches = []
         for rows, training in sizes:
-            batch = {"rows": rows, "training": training, "outputs": [], "gradients": []}
+            batch = {
+                "rows": rows,
+                "training": training,
+                "outputs": [],
+                "gradients": [],
+            }
             batches.append(dict(batch, compared=rows))
         if self.session.recurrent.made:
             functions = self._functions()
@@ -331,7 +309,10 @@ class Trial:
                     self._probe_layer(index, arrays, functions[index], batches)
         for batch in batches:
             for part in PROBED:
-                batch[part] = None if self.no_reference else max(batch[part], default=None)
+                if self.no_reference:
+                    batch[part] = None
+                else:
+                    batch[part] = max(batch[part], default=None)
         return batches
 
     def _load_probes(self, functions):
@@ -364,8 +345,10 @@ class Trial:
         return functions
 
     def _probe_layer(self, index, arrays, function, batches):
-        session, made = self.session, self.session.recurrent.made[index]
-        layer, cell, stream = made.layer, made.cell, numpy.random.RandomState(index)
+        session = self.session
+        made = session.recurrent.made[index]
+        layer = made.layer
+        stream = numpy.random.RandomState(index)
         shape, output_shape = session.probe_shapes(layer, UNKNOWN_STEPS)
         replicas = cards.replicas_of(self.config["device"])  # each takes a part of the batch
         most = max(batch["rows"] for batch in batches) // replicas
@@ -378,8 +361,8 @@ class Trial:
 
         @functools.lru_cache(maxsize=None)
         def expected(size):
-            inputs = x[: min(size, first)], arrays, upstream[: min(size, first)]
-            return reference.run(cell, *inputs, function=function)
+            rows = min(size, first)
+            return reference.run(made.cell, x[:rows], arrays, upstream[:rows], function)
 
         for batch in batches:
             rows = batch["rows"] // replicas
@@ -388,7 +371,7 @@ class Trial:
             if batch["training"]:
                 outputs, gradients = session.layer_gradients(layer, x[:rows], upstream[:rows])
             else:
-                outputs, gradients = session.layer_outputs(layer, x[:rows]), None
+                outputs = session.layer_outputs(layer, x[:rows])
             if batch is batches[0]:
                 self._save(outputs, gradients)
             if function is None:
@@ -402,23 +385,20 @@ class Trial:
         """Saves a layer's outputs and gradients for the comparison with other implementations."""
         gradients = dict(gradients, x=gradients["x"][:COMPARED_ROWS])
         self.saved["outputs"].append(outputs[:COMPARED_ROWS])
-        self.saved["gradients"] += [gradients[name] for name in sorted(gradients)]
-
-
-def gradient_errors(gradients, expected):
-    """Returns the relative error of each gradient that is `expected`. The gradient of the inputs
-    ``x`` is expected of the first rows, and 0 for the others."""
-    wanted = dict(expected)
-    wanted["x"] = numpy.zeros_like(gradients["x"], "float64")
-    wanted["x"][: len(expected["x"])] = expected["x"]
-    return [relative_error(gradients.get(name, 0.0), wanted[name]) for name in wanted]
+        for name in sorted(gradients):
+            self.saved["gradients"].append(gradients[name])
 
 
 def applied(trial, job, rnn, arrays, tolerance):
     """Returns ``{"threads", "steps", "off", "worst", "why"}``: `off` is the number of steps that
     applied something other than the gradient, `worst` the largest `difference`, None if it is not
     finite, and `why` is None, or why nothing was measured. `trial`: None, or one with plain SGD."""
-    empty = {"threads": job["threads"], "steps": 0, "off": None, "worst": None}
+    empty = {
+        "threads": job["threads"],
+        "steps": 0,
+        "off": None,
+        "worst": None,
+    }
     try:
         trial = trial or Trial(job, rnn, arrays, with_sgd=True)
         if keras_checks.has_own_step(trial.session):
@@ -427,59 +407,17 @@ def applied(trial, job, rnn, arrays, tolerance):
         steps = applied_steps(trial.weights)
         batches = first_batches(arrays, trial.config, steps)
         found = differences_of(trial.session, batches)
+        off = [value for value in found if not value <= tolerance["gradients"]]
         worst = max(found)
+        if not numpy.isfinite(worst):
+            worst = None
         return {
             "threads": trial.session.threads,
             "steps": len(found),
-            "off": sum(not value <= tolerance["gradients"] for value in found),
-            "worst": worst if numpy.isfinite(worst) else None,
+            "off": len(off),
+            "worst": worst,
             "why": None,
         }
     except Exception as error:  # the other implementations are still to be checked
         traceback.print_exc()
         return dict(empty, why=user_functions.described(error, job["config"]["model"]["function"]))
-
-
-def differences_of(session, batches):
-    """Returns the `difference` of a step with each of the `batches`. `session` was built with
-    `OPTIMIZER`, and its weights are loaded."""
-    framework = frameworks.FRAMEWORKS[session.config["build"]["framework"]]
-    gradients_of = loss_gradients.GRADIENTS[framework.engine](session)
-    variables, differences = session.model.trainable_weights, []
-    for samples in batches:
-        session.reset()
-        before, gradients = session.read(variables), gradients_of(*samples)
-        session.reset()  # a stateful layer has kept its states
-        for _ in range(1 + SKIPPED):
-            session.train_batch(*samples)
-            after = session.read(variables)
-            # With float16 the loss is scaled up, and the framework skips a step that overflows.
-            half = session.precision_facts()["policy"] == "mixed_float16"
-            if not half or any((old != new).any() for old, new in zip(before, after)):
-                break
-        expected = None
-        if any(getattr(variable, "constraint", None) for variable in variables):
-            stepped = [old - gradient for old, gradient in zip(before, gradients)]
-            expected = session.constrained(variables, stepped)
-        differences.append(difference(before, after, gradients, expected))
-    return differences
-
-
-def difference(before, after, gradients, expected=None):
-    """Returns the largest max |applied − computed| / max |computed| over all trained variables,
-    less what rounding can explain; infinity if a value is not finite. `expected`: the variables
-    after the step, if constraints change ``before − gradients``."""
-    scales = list(map(_largest, gradients))
-    largest = 0.0
-    for number, (old, new) in enumerate(zip(before, after)):
-        wrong = old - new - gradients[number] if expected is None else expected[number] - new
-        off = _largest(wrong) - ROUNDING * max(_largest(old), _largest(new))
-        if not numpy.isfinite(off):
-            return float("inf")
-        # An array whose gradient is zero is measured on the scale of the others.
-        largest = max(largest, off / (scales[number] or max(scales) or 1.0))
-    return largest
-
-
-def _largest(array):
-    return float(numpy.abs(array).max())

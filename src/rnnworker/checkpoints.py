@@ -37,7 +37,12 @@ def main(folder):
     if os.path.exists(given):
         with numpy.load(given, allow_pickle=False) as file:
             question["arrays"] = {name: file[name] for name in file.files}
-    action = {"tensorflow": tensorflow, "torch": torch, "resave": resave, "check": check}
+    action = {
+        "tensorflow": tensorflow,
+        "torch": torch,
+        "resave": resave,
+        "check": check,
+    }
     try:
         answer = action[job["action"]](**question)
         arrays = answer.pop("arrays", None)
@@ -91,7 +96,12 @@ def tensorflow(path):
         arrays = {str(number): reader.get_tensor(key) for number, key in enumerate(ordered)}
     except Exception as error:
         raise Refusal(_words(error), "use a checkpoint that is not damaged.") from error
-    return {"names": names, "order": order, "optimizer": len(left_out), "arrays": arrays}
+    return {
+        "names": names,
+        "order": order,
+        "optimizer": len(left_out),
+        "arrays": arrays,
+    }
 
 
 def _of_graph(meta, keys):
@@ -180,7 +190,12 @@ def torch(path):
     except (TypeError, RuntimeError) as error:
         raise Refusal(_words(error), "convert it to float32 before saving it.") from error
     others = len(found) - len(names)
-    return {"names": short, "order": "none", "optimizer": others, "arrays": arrays}
+    return {
+        "names": short,
+        "order": "none",
+        "optimizer": others,
+        "arrays": arrays,
+    }
 
 
 def _is_of_optimizer(value):
@@ -227,7 +242,11 @@ def check(source, target, cells, arrays, activation):
     else:
         why = None
     differences = [_cells_differ(keras, cell, arrays, activation) for cell in cells]
-    return {"largest": max(differences, default=None), "ran": "cells", "why": why}
+    return {
+        "largest": max(differences, default=None),
+        "ran": "cells",
+        "why": why,
+    }
 
 
 def _keras():
@@ -285,7 +304,7 @@ def _classes(keras):
         def build(self, shape):
             columns = self.gates * self.units
             for name, size in (("kernel", (shape[-1], columns)), ("state", (self.units, columns)),
-                               ("bias", (2 * columns,))):  # fmt: skip
+                               ("bias", (2 * columns,)),):  # fmt: skip
                 setattr(self, "own_" + name, self.add_weight(shape=size, name=name))
 
         def load_own_variables(self, store):
@@ -321,7 +340,7 @@ def _classes(keras):
 
         methods = {"__init__": __init__, "get_config": get_config,
                    "load_own_variables": load_own_variables,
-                   "from_config": classmethod(lambda cls, config: cls(**config))}  # fmt: skip
+                   "from_config": classmethod(lambda cls, config: cls(**config)),}  # fmt: skip
         return type(name, (keras.layers.RNN,), methods)
 
     return {"CuDNNLSTM": layer("CuDNNLSTM", 4), "CuDNNGRU": layer("CuDNNGRU", 3)}

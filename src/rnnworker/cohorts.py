@@ -15,16 +15,25 @@ def takes_turns(config):
     """Returns whether a run with `config` takes turns with others. On a GPU, it does so only if the
     device has ``turns: true``, because two contexts on one GPU may disturb each other unless
     measurements on that GPU show otherwise."""
-    enabled = (config.get("measure") or {}).get("turns", True)
-    device = config["device"]
-    return bool(enabled) and (device.get("kind") != "gpu" or device.get("turns") is True)
+    measure = config.get("measure") or {}
+    if not measure.get("turns", True):
+        return False
+    if _is_on_gpu(config):
+        return config["device"].get("turns") is True
+    return True
+
+
+def _is_on_gpu(config):
+    return config["device"].get("kind") == "gpu"
 
 
 def reference_of(planned, reference):
     """Returns the run of a round with which the others are compared, according to the experiment's
     `reference` (axis or option → choice); None if there is none."""
+    if not reference:
+        return None
     wanted = dict({"alias": ""}, **reference)
-    for run in planned if reference else ():
+    for run in planned:
         choices = {key: str(value) for key, value in run["overrides"].items()}
         choices.update(run["choices"], alias=run["alias"] or "")
         if all(choices.get(axis) == choice for axis, choice in wanted.items()):
@@ -42,36 +51,55 @@ def cohorts(missing, reference, peaks=(), available=None, card=None):
     on_card = gpu_capacity(card)
 
     def in_turns(run):
-        has_room = run["config"]["device"].get("kind") != "gpu" or on_card > 1
-        return has_room and takes_turns(run["config"])
+        if _is_on_gpu(run["config"]) and on_card == 1:
+            return False
+        return takes_turns(run["config"])
 
-    together = [run for run in missing if in_turns(run)]
-    alone = [[run] for run in missing if not in_turns(run)]
-    on_gpu = any(run["config"]["device"].get("kind") == "gpu" for run in together)
-    size = min(max_size(missing, peaks, available), on_card if on_gpu else MOST)
+    together = []
+    groups = []
+    size = max_size(missing, peaks, available)
+    for run in missing:
+        if not in_turns(run):
+            groups.append([run])
+            continue
+        together.append(run)
+        if _is_on_gpu(run["config"]):
+            size = min(size, on_card)
     if reference is None or not in_turns(reference):
-        return alone + [together[i : i + size] for i in range(0, len(together), size)]
+        for start in range(0, len(together), size):
+            groups.append(together[start : start + size])
+        return groups
     others = [run for run in together if run["name"] != reference["name"]]
+    if together and not others:
+        return groups + [[reference]]
     size = max(1, size - 1)
-    groups = [[reference] + others[i : i + size] for i in range(0, len(others), size)]
-    if not groups and len(together) > len(others):
-        groups = [[reference]]
-    return alone + groups
+    for start in range(0, len(others), size):
+        groups.append([reference] + others[start : start + size])
+    return groups
 
 
 def max_size(runs, peaks=(), available=None):
     """Returns how many of `runs` may be alive at the same time. `peaks`: the known peak bytes of
     some of them; each of the others is expected to need `GUESS_BYTES`."""
-    limits = [(run["config"].get("limits") or {}).get("members") or MOST for run in runs]
-    free = available_bytes() if available is None else available
-    guesses = [GUESS_BYTES] if len(peaks) < max(1, len(runs)) else []
-    return min([memory_capacity(free, max(list(peaks) + guesses))] + limits)
+    if available is None:
+        available = available_bytes()
+    needs = list(peaks)
+    if len(needs) < max(1, len(runs)):
+        needs.append(GUESS_BYTES)
+    size = memory_capacity(available, max(needs))
+    for run in runs:
+        limits = run["config"].get("limits") or {}
+        size = min(size, limits.get("members") or MOST)
+    return size
 
 
 def memory_capacity(available, each=GUESS_BYTES):
     """Returns how many runs of `each` bytes may be alive at the same time with `available` bytes of
     free memory (None: unknown)."""
-    return MOST if available is None else max(1, min(MOST, int(SHARE * available // each)))
+    if available is None:
+        return MOST
+    fitting = int(SHARE * available // each)
+    return max(1, min(MOST, fitting))
 
 
 def gpu_capacity(card, each=GUESS_BYTES_OF_CARD):
@@ -87,11 +115,20 @@ def starting_order(runs):
     that of every second repeat is the reverse of the previous one: the process that starts first
     trains more slowly throughout (by 0.4 % on one machine), and it must not always be the same run,
     least of all the reference."""
-    ordered = sorted(runs, key=lambda run: run["name"].rpartition("-r")[0])
-    repeat = ordered[0].get("repeat", 0) if ordered else 0
-    names = [run["name"].rpartition("-r")[0] for run in ordered]
-    random.Random(" ".join([*names, str(repeat // 2)])).shuffle(ordered)
-    return ordered[::-1] if repeat % 2 else ordered
+    if not runs:
+        return []
+
+    def name_without_repeat(run):
+        return run["name"].rpartition("-r")[0]
+
+    ordered = sorted(runs, key=name_without_repeat)
+    repeat = ordered[0].get("repeat", 0)
+    seed = [name_without_repeat(run) for run in ordered]
+    seed.append(str(repeat // 2))
+    random.Random(" ".join(seed)).shuffle(ordered)
+    if repeat % 2:
+        ordered.reverse()
+    return ordered
 
 
 def must_retry_alone(config, outcome, size):

@@ -27,7 +27,10 @@ def advice_for(launcher, environment):
     command = list(launcher) + [os.path.abspath(__file__)]
     try:
         output = subprocess.check_output(
-            command, stdin=subprocess.DEVNULL, env=environment, timeout=SECONDS
+            command,
+            stdin=subprocess.DEVNULL,
+            env=environment,
+            timeout=SECONDS,
         )
     except (OSError, subprocess.SubprocessError):
         return None  # the check of the build's packages says what is wrong with its Python

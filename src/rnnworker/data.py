@@ -48,7 +48,7 @@ def arrays(config, path, pinned_md5=None):
 def samples(arrays, part):
     """The samples of a `part`, ``train`` or ``val``, as Keras's steps take them: (x, y), or (x, y,
     weights)."""
-    names = [name + part for name in ("x_", "y_", "sample_weight_")]
+    names = ("x_" + part, "y_" + part, "sample_weight_" + part)
     return tuple(arrays[name] for name in names if name in arrays)
 
 
@@ -61,8 +61,9 @@ def weights_of_classes(y, class_weight):
         raise Refusal(fault)
     classes = y.reshape(len(y), -1)
     if classes.shape[1] > 1:
-        is_one_hot = ((classes == 0) | (classes == 1)).all() and (classes.sum(1) == 1).all()
-        if not is_one_hot:
+        is_0_or_1 = (classes == 0) | (classes == 1)
+        has_one_1 = classes.sum(1) == 1
+        if not (is_0_or_1.all() and has_one_1.all()):
             raise Refusal(fault)
         classes = classes.argmax(1)
     classes = classes.reshape(-1)
@@ -83,41 +84,51 @@ def _check(prepared, function):
     if not isinstance(prepared, dict):
         fault = "{} returns a {}: it must return a dict of {}"
         raise Refusal(fault.format(function, type(prepared).__name__, ", ".join(ARRAYS)))
-    missing = ", ".join(sorted(set(ARRAYS) - set(prepared)))
+    missing = sorted(set(ARRAYS) - set(prepared))
     if missing:
         found = ", ".join(sorted(map(str, prepared))) or "nothing"
-        raise ValueError("{} did not return {}, but {}".format(function, missing, found))
-    further = ", ".join(sorted(set(prepared) - set(ARRAYS + WEIGHTS)))
+        fault = "{} did not return {}, but {}"
+        raise ValueError(fault.format(function, ", ".join(missing), found))
+    known = ARRAYS + WEIGHTS
+    further = sorted(set(prepared) - set(known))
     if further:
         fault = "{} returns {}, which rnnbench does not read: it must return {} only"
-        raise Refusal(fault.format(function, further, ", ".join(ARRAYS + WEIGHTS)))
+        raise Refusal(fault.format(function, ", ".join(further), ", ".join(known)))
     for name in prepared:
         if not trees.leaves(prepared[name]):
             raise Refusal("{} returns no arrays in {}".format(function, name))
     for part in ("train", "val"):
         _check_rows(prepared, part, function)
     for part in ("x", "y"):
-        of_train, of_val = (_names(prepared[part + of]) for of in ("_train", "_val"))
+        of_train = _names(prepared[part + "_train"])
+        of_val = _names(prepared[part + "_val"])
         if of_train != of_val:
             fault = "{0} returns other arrays in {1}_train than in {1}_val: {2} and {3}"
             raise Refusal(fault.format(function, part, of_train, of_val))
     for part in ("train", "val"):
         weights = prepared.get("sample_weight_" + part)
-        if weights is not None and _names(weights) != _names(prepared["y_" + part]):
+        if weights is None:
+            continue
+        of_weights = _names(weights)
+        of_targets = _names(prepared["y_" + part])
+        if of_weights != of_targets:
             fault = "{0} returns other arrays in sample_weight_{1} than in y_{1}: {2} and {3}"
-            names = _names(weights), _names(prepared["y_" + part])
-            raise Refusal(fault.format(function, part, *names))
+            raise Refusal(fault.format(function, part, of_weights, of_targets))
 
 
 def _names(tree):
     """The names of the arrays in a tree, as text."""
-    return ", ".join(sorted(name for name, _ in trees.named(tree))) or "one array"
+    names = sorted(name for name, _ in trees.named(tree))
+    return ", ".join(names) or "one array"
 
 
 def _check_rows(prepared, part, function):
     """All arrays of a part must have equally many samples."""
-    names = [name + part for name in ("x_", "y_", "sample_weight_")]
-    every = trees.named({name: prepared[name] for name in names if name in prepared})
+    arrays = {}
+    for name in ("x_" + part, "y_" + part, "sample_weight_" + part):
+        if name in prepared:
+            arrays[name] = prepared[name]
+    every = trees.named(arrays)
     first, array = every[0]
     for name, other in every:
         _check_array(other, name, function)
@@ -179,10 +190,12 @@ def _npz(path, trusted):
 def _names_of_numpy_2():
     """Lets NumPy 1 read pickles made by NumPy 2, which renamed ``numpy.core`` to ``numpy._core``.
     The names are removed afterwards, because packages use them to detect NumPy 2."""
-    names = ("numpy._core", "numpy._core.multiarray") if numpy.__version__[:2] == "1." else ()
-    added = [name for name in names if name not in sys.modules]
-    for name in added:
-        sys.modules[name] = importlib.import_module(name.replace("_core", "core"))
+    added = []
+    if numpy.__version__.startswith("1."):
+        for name in ("numpy._core", "numpy._core.multiarray"):
+            if name not in sys.modules:
+                sys.modules[name] = importlib.import_module(name.replace("_core", "core"))
+                added.append(name)
     try:
         yield
     finally:

@@ -17,22 +17,27 @@ class Durations:
     """
 
     def __init__(self):
-        self.endless, self.too_long = set(), {}
+        self.endless = set()
+        self.too_long = {}
         self._took = {}  # (build, configuration) → longest duration
         self._at_least = {}  # the same of what was ended before it was done
 
     def recall(self, out, planned):
         """Notes what the outcomes in the folder `out` say of `planned`, pairs of name and entry."""
         for name, entry in planned:
-            for attempt in glob.glob(os.path.join(glob.escape(os.path.join(out, name)), "*")):
-                # A certificate has an outcome for each device.
-                made = glob.glob(os.path.join(glob.escape(attempt), OUTCOME))
-                made += glob.glob(os.path.join(glob.escape(attempt), "*", OUTCOME))
+            attempts = glob.escape(os.path.join(out, name))
+            for attempt in glob.glob(os.path.join(attempts, "*")):
                 cut = os.path.join(attempt, CUT)
                 if os.path.exists(cut):
                     self._note_cut(entry, name, read(cut))
-                elif made:
-                    self.note(entry, name, sum(read(path).get("seconds") or 0.0 for path in made))
+                    continue
+                # A certificate has an outcome for each device.
+                escaped = glob.escape(attempt)
+                made = glob.glob(os.path.join(escaped, OUTCOME))
+                made += glob.glob(os.path.join(escaped, "*", OUTCOME))
+                if made:
+                    seconds = [read(path).get("seconds") or 0.0 for path in made]
+                    self.note(entry, name, sum(seconds))
 
     def note(self, planned, name, took):
         key = _key(planned, name)
@@ -41,7 +46,11 @@ class Durations:
     def keep_cut(self, folder, planned, name, seconds, session, phase_seconds=None):
         """Writes into the `folder` of an attempt that it was ended after `seconds`: by the end of a
         session of `session` seconds, or because a phase took `phase_seconds`."""
-        cut = {"seconds": seconds, "session": session, "phase_seconds": phase_seconds}
+        cut = {
+            "seconds": seconds,
+            "session": session,
+            "phase_seconds": phase_seconds,
+        }
         write(os.path.join(folder, CUT), cut)
         self._note_cut(planned, name, cut)
 
@@ -57,15 +66,24 @@ class Durations:
         """Returns the seconds that `planned` is expected to take: those of the longest of its
         configuration so far, else of its kind in its build, else of anything in its build, else a
         guess; and not less than it took without an end."""
-        build, configuration = _key(planned, name)
-        known = {other: took for (of, other), took in self._took.items() if of == build}
+        key = _key(planned, name)
+        build, configuration = key
+        at_least = self._at_least.get(key, 0.0)
+        if key in self._took:
+            return max(at_least, self._took[key])
         kind = os.path.dirname(configuration)
-        alike = [took for other, took in known.items() if os.path.dirname(other) == kind]
-        guess = max(alike or known.values() or [GUESS_SECONDS])
-        at_least = self._at_least.get((build, configuration), 0.0)
-        return max(at_least, known.get(configuration, guess))
+        of_build = []
+        of_kind = []
+        for (other_build, other), took in self._took.items():
+            if other_build == build:
+                of_build.append(took)
+                if os.path.dirname(other) == kind:
+                    of_kind.append(took)
+        guess = max(of_kind or of_build or [GUESS_SECONDS])
+        return max(at_least, guess)
 
 
 def _key(planned, name):
     """Returns (build, name without the repeat): repeats take the same time."""
-    return planned["config"]["build"]["name"], name.rpartition("-r")[0] or name
+    build = planned["config"]["build"]["name"]
+    return build, name.rpartition("-r")[0] or name

@@ -46,15 +46,22 @@ def _truncated_normal(shape, stream, settings):
 def _scaled(shape, stream, settings):
     """VarianceScaling: the variance is scale / fan."""
     inputs, outputs = fans(shape)
-    fan = {"fan_in": inputs, "fan_out": outputs, "fan_avg": (inputs + outputs) / 2.0}
-    scale, fan = settings.get("scale", 1.0), max(1.0, fan[settings.get("mode", "fan_in")])
-    variance = scale / fan
-    if settings.get("distribution") == "uniform":
+    fan = {
+        "fan_in": inputs,
+        "fan_out": outputs,
+        "fan_avg": (inputs + outputs) / 2.0,
+    }
+    mode = settings.get("mode", "fan_in")
+    fan = max(1.0, fan[mode])
+    scale = settings.get("scale", 1.0)
+    distribution = settings.get("distribution")
+    if distribution == "uniform":
         limit = numpy.sqrt(3.0 * scale / fan)
         return stream.uniform(-limit, limit, shape)
-    if settings.get("distribution") == "untruncated_normal":
-        return stream.normal(0.0, numpy.sqrt(variance), shape)
-    return _truncated_normal(shape, stream, {"stddev": numpy.sqrt(variance) / TRUNCATED})
+    deviation = numpy.sqrt(scale / fan)
+    if distribution == "untruncated_normal":
+        return stream.normal(0.0, deviation, shape)
+    return _truncated_normal(shape, stream, {"stddev": deviation / TRUNCATED})
 
 
 def fans(shape):
@@ -67,15 +74,19 @@ def fans(shape):
 
 
 def _orthogonal(shape, stream, settings):
-    rows, columns = int(numpy.prod(shape[:-1])), shape[-1]
-    few, many = min(rows, columns), max(rows, columns)
+    rows = int(numpy.prod(shape[:-1]))
+    columns = shape[-1]
+    few = min(rows, columns)
+    many = max(rows, columns)
     if few > MOST_BY_QR:
         q = _rotated(few, many, stream)
-        q = q if rows <= columns else q.T
+        if rows > columns:
+            q = q.T
     else:
         q, r = numpy.linalg.qr(stream.normal(size=(many, few)))
         q = q * numpy.sign(numpy.diag(r))
-        q = q if rows >= columns else q.T
+        if rows < columns:
+            q = q.T
     return settings.get("gain", 1.0) * q.reshape(shape)
 
 

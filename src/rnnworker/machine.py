@@ -54,13 +54,17 @@ def processor_facts():
     lines = re.findall(r"^([\w ]+?)[ \t]*:[ \t]*(\S.*?)[ \t]*$", information, re.MULTILINE)
     first = dict(reversed(lines)).get
     flags = first("flags") and first("flags").split()
-    kind = [first(name) for name in ("vendor_id", "cpu family", "model")]
-    arm = [first(name) for name in ("CPU implementer", "CPU part")]  # which have no model name
+    name = first("model name")
+    if not name:
+        arm = [first("CPU implementer"), first("CPU part")]  # which have no model name
+        name = "ARM {} {}".format(*arm) if all(arm) else None
+    kind = [first("vendor_id"), first("cpu family"), first("model")]
+    sockets = {value for field, value in lines if field == "physical id"}
     return {
-        "name": first("model name") or ("ARM {} {}".format(*arm) if all(arm) else None),
+        "name": name,
         "flags": flags and [flag for flag in FLAGS if flag in flags],
         "virtual": flags and "hypervisor" in flags,
-        "sockets": len({value for name, value in lines if name == "physical id"}) or None,
+        "sockets": len(sockets) or None,
         "processor": " ".join(kind) if all(kind) else None,
     }
 
@@ -92,7 +96,9 @@ def kind(facts):
         round((facts.get("memory_bytes") or 0) / 2.0**30),
         facts.get("gpu_models") or [],
     ]
-    virtual = [facts.get("processor"), facts.get("flags")] if facts.get("virtual") else []
+    virtual = []
+    if facts.get("virtual"):
+        virtual = [facts.get("processor"), facts.get("flags")]
     return common, virtual
 
 
@@ -107,9 +113,12 @@ def gpu_models():
     if not _has_driver():
         return []
     models = _listed_models()
-    for folder in [] if models else sorted(glob.glob(PCI + "/*")):
-        files = (os.path.join(folder, name) for name in ("vendor", "class", "device"))
-        vendor, kind, device = (text(file) or "" for file in files)
+    if models:
+        return models
+    for folder in sorted(glob.glob(PCI + "/*")):
+        vendor = text(os.path.join(folder, "vendor")) or ""
+        kind = text(os.path.join(folder, "class")) or ""
+        device = text(os.path.join(folder, "device")) or ""
         if vendor == NVIDIA and kind.startswith("0x03"):  # a display controller
             models.append("nvidia " + device[2:])
     return models or ["nvidia gpu"] * len(glob.glob(DEVICES + "/nvidia[0-9]*"))
@@ -152,7 +161,8 @@ def caches():
     ``512K``}."""
     found = {}
     for folder in sorted(glob.glob(CPU + "/cache/index[0-9]*")):
-        level, kind, size = (text(os.path.join(folder, name)) for name in ("level", "type", "size"))
+        level = text(os.path.join(folder, "level"))
+        kind = text(os.path.join(folder, "type"))
         if level and kind != "Instruction":
-            found["L" + level] = size
+            found["L" + level] = text(os.path.join(folder, "size"))
     return found

@@ -18,7 +18,9 @@ def for_keras_3(keras, stated):
     name, decay = settings.pop("name"), settings.pop("decay", 0.0)
     if decay:
         settings["learning_rate"] = keras.optimizers.schedules.InverseTimeDecay(
-            settings["learning_rate"], decay_steps=1, decay_rate=decay
+            settings["learning_rate"],
+            decay_steps=1,
+            decay_rate=decay,
         )
     # Keras 2.15's own lookup by name returns a legacy optimizer, so the class is used.
     classes = {entry.lower(): entry for entry in dir(keras.optimizers) if entry[0].isupper()}

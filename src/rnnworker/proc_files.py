@@ -29,31 +29,42 @@ def number(path, default=None):
 
 def processors(path):
     """Returns the set of processors in the file's list, such as ``0-3,8``."""
-    ranges = [part.split("-") for part in (text(path) or "").split(",") if part]
-    return {cpu for ends in ranges for cpu in range(int(ends[0]), int(ends[-1]) + 1)}
+    numbers = set()
+    for part in (text(path) or "").split(","):
+        if part:
+            ends = part.split("-")
+            numbers.update(range(int(ends[0]), int(ends[-1]) + 1))
+    return numbers
 
 
 def memory_bytes(name="MemTotal", file="/proc/meminfo"):
     """Returns the value of `name` in ``/proc/meminfo`` in bytes; None if unknown."""
     match = re.search(name + r":\s+(\d+) kB", text(file) or "")
-    return int(match.group(1)) * 1024 if match else None
+    if match is None:
+        return None
+    return int(match.group(1)) * 1024
 
 
 def available_bytes(proc="/proc"):
     """Returns the bytes of memory that can be used without swapping and within the limits of the
     control groups of this process; None if they are unknown."""
     free = memory_bytes("MemAvailable", os.path.join(str(proc), "meminfo"))
-    limits = (memory_limit(os.path.join(str(proc), "self")), free)
-    return min((limit for limit in limits if limit is not None), default=None)
+    limit = memory_limit(os.path.join(str(proc), "self"))
+    if free is None or limit is None:
+        return limit if free is None else free
+    return min(limit, free)
 
 
 def memory_limit(process="/proc/self"):
     """Returns the memory limit in bytes of the control groups of `process`, as the scheduler of a
     cluster sets it for a job; None if they have no limit."""
-    names = ("memory.max", "memory.limit_in_bytes")
-    folders = _groups_and_parents("memory", process)
-    limits = [number(os.path.join(folder, name)) for folder in folders for name in names]
-    return min((limit for limit in limits if limit is not None), default=None)
+    limits = []
+    for folder in _groups_and_parents("memory", process):
+        for name in ("memory.max", "memory.limit_in_bytes"):
+            limit = number(os.path.join(folder, name))
+            if limit is not None:
+                limits.append(limit)
+    return min(limits, default=None)
 
 
 def quota(process="/proc/self"):
@@ -85,19 +96,21 @@ def oom_kills(process="/proc/self", host="/proc/vmstat"):
 
 def _oom_kills(file):
     match = re.search(r"^oom_kill (\d+)$", text(file) or "", re.M)
-    return int(match.group(1)) if match else None
+    if match is None:
+        return None
+    return int(match.group(1))
 
 
 def _groups(controller, process):
     """Yields the folders of the control groups in which `controller` (``cpu`` or ``memory``)
     restricts `process`. Their paths are in ``/proc/PID/cgroup``, their mount points in
     ``/proc/PID/mountinfo``."""
-    groups, mounts = (
-        (text(os.path.join(str(process), name)) or "").splitlines()
-        for name in ("cgroup", "mountinfo")
-    )
-    for _, controllers, path in (line.split(":", 2) for line in groups):
-        for mount in (line.split(" ") for line in mounts):
+    groups = text(os.path.join(str(process), "cgroup")) or ""
+    mounts = text(os.path.join(str(process), "mountinfo")) or ""
+    for group in groups.splitlines():
+        _, controllers, path = group.split(":", 2)
+        for line in mounts.splitlines():
+            mount = line.split(" ")
             root, point = mount[3:5]
             kind, _, options = mount[mount.index("-") + 1 :][:3]
             is_v2 = kind == "cgroup2" and not controllers

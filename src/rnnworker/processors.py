@@ -60,16 +60,16 @@ def choose(topology, threads):
     if threads is None:
         return tuple(sorted(processor.number for processor in topology))
     if not 1 <= threads <= len(topology):
-        raise ValueError(
-            "asks for {} threads; this machine offers {} cores".format(threads, len(topology))
-        )
+        message = "asks for {} threads; this machine offers {} cores"
+        raise ValueError(message.format(threads, len(topology)))
     siblings = collections.Counter()
     ranked = []
     for processor in sorted(topology):
         core = (processor.socket, processor.core)
         ranked.append((siblings[core], processor.socket, processor.number))
         siblings[core] += 1
-    return tuple(sorted(rank[-1] for rank in sorted(ranked)[:threads]))
+    chosen = sorted(ranked)[:threads]
+    return tuple(sorted(number for _, _, number in chosen))
 
 
 def for_device(topology, device, card=None, base="/sys"):
@@ -81,18 +81,25 @@ def for_device(topology, device, card=None, base="/sys"):
     local = processors_near(topology, card, base)
     if threads is None:
         threads = min(FEEDERS, len(local))
-    return choose(local if threads <= len(local) else topology, threads)
+    if threads <= len(local):
+        return choose(local, threads)
+    return choose(topology, threads)
 
 
 def processors_near(topology, card, base="/sys"):
     """Returns the processors of `topology` on the NUMA node of `card` (``bus``: its PCI address),
     or all of `topology` if the node is unknown or none of its processors is available."""
-    match = re.search(r"([0-9a-fA-F]{4}):([0-9a-fA-F:.]+)$", (card or {}).get("bus") or "")
-    address = "{}:{}".format(*match.groups()).lower() if match else ""
+    bus = (card or {}).get("bus") or ""
+    # The kernel writes the PCI domain with four digits, nvidia-smi with eight.
+    match = re.search(r"[0-9a-fA-F]{4}:[0-9a-fA-F:.]+$", bus)
+    address = match.group().lower() if match else ""
     node = proc_files.number(os.path.join(base, "bus/pci/devices", address, "numa_node"), -1)
+    if node < 0:
+        return tuple(topology)
     listed = os.path.join(base, "devices/system/node/node{}/cpulist".format(node))
-    numbers = proc_files.processors(listed) if node >= 0 else set()
-    return tuple(entry for entry in topology if entry.number in numbers) or tuple(topology)
+    numbers = proc_files.processors(listed)
+    near = tuple(processor for processor in topology if processor.number in numbers)
+    return near or tuple(topology)
 
 
 def start_cores(topology, cores, place):
@@ -101,7 +108,10 @@ def start_cores(topology, cores, place):
     sockets = {processor.socket for processor in topology if processor.number in cores}
     available = sorted(processor.number for processor in topology if processor.socket in sockets)
     first = available.index(min(cores)) + place * len(cores)
-    return tuple(sorted(available[(first + i) % len(available)] for i in range(len(cores))))
+    chosen = []
+    for following in range(first, first + len(cores)):
+        chosen.append(available[following % len(available)])
+    return tuple(sorted(chosen))
 
 
 def move(cores):
@@ -122,15 +132,18 @@ def load_so_far(stat="/proc/stat"):
     (busy, taken by the hypervisor), so far."""
     own = resource.getrusage(resource.RUSAGE_SELF)
     children = resource.getrusage(resource.RUSAGE_CHILDREN)
-    lines = re.findall(r"^cpu(\d+) (.*)$", proc_files.text(stat) or "", re.MULTILINE)
-    ticks = {int(cpu): [int(field) for field in fields.split()[:8]] for cpu, fields in lines}
-    if not any(map(any, ticks.values())):
-        ticks = {}  # some sandboxes (gVisor) list only zeros
     second = float(os.sysconf("SC_CLK_TCK"))
+    load = {}
+    has_ticks = False
+    for line in re.findall(r"^cpu(\d+ .*)$", proc_files.text(stat) or "", re.MULTILINE):
+        cpu, *ticks = map(int, line.split()[:9])
+        user, nice, system, _, _, irq, softirq, steal = ticks
+        busy = user + nice + system + irq + softirq
+        load[cpu] = (busy / second, steal / second)
+        has_ticks = has_ticks or any(ticks)
     return {
-        "processors": {
-            cpu: ((sum(t[:3]) + t[5] + t[6]) / second, t[7] / second) for cpu, t in ticks.items()
-        },
+        # Some sandboxes (gVisor) list only zeros.
+        "processors": load if has_ticks else {},
         "own": own.ru_utime + own.ru_stime + children.ru_utime + children.ru_stime,
     }
 
@@ -143,10 +156,12 @@ def load_between(before, after):
     if not after["processors"]:
         return load
     load.update(busy=0.0, steal=0.0)
-    for cpu in os.sched_getaffinity(0) & set(before["processors"]) & set(after["processors"]):
-        first, last = before["processors"][cpu], after["processors"][cpu]
-        load["busy"] += last[0] - first[0]
-        load["steal"] += last[1] - first[1]
+    known = set(before["processors"]) & set(after["processors"])
+    for cpu in os.sched_getaffinity(0) & known:
+        busy, steal = after["processors"][cpu]
+        busy_before, steal_before = before["processors"][cpu]
+        load["busy"] += busy - busy_before
+        load["steal"] += steal - steal_before
     return total_load({}, load)
 
 
@@ -208,7 +223,9 @@ def reads_bytes(caches):
     """Returns the size of the array of `RandomReads`: half of the L2 cache, at most `BYTES`, also
     if its size is unknown. `caches`: as `machine.caches` returns them."""
     kibibytes = re.match(r"(\d+)K$", caches.get("L2") or "")
-    return min(BYTES, int(kibibytes.group(1)) * 512) if kibibytes else BYTES
+    if kibibytes is None:
+        return BYTES
+    return min(BYTES, int(kibibytes.group(1)) * 512)
 
 
 def _reading(size):

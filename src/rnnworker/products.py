@@ -15,11 +15,11 @@ def facts_of(session, layers):
     - ``timesteps``: the longest sequence of a recurrent layer; None if there is no such layer.
     """
     layers = with_sizes(session, layers)
-    forward = forward_flops(layers)
-    return {
-        "flops_per_sample": None if forward is None else 3 * forward,
-        "timesteps": max((layer["steps"] for layer in layers if layer["steps"]), default=None),
-    }
+    flops = forward_flops(layers)
+    if flops is not None:
+        flops *= 3
+    steps = [layer["steps"] for layer in layers if layer["steps"]]
+    return {"flops_per_sample": flops, "timesteps": max(steps, default=None)}
 
 
 def with_sizes(session, layers):
@@ -32,11 +32,15 @@ def with_sizes(session, layers):
         try:
             inputs, outputs = map(sizes, session.layer_shapes(layer))
         except (AttributeError, KeyError, ValueError):  # a model of a class of its own
-            inputs, outputs = [None], [None, None]
-        rows = None if None in outputs[:-1] else int(numpy.prod(outputs[:-1]))
-        steps = inputs[0] if described["kind"] == "recurrent" else None
-        dense = type(layer).__name__ == "Dense"
-        sized.append(dict(described, steps=steps, rows=rows, dense=dense))
+            inputs = [None]
+            outputs = [None, None]
+        facts = dict(described, steps=None, rows=None)
+        facts["dense"] = type(layer).__name__ == "Dense"
+        if None not in outputs[:-1]:
+            facts["rows"] = int(numpy.prod(outputs[:-1]))
+        if described["kind"] == "recurrent":
+            facts["steps"] = inputs[0]
+        sized.append(facts)
     return sized
 
 
@@ -53,7 +57,7 @@ def forward_flops(layers):
                 if name.split("_")[-1] in RECURRENT:
                     flops += 2 * shape[0] * shape[1] * layer["steps"]
         elif layer["kind"] == "other" and layer["dense"] and layer["rows"]:
-            k, n = next(shape for name, shape in layer["shapes"] if name == "kernel")
+            k, n = dict(layer["shapes"])["kernel"]
             flops += 2 * layer["rows"] * k * n
         elif layer["kind"] != "embedding" and any(len(shape) > 1 for _, shape in layer["shapes"]):
             return None

@@ -27,7 +27,6 @@ import numpy
 from rnnworker import canonical_weights
 
 PLAIN = {"activation": "tanh", "recurrent_activation": "sigmoid"}
-FLAGS = ("use_bias", "go_backwards")
 
 
 class UnknownFunction(ValueError):
@@ -38,7 +37,9 @@ def function_of(cell, options, keras_3):
     """Returns the function that a layer with these `options` computes: ``{"activation",
     "recurrent_activation", "use_bias", "go_backwards"}``. Raises `UnknownFunction` if the reference
     lacks an activation. In Keras 3 hard_sigmoid has slope 1/6, in Keras 2 it has 1/5."""
-    function = dict(PLAIN, activation="relu" if cell == "rnn_relu" else "tanh")
+    function = dict(PLAIN)
+    if cell == "rnn_relu":
+        function["activation"] = "relu"
     if cell.startswith("rnn_"):
         del function["recurrent_activation"]
     for name in sorted(function):
@@ -46,7 +47,8 @@ def function_of(cell, options, keras_3):
         if activation is None:
             activation = "linear"
         if activation == "hard_sigmoid":
-            activation = "hard_sigmoid of Keras " + ("3" if keras_3 else "2")
+            version = "3" if keras_3 else "2"
+            activation = "hard_sigmoid of Keras " + version
         if not isinstance(activation, str) or activation not in ACTIVATIONS:
             known = ", ".join(sorted(ACTIVATIONS))
             shown = getattr(activation, "__name__", activation)
@@ -54,8 +56,9 @@ def function_of(cell, options, keras_3):
             raise UnknownFunction(message)
         function[name] = activation
     function.setdefault("recurrent_activation", None)
-    flags = {name: bool(options.get(name, name == "use_bias")) for name in FLAGS}
-    return dict(function, **flags)
+    function["use_bias"] = bool(options.get("use_bias", True))
+    function["go_backwards"] = bool(options.get("go_backwards", False))
+    return function
 
 
 def combined(functions):
@@ -67,7 +70,10 @@ def combined(functions):
         for function in functions:
             if function[name] not in values:
                 values.append(function[name])
-        settings[name] = values[0] if len(values) == 1 else ", ".join(map(str, values))
+        if len(values) == 1:
+            settings[name] = values[0]
+        else:
+            settings[name] = ", ".join(map(str, values))
     return settings
 
 
@@ -84,76 +90,103 @@ def run(cell, x, arrays, output_gradient, function=None):
       twice the units for a bidirectional layer, forward first.
     - `function`: from `function_of`; None is the cell as defined above.
     """
-    x, upstream = numpy.asarray(x, "float64"), numpy.asarray(output_gradient, "float64")
+    x = numpy.asarray(x, "float64")
+    upstream = numpy.asarray(output_gradient, "float64")
     arrays = {name: numpy.asarray(array, "float64") for name, array in arrays.items()}
-    parts = canonical_weights.split(arrays)
     if function and function["go_backwards"]:
         onwards = dict(function, go_backwards=False)
-        outputs, gradients = run(cell, x[:, ::-1], arrays, upstream, onwards)
-        return outputs, dict(gradients, x=gradients["x"][:, ::-1])
+        outputs, gradients = run(cell, _in_reverse(x), arrays, upstream, onwards)
+        gradients["x"] = _in_reverse(gradients["x"])
+        return outputs, gradients
+    parts = canonical_weights.split(arrays)
     if "forward_" in parts:
         return _both_directions(cell, x, parts, upstream, function)
-    return (_stack if parts else _one_direction)(cell, x, parts or arrays, upstream, function)
+    if parts:
+        return _stack(cell, x, parts, upstream, function)
+    return _one_direction(cell, x, arrays, upstream, function)
 
 
 def _both_directions(cell, x, parts, upstream, function):
     first, second = numpy.split(upstream, 2, axis=-1)
-    forward = run(cell, x, parts["forward_"], first, function)
-    backward = run(cell, x[:, ::-1], parts["backward_"], _in_reverse(second), function)
-    gradients = [forward[1], backward[1]]
-    from_x, from_reversed = (found.pop("x") for found in gradients)
-    joined = canonical_weights.join(parts, gradients)
-    outputs = numpy.concatenate([forward[0], _in_reverse(backward[0])], axis=-1)
-    return outputs, dict(joined, x=from_x + from_reversed[:, ::-1])
+    second = _in_reverse(second)
+    onwards, forward = run(cell, x, parts["forward_"], first, function)
+    reverse, backward = run(cell, _in_reverse(x), parts["backward_"], second, function)
+    of_x = forward.pop("x") + _in_reverse(backward.pop("x"))
+    gradients = canonical_weights.join(parts, [forward, backward])
+    gradients["x"] = of_x
+    outputs = numpy.concatenate([onwards, _in_reverse(reverse)], axis=-1)
+    return outputs, gradients
 
 
 def _in_reverse(array):
     """A sequence with its time steps in reverse order; the last step's array as it is."""
-    return array[:, ::-1] if array.ndim == 3 else array
+    if array.ndim == 3:
+        return array[:, ::-1]
+    return array
 
 
 def _stack(cell, x, parts, upstream, function):
-    layers, inputs = list(parts.values()), [x]
+    """Runs each layer twice: for its outputs from the first to the last, then for its gradients
+    from the last to the first."""
+    layers = list(parts.values())
+    inputs = [x]
+    nothing = numpy.zeros(x.shape[:2] + upstream.shape[-1:])
     for arrays in layers[:-1]:
-        nothing = numpy.zeros(x.shape[:2] + upstream.shape[-1:])
-        inputs.append(run(cell, inputs[-1], arrays, nothing, function)[0])
-    results = []
-    for below, arrays in zip(reversed(inputs), reversed(layers)):
-        results.append(run(cell, below, arrays, upstream, function))
-        upstream = results[-1][1].pop("x")
-    gradients = canonical_weights.join(parts, [found for _, found in reversed(results)])
-    return results[0][0], dict(gradients, x=upstream)
+        outputs, _ = run(cell, inputs[-1], arrays, nothing, function)
+        inputs.append(outputs)
+    outputs, found = run(cell, inputs[-1], layers[-1], upstream, function)
+    upstream = found.pop("x")
+    of_layers = [found]
+    for below, arrays in zip(reversed(inputs[:-1]), reversed(layers[:-1])):
+        _, found = run(cell, below, arrays, upstream, function)
+        upstream = found.pop("x")
+        of_layers.insert(0, found)
+    gradients = canonical_weights.join(parts, of_layers)
+    gradients["x"] = upstream
+    return outputs, gradients
 
 
 def _one_direction(cell, x, arrays, upstream, function):
     step, states = CELLS[cell]
     function = function or function_of(cell, {}, True)
-    activations = [
-        ACTIVATIONS.get(function[name]) for name in ("activation", "recurrent_activation")
-    ]
-    (batch, times, _), (units, columns) = x.shape, arrays["recurrent"].shape
-    given = set(arrays)
-    no_bias = numpy.zeros((2, columns) if cell == "gru" else columns)
-    arrays = dict({"bias": no_bias}, **arrays)
+    squash = ACTIVATIONS[function["activation"]]
+    gate = ACTIVATIONS.get(function["recurrent_activation"])
+    batch, times, _ = x.shape
+    units, columns = arrays["recurrent"].shape
+    arrays = dict(arrays)
+    has_bias = "bias" in arrays
+    if not has_bias:
+        arrays["bias"] = numpy.zeros((2, columns) if cell == "gru" else columns)
     gradients = {name: numpy.zeros_like(array) for name, array in arrays.items()}
     # The first row of a GRU's bias, the whole bias of another cell.
-    bias, bias_gradient = (numpy.atleast_2d(each["bias"])[0] for each in (arrays, gradients))
+    bias = numpy.atleast_2d(arrays["bias"])[0]
+    bias_gradient = numpy.atleast_2d(gradients["bias"])[0]
     projected = x @ arrays["kernel"] + bias
-    state = gradient = (numpy.zeros((batch, units)),) * states
-    outputs, steps_back = [], []
+    state = (numpy.zeros((batch, units)),) * states
+    gradient = state
+    outputs = []
+    steps_back = []
     for time in range(times):
-        state, back = step(projected[:, time], state, arrays, gradients, *activations)
+        state, back = step(projected[:, time], state, arrays, gradients, squash, gate)
         outputs.append(state[0])
         steps_back.append(back)
+    if upstream.ndim == 2:  # the gradient of the last output alone
+        of_outputs = numpy.zeros((batch, times, units))
+        of_outputs[:, -1] = upstream
+        result = outputs[-1]
+    else:
+        of_outputs = upstream
+        result = numpy.stack(outputs, axis=1)
     of_projected = numpy.empty_like(projected)
     for time in reversed(range(times)):
-        arrived = upstream[:, time] if upstream.ndim == 3 else (time == times - 1) * upstream
-        of_projected[:, time], gradient = steps_back[time](gradient[0] + arrived, *gradient[1:])
+        of_hidden = gradient[0] + of_outputs[:, time]
+        of_projected[:, time], gradient = steps_back[time](of_hidden, *gradient[1:])
     gradients["kernel"] = numpy.tensordot(x, of_projected, ((0, 1), (0, 1)))
     bias_gradient += of_projected.sum(axis=(0, 1))
-    gradients = {name: gradients[name] for name in given}
+    if not has_bias:
+        del gradients["bias"]
     gradients["x"] = of_projected @ arrays["kernel"].T
-    return numpy.stack(outputs, axis=1) if upstream.ndim == 3 else outputs[-1], gradients
+    return result, gradients
 
 
 def _sigmoid(value):
@@ -195,73 +228,92 @@ ACTIVATIONS = {
 
 def _lstm(projected, state, arrays, gradients, squash, gate):
     hidden, memory = state
-    i, f, c, o = numpy.split(projected + hidden @ arrays["recurrent"], 4, axis=1)
-    i, f, c, o = gate[0](i), gate[0](f), squash[0](c), gate[0](o)
+    recurrent = arrays["recurrent"]
+    squash, of_squash = squash
+    gate, of_gate = gate
+    i, f, c, o = numpy.split(projected + hidden @ recurrent, 4, axis=1)
+    i = gate(i)
+    f = gate(f)
+    c = squash(c)
+    o = gate(o)
     new = f * memory + i * c
-    squashed = squash[0](new)
+    squashed = squash(new)
 
     def back(grad_hidden, grad_new):
-        grad_new = grad_new + grad_hidden * o * squash[1](squashed)
+        grad_new = grad_new + grad_hidden * o * of_squash(squashed)
         gates = [
-            grad_new * c * gate[1](i),
-            grad_new * memory * gate[1](f),
-            grad_new * i * squash[1](c),
-            grad_hidden * squashed * gate[1](o),
+            grad_new * c * of_gate(i),
+            grad_new * memory * of_gate(f),
+            grad_new * i * of_squash(c),
+            grad_hidden * squashed * of_gate(o),
         ]
         gates = numpy.concatenate(gates, axis=1)
         gradients["recurrent"] += hidden.T @ gates
-        return gates, (gates @ arrays["recurrent"].T, grad_new * f)
+        return gates, (gates @ recurrent.T, grad_new * f)
 
     return (o * squashed, new), back
 
 
 def _gru(projected, state, arrays, gradients, squash, gate):
-    (hidden,), recurrent = state, arrays["recurrent"]
+    (hidden,) = state
+    recurrent = arrays["recurrent"]
+    squash, of_squash = squash
+    gate, of_gate = gate
     p_z, p_r, p_h = numpy.split(projected, 3, axis=1)
-    q_z, q_r, q_h = numpy.split(hidden @ recurrent + arrays["bias"][1], 3, axis=1)
-    z, r = gate[0](p_z + q_z), gate[0](p_r + q_r)
-    n = squash[0](p_h + r * q_h)
+    q = hidden @ recurrent + arrays["bias"][1]
+    q_z, q_r, q_h = numpy.split(q, 3, axis=1)
+    z = gate(p_z + q_z)
+    r = gate(p_r + q_r)
+    n = squash(p_h + r * q_h)
 
     def back(grad_hidden):
-        grad_n = grad_hidden * (1 - z) * squash[1](n)
-        grad_z = grad_hidden * (hidden - n) * gate[1](z)
-        grad_r = grad_n * q_h * gate[1](r)
+        grad_n = grad_hidden * (1 - z) * of_squash(n)
+        grad_z = grad_hidden * (hidden - n) * of_gate(z)
+        grad_r = grad_n * q_h * of_gate(r)
+        grad_p = numpy.concatenate([grad_z, grad_r, grad_n], axis=1)
         grad_q = numpy.concatenate([grad_z, grad_r, grad_n * r], axis=1)
         gradients["recurrent"] += hidden.T @ grad_q
         gradients["bias"][1] += grad_q.sum(axis=0)
         grad_before = grad_hidden * z + grad_q @ recurrent.T
-        return numpy.concatenate([grad_z, grad_r, grad_n], axis=1), (grad_before,)
+        return grad_p, (grad_before,)
 
     return (z * hidden + (1 - z) * n,), back
 
 
 def _gru_reset_before(projected, state, arrays, gradients, squash, gate):
-    (hidden,), recurrent = state, arrays["recurrent"]
+    (hidden,) = state
+    squash, of_squash = squash
+    gate, of_gate = gate
     gates = 2 * hidden.shape[1]
-    both = gate[0](projected[:, :gates] + hidden @ recurrent[:, :gates])
+    recurrent_zr = arrays["recurrent"][:, :gates]
+    recurrent_h = arrays["recurrent"][:, gates:]
+    both = gate(projected[:, :gates] + hidden @ recurrent_zr)
     z, r = numpy.split(both, 2, axis=1)
-    n = squash[0](projected[:, gates:] + (r * hidden) @ recurrent[:, gates:])
+    reset = r * hidden
+    n = squash(projected[:, gates:] + reset @ recurrent_h)
 
     def back(grad_hidden):
-        grad_n = grad_hidden * (1 - z) * squash[1](n)
-        grad_z = grad_hidden * (hidden - n) * gate[1](z)
-        grad_reset = grad_n @ recurrent[:, gates:].T
-        grad_r = grad_reset * hidden * gate[1](r)
+        grad_n = grad_hidden * (1 - z) * of_squash(n)
+        grad_z = grad_hidden * (hidden - n) * of_gate(z)
+        grad_reset = grad_n @ recurrent_h.T
+        grad_r = grad_reset * hidden * of_gate(r)
         grad_zr = numpy.concatenate([grad_z, grad_r], axis=1)
         gradients["recurrent"][:, :gates] += hidden.T @ grad_zr
-        gradients["recurrent"][:, gates:] += (r * hidden).T @ grad_n
-        grad_before = grad_hidden * z + grad_reset * r + grad_zr @ recurrent[:, :gates].T
+        gradients["recurrent"][:, gates:] += reset.T @ grad_n
+        grad_before = grad_hidden * z + grad_reset * r + grad_zr @ recurrent_zr.T
         return numpy.concatenate([grad_zr, grad_n], axis=1), (grad_before,)
 
     return (z * hidden + (1 - z) * n,), back
 
 
 def _rnn(projected, state, arrays, gradients, squash, gate):
-    (hidden,), recurrent = state, arrays["recurrent"]
-    new = squash[0](projected + hidden @ recurrent)
+    (hidden,) = state
+    recurrent = arrays["recurrent"]
+    squash, of_squash = squash
+    new = squash(projected + hidden @ recurrent)
 
     def back(grad_hidden):
-        grad = grad_hidden * squash[1](new)
+        grad = grad_hidden * of_squash(new)
         gradients["recurrent"] += hidden.T @ grad
         return grad, (grad @ recurrent.T,)
 

@@ -40,7 +40,8 @@ def supervise(members, seed=0, end=None, parse=event_of):
     """
     members = list(members)
     round_ = _Round(members, random.Random(seed), parse)
-    begun, kills = time.monotonic(), proc_files.oom_kills()
+    begun = time.monotonic()
+    kills = proc_files.oom_kills()
     try:
         round_.attend(end)
     finally:
@@ -57,12 +58,19 @@ def supervise(members, seed=0, end=None, parse=event_of):
 
 class _Round:
     def __init__(self, members, stream, parse):
-        self.planned, self.running = members[:], []
-        self.importers, self.stream, self.parse = Importers(members), stream, parse
-        self.at_once, self.is_single = len(os.sched_getaffinity(0)), len(members) == 1
+        self.planned = members[:]
+        self.running = []
+        self.importers = Importers(members)
+        self.stream = stream
+        self.parse = parse
+        self.at_once = len(os.sched_getaffinity(0))
+        self.is_single = len(members) == 1
         self.length = None  # of turns, once it has been determined
-        self.names, self.orders, self.order = [], None, []
-        self.turn = self.cycle = 0
+        self.names = []  # of the waiting members for which the orders were drawn
+        self.orders = None
+        self.order = []  # of those who still have a turn in this cycle
+        self.turn = 0
+        self.cycle = 0
         self.last = None  # the member that had the previous turn
         self.asleep = {}  # CPU seconds of the waiting members at the start of the turn
 
@@ -86,7 +94,8 @@ class _Round:
     def _start(self, selector):
         """Starts as many members as allowed; returns whether any is planned or alive."""
         for member in self.planned[:]:
-            if sum(process.is_working for process in self.processes()) >= self.at_once:
+            working = [process for process in self.processes() if process.is_working]
+            if len(working) >= self.at_once:
                 break
             importer = self.importers.importer_for(member, selector)
             if importer is None or importer.ready:
@@ -108,9 +117,13 @@ class _Round:
 
     def _timeout(self, now, end):
         deadlines = [process.deadline for process in self.processes() if process.is_working]
-        deadlines += [] if end is None else [end]
-        deadlines += [] if hasattr(os, "pidfd_open") else [now + POLL_SECONDS]
-        return max(0.0, min(deadlines) - now) if deadlines else None
+        if end is not None:
+            deadlines.append(end)
+        if not hasattr(os, "pidfd_open"):
+            deadlines.append(now + POLL_SECONDS)
+        if not deadlines:
+            return None
+        return max(0.0, min(deadlines) - now)
 
     def _give_turn(self):
         """If no member is working, completes the turn that has ended and gives the next one."""
@@ -118,11 +131,11 @@ class _Round:
             return
         waiting = {member.name: member for member in self.running if member.is_waiting}
         if self.asleep:
-            self.last.outcome.turns[-1]["asleep"] = {
-                name: round(waiting[name].cpu_seconds() - used, 2)
-                for name, used in self.asleep.items()
-                if name in waiting
-            }
+            used_asleep = {}
+            for name, before in self.asleep.items():
+                if name in waiting:
+                    used_asleep[name] = round(waiting[name].cpu_seconds() - before, 2)
+            self.last.outcome.turns[-1]["asleep"] = used_asleep
         if not waiting:
             return
         self.order = [name for name in self.order if name in waiting]
@@ -136,9 +149,15 @@ class _Round:
         chosen = waiting.pop(self.order.pop(0))
         self.asleep = {name: member.cpu_seconds() for name, member in waiting.items()}
         after = self.last.name if self.last else None
-        turn = {"turn": self.turn, "cycle": self.cycle - 1, "after": after, "asleep": {}}
+        turn = {
+            "turn": self.turn,
+            "cycle": self.cycle - 1,
+            "after": after,
+            "asleep": {},
+        }
         chosen.take_turn(turn, *length)
-        self.turn, self.last = self.turn + 1, chosen
+        self.turn += 1
+        self.last = chosen
 
     def _length(self, members):
         """Returns the length of the next turn: `FIRST` until all training members have had one;
@@ -146,9 +165,10 @@ class _Round:
         if self.is_single:
             return ()
         training = [member for member in members if member.gate_event.get("left")]
-        if self.length is None and training and all(member.step_seconds for member in training):
+        step_seconds = [member.step_seconds for member in training]
+        if self.length is None and training and all(step_seconds):
             left = max(member.gate_event["left"] for member in training)
-            self.length = turn_length([member.step_seconds for member in training], left)
+            self.length = turn_length(step_seconds, left)
         return self.length or FIRST
 
 
@@ -157,7 +177,9 @@ def turn_length(step_seconds, left):
     `step_seconds` (a list); `left` is the largest number of steps that any member has left."""
     fastest = max(min(step_seconds), 1e-9)
     lead = math.ceil(LEAD_SECONDS / fastest)
-    return lead, max(1, math.ceil(SLICE_SECONDS / fastest), math.ceil(left / MOST_TURNS) - lead)
+    timed = math.ceil(SLICE_SECONDS / fastest)
+    least = math.ceil(left / MOST_TURNS) - lead  # with fewer steps there would be too many turns
+    return lead, max(1, timed, least)
 
 
 def cycles(names, stream):
@@ -176,8 +198,17 @@ def cycles(names, stream):
 def williams(size):
     """Returns the rows of a Williams square: `size` rows, twice as many for an odd `size`. Over all
     rows, each element directly follows every other equally often."""
-    first = [0]
+    place = 0
+    first = [place]
     for step in range(1, size):
-        first.append((first[-1] + (step if step % 2 else -step)) % size)
-    rows = [[(place + shift) % size for place in first] for shift in range(size)]
-    return rows + [row[::-1] for row in rows] if size % 2 and size > 1 else rows
+        if step % 2:
+            place += step
+        else:
+            place -= step
+        first.append(place % size)
+    rows = []
+    for shift in range(size):
+        rows.append([(place + shift) % size for place in first])
+    if size % 2 and size > 1:
+        rows += [row[::-1] for row in rows]
+    return rows

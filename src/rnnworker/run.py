@@ -30,10 +30,14 @@ def main(arguments, imported=None):
         job = json.load(file)
     if imported is None:
         die_with_parent(job.get("parent"))
-    reads, facts = {}, {"card": job["card"]} if job.get("card") else {}
+    reads = {}
+    facts = {}
+    if job.get("card"):
+        facts["card"] = job["card"]
     if job["config"]["device"].get("kind") == "cpu":  # they say nothing about the speed of a GPU
         random_reads = processors.RandomReads(job.get("cores") or ())
-        reads["reads"], facts["reads_bytes"] = random_reads.seconds, random_reads.bytes
+        reads["reads"] = random_reads.seconds
+        facts["reads_bytes"] = random_reads.bytes
     turns = Turns(events, cards.card_reader(job), **reads)
     phases = Phases(events, turns)
     events.emit("hello", pid=os.getpid(), python=sys.version.split()[0], begin=begin)
@@ -48,17 +52,20 @@ def main(arguments, imported=None):
     try:
         if mode:
             # Imported by name, so that these modules do not count towards a run's digest.
-            getattr(importlib.import_module("rnnworker." + mode), mode)(job, events, phases)
+            module = importlib.import_module("rnnworker." + mode)
+            execute = getattr(module, mode)
+            execute(job, events, phases)
         else:
             _run(job, events, phases, turns, imported)
     except Exception as error:  # any error of a model or framework ends this run and is reported
         traceback.print_exc()
         model = job["config"].get("model", {}).get("function")
-        kind, message = type(error).__name__, user_functions.one_line(error, model)
-        events.emit("error", phase=phases.current, type=kind, message=message)
+        message = user_functions.one_line(error, model)
+        events.emit("error", phase=phases.current, type=type(error).__name__, message=message)
         return FAILED_IN_RUN
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    memory += imported.bytes if imported else 0
+    if imported:
+        memory += imported.bytes
     events.emit("facts", measured={"peak_memory_bytes": memory})
     events.emit("finished", begin=begin)
     return 0
@@ -81,12 +88,9 @@ def _run(job, events, phases, turns, imported=None):
         layers = session.layers()
         weights = canonical_weights.initial(layers, config["seed"])
         session.load_weights(weights)
-    events.emit(
-        "facts",
-        measured=dict(
-            session.model_facts(layers), weights_sha256=canonical_weights.digest(weights)
-        ),
-    )
+    facts = session.model_facts(layers)
+    facts["weights_sha256"] = canonical_weights.digest(weights)
+    events.emit("facts", measured=facts)
     with phases.phase("first_step"):
         session.train_steps(1)
     # Right after the first step: later, TensorFlow's profile omits cheap ops.

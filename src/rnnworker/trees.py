@@ -15,15 +15,14 @@ def mapped(function, tree):
 
 def named(tree, name=""):
     """[(dotted name, array)] of the arrays in a tree called `name`."""
-    if isinstance(tree, dict):
-        inner = [(key, tree[key]) for key in tree]
-    elif isinstance(tree, (list, tuple)):
-        inner = list(enumerate(tree))
-    else:
+    if isinstance(tree, (list, tuple)):
+        tree = dict(enumerate(tree))
+    if not isinstance(tree, dict):
         return [(name, tree)]
+    prefix = name + "." if name else ""
     found = []
-    for key, each in inner:
-        found += named(each, "{}.{}".format(name, key) if name else str(key))
+    for key in tree:
+        found += named(tree[key], "{}{}".format(prefix, key))
     return found
 
 
@@ -44,14 +43,17 @@ def taken(tree, chosen):
 def shapes(tree):
     """The shape of one sample, as a list; of several arrays, by their names."""
     found = {name: list(numpy.shape(array)[1:]) for name, array in named(tree)}
-    return found[""] if list(found) == [""] else found
+    if list(found) == [""]:
+        return found[""]
+    return found
 
 
 def nested(arrays, names):
     """The trees called `names` from `arrays` with dotted names: ``x_train.encoder`` is the entry
     ``encoder`` of ``x_train``; ``x_train.0`` and ``x_train.1`` are those of a list. Raises
     ValueError if a tree is both an array and made of arrays."""
-    found, parts = {}, {}
+    found = {}
+    parts = {}
     for name in arrays:
         first, dot, rest = name.partition(".")
         if dot and first in names:
@@ -69,4 +71,6 @@ def nested(arrays, names):
 def _listed(tree):
     """A tuple if the names in a dict are numbers from 0, else the dict."""
     numbers = [str(number) for number in range(len(tree))]
-    return tuple(tree[number] for number in numbers) if set(tree) == set(numbers) else tree
+    if set(tree) != set(numbers):
+        return tree
+    return tuple(tree[number] for number in numbers)

@@ -74,7 +74,12 @@ class Phases:
             details["waited"] = self._turns.waited
             details["second_clock"] = second_end - second_start - self._turns.waited_second
         self._events.emit(
-            "phase_end", phase=name, start=start, end=end, timed=timed, details=details
+            "phase_end",
+            phase=name,
+            start=start,
+            end=end,
+            timed=timed,
+            details=details,
         )
         self._events.handshake()
 
@@ -102,7 +107,11 @@ class Turns:
             grant = grant_of(line) if line else WHOLE
             self._card_before, self._reads_before = self._read_card(), self._reads()
             self._before = processors.load_so_far()
-            self._turn = {"turn": grant.turn, "lead": grant.lead, "begin": time.monotonic()}
+            self._turn = {
+                "turn": grant.turn,
+                "lead": grant.lead,
+                "begin": time.monotonic(),
+            }
         return grant
 
     def timed(self, **measured):

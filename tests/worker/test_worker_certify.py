@@ -10,7 +10,7 @@ import numpy
 import pytest
 
 from rnnbench.sources.certificates import Batch, wrong
-from rnnworker import canonical_weights, certify, events, precision, reference
+from rnnworker import canonical_weights, certify, differences, events, precision, reference
 
 LSTM = {
     "name": "lstm",
@@ -119,7 +119,7 @@ DIFFERENCES = {
 def test_the_difference_between_applied_and_computed_gradients(
     before: list, after: list, gradients: list, expected: float
 ) -> None:
-    assert certify.difference(before, after, gradients) == expected
+    assert differences.difference(before, after, gradients) == expected
 
 
 class Session:
@@ -152,7 +152,7 @@ class Session:
 
 def test_steps_that_are_off_are_counted(monkeypatch) -> None:
     monkeypatch.setitem(
-        certify.loss_gradients.GRADIENTS, "none", lambda session: lambda x, y: [x[0]]
+        differences.loss_gradients.GRADIENTS, "none", lambda session: lambda x, y: [x[0]]
     )
     x = numpy.array([[0.5, 0.25]], "float32")
     trial = SimpleNamespace(

@@ -36,7 +36,13 @@ class Session:
     def __init__(self, config, threads):
         self.config, self.threads = config, threads
         self.times = dict(DEFAULTS, **config["rnn"].get("fake", {}))
-        self.slept = {"step": [], "epoch": [], "validation": [], "evaluate": [], "predict": []}
+        self.slept = {
+            "step": [],
+            "epoch": [],
+            "validation": [],
+            "evaluate": [],
+            "predict": [],
+        }
         unknown = set(self.times) - set(DEFAULTS)
         if unknown:
             raise ValueError("rnn.fake has unknown keys: {}".format(", ".join(sorted(unknown))))
@@ -96,7 +102,11 @@ class Session:
             self.slept["validation"].append(_sleep(self.times["validation_seconds"]))
             loss = float("nan") if fault == "not_finite" else 2.0 / (1 + epoch)
             samples, batch = self.times["samples"], self.config["model"]["batch"]
-            facts = {"epoch": epoch, "samples": samples, "steps": -(-samples // batch)}
+            facts = {
+                "epoch": epoch,
+                "samples": samples,
+                "steps": -(-samples // batch),
+            }
             facts.update(loss=loss, val_loss=loss)
             facts.update(acc=self.times["accuracy"], val_acc=self.times["accuracy"])
             on_epoch(dict(times, val_seconds=time.monotonic() - end, **facts))

@@ -26,7 +26,8 @@ class Session(KerasSession):
             torch.set_num_interop_threads(threads)
         import keras
 
-        self.torch, self.keras = torch, keras
+        self.torch = torch
+        self.keras = keras
 
     def build_facts(self):
         torch = self.torch
@@ -112,8 +113,10 @@ class Session(KerasSession):
 
     def tf32(self):
         backends = self.torch.backends
-        allowed = {backends.cuda.matmul.allow_tf32, backends.cudnn.allow_tf32}
-        return allowed.pop() if len(allowed) == 1 else "in part"
+        allowed = backends.cudnn.allow_tf32
+        if backends.cuda.matmul.allow_tf32 != allowed:
+            return "in part"
+        return allowed
 
     def finish_device(self):
         if self.config["device"]["kind"] != "cpu" and self.torch.cuda.is_available():
@@ -123,4 +126,6 @@ class Session(KerasSession):
 def onednn_version(build_info):
     """oneDNN's version in torch's text about its build, which may use oneDNN's former name."""
     match = re.search(r"(?:MKL-DNN|oneDNN) v([\d.]+)", build_info)
-    return match.group(1) if match else None
+    if match is None:
+        return None
+    return match.group(1)

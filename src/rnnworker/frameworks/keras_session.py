@@ -4,7 +4,6 @@ certification and attestation need. `keras_training` has the rest."""
 import contextlib
 import functools
 import os
-import sys
 
 import numpy
 
@@ -19,7 +18,7 @@ from rnnworker import (
     user_functions,
 )
 from rnnworker.arguments import Refusal
-from rnnworker.frameworks import keras_checks, random_layers
+from rnnworker.frameworks import keras_checks, keras_facts, random_layers
 from rnnworker.frameworks.keras_training import KerasTraining
 from rnnworker.frameworks.keras_weights import KerasWeights
 from rnnworker.frameworks.watch import Watched
@@ -57,7 +56,7 @@ class KerasSession(KerasWeights, KerasTraining):
         self.recurrent = None
         # With `device` the arrays stay in the device's memory, where each step gathers its batch;
         # with `host` each batch is copied to the device.
-        on_device = self.can_feed_on_device and feeds_on_device(config)
+        on_device = self.can_feed_on_device and keras_facts.feeds_on_device(config)
         self.feed = "device" if on_device else "host"
         self._initial = None
         self._validation_feeds = {}
@@ -88,13 +87,19 @@ class KerasSession(KerasWeights, KerasTraining):
         return {}
 
     def environment(self):
-        versions = {"keras": keras_version(self.keras), "numpy": numpy.__version__}
-        return dict(self.build_facts(), packages=installed(), **versions)
+        facts = dict(self.build_facts(), packages=keras_facts.installed())
+        facts["keras"] = keras_version(self.keras)
+        facts["numpy"] = numpy.__version__
+        return facts
 
     def device_facts(self):
         intra_op, inter_op = self.thread_counts()
-        threads = {"asked": self.threads, "intra_op": intra_op, "inter_op": inter_op}
-        threads["pinned_to"] = sorted(os.sched_getaffinity(0))
+        threads = {
+            "asked": self.threads,
+            "intra_op": intra_op,
+            "inter_op": inter_op,
+            "pinned_to": sorted(os.sched_getaffinity(0)),
+        }
         return dict(self.devices(), threads=threads)
 
     def load_data(self, path, pinned_md5=None):
@@ -142,8 +147,9 @@ class KerasSession(KerasWeights, KerasTraining):
 
     def value_of(self, variable):
         """The value of a `variable` while a model is built; None if it has none yet."""
-        # Keras 3 would draw one.
-        return None if getattr(variable, "_value", self) is None else variable.numpy()
+        if getattr(variable, "_value", self) is None:  # Keras 3 would draw one
+            return None
+        return variable.numpy()
 
     def complete_model(self):
         """Makes the weights of a model that has none before it sees data."""
@@ -167,23 +173,27 @@ class KerasSession(KerasWeights, KerasTraining):
         settings = self.config["model"]
         for key in ("loss", "optimizer"):
             if settings.get(key) is None:
-                fault = "{} does not compile its model, and no {} is stated: write model.loss=NAME "
-                fault += "and model.optimizer={{name:NAME}} in the grid or its YAML, or compile"
+                fault = (
+                    "{} does not compile its model, and no {} is stated: write model.loss=NAME "
+                    "and model.optimizer={{name:NAME}} in the grid or its YAML, or compile"
+                )
                 raise Refusal(fault.format(settings["function"], key))
+        loss = settings["loss"]
+        if is_function(loss):
+            loss = user_functions.function(loss)
         return {
-            "loss": self._loss(settings["loss"]),
+            "loss": loss,
             "metrics": self._metrics(),
             "optimizer": self.optimizer(settings["optimizer"]),
         }
 
-    def _loss(self, stated):
-        return user_functions.function(stated) if is_function(stated) else stated
-
     def _metrics(self):
         """The metrics for each of several outputs, which Keras takes as a list of lists."""
-        metrics = metrics_of(self.config["model"])
-        outputs = getattr(self.model, "outputs", None) or [None]
-        return [metrics] * len(outputs) if metrics and len(outputs) > 1 else metrics
+        metrics = keras_facts.metrics_of(self.config["model"])
+        outputs = getattr(self.model, "outputs", None) or []
+        if metrics and len(outputs) > 1:
+            return [metrics] * len(outputs)
+        return metrics
 
     def make_model(self, function):
         """The model that `function` builds, without dropout if it is certified: two
@@ -191,7 +201,13 @@ class KerasSession(KerasWeights, KerasTraining):
         config = model_keys.recorded(self.config, "build")
         known = {"keras": self.keras, "recurrent": self.recurrent, "config": config}
         number, optional = user_functions.needed(function)
-        forms = {0: (), 1: ("keras",), 2: ("keras", "config"), 3: tuple(known), None: tuple(known)}
+        forms = {
+            0: (),
+            1: ("keras",),
+            2: ("keras", "config"),
+            3: tuple(known),
+            None: tuple(known),
+        }
         positional = [known[name] for name in forms[number]]
         named = {name: known[name] for name in optional if name in known}
         with contextlib.ExitStack() as stack:
@@ -222,11 +238,11 @@ class KerasSession(KerasWeights, KerasTraining):
     def model_facts(self, layers):
         """`layers`: what `layers()` returned."""
         optimizer = self.model.optimizer
-        named = {"class_name": type(optimizer).__name__}
+        settings = dict(optimizer.get_config(), class_name=type(optimizer).__name__)
         facts = {
             "parameters": int(self.model.count_params()),
-            "optimizer": dict(optimizer.get_config(), **named),
-            "loss": named_loss(self.model.loss),
+            "optimizer": settings,
+            "loss": keras_facts.named_loss(self.model.loss),
             "recurrent_layers": [layer.name for layer in self.recurrent.layers],
             "random_layers": random_layers.names(self.model, self.keras.layers),
             "precision": self.precision_facts(),
@@ -236,14 +252,19 @@ class KerasSession(KerasWeights, KerasTraining):
 
     def precision_facts(self):
         """The requested precision and the one in which the built layers compute."""
-        inner = [part for layer in self.recurrent.layers for part in inner_layers(layer)]
-        reported = {
+        types = set()
+        for layer in self.recurrent.layers:
+            for inner in inner_layers(layer):
+                types.add(getattr(inner, "compute_dtype", "float32"))
+        facts = {
             "policy": self._policy(),
-            "layers": sorted({getattr(layer, "compute_dtype", "float32") for layer in inner}),
+            "layers": sorted(types),
             "tf32": self.tf32(),
         }
-        as_asked = precision.as_expected(self.config, reported)
-        return dict(reported, asked=precision.requested_precision(self.config), as_asked=as_asked)
+        as_asked = precision.as_expected(self.config, facts)
+        facts["asked"] = precision.requested_precision(self.config)
+        facts["as_asked"] = as_asked
+        return facts
 
     def as_numpy(self, tensor):
         return self.keras.ops.convert_to_numpy(tensor)
@@ -282,7 +303,8 @@ class KerasSession(KerasWeights, KerasTraining):
         if keras_checks.has_own_step(self):
             return self.fit_batch(*samples)  # it expects the form of `fit`, without empty weights
         self.model.reset_metrics()
-        return keras_checks.loss_in(self.model.train_on_batch(*samples, return_dict=True), self)
+        results = self.model.train_on_batch(*samples, return_dict=True)
+        return keras_checks.loss_in(results, self)
 
     def fit_batch(self, *samples):
         """`train_batch` through ``fit``."""
@@ -301,13 +323,15 @@ class KerasSession(KerasWeights, KerasTraining):
         taken as `plain`."""
         made = self.recurrent.made_here(layer)
         if made is None:
-            return products.sizes(layer.input.shape)[1:], products.sizes(layer.output.shape)[1:]
-        shape = products.sizes(made.input_shape)
+            inputs = products.sizes(layer.input.shape)
+            return inputs[1:], products.sizes(layer.output.shape)[1:]
+        inputs = products.sizes(made.input_shape)
         if made.is_plain:
             with contextlib.suppress(AttributeError, ValueError):  # called on tensors, or twice
-                return shape[1:], products.sizes(layer.output.shape)[1:]
+                return inputs[1:], products.sizes(layer.output.shape)[1:]
         with composed.plain(layer):
-            return shape[1:], products.sizes(layer.compute_output_shape(shape))[1:]
+            outputs = layer.compute_output_shape(inputs)
+        return inputs[1:], products.sizes(outputs)[1:]
 
     def probe_shapes(self, layer, steps):
         """`layer_shapes` of a recurrent layer, with `steps` in place of an unknown length."""
@@ -336,21 +360,30 @@ class KerasSession(KerasWeights, KerasTraining):
             kernels = self.kernels(self._short_layers, min(time_steps, attest.SHORT))
         else:
             kernels = self.kernels(functools.partial(self.train_steps, 1), time_steps)
-        cudnn = any(name.endswith("cudnn") for name in kernels)
+        cells = [made.cell for made in self.recurrent.made]
         facts = {
             "found": kernels,
-            "expected": attest.expected(self.config, [made.cell for made in self.recurrent.made]),
-            "why_not_cudnn": [] if cudnn else self._why_not_cudnn(),
+            "expected": attest.expected(self.config, cells),
+            "why_not_cudnn": [],
         }
-        return dict(facts, time_steps=attest.SHORT) if is_long else facts
+        if not any(name.endswith("cudnn") for name in kernels):
+            facts["why_not_cudnn"] = self._why_not_cudnn()
+        if is_long:
+            facts["time_steps"] = attest.SHORT
+        return facts
 
     def _lengths(self):
         """The number of time steps of each recurrent layer; of one that takes any number, that of
         the longest input."""
-        inputs = trees.leaves(self.arrays["x_train"])
-        longest = max((array.shape[1] for array in inputs if array.ndim > 1), default=1)
-        lengths = [self.layer_shapes(layer)[0][0] for layer in self.recurrent.layers]
-        return [length or longest for length in lengths]
+        longest = 1
+        for array in trees.leaves(self.arrays["x_train"]):
+            if array.ndim > 1:
+                longest = max(longest, array.shape[1])
+        lengths = []
+        for layer in self.recurrent.layers:
+            inputs, _ = self.layer_shapes(layer)
+            lengths.append(inputs[0] or longest)
+        return lengths
 
     def kernels(self, run, steps):
         """The kernels that `run` ran on sequences of at least `steps` time steps."""
@@ -383,7 +416,8 @@ class KerasSession(KerasWeights, KerasTraining):
             return precision.DEFAULT
         if new:
             mixed.set_global_policy(new)
-        return (getattr(mixed, "global_policy", None) or mixed.dtype_policy)().name
+        get_policy = getattr(mixed, "global_policy", None) or mixed.dtype_policy
+        return get_policy().name
 
     def _state(self):
         return list(self.model.variables) + list(self.model.optimizer.variables)
@@ -395,67 +429,7 @@ class KerasSession(KerasWeights, KerasTraining):
                 attest.layer_facts(inner_layers(layer)[0]),  # they have the same settings
                 cell=self.recurrent.made_for(layer).cell,
                 device=self.config["device"]["kind"],
-                mask=_is_masked(layer),
+                mask=keras_facts.is_masked(layer),
             )
             reasons += attest.why_not_cudnn(dict(facts, **self.cudnn_facts()))
         return sorted(set(reasons), key=reasons.index)
-
-
-def named_loss(loss):
-    """The names of a compiled loss, a function, object or name, or a list or dict of them."""
-    if isinstance(loss, dict):
-        return {name: named_loss(part) for name, part in loss.items()}
-    if isinstance(loss, (list, tuple)):
-        return [named_loss(part) for part in loss]
-    if loss is None or isinstance(loss, str):
-        return loss
-    return getattr(loss, "name", None) or getattr(loss, "__name__", None) or type(loss).__name__
-
-
-def metrics_of(settings):
-    """The metrics of a model's YAML; without any, the accuracy of a classification."""
-    if settings.get("metrics") is not None:
-        return list(settings["metrics"])
-    if is_function(settings["loss"]):
-        return []
-    loss = str(settings["loss"]).lower()
-    return ["accuracy"] if "crossentropy" in loss or loss == "bce" else []
-
-
-def _inputs(layer):
-    """The layer's inputs: its sequence, and in Keras 3 a mask if there is one."""
-    inputs = layer.input
-    return list(inputs) if isinstance(inputs, (list, tuple)) else [inputs]
-
-
-def _is_masked(layer):
-    """Whether a layer has a mask; None if a subclassed model calls it, which keeps no symbols."""
-    try:
-        inputs = _inputs(layer)
-    except AttributeError:
-        return None
-    masks = [getattr(inputs[0], "_keras_mask", None), getattr(layer, "input_mask", None)]
-    return len(inputs) > 1 or any(mask is not None for mask in masks)
-
-
-def feeds_on_device(config):
-    """Whether a run with `config` gathers its batches on the device (``device.feed``). Augmented
-    images are made in the host's memory, and a certificate feeds single batches."""
-    if config["device"].get("feed") != "device" or config.get("certifying"):
-        return False
-    return not config["model"]["data"].get("augment")
-
-
-def installed():
-    """``name==version`` of every installed distribution, sorted."""
-    if sys.version_info >= (3, 8):
-        from importlib.metadata import distributions
-
-        # Of two distributions with the same name, Python imports the first.
-        found = [(d.metadata["Name"] or "", d.version) for d in distributions()]
-        versions = {name.lower(): version for name, version in reversed(found)}
-    else:
-        import pkg_resources
-
-        versions = {d.project_name.lower(): d.version for d in pkg_resources.working_set}
-    return sorted("{}=={}".format(name, version) for name, version in versions.items() if name)

@@ -1,6 +1,8 @@
 """The weights of a Keras model in canonical form: which layers have them, what initializes them,
 and what the model has set itself."""
 
+import collections
+
 from rnnworker import canonical_weights
 from rnnworker.arguments import INITIALIZERS
 from rnnworker.frameworks.watch import described
@@ -22,14 +24,17 @@ class KerasWeights:
                 facts.update(self._recurrent_initializers(layer, arrays), kind="recurrent")
             else:
                 names = list(arrays)
-                kind = "embedding" if type(layer).__name__ == "Embedding" else "other"
-                facts.update(self._initializers(layer, arrays), kind=kind)
+                facts["kind"] = "other"
+                if type(layer).__name__ == "Embedding":
+                    facts["kind"] = "embedding"
+                facts.update(self._initializers(layer, arrays))
             facts["shapes"] = [(name, list(arrays[name].shape)) for name in names]
             layers.append(facts)
         return layers
 
     def _initializers(self, layer, arrays):
-        initializers, kept = {}, {}
+        initializers = {}
+        kept = {}
         for name, variable in zip(_names(layer), layer.weights):
             found = self._watched.initializer(variable)
             if found is not None and canonical_weights.is_drawn(found):
@@ -45,27 +50,34 @@ class KerasWeights:
         options = made.options
         if any(self._watched.is_assigned(variable) for variable in layer.weights):
             return {"initializers": {}, "kept": arrays}
-        initializers, kept = {}, {}
+        initializers = {}
+        kept = {}
         for name in INITIALIZERS:
-            array = "recurrent" if name.startswith("recurrent") else name.partition("_")[0]
-            stated = options.get(name) or canonical_weights.RECURRENT_DEFAULTS[array]
+            part = name.partition("_")[0]  # kernel, recurrent or bias
+            stated = options.get(name) or canonical_weights.RECURRENT_DEFAULTS[part]
             found = described(self.keras, stated)
-            initializers[array] = found
-            if not canonical_weights.is_drawn(found):
-                make = self.keras.initializers.get(stated)
-                for full in arrays:
-                    if full.split("_")[-1] == array:
-                        kept[full] = self.as_numpy(make(arrays[full].shape))
+            initializers[part] = found
+            if canonical_weights.is_drawn(found):
+                continue
+            make = self.keras.initializers.get(stated)
+            for full in arrays:
+                if full.split("_")[-1] == part:
+                    kept[full] = self.as_numpy(make(arrays[full].shape))
         forget = options.get("unit_forget_bias", True) and made.cell == "lstm"
-        return {"initializers": initializers, "kept": kept, "unit_forget_bias": forget}
+        return {
+            "initializers": initializers,
+            "kept": kept,
+            "unit_forget_bias": forget,
+        }
 
     def load_weights(self, weights):
         self.forget_states()
         for layer, arrays in zip(self.weighted(), weights):
             if layer in self.recurrent.layers:
                 self.recurrent.from_canonical(layer, arrays)
-            else:
-                layer.set_weights([arrays[name] for name in _names(layer)])
+                continue
+            values = [arrays[name] for name in _names(layer)]
+            layer.set_weights(values)
         self._initial = self.read_state()
 
     def dump_weights(self):
@@ -76,9 +88,12 @@ class KerasWeights:
         """Sets the states that stateful layers have kept to zero."""
         for layer in self.recurrent.layers:
             for inner in inner_layers(layer):
-                if getattr(inner, "stateful", False):
-                    reset = getattr(inner, "reset_state", None) or inner.reset_states
-                    reset()
+                if not getattr(inner, "stateful", False):
+                    continue
+                if getattr(inner, "reset_state", None):
+                    inner.reset_state()
+                else:
+                    inner.reset_states()
 
     def weighted(self):
         """The layers with weights, in order. An inner model or a wrapper that holds a recurrent
@@ -93,7 +108,7 @@ class KerasWeights:
         leaves = []
         for layer in layers:
             inner = inner_of(layer)
-            is_recurrent = any(layer is each for each in self.recurrent.layers)
+            is_recurrent = self.recurrent.made_here(layer) is not None
             if is_recurrent or not self._holds_recurrent(inner):
                 leaves.append(layer)
             else:
@@ -102,8 +117,9 @@ class KerasWeights:
 
     def _holds_recurrent(self, layers):
         for layer in layers:
-            is_recurrent = any(layer is each for each in self.recurrent.layers)
-            if is_recurrent or self._holds_recurrent(inner_of(layer)):
+            if self.recurrent.made_here(layer) is not None:
+                return True
+            if self._holds_recurrent(inner_of(layer)):
                 return True
         return False
 
@@ -116,8 +132,12 @@ class KerasWeights:
 def _names(layer):
     """The names of a layer's weights, each once."""
     names = []
+    count = collections.Counter()
     for variable in layer.weights:
         name = variable.name.split("/")[-1].split(":")[0]
-        same = sum(each.partition("#")[0] == name for each in names)
-        names.append("{}#{}".format(name, same + 1) if same else name)
+        count[name] += 1
+        if count[name] > 1:
+            names.append("{}#{}".format(name, count[name]))
+        else:
+            names.append(name)
     return names

@@ -23,7 +23,12 @@ def _tensorflow2(session):
     def gradients(x, y, sample_weight=None):
         with tensorflow.GradientTape() as tape:
             predicted = model(x, training=True)
-            loss = compute_loss(x=x, y=y, y_pred=predicted, sample_weight=sample_weight)
+            loss = compute_loss(
+                x=x,
+                y=y,
+                y_pred=predicted,
+                sample_weight=sample_weight,
+            )
         return [tensorflow.convert_to_tensor(value) for value in tape.gradient(loss, variables)]
 
     def gradients_of(*samples):
@@ -45,7 +50,12 @@ def _torch(session):
 
     def gradients_of(x, y, sample_weight=None):
         predicted = model(x, training=True)
-        loss = model.compute_loss(x=x, y=y, y_pred=predicted, sample_weight=sample_weight)
+        loss = model.compute_loss(
+            x=x,
+            y=y,
+            y_pred=predicted,
+            sample_weight=sample_weight,
+        )
         return [value.float().cpu().numpy() for value in torch.autograd.grad(loss, variables)]
 
     return gradients
@@ -57,7 +67,12 @@ def _jax(session):
     def loss(values, x, y, sample_weight=None):
         with session.keras.StatelessScope(state_mapping=list(zip(variables, values))):
             predicted = model(x, training=True)
-            return model.compute_loss(x=x, y=y, y_pred=predicted, sample_weight=sample_weight)
+            return model.compute_loss(
+                x=x,
+                y=y,
+                y_pred=predicted,
+                sample_weight=sample_weight,
+            )
 
     gradient = jax.jit(jax.grad(loss))
 

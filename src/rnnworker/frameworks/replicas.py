@@ -89,7 +89,12 @@ def check_sizes(sizes, batch, replicas):
                 raise ValueError(
                     "a batch of {} samples of {} cannot be split evenly among {} replicas; choose "
                     "model.batch and model.{}_samples (now {}) that are multiples of {}".format(
-                        size, part, replicas, part, sizes[part], replicas
+                        size,
+                        part,
+                        replicas,
+                        part,
+                        sizes[part],
+                        replicas,
                     )
                 )
 

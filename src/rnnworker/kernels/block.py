@@ -32,7 +32,9 @@ def make(keras, cell, units, options):
                 shape = [tensorflow.shape(sequence)[1], self.units]
                 initial = [tensorflow.zeros(shape, sequence.dtype)] * 2
             hidden, memory = _block_lstm_with_states(tensorflow)(
-                sequence, *self.tensors(), *initial
+                sequence,
+                *self.tensors(),
+                *initial,
             )
             return self.outputs_of(inputs, hidden), (hidden[-1], memory)
 

@@ -53,7 +53,10 @@ def _loop(tensorflow, step, weights, sequence, units, states):
 
     start = (tensorflow.constant(0), outputs) + (zeros,) * states
     end = tensorflow.while_loop(
-        lambda time, *_: time < shape[0], body, start, maximum_iterations=shape[0]
+        lambda time, *_: time < shape[0],
+        body,
+        start,
+        maximum_iterations=shape[0],
     )
     return end[1].stack()
 
@@ -65,8 +68,19 @@ def _lstm_cell(tensorflow):
     def cell(x, memory, hidden, matrix, bias):
         """One step: (batch, inputs), two (batch, units) → new memory and hidden state."""
         peephole = tensorflow.zeros([bias.shape[0] // 4], x.dtype)
-        arguments = {"x": x, "cs_prev": memory, "h_prev": hidden, "w": matrix, "b": bias}
-        arguments.update(wci=peephole, wcf=peephole, wco=peephole, use_peephole=False)
+        arguments = {
+            "x": x,
+            "cs_prev": memory,
+            "h_prev": hidden,
+            "w": matrix,
+            "b": bias,
+        }
+        arguments.update(
+            wci=peephole,
+            wcf=peephole,
+            wco=peephole,
+            use_peephole=False,
+        )
         new = ops.LSTMBlockCell(forget_bias=FORGET_BIAS, cell_clip=CELL_CLIP, **arguments)
 
         def gradient(memory_gradient, hidden_gradient):
@@ -97,12 +111,23 @@ def _gru_cell(tensorflow):
     @tensorflow.custom_gradient
     def cell(x, hidden, gates, gates_bias, candidate, candidate_bias):
         """One step: (batch, inputs), (batch, units) → the new hidden state, in a tuple."""
-        arguments = {"x": x, "h_prev": hidden, "w_ru": gates, "w_c": candidate}
+        arguments = {
+            "x": x,
+            "h_prev": hidden,
+            "w_ru": gates,
+            "w_c": candidate,
+        }
         arguments.update(b_ru=gates_bias, b_c=candidate_bias)
         new = ops.GRUBlockCell(**arguments)
 
         def gradient(hidden_gradient):
-            back = ops.GRUBlockCellGrad(d_h=hidden_gradient, r=new.r, u=new.u, c=new.c, **arguments)
+            back = ops.GRUBlockCellGrad(
+                d_h=hidden_gradient,
+                r=new.r,
+                u=new.u,
+                c=new.c,
+                **arguments,
+            )
             x_and_hidden = tensorflow.concat([x, hidden], 1)
             x_and_reset = tensorflow.concat([x, hidden * new.r], 1)
             return (

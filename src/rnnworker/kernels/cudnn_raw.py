@@ -42,6 +42,11 @@ def make_stack(keras, cell, units, layers, directions, options):
                 arguments["sequence_lengths"] = tensorflow.fill([shape[1]], shape[0])
             call = getattr(tensorflow.raw_ops, op)
             params = self.whole_buffer()
-            return call(rnn_mode=cell, is_training=True, params=params, **arguments).output
+            return call(
+                rnn_mode=cell,
+                is_training=True,
+                params=params,
+                **arguments,
+            ).output
 
     return CudnnRaw(units, **layer_settings(options))

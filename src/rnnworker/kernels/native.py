@@ -34,17 +34,21 @@ def make(keras, cell, units, options):
     backend = keras.backend.backend()
     if backend not in ("torch", "jax"):
         raise ValueError("rnn=native needs Keras 3 on torch or jax; this Keras is on " + backend)
-    of_torch = backend == "torch"
-    name, known = ("torch.nn", TORCH) if of_torch else ("the scan", GATES)
-    cells.supported(name, cell, sorted(known), options)
-    layer_class = (_torch_layer if of_torch else _jax_layer)(keras, cell)
+    if backend == "torch":
+        cells.supported("torch.nn", cell, sorted(TORCH), options)
+        layer_class = _torch_layer(keras, cell)
+    else:
+        cells.supported("the scan", cell, sorted(GATES), options)
+        layer_class = _jax_layer(keras, cell)
     return layer_class(units, **layer_settings(options))
 
 
 def torch_layout(cell):
     """The layout of [weight_ih, weight_hh, bias_ih, bias_hh], but for transposed matrices."""
-    frozen = () if cell == "gru" else (("frozen", cudnn_layout.ORDERS[cell]),)
-    return cudnn_layout.layout(cell) + frozen
+    layout = cudnn_layout.layout(cell)
+    if cell == "gru":
+        return layout
+    return layout + (("frozen", cudnn_layout.ORDERS[cell]),)
 
 
 def _torch_layer(keras, cell):
@@ -56,7 +60,8 @@ def _torch_layer(keras, cell):
         states = 2 if cell == "lstm" else 1
 
         def make_weights(self, inputs):
-            module = getattr(torch.nn, name)(inputs, self.units, batch_first=True, **settings)
+            make_module = getattr(torch.nn, name)
+            module = make_module(inputs, self.units, batch_first=True, **settings)
             if cell != "gru":
                 torch.nn.init.zeros_(module.bias_hh_l0)
                 module.bias_hh_l0.requires_grad_(False)
@@ -68,18 +73,26 @@ def _torch_layer(keras, cell):
                 inputs = torch.flip(inputs, [1])
             with self.casting(inputs):
                 hidden, _ = self.wrapped.module(inputs)
-            return hidden if self.return_sequences else hidden[:, -1]
+            if self.return_sequences:
+                return hidden
+            return hidden[:, -1]
 
         def outputs_and_states(self, inputs, initial):
             if self.go_backwards:
                 inputs = torch.flip(inputs, [1])
+            has_memory = self.states == 2  # torch takes and returns a pair of states, or one state
             if initial is not None:
                 initial = tuple(state[None].contiguous() for state in initial)
-                initial = initial if self.states == 2 else initial[0]
+                if not has_memory:
+                    initial = initial[0]
             with self.casting(inputs):
                 hidden, last = self.wrapped.module(inputs, initial)
-            outputs = hidden if self.return_sequences else hidden[:, -1]
-            return outputs, [state[0] for state in (last if self.states == 2 else [last])]
+            if not has_memory:
+                last = [last]
+            states = [state[0] for state in last]
+            if self.return_sequences:
+                return hidden, states
+            return hidden[:, -1], states
 
         def casting(self, inputs):
             """Keras casts only its own variables; torch's ``autocast`` casts torch's parameters."""
@@ -106,8 +119,11 @@ def _jax_layer(keras, cell):
         def make_weights(self, inputs):
             columns = GATES[cell] * self.units
             bias = (2, columns) if cell == "gru" else (columns,)
-            shapes = ((inputs, columns), (self.units, columns), bias)
-            self.arrays = [self.zeros(name, *shape) for name, shape in zip(cells.ARRAYS, shapes)]
+            self.arrays = [
+                self.zeros("kernel", inputs, columns),
+                self.zeros("recurrent", self.units, columns),
+                self.zeros("bias", *bias),
+            ]
 
         def outputs(self, inputs):
             return self.outputs_and_states(inputs, None)[0]
@@ -115,7 +131,8 @@ def _jax_layer(keras, cell):
         def outputs_and_states(self, inputs, initial):
             if self.go_backwards:
                 inputs = jax.numpy.flip(inputs, 1)
-            arrays = dict(zip(cells.ARRAYS, (variable.value for variable in self.arrays)))
+            values = [variable.value for variable in self.arrays]
+            arrays = dict(zip(cells.ARRAYS, values))
             return scan_cell(cell, inputs, arrays, self.return_sequences, initial)
 
     return JaxNative
@@ -128,19 +145,23 @@ def scan_cell(cell, x, arrays, sequences, initial=None):
     import jax
 
     recurrent, bias = arrays["recurrent"], arrays["bias"]
-    first, second = bias if cell == "gru" else (bias, None)
-    projected = jax.numpy.swapaxes(x @ arrays["kernel"] + first, 0, 1)
-    zeros = jax.numpy.zeros((x.shape[0], recurrent.shape[0]), projected.dtype)
+    recurrent_bias = None
+    if cell == "gru":
+        bias, recurrent_bias = bias
+    projected = jax.numpy.swapaxes(x @ arrays["kernel"] + bias, 0, 1)
+    if initial is None:
+        zeros = jax.numpy.zeros((x.shape[0], recurrent.shape[0]), projected.dtype)
+        initial = (zeros, zeros) if cell == "lstm" else (zeros,)
     step = _steps(jax)[cell]
 
     def body(state, at_once):
-        state = step(state, at_once, recurrent, second)
+        state = step(state, at_once, recurrent, recurrent_bias)
         return state, state[0] if sequences else None
 
-    start = (zeros, zeros) if cell == "lstm" else (zeros,)
-    start = start if initial is None else tuple(initial)
-    state, hidden = jax.lax.scan(body, start, projected)
-    return (jax.numpy.swapaxes(hidden, 0, 1) if sequences else state[0]), state
+    state, hidden = jax.lax.scan(body, tuple(initial), projected)
+    if sequences:
+        return jax.numpy.swapaxes(hidden, 0, 1), state
+    return state[0], state
 
 
 def _steps(jax):
@@ -167,12 +188,14 @@ def _steps(jax):
         gates = 2 * hidden.shape[1]
         both = sigmoid(projected[:, :gates] + hidden @ recurrent[:, :gates])
         z, r = numpy.split(both, 2, axis=1)
-        new = numpy.tanh(projected[:, gates:] + (r * hidden) @ recurrent[:, gates:])
+        product = (r * hidden) @ recurrent[:, gates:]
+        new = numpy.tanh(projected[:, gates:] + product)
         return (z * hidden + (1 - z) * new,)
 
     def simple(activation):
         def step(state, projected, recurrent, _):
-            return (activation(projected + state[0] @ recurrent),)
+            (hidden,) = state
+            return (activation(projected + hidden @ recurrent),)
 
         return step
 

@@ -28,7 +28,12 @@ def prepare(source, config):
     cut = round(len(codes) * (1.0 - model["held_out"]))
     x_train, y_train = _windows(codes[:cut], model, model["train_samples"])
     x_val, y_val = _windows(codes[cut:], model, model["val_samples"])
-    return {"x_train": x_train, "y_train": y_train, "x_val": x_val, "y_val": y_val}
+    return {
+        "x_train": x_train,
+        "y_train": y_train,
+        "x_val": x_val,
+        "y_val": y_val,
+    }
 
 
 def build(keras, recurrent, config):

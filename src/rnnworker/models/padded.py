@@ -10,31 +10,41 @@ def prepare(source, config):
     y (samples, 1) float32: whether more words come from the upper half of the indices. They depend
     on ``model.data_seed`` only. Without padding every sentence has its full length."""
     model = config["model"]
-    if model["padding"] not in PADDINGS:
+    padding = model["padding"]
+    if padding not in PADDINGS:
         message = "model.padding={} must be one of {}"
-        raise ValueError(message.format(model["padding"], ", ".join(PADDINGS)))
+        raise ValueError(message.format(padding, ", ".join(PADDINGS)))
     stream = numpy.random.RandomState(model["data_seed"])
-    half, steps = model["words"] // 2, model["sequence"]
+    half = model["words"] // 2
+    steps = model["sequence"]
     arrays = {}
     for name in ("train", "val"):
         samples = model[name + "_samples"]
         labels = stream.randint(0, 2, samples)
-        upper = stream.uniform(size=(samples, steps)) < (0.35 + 0.3 * labels)[:, None]
-        x = (1 + stream.randint(0, half - 1, (samples, steps)) + half * upper).astype("int32")
+        share = 0.35 + 0.3 * labels  # of words from the upper half
+        is_upper = stream.uniform(size=(samples, steps)) < share[:, None]
+        x = 1 + stream.randint(0, half - 1, (samples, steps))
+        x = (x + half * is_upper).astype("int32")
         lengths = stream.randint(steps // 2, steps + 1, samples)
-        if model["padding"] != "none":
-            padded = numpy.arange(steps)[None, :] >= lengths[:, None]
-            x[padded if model["padding"] == "right" else padded[:, ::-1]] = 0
-        arrays["x_" + name], arrays["y_" + name] = x, labels.astype("float32").reshape(-1, 1)
+        is_padding = numpy.arange(steps)[None, :] >= lengths[:, None]
+        if padding == "right":
+            x[is_padding] = 0
+        elif padding == "left":
+            x[is_padding[:, ::-1]] = 0
+        arrays["x_" + name] = x
+        arrays["y_" + name] = labels.astype("float32").reshape(-1, 1)
     return arrays
 
 
 def build(keras, recurrent, config):
     """Embedding with a mask for the padding → RNN → sigmoid."""
-    layers, model = keras.layers, config["model"]
+    layers = keras.layers
+    model = config["model"]
     inputs = layers.Input(shape=(model["sequence"],), dtype="int32")
     masked = model["padding"] != "none"
-    vectors = layers.Embedding(model["words"], model["embedding"], mask_zero=masked)(inputs)
-    hidden = recurrent(model["units"], recurrent_dropout=model["recurrent_dropout"])(vectors)
+    embedding = layers.Embedding(model["words"], model["embedding"], mask_zero=masked)
+    vectors = embedding(inputs)
+    rnn = recurrent(model["units"], recurrent_dropout=model["recurrent_dropout"])
+    hidden = rnn(vectors)
     outputs = layers.Dense(1, activation="sigmoid")(hidden)
     return keras.models.Model(inputs, outputs)

@@ -33,11 +33,15 @@ def unpickle_cifar10(path):
     with tarfile.open(path) as archive:
         members = {member.name.split("/")[-1]: member for member in archive.getmembers()}
         for part, names in (("train", training), ("test", ["test_batch"])):
-            files = [archive.extractfile(members[name]) for name in names]
-            batches = [pickle.load(file, encoding="bytes") for file in files]
-            rows = numpy.concatenate([batch[b"data"] for batch in batches])
+            pixels = []
+            labels = []
+            for name in names:
+                file = archive.extractfile(members[name])
+                batch = pickle.load(file, encoding="bytes")
+                pixels.append(batch[b"data"])
+                labels.append(batch[b"labels"])
+            rows = numpy.concatenate(pixels)
             channel_first = rows.reshape(-1, 3, CIFAR10_SIDE, CIFAR10_SIDE)
             arrays["x_" + part] = channel_first.transpose(0, 2, 3, 1)
-            labels = numpy.concatenate([batch[b"labels"] for batch in batches])
-            arrays["y_" + part] = labels.astype("int64")
+            arrays["y_" + part] = numpy.concatenate(labels).astype("int64")
     return arrays

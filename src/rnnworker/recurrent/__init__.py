@@ -5,7 +5,6 @@
 import contextlib
 import functools
 import importlib
-import itertools
 import sys
 import types
 
@@ -75,14 +74,17 @@ class Recurrent:
 
     def made_for(self, layer):
         """The `Made` of one of the `layers`."""
-        for made in self.made:
-            if made.layer is layer:
-                return made
-        raise KeyError(layer.name)
+        made = self.made_here(layer)
+        if made is None:
+            raise KeyError(layer.name)
+        return made
 
     def made_here(self, layer):
         """The `Made` of a `layer`; None if it was not made here."""
-        return next((made for made in self.made if made.layer is layer), None)
+        for made in self.made:
+            if made.layer is layer:
+                return made
+        return None
 
     def __call__(self, units, **options):
         return self.stack(units, **options)
@@ -95,16 +97,20 @@ class Recurrent:
         implementation that has an op for a whole stack makes one layer of it."""
         cell = self._config["cell"]["name"]
         if cell == OF_MODEL:
-            fault = "{}: with cell={} write keras.layers.LSTM(…), GRU(…) or SimpleRNN(…), or name "
-            fault += "another cell in the grid"
+            fault = (
+                "{}: with cell={} write keras.layers.LSTM(…), GRU(…) or SimpleRNN(…), or name "
+                "another cell in the grid"
+            )
             raise Refusal(fault.format(caller(), OF_MODEL))
         return self.make(cell, units, options, layers, bidirectional)
 
     def make(self, cell, units, options, layers=1, bidirectional=False):
         """As `stack`, with the name of a cell."""
-        options = self._options(cell, options, single=layers == 1 and not bidirectional)
+        is_single = layers == 1 and not bidirectional
+        options = self._options(cell, options, is_single)
         longest = options.pop(LONGEST, LONGEST_UNROLLED)
-        stated, place = dict(options), caller()
+        stated = dict(options)
+        place = caller()
         for argument in options:
             stated[argument] = activation_name(self.keras, options[argument], argument)
         for initializer in ("unit_forget_bias",) + arguments.INITIALIZERS:
@@ -145,8 +151,10 @@ class Recurrent:
             other = self.made_for(backward)
             self.made.remove(other)
             if made.function() != other.function() or not other.options.get("go_backwards"):
-                fault = "{}: backward_layer must differ from the other one in go_backwards=True "
-                fault += "and its name only"
+                fault = (
+                    "{}: backward_layer must differ from the other one in go_backwards=True "
+                    "and its name only"
+                )
                 raise Refusal(fault.format(other.place))
         with self.making():
             pair = composed.both_directions(self.keras, layer, backward, merge_mode, settings)
@@ -171,13 +179,15 @@ class Recurrent:
     def _layer(self, cell, units, layers, bidirectional, options):
         if hasattr(self.module, "make_stack"):
             directions = 2 if bidirectional else 1
-            inner = (self.keras, cell, units, layers, directions, options)
-            return self.module.make_stack(*inner)
+            return self.module.make_stack(self.keras, cell, units, layers, directions, options)
         if layers == 1:
             return self._single(cell, units, bidirectional, options)
         name = options.pop("name", None)
-        settings = [dict(options, return_sequences=True)] * (layers - 1) + [options]
-        inner = [self._single(cell, units, bidirectional, each) for each in settings]
+        of_lower = dict(options, return_sequences=True)
+        inner = []
+        for _ in range(layers - 1):
+            inner.append(self._single(cell, units, bidirectional, of_lower))
+        inner.append(self._single(cell, units, bidirectional, options))
         return composed.stack(self.keras, inner, name)
 
     def to_canonical(self, layer, values=None):
@@ -185,11 +195,16 @@ class Recurrent:
         gradients of its trainable weights in their order."""
         parts = composed.parts_of(layer)
         if not parts:
-            return getattr(self.module, "to_canonical", cells.to_canonical)(layer, values)
-        converted, rest = [], iter(values or ())
+            convert = getattr(self.module, "to_canonical", cells.to_canonical)
+            return convert(layer, values)
+        converted = []
+        first = 0
         for part in parts.values():
-            count = len(part.trainable_weights)
-            its_values = None if values is None else list(itertools.islice(rest, count))
+            its_values = None
+            if values is not None:
+                stop = first + len(part.trainable_weights)
+                its_values = list(values[first:stop])
+                first = stop
             converted.append(self.to_canonical(part, its_values))
         return canonical_weights.join(parts, converted)
 
@@ -200,7 +215,8 @@ class Recurrent:
     def from_canonical(self, layer, arrays):
         parts = composed.parts_of(layer)
         if not parts:
-            getattr(self.module, "from_canonical", cells.from_canonical)(layer, arrays)
+            convert = getattr(self.module, "from_canonical", cells.from_canonical)
+            convert(layer, arrays)
             return
         of_parts = canonical_weights.split(arrays)
         for prefix, part in parts.items():
@@ -210,26 +226,25 @@ class Recurrent:
         options = dict(options)
         if not bidirectional:
             return self.module.make(self.keras, cell, units, options)
+        settings = {}
         name = options.pop("name", None)
-        forward, backward = (
-            self.module.make(self.keras, cell, units, dict(options, **direction))
-            for direction in ({}, {"go_backwards": True})
-        )
-        settings = {"name": name} if name else {}
+        if name:
+            settings["name"] = name
+        forward = self.module.make(self.keras, cell, units, dict(options))
+        backward = self.module.make(self.keras, cell, units, dict(options, go_backwards=True))
         return composed.both_directions(self.keras, forward, backward, settings=settings)
 
     def _options(self, cell, given, single):
         """The arguments of a layer: those that the model has `given`, and those of the grid."""
         config = dict(self._config, cell={"name": cell})
         of_grid = dict(self._rnn.get("options") or {})
+        is_own = is_user_file(self._rnn["implementation"])
         for argument in sorted(given):
             value = activation_name(self.keras, given[argument], argument)
             reason = arguments.refusal(config, argument, value)
-            is_own = is_user_file(self._rnn["implementation"])
             if not is_own and value != of_grid.get(argument, value):
-                reason = "the model sets {}={!r}, and the grid rnn.options.{}={!r}".format(
-                    argument, value, argument, of_grid[argument]
-                )
+                reason = "the model sets {0}={1!r}, and the grid rnn.options.{0}={2!r}"
+                reason = reason.format(argument, value, of_grid[argument])
             if argument == "go_backwards" and given[argument] and not single:
                 reason = "go_backwards is for a single layer in one direction"
             if reason:
@@ -252,8 +267,12 @@ class Made:
     (``FILE, line N``)."""
 
     def __init__(self, layer, cell, units, options, settings, place):
-        self.layer, self.cell, self.units = layer, cell, units
-        self.options, self.settings, self.place = options, settings, place
+        self.layer = layer
+        self.cell = cell
+        self.units = units
+        self.options = options
+        self.settings = settings
+        self.place = place
         self.is_plain = composed.is_plain(layer)
         self.input_shape = None  # with the batch, once the layer is built
         self.longest = None  # the most time steps that it may have
@@ -261,7 +280,8 @@ class Made:
 
         @functools.wraps(build)
         def recording(*arguments, **settings):
-            shape = (arguments + tuple(settings.values()))[0]
+            every = arguments + tuple(settings.values())
+            shape = every[0]
             # Keras 2 gives a layer with initial states a list of shapes.
             if isinstance(shape, list) and hasattr(shape[0], "__len__"):
                 shape = shape[0]
@@ -275,9 +295,11 @@ class Made:
         steps = products.sizes(self.input_shape)[1]
         if self.longest is None or steps is None or steps <= self.longest:
             return
-        fault = "{}: rnn=unrolled would compile {} time steps for about {:.0f} min in each run, "
-        fault += "and for several times as long in a certificate: leave it out, or write "
-        fault += "+rnn.options.{}={}"
+        fault = (
+            "{}: rnn=unrolled would compile {} time steps for about {:.0f} min in each run, "
+            "and for several times as long in a certificate: leave it out, or write "
+            "+rnn.options.{}={}"
+        )
         minutes = max(1, steps * UNROLLED_SECONDS / 60)
         raise Refusal(fault.format(self.place, steps, minutes, LONGEST, steps))
 
@@ -285,10 +307,11 @@ class Made:
         """What the layer computes, but for its direction: cell, units, options."""
         options = {}
         for name, value in self.options.items():
+            if name in ("name", "go_backwards"):
+                continue
             if hasattr(value, "get_config"):  # a regularizer equals another one with its settings
                 value = type(value).__name__, value.get_config()
-            if name not in ("name", "go_backwards"):
-                options[name] = value
+            options[name] = value
         return self.cell, self.units, options
 
 
@@ -298,7 +321,9 @@ def activation_name(keras, value, argument="activation"):
     if not argument.endswith("activation") or not callable(value):
         return value
     name = getattr(value, "__name__", None)
-    return name if name and getattr(keras.activations, name, None) is value else value
+    if name and getattr(keras.activations, name, None) is value:
+        return name
+    return value
 
 
 @contextlib.contextmanager

@@ -48,7 +48,11 @@ LAYOUTS = {
 
 def shapes(layout, inputs, units):
     """The shapes of the weights of a layout."""
-    rows = {MATRIX: (inputs + units,), "kernel": (inputs,), "recurrent": (units,)}
+    rows = {
+        MATRIX: (inputs + units,),
+        "kernel": (inputs,),
+        "recurrent": (units,),
+    }
     return [rows.get(name, ()) + (len(gates) * units,) for name, gates in LAYOUTS[layout]]
 
 
@@ -77,11 +81,14 @@ def supported(name, cell, cells, options):
 def to_canonical(layer, values=None):
     """The layer's weights as canonical arrays, or `values` in place of its trainable weights, such
     as gradients."""
-    values = layer.get_weights() if values is None else values
+    if values is None:
+        values = layer.get_weights()
     if hasattr(layer, "unpack"):
         return layer.unpack(values)
     layout, units = _layout(layer)
-    return unpack(layout, values, units) if layout else dict(zip(ARRAYS, values))
+    if layout:
+        return unpack(layout, values, units)
+    return dict(zip(ARRAYS, values))
 
 
 def from_canonical(layer, arrays):
@@ -99,29 +106,37 @@ def from_canonical(layer, arrays):
 
 def pack(layout, arrays):
     """Canonical arrays → the list of the weights in `layout`, the value of one in `LAYOUTS`."""
-    bias = arrays["bias"]
-    first, second = bias if bias.ndim == 2 else (bias, None)
-    rows = dict(arrays, bias=first, second_bias=second, frozen=numpy.zeros_like(first))
+    rows = dict(arrays)
+    if arrays["bias"].ndim == 2:
+        rows["bias"], rows["second_bias"] = arrays["bias"]
+    rows["frozen"] = numpy.zeros_like(rows["bias"])
     rows[MATRIX] = numpy.concatenate([arrays["kernel"], arrays["recurrent"]], axis=0)
     units = arrays["recurrent"].shape[0]
-    return [
-        numpy.concatenate([rows[name][..., gate * units :][..., :units] for gate in gates], -1)
-        for name, gates in layout
-    ]
+    packed = []
+    for name, gates in layout:
+        parts = []
+        for gate in gates:
+            first = gate * units
+            parts.append(rows[name][..., first : first + units])
+        packed.append(numpy.concatenate(parts, -1))
+    return packed
 
 
 def unpack(layout, values, units):
     """The reverse of `pack`, for weights and for gradients."""
     parts = {}
     for (name, gates), value in zip(layout, values):
-        for gate, part in zip(gates, numpy.split(numpy.asarray(value), len(gates), axis=-1)):
+        of_gates = numpy.split(numpy.asarray(value), len(gates), axis=-1)
+        for gate, part in zip(gates, of_gates):
             if name == MATRIX:
-                parts["kernel", gate], parts["recurrent", gate] = part[:-units], part[-units:]
+                parts["kernel", gate] = part[:-units]
+                parts["recurrent", gate] = part[-units:]
             else:
                 parts[name, gate] = part
     gates = range(1 + max(gate for _, gate in parts))
-    names = {name for name, _ in parts} - {"frozen"}
-    rows = {name: numpy.concatenate([parts[name, gate] for gate in gates], -1) for name in names}
+    rows = {}
+    for name in {name for name, _ in parts} - {"frozen"}:
+        rows[name] = numpy.concatenate([parts[name, gate] for gate in gates], -1)
     if "second_bias" in rows:
         rows["bias"] = numpy.stack([rows["bias"], rows.pop("second_bias")])
     return rows

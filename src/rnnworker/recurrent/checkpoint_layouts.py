@@ -17,9 +17,13 @@ TORCH = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
 
 def cell_of(recurrent):
     """The cell of a matrix of units × gates·units, None if it has another shape."""
-    if recurrent.ndim != 2 or not recurrent.size or recurrent.shape[1] % recurrent.shape[0]:
+    if recurrent.ndim != 2 or not recurrent.size:
         return None
-    return CELLS.get(recurrent.shape[1] // recurrent.shape[0])
+    units, columns = recurrent.shape
+    gates, rest = divmod(columns, units)
+    if rest:
+        return None
+    return CELLS.get(gates)
 
 
 def from_cudnn_layer(cell, values):
@@ -33,10 +37,11 @@ def from_cudnn_layer(cell, values):
 
 def to_cudnn_layer(cell, arrays):
     """The reverse of `from_cudnn_layer`; a missing bias is zero."""
-    columns = arrays["kernel"].shape[1]
-    zeros = numpy.zeros(columns if cell == "lstm" else (2, columns), arrays["kernel"].dtype)
-    bias = arrays.get("bias", zeros)
-    if cell == "lstm":
+    bias = arrays.get("bias")
+    if bias is None:
+        kernel = arrays["kernel"]
+        bias = numpy.zeros((2, kernel.shape[1]), kernel.dtype)
+    elif cell == "lstm":
         bias = numpy.stack([bias / 2, bias / 2])  # as by Keras's converter
     return legacy_cudnn.pack(legacy_cudnn.LAYERS[cell], dict(arrays, bias=bias))
 
@@ -44,29 +49,34 @@ def to_cudnn_layer(cell, arrays):
 def from_torch(values):
     """Returns (canonical arrays, exact) of a direction of torch's LSTM, GRU or RNN. `values`: the
     arrays by the names in `TORCH`, biases optional."""
-    if not set(TORCH[:2]) <= set(values) <= set(TORCH) or len(values) == 3:
-        raise ValueError("has the arrays {}, not {}".format(sorted(values), TORCH))
-    matrices = [values[name].T for name in TORCH[:2]]
+    names = sorted(values)
+    if names not in (sorted(TORCH), sorted(TORCH[:2])):
+        raise ValueError("has the arrays {}, not {}".format(names, TORCH))
+    kernel = values["weight_ih"].T
+    recurrent = values["weight_hh"].T
     biases = [values[name] for name in TORCH[2:] if name in values]
-    cell, columns = cell_of(matrices[1]), matrices[1].shape[-1]
-    fit = matrices[0].ndim == 2 and matrices[0].shape[1] == columns
-    if cell is None or not fit or any(bias.shape != (columns,) for bias in biases):
-        shapes = ["{} {}".format(name, values[name].shape) for name in sorted(values)]
+    cell = cell_of(recurrent)
+    columns = recurrent.shape[-1]
+    fit = cell is not None and kernel.ndim == 2 and kernel.shape[1] == columns
+    if not fit or any(bias.shape != (columns,) for bias in biases):
+        shapes = ["{} {}".format(name, values[name].shape) for name in names]
         raise ValueError("has arrays of contradicting shapes: " + ", ".join(shapes))
     exact = True
     if biases and cell != "gru":
         bias, exact = _sum(biases)
         biases = [bias]
     layout = cudnn_layout.layout(cell)[: 2 + len(biases)]
-    return cells.unpack(layout, matrices + biases, matrices[1].shape[0]), exact
+    units = recurrent.shape[0]
+    return cells.unpack(layout, [kernel, recurrent] + biases, units), exact
 
 
 def from_buffer(values, cell, layers, directions, units):
     """Returns (list of the canonical arrays of each pseudo-layer, exact) of a whole buffer."""
     columns = len(cudnn_layout.ORDERS[cell]) * units
     biases = 2 * columns * layers * directions
-    given = 0 if cell == "gru" else biases // 2
-    least = cudnn_layout.trained_size(cell, 0, units, layers, directions) + given
+    least = cudnn_layout.trained_size(cell, 0, units, layers, directions)
+    if cell != "gru":
+        least += biases // 2  # those that are not trained
     inputs, rest = divmod(values.size - least, columns * directions)
     if rest or inputs < 1:
         message = "has {} numbers, which {} layers of {} {} units in {} directions do not have"
@@ -74,11 +84,13 @@ def from_buffer(values, cell, layers, directions, units):
     exact = True
     if cell == "lstm":
         pairs = values[-biases:].reshape(-1, 2, columns)
-        bias, exact = _sum((pairs[:, 0], pairs[:, 1]))
+        bias, exact = _sum([pairs[:, 0], pairs[:, 1]])
         values = numpy.concatenate([values[:-biases], bias.ravel()])
     arrays = cudnn_layout.unpack(cell, values, inputs, units, layers, directions)
     return cudnn_layout.pseudo_layers(arrays), exact
 
 
 def _sum(biases):
-    return biases[0] + biases[1], bool(numpy.array_equal(biases[0], biases[1]))
+    first, second = biases
+    equal = bool(numpy.array_equal(first, second))
+    return first + second, equal

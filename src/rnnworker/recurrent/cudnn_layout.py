@@ -27,7 +27,12 @@ from rnnworker.recurrent import cells
 from rnnworker.recurrent.layer import sequence_layer
 
 # Cell (also cuDNN's mode) → cuDNN's gates as places in the canonical order.
-ORDERS = {"lstm": (0, 1, 2, 3), "gru": (1, 0, 2), "rnn_tanh": (0,), "rnn_relu": (0,)}
+ORDERS = {
+    "lstm": (0, 1, 2, 3),
+    "gru": (1, 0, 2),
+    "rnn_tanh": (0,),
+    "rnn_relu": (0,),
+}
 DIRECTIONS = {1: "unidirectional", 2: "bidirectional"}
 
 

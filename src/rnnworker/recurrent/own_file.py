@@ -16,7 +16,8 @@ class Implementation:
         for name in FUNCTIONS:
             if not callable(getattr(self._module, name, None)):
                 raise self._error("has no function {}: add it".format(name))
-        self._cell, self._units = None, set()
+        self._cell = None
+        self._units = set()
 
     def make(self, keras, cell, units, options):
         self._cell = cell
@@ -37,8 +38,11 @@ class Implementation:
         result = self.to_canonical(layer)
         for name in sorted(arrays):
             if not numpy.array_equal(result[name], arrays[name]):
-                message = "to_canonical returns another {} than from_canonical received: each must "
-                raise self._error((message + "undo the other").format(name))
+                message = (
+                    "to_canonical returns another {} than from_canonical received: each must "
+                    "undo the other"
+                )
+                raise self._error(message.format(name))
 
     def _checked(self, function, arrays):
         reason = violation(self._cell, self._units, arrays)
@@ -53,18 +57,22 @@ class Implementation:
 def violation(cell, units, arrays):
     """A message if `arrays` are not canonical arrays of a layer with one of these `units`, else
     None."""
-    names = {"kernel", "recurrent", "bias"}
-    if not isinstance(arrays, dict) or set(arrays) not in (names, names - {"bias"}):
-        returned = sorted(arrays) if isinstance(arrays, dict) else type(arrays).__name__
-        return "returns {}, not a dict of kernel, recurrent and bias".format(returned)
+    fault = "returns {}, not a dict of kernel, recurrent and bias"
+    if not isinstance(arrays, dict):
+        return fault.format(type(arrays).__name__)
+    if set(arrays) | {"bias"} != {"kernel", "recurrent", "bias"}:
+        return fault.format(sorted(arrays))
     shapes = {name: tuple(numpy.shape(array)) for name, array in arrays.items()}
     size = shapes["recurrent"][0] if shapes["recurrent"] else 0
     if size not in units:
         size = max(units)
     columns = GATES[cell] * size
     inputs = shapes["kernel"][0] if shapes["kernel"] else "inputs"
-    expected = {"kernel": (inputs, columns), "recurrent": (size, columns)}
-    expected["bias"] = (2, columns) if cell == "gru" else (columns,)
+    expected = {
+        "kernel": (inputs, columns),
+        "recurrent": (size, columns),
+        "bias": (2, columns) if cell == "gru" else (columns,),
+    }
     for name in sorted(shapes):
         if shapes[name] != expected[name]:
             message = "returns {} of shape {}: for cell={} with {} units it must be {}"

@@ -79,8 +79,10 @@ def _stand_in(name, original):
                     new = original if is_stand_in else super().__call__
                     return new(*values, **settings)
                 if not is_stand_in:
-                    fault = "{}: no implementation can stand for the class {}, which derives from "
-                    fault += "keras.layers.{}"
+                    fault = (
+                        "{}: no implementation can stand for the class {}, which derives from "
+                        "keras.layers.{}"
+                    )
                     raise Refusal(fault.format(caller(), cls.__name__, name))
                 return made(_current[-1], original, values, settings)
 
@@ -127,7 +129,8 @@ def _made_recurrent(recurrent, original, values, settings):
 
 def _made_bidirectional(recurrent, original, values, settings):
     stated = _bound(original, values, settings)
-    layer, backward = stated.pop("layer", None), stated.pop("backward_layer", None)
+    layer = stated.pop("layer", None)
+    backward = stated.pop("backward_layer", None)
     if recurrent.made_here(layer) is None:
         return original(*values, **settings)
     if backward is not None and recurrent.made_here(backward) is None:
@@ -155,7 +158,8 @@ def cell_of(original, stated, name_of=lambda value: value):
     """The cell of a layer of the class `original` with the arguments `stated`, from which those
     that the cell implies are removed. Defaults of this Keras that are not rnnbench's are added.
     `name_of`: maps an activation to its name."""
-    name, defaults = original.__name__, inspect.signature(original.__init__).parameters
+    name = original.__name__
+    defaults = inspect.signature(original.__init__).parameters
     if name == "SimpleRNN":
         if name_of(stated.get("activation", "tanh")) == "relu":
             del stated["activation"]

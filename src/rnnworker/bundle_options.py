@@ -1,0 +1,157 @@
+"""The options of a bundle's ``run.py``, and the Python of each build that they name."""
+
+import argparse
+import os
+import subprocess
+import sys
+
+from rnnworker import cuda_toolkit, workers
+from rnnworker.frameworks.names import FRAMEWORKS
+
+LEFT, LACKING = 1, 3
+EXIT_CODES = (
+    "Exit code 0: every run that this machine can execute is done; {}: some are left, start it "
+    "again; {}: the runs of a build were skipped because its Python lacks the framework (see the "
+    "output).".format(LEFT, LACKING)
+)
+# The modules are not imported, because that would take seconds of the session.
+PRINT_MISSING = """
+import importlib.util, sys
+print(" ".join(name for name in sys.argv[1:] if importlib.util.find_spec(name) is None))
+"""
+CHECK_SECONDS = 120.0
+
+
+def parser_of(folder, description):
+    """Returns the parser of the options of the bundle in `folder`."""
+    parser = argparse.ArgumentParser(description=description, epilog=EXIT_CODES)
+    parser.add_argument(
+        "--stop-after",
+        dest="limit",
+        type=float,
+        metavar="SECONDS",
+        help="start no run that may not end by then, and end those that still run",
+    )
+    parser.add_argument(
+        "--again",
+        action="store_true",
+        help="repeat runs that ended with an error",
+    )
+    parser.add_argument(
+        "--out",
+        default=folder,
+        help="parent folder of out/ (default: the bundle's folder)",
+    )
+    parser.add_argument(
+        "--pack",
+        metavar="FILE",
+        help="also keep all of out/ in this .tar.gz",
+    )
+    parser.add_argument(
+        "--no-certificates",
+        action="store_true",
+        help="make no certificates",
+    )
+    parser.add_argument(
+        "--python",
+        action="append",
+        default=[],
+        metavar="BUILD=PATH",
+        help="the interpreter of a build (default: this one)",
+    )
+    parser.add_argument(
+        "--site",
+        action="append",
+        default=[],
+        metavar="BUILD=FOLDER",
+        help="a further folder with packages for a build, such as one that pip --target made",
+    )
+    return parser
+
+
+class Builds:
+    """The builds of a bundle on this machine: the Python of each, and further folders with its
+    packages. `unfit` says for a build's name why its Python cannot run it."""
+
+    def __init__(self, pythons, sites, names):
+        """Takes options ``BUILD=PATH`` and ``BUILD=FOLDER``. Raises ValueError for an option that
+        names none of the builds `names`, or no folder."""
+        self.pythons = dict(_of_builds(pythons, names))
+        self.sites = {}  # build → folders
+        for build, site in _of_builds(sites, names):
+            if not os.path.isdir(site):
+                raise ValueError("--site {}={} is not a folder".format(build, site))
+            self.sites.setdefault(build, []).append(os.path.abspath(site))
+        self.unfit = {}
+
+    def check(self, config, time_left):
+        """Refuses the build of `config` if its Python cannot run it. `time_left`: a function that
+        returns the seconds until the end of the session, which is no fault of the build."""
+        build = config["build"]
+        python = self.python_of(build)
+        environment = workers.environment_of({"build": self.with_sites(build)}, 1)
+        seconds = min(CHECK_SECONDS, max(1.0, time_left()))
+        why = missing_requirement(build, python, environment, seconds)
+        if why and time_left() > 0:
+            self.refuse(build, why)
+        elif build["framework"] == "keras3_jax" and config["device"]["kind"] == "gpu":
+            advice = cuda_toolkit.advice_for([python], environment)
+            if advice:
+                print("build {}: {}".format(build["name"], advice), flush=True)
+
+    def refuse(self, build, why):
+        self.unfit[build["name"]] = why
+        message = (
+            "build {0} cannot run: {1}, or use --python {0}=PATH or --site {0}=FOLDER. "
+            "Its runs are skipped."
+        )
+        print(message.format(build["name"], why), flush=True)
+
+    def python_of(self, build):
+        return self.pythons.get(build["name"], sys.executable)
+
+    def with_sites(self, build):
+        """Returns the section of a build with its further folders in PYTHONPATH."""
+        folders = self.sites.get(build["name"])
+        if not folders:
+            return build
+        variables = dict(build.get("environment") or {})
+        if variables.get("PYTHONPATH"):
+            folders = folders + [variables["PYTHONPATH"]]
+        variables["PYTHONPATH"] = os.pathsep.join(folders)
+        return dict(build, environment=variables)
+
+
+def _of_builds(pairs, builds):
+    """Splits options ``BUILD=VALUE``. Raises ValueError if a build is none of the bundle's."""
+    for pair in pairs:
+        build, equals, value = pair.partition("=")
+        if not equals or build not in builds:
+            message = "{} is not BUILD=PATH with a build of this bundle ({})"
+            raise ValueError(message.format(pair, ", ".join(sorted(builds))))
+        yield build, value
+
+
+def missing_requirement(build, python, environment, seconds=CHECK_SECONDS):
+    """Returns the reason why the interpreter `python` cannot run `build`, or does not answer within
+    `seconds`; None if there is none."""
+    command = [python, "-c", PRINT_MISSING]
+    command += FRAMEWORKS[build["framework"]].imports
+    try:
+        output = subprocess.check_output(
+            command,
+            stdin=subprocess.DEVNULL,
+            stderr=subprocess.STDOUT,
+            env=environment,
+            universal_newlines=True,
+            timeout=seconds,
+        )
+    except OSError as error:
+        return "{} cannot be started ({})".format(python, error.strerror or error)
+    except subprocess.SubprocessError as error:
+        return "{} does not work ({})".format(python, error)
+    names = output.split()
+    if not names:
+        return None
+    what = "it" if len(names) == 1 else "them"
+    return "{} has no {}; install {} there".format(python, " and no ".join(names), what)

@@ -1,0 +1,94 @@
+"""How far arrays are from what they should be: relative errors, and training steps that apply
+something other than the gradient of the loss."""
+
+import numpy
+
+from rnnworker import frameworks, precision
+from rnnworker.frameworks import loss_gradients
+
+INCOMPARABLE = 1e9
+# before − after is exact to half a unit in the last place of the larger value.
+ROUNDING = float(numpy.finfo("float32").eps)
+SKIPPED = 20  # steps in a row of which the gradient overflowed
+
+
+def relative_error(values, expected):
+    """Returns max |values − expected| / max |expected| over the whole array: the scale is that of
+    the array, because relative errors of single elements near 0 mean nothing. `INCOMPARABLE` is
+    the most: the error of other shapes, and of anything where 0 is right. That of what is not
+    finite is `precision.NOT_FINITE`."""
+    values = numpy.asarray(values, "float64")
+    expected = numpy.asarray(expected, "float64")
+    if values.shape != expected.shape:
+        return INCOMPARABLE
+    difference = numpy.abs(values - expected).max()
+    scale = numpy.abs(expected).max()
+    if not difference:
+        return 0.0
+    if not numpy.isfinite(difference):
+        return precision.NOT_FINITE
+    if not scale:
+        return INCOMPARABLE
+    return float(min(difference / scale, INCOMPARABLE))
+
+
+def gradient_errors(gradients, expected):
+    """Returns the relative error of each gradient that is `expected`. The gradient of the inputs
+    ``x`` is expected of the first rows, and 0 for the others."""
+    wanted = dict(expected)
+    wanted["x"] = numpy.zeros_like(gradients["x"], "float64")
+    wanted["x"][: len(expected["x"])] = expected["x"]
+    return [relative_error(gradients.get(name, 0.0), wanted[name]) for name in wanted]
+
+
+def differences_of(session, batches):
+    """Returns the `difference` of a step with each of the `batches`. `session` was built with
+    `OPTIMIZER`, and its weights are loaded."""
+    framework = frameworks.FRAMEWORKS[session.config["build"]["framework"]]
+    gradients_of = loss_gradients.GRADIENTS[framework.engine](session)
+    variables = session.model.trainable_weights
+    is_constrained = any(getattr(variable, "constraint", None) for variable in variables)
+    differences = []
+    for samples in batches:
+        session.reset()
+        before = session.read(variables)
+        gradients = gradients_of(*samples)
+        session.reset()  # a stateful layer has kept its states
+        for _ in range(1 + SKIPPED):
+            session.train_batch(*samples)
+            after = session.read(variables)
+            # With float16 the loss is scaled up, and the framework skips a step that overflows.
+            if session.precision_facts()["policy"] != "mixed_float16":
+                break
+            if any((old != new).any() for old, new in zip(before, after)):
+                break
+        expected = None
+        if is_constrained:
+            stepped = [old - gradient for old, gradient in zip(before, gradients)]
+            expected = session.constrained(variables, stepped)
+        differences.append(difference(before, after, gradients, expected))
+    return differences
+
+
+def difference(before, after, gradients, expected=None):
+    """Returns the largest max |applied − computed| / max |computed| over all trained variables,
+    less what rounding can explain; infinity if a value is not finite. `expected`: the variables
+    after the step, if constraints change ``before − gradients``."""
+    scales = list(map(_largest, gradients))
+    # An array whose gradient is zero is measured on the scale of the others.
+    scale_of_all = max(scales, default=0.0) or 1.0
+    largest = 0.0
+    for number, (old, new) in enumerate(zip(before, after)):
+        if expected is None:
+            wrong = old - new - gradients[number]
+        else:
+            wrong = expected[number] - new
+        off = _largest(wrong) - ROUNDING * max(_largest(old), _largest(new))
+        if not numpy.isfinite(off):
+            return float("inf")
+        largest = max(largest, off / (scales[number] or scale_of_all))
+    return largest
+
+
+def _largest(array):
+    return float(numpy.abs(array).max())

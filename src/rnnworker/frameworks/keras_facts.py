@@ -1,0 +1,68 @@
+"""Facts about Keras models and their packages that need no session."""
+
+import sys
+
+from rnnworker.options import is_function
+
+
+def named_loss(loss):
+    """The names of a compiled loss, a function, object or name, or a list or dict of them."""
+    if isinstance(loss, dict):
+        return {name: named_loss(part) for name, part in loss.items()}
+    if isinstance(loss, (list, tuple)):
+        return [named_loss(part) for part in loss]
+    if loss is None or isinstance(loss, str):
+        return loss
+    return getattr(loss, "name", None) or getattr(loss, "__name__", None) or type(loss).__name__
+
+
+def metrics_of(settings):
+    """The metrics of a model's YAML; without any, the accuracy of a classification."""
+    if settings.get("metrics") is not None:
+        return list(settings["metrics"])
+    if is_function(settings["loss"]):
+        return []
+    loss = str(settings["loss"]).lower()
+    if "crossentropy" in loss or loss == "bce":
+        return ["accuracy"]
+    return []
+
+
+def is_masked(layer):
+    """Whether a layer has a mask; None if a subclassed model calls it, which keeps no symbols."""
+    try:
+        inputs = layer.input
+    except AttributeError:
+        return None
+    if isinstance(inputs, (list, tuple)):
+        if len(inputs) > 1:  # in Keras 3, the second is the mask
+            return True
+        inputs = inputs[0]
+    if getattr(inputs, "_keras_mask", None) is not None:
+        return True
+    return getattr(layer, "input_mask", None) is not None
+
+
+def feeds_on_device(config):
+    """Whether a run with `config` gathers its batches on the device (``device.feed``). Augmented
+    images are made in the host's memory, and a certificate feeds single batches."""
+    if config["device"].get("feed") != "device" or config.get("certifying"):
+        return False
+    return not config["model"]["data"].get("augment")
+
+
+def installed():
+    """``name==version`` of every installed distribution, sorted."""
+    if sys.version_info >= (3, 8):
+        from importlib.metadata import distributions
+
+        versions = {}
+        for found in distributions():
+            name = found.metadata["Name"] or ""
+            # Of two distributions with the same name, Python imports the first.
+            versions.setdefault(name.lower(), found.version)
+    else:
+        import pkg_resources
+
+        versions = {d.project_name.lower(): d.version for d in pkg_resources.working_set}
+    return sorted("{}=={}".format(name, version) for name, version in versions.items() if name)
