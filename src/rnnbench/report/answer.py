@@ -346,8 +346,8 @@ def excluded(rows: Sequence[Row], places: Sequence[str]) -> list[str]:
             reasons[left_out_text(each)] = None
             is_table_enough &= each.is_another_function
         is_table_enough &= row["contestants"] == 1
-        if row["void"]:
-            void = "; ".join(left_out_text(each) for each in row["void"])
+        void = "; ".join(map(left_out_text, row["void"]))
+        if void:
             voids.setdefault(void, []).append(place)
     if reasons and not is_table_enough:
         texts.append(f"not compared: {n.few(list(reasons), LEFT_OUT)}")
