@@ -77,23 +77,25 @@ def answers(m: Tables) -> list[Answer]:
             return [Answer(NO_RUNS)]
         remedy = f"For results of your own, {obstacle.remedy}"
         return [Answer(n.capitalized(obstacle.why), remedy)]
-    name_machine = bool((m.fastest.groupby("device")["machine"].nunique() > 1).any())
+    machines = m.fastest.groupby("device")["machine"].nunique()
+    name_machine = bool((machines > 1).any())
     axes = same_group(m.reference)
     varied = [name for name in axes if m.fastest[name].nunique() > 1]
     variants = variant_labels(m.fastest["variant"])
     groups = m.fastest.groupby(axes, sort=False)
     result = []
     for key, group in groups:
-        contests = []
-        for row in group.to_dict("records"):
-            contests.append(_contest(row, m.reference, name_machine))
+        rows = group.to_dict("records")
+        contests = [_contest(row, m.reference, name_machine) for row in rows]
         texts = _contest_sentences(contests)
-        for row in _of_group(m.device_choice, axes, key).to_dict("records"):
+        devices = _of_group(m.device_choice, axes, key)
+        for row in devices.to_dict("records"):
             texts.append(_device_sentence(row, name_machine))
-        texts += excluded([contest.row for contest in contests], [c.place for c in contests])
+        texts += excluded(rows, [contest.place for contest in contests])
         if len(groups) > 1:
-            texts[0] = f"{short_group(contests[0].row, varied, variants)}: {texts[0]}"
-            speed = f"{texts[0]}. {n.sentences(texts[1:])}".strip()
+            name = short_group(rows[0], varied, variants)
+            # A name is not capitalized.
+            speed = f"{name}: {texts[0]}. {n.sentences(texts[1:])}".strip()
         else:
             speed = n.sentences(texts)
         accuracy = same_sentence(_of_group(m.learning, axes, key))
@@ -107,16 +109,20 @@ def headline(m: Tables) -> Answer:
     often that is more than chance; differences in accuracy."""
     rows = m.fastest.to_dict("records")
     places = [f"for {row['model']} on {row['device']}" for row in rows]
-    rest = [n.sentences(excluded(rows, places)), outlier_sentence(m.alike)]
+    rest = [
+        n.sentences(excluded(rows, places)),
+        outlier_sentence(m.alike),
+    ]
     contests = m.fastest[m.fastest["contestants"] > 1]
     if contests.empty:
         fast = "Each network has been run with only one implementation, or none has a result."
     else:
         base = f"`{reference_label(m.reference)}`"
+        faster = contests[contests["words"] == FASTER]
         wins = []
         for name, count in contests["name"].value_counts().items():
-            faster = contests[(contests["name"] == name) & (contests["words"] == FASTER)]
-            wins.append(f"`{name}` in {count}{_range(faster['speedup'].astype(float), base)}")
+            speedups = faster.loc[faster["name"] == name, "speedup"]
+            wins.append(f"`{name}` in {count}{_range(speedups, base)}")
         shown = contests["lead_shown"].eq(True).sum()
         fast = (
             f"Shortest epochs in {n.counted(len(contests), 'comparison')}: "
@@ -128,47 +134,59 @@ def headline(m: Tables) -> Answer:
     if len(different):
         rest.append(_difference_sentence(different, len(others)))
     elif len(others):
-        few = f"; {TOO_FEW_SEEDS} cannot show one" if others["seeds"].min() < MIN_SEEDS else ""
+        few = ""
+        if others["seeds"].min() < MIN_SEEDS:
+            few = f"; {TOO_FEW_SEEDS} cannot show one"
         many = n.counted(len(others), "comparison")
         rest.append(f"No difference in accuracy is shown in {many} with the reference{few}.")
     return Answer(fast, " ".join(text for text in rest if text))
 
 
 def _range(speedups: pd.Series[float], base: str) -> str:
-    """`` (1.25 to 1.48 times as fast as BASE)``."""
+    """`` (1.25 to 1.48 times as fast as BASE)``; ``""`` if there are no `speedups`."""
     if speedups.empty:
         return ""
     low = n.times(speedups.min())
     high = n.times(speedups.max())
-    if low != high:
-        low = f"{low.removesuffix(' times')} to {high}"
-    return f" ({low} as fast as {base})"
+    if low == high:
+        return f" ({high} as fast as {base})"
+    return f" ({low.removesuffix(' times')} to {high} as fast as {base})"
 
 
 def _of_group(table: pd.DataFrame, axes: Sequence[str], key: Any) -> pd.DataFrame:
-    return table[(table[list(axes)] == list(key)).all(axis=1)]
+    """The rows of `table` that have the values `key` on the `axes`."""
+    is_of_group = table[list(axes)] == list(key)
+    return table[is_of_group.all(axis=1)]
 
 
 def place_words(row: Row, name_machine: bool, prefix: str = "") -> str:
-    """The device of a row, and its machine if it is to be named: ``two threads of HOST``."""
+    """The device of a row, and its machine if it is to be named: ``two threads of HOST``. `prefix`:
+    of the names of the columns."""
     words = device_words(row[f"{prefix}device"], row[f"{prefix}variant"])
-    return f"{words} of {row[f'{prefix}machine']}" if name_machine else words
+    if name_machine:
+        machine = row[f"{prefix}machine"]
+        return f"{words} of {machine}"
+    return words
 
 
 def _contest(row: Row, reference: Mapping[str, str], name_machine: bool) -> Contest:
-    place = f"on {place_words(row, name_machine)}" if row["device"] else ""
     axes = dict(reference)
     several = row["implementations"] > 1 or not reference
     if row["rnn"] and several and "rnn" not in reference:
         # The base has the options of the row, but for those that the reference names.
         own = row["options"].those(lambda key: key not in reference)
         axes = {"rnn": labelled(row["rnn"], own), **reference}
-    # The names contain the devices, if these are compared.
-    is_named = place and ("device" not in reference or name_machine)
+    place = ""
+    start = ""
+    if row["device"]:
+        place = f"on {place_words(row, name_machine)}"
+        # The names contain the devices, if these are compared.
+        if "device" not in reference or name_machine:
+            start = f"{place}, "
     return Contest(
         row,
         place,
-        start=f"{place}, " if is_named else "",
+        start,
         winner=n.daggered(row["name"], row["suspect"]),
         base=n.daggered(reference_label(axes), row["reference_suspect"]),
         second=n.daggered(row["runner_up"], row["runner_up_suspect"]),
@@ -182,15 +200,15 @@ def _contest_sentences(contests: Sequence[Contest]) -> list[str]:
     before = None
     for contest in contests[:CONTESTS]:
         row = contest.row
+        is_faster = row["words"] == FASTER
         names = contest.winner, contest.base
-        if row["words"] == FASTER and contest.start and names == before:
-            times = (
-                f"{n.times(row['speedup'])} {_interval(row['speedup'], row['low'], row['high'])}"
-            )
-            sentences.append(f"{contest.start}{times}{_tie(contest)}")
+        if is_faster and contest.start and names == before:
+            interval = _interval(row["speedup"], row["low"], row["high"])
+            sentence = f"{n.times(row['speedup'])} {interval}{_tie(contest)}"
         else:
-            sentences.append(contest.start + _sentence(contest))
-        before = names if row["words"] == FASTER else None
+            sentence = _sentence(contest)
+        sentences.append(contest.start + sentence)
+        before = names if is_faster else None
     if len(contests) > CONTESTS:
         more = n.counted(len(contests) - CONTESTS, "more device")
         sentences.append(f"the tables below have {more}")
@@ -198,42 +216,48 @@ def _contest_sentences(contests: Sequence[Contest]) -> list[str]:
 
 
 def _sentence(contest: Contest) -> str:
+    """Who trains fastest, and by how much, without the device."""
     row = contest.row
+    words = row["words"]
     winner = contest.winner
     if row["contestants"] < 2:
         return _without_contest(contest)
-    if row["words"] in (NO_REFERENCE, WRONG_REFERENCE):
-        why = f"the reference {contest.base} was not run there"
+    if words in (NO_REFERENCE, WRONG_REFERENCE):
         if row["reference_void"]:
             why = f"every run of the reference {contest.base} is void there"
-        elif row["words"] == WRONG_REFERENCE:
+        elif words == WRONG_REFERENCE:
             why = f"there is no speed-up, because the reference {contest.base} {NOT_LEARNING}"
+        else:
+            why = f"the reference {contest.base} was not run there"
         return f"{winner} has the shortest epochs, {n.plain(row['seconds'])} s; {why}"
-    if row["words"] == IS_REFERENCE:
+    only_two = row["contestants"] == 2
+    trains = f"{winner} trains"
+    if words == IS_REFERENCE:
         ratio = row["lead"], row["lead_low"], row["lead_high"]
         is_shown = not _is_tie(row)
         other = contest.second
-        trains = f"{winner}, the reference, trains"
-        against = f"the next, {other}"
-        if row["contestants"] == 2:
-            trains = f"{winner} trains"
-            against = other
+        against = other
+        if not only_two:
+            trains = f"{winner}, the reference, trains"
+            against = f"the next, {other}"
     else:
         ratio = row["speedup"], row["low"], row["high"]
-        is_shown = row["words"] != NO_DIFFERENCE
+        is_shown = words != NO_DIFFERENCE
         other = contest.base
-        trains = f"{winner} trains"
         against = other
     if is_shown:
         return f"{trains} {as_fast(*ratio, against)}{_tie(contest)}"
-    first = winner if row["contestants"] == 2 else f"the fastest, {winner},"
-    return no_difference(first, other, *ratio)
+    if only_two:
+        return no_difference(winner, other, *ratio)
+    return no_difference(f"the fastest, {winner},", other, *ratio)
 
 
 def as_fast(ratio: float, low: float, high: float, base: str = "") -> str:
     """``1.25 times as fast as BASE (1.22 to 1.28)``."""
-    against = f" as {base}" if base else ""
-    return f"{n.times(ratio)} as fast{against} {_interval(ratio, low, high)}"
+    text = f"{n.times(ratio)} as fast"
+    if base:
+        text += f" as {base}"
+    return f"{text} {_interval(ratio, low, high)}"
 
 
 def no_difference(first: str, second: str, ratio: float, low: float, high: float) -> str:
@@ -253,7 +277,9 @@ def _is_tie(row: Row) -> bool:
 
 
 def _tie(contest: Contest) -> str:
-    return f"; {contest.second} may be as fast" if _is_tie(contest.row) else ""
+    if _is_tie(contest.row):
+        return f"; {contest.second} may be as fast"
+    return ""
 
 
 def _without_contest(contest: Contest) -> str:
@@ -263,11 +289,15 @@ def _without_contest(contest: Contest) -> str:
     if row["contestants"] == 0:
         return "no run has a comparable result"
     if not any(each.is_another_function for each in row["left_out"]):
-        done = "has a result" if row["void"] or row["left_out"] else "has been run"
+        done = "has been run"
+        if row["void"] or row["left_out"]:
+            done = "has a result"
         return f"only {winner} {done}, so there is nothing to compare"
     ratios = []
     for name, suspect, ratio in row["unequal"][:OTHER_FUNCTIONS]:
-        interval = SINGLE_RUN if ratio.low is None else n.unequal_span(ratio, " to ")
+        interval = SINGLE_RUN
+        if ratio.low is not None:
+            interval = n.unequal_span(ratio, " to ")
         ratios.append(f"{n.unequal(ratio)} ({n.daggered(name, suspect)}, {interval})")
     alone = f"{winner} is the only implementation of its function; the other"
     others = len(row["unequal"])
@@ -283,7 +313,8 @@ def _without_contest(contest: Contest) -> str:
 def _device_sentence(row: Row, name_machine: bool) -> str:
     """Which device to use, by a row of the table of the choice of a device."""
     device = place_words(row, name_machine)
-    several = (threads_in_words(row["device"], row["variant"]) or 1) > 1
+    threads = threads_in_words(row["device"], row["variant"])
+    several = threads is not None and threads > 1
     here = " here" if row["machines"] == 1 else ""
     name = n.daggered(row["name"], row["suspect"])
     seconds = n.plain(row["seconds"])
@@ -292,8 +323,10 @@ def _device_sentence(row: Row, name_machine: bool) -> str:
     other_seconds = n.plain(row["other_seconds"])
     if row["lead_shown"]:
         verb = "are" if several else "is"
-        fastest = f"{device} {verb} the fastest choice{here}: {seconds} s per epoch with {name}"
-        return f"{fastest}, against {other_seconds} s with {other_name} on {other}"
+        return (
+            f"{device} {verb} the fastest choice{here}: {seconds} s per epoch with {name}, "
+            f"against {other_seconds} s with {other_name} on {other}"
+        )
     verb = "have" if several else "has"
     return (
         f"{device} {verb} the shortest epochs{here}: {seconds} s with {name}; "
@@ -313,8 +346,8 @@ def excluded(rows: Sequence[Row], places: Sequence[str]) -> list[str]:
             reasons[left_out_text(each)] = None
             is_table_enough &= each.is_another_function
         is_table_enough &= row["contestants"] == 1
-        if row["void"]:
-            void = "; ".join(left_out_text(each) for each in row["void"])
+        void = "; ".join(map(left_out_text, row["void"]))
+        if void:
             voids.setdefault(void, []).append(place)
     if reasons and not is_table_enough:
         texts.append(f"not compared: {n.few(list(reasons), LEFT_OUT)}")
@@ -335,15 +368,19 @@ def same_sentence(learning: pd.DataFrame) -> str:
     if len(different):
         return _difference_sentence(different, len(others))
     loss = n.small(others["loss_largest"].max())
-    curves = "are identical" if loss == "0" else f"agree within {loss}"
+    curves = f"agree within {loss}"
+    if loss == "0":
+        curves = "are identical"
     largest = others["val_acc_difference"].abs().max()
     if not n.is_number(largest):
         return f"From the same seeds, the loss curves {curves}."
     if largest < TOLERANCE:
-        many = len(learning[["implementation", *PLACE[2:], "variant"]].drop_duplicates())
+        configurations = learning[["implementation", *PLACE[2:], "variant"]].drop_duplicates()
+        many = len(configurations)
         all_of_them = ALL_OF.get(many, f"All {many}")
+        accuracy = n.share(learning["val_acc"].iloc[0])
         return (
-            f"{all_of_them} end at validation accuracy {n.share(learning['val_acc'].iloc[0])}, "
+            f"{all_of_them} end at validation accuracy {accuracy}, "
             f"and their loss curves {curves}: no difference in accuracy shown."
         )
     seeds = int(others["seeds"].min())
@@ -357,14 +394,17 @@ def same_sentence(learning: pd.DataFrame) -> str:
 
 
 def _difference_sentence(different: pd.DataFrame, comparisons: int) -> str:
-    worst = different.iloc[int(different["val_acc_difference"].abs().argmax())]
+    """The largest difference in accuracy, and the number of those that are shown."""
+    differences = different["val_acc_difference"]
+    worst = different.iloc[int(differences.abs().argmax())]
     difference = worst["val_acc_difference"]
     side = "below" if difference < 0 else "above"
+    device = device_words(worst["device"], worst["variant"])
+    interval = n.shares_apart_span(worst["val_acc_low"], worst["val_acc_high"])
     return (
         f"A difference in accuracy is shown: `{worst['implementation']}` ends "
         f"{n.share(abs(difference))} {side} the reference in validation accuracy on "
-        f"{device_words(worst['device'], worst['variant'])} "
-        f"({n.shares_apart_span(worst['val_acc_low'], worst['val_acc_high'])}); differences "
+        f"{device} ({interval}); differences "
         f"are shown in {len(different)} of {comparisons} comparisons with the reference."
     )
 
@@ -375,16 +415,18 @@ def outlier_sentence(alike: pd.DataFrame) -> str:
     outliers = alike[alike["apart"].astype(bool)]
     if outliers.empty:
         return ""
-    worst = outliers.iloc[int((outliers["difference"].abs() / outliers["allowed"]).argmax())]
+    excess = outliers["difference"].abs() / outliers["allowed"]
+    worst = outliers.iloc[int(excess.argmax())]
     name = worst["implementation"] or worst["model"]
     if worst["build"]:
         name += f", {worst['build']}"
+    device = device_words(worst["device"], worst["variant"])
     count = ""
     if len(outliers) > 1:
         count = f"; outliers: {len(outliers)} of {len(alike)} configurations"
     return (
         f"Accuracy differs by more than the seeds explain: `{name}` on "
-        f"{device_words(worst['device'], worst['variant'])} ends at validation accuracy "
+        f"{device} ends at validation accuracy "
         f"{n.share(worst['val_acc'])}; the other builds, thread counts and "
         f"implementations end at {n.share(worst['others'])} from the same seeds "
         f"(allowed: ± {n.rough(worst['allowed'])}){count}. Find the cause before comparing "

@@ -60,9 +60,15 @@ def calls_section(m: Tables) -> Section:
         ["block"],
     )
     figures = list(_latencies(labelled, m))
-    leads = ["calls-table", *(each.id for each in figures)]
+    leads = ["calls-table"]
+    leads += [each.id for each in figures]
     return Section(
-        "calls", (WORDS["calls"]["text"],), figures=figures, views=(view,), leads=leads, csv=csv
+        "calls",
+        (WORDS["calls"]["text"],),
+        figures=figures,
+        views=(view,),
+        leads=leads,
+        csv=csv,
     )
 
 
@@ -85,7 +91,9 @@ def _latencies(labelled: pd.DataFrame, m: Tables) -> Iterator[Figure]:
     drawn = 0
     by = [*GROUP[:-1], "network", "column_name"]
     for (*network, device), rows in networks.groupby(by, sort=False):
-        if drawn < FIGURES and rows["batch"].nunique() > 1:
+        if drawn == FIGURES:
+            break
+        if rows["batch"].nunique() > 1:
             drawn += 1
             chart = charts.by_batch(rows, m.palette)
             title = f"Milliseconds of predict() by batch on {device}"
@@ -101,17 +109,20 @@ def call_answers(m: Tables) -> list[Answer]:
     predictions = with_labels(m.calls[(m.calls["call"] == "predict") & takes_part])
     if predictions.empty:
         return [Answer("No run has timed predict() yet, so there is no answer.")]
-    varied = [name for name in GROUP[:-1] if predictions[name].nunique() > 1]
+    network_axes = GROUP[:-1]
+    varied = [name for name in network_axes if predictions[name].nunique() > 1]
     variants = variant_labels(predictions["variant"])
     base = reference_label(m.reference) or "nothing"
     sentences = []
-    for _, rows in predictions.groupby([*GROUP[:-1], "column_name"], sort=False):
+    for _, rows in predictions.groupby([*network_axes, "column_name"], sort=False):
         ordered = rows.sort_values(["batch", "samples", "seconds"], kind="stable")
         best = ordered.drop_duplicates("variant")
         has_variants = best["batch"].duplicated().any()
         clauses = []
         for row in best.head(SIZES).to_dict("records"):
-            variant = f", {variants[row['variant']]}," if has_variants else ""
+            variant = ""
+            if has_variants:
+                variant = f", {variants[row['variant']]},"
             clauses.append(_fastest_call(row, base, variant))
         if len(best) > SIZES:
             clauses.append(f"the table has {len(best) - SIZES} more")
@@ -130,16 +141,20 @@ def call_answers(m: Tables) -> list[Answer]:
 
 def _fastest_call(row: Row, base: str, variant: str) -> str:
     """```1.01 ms for a batch of 1 with `block`, 2.00 times as fast as `keras` (1.98 to 2.02)``."""
-    what = f"for a batch of {row['batch']:.0f}"
-    if row["samples"] > row["batch"]:
-        what = f"for {row['samples']:.0f} samples in batches of {row['batch']:.0f}"
+    samples = row["samples"]
+    batch = row["batch"]
+    what = f"for a batch of {batch:.0f}"
+    if samples > batch:
+        what = f"for {samples:.0f} samples in batches of {batch:.0f}"
+    milliseconds = n.plain(1e3 * row["seconds"])
     name = n.daggered(row["implementation"] or row["model"], row["suspect"])
-    clause = f"{n.plain(1e3 * row['seconds'])} ms {what}{variant} with {name}"
-    if row["words"] not in COMPARED or not n.is_number(row["speedup_low"]):
-        return clause
+    clause = f"{milliseconds} ms {what}{variant} with {name}"
+    speedup = row["speedup"]
     low = row["speedup_low"]
     high = row["speedup_high"]
+    if row["words"] not in COMPARED or not n.is_number(low):
+        return clause
     if row["words"] == NO_DIFFERENCE:
-        span = n.ratio_span(low, high, row["speedup"], " to ")
-        return f"{clause} ({NO_DIFFERENCE} from `{base}`: {n.times(row['speedup'])}, {span})"
-    return f"{clause}, {as_fast(row['speedup'], low, high, f'`{base}`')}"
+        span = n.ratio_span(low, high, speedup, " to ")
+        return f"{clause} ({NO_DIFFERENCE} from `{base}`: {n.times(speedup)}, {span})"
+    return f"{clause}, {as_fast(speedup, low, high, f'`{base}`')}"

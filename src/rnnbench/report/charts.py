@@ -15,6 +15,8 @@ import pandas as pd
 from rnnbench.report.labels import of_these
 
 Spec = dict[str, Any]
+Palette = Mapping[str, str]  # implementation → colour
+Limits = tuple[float, float]  # the ends of an axis
 TEMPLATES = resources.files("rnnbench.report") / "templates"
 SPECS: Spec = json.loads((TEMPLATES / "specs.json").read_text("utf-8"))
 ROW = 36
@@ -44,36 +46,46 @@ def _filled(part: Any, slots: Mapping[str, Any]) -> Any:
     if isinstance(part, list):
         return [_filled(each, slots) for each in part]
     if isinstance(part, str) and part.startswith("$"):
-        return slots[part[1:]]
+        return slots[part.removeprefix("$")]
     return part
 
 
 def _data(rows: pd.DataFrame) -> Spec:
     # JSON has no NaN.
-    return {"values": rows.astype(object).where(rows.notna(), None).to_dict("records")}
+    known = rows.astype(object).where(rows.notna(), None)
+    return {"values": known.to_dict("records")}
 
 
-def _colour(rows: pd.DataFrame, palette: Mapping[str, str], legend: Spec | None = None) -> Spec:
+def _colour(rows: pd.DataFrame, palette: Palette, legend: Spec | None = None) -> Spec:
     """The colours of `series`. A legend lists only what is drawn."""
     drawn = of_these(palette, rows["series"])
-    if legend and max(len(name) for name in drawn) > NAME_LINE:
+    if legend and max(map(len, drawn)) > NAME_LINE:
         legend = {**legend, "columns": 1}
-    scale = {"domain": list(drawn), "range": list(drawn.values())}
-    return {"field": "series", "type": "nominal", "scale": scale, "legend": legend}
+    return {
+        "field": "series",
+        "type": "nominal",
+        "scale": {"domain": list(drawn), "range": list(drawn.values())},
+        "legend": legend,
+    }
 
 
 def times(
-    rows: pd.DataFrame, palette: Mapping[str, str], x: Spec, names: Spec, runs: pd.DataFrame
+    rows: pd.DataFrame,
+    palette: Palette,
+    x: Spec,
+    names: Spec,
+    runs: pd.DataFrame,
 ) -> Spec:
     """A bar per `place` at its `value`, with its interval `low` to `high` (missing: none), above a
     dot per run (`place`, `series`, `value`, `suspect`: open), and its `label` to the right of the
     plot, clear of gridlines and of the data. Colours are by `series`; `x` and `names`: the axes."""
+    places = list(rows["place"].unique())
     shown = runs[["place", "series", "value", "suspect"]]
     return _chart(
         "times",
         rows[["place", "series", *VALUE, "label"]],
-        height=ROW * rows["place"].nunique(),
-        places=list(rows["place"].unique()),
+        height=ROW * len(places),
+        places=places,
         names=names,
         clean_runs=_data(shown[~shown["suspect"]]),
         suspect_runs=_data(shown[shown["suspect"]]),
@@ -83,15 +95,20 @@ def times(
 
 
 def ratios(
-    rows: pd.DataFrame, palette: Mapping[str, str], x: Spec, names: Spec, row: int = ROW
+    rows: pd.DataFrame,
+    palette: Palette,
+    x: Spec,
+    names: Spec,
+    row: int = ROW,
 ) -> Spec:
     """A dot per `place`, otherwise as `times`; a dashed line is drawn at 1. `row`: height of a
     place."""
+    places = list(rows["place"].unique())
     return _chart(
         "ratios",
         rows[["place", "series", *VALUE, "label"]],
-        height=row * rows["place"].nunique(),
-        places=list(rows["place"].unique()),
+        height=row * len(places),
+        places=places,
         names=names,
         colour=_colour(rows, palette),
         **x,
@@ -100,8 +117,11 @@ def ratios(
 
 def names_axis(shown: Mapping[str, str]) -> Spec:
     """The axis of places, which are identified by name and labelled as `shown`."""
-    lines = {name: textwrap.wrap(text, NAME_LINE) for name, text in shown.items()}
-    longest = max(len(line) for each in lines.values() for line in each)
+    lines = {}
+    longest = 0
+    for name, text in shown.items():
+        lines[name] = textwrap.wrap(text, NAME_LINE)
+        longest = max(longest, *map(len, lines[name]))
     return {
         "title": None,
         "labelExpr": f"({json.dumps(lines)})[datum.label]",
@@ -111,27 +131,32 @@ def names_axis(shown: Mapping[str, str]) -> Spec:
     }
 
 
-def seconds_axis(limits: tuple[float, float]) -> Spec:
+def seconds_axis(limits: Limits) -> Spec:
     """Logarithmic if `limits` are far apart; otherwise its title says if it does not start at 0."""
     low, high = limits
     title = "seconds per epoch"
-    scale: Spec = {"domain": [low, high], "nice": False, "zero": False}
+    scale: Spec = {"domain": [low, high], "nice": False}
     if low > 0 and high > LOG_FROM * low:
         title += ", log scale"
-        scale = {"domain": [low, high], "nice": False, "type": "log"}
-    elif low > 0:
-        title += " (axis does not start at 0)"
-    return {"axis": {"title": title, "tickCount": 4, "format": "~r"}, "scale": scale}
+        scale["type"] = "log"
+    else:
+        scale["zero"] = False
+        if low > 0:
+            title += " (axis does not start at 0)"
+    return {
+        "axis": {"title": title, "tickCount": 4, "format": "~r"},
+        "scale": scale,
+    }
 
 
-def ratio_axis(title: str, limits: tuple[float, float]) -> Spec:
+def ratio_axis(title: str, limits: Limits) -> Spec:
     return {
         "axis": {"title": title, "format": "~g", "values": ratio_ticks(*limits)},
         "scale": {"type": "log", "domain": list(limits), "nice": False},
     }
 
 
-def seconds_limits(values: pd.Series[float]) -> tuple[float, float]:
+def seconds_limits(values: pd.Series[float]) -> Limits:
     """The ends of an axis of seconds."""
     low = values.min()
     high = values.max()
@@ -143,7 +168,7 @@ def seconds_limits(values: pd.Series[float]) -> tuple[float, float]:
     return 0.0, high + edge
 
 
-def ratio_limits(values: pd.Series[float]) -> tuple[float, float]:
+def ratio_limits(values: pd.Series[float]) -> Limits:
     """The ends of an axis of ratios, 1 included."""
     low = min(1.0, values.min())
     high = max(1.0, values.max())
@@ -151,12 +176,14 @@ def ratio_limits(values: pd.Series[float]) -> tuple[float, float]:
     return low / edge, high * edge
 
 
-def relative(rows: pd.DataFrame, palette: Mapping[str, str], title: str) -> Spec:
+def relative(rows: pd.DataFrame, palette: Palette, title: str) -> Spec:
     """`ratios` whose axis ends 5 % beyond them and 1."""
     values = rows[VALUE].astype(float)
-    limits = min(1.0, values.min().min()) / 1.05, max(1.0, values.max().max()) * 1.05
+    low = min(1.0, values.min().min())
+    high = max(1.0, values.max().max())
+    x = ratio_axis(title, (low / 1.05, high * 1.05))
     names = {"title": None, "labelLimit": 150}
-    return ratios(rows, palette, ratio_axis(title, limits), names, NARROW_ROW)
+    return ratios(rows, palette, x, names, NARROW_ROW)
 
 
 def ratio_ticks(low: float, high: float) -> list[float]:
@@ -166,7 +193,9 @@ def ratio_ticks(low: float, high: float) -> list[float]:
         length = math.log10(high / low)
         if length < 1.2:
             return _decades(low, high, (1, 2, 3, 5))
-        return _decades(low, high, (1, 2, 5) if length < 2.5 else (1,))
+        if length < 2.5:
+            return _decades(low, high, (1, 2, 5))
+        return _decades(low, high, (1,))
     for width in (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1):
         if width >= (high - low) / 5:
             break
@@ -180,34 +209,39 @@ def _decades(low: float, high: float, within: Sequence[int]) -> list[float]:
     ticks = []
     for power in _powers(low, high):
         for multiple in within:
-            if low <= multiple * 10.0**power <= high:
-                ticks.append(float(f"{multiple * 10.0**power:.1g}"))
+            tick = multiple * 10.0**power
+            if low <= tick <= high:
+                ticks.append(float(f"{tick:.1g}"))
     return ticks
 
 
 def _powers(low: float, high: float) -> range:
     """The powers of ten around an axis."""
-    return range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    first = math.floor(math.log10(low))
+    last = math.ceil(math.log10(high))
+    return range(first, last + 1)
 
 
-def by_threads(rows: pd.DataFrame, palette: Mapping[str, str]) -> Spec:
+def by_threads(rows: pd.DataFrame, palette: Palette) -> Spec:
     """`value` (a speed-up) by `size` with intervals; the lines `ideal` and `fitted`."""
     most = rows["ideal"].max() * 1.01
     ticks = [2.0**power for power in range(11) if 2**power <= most]
     return _by_size("by_threads", rows, palette, ticks, ["ideal", "fitted"])
 
 
-def by_batch(rows: pd.DataFrame, palette: Mapping[str, str]) -> Spec:
+def by_batch(rows: pd.DataFrame, palette: Palette) -> Spec:
     """`value` (milliseconds) by `size` with intervals."""
     known = rows[VALUE].astype(float)
-    ticks = [10.0**power for power in _powers(known.min().min(), known.max().max())]
+    low = known.min().min()
+    high = known.max().max()
+    ticks = [10.0**power for power in _powers(low, high)]
     return _by_size("by_batch", rows, palette, ticks, [])
 
 
 def _by_size(
     name: str,
     rows: pd.DataFrame,
-    palette: Mapping[str, str],
+    palette: Palette,
     ticks: list[float],
     lines: list[str],
 ) -> Spec:
@@ -215,17 +249,22 @@ def _by_size(
     rows = rows[["series", "size", *VALUE, *lines]].copy()
     for end in ("low", "high"):
         rows[end] = rows[end].astype(float).fillna(rows["value"])
-    sizes = [int(size) for size in sorted(rows["size"].unique())]
-    return _chart(name, rows, sizes=sizes, ticks=ticks, colour=_colour(rows, palette, LEGEND))
+    return _chart(
+        name,
+        rows,
+        sizes=[int(size) for size in sorted(rows["size"].unique())],
+        ticks=ticks,
+        colour=_colour(rows, palette, LEGEND),
+    )
 
 
-def by_seconds(rows: pd.DataFrame, palette: Mapping[str, str]) -> Spec:
+def by_seconds(rows: pd.DataFrame, palette: Palette) -> Spec:
     """`mean` by `elapsed` seconds of training, with a dot at the end of each epoch."""
     shown = rows[["series", "elapsed", "mean"]]
     return _chart("by_seconds", shown, colour=_colour(rows, palette, LEGEND))
 
 
-def learning_curves(rows: pd.DataFrame, palette: Mapping[str, str]) -> Spec:
+def learning_curves(rows: pd.DataFrame, palette: Palette) -> Spec:
     """`mean` by `epoch`: a line per series, labelled as `shown` at its end, with a band from `low`
     to `high`. Each line is drawn solid, then again dashed with its own offset, so that the colours
     of coincident curves alternate."""
@@ -233,9 +272,13 @@ def learning_curves(rows: pd.DataFrame, palette: Mapping[str, str]) -> Spec:
     low = float(rows["low"].min())
     high = float(rows["high"].max())
     edge = 0.04 * ((high - low) or abs(high) or 1)
-    has_band = (rows["high"] - rows["low"] > edge / 100).any()
+    band = rows
+    widths = rows["high"] - rows["low"]
+    if not (widths > edge / 100).any():
+        band = rows[:0]
     last = float(rows["epoch"].max())
-    labels = rows[rows["epoch"] == last].drop_duplicates("series")[["series", "shown", "mean"]]
+    ends = rows[rows["epoch"] == last].drop_duplicates("series")
+    labels = ends[["series", "shown", "mean"]]
     per_pixel = (high - low + 2 * edge) / CURVES_HEIGHT
     places = _apart([(high + edge - value) / per_pixel for value in labels["mean"]])
     labels = labels.assign(mean=[high + edge - place * per_pixel for place in places])
@@ -246,23 +289,24 @@ def learning_curves(rows: pd.DataFrame, palette: Mapping[str, str]) -> Spec:
         epochs=[float(rows["epoch"].min()), last],
         ends=[low - edge, high + edge],
         colour=_colour(rows, palette),
-        band=_data(rows if has_band else rows[:0]),
+        band=_data(band),
         labels=_data(labels),
     )
-    line = chart["layer"][-3]
     names = rows["series"].unique()
-    dashes = []
-    for place, name in enumerate(names if len(names) > 1 else ()):
-        mark = {
-            "type": "line",
-            "strokeWidth": 2,
-            "strokeCap": "butt",
-            "strokeDash": [DASH, DASH * (len(names) - 1)],
-            "strokeDashOffset": -DASH * place,
-        }
-        own = _data(rows[rows["series"] == name])
-        dashes.append({**line, "data": own, "mark": mark})
-    chart["layer"][-2:-2] = dashes
+    if len(names) > 1:
+        solid = chart["layer"][-3]
+        dashes = []
+        for place, name in enumerate(names):
+            mark = {
+                "type": "line",
+                "strokeWidth": 2,
+                "strokeCap": "butt",
+                "strokeDash": [DASH, DASH * (len(names) - 1)],
+                "strokeDashOffset": -DASH * place,
+            }
+            own = _data(rows[rows["series"] == name])
+            dashes.append({**solid, "data": own, "mark": mark})
+        chart["layer"][-2:-2] = dashes
     return chart
 
 
@@ -271,17 +315,19 @@ def _apart(wanted: list[float]) -> list[float]:
     places = list(wanted)
     lowest = -math.inf
     for index in sorted(range(len(wanted)), key=lambda index: wanted[index]):
-        lowest = places[index] = max(wanted[index], lowest + LABEL_HEIGHT)
+        lowest = max(wanted[index], lowest + LABEL_HEIGHT)
+        places[index] = lowest
     excess = max(0.0, lowest - CURVES_HEIGHT)
     return [place - excess for place in places]
 
 
-def in_order(rows: pd.DataFrame, palette: Mapping[str, str]) -> Spec:
+def in_order(rows: pd.DataFrame, palette: Palette) -> Spec:
     """A point per run, open if `suspect`, by its `place` in the order of measurement: its epoch
     time `relative` to the mean of its configuration. A drift of the machine would appear as a
     slope."""
-    rows = rows[["place", "series", "suspect"]].assign(percent=100 * (rows["relative"] - 1))
-    reach = max(1.0, 1.1 * float(rows["percent"].abs().max()))
+    percent = 100 * (rows["relative"] - 1)
+    reach = max(1.0, 1.1 * float(percent.abs().max()))
+    rows = rows[["place", "series", "suspect"]].assign(percent=percent)
     return _chart(
         "in_order",
         rows,
@@ -292,10 +338,11 @@ def in_order(rows: pd.DataFrame, palette: Mapping[str, str]) -> Spec:
     )
 
 
-def cost_front(rows: pd.DataFrame, palette: Mapping[str, str]) -> Spec:
+def cost_front(rows: pd.DataFrame, palette: Palette) -> Spec:
     """`seconds` against `usd` of one training, both logarithmic; the rows that are `on_front`, the
     Pareto front, are connected and labelled with their `place`."""
     rows = rows[["place", "seconds", "usd", "on_front", "series"]]
+    front = rows[rows["on_front"].astype(bool)]
     low = rows["seconds"].min()
     high = rows["seconds"].max()
     beyond = high * 1.3 * (high / low) ** 0.5 + low / 5  # for the labels
@@ -304,7 +351,7 @@ def cost_front(rows: pd.DataFrame, palette: Mapping[str, str]) -> Spec:
     return _chart(
         "cost_front",
         rows,
-        front=_data(rows[rows["on_front"].astype(bool)].sort_values("seconds")),
+        front=_data(front.sort_values("seconds")),
         seconds=seconds,
         seconds_ticks=_log_ticks(*seconds),
         usd=usd,
@@ -314,7 +361,9 @@ def cost_front(rows: pd.DataFrame, palette: Mapping[str, str]) -> Spec:
 
 
 def _log_ticks(low: float, high: float) -> list[float]:
-    return _decades(low, high, (1, 3) if math.log10(high / low) < 2.5 else (1,))
+    if math.log10(high / low) < 2.5:
+        return _decades(low, high, (1, 3))
+    return _decades(low, high, (1,))
 
 
 def heat_map(rows: pd.DataFrame) -> Spec:

@@ -18,6 +18,7 @@ UNNAMED = {
     "about", "source", "function", "data", "name", "recurrent", "arrays", "requires",
     "train_samples", "val_samples", "metrics",
 }  # fmt: skip
+PARTS = {"train": "training", "val": "validation"}  # of the data
 NAMED = 4  # machines, builds and devices named next to the answer
 
 
@@ -27,21 +28,25 @@ def conditions(records: Sequence[Record]) -> dict[str, str]:
     builds: dict[str, str] = {}
     devices: dict[str, str] = {}
     for record in records:
-        choices = record.run.choices
-        _name(machines, record.machine, _machine_words(record.hardware))
+        build = record.run.choices.get("build", "")
+        device = record.run.choices.get("device", "")
         versions = []
         for key, software in SOFTWARE.items():
-            if record.environment.get(key):
-                versions.append(f"{software} {record.environment[key]}")
-        _name(builds, choices.get("build", ""), ", ".join(versions))
-        threads = threads_of(choices.get("device", ""))
+            version = record.environment.get(key)
+            if version:
+                versions.append(f"{software} {version}")
+        threads = threads_of(device)
         words = n.counted(threads, "thread") if threads else ""
-        _name(devices, choices.get("device", ""), words)
-    by_threads = sorted(devices.items(), key=lambda item: (threads_of(item[0]) or 0, item[0]))
+        _name(machines, record.machine, _machine_words(record.hardware))
+        _name(builds, build, ", ".join(versions))
+        _name(devices, device, words)
+    named_devices = []
+    for device in sorted(devices, key=lambda name: (threads_of(name) or 0, name)):
+        named_devices.append(_named(device, devices[device]))
     found = {
         "Machine": _listed(machines),
         "Software": _listed(builds),
-        "Devices": n.few([_named(*each) for each in by_threads], NAMED),
+        "Devices": n.few(named_devices, NAMED),
         "Training": _listed(_training(records)),
     }
     return {kind: words for kind, words in found.items() if words}
@@ -54,7 +59,9 @@ def _name(found: dict[str, str], name: str, words: str) -> None:
 
 
 def _named(name: str, words: str) -> str:
-    return f"{name}: {words}" if words else name
+    if words:
+        return f"{name}: {words}"
+    return name
 
 
 def _listed(found: Mapping[str, str]) -> str:
@@ -72,16 +79,20 @@ def _machine_words(hardware: Mapping[str, Any]) -> str:
     facts = []
     kind = str(hardware.get("processor")).split()
     if hardware.get("virtual") and len(kind) == 3:
-        facts = [f"family {kind[1]}", f"model {kind[2]}"]
+        _, family, model = kind
+        facts = [f"family {family}", f"model {model}"]
     flags = hardware.get("flags")
-    for flag, vectors in VECTORS.items():
-        if isinstance(flags, list) and flag in flags:
-            facts.append(vectors)
-            break
+    if isinstance(flags, list):
+        for flag, vectors in VECTORS.items():
+            if flag in flags:
+                facts.append(vectors)
+                break
     words = []
     name = hardware.get("cpu")
     if isinstance(name, str):
-        words.append(f"{name} ({', '.join(facts)})" if facts else name)
+        if facts:
+            name += f" ({', '.join(facts)})"
+        words.append(name)
     cores = hardware.get("cores")
     threads = hardware.get("threads_per_core") or 1
     if isinstance(cores, int) and isinstance(threads, int):
@@ -92,32 +103,46 @@ def _machine_words(hardware: Mapping[str, Any]) -> str:
             words.append(f"{count} × {card}" if count > 1 else str(card))
     if hardware.get("virtual"):
         words.append("virtual machine on a host that may be shared")
-    return ", ".join(word for word in words if word)
+    return ", ".join(filter(None, words))
 
 
 def _training(records: Sequence[Record]) -> dict[str, str]:
     """Each model with its hyperparameters, each of these with all of its values."""
     found: dict[str, dict[str, dict[str, None]]] = {}
     for record in records:
-        model = dict(record.run.config.get("model") or {})
-        for part, compiled in _compiled(record).items():
-            model[part] = model.get(part) or compiled
-        optimizer = model.pop("optimizer")
-        if isinstance(optimizer, Mapping):
-            settings = dict(optimizer)
-            model |= {"optimizer": settings.pop("name", None), **settings}
-        if record.epochs and record.epochs[0].samples:
-            model["training samples"] = record.epochs[0].samples
-        model["sample weights"] = _weighted(record)
         of_model = found.setdefault(record.run.choices.get("model", ""), {})
-        for key, value in model.items():
+        for key, value in _hyperparameters(record).items():
             text = flat_text(value)
             if text and key not in UNNAMED:
                 of_model.setdefault(key, {})[text] = None
     words = {}
     for name, facts in found.items():
-        words[name] = ", ".join(f"{key} {' or '.join(texts)}" for key, texts in facts.items())
+        listed = []
+        for key, texts in facts.items():
+            listed.append(f"{key} {' or '.join(texts)}")
+        words[name] = ", ".join(listed)
     return words
+
+
+def _hyperparameters(record: Record) -> dict[str, Any]:
+    """What the model's configuration says, completed by what the framework reported: the loss and
+    the optimizer, the number of samples and which of them have weights."""
+    model = dict(record.run.config.get("model") or {})
+    for part, compiled in _compiled(record).items():
+        model[part] = model.get(part) or compiled
+    optimizer = model.pop("optimizer")
+    if isinstance(optimizer, Mapping):
+        settings = dict(optimizer)
+        model["optimizer"] = settings.pop("name", None)
+        model |= settings
+    if record.epochs and record.epochs[0].samples:
+        model["training samples"] = record.epochs[0].samples
+    for phase in record.phases:
+        if phase.name == "data":
+            weighted = phase.details.get("weighted") or ()
+            model["sample weights"] = " and ".join(PARTS[part] for part in weighted)
+            break
+    return model
 
 
 def _compiled(record: Record) -> dict[str, Any]:
@@ -128,14 +153,10 @@ def _compiled(record: Record) -> dict[str, Any]:
         rate = f"{rate:.6g}"  # stored in single precision
     if isinstance(rate, Mapping):  # a schedule
         rate = rate.get("class_name")
-    named = {"name": optimizer.get("class_name"), "learning_rate": rate}
-    return {"loss": record.measured.get("loss"), "optimizer": named}
-
-
-def _weighted(record: Record) -> str:
-    """Which samples have weights: "training", "validation" or both; ``""`` if none."""
-    names = {"train": "training", "val": "validation"}
-    for phase in record.phases:
-        if phase.name == "data":
-            return " and ".join(names[part] for part in phase.details.get("weighted") or ())
-    return ""
+    return {
+        "loss": record.measured.get("loss"),
+        "optimizer": {
+            "name": optimizer.get("class_name"),
+            "learning_rate": rate,
+        },
+    }

@@ -69,27 +69,35 @@ class Content:
         self.conditions = conditions(m.records)
         self.last = "" if m.runs.empty else str(m.runs["started"].max())
         rerun = experiment.rerun or f"snakemake --cores all --config experiment={experiment.name}"
-        made = [
-            *sections_without_runs(m),
-            *(make(m) for make in SECTIONS),
-            runs_section(m, rerun, list(skipped), missing, faults, unneeded),
-            provenance_section(m, rerun),
-        ]
+        made = sections_without_runs(m)
+        for make in SECTIONS:
+            made.append(make(m))
+        made.append(runs_section(m, rerun, list(skipped), missing, faults, unneeded))
+        made.append(provenance_section(m, rerun))
         self.csv: dict[str, pd.DataFrame] = {}
         for section in made:
             self.csv |= section.csv
         self.caveat = _caveat(m.runs, len(missing), len(faults))
-        lead = _leading(made, LEADS[experiment.lead])
+        by_id = {section.id: section for section in made}
+        lead = by_id[LEADS[experiment.lead]]
+        # A section without a table to lead with leaves the place to the section on time.
+        if not any(view.rows for view in lead.views if view.id in lead.leads):
+            lead = by_id["speed"]
         if lead.id == "calls":
             self.answers = call_answers(m)
+        elif m.is_long:
+            self.answers = [headline(m)]
         else:
-            self.answers = [headline(m)] if m.is_long else answers(m)
+            self.answers = answers(m)
         self.notes = list(notes.answer_notes(m, lead.id))
         self.lead_views = [view for view in lead.views if view.id in lead.leads]
         # A table of kernels has no figure.
-        self.lead_figures = _lead_figures(lead) or _lead_figures(_leading(made, "speed"))
-        without_lead = [self._without_lead(section) for section in made]
-        self.sections = [section for section in without_lead if section]
+        self.lead_figures = _lead_figures(lead) or _lead_figures(by_id["speed"])
+        self.sections: list[Section] = []
+        for section in made:
+            rest = self._without_lead(section)
+            if rest:
+                self.sections.append(rest)
         uncertified = list(notes.uncertified_notes(m.time))
         self.lead_notes = [*uncertified, *notes.exclusion_notes(m.time, m.fastest)]
         # What the terminal and MLflow say.
@@ -119,20 +127,12 @@ class Content:
             if row["unequal"]:
                 self.unequal_runs[key] = f"{row['unequal']} against {base}: {row['difference']}"
             if row["equal"]:
-                why = f": {row['equal_why']}" if row["equal_why"] else ""
-                self.equal_runs[key] = f"{row['equal']}{why}"
+                self.equal_runs[key] = str(row["equal"])
+                if row["equal_why"]:
+                    self.equal_runs[key] += f": {row['equal_why']}"
             if n.is_number(row["speedup"]):
                 of_run = {name: row[name] for name in SPEEDUP if n.is_number(row[name])}
                 self.speedups[key] = of_run
-
-
-def _leading(made: Sequence[Section], id: str) -> Section:
-    """The section `id`; the section on time if it has no table to lead with."""
-    by_id = {section.id: section for section in made}
-    section = by_id[id]
-    if any(view.rows for view in section.views if view.id in section.leads):
-        return section
-    return by_id["speed"]
 
 
 def _lead_figures(section: Section) -> list[Figure]:
@@ -140,7 +140,8 @@ def _lead_figures(section: Section) -> list[Figure]:
 
 
 def _caveat(every: pd.DataFrame, missing: int, faults: int) -> Note | None:
-    if not (missing or faults or every["verdict"].ne("clean").any()):
+    has_unclean = every["verdict"].ne("clean").any()
+    if not (missing or faults or has_unclean):
         return None
     text = notes.verdict_text(every)
     if missing:
@@ -154,6 +155,9 @@ def _summary(every: pd.DataFrame) -> str:
     if every.empty:
         return "no runs"
     machines = every["machine"].unique()
-    names = ", ".join(machines) if len(machines) < 4 else n.counted(len(machines), "machine")
-    when = n.moment(every["started"].iloc[-1])[:10]
-    return f"{n.counted(len(every), 'run')} on {names}, last on {when}"
+    names = n.counted(len(machines), "machine")
+    if len(machines) < 4:
+        names = ", ".join(machines)
+    when = n.moment(every["started"].iloc[-1])
+    day, _ = when.split(" ")
+    return f"{n.counted(len(every), 'run')} on {names}, last on {day}"

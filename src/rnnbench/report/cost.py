@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 import pandas as pd
@@ -26,7 +27,9 @@ relative_interval = interval_of("relative", n.ratio_span)
 
 
 def _relative_time(row: Row) -> str:
-    return "reference" if row["reference"] else n.ratio(row["relative"])
+    if row["reference"]:
+        return "reference"
+    return n.ratio(row["relative"])
 
 
 def _relative_span(row: Row) -> str:
@@ -125,8 +128,10 @@ def _other_prices(labelled: pd.DataFrame, prices: PriceList) -> Iterator[dict[An
             for price in prices.prices:
                 if price.device != row["device"] or price.kind in ("", row["price_kind"]):
                     continue
-                usd = row["seconds"] / 3600 * price.usd_per_hour
-                other = {**row, "kind": price.kind, "usd_per_hour": price.usd_per_hour, "usd": usd}
+                other = dict(row)
+                other["kind"] = price.kind
+                other["usd_per_hour"] = price.usd_per_hour
+                other["usd"] = row["seconds"] / 3600 * price.usd_per_hour
                 for name in ("relative_low", "relative", "relative_high"):
                     if n.is_number(row[name]):  # a single run has no interval
                         other[name] = row[name] / base * price.usd_per_hour
@@ -147,19 +152,22 @@ def recommendations(table: pd.DataFrame, inputs: ReportInputs) -> Iterator[str]:
 
 
 def _recommendation(
-    what: str, limit: str, best: dict[str, Any] | None, others: pd.DataFrame
+    what: str,
+    limit: str,
+    best: dict[str, Any] | None,
+    others: pd.DataFrame,
 ) -> str:
     """`others`: the places that may be as good as the `best` one."""
     what = f"{what} {limit}"
     if best is None:
         return f"{what}: no priced device trains it {limit}, judged by its whole interval."
+    seconds = n.plain(best["seconds"])
+    usd = n.plain(best["usd"])
     tie = ""
     if len(others):
-        tie = f" ({NO_DIFFERENCE} from {n.few(list(others['label']), PLACES, ', ')})"
-    return (
-        f"{what}: `{best['series']}` on {best['label']}, {n.plain(best['seconds'])} s and "
-        f"{n.plain(best['usd'])} USD{tie}."
-    )
+        places = n.few(list(others["label"]), PLACES, ", ")
+        tie = f" ({NO_DIFFERENCE} from {places})"
+    return f"{what}: `{best['series']}` on {best['label']}, {seconds} s and {usd} USD{tie}."
 
 
 def _labelled(table: pd.DataFrame) -> pd.DataFrame:
@@ -189,11 +197,14 @@ def _figures(labelled: pd.DataFrame, m: Tables) -> Iterator[Figure]:
     # A figure shrinks with the width of its title.
     by_model = labelled.groupby("task")["model"].first().is_unique
     several = labelled["task"].nunique() > 1
-    for number, (task, rows) in enumerate(labelled.groupby("task", sort=False)):
-        if number >= DRAWN or len(rows) < 2:
+    for task, rows in islice(labelled.groupby("task", sort=False), DRAWN):
+        if len(rows) < 2:
             continue
         name = str(rows["model"].iloc[0] if by_model else task)
-        group, which = (str(task), "") if several else ("", str(task))
+        group = ""
+        which = str(task)
+        if several:
+            group, which = which, group
         for kind, measure in (("time", "relative"), ("cost", "relative_usd")):
             drawn = rows[rows[measure].notna()]
             if len(drawn) > 1:
@@ -205,7 +216,8 @@ def _figures(labelled: pd.DataFrame, m: Tables) -> Iterator[Figure]:
                 is_tie = (drawn["low"] <= 1) & (drawn["high"] >= 1) & ~drawn["reference"]
                 ratios = drawn["value"].map(n.ratio)
                 drawn["label"] = ratios.where(~is_tie, ratios + f" {NO_DIFFERENCE}")
-                chart = charts.relative(drawn, m.palette, f"{kind} relative to the reference")
+                axis = f"{kind} relative to the reference"
+                chart = charts.relative(drawn, m.palette, axis)
                 yield figure(f"relative-{kind}", group, which, f"Relative {kind}, {name}", chart)
         priced = rows[rows["usd"].notna()]
         if len(priced) > 1:

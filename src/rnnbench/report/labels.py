@@ -49,12 +49,17 @@ def short_group(row: Any, varied: Collection[str], variants: Mapping[Overrides, 
             value = variants.get(value, value)
         if value and name in varied:
             rest.append(str(value))
-    return f"{row['model']} ({', '.join(rest)})" if rest else str(row["model"])
+    model = str(row["model"])
+    if rest:
+        return f"{model} ({', '.join(rest)})"
+    return model
 
 
 def threads_in_words(device: str, variant: Overrides) -> int | None:
     """The threads of a device that is named after them; None for another one."""
-    return None if variant.get("device.threads") else threads_of(device)
+    if variant.get("device.threads"):
+        return None
+    return threads_of(device)
 
 
 def device_words(device: str, variant: Overrides) -> str:
@@ -62,7 +67,9 @@ def device_words(device: str, variant: Overrides) -> str:
     threads = threads_in_words(device, variant)
     if threads is None:
         return f"`{device}`"
-    number = NUMBERS[threads] if threads < len(NUMBERS) else str(threads)
+    number = str(threads)
+    if threads < len(NUMBERS):
+        number = NUMBERS[threads]
     return f"{number} thread" if threads == 1 else f"{number} threads"
 
 
@@ -74,17 +81,21 @@ def variant_labels(variants: Iterable[Overrides]) -> dict[Overrides, str]:
     complete = {variant: str(variant) for variant in distinct}
     if len(distinct) < 2:
         return complete
-    common = set.intersection(*(set(variant.texts) for variant in distinct))
-    own: dict[Overrides, list[str]] = {}
+    common = set(distinct[0].texts)
+    for variant in distinct:
+        common &= set(variant.texts)
+    labels = {}
     keys = set()
     for variant in distinct:
-        own[variant] = []
+        own = []
         for (key, _), text in zip(variant.items, variant.texts, strict=True):
             if text not in common and "${" not in text:
-                own[variant].append(text)
+                own.append(text)
                 keys.add(last_component(key))
+        labels[variant] = ", ".join(own)
     default = f"default {', '.join(sorted(keys))}"
-    labels = {variant: ", ".join(texts) or default for variant, texts in own.items()}
+    for variant in distinct:
+        labels[variant] = labels[variant] or default
     for candidate in (labels, complete):
         if len(set(candidate.values())) == len(distinct):
             return candidate
@@ -92,7 +103,9 @@ def variant_labels(variants: Iterable[Overrides]) -> dict[Overrides, str]:
 
 
 def regrouped(
-    table: pd.DataFrame, time_table: pd.DataFrame, reference: Mapping[str, str]
+    table: pd.DataFrame,
+    time_table: pd.DataFrame,
+    reference: Mapping[str, str],
 ) -> pd.DataFrame:
     """`table` with the axes of the `reference` that vary in `time_table` (for example the build)
     among the implementations, sorted by speed, instead of the groups, so that rows that are
@@ -104,12 +117,13 @@ def regrouped(
     named = list(axes)
     if time_table["implementation"].nunique() > 1:
         named.insert(0, "implementation")
-    medians = time_table["epoch_seconds"].groupby(_joined_columns(time_table, named, ", ")).median()
+    timed = _joined_columns(time_table, named, ", ")
+    medians = time_table["epoch_seconds"].groupby(timed).median()
     moved = table.assign(
         anchor=configuration_anchors(table),
         implementation=_joined_columns(table, named, ", "),
-        **dict.fromkeys(axes, ""),
     )
+    moved[axes] = ""
     return moved.sort_values("implementation", key=lambda names: names.map(medians), kind="stable")
 
 
@@ -131,21 +145,27 @@ def with_labels(table: pd.DataFrame) -> pd.DataFrame:
     labels = variant_labels(table["variant"])
     named = table.assign(variant=[labels[variant] for variant in table["variant"]])
     groups = _joined_columns(named, varied, SEPARATOR)
-    several_machines = table.groupby("device")["machine"].nunique() > 1
+    machines = table.groupby("device")["machine"].nunique()
     devices = []
     for device, machine in zip(table["device"], table["machine"], strict=True):
         name = device or "unnamed device"
-        devices.append(f"{name} on {machine}" if several_machines[device] else name)
+        if machines[device] > 1:
+            name += f" on {machine}"
+        devices.append(name)
     series = table["implementation"].replace("", "model")
-    suspect = table["suspect"] if "suspect" in table else [False] * len(table)
-    return table.assign(
+    shown = list(series)
+    if "suspect" in table:
+        shown = [marked(*each) for each in zip(series, table["suspect"], strict=True)]
+    labelled = table.assign(
         group_name=groups,
         block=groups if len(set(groups)) > 1 else "",
         column_name=devices,
         series=series,
-        shown=[marked(*each) for each in zip(series, suspect, strict=True)],
-        anchor=table["anchor"] if "anchor" in table else configuration_anchors(table),
+        shown=shown,
     )
+    if "anchor" not in table:
+        labelled["anchor"] = configuration_anchors(table)
+    return labelled
 
 
 def configuration_anchor(cell: Row) -> str:
@@ -156,8 +176,8 @@ def configuration_anchor(cell: Row) -> str:
 
 def configuration_anchors(table: pd.DataFrame) -> list[str]:
     """`configuration_anchor` of each row."""
-    rows = table[ANCHORED].itertuples(index=False, name=None)
-    return [element_id("cell", *row) for row in rows]
+    rows = table[ANCHORED].to_dict("records")
+    return [configuration_anchor(row) for row in rows]
 
 
 def run_anchor(run: Record) -> str:
@@ -214,7 +234,7 @@ def colours(implementations: Iterable[str]) -> dict[str, str]:
 def of_these(palette: Mapping[str, str], names: Iterable[str]) -> dict[str, str]:
     """The colours of `names` only, so that a legend lists only what is drawn."""
     drawn = set(names)
-    return {name: colour for name, colour in palette.items() if name in drawn}
+    return {name: palette[name] for name in palette if name in drawn}
 
 
 def same_group(reference: Mapping[str, str]) -> list[str]:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from itertools import islice
-from typing import Any
 
 import pandas as pd
 
@@ -17,7 +15,7 @@ from rnnbench.report.numbers import Row
 from rnnbench.report.section import WORDS, Section
 from rnnbench.report.speed import first_places
 from rnnbench.report.tables import DRAWN, Tables
-from rnnbench.report.views import Column, TableView, by_device, interval_of, view_of
+from rnnbench.report.views import CellText, Column, TableView, by_device, interval_of, view_of
 from rnnbench.sources.certificates import NOT_LEARNING
 from rnnbench.tables.learning import MIN_SEEDS, TOO_FEW_SEEDS, curves, target
 from rnnbench.tables.metrics import COLUMNS as METRICS_COLUMNS
@@ -26,7 +24,7 @@ from rnnbench.tables.time import IS_REFERENCE
 CURVES = {"loss": "Training loss", "val_acc": "Validation accuracy"}
 
 
-def _spread_of(name: str, text: Callable[[Any], str]) -> Callable[[Any], str]:
+def _spread_of(name: str, text: CellText) -> CellText:
     """The standard deviation of the column `name` between seeds."""
 
     def spread(row: Row) -> str:
@@ -49,7 +47,9 @@ def _difference_interval(row: Row) -> str:
         return IS_REFERENCE
     if n.is_number(row["val_acc_low"]):
         return n.shares_apart_span(row["val_acc_low"], row["val_acc_high"])
-    return TOO_FEW_SEEDS if row["seeds"] < MIN_SEEDS else n.NOTHING
+    if row["seeds"] < MIN_SEEDS:
+        return TOO_FEW_SEEDS
+    return n.NOTHING
 
 
 ACCURACY_COLUMNS = (
@@ -105,8 +105,11 @@ def accuracy_section(m: Tables) -> Section:
         table = m.regroup(m.metrics)
         columns = _metric_columns(m.metrics)
         views += (by_device("metrics", "Metrics at the last epoch", table, columns),)
-    texts = [WORDS["learnt"]["text"], notes.random_note(m.records)]
-    return Section("learnt", [*filter(None, texts)], views=views, opens=True, csv=csv)
+    texts = [WORDS["learnt"]["text"]]
+    random_layers = notes.random_note(m.records)
+    if random_layers:
+        texts.append(random_layers)
+    return Section("learnt", texts, views=views, opens=True, csv=csv)
 
 
 def _metric_columns(table: pd.DataFrame) -> tuple[Column, ...]:
@@ -122,8 +125,9 @@ def curves_section(m: Tables) -> Section:
     palette = colours(m.regrouped["implementation"])
     figures = []
     for measure, title in CURVES.items():
-        table = first_places(with_labels(m.regroup(curves(m.frame, measure))))
-        for (group, device), rows in table.groupby(["group_name", "column_name"], sort=False):
+        table = with_labels(m.regroup(curves(m.frame, measure)))
+        places = first_places(table).groupby(["group_name", "column_name"], sort=False)
+        for (group, device), rows in places:
             chart = charts.learning_curves(rows, palette)
             which = f"{device}-{measure}"
             figures.append(figure("curve", str(group), which, f"{title} on {device}", chart))
@@ -134,17 +138,20 @@ def curves_section(m: Tables) -> Section:
 
 def target_section(m: Tables) -> Section:
     table = target(m.frame)
+    csv = {"target": table}
     if table.empty:
-        return Section("target", csv={"target": table})
+        return Section("target", csv=csv)
     labelled = with_labels(table)
     several = labelled["group_name"].nunique() > 1
     lines = with_labels(curves(m.frame, "val_acc"))
+    places = lines.groupby(["group_name", "column_name"], sort=False)
     figures = []
-    for key, cells in islice(lines.groupby(["group_name", "column_name"], sort=False), DRAWN):
+    for key, cells in islice(places, DRAWN):
         group, device = map(str, key)
         title = f"Validation accuracy over time on {device}"
         if not several:
-            group, device = "", f"{group} {device}"
+            device = f"{group} {device}"
+            group = ""
         chart = charts.by_seconds(cells, m.palette)
         figures.append(figure("second", group, device, title, chart))
     view = view_of(
@@ -157,5 +164,9 @@ def target_section(m: Tables) -> Section:
         ["block"],
     )
     return Section(
-        "target", (WORDS["target"]["text"],), figures=figures, views=(view,), csv={"target": table}
+        "target",
+        (WORDS["target"]["text"],),
+        figures=figures,
+        views=(view,),
+        csv=csv,
     )

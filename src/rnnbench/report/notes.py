@@ -47,7 +47,7 @@ def answer_notes(m: Tables, lead: str = "speed") -> Iterator[str]:
             bounds += [ratio.low for _, _, ratio in of_one]
             several |= len(of_one) > 1
     is_sentence = lead == "calls" or not m.is_long
-    if is_sentence and any(n.is_number(bound) for bound in bounds):
+    if is_sentence and any(map(n.is_number, bounds)):
         choice = ""
         if several:
             choice = (
@@ -55,8 +55,9 @@ def answer_notes(m: Tables, lead: str = "speed") -> Iterator[str]:
                 "individual intervals unless they say otherwise"
             )
         yield f"In brackets: 95 % confidence intervals{choice}."
-    slowed = fastest[fastest["slowed"].astype(bool)].to_dict("records")
-    places = dict.fromkeys(device_words(row["device"], row["variant"]) for row in slowed)
+    places: dict[str, None] = {}
+    for row in fastest[fastest["slowed"].astype(bool)].to_dict("records"):
+        places[device_words(row["device"], row["variant"])] = None
     if places:
         yield (
             f"On {' and '.join(places)}, the machine was slowed down from outside, and too few "
@@ -83,7 +84,8 @@ def uncertified_notes(speed: pd.DataFrame) -> Iterator[Note]:
     unknown = has_ratio[has_ratio["equal"] == UNKNOWN]
     names = []
     for name, rows in unknown.groupby("implementation", sort=False):
-        names.append(f"`{name}`{_where(rows, has_ratio[has_ratio['implementation'] == name])}")
+        of_name = has_ratio[has_ratio["implementation"] == name]
+        names.append(f"`{name}`{_where(rows, of_name)}")
     if names:
         text = (
             f"{', '.join(names)}. There is no certificate that they compute the same function as "
@@ -98,7 +100,8 @@ def exclusion_notes(speed: pd.DataFrame, fastest: pd.DataFrame) -> Iterator[Note
     head = "≠ is not a speed-up but a ratio of the times of two different functions"
     for why, rows in different.groupby("difference", sort=False):
         yield Note(head, _why(str(why), rows, speed), "ran")
-    for why, rows in speed[speed["not_learning"] != ""].groupby("not_learning", sort=False):
+    not_learning = speed[speed["not_learning"] != ""]
+    for why, rows in not_learning.groupby("not_learning", sort=False):
         yield Note("No speed-up", _why(str(why), rows, speed), "ran")
     void: dict[str, None] = {}
     for of_one in fastest["void"]:
@@ -131,7 +134,8 @@ def session_notes(usable: pd.DataFrame, finished: Mapping[str, str]) -> Iterator
     `usable`: from `run_values`; `finished`: record → when it ended."""
     starts = []
     for machine, started in zip(usable["machine"], usable["started"], strict=True):
-        starts.append((machine, timestamps.read(started).timestamp()))
+        seconds = timestamps.read(started).timestamp()
+        starts.append((machine, seconds))
     numbers = sessions(starts)
     session = [numbers[start] for start in starts]
     machines = usable.assign(session=session).groupby("machine", sort=False)
@@ -139,14 +143,18 @@ def session_notes(usable: pd.DataFrame, finished: Mapping[str, str]) -> Iterator
         count = runs["session"].nunique()
         if count >= LEAST_SESSIONS or len(runs) < 2:
             continue
-        where = f"on {machine!s} " if len(machines) > 1 else ""
-        first = timestamps.read(runs["started"].min())
-        last = timestamps.read(max(finished[record] for record in runs["record"]))
-        minutes = max(1, math.ceil((last - first).total_seconds() / 60))
-        took = n.counted(minutes, "minute")
-        if minutes > LONG_MINUTES:
-            took = f"{minutes // 60} h {minutes % 60} min"
-        when = f"within {took}" if count == 1 else f"in {count} sessions"
+        where = ""
+        if len(machines) > 1:
+            where = f"on {machine!s} "
+        when = f"in {count} sessions"
+        if count == 1:
+            first = timestamps.read(runs["started"].min())
+            last = timestamps.read(runs["record"].map(finished).max())
+            minutes = max(1, math.ceil((last - first).total_seconds() / 60))
+            took = n.counted(minutes, "minute")
+            if minutes > LONG_MINUTES:
+                took = f"{minutes // 60} h {minutes % 60} min"
+            when = f"within {took}"
         yield (
             f"Measured {where}{when}: at another hour, on another machine or for another network, "
             "results may differ by more than the intervals suggest."
@@ -238,24 +246,29 @@ def turn_notes(usable: pd.DataFrame) -> Iterator[str]:
     `run_values`."""
     without = usable[usable["round"].ne("") & usable["log"].isna()]
     if len(without):
-        models = n.few(sorted(without["model"].unique()), SHOWN, ", ")
+        models = sorted(without["model"].unique())
         yield (
-            f"{n.counted(len(without), 'run')} of {models} shared too few undisturbed turns with "
-            "other runs. Their ratios compare seconds, so the intervals are wider; more epochs or "
-            "samples give more turns."
+            f"{n.counted(len(without), 'run')} of {n.few(models, SHOWN, ', ')} shared too few "
+            "undisturbed turns with other runs. Their ratios compare seconds, so the intervals "
+            "are wider; more epochs or samples give more turns."
         )
 
 
 def disturbance_notes(records: Sequence[Record]) -> Iterator[str]:
     """How many cycles of the rounds were disturbed or slowed, and which numbers contain them."""
-    cycles = disturbed = used = slowed = 0
+    cycles = 0
+    disturbed = 0
+    used = 0
+    slowed = 0
     for own in examined(records):
         cycles += int(own.seen.sum())
         disturbed += int(own.disturbed.sum())
         used += int((own.disturbed & own.counts).sum())
         slowed += int(own.slowed.sum())
     if disturbed:
-        which = f"{disturbed - used} of these {disturbed}" if used else "these"
+        which = "these"
+        if used:
+            which = f"{disturbed - used} of these {disturbed}"
         yield (
             f"Other processes used the cores in {n.percent(disturbed / cycles)} of the cycles. "
             f"Ratios and seconds leave {which} cycles out; the learning curves over time contain "
@@ -293,11 +306,14 @@ def stopping_notes(unneeded: Mapping[str, NotNeeded]) -> Iterator[str]:
 def comparison_notes(speed: pd.DataFrame, accuracies: pd.DataFrame) -> Iterator[str]:
     """What must not be compared."""
     for _, rows in accuracies.groupby(TASK[:-1], sort=False):
-        epochs = sorted(rows["epochs"].dropna().unique())
-        if len(epochs) > 1:
+        epochs = rows["epochs"].dropna()
+        if epochs.nunique() > 1:
+            model = rows["model"].iloc[0]
+            fewest = n.plain(epochs.min())
+            most = n.plain(epochs.max())
             yield (
-                f"The accuracies of {rows['model'].iloc[0]} are from different numbers of epochs "
-                f"({n.plain(epochs[0])} to {n.plain(epochs[-1])}): do not compare them."
+                f"The accuracies of {model} are from different numbers of epochs "
+                f"({fewest} to {most}): do not compare them."
             )
     if speed["variant"].nunique() > 1:
         yield (
@@ -312,14 +328,14 @@ def random_note(records: Sequence[Record]) -> str:
     """Names the models with layers that draw random numbers; ``""`` without any."""
     layers: dict[str, dict[str, None]] = {}
     for record in records:
-        if names := record.measured.get("random_layers"):
-            layers.setdefault(record.run.choices["model"], {}).update(dict.fromkeys(names))
+        for name in record.measured.get("random_layers") or ():
+            of_model = layers.setdefault(record.run.choices["model"], {})
+            of_model[f"`{name}`"] = None
     if not layers:
         return ""
     texts = []
     for model, names in layers.items():
-        named = n.few([f"`{name}`" for name in names], 3, ", ")
-        texts.append(f"{named} of {model}")
+        texts.append(f"{n.few(list(names), 3, ', ')} of {model}")
     return (
         f"In each training step, these layers draw random numbers: {n.few(texts, 3)}. "
         "Implementations may draw different ones, and their curves then differ by chance. The "
@@ -333,12 +349,16 @@ def order_notes(places: pd.DataFrame) -> Iterator[str]:
     if places.empty:
         return
     first = places.groupby(["machine", "together"], sort=False)["planned"].min()
-    machines = first.groupby("machine", sort=False)
-    is_planned = all(positions.is_monotonic_increasing for _, positions in machines)
-    rounds = int((places.groupby("together")["name"].count() > 1).sum())
-    turns = f" in {n.counted(rounds, 'round')} of runs that took turns," if rounds else ""
+    exactly = ""
+    for _, positions in first.groupby("machine", sort=False):
+        if not positions.is_monotonic_increasing:
+            exactly = "not exactly "
+    runs = places.groupby("together")["name"].count()
+    rounds = int((runs > 1).sum())
+    turns = ""
+    if rounds:
+        turns = f" in {n.counted(rounds, 'round')} of runs that took turns,"
     blocks = n.counted(int(places["block"].nunique()), "block")
-    exactly = "" if is_planned else "not exactly "
     yield (
         f"The runs were interleaved in {blocks}, each with every configuration once in random "
         f"order, and measured{turns} {exactly}in the planned order. A drift of the machine would "

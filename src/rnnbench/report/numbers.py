@@ -58,7 +58,9 @@ def small(value: Any) -> str:
         return NOTHING
     if value >= NOT_FINITE:
         return "not finite"
-    return "0" if abs(value) < 1e-12 else f"{value:.1g}"
+    if abs(value) < 1e-12:
+        return "0"
+    return f"{value:.1g}"
 
 
 def span(low: Any, high: Any, like: Any) -> str:
@@ -75,7 +77,9 @@ def ratio(value: Any) -> str:
         return NOTHING
     if value >= 10:
         return f"{value:.1f}{TIMES}"
-    return f"{value:.{2 if value >= 0.1 else 3}f}{TIMES}"
+    if value >= 0.1:
+        return f"{value:.2f}{TIMES}"
+    return f"{value:.3f}{TIMES}"
 
 
 def times(value: Any) -> str:
@@ -138,14 +142,18 @@ def percent(value: Any) -> str:
     """A share as ``0.42 %``, ``8.5 %``, ``63 %``."""
     if not is_number(value):
         return NOTHING
-    return f"{100 * value:.0f} %" if value >= 0.1 else f"{rough(100 * value)} %"
+    if value >= 0.1:
+        return f"{100 * value:.0f} %"
+    return f"{rough(100 * value)} %"
 
 
 def percent_span(low: Any, high: Any) -> str:
     if not (is_number(low) and is_number(high)):
         return NOTHING
-    end = percent(high) if high <= 1 else "over 100 %"
-    return f"{percent(low).removesuffix(' %')}–{end}"
+    first = percent(low).removesuffix(" %")
+    if high > 1:
+        return f"{first}–over 100 %"
+    return f"{first}–{percent(high)}"
 
 
 def mebibytes(value: Any) -> str:
@@ -159,7 +167,9 @@ def moment(started: str) -> str:
 
 def marked(text: str, suspect: bool) -> str:
     """`text`, with a dagger if it uses suspect runs and is a value."""
-    return f"{text} {DAGGER}" if suspect and text != NOTHING else text
+    if suspect and text != NOTHING:
+        return f"{text} {DAGGER}"
+    return text
 
 
 def daggered(name: str, suspect: bool) -> str:
@@ -175,7 +185,9 @@ def capitalized(text: str) -> str:
 def few(texts: Sequence[str], most: int, separator: str = "; ") -> str:
     """The first `most` of `texts`, and the number of the others."""
     listed = separator.join(texts[:most])
-    return f"{listed} and {len(texts) - most} more" if len(texts) > most else listed
+    if len(texts) > most:
+        listed += f" and {len(texts) - most} more"
+    return listed
 
 
 def sentences(clauses: Iterable[str]) -> str:
@@ -184,4 +196,6 @@ def sentences(clauses: Iterable[str]) -> str:
 
 def counted(number: int, one: str) -> str:
     """``1 run``, ``24 runs``."""
-    return f"1 {one}" if number == 1 else f"{number} {one}s"
+    if number == 1:
+        return f"1 {one}"
+    return f"{number} {one}s"

@@ -56,26 +56,42 @@ def raw_configurations(m: Tables) -> list[RawConfiguration]:
     """All runs by configuration, in the order of their first starts."""
     groups: dict[tuple[str, str], list[Record]] = {}
     for record in by_start(m.records):
-        groups.setdefault((configuration_of(record.name), record.machine), []).append(record)
+        place = configuration_of(record.name), record.machine
+        groups.setdefault(place, []).append(record)
     result = []
     for (name, machine), records in groups.items():
-        facts = [_facts(record) for record in records]
-        common = dict(set.intersection(*(set(each.items()) for each in facts)))
+        first = records[0]
+        common = _facts(first)
+        for record in records:
+            facts = _facts(record)
+            for key in list(common):
+                if facts.get(key) != common[key]:
+                    del common[key]
         runs = []
-        for record, each in zip(records, facts, strict=True):
-            own = {key: value for key, value in each.items() if key not in common}
+        for record in records:
+            facts = _facts(record)
+            own = {key: facts[key] for key in facts if key not in common}
             runs.append(RawRun(record, own, m.inputs.mlflow.get(record.key, "")))
-        shared = {key: value for key, value in facts[0].items() if key in common}
-        anchor = configuration_anchor(move_named_options(run_facts(records[0]), m.reference))
-        whole = len(m.records) <= MANY
-        result.append(RawConfiguration(anchor, name, machine, shared, runs, whole))
+        row = move_named_options(run_facts(first), m.reference)
+        result.append(
+            RawConfiguration(
+                anchor=configuration_anchor(row),
+                name=name,
+                machine=machine,
+                facts=common,
+                runs=runs,
+                whole=len(m.records) <= MANY,
+            )
+        )
     return result
 
 
 def median_epoch(record: Record) -> str:
     """The seconds of a run per epoch."""
     times = [epoch.seconds for epoch in record.epochs]
-    return n.plain(run_value(times)) if times else n.NOTHING
+    if times:
+        return n.plain(run_value(times))
+    return n.NOTHING
 
 
 def _facts(record: Record) -> dict[str, str]:
@@ -92,8 +108,8 @@ def _facts(record: Record) -> dict[str, str]:
     }
     cards = all_cards(measured.get("card"))
     if cards:
-        count = f"{len(cards)} × " if len(cards) > 1 else ""
-        facts["GPU"] = f"{count}{cards[0].get('name') or ''}"
+        name = cards[0].get("name") or ""
+        facts["GPU"] = name if len(cards) == 1 else f"{len(cards)} × {name}"
     joules = measured.get("joules_per_sample")
     watts = measured.get("card_watts")
     if joules is not None and watts is not None:

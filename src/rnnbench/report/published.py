@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,7 +19,7 @@ from rnnbench.report.labels import colours, configuration_anchor
 from rnnbench.report.numbers import Row
 from rnnbench.report.section import WORDS, Section
 from rnnbench.report.tables import Tables
-from rnnbench.report.views import Column, view_of
+from rnnbench.report.views import CellText, Column, view_of
 from rnnbench.sources.published import PublishedRow, Source
 from rnnbench.tables.claims import FAILS, OPEN, published_frame, published_pairs
 
@@ -31,18 +31,22 @@ def _filled(texts: Sequence[str], separator: str) -> str:
     return separator.join(text for text in texts if text)
 
 
-def _bounded(name: str, text: Callable[[Any], str], bound: str = "below") -> Callable[[Any], str]:
+def _bounded(name: str, text: CellText, bound: str = "below") -> CellText:
     """The `text` of the column `name`, which is only a bound if the seconds of the row are one."""
 
     def bounded(row: Row) -> str:
         value = text(row[name])
-        return f"{bound} {value}" if row["below"] and value != n.NOTHING else value
+        if row["below"] and value != n.NOTHING:
+            return f"{bound} {value}"
+        return value
 
     return bounded
 
 
 def _decimals(value: Any) -> str:
-    return f"{value:.4f}" if n.is_number(value) else n.NOTHING
+    if n.is_number(value):
+        return f"{value:.4f}"
+    return n.NOTHING
 
 
 def _caveats(row: Row) -> str:
@@ -89,13 +93,17 @@ BESIDE_COLUMNS = (
 def source_sections(table: pd.DataFrame, sources: Sequence[Source]) -> list[Section]:
     """The rows in `table` (`published_frame`) of each source; those that are not in `sources` have
     no ratios."""
-    names = set(table["source"])
-    told = [source for source in sources if source.source in names]
-    known = {source.source for source in told}
-    for name in table["source"].unique():
+    names = list(table["source"].unique())
+    known = set()
+    sections = []
+    for source in sources:
+        if source.source in names:
+            known.add(source.source)
+            sections.append(source_section(table, source))
+    for name in names:
         if name not in known:
-            told.append(Source(source=name, title=name))
-    return [source_section(table, source) for source in told]
+            sections.append(source_section(table, Source(source=name, title=name)))
+    return sections
 
 
 def sections_without_runs(m: Tables) -> list[Section]:
@@ -103,8 +111,9 @@ def sections_without_runs(m: Tables) -> list[Section]:
     if len(m.time):
         return []
     rows = [row for row in m.inputs.published if row.model in m.experiment.models]
+    table = published_frame(rows)
     sections = []
-    for section in source_sections(published_frame(rows), m.inputs.sources):
+    for section in source_sections(table, m.inputs.sources):
         paragraphs = (WORDS["published-alone"]["text"], *section.paragraphs)
         sections.append(replace(section, paragraphs=paragraphs))
     return sections
@@ -114,14 +123,17 @@ def source_section(table: pd.DataFrame, source: Source) -> Section:
     """The rows of `source` in `table` (`published_frame`), with the columns that it has values for
     and, if it has prices, charts of relative time and cost."""
     own = published_pairs(table, source)
-    own = own.assign(label=[_label(row) for row in own.to_dict("records")])
+    rows = own.to_dict("records")
+    own = own.assign(label=[_label(row) for row in rows])
     columns = []
     for column in SOURCE_COLUMNS:
-        texts = {column.cell(row) for row in own.to_dict("records")}
+        texts = {column.cell(row) for row in rows}
         if texts - {"", n.NOTHING}:
             columns.append(column)
     id = section_id(source.source)
-    group = ["workload"] if own["workload"].nunique() > 1 else []
+    group = []
+    if own["workload"].nunique() > 1:
+        group.append("workload")
     view = view_of(own, f"{id}-rows", source.title, "device", "label", columns, group)
     paragraph = f"{source.words} Source: `{source.source}`.".strip()
     return Section(
@@ -142,14 +154,17 @@ def _charts(table: pd.DataFrame, id: str) -> Iterator[Figure]:
     table = table[table["cost"].notna()]
     if table.empty:
         return
-    series = table["framework"].str.partition(" ")[0] + " " + table["build"]
+    framework = table["framework"].str.partition(" ")[0]
+    series = framework + " " + table["build"]
     palette = colours(series)
     table = table.assign(series=series, low=None, high=None)
     for workload, rows in table.groupby("workload", sort=False):
         base = rows["place_base"].iat[0]
         for kind in ("time", "cost"):
             drawn = rows.assign(
-                place=rows["label"], value=rows[kind], label=rows[kind].map(n.ratio)
+                place=rows["label"],
+                value=rows[kind],
+                label=rows[kind].map(n.ratio),
             )
             chart = charts.relative(drawn, palette, f"{kind} relative to {base}")
             title = f"Relative {kind}, {workload}"
@@ -158,9 +173,12 @@ def _charts(table: pd.DataFrame, id: str) -> Iterator[Figure]:
 
 def _label(row: Row) -> str:
     """``8 vCPUs, compiled``; ``Tesla P100, CNTK``."""
-    name = f"{row['vcpus']:.0f} vCPUs" if n.is_number(row["vcpus"]) else row["place"]
+    name = row["place"]
+    if n.is_number(row["vcpus"]):
+        name = f"{row['vcpus']:.0f} vCPUs"
     framework = "CNTK" if row["framework"].startswith("CNTK") else ""
-    return _filled((name, framework, row["build"].partition(" ")[0]), ", ")
+    build = row["build"].partition(" ")[0]
+    return _filled((name, framework, build), ", ")
 
 
 def claims_section(table: pd.DataFrame, ours: Mapping[str, pd.DataFrame]) -> Section:
@@ -177,17 +195,35 @@ def claims_section(table: pd.DataFrame, ours: Mapping[str, pd.DataFrame]) -> Sec
         ours=[_ours(ours.get(claim)) for claim in table["claim"]],
         tested=table["tested"].replace("", n.NOTHING),
     )
-    view = view_of(table, "claims", "Claims and their rows", "claim", "claim", CLAIM_COLUMNS)
-    paragraphs = (WORDS["claims-section"]["text"], summary)
-    return Section("claims-section", paragraphs, views=(view,), kind="words")
+    view = view_of(
+        table,
+        "claims",
+        "Claims and their rows",
+        "claim",
+        "claim",
+        CLAIM_COLUMNS,
+    )
+    return Section(
+        "claims-section",
+        (WORDS["claims-section"]["text"], summary),
+        views=(view,),
+        kind="words",
+    )
 
 
 def _values(values: Mapping[str, float]) -> str:
     if not values:
         return n.NOTHING
     if len(values) > SHOWN:
-        return f"{n.ratio(min(values.values()))} to {n.ratio(max(values.values()))}"
-    texts = [f"{key}: {n.ratio(value)}" if key else n.ratio(value) for key, value in values.items()]
+        least = min(values.values())
+        largest = max(values.values())
+        return f"{n.ratio(least)} to {n.ratio(largest)}"
+    texts = []
+    for key, value in values.items():
+        text = n.ratio(value)
+        if key:
+            text = f"{key}: {text}"
+        texts.append(text)
     return "; ".join(texts)
 
 
@@ -196,8 +232,11 @@ def _ours(table: pd.DataFrame | None) -> str:
         return n.NOTHING
     texts = []
     for row in table.head(SHOWN).to_dict("records"):
-        where = f"{row['same']}: " if row["same"] else ""
-        texts.append(where + _filled((n.pair(row) or row["words"], row["difference"]), ", "))
+        ratio = n.pair(row) or row["words"]
+        text = _filled((ratio, row["difference"]), ", ")
+        if row["same"]:
+            text = f"{row['same']}: {text}"
+        texts.append(text)
     if len(table) > SHOWN:
         texts.append(f"and {len(table) - SHOWN} more")
     return "; ".join(texts)
@@ -209,7 +248,8 @@ def beside_section(m: Tables) -> Section:
     shown."""
     rows: list[dict[str, Any]] = []
     learning = m.time[m.time["not_learning"] == ""]
-    known = [row for row in m.inputs.published if row.model in set(m.time["model"])]
+    measured_models = set(m.time["model"])
+    known = [row for row in m.inputs.published if row.model in measured_models]
     shown: list[PublishedRow] = []
     for (model, cell, samples), own in learning.groupby(["model", "cell", "samples"], sort=False):
         matching = []
@@ -217,16 +257,19 @@ def beside_section(m: Tables) -> Section:
             # A row without a recurrent layer has no cell.
             if (row.model, row.train_samples) == (model, samples) and row.cell in ("", cell):
                 matching.append(row)
+        if not matching:
+            continue
         shown += matching
-        if matching:
-            group = f"{_name(matching[0])}, {samples:,} samples per epoch"
-            by_speed = own.sort_values("epoch_seconds", kind="stable")
-            fastest = by_speed.drop_duplicates([*DEVICE_COLUMNS, "variant"])
-            for measured in fastest.to_dict("records"):
-                rows.append({**_measured(measured), "group": f"{group}: measured here"})
-            for row in matching:
-                rows.append({**_published(row), "group": f"{group}: published by others"})
-    paragraphs = [WORDS["beside"]["text"]] if rows else []
+        group = f"{_name(matching[0])}, {samples:,} samples per epoch"
+        by_speed = own.sort_values("epoch_seconds", kind="stable")
+        fastest = by_speed.drop_duplicates([*DEVICE_COLUMNS, "variant"])
+        for measured in fastest.to_dict("records"):
+            rows.append(_measured(measured, f"{group}: measured here"))
+        for row in matching:
+            rows.append(_published(row, f"{group}: published by others"))
+    paragraphs = []
+    if rows:
+        paragraphs.append(WORDS["beside"]["text"])
     paragraphs += _not_shown([row for row in known if row not in shown])
     view = view_of(
         pd.DataFrame(rows),
@@ -248,15 +291,18 @@ def _not_shown(rows: Sequence[PublishedRow]) -> Iterator[str]:
     """Sentences on the published rows of measured models that match no measured row."""
     counts = Counter((row.source, _name(row), row.train_samples) for row in rows)
     for (source, model, samples), count in counts.items():
-        number = f"{samples:,} samples per epoch" if samples else "number of samples not given"
+        number = "number of samples not given"
+        if samples:
+            number = f"{samples:,} samples per epoch"
         yield (
             "Not shown, because the cell type or the number of samples differs or is unknown: "
             f"{n.counted(count, 'row')} of `{model}` ({number}) by {source}."
         )
 
 
-def _measured(row: Row) -> dict[str, Any]:
+def _measured(row: Row, group: str) -> dict[str, Any]:
     return {
+        "group": group,
         "source": "rnnbench",
         "device": row["device"],
         "implementation": row["implementation"] or "model",
@@ -270,12 +316,16 @@ def _measured(row: Row) -> dict[str, Any]:
     }
 
 
-def _published(row: PublishedRow) -> dict[str, Any]:
+def _published(row: PublishedRow, group: str) -> dict[str, Any]:
+    seconds = None
+    if row.epochs:
+        seconds = row.train_seconds / row.epochs
     return {
+        "group": group,
         "source": f"{row.source}, {row.year}",
         "device": row.place,
         "implementation": row.implementation or n.NOTHING,
-        "seconds": row.train_seconds / row.epochs if row.epochs else None,
+        "seconds": seconds,
         "us_per_sample": row.us_per_sample,
         "acc": row.acc,
         "val_acc": row.val_acc,

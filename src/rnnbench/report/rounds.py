@@ -20,13 +20,14 @@ def so_far(planned: Sequence[Run], ratios: Mapping[str, Ratio], reference: str) 
         return ""
     others.sort(key=lambda run: ratios[run.configuration].estimate, reverse=True)
     texts = []
+    rounds = 0
     for run in others:
         ratio = ratios[run.configuration]
         text = f"{_label(run, base)} {n.ratio(ratio.estimate)}"
         if ratio.low is not None:
             text += f" ({n.ratio_span(ratio.low, ratio.high, ratio.estimate)})"
         texts.append(text)
-    rounds = max(ratios[run.configuration].method.units for run in others)
+        rounds = max(rounds, ratio.method.units)
     label = _label(base, others[0])
     after = n.counted(rounds, "round")
     return f"so far, speed relative to {label}: {', '.join(texts)} after {after}"
@@ -36,19 +37,23 @@ def unneeded_text(why: NotNeeded) -> str:
     """``it is known to ± 0.25 % after 3 runs; required is ± 2.50 %``."""
     if why.is_over_budget:
         return f"the budget of {why.budget:,.0f} s is used up ({why.spent:,.0f} s)"
-    return (
-        f"it is known to ± {100 * (why.halfwidth or 0):.2f} % after {n.counted(why.runs, 'run')}; "
-        f"required is ± {100 * (why.until or 0):.2f} %"
-    )
+    known = 100 * (why.halfwidth or 0)
+    required = 100 * (why.until or 0)
+    runs = n.counted(why.runs, "run")
+    return f"it is known to ± {known:.2f} % after {runs}; required is ± {required:.2f} %"
 
 
 def _label(run: Run, other: Run) -> str:
     """The choices and overrides of `run` that differ from those of `other`."""
     both = {**other.choices, **other.overrides}
-    differing = [value for key, value in run.choices.items() if value != both.get(key)]
+    differing = []
+    for key, value in run.choices.items():
+        if value != both.get(key):
+            differing.append(value)
     for key, value in run.overrides.items():
         if value != both.get(key):
-            differing.append(f"{key.rpartition('.')[2]}={value}")
+            _, _, name = key.rpartition(".")
+            differing.append(f"{name}={value}")
     return " ".join(differing) or run.configuration
 
 

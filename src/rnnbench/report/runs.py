@@ -96,9 +96,10 @@ def _not_clean(m: Tables) -> ItemList:
     for record in by_start(m.records):
         if record.verdict.status != "clean":
             groups.setdefault(record.verdict, []).append(record)
-    void_first = sorted(groups.values(), key=lambda group: group[0].verdict.status != "void")
+    void_first = sorted(groups, key=lambda verdict: verdict.status != "void")
     items = []
-    for group in void_first[:MANY]:
+    for verdict in void_first[:MANY]:
+        group = groups[verdict]
         named = group[:NAMED]
         items.append(
             Item(
@@ -106,11 +107,13 @@ def _not_clean(m: Tables) -> ItemList:
                 names=[record.name for record in named],
                 links=[run_anchor(record) for record in named],
                 others=len(group) - len(named),
-                verdict=group[0].verdict.status,
+                verdict=verdict.status,
             )
         )
-    more = sum(len(group) for group in void_first[MANY:])
-    text = f"{more} more are in `tables/runs.csv`." if more else ""
+    more = sum(len(groups[verdict]) for verdict in void_first[MANY:])
+    text = ""
+    if more:
+        text = f"{more} more are in `tables/runs.csv`."
     return ItemList("Suspect and void runs", items, text)
 
 

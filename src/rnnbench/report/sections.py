@@ -3,7 +3,7 @@ certificates."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any
 
@@ -24,6 +24,7 @@ from rnnbench.report.section import WORDS, Section
 from rnnbench.report.speed import time_section
 from rnnbench.report.tables import DRAWN, Tables
 from rnnbench.report.views import (
+    CellText,
     Column,
     TableView,
     by_device,
@@ -49,21 +50,19 @@ change_interval = interval_of("change", n.ratio_span)
 
 
 def _or_dash(text: Any) -> str:
-    return str(text) if text else n.NOTHING
+    return str(text or n.NOTHING)
 
 
 def _yes_or_no(value: Any) -> str:
     return {True: "yes", False: "no"}.get(value, n.NOTHING)
 
 
-def _share_of_one(value: float) -> str:
-    return f"{value:.0%}"
-
-
 def _effect(value: Any) -> str:
     """A change in standard deviations. Beyond ten, the value depends mostly on the estimate of the
     standard deviation."""
-    return "over 10" if n.is_number(value) and abs(value) > 10 else n.rough(value)
+    if n.is_number(value) and abs(value) > 10:
+        return "over 10"
+    return n.rough(value)
 
 
 def _change(row: Row) -> str:
@@ -72,7 +71,7 @@ def _change(row: Row) -> str:
     return f"{change_interval(row)}, {row['words']}"
 
 
-def _error_of(name: str) -> Callable[[Any], str]:
+def _error_of(name: str) -> CellText:
     """The error `name` of an implementation, and in brackets what is allowed."""
 
     def error(row: Row) -> str:
@@ -91,7 +90,9 @@ def _mfu_interval(row: Row) -> str:
 
 def _status(row: Row) -> str:
     status = row["status"].replace("_", " ")
-    return f"{status}: {row['why']}" if row["why"] else status
+    if row["why"]:
+        status += f": {row['why']}"
+    return status
 
 
 def _equality(row: Row) -> str:
@@ -113,7 +114,7 @@ THREAD_COLUMNS = (
     Column("threads", "threads", linked=False),
     Column("speed-up", "speedup", n.ratio),
     Column("95 % CI", text=interval_of("speedup", n.ratio_span)),
-    Column("efficiency", "efficiency", _share_of_one),
+    Column("efficiency", "efficiency", "{:.0%}".format),
     Column("serial fraction", "serial_fraction", "{:.1%}".format),
     Column("runs", "runs"),
 )
@@ -121,7 +122,7 @@ PUBLISHED_THREAD_COLUMNS = (
     Column("vCPUs", "threads", n.whole),
     Column("s", "seconds", n.precise),
     Column("speed-up", "speedup", n.ratio),
-    Column("efficiency", "efficiency", _share_of_one),
+    Column("efficiency", "efficiency", "{:.0%}".format),
 )
 EFFICIENCY_COLUMNS = (
     Column("µs / timestep", "us_per_timestep", n.plain, marked=True),
@@ -195,13 +196,16 @@ def builds_section(m: Tables) -> Section:
 
 
 def _heat_maps(labelled: pd.DataFrame) -> Iterator[Figure]:
-    rank = labelled.groupby("build")["epoch_seconds"].median().rank().to_dict()
+    """The seconds of each build, the fastest first; a figure has at most `ACROSS` devices."""
+    medians = labelled.groupby("build")["epoch_seconds"].median()
+    rank = medians.rank().to_dict()
     groups = labelled.groupby([*ALL_BUT_BUILD, "implementation"], sort=False)
     for (*group, implementation), cells in islice(groups, DRAWN):
         texts = []
         spans = []
         for row in cells.to_dict("records"):
-            texts.append(n.marked(n.plain(row["epoch_seconds"]), row["suspect"]))
+            seconds = n.plain(row["epoch_seconds"])
+            texts.append(n.marked(seconds, row["suspect"]))
             spans.append(epoch_interval(row))
         fastest = cells.groupby("column_name")["epoch_seconds"].transform("min")
         drawn = cells.assign(
@@ -209,13 +213,14 @@ def _heat_maps(labelled: pd.DataFrame) -> Iterator[Figure]:
             share=cells["epoch_seconds"] / fastest,
             text=texts,
             span=spans,
-        ).sort_values("build", key=lambda names: names.map(rank), kind="stable")
+        )
+        drawn = drawn.sort_values("build", key=lambda names: names.map(rank), kind="stable")
         devices = cells["column_name"].unique()
         title = f"Seconds per epoch, {implementation or group[0]}"
-        for part in range(0, len(devices), ACROSS):
-            some = drawn[drawn["device"].isin(devices[part : part + ACROSS])]
-            which = f"{implementation}-{part // ACROSS}"
-            yield figure("builds", joined(group), which, title, charts.heat_map(some))
+        for part, start in enumerate(range(0, len(devices), ACROSS)):
+            across = devices[start : start + ACROSS]
+            chart = charts.heat_map(drawn[drawn["device"].isin(across)])
+            yield figure("builds", joined(group), f"{implementation}-{part}", title, chart)
 
 
 def threads_section(m: Tables) -> Section:
@@ -271,7 +276,7 @@ def threads_section(m: Tables) -> Section:
     return Section("threads", paragraphs, figures=figures, views=views, csv={"threads": table})
 
 
-def _by_threads(rows: pd.DataFrame, palette: Mapping[str, str]) -> charts.Spec:
+def _by_threads(rows: pd.DataFrame, palette: charts.Palette) -> charts.Spec:
     return charts.by_threads(
         rows.assign(
             size=rows["threads"],
@@ -310,10 +315,13 @@ def efficiency_section(m: Tables) -> Section:
 def _reasons_for_missing(table: pd.DataFrame) -> Iterator[str]:
     """Why rows have no GFLOP/s or, if a device states its peak, no MFU."""
     states_peak = table["peak_tflops"].notna().any()
-    for why, rows in table[table["why"] != ""].groupby("why", sort=False):
-        lacks = "MFU" if rows["gflops"].notna().any() else "GFLOP/s"
-        if lacks == "MFU" and not states_peak:
-            continue
+    unexplained = table[table["why"] != ""]
+    for why, rows in unexplained.groupby("why", sort=False):
+        lacks = "GFLOP/s"
+        if rows["gflops"].notna().any():
+            lacks = "MFU"
+            if not states_peak:
+                continue
         names: dict[str, None] = {}
         for row in rows.to_dict("records"):
             names[f"`{row['model']}` on {row['column_name']}, {row['build']}"] = None

@@ -35,7 +35,8 @@ def speedup_text(row: Row) -> str:
         text = n.unequal(row["unequal"])
     else:
         text = n.ratio(row["speedup"])
-    return n.marked(text, row["speedup_suspect"] and row["words"] != IS_REFERENCE)
+    is_suspect = row["speedup_suspect"] and row["words"] != IS_REFERENCE
+    return n.marked(text, is_suspect)
 
 
 def speedup_words(row: Row) -> str:
@@ -73,7 +74,8 @@ def time_section(m: Tables) -> Section:
     methods = [method for method in m.time["method"] if method is not None]
     in_turns = any(method.in_turns for method in methods)
     adjusted = words["adjusted"] if in_turns else ""
-    texts = [words["text"].format(adjusted, reference_label(m.reference) or "nothing")]
+    base = reference_label(m.reference) or "nothing"
+    texts = [words["text"].format(adjusted, base)]
     if m.runs["verdict"].eq("suspect").any():
         texts.append(words["suspect"])
     if any(method.pooled for method in methods):
@@ -81,19 +83,34 @@ def time_section(m: Tables) -> Section:
     if in_turns:
         texts.append(words["turns"])
     paragraphs = [" ".join(texts)]
-    if m.regrouped.groupby([*GROUP, *DEVICE_COLUMNS]).ngroups > PANELS:
+    places = m.regrouped.groupby([*GROUP, *DEVICE_COLUMNS])
+    if places.ngroups > PANELS:
         paragraphs.append(words["panels"].format(PANELS))
     figures = list(_figures(m))
     speedups = [each for each in figures if each.kind == "speedup"] or figures
     first = [each.id for each in speedups if each.group == speedups[0].group]
-    title = "Time per step and sample; evaluate() and predict()"
     views = (
-        by_device("time", "Speed-up and seconds per epoch", m.regrouped, TIME_COLUMNS),
-        by_device("step", title, m.regrouped, STEP_COLUMNS),
+        by_device(
+            "time",
+            "Speed-up and seconds per epoch",
+            m.regrouped,
+            TIME_COLUMNS,
+        ),
+        by_device(
+            "step",
+            "Time per step and sample; evaluate() and predict()",
+            m.regrouped,
+            STEP_COLUMNS,
+        ),
     )
-    leads = ("time", *first[:LEAD])
     return Section(
-        "speed", paragraphs, figures=figures, views=views, leads=leads, opens=True, csv=csv
+        "speed",
+        paragraphs,
+        figures=figures,
+        views=views,
+        leads=["time", *first[:LEAD]],
+        opens=True,
+        csv=csv,
     )
 
 
@@ -134,7 +151,8 @@ def _figures(m: Tables) -> Iterator[Figure]:
                 axis = charts.ratio_axis("speed-up over the reference", limits)
                 drawn = _renamed(rows, SPEEDUP, "speedup_label")
                 chart = charts.ratios(drawn, palette, axis, names)
-                yield figure("speedup", str(group), str(device), f"Speed-up on {device}", chart)
+                title = f"Speed-up on {device}"
+                yield figure("speedup", str(group), str(device), title, chart)
 
 
 def _with_chart_labels(labelled: pd.DataFrame) -> pd.DataFrame:
@@ -142,29 +160,47 @@ def _with_chart_labels(labelled: pd.DataFrame) -> pd.DataFrame:
     times = []
     speedups = []
     for row in labelled.to_dict("records"):
-        times.append(n.marked(f"{n.plain(row['epoch_seconds'])} s", row["suspect"]))
+        seconds = n.plain(row["epoch_seconds"])
+        times.append(n.marked(f"{seconds} s", row["suspect"]))
         text = str(row["words"])
         if row["words"] in COMPARED:
             ratio = n.marked(n.ratio(row["speedup"]), row["speedup_suspect"])
             is_shown = row["words"] not in (NO_DIFFERENCE, ONE_RUN)
             text = ratio if is_shown else f"{ratio} {text}"
         speedups.append(text)
-    return labelled.assign(place=labelled["series"], time_label=times, speedup_label=speedups)
+    return labelled.assign(
+        place=labelled["series"],
+        time_label=times,
+        speedup_label=speedups,
+    )
 
 
 def _renamed(rows: pd.DataFrame, measure: list[str], label: str) -> pd.DataFrame:
-    columns = dict(zip([*measure, label], [*charts.VALUE, "label"], strict=True))
-    return rows[["place", "series", *columns]].rename(columns=columns)
+    """The columns of `rows` that a chart draws: the three of a `measure`, and its `label`."""
+    value, low, high = measure
+    return pd.DataFrame(
+        {
+            "place": rows["place"],
+            "series": rows["series"],
+            "value": rows[value],
+            "low": rows[low],
+            "high": rows[high],
+            "label": rows[label],
+        }
+    )
 
 
-def _time_limits(cells: pd.DataFrame, runs: pd.DataFrame) -> tuple[float, float]:
+def _time_limits(cells: pd.DataFrame, runs: pd.DataFrame) -> charts.Limits:
     columns = [cells[name] for name in SECONDS]
-    return charts.seconds_limits(pd.concat([*columns, runs["seconds"]]).astype(float))
+    columns.append(runs["seconds"])
+    return charts.seconds_limits(pd.concat(columns).astype(float))
 
 
-def _ratio_limits(cells: pd.DataFrame) -> tuple[float, float]:
-    return charts.ratio_limits(pd.concat([cells[name] for name in SPEEDUP]).astype(float))
+def _ratio_limits(cells: pd.DataFrame) -> charts.Limits:
+    columns = [cells[name] for name in SPEEDUP]
+    return charts.ratio_limits(pd.concat(columns).astype(float))
 
 
-def _length(limits: tuple[float, float]) -> float:
-    return math.log(limits[1] / limits[0])
+def _length(limits: charts.Limits) -> float:
+    low, high = limits
+    return math.log(high / low)

@@ -26,7 +26,8 @@ def _table(heads: Sequence[str], rows: Iterable[Sequence[str]], numbers: bool = 
     """A table; `numbers`: all columns but the first are of numbers."""
     table = Table(box=SIMPLE_HEAD, title_justify="left")
     for place, head in enumerate(heads):
-        table.add_column(head, justify="right" if numbers and place else "left")
+        is_number = numbers and place > 0
+        table.add_column(head, justify="right" if is_number else "left")
     for row in rows:
         table.add_row(*map(Text, row))  # not markup: the names of overrides may have brackets
     return table
@@ -38,12 +39,13 @@ def print_comparison(table: pd.DataFrame, a: str, b: str) -> None:
     rows = []
     for row in table.to_dict("records"):
         pair = faster_first(row)
-        result = n.pair(pair)
+        ratio = n.pair(pair)
+        words = pair["words"]
         rows.append(
             [
                 f"{pair['a']}\n{n.plain(pair['seconds_a'])} s per epoch",
                 f"{pair['b']}\n{n.plain(pair['seconds_b'])} s per epoch",
-                f"{result}\n{pair['words']}" if result else pair["words"],
+                f"{ratio}\n{words}" if ratio else words,
                 f"{pair['runs_a']}, {pair['runs_b']}",
             ]
         )
@@ -58,16 +60,23 @@ def print_comparison(table: pd.DataFrame, a: str, b: str) -> None:
     if table["suspect"].any():
         console.print(f"{n.DAGGER} includes suspect runs; rnnbench show RUN gives the reasons.")
     for verdict, label in ((UNEQUAL, "Not the same function"), (UNKNOWN, "Not certified")):
-        for why in table.loc[table["equal"] == verdict, "equal_why"].unique():
+        pairs = table[table["equal"] == verdict]
+        for why in pairs["equal_why"].unique():
             console.print(f"{label}: {why}.", markup=False, highlight=False)
-    unequal = [ratio for ratio in table["unequal"] if isinstance(ratio, Unequal)]
-    if unequal:
+    ratios = int(table["low"].notna().sum())
+    has_unequal = False
+    for ratio in table["unequal"]:
+        if isinstance(ratio, Unequal):
+            has_unequal = True
+            ratios += ratio.low is not None
+    if has_unequal:
         console.print(f"{MARK} compares the times of two different functions: not a speed-up.")
-    ratios = int(table["low"].notna().sum()) + sum(ratio.low is not None for ratio in unequal)
     if ratios > 1:
         chance = n.about(0.05 * ratios)
-        text = f"{ratios} ratios: even if nothing differed, about {chance} would appear to differ"
-        console.print(f"{text} from 1 by chance.")
+        console.print(
+            f"{ratios} ratios: even if nothing differed, about {chance} would appear to differ "
+            "from 1 by chance."
+        )
 
 
 def print_answers(table: pd.DataFrame) -> None:
@@ -85,12 +94,20 @@ def print_answers(table: pd.DataFrame) -> None:
             sentence = no_difference(first, second, *ratio)
         else:
             sentence = f"{first} trains {as_fast(*ratio, second)}"
-        where = f"{row['same']}: " if row["same"] else ""
-        sentences.append(where + n.sentences([sentence]))
+        sentence = n.sentences([sentence])
+        if row["same"]:
+            sentence = f"{row['same']}: {sentence}"
+        sentences.append(sentence)
     if len(table) > ANSWERS:
         sentences.append(f"{len(table) - ANSWERS} more pairs are in the table.")
-    for sentence in sentences:
-        Console().print(sentence, markup=False, highlight=False, soft_wrap=True)
+    _print_lines(sentences)
+
+
+def _print_lines(lines: Iterable[str]) -> None:
+    """Prints each of the `lines` as it is: without markup, colours or line breaks."""
+    console = Console()
+    for line in lines:
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 def faster_first(row: Row) -> Row:
@@ -100,10 +117,12 @@ def faster_first(row: Row) -> Row:
         return row
     exchanged = dict(row)
     for name in ("", "runs_", "seconds_"):
-        exchanged[f"{name}a"], exchanged[f"{name}b"] = row[f"{name}b"], row[f"{name}a"]
+        exchanged[f"{name}a"] = row[f"{name}b"]
+        exchanged[f"{name}b"] = row[f"{name}a"]
     exchanged["ratio"] = 1 / row["ratio"]
     if n.is_number(row["low"]):
-        exchanged["low"], exchanged["high"] = 1 / row["high"], 1 / row["low"]
+        exchanged["low"] = 1 / row["high"]
+        exchanged["high"] = 1 / row["low"]
     if row["words"] == SLOWER:
         exchanged["words"] = FASTER
     return exchanged
@@ -115,34 +134,48 @@ def print_run(record: Record, place: str) -> None:
     status = record.verdict.status
     if status == "void":
         status += ", excluded from all results"
-    console.print(Text(record.name, style="bold") + Text(f"  {status}"), highlight=False)
+    heading = Text(record.name, style="bold") + Text(f"  {status}")
+    console.print(heading, highlight=False)
     if record.verdict.reasons:
         console.print(f"  {record.why}", markup=False, highlight=False)
     phases = []
     for phase in record.phases:
+        before_fork = phase.details.get("before_fork")
+        waited = phase.details.get("waited")
         remark = ""
-        if phase.details.get("before_fork"):
-            remark = f"{n.plain(phase.details['before_fork'])} of it before the fork"
-        elif phase.details.get("waited"):
-            remark = f"{n.plain(phase.details['waited'])} of it waiting"
+        if before_fork:
+            remark = f"{n.plain(before_fork)} of it before the fork"
+        elif waited:
+            remark = f"{n.plain(waited)} of it waiting"
         phases.append((phase.name, n.plain(phase.took), remark))
     console.print(_table(("phase", "seconds", ""), phases))
     if record.epochs:
         epochs = []
         for epoch in record.epochs:
-            reached = epoch.loss, epoch.acc, epoch.val_loss, epoch.val_acc
-            texts = [n.precise(value) for value in reached]
-            epochs.append((str(epoch.epoch), f"{epoch.seconds:.4f}", *texts))
-        console.print(_table(("epoch", "seconds", "loss", "acc", "val loss", "val acc"), epochs))
-        if metrics := record.epochs[-1].metrics:
+            epochs.append(
+                (
+                    str(epoch.epoch),
+                    f"{epoch.seconds:.4f}",
+                    n.precise(epoch.loss),
+                    n.precise(epoch.acc),
+                    n.precise(epoch.val_loss),
+                    n.precise(epoch.val_acc),
+                )
+            )
+        heads = ("epoch", "seconds", "loss", "acc", "val loss", "val acc")
+        console.print(_table(heads, epochs))
+        metrics = record.epochs[-1].metrics
+        if metrics:
             rows = [(name, n.precise(value)) for name, value in metrics.items()]
             console.print(_table(("metric", "last epoch"), rows))
         console.print(f"median epoch {median_epoch(record)} s", highlight=False)
-    for line in (
-        f"started {n.moment(record.started)} UTC on {record.machine}",
-        f"build {record.run.choices.get('build', '')}, "
-        f"dataset md5 {record.run.identity.get('dataset_md5', '')}",
-        f"record {place}",
-        f"measure again: rnnbench retry {record.experiment} {record.name}",
-    ):
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
+    build = record.run.choices.get("build", "")
+    md5 = record.run.identity.get("dataset_md5", "")
+    _print_lines(
+        (
+            f"started {n.moment(record.started)} UTC on {record.machine}",
+            f"build {build}, dataset md5 {md5}",
+            f"record {place}",
+            f"measure again: rnnbench retry {record.experiment} {record.name}",
+        )
+    )

@@ -12,6 +12,8 @@ from rnnbench.report import numbers as n
 from rnnbench.report.labels import joined, with_labels
 from rnnbench.report.numbers import Row
 
+CellText = Callable[[Any], str]  # the text of a value, or of a row
+
 ROWS = 80  # shown of a table
 NARROW_ROWS = 24  # a table with more rows is not split by device for phones
 PHONE = 54  # characters of a table beside each other
@@ -28,7 +30,7 @@ class Column:
 
     label: str
     name: str = ""
-    text: Callable[[Any], str] = str
+    text: CellText = str
     spanner: str = ""
     number: bool = True
     marked: bool = False
@@ -41,11 +43,15 @@ class Column:
 
     def cell(self, row: Row) -> str:
         text = self.text(row[self.name] if self.name else row)
-        return n.marked(text, row["suspect"]) if self.marked else text
+        if self.marked:
+            return n.marked(text, row["suspect"])
+        return text
 
     def link(self, row: Row) -> str:
         is_linked = self.number if self.linked is None else self.linked
-        return row.get("anchor", "") if is_linked else ""
+        if is_linked:
+            return row.get("anchor", "")
+        return ""
 
 
 @dataclass(frozen=True)
@@ -125,21 +131,32 @@ def view_of(
     if `table` has them."""
     rows = []
     for row in table.to_dict("records"):
-        cells = tuple(column.cell(row) for column in columns)
-        links = tuple(column.link(row) for column in columns)
-        block = joined(row[name] for name in group)
-        rows.append(TextRow(str(row[head]), cells, block, links, row.get("head_anchor", "")))
+        rows.append(
+            TextRow(
+                head=str(row[head]),
+                cells=tuple(column.cell(row) for column in columns),
+                group=joined(row[name] for name in group),
+                links=tuple(column.link(row) for column in columns),
+                link=row.get("head_anchor", ""),
+            )
+        )
     return TableView(id, title, corner, tuple(columns), _by_group(rows), notes)
 
 
 def by_device(
-    id: str, title: str, table: pd.DataFrame, columns: Sequence[Column], notes: tuple[str, ...] = ()
+    id: str,
+    title: str,
+    table: pd.DataFrame,
+    columns: Sequence[Column],
+    notes: tuple[str, ...] = (),
 ) -> TableView:
     """One row per group and implementation, with the `columns` under each device; a dash if it did
     not run there."""
     labelled = with_labels(table)
-    devices = labelled["column_name"].unique()
-    under = [replace(column, spanner=device) for device in devices for column in columns]
+    under = []
+    for device in labelled["column_name"].unique():
+        for column in columns:
+            under.append(replace(column, spanner=device))
     rows = []
     for (block, name), own in labelled.groupby(["block", "series"], sort=False):
         on_device = {row["column_name"]: row for row in own.to_dict("records")}
@@ -147,8 +164,12 @@ def by_device(
         links = []
         for column in under:
             row = on_device.get(column.spanner)
-            cells.append(column.cell(row) if row else n.NOTHING)
-            links.append(row["anchor"] if row else "")
+            if row:
+                cells.append(column.cell(row))
+                links.append(row["anchor"])
+            else:
+                cells.append(n.NOTHING)
+                links.append("")
         rows.append(TextRow(str(name), tuple(cells), str(block), tuple(links)))
     return TableView(id, title, "implementation", tuple(under), _by_group(rows), notes)
 
@@ -164,12 +185,14 @@ def interval_of(
     text: Callable[[Any, Any, Any], str] = n.span,
     low: str = "",
     high: str = "",
-) -> Callable[[Any], str]:
+) -> CellText:
     """The text of the interval of the column `name`, from `low` to `high` (columns; by default
     ``NAME_low`` and ``NAME_high``)."""
+    low = low or f"{name}_low"
+    high = high or f"{name}_high"
 
     def text_of(row: Row) -> str:
-        return text(row[low or f"{name}_low"], row[high or f"{name}_high"], row[name])
+        return text(row[low], row[high], row[name])
 
     return text_of
 
@@ -182,22 +205,27 @@ def shortened(view: TableView) -> TableView:
     if len(view.rows) <= ROWS:
         return view
     note = f"The first {ROWS} of {len(view.rows):,} rows; all are in the CSV tables."
-    return replace(view, rows=view.rows[:ROWS], notes=(*view.notes, note))
+    return replace(
+        view,
+        rows=view.rows[:ROWS],
+        notes=(*view.notes, note),
+    )
 
 
 def by_spanner(view: TableView) -> list[TableView]:
     """One view for the columns of each spanner, for narrow screens; [] if there are fewer than two
     spanners, columns without one, or more than `NARROW_ROWS` rows."""
-    spanners = dict.fromkeys(column.spanner for column in view.columns)
-    if len(spanners) < 2 or "" in spanners or len(view.rows) > NARROW_ROWS:
+    places: dict[str, list[int]] = {}
+    for place, column in enumerate(view.columns):
+        places.setdefault(column.spanner, []).append(place)
+    if len(places) < 2 or "" in places or len(view.rows) > NARROW_ROWS:
         return []
     views = []
-    for number, spanner in enumerate(spanners):
-        chosen = [i for i, column in enumerate(view.columns) if column.spanner == spanner]
+    for number, (spanner, chosen) in enumerate(places.items()):
         rows = []
         for row in view.rows:
-            cells = tuple(row.cells[i] for i in chosen)
-            links = tuple(row.links[i] for i in chosen)
+            cells = tuple(row.cells[place] for place in chosen)
+            links = tuple(row.links[place] for place in chosen)
             if set(cells) != {n.NOTHING}:
                 rows.append(replace(row, cells=cells, links=links))
         views.append(
@@ -205,7 +233,7 @@ def by_spanner(view: TableView) -> list[TableView]:
                 view,
                 id=f"{view.id}-{number}",
                 title=f"{view.title}: {spanner}",
-                columns=tuple(view.columns[i] for i in chosen),
+                columns=tuple(view.columns[place] for place in chosen),
                 rows=tuple(rows),
             )
         )
@@ -220,19 +248,24 @@ def to_markdown(view: TableView) -> str:
     for column in view.columns:
         heads.append(column.heading)
         rules.append("--:" if column.number else ":--")
+    if view.grouped:
+        heads.insert(0, "")
+        rules.insert(0, ":--")
     table = [heads, rules]
     for row in view.rows:
-        table.append([row.head, *row.cells])
-    if view.grouped:
-        groups = ["", ":--", *(row.group for row in view.rows)]
-        table = [[group, *line] for group, line in zip(groups, table, strict=True)]
+        line = [row.head, *row.cells]
+        if view.grouped:
+            line.insert(0, row.group)
+        table.append(line)
     lines = []
     for cells in table:
-        lines.append("| " + " | ".join(_escape(cell) for cell in cells) + " |")
+        escaped = " | ".join(map(_escape, cells))
+        lines.append(f"| {escaped} |")
     return "\n".join(lines)
 
 
 def _escape(text: str) -> str:
-    text = text.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;")
-    text = text.replace("*", "\\*").replace("_", "\\_").replace("]", "\\]")
+    text = text.replace("\\", "\\\\").replace("<", "&lt;")
+    for character in "|*_]":
+        text = text.replace(character, f"\\{character}")
     return " ".join(text.split())
