@@ -8,7 +8,7 @@ from typing import Any
 
 from rnnbench.axes import NAMES, REQUIRED
 from rnnbench.errors import ConfigError, display_path, suggestion
-from rnnbench.grid.choices import check_config
+from rnnbench.grid.checks import check_config
 from rnnbench.grid.compose import Library, compose_choices, is_open, resolved
 from rnnbench.grid.experiment import Experiment, check_reference
 from rnnbench.grid.files import (
