@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from rnnbench.grid.choices import LOSSES, OPTIMIZERS
+from rnnbench.grid.keras_names import LOSSES, OPTIMIZERS
 from rnnworker import options
 from rnnworker.options import IMPLEMENTATIONS
 from rnnworker.recurrent import Recurrent

@@ -50,7 +50,11 @@ def plan(arguments: Sequence[str]) -> int:
     overrides = " ".join(options.overrides)
     try:
         made = make_plan(
-            options.experiment, options.conf, root, site=options.site, overrides=overrides
+            options.experiment,
+            options.conf,
+            root,
+            site=options.site,
+            overrides=overrides,
         )
     except NothingToRun as error:
         print(error)
@@ -63,8 +67,10 @@ def plan(arguments: Sequence[str]) -> int:
         left = {run.name: _samples(run.config["model"]) for run in to_do}
         here = machine.fingerprint()["machine"]
         files = [file for name in made.runs for file in record_files(results, here, name)[-1:]]
-        parts = (file.parent.glob(f"{file.stem}.*") for file in files)
-        sizes = [sum(part.stat().st_size for part in of_run) for of_run in parts]
+        sizes = []
+        for file in files:
+            parts = file.parent.glob(f"{file.stem}.*")
+            sizes.append(sum(part.stat().st_size for part in parts))
         rule = made.experiment.repeats
         estimate = forecast(
             left,
@@ -175,14 +181,20 @@ def _changed_packages(run: Run, record: Record, root: Path) -> list[str]:
         today = versions(run.config["build"], root)
     except RnnbenchError as error:
         return [f"  its versions cannot be read: {error}"]
-    packages = dict(text.partition("==")[::2] for text in record.environment.get("packages") or ())
+    packages = {}
+    for text in record.environment.get("packages") or ():
+        package, _, version = text.partition("==")
+        packages[package] = version
     changes = []
     for name, version in today["distributions"].items():
         before = packages.get(name.lower())
         if packages and before != version:
             changes.append(f"  {name}: {before or 'none'} → {version}")
-    python = f"  the packages are the same, so its Python changed: today {today['python']}"
-    return changes or ([python] if packages else [])
+    if packages and not changes:
+        changes.append(
+            f"  the packages are the same, so its Python changed: today {today['python']}"
+        )
+    return changes
 
 
 def _edited(run: Run, since: str) -> list[Path]:
@@ -203,8 +215,11 @@ def changed(before: Mapping[str, Any], after: Mapping[str, Any], prefix: str = "
         if isinstance(old, Mapping) and isinstance(new, Mapping):
             changes += changed(old, new, f"{prefix}{key}.")
         elif old != new:
-            digest = any(isinstance(value, str) and DIGEST.fullmatch(value) for value in (old, new))
-            changes.append(f"{name} changed" if digest else f"{name}: {old!r} → {new!r}")
+            texts = [value for value in (old, new) if isinstance(value, str)]
+            if any(map(DIGEST.fullmatch, texts)):
+                changes.append(f"{name} changed")
+            else:
+                changes.append(f"{name}: {old!r} → {new!r}")
     return changes
 
 

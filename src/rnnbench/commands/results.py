@@ -80,7 +80,11 @@ def _mark(folder: Path, names: Sequence[str]) -> tuple[Sequence[str], int]:
 
 
 def _no_finished_run(folder: Path) -> ConfigError:
-    return ConfigError("has no finished run.", where=str(folder), remedy="run snakemake first.")
+    return ConfigError(
+        "has no finished run.",
+        where=str(folder),
+        remedy="run snakemake first.",
+    )
 
 
 def _chosen(runs: Iterable[str], patterns: Sequence[str]) -> list[str]:
@@ -88,9 +92,11 @@ def _chosen(runs: Iterable[str], patterns: Sequence[str]) -> list[str]:
     matches = {pattern: fnmatch.filter(runs, pattern) for pattern in patterns}
     for pattern, found in matches.items():
         if not found:
-            remedy = "`rnnbench grid EXPERIMENT` prints the names; a pattern has a *, in quotes."
-            what = f"no finished run is named {pattern!r}."
-            raise ConfigError(what, where="retry", remedy=remedy)
+            raise ConfigError(
+                f"no finished run is named {pattern!r}.",
+                where="retry",
+                remedy="`rnnbench grid EXPERIMENT` prints the names; a pattern has a *, in quotes.",
+            )
     return sorted(set().union(*matches.values()))
 
 

@@ -61,7 +61,10 @@ def certify(arguments: Sequence[str]) -> int:
     code = code_of(config, planned["implementations"], planned["devices"])
     where = f"certificate {planned['key']}"
     rnns = {entry["name"]: entry["rnn"] for entry in planned["implementations"]}
-    check = watched(where, [config, *({"rnn": rnn} for rnn in rnns.values())], place.root)
+    configs = [config]
+    for rnn in rnns.values():
+        configs.append({"rnn": rnn})
+    check = watched(where, configs, place.root)
     pinned_md5 = check_inputs(where, identity, config, place.root, code)
     certificate = make_certificate(planned, place, check, pinned_md5=pinned_md5)
     for line in certificate_summary(certificate, rnns):
@@ -118,23 +121,37 @@ def requested(
 def check_planned(planned: str | None, requested: str, where: str) -> None:
     """Raises `RunError` unless the `planned` digest is the one that Snakemake requested."""
     if planned != requested:
-        what = "was planned again while this command was waiting to start."
-        raise RunError(what, where=where, remedy="run the same snakemake command again.")
+        raise RunError(
+            "was planned again while this command was waiting to start.",
+            where=where,
+            remedy="run the same snakemake command again.",
+        )
 
 
 def check_inputs(
-    where: str, identity: Mapping[str, Any], config: Mapping[str, Any], root: Path, worker: str
+    where: str,
+    identity: Mapping[str, Any],
+    config: Mapping[str, Any],
+    root: Path,
+    worker: str,
 ) -> str | None:
     """Raises an error unless what is about to be measured is what was planned, maybe hours ago,
     with this `identity`: the digest of the `worker` code, the packages of the build, the data.
     Returns the md5 of the data if ``data.dvc`` pins it."""
     dataset = config.get("dataset") or {}
     md5, pinned_md5 = _data_md5(root, dataset.get("path"), dataset.get("name"))
-    present = {"build_lock": lock_of(config["build"], root), "dataset_md5": md5, "worker": worker}
+    present = {
+        "build_lock": lock_of(config["build"], root),
+        "dataset_md5": md5,
+        "worker": worker,
+    }
     for key, what in INPUTS.items():
         if present[key] != identity.get(key):
-            what = f"{what} changed since the plan was made; nothing was measured."
-            raise RunError(what, where=where, remedy=PLAN_AGAIN)
+            raise RunError(
+                f"{what} changed since the plan was made; nothing was measured.",
+                where=where,
+                remedy=PLAN_AGAIN,
+            )
     return pinned_md5
 
 
@@ -147,15 +164,22 @@ def watched(where: str, configs: Sequence[Mapping[str, Any]], root: Path) -> Cal
     files = own.union(Path(rnnworker.__file__).parent.rglob("*.py"))
 
     def look() -> dict[Path, tuple[int, int, int]]:
-        stats = {file: file.stat() for file in files if file.is_file()}
-        return {file: (s.st_ino, s.st_size, s.st_mtime_ns) for file, s in stats.items()}
+        state = {}
+        for file in files:
+            if file.is_file():
+                found = file.stat()
+                state[file] = (found.st_ino, found.st_size, found.st_mtime_ns)
+        return state
 
     before = look()
 
     def check() -> None:
         if look() != before:
-            what = "the data or the Python code changed while it was read; nothing was recorded."
-            raise RunError(what, where=where, remedy=PLAN_AGAIN)
+            raise RunError(
+                "the data or the Python code changed while it was read; nothing was recorded.",
+                where=where,
+                remedy=PLAN_AGAIN,
+            )
 
     return check
 
@@ -193,8 +217,12 @@ def round(arguments: Sequence[str]) -> int:
         files = {place.pointer(run.name): run.digest for run in needed}
         left = sum(not is_valid(file, place.results, digest=files[file]) for file in files)
         retry = f"`rnnbench retry {place.experiment}` measures it again"
-        texts = {0: f"nothing to measure, since every run has a record; {retry}", 1: "1 run starts"}
-        text = texts.get(left, f"{left} runs start")
+        if left == 0:
+            text = f"nothing to measure, since every run has a record; {retry}"
+        elif left == 1:
+            text = "1 run starts"
+        else:
+            text = f"{left} runs start"
         print_progress(f"{label} {file.stem}: {text}{_remaining_time(place, total - number, rule)}")
         _measure(planned, needed, place, label, reference)
     pointers = {name: Pointer.read(place.pointer(name)) for name in digests}
@@ -203,14 +231,25 @@ def round(arguments: Sequence[str]) -> int:
 
 
 def _measure(
-    planned: Sequence[Run], needed: Sequence[Run], place: Place, label: str, reference: str | None
+    planned: Sequence[Run],
+    needed: Sequence[Run],
+    place: Place,
+    label: str,
+    reference: str | None,
 ) -> None:
     check = watched(planned[0].round, [run.config for run in needed], place.root)
     pins = {}
     for each in needed:
         code = worker_digest(each.config)
         pins[each.name] = check_inputs(each.name, each.identity, each.config, place.root, code)
-    records = measure(needed, place, check, label=label, reference=reference, pinned_md5=pins)
+    records = measure(
+        needed,
+        place,
+        check,
+        label=label,
+        reference=reference,
+        pinned_md5=pins,
+    )
     summaries: dict[str, list[str]] = {}
     for run, record in records.items():
         summaries.setdefault(_summary(record), []).append(run)
@@ -244,7 +283,11 @@ def _why_not_needed(
 
 
 def _needed(
-    planned: Sequence[Run], place: Place, label: str, rule: Repeats | None, reference: str | None
+    planned: Sequence[Run],
+    place: Place,
+    label: str,
+    rule: Repeats | None,
+    reference: str | None,
 ) -> list[Run]:
     """The runs that the experiment's ``repeats`` still need. The others get a pointer with the
     reason why they are not needed."""
@@ -284,8 +327,10 @@ def _summary(record: Record) -> str:
     verdict = record.verdict
     parts: list[str] = [verdict.status]
     if verdict.reasons:
-        more = f" (and {len(verdict.reasons) - 1} more)" if len(verdict.reasons) > 1 else ""
-        parts = [f"{verdict.status}: {verdict.reasons[0].text}{more}"]
+        parts = [f"{verdict.status}: {verdict.reasons[0].text}"]
+        others = len(verdict.reasons) - 1
+        if others:
+            parts[0] += f" (and {others} more)"
     if record.epochs and verdict.status != "void":
         last = record.epochs[-1]
         seconds = run_value([epoch.seconds for epoch in record.epochs])
@@ -302,5 +347,6 @@ def _remaining_time(place: Place, left: int, rule: Repeats | None) -> str:
         with suppress(RecordError):
             walls = [pointer.wall_seconds for pointer in read_pointers(path)]
             known = [wall for wall in walls if wall is not None]
-            seconds += [sum(known)] if len(known) == len(walls) else []
+            if len(known) == len(walls):
+                seconds.append(sum(known))
     return remaining(seconds, left, "at most " if rule else "")

@@ -61,13 +61,18 @@ def _newest(results: Path, pattern: str) -> Path:
     files = [file for root in roots(results) for file in record_files(root, name=pattern)]
     names = {path.parent.name for path in files}
     if not names:
-        what = f"there is no record of {pattern!r} in {results}/records."
-        remedy = "`rnnbench grid EXPERIMENT` prints the names."
-        raise ConfigError(what, where="show", remedy=remedy)
+        raise ConfigError(
+            f"there is no record of {pattern!r} in {results}/records.",
+            where="show",
+            remedy="`rnnbench grid EXPERIMENT` prints the names.",
+        )
     if len(names) > 1:
         few = ", ".join(sorted(names)[:4])
-        what = f"{pattern!r} matches {len(names)} runs: {few}, …"
-        raise ConfigError(what, where="show", remedy="name one of them.")
+        raise ConfigError(
+            f"{pattern!r} matches {len(names)} runs: {few}, …",
+            where="show",
+            remedy="name one of them.",
+        )
     newest = sorted(files, key=lambda path: path.name, reverse=True)
     return next((path for path in newest if not read_record(path).is_companion), newest[0])
 
@@ -140,9 +145,11 @@ def _exit_code(
     """1 if a pair is shown to be beyond the limit of `--fail-if`. `rows`: the pairs of the table of
     `versus` with an interval."""
     if not rows:
-        what = f"no pair has an interval, so {condition!r} is neither shown nor excluded."
-        remedy = "measure at least two rounds of two choices that compute the same function."
-        raise ConfigError(what, where="--fail-if", remedy=remedy)
+        raise ConfigError(
+            f"no pair has an interval, so {condition!r} is neither shown nor excluded.",
+            where="--fail-if",
+            remedy="measure at least two rounds of two choices that compute the same function.",
+        )
     failed = any(limit(row) for row in rows)
     if failed:
         say(f"--fail-if: {condition!r} holds.")
@@ -186,9 +193,11 @@ def _compare_options(arguments: Sequence[str]) -> argparse.Namespace:
             raise ConfigError("no such file.", where=choice, remedy="correct the path.")
     table_file = Path(options.json or "-").resolve()
     if table_file.is_dir() or not table_file.parent.is_dir():
-        what = "is not a file in an existing folder."
-        remedy = "correct the path or make the folder."
-        raise ConfigError(what, where=f"--json {options.json}", remedy=remedy)
+        raise ConfigError(
+            "is not a file in an existing folder.",
+            where=f"--json {options.json}",
+            remedy="correct the path or make the folder.",
+        )
     return options
 
 
@@ -270,8 +279,11 @@ def _condition(text: str | None, a: str, b: str) -> Callable[[Mapping[Any, Any]]
     match = re.fullmatch(r"\s*(.+?)\s*([<>])\s*(\d+(?:\.\d+)?)\s*", text)
     name, sign, factor = match.groups() if match else ("", "", "")
     if name not in (a, b):
-        remedy = f"write '{a}<1.2' or '{b}>1.5', in quotes."
-        raise ConfigError(f"{text!r} is no condition.", where="--fail-if", remedy=remedy)
+        raise ConfigError(
+            f"{text!r} is no condition.",
+            where="--fail-if",
+            remedy=f"write '{a}<1.2' or '{b}>1.5', in quotes.",
+        )
 
     def holds(row: Mapping[Any, Any]) -> bool:
         low = row["low"]
@@ -293,9 +305,11 @@ def _measured(
     """Measures the `choices` A and B in turns and returns the experiment's name. `of_model`: what
     `of_a_model` returned."""
     if (options.experiment, options.site, options.results) != ("*", "*", Path("results")):
-        what = "--experiment, --site and --results choose among what is measured already."
-        remedy = "leave them out, or leave out KEY=VALUE and --budget."
-        raise ConfigError(what, where="compare", remedy=remedy)
+        raise ConfigError(
+            "--experiment, --site and --results choose among what is measured already.",
+            where="compare",
+            remedy="leave them out, or leave out KEY=VALUE and --budget.",
+        )
     from rnnbench.grid.experiment import load_experiment, split_overrides, varied
     from rnnbench.grid.files import name_of_choice
     from rnnbench.grid.point import short_path

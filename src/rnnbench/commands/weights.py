@@ -75,18 +75,27 @@ def weights(arguments: Sequence[str]) -> int:
         _check_target(options.output, options.source, options.force)
         write_bytes(options.output, conversion.content)
     except Refusal as error:
-        what = f"cannot be read or converted: {error.what}"
-        raise RecordError(what, where=str(options.source), remedy=error.remedy) from error
+        raise RecordError(
+            f"cannot be read or converted: {error.what}",
+            where=str(options.source),
+            remedy=error.remedy,
+        ) from error
     except BuildError as error:
-        what = f"cannot be read or converted: {error.where} {error.what}"
-        raise RecordError(what, where=str(options.source), remedy=error.remedy) from error
+        raise RecordError(
+            f"cannot be read or converted: {error.where} {error.what}",
+            where=str(options.source),
+            remedy=error.remedy,
+        ) from error
     lines = conversion.lines()
     if options.check:
         try:
             lines += _check(options.output, conversion, stated, worker)
         except BuildError as error:
-            what = f"is written, but not checked: {error.where} {error.what}"
-            raise RecordError(what, where=str(options.output), remedy=error.remedy) from error
+            raise RecordError(
+                f"is written, but not checked: {error.where} {error.what}",
+                where=str(options.output),
+                remedy=error.remedy,
+            ) from error
     for line in lines:
         print(plain(line))
     return 0
@@ -116,13 +125,20 @@ class Conversion:
         total = len(self.checkpoint.arrays)
         kinds = Counter(f"{cell.kind} of {cell.units} units" for cell in changed)
         counted = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
-        line = f"{total} arrays: {converted} converted" + (f" ({counted})" if counted else "")
+        line = f"{total} arrays: {converted} converted"
+        if counted:
+            line += f" ({counted})"
         lines = [f"{line}, {total - converted} copied"]
         for cell in cells:
-            was = f"{cell.layout} → {self.layout}" if cell in changed else f"already {cell.layout}"
-            bias = "" if "bias" in cell.arrays else "no bias"
-            after = "reset_after" if cell.kind == "GRU" and resets_after(cell) else ""
-            facts = [f"{cell.kind} of {cell.units} units", *filter(None, [after, bias]), was]
+            facts = [f"{cell.kind} of {cell.units} units"]
+            if cell.kind == "GRU" and resets_after(cell):
+                facts.append("reset_after")
+            if "bias" not in cell.arrays:
+                facts.append("no bias")
+            if cell in changed:
+                facts.append(f"{cell.layout} → {self.layout}")
+            else:
+                facts.append(f"already {cell.layout}")
             if cell in changed and not cell.exact and self.layout == "keras":
                 facts.append("its two biases are added")
             lines.append(f"{cell.scope}: {', '.join(facts)}")
@@ -151,7 +167,13 @@ def _is_of_keras_3(checkpoint: Checkpoint) -> bool:
     return checkpoint.attributes.get("keras_version", "").startswith("3")
 
 
-def convert(source: Path, to: str, target: str, stated: Stated, worker: Worker) -> Conversion:
+def convert(
+    source: Path,
+    to: str,
+    target: str,
+    stated: Stated,
+    worker: Worker,
+) -> Conversion:
     """The conversion of a checkpoint to the layout `to` in the format `target`. A model whose
     format changes is loaded and saved by Keras 3. Raises `Refusal`."""
     layout = "keras" if to == "canonical" else to
@@ -178,8 +200,10 @@ def convert(source: Path, to: str, target: str, stated: Stated, worker: Worker) 
     if {target, checkpoint.kind} <= set(OF_KERAS) and checkpoint.kind != target and not stays:
         return _by_keras(source, to, target, stated, worker, checkpoint, items)
     if not cells and checkpoint.kind not in OF_KERAS:
-        remedy = "name its arrays LAYER/kernel, LAYER/recurrent_kernel and LAYER/bias."
-        raise Refusal("none of its arrays is named like an array of an LSTM or GRU layer.", remedy)
+        raise Refusal(
+            "none of its arrays is named like an array of an LSTM or GRU layer.",
+            "name its arrays LAYER/kernel, LAYER/recurrent_kernel and LAYER/bias.",
+        )
     content = _content(checkpoint, items, layout, target)
     return Conversion(checkpoint, items, layout, target, content)
 
@@ -195,14 +219,18 @@ def _content(checkpoint: Checkpoint, items: Sequence[Item], layout: str, target:
     if target == ".safetensors":
         return safetensors_file(arrays, about)
     if target != ".h5":
-        what = f"it has no configuration of a model, which {target} needs."
-        raise Refusal(what, "write .h5, .npz or .safetensors.")
+        raise Refusal(
+            f"it has no configuration of a model, which {target} needs.",
+            "write .h5, .npz or .safetensors.",
+        )
     order = checkpoint.order
     of_torch = [_module(item) for item in items]
     if any(of_torch):
         if not all(of_torch):
-            what = "it has arrays of torch's other layers, in torch's layout."
-            raise Refusal(what, "write .npz or .safetensors.")
+            raise Refusal(
+                "it has arrays of torch's other layers, in torch's layout.",
+                "write .npz or .safetensors.",
+            )
         order = "arrays" if len(set(of_torch)) == 1 else "none"
     return hdf5(arrays, order, checkpoint.attributes)
 
@@ -215,13 +243,20 @@ def _module(item: Item) -> str | None:
 
 
 def _by_keras(
-    source: Path, to: str, target: str, stated: Stated, worker: Worker,
-    checkpoint: Checkpoint, items: Sequence[Item],
-) -> Conversion:  # fmt: skip
+    source: Path,
+    to: str,
+    target: str,
+    stated: Stated,
+    worker: Worker,
+    checkpoint: Checkpoint,
+    items: Sequence[Item],
+) -> Conversion:
     """The conversion of a whole model to another format of Keras."""
     if checkpoint.config is None:
-        what = f"a {checkpoint.kind} file has no configuration of a model, which {target} needs."
-        raise Refusal(what, f"write {checkpoint.kind}, .npz or .safetensors.")
+        raise Refusal(
+            f"a {checkpoint.kind} file has no configuration of a model, which {target} needs.",
+            f"write {checkpoint.kind}, .npz or .safetensors.",
+        )
     with tempfile.TemporaryDirectory(prefix="rnnbench-") as folder:
         before = Path(folder, f"source{checkpoint.kind}")
         after = Path(folder, f"target{target}")
@@ -231,10 +266,13 @@ def _by_keras(
         had = Counter(array.values.tobytes() for array in arrays_of(items, "keras"))
         has = Counter(array.values.tobytes() for array in arrays_of(saved.items, "keras"))
         if had - has:
-            what = f"{(had - has).total()} of {had.total()} arrays are not in what Keras 3 saved."
-            raise Refusal(what, f"write {checkpoint.kind}, .npz or .safetensors.")
+            raise Refusal(
+                f"{(had - has).total()} of {had.total()} arrays are not in what Keras 3 saved.",
+                f"write {checkpoint.kind}, .npz or .safetensors.",
+            )
         content = convert(after, to, target, stated, worker).content
-    return Conversion(checkpoint, items, saved.layout if to != "cudnn" else to, target, content)
+    layout = "cudnn" if to == "cudnn" else saved.layout
+    return Conversion(checkpoint, items, layout, target, content)
 
 
 def _check(target: Path, conversion: Conversion, stated: Stated, worker: Worker) -> list[str]:
@@ -242,8 +280,11 @@ def _check(target: Path, conversion: Conversion, stated: Stated, worker: Worker)
     written = read(target, worker)
     pairs = _pairs(conversion.items, items_of(written.arrays))
     if pairs is None:
-        what = "is written, but not checked: its recurrent layers differ from the source's."
-        raise RecordError(what, where=str(target), remedy="report this as an error of rnnbench.")
+        raise RecordError(
+            "is written, but not checked: its recurrent layers differ from the source's.",
+            where=str(target),
+            remedy="report this as an error of rnnbench.",
+        )
     questions = []
     arrays = {}
     for number, pair in enumerate(pairs):
@@ -257,18 +298,28 @@ def _check(target: Path, conversion: Conversion, stated: Stated, worker: Worker)
         settings = {name: (cell.settings or {}).get(name) for name in ACTIVATIONS}
         known = {name: value for name, value in settings.items() if value is not None}
         buffer = stated.buffer or Buffer("", 1, 1, 1)
-        questions.append({
-            "number": number, "kind": cell.kind, "units": cell.units, "settings": known,
-            "inputs": len(cell.arrays["kernel"]), "reset_after": resets_after(cell),
-            "layers": buffer.layers, "directions": buffer.directions, "place": number, **sides,
-        })  # fmt: skip
-    whole = {}
+        questions.append(
+            {
+                "number": number,
+                "kind": cell.kind,
+                "units": cell.units,
+                "settings": known,
+                "inputs": len(cell.arrays["kernel"]),
+                "reset_after": resets_after(cell),
+                "layers": buffer.layers,
+                "directions": buffer.directions,
+                "place": number,
+                **sides,
+            }
+        )
+    whole: dict[str, str | None] = {}
     with tempfile.TemporaryDirectory(prefix="rnnbench-") as folder:
         for side, file in (("source", conversion.checkpoint), ("target", written)):
             path = Path(folder, f"{side}{file.kind}")
+            whole[side] = None
             if file.config is not None:
                 path.write_bytes(in_place(file, items_of(file.arrays), None))
-            whole[side] = str(path) if file.config is not None else None
+                whole[side] = str(path)
         if not pairs and None in whole.values():
             return ["check: nothing to run: it has no LSTM, GRU or SimpleRNN"]
         activation = stated.recurrent_activation or "sigmoid"
@@ -309,8 +360,11 @@ def _have_equal_matrices(first: Cell, second: Cell) -> bool:
 def _format_of_target(target: Path) -> str:
     found = next((suffix for suffix in TARGETS if target.name.endswith(suffix)), None)
     if found is None:
-        remedy = f"end its name in {', '.join(TARGETS)}."
-        raise RecordError("the name does not say its format.", where=str(target), remedy=remedy)
+        raise RecordError(
+            "the name does not say its format.",
+            where=str(target),
+            remedy=f"end its name in {', '.join(TARGETS)}.",
+        )
     return found
 
 
@@ -354,7 +408,11 @@ def _build(name: str | None, further: Sequence[Path]) -> Mapping[str, Any]:
     root = Path.cwd()
     conf = conf_folders(root, further or own_conf(root))
     file = file_of(files_of(conf, "build"), "build", name, "--build", root)
-    library = compose_choices(conf, {"build": {file.stem: file}}, default_model=True)
+    library = compose_choices(
+        conf,
+        {"build": {file.stem: file}},
+        default_model=True,
+    )
     return library.sections["build", file.stem]
 
 

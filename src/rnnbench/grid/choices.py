@@ -5,23 +5,20 @@ of rnnbench's models are those of `ShippedModel`."""
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from types import MappingProxyType
 from typing import Annotated, Any, Literal, Union
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType, inspect
 
-from rnnbench.axes import NAMES
-from rnnbench.errors import ConfigError, suggestion
-from rnnbench.grid.explained import explained, types_at
-from rnnbench.grid.overrides import ABSENT, lookup, replaced
+from rnnbench.grid.explained import types_at
+from rnnbench.grid.keras_names import COMMON_SETTINGS, LOSSES, METRICS, OPTIMIZERS
+from rnnbench.grid.overrides import lookup
 from rnnworker.attest import KERNELS
-from rnnworker.cards import replicas_of
 from rnnworker.frameworks.names import FRAMEWORKS
-from rnnworker.options import IMPLEMENTATIONS, is_function, is_user_file
+from rnnworker.options import IMPLEMENTATIONS, is_user_file
 from rnnworker.precision import TOLERANCE
 
 Positive = Annotated[int, Meta(ge=1)]
@@ -40,47 +37,7 @@ Function = Annotated[
 Names = Annotated[list[Literal[KERNELS]], Meta(min_length=1)] | None  # type: ignore[valid-type]
 Kernels = Names | dict[str, Names | dict[str, Names | dict[str, Names]]]
 
-# Name → the settings specific to it, as Keras 3 names them. Source: ``keras/src/optimizers``.
-OPTIMIZERS: Mapping[str, tuple[str, ...]] = {
-    "sgd": ("momentum", "nesterov"),
-    "rmsprop": ("rho", "momentum", "epsilon", "centered"),
-    "adam": ("beta_1", "beta_2", "epsilon", "amsgrad"),
-    "adamw": ("beta_1", "beta_2", "epsilon", "amsgrad"),
-    "adamax": ("beta_1", "beta_2", "epsilon"),
-    "nadam": ("beta_1", "beta_2", "epsilon"),
-    "adagrad": ("initial_accumulator_value", "epsilon"),
-    "adadelta": ("rho", "epsilon"),
-    "lion": ("beta_1", "beta_2"),
-}
 LearningRate = Annotated[float, Meta(gt=0, examples=["0.001"])] | UnsetType
-COMMON_SETTINGS = (
-    *("decay", "weight_decay", "clipnorm", "clipvalue", "global_clipnorm"),
-    *("use_ema", "ema_momentum", "ema_overwrite_frequency"),
-)
-# Source: ``keras/src/losses/__init__.py`` of Keras 3, then what only ``keras/losses.py`` of Keras 2
-# has, and the abbreviations in upper case, which both accept.
-LOSSES = (
-    *("kl_divergence", "poisson", "binary_crossentropy", "binary_focal_crossentropy"),
-    *("categorical_crossentropy", "categorical_focal_crossentropy"),
-    *("sparse_categorical_crossentropy", "mean_squared_error", "mean_absolute_error"),
-    *("mean_absolute_percentage_error", "mean_squared_logarithmic_error", "cosine_similarity"),
-    *("log_cosh", "huber", "hinge", "squared_hinge", "categorical_hinge", "dice", "tversky"),
-    *("circle", "ctc", "bce", "kld", "mae", "mse", "mape", "msle"),
-    *("logcosh", "kullback_leibler_divergence", "cosine_proximity", "cosine"),
-    *("KLD", "MAE", "MSE", "MAPE", "MSLE"),
-)
-# Of ``keras/src/metrics/__init__.py``, functions and the classes that need no arguments.
-METRICS = (
-    *("accuracy", "acc", "binary_accuracy", "categorical_accuracy", "sparse_categorical_accuracy"),
-    *("top_k_categorical_accuracy", "sparse_top_k_categorical_accuracy", "AUC", "Accuracy"),
-    *("BinaryAccuracy", "BinaryIoU", "CategoricalAccuracy", "ConcordanceCorrelation"),
-    *("CosineSimilarity", "F1Score", "FBetaScore", "FalseNegatives", "FalsePositives"),
-    *("KLDivergence", "LogCoshError", "MeanAbsoluteError", "MeanAbsolutePercentageError"),
-    *("MeanSquaredError", "MeanSquaredLogarithmicError", "PearsonCorrelation", "Precision"),
-    *("R2Score", "Recall", "RootMeanSquaredError", "SparseCategoricalAccuracy"),
-    *("SparseTopKCategoricalAccuracy", "TopKCategoricalAccuracy", "TrueNegatives"),
-    *("TruePositives", *LOSSES),
-)
 _OPTIMIZERS = tuple(
     msgspec.defstruct(
         name.capitalize(),
@@ -372,33 +329,41 @@ class Config(Struct, kw_only=True, forbid_unknown_fields=True):
 
 @cache
 def _config_of(model: type[Model], rnn: type[Rnn]) -> type[Config]:
-    fields = [("model", model), ("rnn", rnn)]
     kind: Any = msgspec.defstruct(
-        "Config", fields, bases=(Config,), kw_only=True, forbid_unknown_fields=True
+        "Config",
+        [("model", model), ("rnn", rnn)],
+        bases=(Config,),
+        kw_only=True,
+        forbid_unknown_fields=True,
     )
     return kind  # type: ignore[no-any-return]
 
 
 def kind_of(config: Mapping[str, Any]) -> type[Config]:
     """The types of the keys of `config`, by the model's functions and the implementation."""
+    model = ShippedModel if is_shipped(config["model"]) else Model
     implementation = lookup(config, "rnn.implementation")
-    rnn: type[Rnn] = FakeRnn if implementation == "fake" else ShippedRnn
     if is_user_file(implementation):
-        rnn = Rnn
-    return _config_of(ShippedModel if is_shipped(config["model"]) else Model, rnn)
+        return _config_of(model, Rnn)
+    if implementation == "fake":
+        return _config_of(model, FakeRnn)
+    return _config_of(model, ShippedRnn)
 
 
 def is_shipped(model: Mapping[str, Any]) -> bool:
     """Whether all functions of the section `model` are rnnbench's own."""
+    functions = [model.get("function")]
     data = model.get("data")
-    functions = [model.get("function"), *(data.values() if isinstance(data, dict) else ())]
+    if isinstance(data, dict):
+        functions += data.values()
     return all(str(each).startswith("rnnworker.") for each in functions if each is not None)
 
 
 def types_of(config: Mapping[str, Any], key: str) -> list[Any]:
     """The types of `msgspec.inspect` that the value of a dotted `key` may have; none if nothing is
     known about the key."""
-    path, kind = key.split("."), inspect.type_info(kind_of(config))
+    path = key.split(".")
+    kind = inspect.type_info(kind_of(config))
     for end in range(len(path), 0, -1):
         found = [each for each, _ in types_at(kind, path[:end], config)]
         if end == len(path) or any(isinstance(each, inspect.AnyType) for each in found):
@@ -415,90 +380,3 @@ def schemas() -> dict[str, str]:
 def write_schemas(folder: Path) -> None:
     for name, text in schemas().items():
         (folder / name).write_text(text, encoding="utf-8")
-
-
-AXES_WITHOUT_TYPES = set(NAMES) - set(Config.__struct_fields__)
-
-
-def check_config(
-    config: Mapping[str, Any],
-    source_of: Callable[[str], str],
-    written: Mapping[str, str] = MappingProxyType({}),
-) -> None:
-    """Raises a `ConfigError` for the first key of a grid point's `config` that is unknown, missing
-    or of another type. `source_of`: maps a key to the file or grid that sets it; `written`: the
-    keys that overrides set, each with its prefix."""
-    _check_misspelt(config["model"], source_of)
-    kind = kind_of(config)
-    typed = _in_types(config)
-    known = {key: value for key, value in typed.items() if key not in AXES_WITHOUT_TYPES}
-    try:
-        msgspec.convert(known, kind)
-    except msgspec.ValidationError as error:
-        raise explained(str(error), kind, config, source_of, written) from None
-    _check_training(config["model"], source_of, written)
-    if config["device"].get("feed") == "device" and replicas_of(config["device"]) > 1:
-        raise ConfigError(
-            "device.feed is 'device', which is for a single device; device.replicas is "
-            f"{config['device']['replicas']}.",
-            where=source_of("device.feed"),
-            remedy=f"write {written.get('device.feed', 'device.feed')}=host.",
-        )
-
-
-def _check_misspelt(model: Mapping[str, Any], source_of: Callable[[str], str]) -> None:
-    """Raises a `ConfigError` for an unknown key that resembles a known key that is absent."""
-    absent = set(Model.__struct_fields__) - model.keys()
-    for key in model.keys() - set(Model.__struct_fields__):
-        if similar := suggestion(str(key), absent, 0.8):
-            what = f"model has the key {key}, which rnnbench does not read."
-            remedy = f"{similar}If the key is yours, give it another name."
-            raise ConfigError(what, where=source_of(f"model.{key}"), remedy=remedy)
-
-
-def _check_training(
-    model: Mapping[str, Any], source_of: Callable[[str], str], written: Mapping[str, str]
-) -> None:
-    """Raises a `ConfigError` if a model states one of loss and optimizer without the other, or
-    weights of what is not a class."""
-    for name in model.get("class_weight") or ():
-        if not name.isdecimal():
-            what = f"model.class_weight has the class {name}; classes are numbers from 0."
-            key = "class_weight: "
-            if "model.class_weight" in written:
-                key = f"{written['model.class_weight']}="
-            raise ConfigError(
-                what,
-                where=source_of("model.class_weight"),
-                remedy=f"write {key}{{0: 1.0, 1: 4.0}}.",
-            )
-    stated = [key for key in ("loss", "optimizer") if model.get(key) is not None]
-    if len(stated) == 1:
-        missing = "optimizer" if stated == ["loss"] else "loss"
-        example = {
-            "optimizer": "'model.optimizer={name:adam,learning_rate:0.001}'",
-            "loss": "model.loss=mse",
-        }
-        remedy = (
-            f"add {missing}, in a YAML file or as {example[missing]}; or leave both out "
-            "if build compiles the model."
-        )
-        if f"model.{missing}" in written:
-            remedy = (
-                f"remove the override of model.{missing}; loss and optimizer are both null only if "
-                "build compiles the model."
-            )
-        raise ConfigError(
-            f"model has no {missing}.", where=source_of(f"model.{missing}"), remedy=remedy
-        )
-
-
-def _in_types(config: Mapping[str, Any]) -> Mapping[str, Any]:
-    """`config` without what its types cannot say: Keras accepts the name of an optimizer in any
-    case, and `files.check_own_code` checks a loss that is a function."""
-    name = lookup(config, "model.optimizer.name")
-    if name is not ABSENT:
-        config = replaced(config, ["model", "optimizer", "name"], str(name).lower())
-    if is_function(config["model"].get("loss")):
-        config = replaced(config, ["model", "loss"], None)
-    return config

@@ -35,8 +35,13 @@ Compose = Callable[[str, Mapping[str, str]], tuple[dict[str, Any], dict[str, str
 
 # What Hydra and YAML raise for a faulty file.
 FAULTS = (
-    *(HydraException, OmegaConfBaseException, yaml.YAMLError),
-    *(OSError, ValueError, TypeError, KeyError),
+    HydraException,
+    OmegaConfBaseException,
+    yaml.YAMLError,
+    OSError,
+    ValueError,
+    TypeError,
+    KeyError,
 )
 MISPLACED = re.compile(r"Could not override '(\w+)@\w+\.\1'")
 # A record, bundle or page would carry what a configuration reads from the environment.
@@ -63,8 +68,9 @@ class Library:
     @cached_property
     def open_choices(self) -> frozenset[Choice]:
         """The choices with a missing or interpolated value; all if `base` has one."""
-        every = is_open(self.base)
-        return frozenset(key for key, part in self.sections.items() if every or is_open(part))
+        if is_open(self.base):
+            return frozenset(self.sections)
+        return frozenset(key for key, section in self.sections.items() if is_open(section))
 
 
 def compose_choices(conf: Sequence[Path], requested: ChoiceFiles, default_model: bool) -> Library:
@@ -74,33 +80,42 @@ def compose_choices(conf: Sequence[Path], requested: ChoiceFiles, default_model:
     sections: dict[Choice, Mapping[str, Any]] = {}
     defaults: dict[str, Mapping[str, str]] = {}
     base: dict[str, Any] = {}
-    models = list(requested.get("model", {}))
+    named: list[dict[str, str]] = [{"model": model} for model in requested.get("model", {})]
+    if default_model or not named:
+        named.append({})
     with _hydra(conf, requested) as (compose, folder):
-        for model in [*models, None] if default_model or not models else models:
-            config, choices = compose("config", {"model": model} if model else {})
-            if missing := [group for group in NAMES if group not in choices]:
-                raise ConfigError(
-                    f"its defaults have no {missing[0]}.",
-                    where=display_path(Path(conf[0]) / "config.yaml"),
-                    remedy=f"add `- {missing[0]}: CHOICE` to defaults.",
-                )
+        for model in named:
+            config, choices = compose("config", model)
+            for group in NAMES:
+                if group not in choices:
+                    raise ConfigError(
+                        f"its defaults have no {group}.",
+                        where=display_path(Path(conf[0]) / "config.yaml"),
+                        remedy=f"add `- {group}: CHOICE` to defaults.",
+                    )
             base = _base_of(config, base, choices)
             defaults[choices["model"]] = choices
             sections |= _sections(config, choices)
         any_model = choices["model"]
         sections |= _packaged(requested, sections, compose, folder)
-        for group, choice in ((g, each) for g in NAMES for each in requested.get(g, ())):
-            if (group, choice) not in sections:
+        for group in NAMES:
+            for choice in requested.get(group, ()):
+                if (group, choice) in sections:
+                    continue
                 config, _ = compose("config", {"model": any_model, group: choice})
                 base = _base_of(config, base, {group: choice})
                 sections |= _sections(config, {group: choice})
     files: dict[Choice, Path] = {}
     for group, choice in sections:
-        known = [Path(folder) / group / f"{choice}.yaml" for folder in conf]
-        file = next((path.resolve() for path in known if path.is_file()), known[0])
-        files[group, choice] = requested.get(group, {}).get(choice, file)
-    for key, file in files.items():
-        sections[key] = with_absolute_paths(key[0], sections[key], file)
+        file = requested.get(group, {}).get(choice)
+        if file is None:
+            known = [Path(folder) / group / f"{choice}.yaml" for folder in conf]
+            present = [path.resolve() for path in known if path.is_file()]
+            file = (present or known)[0]
+        files[group, choice] = file
+    for (group, choice), file in files.items():
+        section = sections[group, choice]
+        sections[group, choice] = with_absolute_paths(group, section, file)
     return Library(base, sections, defaults, any_model, files)
 
 
@@ -115,10 +130,16 @@ def resolved(config: Mapping[str, Any], where: str) -> dict[str, Any]:
     value is missing (``???``)."""
     created = OmegaConf.create(dict(config))
     try:
-        plain = OmegaConf.to_container(created, resolve=True, throw_on_missing=True)
+        plain = OmegaConf.to_container(
+            created,
+            resolve=True,
+            throw_on_missing=True,
+        )
     except MissingMandatoryValue as error:
         raise ConfigError(
-            f"{error.full_key} has no value.", where=where, remedy=f"write {error.full_key}=VALUE."
+            f"{error.full_key} has no value.",
+            where=where,
+            remedy=f"write {error.full_key}=VALUE.",
         ) from None
     except OmegaConfBaseException as error:
         raise ConfigError(
@@ -141,18 +162,21 @@ def _packaged(
     written to `folder`. Empty if one of them has effects outside its section, or if the sections of
     those in `sections`, composed in the same way, differ."""
     # Models are left out: a model selects its data set and possibly more.
-    files = {
-        (group, choice): file
-        for group, each in requested.items()
-        for choice, file in each.items()
-        if group != "model"
-    }
+    files: dict[Choice, Path] = {}
+    for group, of_group in requested.items():
+        if group != "model":
+            for choice, file in of_group.items():
+                files[group, choice] = file
     if files.keys() <= sections.keys():
         return {}
-    wanted = [*files, *(key for key in sections if key[0] != "model" and key not in files)]
+    wanted = list(files)
+    for key in sections:
+        group, _ = key
+        if group != "model" and key not in files:
+            wanted.append(key)
     # A number, because the name of a choice (``mine-2``) may not be the name of a package.
-    packages = {f"c{number}": choice for number, choice in enumerate(wanted)}
-    defaults = [{f"{group}@{package}": name} for package, (group, name) in packages.items()]
+    packages = {f"c{number}": key for number, key in enumerate(wanted)}
+    defaults = [{f"{group}@{package}": choice} for package, (group, choice) in packages.items()]
     (folder / "packages.yaml").write_text(json.dumps({"defaults": defaults}), encoding="utf-8")
     try:
         if any(b"@package" in file.read_bytes() for file in files.values()):
@@ -162,9 +186,13 @@ def _packaged(
         return {}
     if config.keys() != packages.keys():
         return {}
-    composed = {packages[key]: _named(each, packages[key][1]) for key, each in config.items()}
-    same = all(section == sections.get(choice, section) for choice, section in composed.items())
-    return composed if same else {}
+    composed: dict[Choice, Mapping[str, Any]] = {}
+    for package, section in config.items():
+        group, choice = packages[package]
+        composed[group, choice] = _named(section, choice)
+        if composed[group, choice] != sections.get((group, choice), composed[group, choice]):
+            return {}
+    return composed
 
 
 def _sections(
@@ -201,17 +229,28 @@ def _hydra(conf: Sequence[Path], requested: ChoiceFiles) -> Iterator[tuple[Compo
     """Yields the function that composes, and the folder of the configs that it can compose."""
     folders = [Path(folder).resolve() for folder in conf]
     if not (folders[0] / "config.yaml").is_file():
-        remedy = "name the project's conf/ first."
-        raise ConfigError("has no config.yaml.", where=display_path(folders[0]), remedy=remedy)
+        raise ConfigError(
+            "has no config.yaml.",
+            where=display_path(folders[0]),
+            remedy="name the project's conf/ first.",
+        )
     with tempfile.TemporaryDirectory(prefix="rnnbench-conf-") as temporary:
         folder = Path(temporary)
         given: dict[Choice, str] = {}
         for group, files in requested.items():
+            known = [each / group for each in folders]
             for choice, path in files.items():
-                if path.parent not in [each / group for each in folders]:
-                    given[group, choice] = display_path(path)
-                    (folder / group).mkdir(exist_ok=True)
-                    _place(folder / group / f"{choice}.yaml", path)
+                if path.parent in known:
+                    continue
+                given[group, choice] = display_path(path)
+                (folder / group).mkdir(exist_ok=True)
+                # Where Hydra finds the choice.
+                target = folder / group / f"{choice}.yaml"
+                section = section_of_function(path)
+                if section is None:
+                    target.symlink_to(path)
+                else:
+                    target.write_text(json.dumps(section), encoding="utf-8")
         (folder / "config.yaml").symlink_to(folders[0] / "config.yaml")
         search = ",".join(_quoted(f"file://{each}") for each in folders)
 
@@ -225,18 +264,13 @@ def _hydra(conf: Sequence[Path], requested: ChoiceFiles) -> Iterator[tuple[Compo
             yield compose, folder
 
 
-def _place(target: Path, file: Path) -> None:
-    """Puts the choice in `file` at `target`, where Hydra finds it."""
-    section = section_of_function(file)
-    if section is None:
-        target.symlink_to(file)
-    else:
-        target.write_text(json.dumps(section), encoding="utf-8")
-
-
 def _composed(name: str, overrides: list[str], where: str) -> tuple[dict[str, Any], dict[str, str]]:
     try:
-        config = hydra.compose(name, overrides=overrides, return_hydra_config=True)
+        config = hydra.compose(
+            name,
+            overrides=overrides,
+            return_hydra_config=True,
+        )
         choices = config.hydra.runtime.choices
         keys = [str(key) for key in config if key != "hydra"]
         container = OmegaConf.to_container(OmegaConf.masked_copy(config, keys))
@@ -245,15 +279,23 @@ def _composed(name: str, overrides: list[str], where: str) -> tuple[dict[str, An
     except FAULTS as error:
         remedy = "correct the file that the error names."
         # Hydra takes the group for one below the file's own.
-        if misplaced := MISPLACED.search(str(error)):
+        misplaced = MISPLACED.search(str(error))
+        if misplaced:
             group = misplaced[1]
             remedy = f"write `override /{group}@_global_.{group}: CHOICE` in its defaults."
-        raise ConfigError(f"cannot be composed: {error}.", where=where, remedy=remedy) from None
+        raise ConfigError(
+            f"cannot be composed: {error}.",
+            where=where,
+            remedy=remedy,
+        ) from None
     chosen = {group: str(choices[group]) for group in NAMES if group in choices}
     for group, choice in chosen.items():
         if not isinstance(plain.get(group), dict):
-            remedy = f"write `KEY: VALUE` lines into its file, at least `name: {choice}`."
-            raise ConfigError(f"{group}={choice} has no keys.", where=where, remedy=remedy)
+            raise ConfigError(
+                f"{group}={choice} has no keys.",
+                where=where,
+                remedy=f"write `KEY: VALUE` lines into its file, at least `name: {choice}`.",
+            )
     return plain, chosen
 
 

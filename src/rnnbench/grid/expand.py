@@ -8,7 +8,7 @@ from typing import Any
 
 from rnnbench.axes import NAMES, REQUIRED
 from rnnbench.errors import ConfigError, display_path, suggestion
-from rnnbench.grid.choices import check_config
+from rnnbench.grid.checks import check_config
 from rnnbench.grid.compose import Library, compose_choices, is_open, resolved
 from rnnbench.grid.experiment import Experiment, check_reference
 from rnnbench.grid.files import (
@@ -54,53 +54,71 @@ def expand(
     - `root`: the project's folder, to which paths of data are relative; default: that of the first
       config folder.
     """
-    files: dict[str, dict[str, Path]] = {}
     root = (root or Path(conf[0]).parent).resolve()
+    files: dict[str, dict[str, Path]] = {}
     from_command_line = _parsed(overrides, "command line", conf, Path.cwd(), files, root)
     dataset = from_command_line.pop("dataset", None)
     scale = from_command_line.pop("scale", None)
-    if scale and (scale.mode, scale.values) != ("", ("published",)):
-        what = f"scale is {scale.mode}{','.join(map(str, scale.values))}."
+    if scale and (scale.mode or scale.values != ("published",)):
+        values = ",".join(map(str, scale.values))
         raise scale.error(
-            what, "write scale=published, or leave it out for the sizes of the grids."
+            f"scale is {scale.mode}{values}.",
+            "write scale=published, or leave it out for the sizes of the grids.",
         )
-    folder = experiment.folder
-    written = [
-        _parsed(grid, experiment.where(index), conf, folder, files, root)
-        for index, grid in enumerate(experiment.grids)
-    ]
-    for axis, choice in experiment.reference.items():
-        setting = from_command_line.get(axis)
-        texts = [str(value) for value in setting.values] if setting else []
-        if setting and len(texts) > 1 and choice not in texts:
-            some = ",".join(texts)
-            what = f"{axis}={some} leaves out the reference, {axis}={choice}."
-            remedy = f"write {setting.written}={choice},{some}, or a single choice."
-            raise setting.error(what, remedy)
+    written = []
+    for index, grid in enumerate(experiment.grids):
+        where = experiment.where(index)
+        written.append(_parsed(grid, where, conf, experiment.folder, files, root))
+    _check_reference_stays(experiment.reference, from_command_line)
     if scale:
-        written = [
-            # A reference to another key, such as ${model.batch}, is no size.
-            {key: each for key, each in grid.items() if key not in SIZES or is_open(each.values)}
-            for grid in written
-        ]
-    grids = [{**grid, **from_command_line} for grid in written]
+        for settings in written:
+            for key in SIZES & settings.keys():
+                # A reference to another key, such as ${model.batch}, is not a size.
+                if not is_open(settings[key].values):
+                    del settings[key]
+    grids = [{**settings, **from_command_line} for settings in written]
     # A reference may be the default of a model that the command line has replaced.
-    composed = [*grids, *written] if experiment.reference else grids
-    library = compose_choices(conf, files, any("model" not in grid for grid in composed))
+    composed = grids + written if experiment.reference else grids
+    needs_default_model = any("model" not in settings for settings in composed)
+    library = compose_choices(conf, files, needs_default_model)
     _check_cells(library, files_of(conf, "cell"))
     check_reference(experiment, written, library.defaults, library.model)
     return grid_points_of(grids, library, unmet_constraints, dataset)
 
 
+def _check_reference_stays(
+    reference: Mapping[str, str], from_command_line: Mapping[str, Setting]
+) -> None:
+    """Raises a `ConfigError` if the command line names several choices without the reference."""
+    for axis, choice in reference.items():
+        if axis not in from_command_line:
+            continue
+        setting = from_command_line[axis]
+        texts = [str(value) for value in setting.values]
+        if len(texts) > 1 and choice not in texts:
+            some = ",".join(texts)
+            raise setting.error(
+                f"{axis}={some} leaves out the reference, {axis}={choice}.",
+                f"write {setting.written}={choice},{some}, or a single choice.",
+            )
+
+
 def _check_cells(library: Library, known: Mapping[str, Path]) -> None:
-    """Raises a `ConfigError` if the file of an rnn choice names a cell that is not `known`."""
+    """Raises a `ConfigError` if an rnn choice names a cell that is not among the `known`."""
     for (group, choice), file in library.files.items():
-        named = library.sections[group, choice].get("cells") if group == "rnn" else None
-        for cell in named if isinstance(named, list) else ():
+        if group != "rnn":
+            continue
+        cells = library.sections[group, choice].get("cells")
+        if not isinstance(cells, list):
+            continue
+        for cell in cells:
             if cell not in known:
-                what = f"cells has the unknown name {cell!r}."
-                remedy = f"{suggestion(str(cell), known)}the names are {', '.join(known)}."
-                raise ConfigError(what, where=display_path(file), remedy=remedy)
+                similar = suggestion(str(cell), known)
+                raise ConfigError(
+                    f"cells has the unknown name {cell!r}.",
+                    where=display_path(file),
+                    remedy=f"{similar}the names are {', '.join(known)}.",
+                )
 
 
 def grid_points_of(
@@ -115,9 +133,17 @@ def grid_points_of(
     with_texts: dict[tuple[tuple[str, str], ...], GridPoint] = {}
     sources = {key: display_path(file) for key, file in library.files.items()}
     for number, grid in enumerate(grids):
-        each = combinations(grid)
-        for combination in _with_datasets(each, dataset, library) if dataset else each:
-            point = _grid_point(combination, library, unmet_constraints, number, sources)
+        of_grid: Iterable[Combination] = combinations(grid)
+        if dataset:
+            of_grid = _with_datasets(of_grid, dataset, library)
+        for combination in of_grid:
+            point = _grid_point(
+                combination,
+                library,
+                unmet_constraints,
+                number,
+                sources,
+            )
             same_name = points.setdefault(point.name, point)
             if same_name is not point and same_name.settings() != point.settings():
                 what = f"two grid points have the name {point.name}"
@@ -128,12 +154,11 @@ def grid_points_of(
                 raise _clash(what, same_texts, point, next(iter(grid.values())).where)
     used = {str(point.config["dataset"]["name"]) for point in points.values()}
     if dataset and used.isdisjoint(dataset.values):
-        replaced = sorted({_replaced_by(value, library) or "" for value in dataset.values})
-        raise ConfigError(
-            f"dataset={','.join(dataset.values)} replaces only {', '.join(replaced)}; "
+        replaced = {_replaced_by(value, library) or "" for value in dataset.values}
+        raise dataset.error(
+            f"dataset={','.join(dataset.values)} replaces only {', '.join(sorted(replaced))}; "
             f"the data sets here are {', '.join(sorted(used))}.",
-            where=dataset.where,
-            remedy="remove it from the overrides.",
+            "remove it from the overrides.",
         )
     return tuple(points.values())
 
@@ -144,16 +169,14 @@ def _with_datasets(
     """Each of `combinations` with every value of the override `dataset` that may replace its own
     data set; unchanged if none may."""
     for combination in combinations:
-        model = combination["model"].value if "model" in combination else library.model
-        own = library.defaults[model]["dataset"]
-        if "dataset" in combination:
-            own = combination["dataset"].value
-        fitting: list[Combination] = [
-            {**combination, "dataset": dataset._replace(values=(value,))}
-            for value in dataset.values
-            if value == own or _replaced_by(value, library) in (None, own)
-        ]
-        yield from fitting or [combination]
+        own = _choices_of(combination, library)["dataset"]
+        is_replaced = False
+        for value in dataset.values:
+            if value == own or _replaced_by(value, library) in (None, own):
+                yield {**combination, "dataset": dataset._replace(values=(value,))}
+                is_replaced = True
+        if not is_replaced:
+            yield combination
 
 
 def _replaced_by(choice: str, library: Library) -> str | None:
@@ -175,45 +198,78 @@ def _parsed(
     for key, setting in settings.items():
         _check_setting(setting)
         if key == DATA:
-            own = (data_path(each, folder, root, where) for each in setting.values)
-            settings[key] = setting._replace(values=tuple(own))
+            own_data = [data_path(text, folder, root, where) for text in setting.values]
+            settings[key] = setting._replace(values=tuple(own_data))
         if key not in NAMES:
             continue
         known = files_of(conf, key)
+        of_group = files.setdefault(key, {})
         texts = ["null" if value is None else str(value) for value in setting.values]
-        paths = [file_of(known, key, text, where, folder) for text in texts]
-        names = tuple(map(name_of_choice, paths))
-        for name, path in zip(names, paths, strict=True):
-            if files.setdefault(key, {}).setdefault(name, path) != path:
-                what = f"{key}={path} and {files[key][name]} have the same name."
-                raise setting.error(what, "rename one of the two files.")
-        settings[key] = setting._replace(values=names)
+        paths = [
+            file_of(
+                known,
+                key,
+                text,
+                where,
+                folder,
+            )
+            for text in texts
+        ]
+        names = []
+        for path in paths:
+            name = name_of_choice(path)
+            names.append(name)
+            if of_group.setdefault(name, path) != path:
+                raise setting.error(
+                    f"{key}={path} and {of_group[name]} have the same name.",
+                    "rename one of the two files.",
+                )
+        settings[key] = setting._replace(values=tuple(names))
     return settings
 
 
 def _check_setting(setting: Setting) -> None:
-    key, mode, values, _ = setting
-    if mode and key in NAMES:
-        what = f"{mode}{key} adds or deletes an axis; a grid point has each axis once."
-        raise setting.error(what, f"write {key}=CHOICE.")
-    if mode and key in NUMBERS:
+    """Raises a `ConfigError` if no override may have this key, prefix or value."""
+    key = setting.key
+    if setting.mode and key in NAMES:
         raise setting.error(
-            f"{mode}{key} adds or deletes a key that every grid point has.", f"write {key}=VALUE."
+            f"{setting.written} adds or deletes an axis; a grid point has each axis once.",
+            f"write {key}=CHOICE.",
+        )
+    if setting.mode and key in NUMBERS:
+        raise setting.error(
+            f"{setting.written} adds or deletes a key that every grid point has.",
+            f"write {key}=VALUE.",
         )
     axis, _, last = key.partition(".")
     if axis in NAMES and last == "name":
-        what = f"{setting.written} is another name for the choice, which its file names."
-        raise setting.error(what, f"write {axis}=CHOICE.")
+        raise setting.error(
+            f"{setting.written} is another name for the choice, which its file names.",
+            f"write {axis}=CHOICE.",
+        )
     if axis in NAMES and last in DESCRIPTIONS:
-        what = f"{setting.written} only describes a choice, so that an override has no effect."
-        raise setting.error(what, f"change {last} in the file of the choice.")
-    for value in values if key in ("seed", "repeat") else ():
-        if type(value) is not int or value < 0:
-            what = f"{key} is {value!r}; it must be an integer ≥ 0."
-            raise setting.error(what, f"write {key}=range(3) or {key}=0,1,2.")
-    for value in values if key == "alias" else ():
-        if isinstance(value, list | dict):
+        raise setting.error(
+            f"{setting.written} only describes a choice, so that an override has no effect.",
+            f"change {last} in the file of the choice.",
+        )
+    for value in setting.values:
+        if key == "alias" and isinstance(value, list | dict):
             raise setting.error(f"alias is {value!r}; it must be a text.", "write alias=NAME.")
+    if key not in ("seed", "repeat"):
+        return
+    for value in setting.values:
+        if type(value) is not int or value < 0:
+            raise setting.error(
+                f"{key} is {value!r}; it must be an integer ≥ 0.",
+                f"write {key}=range(3) or {key}=0,1,2.",
+            )
+
+
+def _choices_of(combination: Combination, library: Library) -> dict[str, str]:
+    """Axis → the choice that `combination` names, or the default of its model."""
+    named = {key: setting.value for key, setting in combination.items() if key in NAMES}
+    defaults = library.defaults[named.get("model", library.model)]
+    return {group: named.get(group, defaults[group]) for group in NAMES}
 
 
 def _grid_point(
@@ -223,32 +279,21 @@ def _grid_point(
     grid: int,
     sources: Mapping[tuple[str, str], str],
 ) -> GridPoint:
-    named = {key: setting.value for key, setting in combination.items() if key in NAMES}
-    defaults = library.defaults[named.get("model", library.model)]
-    choices = {group: named.get(group, defaults[group]) for group in NAMES}
-    folders = {group: library.files[group, choices[group]].parent for group in ("model", "rnn")}
-    sections = {group: library.sections[group, choice] for group, choice in choices.items()}
-    where = next((setting.where for setting in combination.values()), "grid")
-    if DATA in combination and sections["dataset"].get("path") != "???":
-        what = f"{DATA} belongs to dataset=file; the data set is {choices['dataset']}."
-        raise combination[DATA].error(what, "add dataset=file.")
-    unchanged, has_open = {**sections, **library.base}, library.open_choices & choices.items()
-    try:
-        config, differing = apply_settings(
-            unchanged,
-            [_adjusted(each, folders) for each in combination.values() if each.key not in NAMES],
-            RULES,
-        )
-    except ConfigError:
-        # A choice's file that is wrong by itself is to blame, not what changes one of its keys.
-        files = {group: sources.get((group, choices[group])) for group in folders}
-        if not has_open:
-            check_config(unchanged, lambda key: files.get(key.partition(".")[0]) or where)
-        raise
-    if has_open or is_open(differing):
-        config = resolved(config, where)
+    """The grid point of a `combination` of grid number `grid`. `sources`: (group, choice) → its
+    file, for errors."""
+    choices = _choices_of(combination, library)
     written = {key: setting.where for key, setting in combination.items()}
-    located = written | {group: sources.get((group, choices[group]), where) for group in folders}
+    where = next(iter(written.values()), "grid")
+    if DATA in combination:
+        dataset = choices["dataset"]
+        if library.sections["dataset", dataset].get("path") != "???":
+            raise combination[DATA].error(
+                f"{DATA} belongs to dataset=file; the data set is {dataset}.",
+                "add dataset=file.",
+            )
+    files = {group: sources[group, choices[group]] for group in ("model", "rnn")}
+    config, differing = _configured(combination, choices, library, where, files)
+    located = {**written, **files}
 
     def source_of(key: str) -> str:
         return located.get(key) or located.get(key.partition(".")[0]) or where
@@ -256,29 +301,66 @@ def _grid_point(
     check_config(config, source_of, {key: each.written for key, each in combination.items()})
     check_model(config, source_of)
     check_own_code(config, source_of)
+    defaults = library.defaults[choices["model"]]
     named = {axis: c for axis, c in choices.items() if axis in REQUIRED or c != defaults[axis]}
     overrides = {key: value for key, value in sorted(differing.items()) if key not in NUMBERS}
     numbers = {key: config[key] for key in NUMBERS}
     name = name_of(named, overrides, **numbers)
-    skip = unmet(config, {group: sources.get((group, choices[group])) for group in folders})
+    skip = unmet(config, files)
     if not skip:
-        check_options(config, sections["rnn"], f"{where}, grid point {name}")
-        skip = unmet_constraints(config) if unmet_constraints else None
+        rnn = library.sections["rnn", choices["rnn"]]
+        check_options(config, rnn, f"{where}, grid point {name}")
+        if unmet_constraints:
+            skip = unmet_constraints(config)
     return GridPoint(
-        name=name, choices=named, overrides=overrides, config=config, skip=skip, grid=grid,
-        sources=written, files={axis: library.files[axis, choices[axis]] for axis in NAMES},
+        name=name,
+        choices=named,
+        overrides=overrides,
+        config=config,
+        skip=skip,
+        grid=grid,
+        sources=written,
+        files={axis: library.files[axis, choices[axis]] for axis in NAMES},
         **numbers,
-    )  # fmt: skip
+    )
 
 
-def _adjusted(setting: Setting, folders: Mapping[str, Path]) -> Setting:
-    """`setting` with a path of a Python file made absolute, and with a text as alias."""
-    value = setting.value
-    if setting.key in FUNCTIONS or setting.key == IMPLEMENTATION:
-        value = absolute(value, folders[setting.key.partition(".")[0]], setting.where)
-    elif setting.key == "alias" and value is not None:
-        value = str(value)
-    return setting._replace(values=(value,))
+def _configured(
+    combination: Combination,
+    choices: Mapping[str, str],
+    library: Library,
+    where: str,
+    files: Mapping[str, str],
+) -> tuple[Mapping[str, Any], dict[str, Any]]:
+    """The config of `choices` with the other settings of `combination`, and the values in which it
+    differs from the choices: dotted key → value. `files`: axis → the file of its choice, for
+    errors."""
+    unchanged = {group: library.sections[group, choice] for group, choice in choices.items()}
+    unchanged |= library.base
+    has_open = library.open_choices & choices.items()
+    settings = []
+    try:
+        for key, setting in combination.items():
+            if key in NAMES:
+                continue
+            value = setting.value
+            if key in FUNCTIONS or key == IMPLEMENTATION:
+                # A path of a Python file is relative to the file of the choice.
+                group = key.partition(".")[0]
+                folder = library.files[group, choices[group]].parent
+                value = absolute(value, folder, setting.where)
+            elif key == "alias" and value is not None:
+                value = str(value)
+            settings.append(setting._replace(values=(value,)))
+        config, differing = apply_settings(unchanged, settings, RULES)
+    except ConfigError:
+        # A choice's file that is wrong by itself is to blame, not what changes one of its keys.
+        if not has_open:
+            check_config(unchanged, lambda key: files.get(key.partition(".")[0], where))
+        raise
+    if has_open or is_open(differing):
+        config = resolved(config, where)
+    return config, differing
 
 
 def _clash(what: str, first: GridPoint, second: GridPoint, where: str) -> ConfigError:
@@ -288,9 +370,12 @@ def _clash(what: str, first: GridPoint, second: GridPoint, where: str) -> Config
     only_first = []
     only_second = []
     for key in {**of_first, **of_second}:
-        if repr(of_first.get(key)) != repr(of_second.get(key)):
-            only_first += [f"{key}={of_first[key]!r}"] if key in of_first else []
-            only_second += [f"{key}={of_second[key]!r}"] if key in of_second else []
+        if repr(of_first.get(key)) == repr(of_second.get(key)):
+            continue
+        if key in of_first:
+            only_first.append(f"{key}={of_first[key]!r}")
+        if key in of_second:
+            only_second.append(f"{key}={of_second[key]!r}")
     return ConfigError(
         f"{what}: one with {' '.join(only_first) or 'nothing'}, "
         f"the other with {' '.join(only_second) or 'nothing'}.",

@@ -96,7 +96,14 @@ class Experiment(Settings, frozen=True, kw_only=True):
 
 LONGEST, LONGEST_SUFFIX = 100, 60  # characters of a name, and of what overrides add to one
 DEFAULTS, SELF = "defaults", "_self_"
-KEYS = (DEFAULTS, "title", "about", "grids", "reference", *Settings.__struct_fields__)
+KEYS = (
+    DEFAULTS,
+    "title",
+    "about",
+    "grids",
+    "reference",
+    *Settings.__struct_fields__,
+)
 CHOICES = {"function": "model", "implementation": "rnn"}  # a key of a choice's file → its axis
 # A quoted string, whose end may be missing, or one character.
 TOKEN = re.compile(r"""'(?:\\.|[^'\\])*'?|"(?:\\.|[^"\\])*"?|.""", re.DOTALL)
@@ -110,8 +117,11 @@ def load_experiment(name: str, conf: Sequence[Path]) -> Experiment:
     request = f"experiment={shlex.quote(name)}"
     name, where = file.stem, display_path(file)
     if not is_name(name) or len(name) > LONGEST:
-        remedy = f"rename the file: letters, digits and _.+=@-, at most {LONGEST} characters."
-        raise ConfigError(f"the experiment's name is {name[:60]!r}.", where=where, remedy=remedy)
+        raise ConfigError(
+            f"the experiment's name is {name[:60]!r}.",
+            where=where,
+            remedy=f"rename the file: letters, digits and _.+=@-, at most {LONGEST} characters.",
+        )
     remedy = 'see docs/experiments.md, "Keys of an experiment".'
     content, folder = _composed(file, conf)
     try:
@@ -126,7 +136,13 @@ def load_experiment(name: str, conf: Sequence[Path]) -> Experiment:
         "grids": _grids(data, where),
         "reference": _reference(data.reference or {}, where),
     }
-    return Experiment(name=name, file=file, folder=folder, request=request, **settings)
+    return Experiment(
+        name=name,
+        file=file,
+        folder=folder,
+        request=request,
+        **settings,
+    )
 
 
 def _composed(file: Path, conf: Sequence[Path], above: tuple[Path, ...] = ()) -> tuple[Any, Path]:
@@ -140,11 +156,17 @@ def _composed(file: Path, conf: Sequence[Path], above: tuple[Path, ...] = ()) ->
         return content, file.parent
     defaults = content.pop(DEFAULTS)
     if not isinstance(defaults, list) or not all(isinstance(each, str) for each in defaults):
-        remedy = "write a list of experiments, such as [quick]."
-        raise ConfigError(f"defaults is {defaults!r}.", where=where, remedy=remedy)
+        raise ConfigError(
+            f"defaults is {defaults!r}.",
+            where=where,
+            remedy="write a list of experiments, such as [quick].",
+        )
     if file in above:
-        remedy = "remove one of the defaults that lead back to this file."
-        raise ConfigError("its defaults contain itself.", where=where, remedy=remedy)
+        raise ConfigError(
+            "its defaults contain itself.",
+            where=where,
+            remedy="remove one of the defaults that lead back to this file.",
+        )
     if SELF not in defaults:
         defaults = [*defaults, SELF]
     known = files_of(conf, "experiment")
@@ -204,61 +226,89 @@ def _read(file: Path, where: str) -> Any:
         data = OmegaConf.to_container(OmegaConf.load(file))
     except yaml.MarkedYAMLError as error:
         line = f", line {error.problem_mark.line + 1}" if error.problem_mark else ""
-        remedy = "correct the YAML: its indentation (spaces, no tabs), quotes, brackets or colons."
         raise ConfigError(
-            f"cannot be read: {error.problem}.", where=f"{where}{line}", remedy=remedy
+            f"cannot be read: {error.problem}.",
+            where=f"{where}{line}",
+            remedy="correct the YAML: its indentation (spaces, no tabs), quotes, brackets "
+            "or colons.",
         ) from None
-    except (yaml.YAMLError, InvalidConfig, OSError, ValueError, RecursionError) as error:
+    except (
+        yaml.YAMLError,
+        InvalidConfig,
+        OSError,
+        ValueError,
+        RecursionError,
+    ) as error:
         raise ConfigError(
-            f"cannot be read: {error}.", where=where, remedy="correct the YAML."
+            f"cannot be read: {error}.",
+            where=where,
+            remedy="correct the YAML.",
         ) from None
-    keys = list(data) if isinstance(data, dict) else []
-    for key in keys:
+    if not isinstance(data, dict):
+        return data
+    for key in data:
         if key not in KEYS:
             remedy = f"{suggestion(str(key), KEYS)}the keys are {', '.join(KEYS)}."
-            if axis := next((CHOICES[each] for each in CHOICES if each in keys), None):
-                remedy = f"this is no experiment; as a choice, write {axis}={where}."
+            axes = [axis for of_choice, axis in CHOICES.items() if of_choice in data]
+            if axes:
+                remedy = f"this is no experiment; as a choice, write {axes[0]}={where}."
             raise ConfigError(f"unknown key {key!r}.", where=where, remedy=remedy)
-    reference = data.get("reference") if isinstance(data, dict) else None
-    for axis, value in reference.items() if isinstance(reference, dict) else ():
+    reference = data.get("reference")
+    if not isinstance(reference, dict):
+        return data
+    for axis, value in reference.items():
         if isinstance(value, list | dict):
-            what = f"reference.{axis} has several values, {value}."
-            remedy = (
-                f"name one choice, such as reference: {{{axis}: {next(iter(value), 'CHOICE')}}}."
+            first = next(iter(value), "CHOICE")
+            raise ConfigError(
+                f"reference.{axis} has several values, {value}.",
+                where=where,
+                remedy=f"name one choice, such as reference: {{{axis}: {first}}}.",
             )
-            raise ConfigError(what, where=where, remedy=remedy)
     return data
 
 
 def _grids(data: ExperimentFile, where: str) -> tuple[tuple[str, ...], ...]:
     """Each grid as overrides; with ``repeats``, the maximum number of repeats is one of them."""
-    split = []
-    for grid in [data.grids] if isinstance(data.grids, str) else data.grids:
-        parts = [grid] if isinstance(grid, str) else grid
-        split.append(tuple(override for part in parts for override in split_overrides(part)))
-    if not split or not all(split):
-        what = f"grids[{split.index(())}] is empty." if split else "grids is empty."
-        remedy = 'give it at least one grid, such as "model=digits_rnn rnn=keras,cell".'
-        raise ConfigError(what, where=where, remedy=remedy)
+    grids = [data.grids] if isinstance(data.grids, str) else data.grids
+    split: list[tuple[str, ...]] = []
+    for grid in grids:
+        overrides: list[str] = []
+        for part in [grid] if isinstance(grid, str) else grid:
+            overrides += split_overrides(part)
+        split.append(tuple(overrides))
+    if not split or () in split:
+        raise ConfigError(
+            f"grids[{split.index(())}] is empty." if split else "grids is empty.",
+            where=where,
+            remedy='give it at least one grid, such as "model=digits_rnn rnn=keras,cell".',
+        )
     if data.repeats is None:
         return tuple(split)
-    keys = {override.lstrip("+~").partition("=")[0] for grid in split for override in grid}
-    if "repeat" in keys:
-        what = "both a grid (repeat=) and the key repeats set the number of repeats."
-        raise ConfigError(what, where=where, remedy="remove repeat= from the grid.")
-    return tuple((*grid, f"repeat=range({data.repeats.most})") for grid in split)
+    for parts in split:
+        if "repeat" in [override.lstrip("+~").partition("=")[0] for override in parts]:
+            raise ConfigError(
+                "both a grid (repeat=) and the key repeats set the number of repeats.",
+                where=where,
+                remedy="remove repeat= from the grid.",
+            )
+    most = f"repeat=range({data.repeats.most})"
+    return tuple((*parts, most) for parts in split)
 
 
 def split_overrides(text: str) -> list[str]:
     """Splits a string of overrides at whitespace outside quotes and brackets."""
-    words, depth = [""], 0
+    words = [""]
+    depth = 0
     for token in TOKEN.findall(text):
         if token.isspace() and depth <= 0:
             words.append("")
-        else:
-            words[-1] += token
-            depth += (token in "([{") - (token in ")]}")
-    return list(filter(None, words))
+            continue
+        words[-1] += token
+        if token in "([{":
+            depth += 1
+        elif token in ")]}":
+            depth -= 1
+    return [word for word in words if word]
 
 
 def _reference(reference: Mapping[str, Any], where: str) -> dict[str, str]:
@@ -288,17 +338,25 @@ def check_reference(
         models = grid["model"].values if "model" in grid else (default_model,)
         return {defaults[model][axis] for model in models if axis in defaults[model]}
 
-    where, wanted = display_path(experiment.file), experiment.reference.items()
+    where = display_path(experiment.file)
+    wanted = experiment.reference.items()
     for axis, choice in wanted:
-        known = sorted(set().union(*(choices_of(grid, axis) for grid in grids)))
-        if choice not in known:
-            what = f"reference has {axis}={choice}, which is not in any grid."
-            remedy = f"{suggestion(choice, known)}the grids have {axis}={','.join(known)}."
-            raise ConfigError(what, where=where, remedy=remedy)
-    if not any(all(choice in choices_of(grid, axis) for axis, choice in wanted) for grid in grids):
-        raise ConfigError(
-            f"reference is {' '.join('='.join(each) for each in wanted)}, but no grid contains all "
-            "of it.",
-            where=where,
-            remedy="add a grid that contains all of it, or name fewer axes.",
-        )
+        choices: set[str] = set()
+        for grid in grids:
+            choices |= choices_of(grid, axis)
+        if choice not in choices:
+            known = sorted(choices)
+            raise ConfigError(
+                f"reference has {axis}={choice}, which is not in any grid.",
+                where=where,
+                remedy=f"{suggestion(choice, known)}the grids have {axis}={','.join(known)}.",
+            )
+    for grid in grids:
+        if all(choice in choices_of(grid, axis) for axis, choice in wanted):
+            return
+    reference = " ".join(f"{axis}={choice}" for axis, choice in wanted)
+    raise ConfigError(
+        f"reference is {reference}, but no grid contains all of it.",
+        where=where,
+        remedy="add a grid that contains all of it, or name fewer axes.",
+    )

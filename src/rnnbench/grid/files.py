@@ -25,7 +25,6 @@ from rnnbench.errors import ConfigError, display_path, suggestion
 from rnnbench.grid.overrides import ABSENT, lookup, replaced
 from rnnworker.options import IMPLEMENTATIONS, is_user_file
 
-FUNCTIONS = ("model.function", "model.data.prepare", "model.data.augment", "model.loss")
 # A model as the function of a Python file, FILE.py or FILE.py:FUNCTION, without a YAML file.
 PYTHON_MODEL = re.compile(r"(?P<file>.+\.py)(?::(?P<function>[A-Za-z_]\w*))?")
 BUILD = "build"  # the function if none is named
@@ -44,7 +43,13 @@ BY_PATH = {
 # Function of an implementation's file → number of positional arguments of its call.
 OF_IMPLEMENTATION = {"make": 4, "to_canonical": 2, "from_canonical": 2}
 # The same for those of a model's file; build takes (), (keras), (keras, config) or all three.
-OF_MODEL = dict(zip(FUNCTIONS, ((3, 2, 1, 0), (2,), (3,), (2,)), strict=True))
+OF_MODEL = {
+    "model.function": (3, 2, 1, 0),
+    "model.data.prepare": (2,),
+    "model.data.augment": (3,),
+    "model.loss": (2,),
+}
+FUNCTIONS = tuple(OF_MODEL)
 
 
 def files_of(conf: Sequence[Path], group: str) -> dict[str, Path]:
@@ -53,40 +58,63 @@ def files_of(conf: Sequence[Path], group: str) -> dict[str, Path]:
     for folder in conf:
         for path in sorted((Path(folder) / group).glob("*.yaml")):
             if path.stem in files:
-                what = f"{group}={path.stem} is also defined in {display_path(files[path.stem])}."
-                remedy = "rename one of the two files."
-                raise ConfigError(what, where=display_path(path), remedy=remedy)
+                raise ConfigError(
+                    f"{group}={path.stem} is also defined in {display_path(files[path.stem])}.",
+                    where=display_path(path),
+                    remedy="rename one of the two files.",
+                )
             files[path.stem] = path.resolve()
     return dict(sorted(files.items()))
 
 
-def file_of(known: Mapping[str, Path], group: str, choice: str, where: str, folder: Path) -> Path:
+def file_of(
+    known: Mapping[str, Path],
+    group: str,
+    choice: str,
+    where: str,
+    folder: Path,
+) -> Path:
     """The file of a choice: one of the `known` of `files_of`, or the YAML file at the path
     `choice`, which may be relative to `folder`. `where` locates the choice in errors."""
     if choice in known:
         return _readable(known[choice])
-    if group == "model" and (python := PYTHON_MODEL.fullmatch(choice)):
+    python = PYTHON_MODEL.fullmatch(choice) if group == "model" else None
+    if python:
         file = (folder / Path(python["file"]).expanduser()).resolve()
         if not file.is_file():
-            raise ConfigError(f"{group}={file}: no such file.", where=where, remedy="correct it.")
+            raise ConfigError(
+                f"{group}={file}: no such file.",
+                where=where,
+                remedy="correct it.",
+            )
         return Path(f"{_readable(file)}:{python['function'] or BUILD}")
     is_saved_model = group == "model" and choice.endswith(SAVED_MODEL)
     if not choice.endswith((".yaml", ".yml")) and not is_saved_model:
         remedy = BY_PATH.get(group, "write the path of a YAML file.")
         if "/" not in choice and not choice.endswith(".py"):
-            remedy = f"{suggestion(choice, known)}the choices of {group} are "
-            remedy += f"{', '.join(known) or 'none'}; "
-            remedy += f"to add one, create conf/{group}/{choice}.yaml."
-        raise ConfigError(f"{group}={choice} is not a choice.", where=where, remedy=remedy)
+            remedy = (
+                f"{suggestion(choice, known)}the choices of {group} are "
+                f"{', '.join(known) or 'none'}; to add one, create conf/{group}/{choice}.yaml."
+            )
+        raise ConfigError(
+            f"{group}={choice} is not a choice.",
+            where=where,
+            remedy=remedy,
+        )
     path = (folder / Path(choice).expanduser()).resolve()
     if not path.is_file():
-        what, remedy = f"{group}={path}: no such file.", "correct the path."
-    elif known.get(path.stem, path) != path:
-        what = f"{group}={path} has the same name as {display_path(known[path.stem])}."
-        remedy = "rename your file: its stem is the name of the choice."
-    else:
-        return path if is_saved_model else _readable(path)
-    raise ConfigError(what, where=where, remedy=remedy)
+        raise ConfigError(
+            f"{group}={path}: no such file.",
+            where=where,
+            remedy="correct the path.",
+        )
+    if known.get(path.stem, path) != path:
+        raise ConfigError(
+            f"{group}={path} has the same name as {display_path(known[path.stem])}.",
+            where=where,
+            remedy="rename your file: its stem is the name of the choice.",
+        )
+    return path if is_saved_model else _readable(path)
 
 
 def name_of_choice(file: Path) -> str:
@@ -94,8 +122,10 @@ def name_of_choice(file: Path) -> str:
     python = PYTHON_MODEL.fullmatch(file.name)
     if python is None:
         return file.stem
-    stem, function = Path(python["file"]).stem, python["function"]
-    return stem if function in (None, BUILD) else f"{stem}_{function}"
+    stem = Path(python["file"]).stem
+    if python["function"] in (None, BUILD):
+        return stem
+    return f"{stem}_{python['function']}"
 
 
 def section_of_function(file: Path) -> dict[str, Any] | None:
@@ -132,9 +162,11 @@ def _readable(file: Path) -> Path:
     try:
         file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        remedy = "make it readable." if isinstance(error, OSError) else "save it as UTF-8."
-        what = f"cannot be read ({getattr(error, 'strerror', None) or error})."
-        raise ConfigError(what, where=display_path(file), remedy=remedy) from None
+        raise ConfigError(
+            f"cannot be read ({getattr(error, 'strerror', None) or error}).",
+            where=display_path(file),
+            remedy="make it readable." if isinstance(error, OSError) else "save it as UTF-8.",
+        ) from None
     return file
 
 
@@ -146,8 +178,11 @@ def absolute(text: Any, folder: Path, where: str) -> Any:
         return text
     file = (folder / Path(path + end).expanduser()).resolve()
     if not file.is_file():
-        remedy = "write the path of the Python file relative to the YAML file, or absolute."
-        raise ConfigError(f"{path}{end}: {file} does not exist.", where=where, remedy=remedy)
+        raise ConfigError(
+            f"{path}{end}: {file} does not exist.",
+            where=where,
+            remedy="write the path of the Python file relative to the YAML file, or absolute.",
+        )
     return f"{file}{name}"
 
 
@@ -156,22 +191,32 @@ def data_path(text: Any, folder: Path, root: Path, where: str) -> Any:
     project, if the file is there, else absolute. Raises a `ConfigError` if the file does not exist;
     those in ``data/`` may be fetched later."""
     if not isinstance(text, str) or not text:
-        remedy = f"write dataset=file {DATA}=FILE, or dataset=none for a model that makes its data."
-        raise ConfigError(f"{DATA}={text} is no path.", where=where, remedy=remedy)
+        raise ConfigError(
+            f"{DATA}={text} is no path.",
+            where=where,
+            remedy=f"write dataset=file {DATA}=FILE, or dataset=none for a model that makes its "
+            "data.",
+        )
     if "${" in text:
         return text
     file = Path(os.path.abspath(folder / Path(text).expanduser()))
     if not file.exists() and not file.is_relative_to(root / "data"):
-        remedy = "write a path relative to the file that contains it, or absolute."
-        raise ConfigError(f"{DATA}={text}: {file} does not exist.", where=where, remedy=remedy)
-    return str(file.relative_to(root) if file.is_relative_to(root) else file)
+        raise ConfigError(
+            f"{DATA}={text}: {file} does not exist.",
+            where=where,
+            remedy="write a path relative to the file that contains it, or absolute.",
+        )
+    if file.is_relative_to(root):
+        file = file.relative_to(root)
+    return str(file)
 
 
 def with_absolute_paths(group: str, section: Mapping[str, Any], file: Path) -> Mapping[str, Any]:
     """The `section` of a choice in `file`, with its paths of Python files made absolute."""
     for key in (*FUNCTIONS, IMPLEMENTATION):
         of_group, _, inner = key.partition(".")
-        if of_group == group and (value := lookup(section, inner)) is not ABSENT:
+        value = lookup(section, inner)
+        if of_group == group and value is not ABSENT:
             path = absolute(value, file.parent, display_path(file))
             section = replaced(section, inner.split("."), path)
     return section
@@ -179,33 +224,46 @@ def with_absolute_paths(group: str, section: Mapping[str, Any], file: Path) -> M
 
 def user_files(config: Mapping[str, Any]) -> set[Path]:
     """The user's Python files and saved models that a run with `config` uses."""
-    paths = [str(lookup(config, key)).rpartition(":")[0] for key in FUNCTIONS]
-    paths += [str(lookup(config, key)) for key in (IMPLEMENTATION, "model.file")]
+    paths = [str(lookup(config, IMPLEMENTATION)), str(lookup(config, "model.file"))]
+    for key in FUNCTIONS:
+        paths.append(str(lookup(config, key)).rpartition(":")[0])
     return {Path(path) for path in paths if path.endswith((".py", SAVED_MODEL))}
 
 
 def check_own_code(config: Mapping[str, Any], source_of: Callable[[str], str]) -> None:
     """Raises a `ConfigError` if a function of the model or of the implementation does not exist.
-    `source_of`: as for `choices.check_config`."""
+    `source_of`: as for `checks.check_config`."""
     for key in FUNCTIONS:
-        if (reference := lookup(config, key)) not in (ABSENT, None):
+        reference = lookup(config, key)
+        if reference not in (ABSENT, None):
             _check_function(key, reference, source_of(key))
     _check_implementation(config["rnn"]["implementation"], source_of(IMPLEMENTATION))
+
+
+def file_of_module(module: str) -> Path | None:
+    """The Python file of a `module`: itself if it is a path, or that of a module of the worker by
+    its dotted name, whether or not it exists; None for a module of another package."""
+    if module.endswith(".py"):
+        return Path(module)
+    package, *parts = module.split(".")
+    if package != rnnworker.__name__:
+        return None
+    return Path(rnnworker.__file__).parent.joinpath(*parts).with_suffix(".py")
 
 
 @cache  # thousands of grid points have the same functions
 def _check_function(key: str, reference: str, where: str) -> None:
     module, _, name = reference.rpartition(":")
-    file = Path(module)
-    if not module.endswith(".py"):
-        first, *parts = module.split(".")
-        if first != rnnworker.__name__:
-            return
-        file = Path(rnnworker.__file__).parent.joinpath(*parts).with_suffix(".py")
+    file = file_of_module(module)
+    if file is None:
+        return
     names = _bindings(parsed(file).body)
     if name not in names and STAR not in names:
-        remedy = f"{suggestion(name, names)}name a function of that file, or add this one."
-        raise ConfigError(f"{key}: {file} has no function {name}.", where=where, remedy=remedy)
+        raise ConfigError(
+            f"{key}: {file} has no function {name}.",
+            where=where,
+            remedy=f"{suggestion(name, names)}name a function of that file, or add this one.",
+        )
     _check_arguments(names.get(name), OF_MODEL[key], file, "docs/models.md")
 
 
@@ -223,8 +281,11 @@ def _check_implementation(implementation: str, where: str) -> None:
     bound = _bindings(parsed(Path(implementation)).body)
     for name, count in OF_IMPLEMENTATION.items():
         if name not in bound and STAR not in bound:
-            remedy = f"add {name}, as described in docs/own_kernel.md."
-            raise ConfigError(f"has no function {name}.", where=implementation, remedy=remedy)
+            raise ConfigError(
+                f"has no function {name}.",
+                where=implementation,
+                remedy=f"add {name}, as described in docs/own_kernel.md.",
+            )
         _check_arguments(bound.get(name), (count,), Path(implementation), "docs/own_kernel.md")
 
 
@@ -235,21 +296,20 @@ def _check_arguments(
     arguments."""
     if not isinstance(statement, ast.FunctionDef):
         return
-    if any(each.arg == "recurrent" for each in statement.args.args):
+    arguments = statement.args
+    if any(each.arg == "recurrent" for each in arguments.args):
         counts = counts[:1]  # build(keras, recurrent) would get the config in its place
-    if not any(_accepts(statement.args, count) for count in counts):
-        raise ConfigError(
-            f"{statement.name} cannot be called with {counts[0]} arguments.",
-            where=f"{file}, line {statement.lineno}",
-            remedy=f"give it the arguments described in {docs}.",
-        )
-
-
-def _accepts(arguments: ast.arguments, count: int) -> bool:
-    """Whether a function can be called with `count` positional arguments."""
-    maximum = len(arguments.posonlyargs) + len(arguments.args)
-    fits = maximum - len(arguments.defaults) <= count and (count <= maximum or arguments.vararg)
-    return bool(fits) and None not in arguments.kw_defaults
+    most = len(arguments.posonlyargs) + len(arguments.args)
+    least = most - len(arguments.defaults)
+    if None not in arguments.kw_defaults:
+        for count in counts:
+            if least <= count and (count <= most or arguments.vararg):
+                return
+    raise ConfigError(
+        f"{statement.name} cannot be called with {counts[0]} arguments.",
+        where=f"{file}, line {statement.lineno}",
+        remedy=f"give it the arguments described in {docs}.",
+    )
 
 
 def _bindings(body: Iterable[ast.stmt]) -> dict[str, ast.stmt]:
@@ -297,5 +357,8 @@ def parsed(file: Path) -> ast.Module:
             warnings.simplefilter("ignore")  # such as for an invalid escape sequence
             return ast.parse(file.read_bytes(), file)
     except (OSError, SyntaxError, ValueError) as error:
-        what = f"cannot be read as Python {platform.python_version()}: {error}."
-        raise ConfigError(what, where=str(file), remedy="correct the file.") from None
+        raise ConfigError(
+            f"cannot be read as Python {platform.python_version()}: {error}.",
+            where=str(file),
+            remedy="correct the file.",
+        ) from None

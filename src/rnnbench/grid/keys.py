@@ -4,22 +4,19 @@ read is refused, because the name of the grid point would not describe what is m
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from msgspec import inspect
 
-import rnnworker
 from rnnbench.errors import ConfigError, closest, suggestion
 from rnnbench.grid.choices import Model, is_shipped, types_of
 from rnnbench.grid.experiment import KEYS as EXPERIMENT
-from rnnbench.grid.files import FUNCTIONS, SAVED, parsed
+from rnnbench.grid.files import FUNCTIONS, SAVED, file_of_module, parsed
 from rnnbench.grid.overrides import ABSENT, Rules, keys_of, lookup
 from rnnworker.options import PREFIX, honoured, is_function
 
-_ROOT = Path(rnnworker.__file__).parent
 # What only describes a choice, and Hydra's defaults list: an override of it would have no effect.
 DESCRIPTIONS = ("name", "about", "source", "title", "url", "replaces", "defaults")
 _SAMPLES = "_samples"  # in the code of models that make as many samples as they are told
@@ -33,8 +30,10 @@ def why_not_added(config: Mapping[str, Any], key: str) -> tuple[str, str] | None
     parts = key.split(".")
     section = parts[0]
     if section in EXPERIMENT:
-        what += f": {section} is a key of an experiment's file, which no override changes"
-        return what, f"change {section} in the experiment's file, or in a copy of it."
+        return (
+            f"{what}: {section} is a key of an experiment's file, which no override changes",
+            f"change {section} in the experiment's file, or in a copy of it.",
+        )
     if section not in config or len(parts) == 1:
         similar = suggestion(key, keys_of(config))
         return what, similar or f"the sections are {', '.join(config)}."
@@ -57,16 +56,23 @@ def _is_inside(config: Mapping[str, Any], parts: list[str]) -> bool:
 
 def _instead_of(config: Mapping[str, Any], key: str) -> str:
     """What to write in place of `key`, which nothing reads."""
-    above, section = "", config
+    above = ""
+    section = config
     first, *rest = key.split(".")
     while isinstance(section.get(first), dict):
-        above, section = f"{above}.{first}".lstrip("."), section[first]
+        above = f"{above}.{first}".lstrip(".")
+        section = section[first]
         first, *rest = rest
     if rest and section.get(first, ABSENT) is None:
         whole = f"{above}.{first}".lstrip(".")
         return f"write {whole}={{{'.'.join(rest)}:VALUE}}."
-    known = _known_below(config, above) - {*DESCRIPTIONS}
-    if similar := closest(first, known):
+    known = set(section)
+    if above == "model":
+        known |= _OF_ANY_MODEL | read_by(section)
+    else:
+        known |= {field.encode_name for field in _fields_of(config, above)}
+    similar = closest(first, known - {*DESCRIPTIONS})
+    if similar:
         found = ".".join([above, similar, *rest])
         prefix = "+" if lookup(config, found) is ABSENT else ""
         return f"did you mean {prefix}{found}=VALUE?"
@@ -83,36 +89,40 @@ def _instead_of(config: Mapping[str, Any], key: str) -> str:
     return f"the keys of {above} are {', '.join(present)}."
 
 
-def _known_below(config: Mapping[str, Any], above: str) -> set[str]:
-    """The keys that a section has, and those that it may have."""
-    section = lookup(config, above)
-    if above == "model":
-        return {*section, *_OF_ANY_MODEL, *read_by(section)}
-    fields = [field for kind in types_of(config, above) for field in getattr(kind, "fields", ())]
-    return {*section, *(field.encode_name for field in fields)}
+def _fields_of(config: Mapping[str, Any], section: str) -> list[inspect.Field]:
+    """The keys that the section at a dotted key may have, with their types."""
+    fields: list[inspect.Field] = []
+    for kind in types_of(config, section):
+        fields += getattr(kind, "fields", ())
+    return fields
 
 
 def hint_to_add(config: Mapping[str, Any], key: str) -> str:
     """How to add `key`, which `config` lacks; or what there is in its place."""
-    if unknown := why_not_added(config, key):
-        return unknown[1]
+    unread = why_not_added(config, key)
+    if unread:
+        _, remedy = unread
+        return remedy
     options = honoured(config) if key.startswith(PREFIX) else None
-    if options is not None and key.removeprefix(PREFIX) not in options:
-        similar = closest(key.removeprefix(PREFIX), options)
-        known = f"its options are {', '.join(options) or 'none'}."
-        return f"did you mean +{PREFIX}{similar}=VALUE?" if similar else known
-    return f"to add a key, write +{key}=VALUE."
+    option = key.removeprefix(PREFIX)
+    if options is None or option in options:
+        return f"to add a key, write +{key}=VALUE."
+    similar = closest(option, options)
+    if similar:
+        return f"did you mean +{PREFIX}{similar}=VALUE?"
+    return f"its options are {', '.join(options) or 'none'}."
 
 
 def why_not_deleted(config: Mapping[str, Any], key: str) -> str | None:
     """What to do in place of deleting `key`, which is needed; None if it may be deleted."""
     above, _, last = key.rpartition(".")
-    kinds = types_of(config, above) if above else []
-    fields = [field for kind in kinds for field in getattr(kind, "fields", ())]
-    needed = any(field.encode_name == last and field.required for field in fields)
-    model = config["model"] if above == "model" else {}
-    is_read = above == "model" and is_shipped(model) and last in read_by(model)
-    if needed or is_read or not above or last == "name":
+    is_needed = not above or last == "name"
+    if not is_needed:
+        required = [field.encode_name for field in _fields_of(config, above) if field.required]
+        is_needed = last in required
+    if above == "model" and is_shipped(config["model"]):
+        is_needed = is_needed or last in read_by(config["model"])
+    if is_needed:
         return f"write {key}=VALUE, or leave it as it is."
     return None
 
@@ -125,8 +135,9 @@ def may_be_null(config: Mapping[str, Any], key: str) -> bool:
 def is_text(config: Mapping[str, Any], key: str) -> bool:
     """Whether any text is a value of `key`, and not only one of some names."""
     kinds = types_of(config, key)
-    own = not kinds and key.startswith("model.")
-    return own or any(isinstance(kind, inspect.StrType | inspect.AnyType) for kind in kinds)
+    if not kinds:
+        return key.startswith("model.")
+    return any(isinstance(kind, inspect.StrType | inspect.AnyType) for kind in kinds)
 
 
 RULES = Rules(why_not_added, hint_to_add, why_not_deleted, may_be_null, is_text)
@@ -135,7 +146,7 @@ RULES = Rules(why_not_added, hint_to_add, why_not_deleted, may_be_null, is_text)
 def check_model(config: Mapping[str, Any], source_of: Callable[[str], str]) -> None:
     """Raises a `ConfigError` if the functions of the model are rnnbench's own and do not read one
     of its keys, need a number of samples that is null, or leave the model without loss and
-    optimizer. `source_of`: as for `choices.check_config`."""
+    optimizer. `source_of`: as for `checks.check_config`."""
     model = config["model"]
     if not is_shipped(model):
         return
@@ -154,12 +165,14 @@ def check_model(config: Mapping[str, Any], source_of: Callable[[str], str]) -> N
             where=source_of(f"model.{key}"),
             remedy=f"{similar}remove it.",
         )
+    if _SAMPLES not in strings or config["dataset"]["path"] is not None:
+        return
     for key in ("train_samples", "val_samples"):
-        has_no_data = _SAMPLES in strings and config["dataset"]["path"] is None
-        if has_no_data and model.get(key) is None:
-            what = f"model.{key} is null, but the data set, none, has no number of samples."
+        if model.get(key) is None:
             raise ConfigError(
-                what, where=source_of(f"model.{key}"), remedy="write a number of samples."
+                f"model.{key} is null, but the data set, none, has no number of samples.",
+                where=source_of(f"model.{key}"),
+                remedy="write a number of samples.",
             )
 
 
@@ -172,31 +185,19 @@ def read_by(model: Mapping[str, Any]) -> frozenset[str]:
 
 @cache
 def _strings(functions: tuple[str, ...]) -> frozenset[str]:
-    files: list[Path] = []
-    for function in functions:
-        files += _files_of(function.rpartition(":")[0])
-    for file in files:
-        files += [each for each in _imported(file) if each not in files]
-    found: set[str] = set()
-    for file in files:
-        nodes = ast.walk(parsed(file))
-        found |= {
-            str(n.value) for n in nodes if isinstance(n, ast.Constant) and type(n.value) is str
-        }
+    """The strings in the code of `functions` and of the worker's modules that this imports by
+    ``from PACKAGE import MODULE``."""
+    modules = [function.rpartition(":")[0] for function in functions]
+    seen = set()
+    found = set()
+    for module in modules:  # which grows
+        file = file_of_module(module)
+        if file is None or file in seen or not file.is_file():
+            continue
+        seen.add(file)
+        for node in ast.walk(parsed(file)):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                found.add(node.value)
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                modules += [f"{node.module}.{alias.name}" for alias in node.names]
     return frozenset(found)
-
-
-def _files_of(module: str) -> list[Path]:
-    if module.endswith(".py"):
-        return [file for file in [Path(module)] if file.is_file()]
-    first, *parts = module.split(".")
-    file = _ROOT.joinpath(*parts).with_suffix(".py")
-    return [file] if first == rnnworker.__name__ and parts and file.is_file() else []
-
-
-def _imported(file: Path) -> Iterable[Path]:
-    """The worker's modules that `file` imports by ``from PACKAGE import MODULE``."""
-    for node in ast.walk(parsed(file)):
-        if isinstance(node, ast.ImportFrom) and node.module:
-            for alias in node.names:
-                yield from _files_of(f"{node.module}.{alias.name}")

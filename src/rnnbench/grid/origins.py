@@ -24,7 +24,9 @@ def with_origins(point: GridPoint, conf: Sequence[Path]) -> str:
     """The config of `point`, one line per value. `conf`: the config folders that it is from."""
     lines = ""
     for text, origin in _lines(point.config, "", point, conf):
-        lines += f"{text:{WIDTH}}  # {origin}\n" if origin else f"{text}\n"
+        if origin:
+            text = f"{text:{WIDTH}}  # {origin}"
+        lines += f"{text}\n"
     return lines
 
 
@@ -36,8 +38,10 @@ def _lines(
     for key, value in section.items():
         name = f"{indent}{_inline(key)}:"
         if isinstance(value, Mapping) and value:
-            chosen = _written(key, point) or "the default of conf/config.yaml or of the model"
-            yield name, chosen if key in NAMES and not prefix else None
+            chosen = None
+            if key in NAMES and not prefix:
+                chosen = _written(key, point) or "the default of conf/config.yaml or of the model"
+            yield name, chosen
             yield from _lines(value, f"{prefix}{key}.", point, conf)
         else:
             yield f"{name} {_inline(value)}", _origin(f"{prefix}{key}", point, conf)
@@ -45,7 +49,12 @@ def _lines(
 
 def _inline(value: Any) -> str:
     """`value` in YAML on one line."""
-    text = yaml.safe_dump(value, default_flow_style=True, width=float("inf"), allow_unicode=True)
+    text = yaml.safe_dump(
+        value,
+        default_flow_style=True,
+        width=float("inf"),
+        allow_unicode=True,
+    )
     return text.removesuffix("\n").removesuffix("\n...")
 
 
@@ -62,7 +71,8 @@ def _written(key: str, point: GridPoint) -> str | None:
 
 def _origin(key: str, point: GridPoint, conf: Sequence[Path]) -> str:
     group, _, inner = key.partition(".")
-    if written := _written(key, point):
+    written = _written(key, point)
+    if written:
         return written
     if group not in NAMES:
         return display_path(Path(conf[0]) / "config.yaml")
@@ -77,11 +87,13 @@ def _file_with(inner: str, file: Path, group: str, conf: tuple[Path, ...]) -> Pa
     if SELF not in defaults:
         defaults = [*defaults, SELF]
     for default in reversed(defaults):
-        if isinstance(default, str) and default in known:
-            below = known[default]
-            found = file if below == file else _file_with(inner, below, group, conf)
-            if lookup(_content(found), inner) is not ABSENT:
-                return found
+        if not isinstance(default, str) or default not in known:
+            continue
+        found = known[default]
+        if found != file:
+            found = _file_with(inner, found, group, conf)
+        if lookup(_content(found), inner) is not ABSENT:
+            return found
     return file
 
 

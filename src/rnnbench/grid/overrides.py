@@ -18,12 +18,21 @@ TOO_MANY = (
     f"write fewer values: a grid has at most {MOST_POINTS:,} points; several grids may have more."
 )
 # Hydra's type of override → its prefix.
-MODES = {"CHANGE": "", "ADD": "+", "FORCE_ADD": "++", "DEL": "~"}
+MODES = {
+    "CHANGE": "",
+    "ADD": "+",
+    "FORCE_ADD": "++",
+    "DEL": "~",
+}
 KINDS: dict[type, str] = {
-    bool: "true or false", int: "an integer", float: "a number", str: "a string", list: "a list",
-    dict: "a section with keys", type(None): "null",
-}  # fmt: skip
-
+    bool: "true or false",
+    int: "an integer",
+    float: "a number",
+    str: "a string",
+    list: "a list",
+    dict: "a section with keys",
+    type(None): "null",
+}
 
 Config = Mapping[str, Any]
 
@@ -91,28 +100,21 @@ def combinations(settings: Mapping[str, Setting]) -> Iterator[dict[str, Setting]
     if count > MOST_POINTS:
         longest = max(settings.values(), key=lambda setting: len(setting.values))
         raise longest.error(f"the grid has {count:,} points.", TOO_MANY)
-    singles = [
-        [setting._replace(values=(value,)) for value in setting.values]
-        for setting in settings.values()
-    ]
+    singles = []
+    for setting in settings.values():
+        singles.append([setting._replace(values=(value,)) for value in setting.values])
     for combination in itertools.product(*singles):
         yield dict(zip(settings, combination, strict=True))
 
 
 def _parse(text: str, where: str, options: Callable[[str], Sequence[str]]) -> Setting:
     # Here, because processes that measure import this module and must stay small.
+    from hydra.core.override_parser import types
     from hydra.core.override_parser.overrides_parser import OverridesParser
-    from hydra.core.override_parser.types import (
-        Glob,
-        QuotedString,
-        RangeSweep,
-        Transformer,
-        ValueType,
-    )
     from hydra.errors import HydraException
 
     def plain(value: Any) -> Any:
-        if isinstance(value, QuotedString):
+        if isinstance(value, types.QuotedString):
             return value.text
         if isinstance(value, list):
             return [plain(item) for item in value]
@@ -131,30 +133,33 @@ def _parse(text: str, where: str, options: Callable[[str], Sequence[str]]) -> Se
         ) from None
     except RecursionError:
         raise ConfigError(
-            f"{text[:40]}… is nested too deeply.", where=where, remedy="write a simpler value."
+            f"{text[:40]}… is nested too deeply.",
+            where=where,
+            remedy="write a simpler value.",
         ) from None
     setting = Setting(override.key_or_group, MODES[override.type.name], (), where)
     if override.package is not None:
         raise setting.error(f"{text!r} names a package.", "remove '@' and the package name.")
-    if override.value_type == ValueType.INTERVAL_SWEEP:
-        what = f"{text!r} is an interval, which has no discrete values."
-        raise setting.error(what, "use range(start,stop,step) or a list A,B,C.")
-    values: Iterable[Any] = [override.value()]
-    if override.value_type == ValueType.RANGE_SWEEP:
-        sweep = override.value()
-        assert isinstance(sweep, RangeSweep)
-        if not (count := _count(sweep.start, sweep.stop, sweep.step)) <= MOST_POINTS:
+    written = override.value()
+    values: Iterable[Any] = [written]
+    if isinstance(written, types.IntervalSweep):
+        raise setting.error(
+            f"{text!r} is an interval, which has no discrete values.",
+            "use range(start,stop,step) or a list A,B,C.",
+        )
+    if isinstance(written, types.RangeSweep):
+        count = _count(written.start, written.stop, written.step)
+        if not count <= MOST_POINTS:
             raise setting.error(f"{text!r} has {count:,.0f} values.", TOO_MANY)
-    if override.value_type == ValueType.GLOB_CHOICE_SWEEP:
-        pattern = override.value()
-        assert isinstance(pattern, Glob)
-        values = pattern.filter(list(options(setting.key)))
+    if isinstance(written, types.Glob):
+        values = written.filter(list(options(setting.key)))
     elif override.is_sweep_override():
-        values = override.sweep_iterator(transformer=Transformer.identity)
+        values = override.sweep_iterator(transformer=types.Transformer.identity)
     setting = setting._replace(values=tuple(map(plain, values)))
     if not setting.values:
         raise setting.error(
-            f"{text!r} has no value, so the grid is empty.", "widen the pattern or the range."
+            f"{text!r} has no value, so the grid is empty.",
+            "widen the pattern or the range.",
         )
     return setting
 
@@ -172,8 +177,10 @@ def _error_position(message: str) -> str:
     match = re.search(r"at input '(.*?)'|input '(.*?)' expecting|missing (\S+) at", message)
     if match is None:
         return ""
-    rest = next(filter(None, match.groups()), "")
-    return " (it ends too early)" if rest in ("", "<EOF>") else f" (invalid from {rest!r} on)"
+    rest = match[1] or match[2] or match[3]
+    if rest in ("", None, "<EOF>"):
+        return " (it ends too early)"
+    return f" (invalid from {rest!r} on)"
 
 
 def lookup(config: Any, key: str) -> Any:
@@ -193,30 +200,33 @@ def apply_settings(
     differing: dict[str, Any] = {}
     flat: list[Setting] = []
     for setting in settings:
-        is_null = lookup(config, setting.key) is None
-        flat += [setting] if is_null else _leaves(setting)
+        if lookup(config, setting.key) is None:
+            flat.append(setting)
+        else:
+            flat += _leaves(setting)
     for setting in sorted(flat, key=lambda leaf: (leaf.mode not in ("+", "++"), leaf.key)):
-        default = lookup(config, setting.key)
+        key = setting.key
+        default = lookup(config, key)
         _check(config, setting, default, rules)
         if setting.mode == "~":
-            config = replaced(config, setting.key.split("."), ABSENT)
-            differing[f"~{setting.key}"] = None
+            config = replaced(config, key.split("."), ABSENT)
+            differing[f"~{key}"] = None
             continue
         value = _fitting(config, setting, default, rules)
         if not same(value, default):
-            config = replaced(config, setting.key.split("."), value)
-            differing[setting.key] = value
+            config = replaced(config, key.split("."), value)
+            differing[key] = value
     return config, differing
 
 
 def _leaves(setting: Setting) -> Iterator[Setting]:
     """Splits a setting whose value is a dict into settings of single keys, as Hydra merges
     dicts."""
-    if setting.mode != "~" and isinstance(setting.value, dict) and setting.value:
-        for key, value in setting.value.items():
-            yield from _leaves(setting._replace(key=f"{setting.key}.{key}", values=(value,)))
-    else:
+    if setting.mode == "~" or not isinstance(setting.value, dict) or not setting.value:
         yield setting
+        return
+    for key, value in setting.value.items():
+        yield from _leaves(setting._replace(key=f"{setting.key}.{key}", values=(value,)))
 
 
 def replaced(config: Any, path: list[str], value: Any) -> dict[str, Any]:
@@ -242,56 +252,83 @@ def keys_of(config: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
 
 
 def _check(config: Config, setting: Setting, default: Any, rules: Rules) -> None:
-    key, mode, (value,), _ = setting
-    written = setting.written
-    if mode == "+" and default is not ABSENT:
+    """Raises a `ConfigError` if the setting cannot be added, changed or deleted, as its mode says.
+    `default`: the value that it would replace."""
+    if setting.mode == "~":
+        _check_deleted(config, setting, default, rules)
+        return
+    key, written = setting.key, setting.written
+    if setting.mode == "" and default is ABSENT:
         raise setting.error(
-            f"{written} adds a key that exists already.", f"write {key}=VALUE to change it."
+            f"{written} is not a key of the config.",
+            rules.hint_to_add(config, key),
         )
+    if setting.mode == "+" and default is not ABSENT:
+        raise setting.error(
+            f"{written} adds a key that exists already.",
+            f"write {key}=VALUE to change it.",
+        )
+    if setting.mode == "" or default is not ABSENT:
+        return
     parent = key.rpartition(".")[0]
     above = lookup(config, parent) if parent else config
-    if mode in ("+", "++") and above is not ABSENT and not isinstance(above, dict | type(None)):
-        what = f"{written}: {parent} is {_kind(above)} and has no keys."
-        raise setting.error(what, "remove it.")
-    if mode in ("+", "++") and default is ABSENT and (unread := rules.why_not_added(config, key)):
-        raise setting.error(f"{unread[0]}.", unread[1])
-    if mode in ("", "~") and default is ABSENT:
-        what = f"{written} is not a key of the config."
-        remedy = rules.hint_to_add(config, key)
-        if mode == "~":
-            needless = [k for k in keys_of(config) if rules.why_not_deleted(config, k) is None]
-            remedy = f"{suggestion(written, ['~' + each for each in needless])}remove it."
-        raise setting.error(what, remedy)
-    if mode == "~" and (needed := rules.why_not_deleted(config, key)):
-        raise setting.error(f"{written} deletes a key that a run needs.", needed)
-    if mode == "~" and value is not None and not same(value, default):
+    if above not in (ABSENT, None) and not isinstance(above, dict):
         raise setting.error(
-            f"{written}={value!r} deletes a key whose value is {default!r}.", f"write {written}."
+            f"{written}: {parent} is {_kind(above)} and has no keys.",
+            "remove it.",
+        )
+    unread = rules.why_not_added(config, key)
+    if unread:
+        reason, remedy = unread
+        raise setting.error(f"{reason}.", remedy)
+
+
+def _check_deleted(config: Config, setting: Setting, default: Any, rules: Rules) -> None:
+    """`_check` for a setting that deletes a key."""
+    key, written = setting.key, setting.written
+    if default is ABSENT:
+        needless = [f"~{k}" for k in keys_of(config) if rules.why_not_deleted(config, k) is None]
+        raise setting.error(
+            f"{written} is not a key of the config.",
+            f"{suggestion(written, needless)}remove it.",
+        )
+    needed = rules.why_not_deleted(config, key)
+    if needed:
+        raise setting.error(f"{written} deletes a key that a run needs.", needed)
+    if setting.value is not None and not same(setting.value, default):
+        raise setting.error(
+            f"{written}={setting.value!r} deletes a key whose value is {default!r}.",
+            f"write {written}.",
         )
 
 
 def _fitting(config: Config, setting: Setting, default: Any, rules: Rules) -> Any:
     """The value in the type of its default. Raises a `ConfigError` if the types do not match."""
-    value = setting.value
+    key, value = setting.key, setting.value
     if isinstance(value, float) and not math.isfinite(value):
-        raise setting.error(f"{setting.key}={value} is not finite.", "write a finite number.")
-    free = default in (ABSENT, None, "???") or _is_reference(default)
-    if free or _is_reference(value):
+        raise setting.error(f"{key}={value} is not finite.", "write a finite number.")
+    if default in (ABSENT, None, "???") or _is_reference(default) or _is_reference(value):
         return value
     if value is None:
-        if rules.may_be_null(config, setting.key):
+        if rules.may_be_null(config, key):
             return value
-        what = f"{setting.key}=null has no meaning."
-        raise setting.error(what, f"write a value; its default is {default!r}.")
+        raise setting.error(
+            f"{key}=null has no meaning.",
+            f"write a value; its default is {default!r}.",
+        )
     fitting = _in_type_of(value, default)
     if fitting is None:
-        text = isinstance(default, str) and rules.is_text(config, setting.key)
-        quotes = "; put the value in quotes" if text and not isinstance(value, list | dict) else ""
         wanted = _kind(default)
         if isinstance(value, list) and isinstance(default, list):
             wanted += " with items of the type of its default's"
-        what = f"{setting.key}={value!r} is {_kind(value)}; it must be {wanted}."
-        raise setting.error(what, f"its default is {default!r}{quotes}.")
+        quotes = ""
+        is_text = isinstance(default, str) and rules.is_text(config, key)
+        if is_text and not isinstance(value, list | dict):
+            quotes = "; put the value in quotes"
+        raise setting.error(
+            f"{key}={value!r} is {_kind(value)}; it must be {wanted}.",
+            f"its default is {default!r}{quotes}.",
+        )
     return fitting
 
 
@@ -302,11 +339,13 @@ def _in_type_of(value: Any, default: Any) -> Any:
         return float(value)
     if type(value) is not type(default):
         return None
-    kinds = {type(item) for item in default} if isinstance(value, list) else set()
-    if len(kinds) == 1 and kinds.isdisjoint((list, dict, type(None))):
-        items = [_in_type_of(item, default[0]) for item in value]
-        return None if None in items else items
-    return value
+    if not isinstance(value, list):
+        return value
+    kinds = {type(item) for item in default}
+    if len(kinds) != 1 or kinds & {list, dict, type(None)}:
+        return value
+    items = [_in_type_of(item, default[0]) for item in value]
+    return None if None in items else items
 
 
 def _is_reference(value: Any) -> bool:

@@ -57,9 +57,12 @@ class GridPoint:
 
 
 def name_of(
-    choices: Mapping[str, str], overrides: Mapping[str, Any], seed: int, repeat: int,
+    choices: Mapping[str, str],
+    overrides: Mapping[str, Any],
+    seed: int,
+    repeat: int,
     alias: str | None,
-) -> str:  # fmt: skip
+) -> str:
     """A name such as ``digits_rnn-lstm-keras-cpu_1-current-units512-as_b-s0-r2``, which is valid as
     a file name and as a Snakemake wildcard. Raises a `ConfigError` if it is too long."""
     parts = [slug(choices[axis]) for axis in NAMES if axis in choices]
@@ -67,16 +70,21 @@ def name_of(
         last = slug(key.rpartition(".")[2].removeprefix("~"))
         if key == DATA:
             parts.append(short_path(str(overrides[key])))
+        elif key.startswith("~"):
+            parts.append(f"no_{last}")
         else:
-            parts.append(f"no_{last}" if key.startswith("~") else f"{last}{slug(overrides[key])}")
+            parts.append(f"{last}{slug(overrides[key])}")
     if alias is not None:
         parts.append(f"as_{slug(alias)}")
     # Files that begin with a dot are hidden, and words that begin with a hyphen are options.
-    name = re.sub("^[.-]", "_", "-".join([*parts, f"s{seed}", f"r{repeat}"]))
+    parts += [f"s{seed}", f"r{repeat}"]
+    name = re.sub("^[.-]", "_", "-".join(parts))
     if len(name) > LONGEST_NAME:
-        what = f"the name has {len(name)} characters; it must have at most {LONGEST_NAME}."
-        remedy = "put long values into a choice in conf/ with a short name."
-        raise ConfigError(what, where=f"grid point {name}", remedy=remedy)
+        raise ConfigError(
+            f"the name has {len(name)} characters; it must have at most {LONGEST_NAME}.",
+            where=f"grid point {name}",
+            remedy="put long values into a choice in conf/ with a short name.",
+        )
     return name
 
 
@@ -107,7 +115,10 @@ def _safe(text: str) -> str:
 
 
 _ENCODER = json.JSONEncoder(
-    sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
+    sort_keys=True,
+    separators=(",", ":"),
+    ensure_ascii=False,
+    allow_nan=False,
 )
 
 
@@ -115,14 +126,14 @@ def full_identity(config: Mapping[str, Any], identity: Mapping[str, Any]) -> dic
     """Everything that a result depends on: the config without limits and without the documentation
     keys at the top level of each section, and `identity`, which has the other parts (MD5 of the
     data set, lock of the build, digest of the worker's code), or all of them for a certificate."""
-    # The default precision is left out, so that records from before the key stay valid.
-    identifying = {
-        key: {name: item for name, item in value.items() if name not in DOCUMENTATION}
-        if isinstance(value, Mapping)
-        else value
-        for key, value in config.items()
-        if key != "limits" and (key, value) != ("precision", DEFAULT)
-    }
+    identifying: dict[str, Any] = {}
+    for key, value in config.items():
+        # The default precision is left out, so that records from before the key stay valid.
+        if key == "limits" or (key == "precision" and value == DEFAULT):
+            continue
+        if isinstance(value, Mapping):
+            value = {name: item for name, item in value.items() if name not in DOCUMENTATION}
+        identifying[key] = value
     return {"config": identifying, **identity}
 
 

@@ -38,14 +38,18 @@ def unmet(config: Mapping[str, Any], files: Mapping[str, str | None] | None = No
     precision; or None. `files`: axis → the file of its choice, for errors."""
     for group in NAMES:
         section = config[group]
-        if group == "rnn" and (why := _unmet_rnn(config)):
-            return why
-        file = (files or {}).get(group)
-        where = f"{file or '='.join((group, section.get('name', '?')))}: requires"
+        if group == "rnn":
+            why = _unmet_rnn(config)
+            if why:
+                return why
+        file = files.get(group) if files else None
+        if file is None:
+            file = f"{group}={section.get('name', '?')}"
+        where = f"{file}: requires"
         requires = section.get("requires") or ()
         for required in converted(requires, list[Requirement], where, REQUIRES):
-            conditions = (required.when or {}).items()
-            if not all(_value(config, key, where) in values for key, values in conditions):
+            conditions = required.when or {}
+            if any(_value(config, key, where) not in conditions[key] for key in conditions):
                 continue
             if lookup(config, required.key) is ABSENT and None in required.values:
                 continue
@@ -64,15 +68,15 @@ def _value(config: Mapping[str, Any], key: str, where: str) -> Any:
         choice = group if name is ABSENT else f"{group}={name}"
         what = f"{key} is needed, but {choice} does not set it."
         similar = suggestion(key, keys_of(config), 0.85).strip()
-        remedy = similar or f"add {rest or key} to {choice}."
-        raise ConfigError(what, where=where, remedy=remedy)
+        raise ConfigError(what, where=where, remedy=similar or f"add {rest or key} to {choice}.")
     return value
 
 
 def _unmet_rnn(config: Mapping[str, Any]) -> str | None:
     """The ``cells`` of the rnn choice, and the requirements of every user-supplied kernel."""
     rnn = config["rnn"]
-    cells, name = rnn.get("cells"), f"rnn={rnn.get('name')}"
+    cells = rnn.get("cells")
+    name = f"rnn={rnn.get('name')}"
     if cells is not None and lookup(config, "cell.name") not in (*cells, OF_MODEL):
         return f"{name} is for cell={','.join(cells)} only"
     if not is_user_file(rnn.get("implementation")):
@@ -90,17 +94,24 @@ def _unmet_replicas(config: Mapping[str, Any]) -> str | None:
     replicas = nvidia.replicas_of(config["device"])
     if replicas == 1:
         return None
-    framework, batch = config["build"]["framework"], config["model"]["batch"]
+    framework = config["build"]["framework"]
+    batch = config["model"]["batch"]
     if not FRAMEWORKS[framework].has_replicas:
-        other = "choose a build of TensorFlow 2, which has tf.distribute.MirroredStrategy"
-        return f"{framework} trains on one device here; {other}"
+        return (
+            f"{framework} trains on one device here; "
+            "choose a build of TensorFlow 2, which has tf.distribute.MirroredStrategy"
+        )
     if config["build"].get("jit_compile"):
         return "XLA compiles a step for one device; choose a build without jit_compile"
     if batch % replicas:
         below = batch - batch % replicas
-        choices = " or ".join(str(size) for size in (below, below + replicas) if size)
-        why = f"a batch of {batch} cannot be split evenly among {replicas} replicas"
-        return f"{why}; choose model.batch={choices}"
+        choices = f"{below + replicas}"
+        if below:
+            choices = f"{below} or {choices}"
+        return (
+            f"a batch of {batch} cannot be split evenly among {replicas} replicas; "
+            f"choose model.batch={choices}"
+        )
     return None
 
 
@@ -121,22 +132,31 @@ def check_options(config: Mapping[str, Any], choice: Mapping[str, Any], at: str)
     choice, without overrides; `at`: the location, for errors."""
     rnn = config["rnn"]
     implementation = rnn["implementation"]
-    known, unknown = honoured(config) or [], not_honoured(config)
+    of_choice = choice.get("options") or {}
     if is_user_file(implementation):
-        known = sorted(choice.get("options") or {})
+        known = sorted(of_choice)
         unknown = [key for key in rnn.get("options") or {} if key not in known]
-    rnn_choice = f"rnn={rnn.get('name')}"
-    detail = "" if implementation == rnn.get("name") else f" (rnn.implementation {implementation})"
-    for key in unknown:
-        remedy = f"remove rnn.options.{key}, or give {rnn_choice} a grid of its own without it."
-        if key in (choice.get("options") or {}):
-            remedy = f"remove {key} from the file of {rnn_choice}."
-        raise ConfigError(
-            f"{rnn_choice}{detail} does not honour rnn.options.{key}; "
-            f"it honours {', '.join(known) or 'no options'}.",
-            where=at,
-            remedy=suggestion(PREFIX + key, [PREFIX + each for each in known], 0.85) + remedy,
-        )
+    else:
+        known = honoured(config) or []
+        unknown = not_honoured(config)
+    if not unknown:
+        return
+    key = unknown[0]
+    name = f"rnn={rnn.get('name')}"
+    detail = ""
+    if implementation != rnn.get("name"):
+        detail = f" (rnn.implementation {implementation})"
+    similar = suggestion(PREFIX + key, [PREFIX + each for each in known], 0.85)
+    if key in of_choice:
+        remedy = f"remove {key} from the file of {name}."
+    else:
+        remedy = f"remove rnn.options.{key}, or give {name} a grid of its own without it."
+    raise ConfigError(
+        f"{name}{detail} does not honour rnn.options.{key}; "
+        f"it honours {', '.join(known) or 'no options'}.",
+        where=at,
+        remedy=f"{similar}{remedy}",
+    )
 
 
 def unmet_here(config: Mapping[str, Any]) -> str | None:
