@@ -1,0 +1,121 @@
+"""The two ways through the code that ARCHITECTURE.md describes are those of a real run."""
+
+from __future__ import annotations
+
+import ast
+import math
+import re
+import sys
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from rnnbench.planning.plan import write_plan
+from rnnbench.planning.planner import make_plan
+from rnnbench.records.store import Place
+from rnnbench.report.speed import time_section
+from rnnbench.running.round import measure
+from tests.conftest import ROOT
+from tests.factory import in_round, make_record
+from tests.report.made_up import measurements
+
+PAGE = (ROOT / "ARCHITECTURE.md").read_text()
+MOST_FILES = 35
+FUNCTION = re.compile(r"`(rnnbench|rnnworker)\.([\w.]+)`")
+
+
+def listed(begin: str, end: str) -> list[str]:
+    """The functions, as ``package.module.name``, of the list between two texts of the page."""
+    text = PAGE.partition(begin)[2].partition(end)[0]
+    return [f"{package}.{name}" for package, name in FUNCTION.findall(text)]
+
+
+FROM_A_GRID = listed("to a cell of the page:", "From the seconds of a turn")
+FROM_A_TURN = listed("From the seconds of a turn", "## Where something is added")
+
+
+def file_of(function: str) -> tuple[Path, str]:
+    """The file of a function, and its qualified name there."""
+    parts = function.split(".")
+    for count in range(len(parts) - 1, 0, -1):
+        path = ROOT.joinpath("src", *parts[:count])
+        for file in (path.with_suffix(".py"), path / "__init__.py"):
+            if file.is_file():
+                return file, ".".join(parts[count:])
+    raise AssertionError(f"{function} is in no file")
+
+
+def defined_in(file: Path) -> set[str]:
+    names = set()
+    for node in ast.parse(file.read_text()).body:
+        if isinstance(node, ast.FunctionDef):
+            names.add(node.name)
+        elif isinstance(node, ast.ClassDef):
+            own = [each.name for each in node.body if isinstance(each, ast.FunctionDef)]
+            names |= {f"{node.name}.{name}" for name in own}
+    return names
+
+
+def not_called(functions: list[str], called: set[tuple[str, str]]) -> list[str]:
+    missing = []
+    for function in functions:
+        file, name = file_of(function)
+        if (str(file), name) not in called:
+            missing.append(function)
+    return missing
+
+
+@pytest.fixture
+def called():
+    """The file and qualified name of every function that this process calls during the test."""
+    seen: set[tuple[str, str]] = set()
+
+    def note(frame: FrameType, event: str, _: Any) -> None:
+        if event == "call":
+            seen.add((frame.f_code.co_filename, frame.f_code.co_qualname))
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    yield seen
+    sys.setprofile(before)
+
+
+@pytest.mark.parametrize("function", [*FROM_A_GRID, *FROM_A_TURN])
+def test_each_function_exists(function: str) -> None:
+    file, name = file_of(function)
+    assert name in defined_in(file)
+
+
+def test_the_ways_are_short() -> None:
+    assert len({file_of(function)[0] for function in FROM_A_GRID + FROM_A_TURN}) <= MOST_FILES
+    assert 5 < len(FROM_A_TURN) <= 15
+    assert len({file_of(function)[0] for function in FROM_A_TURN}) <= 8
+
+
+def test_from_a_grid_to_a_cell_of_the_page(tmp_path: Path, called) -> None:
+    """What runs in the worker is not called in this process."""
+    (tmp_path / "experiment").mkdir()
+    grid = "rnn=fake_fast,fake_slow build=fake device=cpu_1 model=fake model.epochs=1"
+    (tmp_path / "experiment/mine.yaml").write_text(f"title: Mine\ngrids: ['{grid}']\n")
+    plan = make_plan("mine", [ROOT / "conf", ROOT / "tests/conf", tmp_path], ROOT)
+    results = tmp_path / "results"
+    write_plan(plan, results)
+    place = Place(ROOT, results, "here", "mine", tmp_path / "timing.lock")
+    records = list(measure(list(plan.runs.values()), place, label="[1/1]").values())
+    time_section(measurements(records))
+    in_worker = [name for name in FROM_A_GRID if name.startswith("rnnworker.")]
+    in_worker.remove("rnnworker.workers.job_of")
+    in_worker.remove("rnnworker.rounds.supervise")
+    assert not_called(FROM_A_GRID, called) == in_worker
+
+
+def test_from_the_seconds_of_a_turn_to_a_ratio(called) -> None:
+    records = []
+    for repeat in range(3):
+        pair = [make_record(rnn=rnn, repeat=repeat) for rnn in ("keras", "block")]
+        records += in_round(pair, [math.log(1.48), 0.0], number=repeat)
+    row = time_section(measurements(records)).views[0].rows[0]
+    assert (row.head, row.cells[0]) == ("block", "1.48×")
+    assert not_called(FROM_A_TURN, called) == []
