@@ -13,7 +13,7 @@ import pytest
 
 from rnnbench.axes import NAMES
 from rnnbench.errors import ConfigError
-from rnnbench.grid import choices, explained, files, keys, overrides, requirements
+from rnnbench.grid import checks, choices, explained, files, keys, overrides, requirements
 from rnnbench.grid import expand as expand_module
 from rnnbench.grid.compose import Library, compose_choices
 from rnnbench.grid.expand import expand
@@ -67,6 +67,11 @@ def refused(points, *overrides: str) -> ConfigError | None:
         assert error.where and error.remedy
         return error
     return None
+
+
+def test_an_empty_string_in_the_code_of_a_model_makes_no_key_known(points) -> None:
+    error = refused(points, "model=lstm_textgen", "+device.nonsense=1")
+    assert error is not None and "unknown key 'device.nonsense'" in str(error)
 
 
 WRONG: dict[type, tuple[str, ...]] = {
@@ -299,7 +304,7 @@ def test_every_remedy_for_an_override_is_followed(points, monkeypatch: pytest.Mo
         with pytest.raises(ConfigError):
             points("rnn=keras,cell", command_line=faulty)
     unmade = []
-    for module in (overrides, keys, expand_module, choices, explained, requirements, files):
+    for module in (overrides, keys, expand_module, choices, checks, explained, requirements, files):
         tree = ast.parse(Path(module.__file__).read_text())
         for function in tree.body:
             if not isinstance(function, ast.FunctionDef) or function.name in ABOUT_FILES:

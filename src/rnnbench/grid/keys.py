@@ -49,9 +49,10 @@ def why_not_added(config: Mapping[str, Any], key: str) -> tuple[str, str] | None
 
 def _is_inside(config: Mapping[str, Any], parts: list[str]) -> bool:
     """Whether the key is inside a key of a model with code of one's own."""
+    if parts[0] != "model" or parts[1] in _OF_ANY_MODEL:
+        return False
     model = config["model"]
-    first = parts[1] if parts[0] == "model" else ""
-    return first not in _OF_ANY_MODEL and (first in model or first in read_by(model))
+    return parts[1] in model or parts[1] in read_by(model)
 
 
 def _instead_of(config: Mapping[str, Any], key: str) -> str:
