@@ -69,3 +69,6 @@ def test_the_figures_are_those_of_the_records(
     for mean, spread in SPREAD.findall(text):
         assert f"{mean} | {spread}" in report
     assert set(DECIMAL.findall(text)) <= set(DECIMAL.findall(report))
+    if experiment == "quick":
+        remake = "`rnnbench import` its archive, then `rnnbench report quick --out reports/example`"
+        assert (ROOT / "reports/example/report.md").read_text() == report, remake
