@@ -290,16 +290,20 @@ def stopping_notes(unneeded: Mapping[str, NotNeeded]) -> Iterator[str]:
     reasons: dict[str, str] = {}
     for name, why in unneeded.items():
         reasons.setdefault(configuration_of(name), unneeded_text(why))
-    listed = [f"{name}: {why}" for name, why in reasons.items()]
+    with_reason: dict[str, list[str]] = {}
+    for name, reason in reasons.items():
+        with_reason.setdefault(reason, []).append(name)
+    listed = [f"{reason}: {n.few(names, SHOWN, ', ')}" for reason, names in with_reason.items()]
+    further = ""
     if len(listed) > SHOWN:
-        listed[SHOWN:] = [f"and {len(listed) - SHOWN} more configurations"]
+        further = f" And {len(listed) - SHOWN} more reasons."
     yield (
         f"Not measured: {n.counted(len(unneeded), 'planned repeat')}, because a configuration "
         "had reached the requested precision or the budget was used up. The stopping rule "
         "depends on the width of the configuration's interval, never on whether it shows a "
-        "difference, so the coverage of the intervals is nearly nominal (simulated: at least "
-        "94 %, or 93 % if a configuration is the only one on its device). "
-        f"{'; '.join(listed)}."
+        "difference. The coverage of the intervals is therefore nearly nominal: in simulations, "
+        "at least 94 %, or 93 % if a configuration is the only one on its device. "
+        f"{n.sentences(listed[:SHOWN])}{further}"
     )
 
 
