@@ -45,7 +45,7 @@ def main() -> int:
     parser.add_argument("--build", default="current")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument(
-        "--unlisted", action="store_true", help="fork also a framework that FORKABLE does not name"
+        "--unlisted", action="store_true", help="fork also a framework without `can_fork`"
     )
     options = parser.parse_args()
     os.chdir(ROOT)
@@ -93,7 +93,7 @@ def planned(options: argparse.Namespace, folder: Path) -> Run:
     if not hasattr(module, "preload"):
         sys.exit(f"build={options.build}: {module.__name__} has no function preload: add it")
     if options.unlisted:
-        forked_workers.FORKABLE = (*forked_workers.FORKABLE, framework)
+        FRAMEWORKS[framework] = FRAMEWORKS[framework]._replace(can_fork=True)
     if not forked_workers.may_fork(run.config):
         sys.exit(f"build={options.build}: the runs of its framework are not forked; see --unlisted")
     provide(run.config["dataset"], ROOT)

@@ -86,7 +86,8 @@ class Builds:
 
     def check(self, config, time_left):
         """Refuses the build of `config` if its Python cannot run it. `time_left`: a function that
-        returns the seconds until the end of the session, which is no fault of the build."""
+        returns the seconds until the end of the session. A check that this end cuts short refuses
+        nothing."""
         build = config["build"]
         python = self.python_of(build)
         environment = workers.environment_of({"build": self.with_sites(build)}, 1)

@@ -51,15 +51,6 @@ COMPARED_ROWS = 64  # of the outputs of two implementations; all are compared wi
 # in each step; but with it, an embedding's gradient is summed before it is applied. Applied entry
 # by entry, the updates of a frequent row would be lost in rounding.
 OPTIMIZER = {"name": "sgd", "learning_rate": 1.0, "momentum": 0.5}
-OWN_STEPS = 20  # of a layer that takes sequences of any length
-COMPARED_ROWS = 64  # of the outputs of two implementations; all are compared with the reference
-# Each step subtracts exactly the gradient. Momentum has no other effect, because it starts from 0
-# in each step; but with it, an embedding's gradient is summed before it is applied. Applied entry
-# by entry, the updates of a frequent row would be lost in rounding.
-OPTIMIZER = {"name": "sgd", "learning_rate": 1.0, "momentum": 0.5}
-# before − after is exact to half a unit in the last place of the larger value.
-ROUNDING = float(numpy.finfo("float32").eps)
-SKIPPED = 20
 OWN_STEP = "not compared with the gradient: the model has a train_step of its own"
 UNMEASURED = dict.fromkeys(
     ("kernel", "outputs", "gradients", "loss_curve", "round_trip", "function", "no_reference")

@@ -304,7 +304,7 @@ def _classes(keras):
         def build(self, shape):
             columns = self.gates * self.units
             for name, size in (("kernel", (shape[-1], columns)), ("state", (self.units, columns)),
-                               ("bias", (2 * columns,)),):  # fmt: skip
+                               ("bias", (2 * columns,))):  # fmt: skip
                 setattr(self, "own_" + name, self.add_weight(shape=size, name=name))
 
         def load_own_variables(self, store):
@@ -340,7 +340,7 @@ def _classes(keras):
 
         methods = {"__init__": __init__, "get_config": get_config,
                    "load_own_variables": load_own_variables,
-                   "from_config": classmethod(lambda cls, config: cls(**config)),}  # fmt: skip
+                   "from_config": classmethod(lambda cls, config: cls(**config))}  # fmt: skip
         return type(name, (keras.layers.RNN,), methods)
 
     return {"CuDNNLSTM": layer("CuDNNLSTM", 4), "CuDNNGRU": layer("CuDNNGRU", 3)}

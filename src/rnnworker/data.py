@@ -62,8 +62,7 @@ def weights_of_classes(y, class_weight):
     classes = y.reshape(len(y), -1)
     if classes.shape[1] > 1:
         is_0_or_1 = (classes == 0) | (classes == 1)
-        has_one_1 = classes.sum(1) == 1
-        if not (is_0_or_1.all() and has_one_1.all()):
+        if not is_0_or_1.all() or (classes.sum(1) != 1).any():
             raise Refusal(fault)
         classes = classes.argmax(1)
     classes = classes.reshape(-1)
@@ -124,11 +123,11 @@ def _names(tree):
 
 def _check_rows(prepared, part, function):
     """All arrays of a part must have equally many samples."""
-    arrays = {}
+    of_part = {}
     for name in ("x_" + part, "y_" + part, "sample_weight_" + part):
         if name in prepared:
-            arrays[name] = prepared[name]
-    every = trees.named(arrays)
+            of_part[name] = prepared[name]
+    every = trees.named(of_part)
     first, array = every[0]
     for name, other in every:
         _check_array(other, name, function)

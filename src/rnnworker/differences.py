@@ -3,8 +3,9 @@ something other than the gradient of the loss."""
 
 import numpy
 
-from rnnworker import frameworks, precision
+from rnnworker import precision
 from rnnworker.frameworks import loss_gradients
+from rnnworker.frameworks.names import FRAMEWORKS
 
 INCOMPARABLE = 1e9
 # before − after is exact to half a unit in the last place of the larger value.
@@ -43,8 +44,8 @@ def gradient_errors(gradients, expected):
 
 def differences_of(session, batches):
     """Returns the `difference` of a step with each of the `batches`. `session` was built with
-    `OPTIMIZER`, and its weights are loaded."""
-    framework = frameworks.FRAMEWORKS[session.config["build"]["framework"]]
+    `certify.OPTIMIZER`, and its weights are loaded."""
+    framework = FRAMEWORKS[session.config["build"]["framework"]]
     gradients_of = loss_gradients.GRADIENTS[framework.engine](session)
     variables = session.model.trainable_weights
     is_constrained = any(getattr(variable, "constraint", None) for variable in variables)

@@ -46,13 +46,13 @@ def _truncated_normal(shape, stream, settings):
 def _scaled(shape, stream, settings):
     """VarianceScaling: the variance is scale / fan."""
     inputs, outputs = fans(shape)
-    fan = {
+    by_mode = {
         "fan_in": inputs,
         "fan_out": outputs,
         "fan_avg": (inputs + outputs) / 2.0,
     }
     mode = settings.get("mode", "fan_in")
-    fan = max(1.0, fan[mode])
+    fan = max(1.0, by_mode[mode])
     scale = settings.get("scale", 1.0)
     distribution = settings.get("distribution")
     if distribution == "uniform":

@@ -50,9 +50,8 @@ def available_bytes(proc="/proc"):
     control groups of this process; None if they are unknown."""
     free = memory_bytes("MemAvailable", os.path.join(str(proc), "meminfo"))
     limit = memory_limit(os.path.join(str(proc), "self"))
-    if free is None or limit is None:
-        return limit if free is None else free
-    return min(limit, free)
+    known = [each for each in (limit, free) if each is not None]
+    return min(known, default=None)
 
 
 def memory_limit(process="/proc/self"):

@@ -126,8 +126,8 @@ def _in_reverse(array):
 
 
 def _stack(cell, x, parts, upstream, function):
-    """Runs each layer twice: for its outputs from the first to the last, then for its gradients
-    from the last to the first."""
+    """Runs each layer but the last twice: for its outputs from the first to the last, then for its
+    gradients from the last to the first."""
     layers = list(parts.values())
     inputs = [x]
     nothing = numpy.zeros(x.shape[:2] + upstream.shape[-1:])

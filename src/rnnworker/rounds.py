@@ -208,7 +208,7 @@ def williams(size):
         first.append(place % size)
     rows = []
     for shift in range(size):
-        rows.append([(place + shift) % size for place in first])
+        rows.append([(element + shift) % size for element in first])
     if size % 2 and size > 1:
         rows += [row[::-1] for row in rows]
     return rows

@@ -184,6 +184,10 @@ def test_the_published_scale_is_that_of_the_models_files(expanded: Expand) -> No
         (["rnn=[keras"], r"from_grids.yaml, grid .rnn=\[keras.: .* is not an override"),
         (["+build.environment.x='a b','a_b'"], "two grid points have .*x='a b'.*x='a_b'.*alias="),
         (["model.batch=9", "+build.environment.batch=9"], "two grid points have .*model.batch=9"),
+        (
+            ["+build.environment.activation=null", "+rnn.options.activation=null"],
+            "two grid points have .* one with build.*=None, the other with rnn.*=None",
+        ),
         (["alias=[1]"], r"alias is \[1\]; it must be a text.*write alias=NAME"),
         (["model.loss=null model.optimizer=null"], "neither loss nor optimizer.*keep the loss"),
         (["+build.environment.x=true,'True'"], "not tell two .* one with .*=True, .*='True'"),

@@ -198,6 +198,9 @@ FAULTY = [
     ("", "~model.optimizer", ""),
     ("", "model.loss=null model.optimizer=null", ""),
     ("", "+model.class_weight={a:1}", ""),
+    ("", "seed.x=3", ""),
+    ("", "alias.x=3", ""),
+    ("", "device.kind.x=3", ""),
     ("", "+model.class_weight={0:-1}", ""),
     ("", "+model.class_weight={0:x}", ""),
     ("", "rnn.requires=[{a:1}]", ""),
@@ -211,7 +214,7 @@ FAULTY = [
 # The same for overrides of the command line alone, where the grid has rnn=keras,cell.
 FAULTY_ON_COMMAND_LINE = ["scale=small", "dataset=imdb_from_text", "rnn=block,cell"]
 COMMAND = re.compile(
-    r"(?:write|mean|add|or|commas:) ([+~]*[a-z][\w.]*(?:=file dataset.path)?)"
+    r"(?:write|mean|add|or|commas:) '?([+~]*[a-z][\w.]*(?:=file dataset.path)?)"
     r"=(VALUE|CHOICE|FILE|NAME|A,B|\{.*\}|[^\s?.;]+)"
 )
 DELETED = re.compile(r"write (~[\w.]+)\.")

@@ -141,6 +141,19 @@ def test_an_edit_of_used_code_causes_another_certificate_and_maybe_a_rerun(
     assert (run != unedited[0]) is rerun
 
 
+@pytest.mark.parametrize("change", [{"kernels": {"while": "torch:native"}}, {"engine": "jax"}])
+def test_what_the_worker_uses_of_a_framework_s_description_counts_for_its_runs_only(
+    worker: Path, monkeypatch: pytest.MonkeyPatch, change: dict
+) -> None:
+    clear()
+    before = digest(framework="keras3_torch"), digest()
+    changed = FRAMEWORKS["keras3_torch"]._replace(**change)
+    monkeypatch.setitem(digests.FRAMEWORKS, "keras3_torch", changed)
+    clear()
+    assert digest(framework="keras3_torch") != before[0] and digest() == before[1]
+    clear()
+
+
 def test_code_of_keras_is_not_used_without_it(worker: Path) -> None:
     clear()
     fake = digest("fake", "fake")

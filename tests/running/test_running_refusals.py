@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from rnnbench import locks
+from rnnbench.records import timestamps
+from rnnbench.records.pointer import Pointer
 from rnnbench.records.record import Reason
 from rnnbench.records.store import Place, write_json, write_record
 from rnnbench.running.refusals import refusals
@@ -132,6 +134,26 @@ def test_a_round_says_for_whom_it_waits(place: Place, capsys: pytest.CaptureFixt
     assert "[1/1] waiting for this host to finish timing (somebody else)" in told
 
 
+def runner_at(place: Place, machine_name: str) -> CohortRunner:
+    unused = dict.fromkeys(("check", "label", "name", "pinned_md5", "timing"))
+    return CohortRunner(place=place, hardware={"machine": machine_name}, **unused)
+
+
+def test_of_two_attempts_on_two_hosts_the_one_that_started_later_counts(place: Place) -> None:
+    """Whichever ends first; a record of other inputs counts in any case."""
+    early = make_record()
+    late = replace(make_record(machine="another"), started=timestamps.later(early.started))
+    changed = replace(early, run=replace(early.run, digest="f" * 64))
+    runner = runner_at(place, early.machine)
+    for ended in ([early, late], [late, early]):
+        place.pointer(early.name).unlink(missing_ok=True)
+        for record in ended:
+            assert runner._write([record], {record.name}) == {record.name: record}
+        assert Pointer.read(place.pointer(early.name)).record == late.path
+    runner._write([changed], {changed.name})
+    assert Pointer.read(place.pointer(early.name)).record == changed.path
+
+
 def test_the_peak_is_that_of_the_latest_run_of_the_configuration(place: Place) -> None:
     here = machine.fingerprint()["machine"]
 
@@ -144,9 +166,8 @@ def test_the_peak_is_that_of_the_latest_run_of_the_configuration(place: Place) -
             write_record(place.results, replace(made, measured=of_run, started=stamp))
         longer = make_record(machine=here, overrides={"rnn.x": "-s0-r0"})
         write_record(place.results, replace(longer, started="20991121T000000_000000Z"))
-        none = dict.fromkeys(("check", "label", "name", "pinned_md5", "timing"))
-        runner = CohortRunner(place=place, hardware={"machine": here}, **none)
-        return runner.peaks([make_record(machine=here).run, make_record(rnn="other").run])
+        runs = [make_record(machine=here).run, make_record(rnn="other").run]
+        return runner_at(place, here).peaks(runs)
 
     assert peaks() == []
     # The file of the second repeat is the later one, although that of the first sorts after it.

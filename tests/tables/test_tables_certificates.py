@@ -69,6 +69,9 @@ def wrong_gradients(build, device="cpu_1", **changes):
 
 WIDE = {"variant": Overrides.of(PUBLISHED)}
 RELU = {"activation": "relu"}
+PARTS = Overrides.of({"model.a.units": 3, "model.b.units": 4})
+OTHER_PARTS = Overrides.of({"model.a.units": 5, "model.b.units": 4})
+NAMED_ALIKE = Overrides.of({"model.activation": "x"})
 HARD = {"recurrent_activation": "hard_sigmoid"}
 FUNCTION = {"activation": "tanh", "recurrent_activation": "sigmoid", "use_bias": True}
 OPTIONS = edited(
@@ -109,6 +112,18 @@ NOT_CERTIFIED = "cell is not certified for batch "
         # A full name in the certificate of one side does not differ from the options of the other.
         ([HARD_SIGMOID], config("keras", **HARD), config("keras", "tf_1_15", **HARD), UNKNOWN,
          ""),
+        # Two models, cells or sizes are two functions, whatever their certificates say.
+        ([certificate("tf_2_21")], {**KERAS, "model": "mine"}, KERAS, UNEQUAL,
+         "model mine instead of"),
+        ([certificate("tf_2_21")], {**KERAS, "cell": "gru"}, KERAS, UNEQUAL,
+         "not the same function: cell gru instead of lstm"),
+        ([certificate("tf_2_21")], {**KERAS, "variant": Overrides.of({"model.units": 3})}, KERAS,
+         UNEQUAL, "model.units 3 instead of the default"),
+        ([certificate("tf_2_21")], {**KERAS, "variant": PARTS}, {**KERAS, "variant": OTHER_PARTS},
+         UNEQUAL, "model.a.units 3 instead of 5"),
+        # A key of a model hides no option with its name.
+        ([OPTIONS], {**config("keras", **RELU), "variant": NAMED_ALIKE},
+         {**KERAS, "variant": NAMED_ALIKE}, UNEQUAL, "activation relu instead of tanh"),
         # Without a certificate the options decide, and naming the default is not a difference.
         ([], config("keras", **RELU), KERAS, UNEQUAL, "relu instead of tanh"),
         ([], config("keras", activation="tanh"), KERAS, UNKNOWN, ""),

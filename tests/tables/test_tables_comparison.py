@@ -210,7 +210,7 @@ def test_a_key_of_the_model_may_be_the_reference() -> None:
     other = table.loc["keras dropout=0.2"]
     assert other["words"] == NOT_EQUAL and other["speedup"] != other["speedup"]
     assert other["unequal"].estimate == pytest.approx(0.8, rel=0.01)
-    assert other["difference"] == "dropout 0.2 instead of 0.0"
+    assert other["difference"] == "model.dropout 0.2 instead of 0.0"
     links = {link for row in time_section(m).views[0].rows for link in row.links}
     assert links == {cell.anchor for cell in raw_configurations(m)} and len(links) == 3
     assert reference_label(reference) == "keras dropout=0.0"

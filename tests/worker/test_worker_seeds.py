@@ -302,5 +302,5 @@ def test_the_first_step_of_the_optimizers(
     divisor = v**0.5 + 1e-8 if FRAMEWORKS[framework].epsilon_outside_root else (v + 1e-8) ** 0.5
     assert changes["rmsprop"] == pytest.approx(1e-3 * gradient / divisor, rel=1e-3)
     # The gradient of a row is 2 · 1/2 at each position: v is 1 + 1 or (1 + 1)², and m is 2.
-    v = 2.0 if FRAMEWORKS[framework].squares_per_row else 4.0
+    v = 2.0 if FRAMEWORKS[framework].squares_per_occurrence else 4.0
     assert changes["rows"] == pytest.approx(1e-3 * correction * 0.2 / (0.001 * v) ** 0.5, rel=1e-3)

@@ -103,7 +103,9 @@ def folders_of(options: argparse.Namespace) -> list[Path]:
     ]
     if not folders:
         what = f"no site has a plan of {options.experiment}."
-        remedy = f"measure it first: `rnnbench run {options.experiment}`."
+        # The name of an experiment with overrides is no argument of `run`.
+        name = "EXPERIMENT" if "=" in options.experiment else options.experiment
+        remedy = f"measure it first: `rnnbench run {name}`."
         if not options.results.is_dir():
             check_project(Path())
         raise RecordError(what, where=str(options.results), remedy=remedy)

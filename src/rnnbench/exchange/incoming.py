@@ -19,7 +19,7 @@ from rnnbench.errors import RecordError
 from rnnbench.exchange.archive import safe_name
 from rnnbench.grid.point import digest_of, full_identity
 from rnnbench.records.plan_file import Experiment, read_experiment, read_runs
-from rnnbench.records.pointer import Pointer, companion_files, is_pointer
+from rnnbench.records.pointer import Pointer, companion_files, is_pointer, names_later
 from rnnbench.records.record import Record, Run
 from rnnbench.records.store import (
     RESERVED,
@@ -93,11 +93,9 @@ class Incoming:
             name = f"{record.site}/{self.experiment}/{record.name}.json"
             file = self.root / name
             pointer = Pointer.of(record, companion_files(self.root, record))
-            is_kept = False
+            is_kept = names_later(file, record)
             with suppress(RecordError):
-                existing = Pointer.read(file)
-                started = Path(existing.record or "").stem
-                is_kept = existing == pointer or started > record.started
+                is_kept = is_kept or Pointer.read(file) == pointer
             if record.is_companion or is_kept:
                 continue
             if file.exists() and name not in self.files:

@@ -73,13 +73,13 @@ def _check_training(
     weights of what is not a class."""
     for name in model.get("class_weight") or ():
         if not name.isdecimal():
-            key = "class_weight: "
+            example = "class_weight: {0: 1.0, 1: 4.0}"
             if "model.class_weight" in written:
-                key = f"{written['model.class_weight']}="
+                example = f"'{written['model.class_weight']}={{0:1.0,1:4.0}}'"
             raise ConfigError(
                 f"model.class_weight has the class {name}; classes are numbers from 0.",
                 where=source_of("model.class_weight"),
-                remedy=f"write {key}{{0: 1.0, 1: 4.0}}.",
+                remedy=f"write {example}.",
             )
     stated = [key for key in ("loss", "optimizer") if model.get(key) is not None]
     if len(stated) == 1:

@@ -23,7 +23,13 @@ from rnnbench.grid.files import (
     name_of_choice,
 )
 from rnnbench.grid.keys import DESCRIPTIONS, RULES, check_model
-from rnnbench.grid.overrides import Setting, apply_settings, combinations, parse_overrides
+from rnnbench.grid.overrides import (
+    ABSENT,
+    Setting,
+    apply_settings,
+    combinations,
+    parse_overrides,
+)
 from rnnbench.grid.point import GridPoint, name_of
 from rnnbench.grid.requirements import check_options, unmet
 
@@ -252,9 +258,10 @@ def _check_setting(setting: Setting) -> None:
             f"{setting.written} only describes a choice, so that an override has no effect.",
             f"change {last} in the file of the choice.",
         )
-    for value in setting.values:
-        if key == "alias" and isinstance(value, list | dict):
-            raise setting.error(f"alias is {value!r}; it must be a text.", "write alias=NAME.")
+    if key == "alias":
+        for value in setting.values:
+            if isinstance(value, list | dict):
+                raise setting.error(f"alias is {value!r}; it must be a text.", "write alias=NAME.")
     if key not in ("seed", "repeat"):
         return
     for value in setting.values:
@@ -370,7 +377,7 @@ def _clash(what: str, first: GridPoint, second: GridPoint, where: str) -> Config
     only_first = []
     only_second = []
     for key in {**of_first, **of_second}:
-        if repr(of_first.get(key)) == repr(of_second.get(key)):
+        if repr(of_first.get(key, ABSENT)) == repr(of_second.get(key, ABSENT)):
             continue
         if key in of_first:
             only_first.append(f"{key}={of_first[key]!r}")

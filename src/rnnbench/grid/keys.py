@@ -64,8 +64,10 @@ def _instead_of(config: Mapping[str, Any], key: str) -> str:
         above = f"{above}.{first}".lstrip(".")
         section = section[first]
         first, *rest = rest
+    whole = f"{above}.{first}".lstrip(".")
+    if rest and first in section and (not above or section[first] is not None):
+        return f"remove it, because {whole} has no keys."
     if rest and section.get(first, ABSENT) is None:
-        whole = f"{above}.{first}".lstrip(".")
         return f"write {whole}={{{'.'.join(rest)}:VALUE}}."
     known = set(section)
     if above == "model":

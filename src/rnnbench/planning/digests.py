@@ -19,7 +19,8 @@ from rnnworker.options import is_function, is_keras, is_user_file
 
 _ROOT = Path(rnnworker.__file__).parent
 _PACKAGE = "rnnworker"
-# Modules that only describe frameworks, or only reject invalid configs before a run starts.
+# Modules that only reject invalid configs before a run starts, or describe frameworks: of a run's
+# own framework, `_digest` has what the worker uses.
 _IGNORED_MODULES = ("frameworks/names.py", "options.py")
 _WITH_DOCSTRING = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
@@ -72,7 +73,8 @@ def _digest(
         else:
             files.append(_ROOT / f"kernels/{implementation}.py")
     files += sorted(map(_file_of, functions))
-    return _digest_of_files(files)
+    described = FRAMEWORKS[framework]
+    return _digest_of_files(files, f"{described.engine} {sorted(described.kernels.items())}")
 
 
 def certifier_digest(configs: Sequence[Config]) -> str:
@@ -90,17 +92,17 @@ def _file_of(reference: str) -> Path:
     return _ROOT.parent / f"{module.replace('.', '/')}.py"
 
 
-def _digest_of_files(files: Iterable[Path]) -> str:
+def _digest_of_files(files: Iterable[Path], text: str = "") -> str:
     """SHA-256, in hexadecimal, over files and the worker's modules that they import, transitively.
 
-    It does not depend on the order of `files`.
+    It does not depend on the order of `files`. `text`: is part of the digest, too.
     """
     reached = list(dict.fromkeys(files))
     for file in reached:  # which grows meanwhile
         for imported in _imports(file):
             if imported not in reached:
                 reached.append(imported)
-    state = hashlib.sha256()
+    state = hashlib.sha256(text.encode())
     for name, file in sorted((_name(file), file) for file in reached):
         state.update(f"{name}\n{_tree(file)}\n".encode())
     return state.hexdigest()

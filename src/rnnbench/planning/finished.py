@@ -20,7 +20,7 @@ from rnnbench.records.pointer import Pointer
 from rnnbench.records.record import Record, run_value
 from rnnbench.records.store import Place, read_record, write_bytes
 from rnnbench.tables.effects import Effect, Levels, Round, effects_in, examined
-from rnnbench.tables.ratios import RunValue
+from rnnbench.tables.fit import RunValue
 from rnnbench.tables.states import Source, undisturbed
 
 CACHE = ".finished.jsonl"

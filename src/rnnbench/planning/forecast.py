@@ -96,9 +96,11 @@ def forecast(
     is_borrowed = spread is None or spread.degrees_of_freedom < MIN_FREEDOM
     if is_borrowed:
         spread = spread_of([*runs, *elsewhere()])
-    deviation, freedom = GUESS_SPREAD, 0
+    deviation = GUESS_SPREAD
+    freedom = 0
     if spread:
-        deviation, freedom = math.sqrt(spread.variance), spread.degrees_of_freedom
+        deviation = math.sqrt(spread.variance)
+        freedom = spread.degrees_of_freedom
     return Forecast(
         left=len(left),
         seconds=seconds + measured * OVERHEAD_SECONDS,

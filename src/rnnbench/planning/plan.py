@@ -127,7 +127,8 @@ class Plan:
     def batches(self) -> list[list[str]]:
         """The names of the rounds in the order of measuring, grouped by what is logged together.
 
-        A group has `BATCH_RUNS` runs or more, so that there are about `MOST_BATCHES` at most.
+        Each group but the last has `BATCH_RUNS` runs or more, so that there are about
+        `MOST_BATCHES` at most.
         """
         size = max(BATCH_RUNS, -(-len(self.runs) // MOST_BATCHES))
         batches: list[list[str]] = []

@@ -16,6 +16,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -212,7 +213,9 @@ def _plan_of(
     md5s |= {None: None, "": ""}  # a model may make its own data
     environment_of = _once_per_section(lambda build: pins_of(build, root))
     lock = _once_per_section(lambda build: lock_of(build, root))
-    check = _once_per_section(lambda given: _check_own(*given))
+    # Thousands of runs may share a file.
+    check = cache(check_arrays)
+    check_further = cache(check_nothing_further)
     ordered = plan_order(points, sequential=experiment.grid_order == "sequential")
     rounds = rounds_of([each.point for each in ordered], experiment.reference, bool(site))
 
@@ -225,7 +228,7 @@ def _plan_of(
         elif path:
             if path not in md5s:
                 md5s[path] = own_md5(root / path)
-            check((root / path, config["model"]))
+            _check_own(root / path, config["model"], check, check_further)
         environment = environment_of(config["build"])
         if environment:
             environments[environment.key] = environment
@@ -253,11 +256,11 @@ def _plan_of(
     )
 
 
-def _run(each: Ordered, round: str, identity: Mapping[str, Any]) -> Run:
+def _run(each: Ordered, round_name: str, identity: Mapping[str, Any]) -> Run:
     """The run of a grid point.
 
     - `each`: the point with its place in the order.
-    - `round`: the name of its round.
+    - `round_name`: that of its round.
     - `identity`: as in `Run`.
     """
     point = each.point
@@ -269,7 +272,7 @@ def _run(each: Ordered, round: str, identity: Mapping[str, Any]) -> Run:
         order=each.order,
         block=each.block,
         digest=digest_of(full_identity(point.config, identity)),
-        round=round,
+        round=round_name,
         identity=identity,
         choices=dict(point.choices),
         overrides=dict(point.overrides),
@@ -281,10 +284,16 @@ def _run(each: Ordered, round: str, identity: Mapping[str, Any]) -> Run:
     )
 
 
-def _check_own(file: Path, model: Config) -> None:
+def _check_own(
+    file: Path,
+    model: Config,
+    check: Callable[..., None],
+    check_further: Callable[[Path], None],
+) -> None:
     """Raises `ConfigError` unless a user's file has the arrays that its model needs.
 
-    `model`: the section of the config.
+    - `model`: the section of the config.
+    - `check`, `check_further`: `check_arrays` and `check_nothing_further`, which read the file.
     """
     needed = model.get("arrays", ARRAYS)
     if needed is not None:
@@ -294,9 +303,9 @@ def _check_own(file: Path, model: Config) -> None:
     # What a user's function makes of the arrays is known only after executing it.
     if prepare.startswith("rnnworker."):
         sizes = (model.get("train_samples"), model.get("val_samples"))
-    check_arrays(file, needed, model["name"], sizes)
+    check(file, needed, model["name"], sizes)
     if prepare == GIVEN_ARRAYS:
-        check_nothing_further(file)
+        check_further(file)
 
 
 def unmet_at(root: Path) -> Callable[[Config], str | None]:

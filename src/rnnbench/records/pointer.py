@@ -118,6 +118,13 @@ def is_pointer(file: PurePath) -> bool:
     return _NAME.search(file.name) is not None
 
 
+def names_later(file: Path, record: Record) -> bool:
+    """Whether the pointer in `file` names a record that started later than `record`."""
+    with suppress(RecordError):
+        return PurePath(Pointer.read(file).record or "").stem > record.started
+    return False
+
+
 def companion_files(results: Path, record: Record) -> list[str]:
     """The companions' records in the round of a `record` (paths relative to `results`)."""
     companions = []

@@ -121,7 +121,8 @@ def names_axis(shown: Mapping[str, str]) -> Spec:
     longest = 0
     for name, text in shown.items():
         lines[name] = textwrap.wrap(text, NAME_LINE)
-        longest = max(longest, *map(len, lines[name]))
+        for line in lines[name]:
+            longest = max(longest, len(line))
     return {
         "title": None,
         "labelExpr": f"({json.dumps(lines)})[datum.label]",

@@ -204,7 +204,8 @@ def _figures(labelled: pd.DataFrame, m: Tables) -> Iterator[Figure]:
         group = ""
         which = str(task)
         if several:
-            group, which = which, group
+            group = str(task)
+            which = ""
         for kind, measure in (("time", "relative"), ("cost", "relative_usd")):
             drawn = rows[rows[measure].notna()]
             if len(drawn) > 1:

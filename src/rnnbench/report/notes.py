@@ -30,7 +30,7 @@ from rnnbench.tables.time import NOT_EQUAL, ratios_shown
 from rnnworker.frameworks.names import FRAMEWORKS
 
 LONG_MINUTES = 120  # above that, a duration is in hours
-SHOWN = 12  # configurations whose repeats were not measured
+SHOWN = 12  # names in one sentence, and reasons
 
 
 def answer_notes(m: Tables, lead: str = "speed") -> Iterator[str]:
@@ -149,7 +149,7 @@ def session_notes(usable: pd.DataFrame, finished: Mapping[str, str]) -> Iterator
         when = f"in {count} sessions"
         if count == 1:
             first = timestamps.read(runs["started"].min())
-            last = timestamps.read(runs["record"].map(finished).max())
+            last = timestamps.read(max(finished[record] for record in runs["record"]))
             minutes = max(1, math.ceil((last - first).total_seconds() / 60))
             took = n.counted(minutes, "minute")
             if minutes > LONG_MINUTES:
@@ -172,7 +172,7 @@ ROWS = (
 )
 
 # Each sentence and the field of a framework's description that says which ones differ.
-DIFFERING = {EPSILON: "epsilon_outside_root", ROWS: "squares_per_row"}
+DIFFERING = {EPSILON: "epsilon_outside_root", ROWS: "squares_per_occurrence"}
 
 
 def optimizer_notes(records: Iterable[Record]) -> Iterator[str]:
@@ -296,7 +296,7 @@ def stopping_notes(unneeded: Mapping[str, NotNeeded]) -> Iterator[str]:
     listed = [f"{n.few(names, SHOWN, ', ')}: {reason}." for reason, names in with_reason.items()]
     further = ""
     if len(listed) > SHOWN:
-        further = f" And {len(listed) - SHOWN} more reasons."
+        further = f" And {n.counted(len(listed) - SHOWN, 'more reason')}."
     yield (
         f"Not measured: {n.counted(len(unneeded), 'planned repeat')}, because a configuration "
         "had reached the requested precision or the budget was used up. The stopping rule "

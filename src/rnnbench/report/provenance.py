@@ -61,15 +61,14 @@ def raw_configurations(m: Tables) -> list[RawConfiguration]:
     result = []
     for (name, machine), records in groups.items():
         first = records[0]
-        common = _facts(first)
-        for record in records:
-            facts = _facts(record)
+        facts_of_each = [_facts(record) for record in records]
+        common = dict(facts_of_each[0])
+        for facts in facts_of_each:
             for key in list(common):
                 if facts.get(key) != common[key]:
                     del common[key]
         runs = []
-        for record in records:
-            facts = _facts(record)
+        for record, facts in zip(records, facts_of_each, strict=True):
             own = {key: facts[key] for key in facts if key not in common}
             runs.append(RawRun(record, own, m.inputs.mlflow.get(record.key, "")))
         row = move_named_options(run_facts(first), m.reference)

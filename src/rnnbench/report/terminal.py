@@ -59,16 +59,17 @@ def print_comparison(table: pd.DataFrame, a: str, b: str) -> None:
     console.print(shown)
     if table["suspect"].any():
         console.print(f"{n.DAGGER} includes suspect runs; rnnbench show RUN gives the reasons.")
-    for verdict, label in ((UNEQUAL, "Not the same function"), (UNKNOWN, "Not certified")):
+    for verdict, label in ((UNEQUAL, "No speed-up"), (UNKNOWN, "Not certified")):
         pairs = table[table["equal"] == verdict]
         for why in pairs["equal_why"].unique():
             console.print(f"{label}: {why}.", markup=False, highlight=False)
     ratios = int(table["low"].notna().sum())
     has_unequal = False
-    for ratio in table["unequal"]:
-        if isinstance(ratio, Unequal):
+    for unequal in table["unequal"]:
+        if isinstance(unequal, Unequal):
             has_unequal = True
-            ratios += ratio.low is not None
+            if unequal.low is not None:
+                ratios += 1
     if has_unequal:
         console.print(f"{MARK} compares the times of two different functions: not a speed-up.")
     if ratios > 1:

@@ -248,13 +248,14 @@ def to_markdown(view: TableView) -> str:
     for column in view.columns:
         heads.append(column.heading)
         rules.append("--:" if column.number else ":--")
-    if view.grouped:
+    is_grouped = view.grouped  # looks at every row
+    if is_grouped:
         heads.insert(0, "")
         rules.insert(0, ":--")
     table = [heads, rules]
     for row in view.rows:
         line = [row.head, *row.cells]
-        if view.grouped:
+        if is_grouped:
             line.insert(0, row.group)
         table.append(line)
     lines = []

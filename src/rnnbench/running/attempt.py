@@ -7,7 +7,7 @@ are needed; the file systems of many clusters have none.
 
 An attempt on this host is waited for until its process ends. An attempt on another host is not: its
 node may be lost, and nobody could tell. If it lives, there are two records of one run, which does
-no harm, because records are never changed and are named by their start.
+no harm: records are never changed and are named by their start, and the later one counts.
 """
 
 from __future__ import annotations
@@ -108,12 +108,15 @@ def _last(folder: Path) -> int:
 
 def _owner(file: Path) -> dict[str, Any]:
     """Who began an attempt; {} if its file stays empty, because its process ended at once."""
-    for _ in range(2):
-        with suppress(ValueError):
-            owner = json.loads(file.read_bytes())
-            return owner if isinstance(owner, dict) else {}
+    content = file.read_bytes()
+    if not content:
         time.sleep(POLL)
-    return {}
+        content = file.read_bytes()
+    try:
+        owner = json.loads(content)
+    except ValueError:
+        return {}
+    return owner if isinstance(owner, dict) else {}
 
 
 def _write(descriptor: int, owner: Mapping[str, Any]) -> None:

@@ -58,7 +58,7 @@ def warnings(facts: Mapping[str, Any]) -> list[str]:
 
 
 def read_host_facts() -> dict[str, Any]:
-    """Facts for `warnings`; None for what cannot be read:
+    """Facts for `warnings`; None for a number or text that cannot be read:
 
     - ``cores``: the number that this process may use; ``busy``: how many of them other processes
       keep busy in about a second.
@@ -122,14 +122,7 @@ def _slowness() -> float | None:
     """
     command = [sys.executable, "-m", "rnnworker.processors"]
     with suppress(OSError, subprocess.SubprocessError, ValueError):
-        done = subprocess.run(
-            command,
-            capture_output=True,
-            text=True,
-            timeout=20,
-            check=True,
-        )
-        return float(done.stdout)
+        return float(_output(command))
     return None
 
 
@@ -139,12 +132,11 @@ def _gpu_processes() -> Sequence[str]:
         return ()
     query = ["nvidia-smi", "--query-compute-apps=pid,name", "--format=csv,noheader"]
     with suppress(OSError, subprocess.SubprocessError):
-        done = subprocess.run(
-            query,
-            capture_output=True,
-            text=True,
-            timeout=20,
-            check=True,
-        )
-        return tuple(line.strip() for line in done.stdout.splitlines() if line.strip())
+        return tuple(line.strip() for line in _output(query).splitlines() if line.strip())
     return ()
+
+
+def _output(command: Sequence[str]) -> str:
+    """What a command prints. Raises `OSError` or `subprocess.SubprocessError`, after 20 s too."""
+    done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True)
+    return done.stdout

@@ -33,7 +33,8 @@ def refusals(runs: Sequence[Run], place: Place) -> dict[str, Reason]:
         certificates = read_json(place.folder / "certificates.json")
         for run in runs:
             planned = certificates.get(run.certificate or "")
-            measure, build = run.config["measure"], run.config["build"]
+            measure = run.config["measure"]
+            build = run.config["build"]
             if not planned or measure.get("uncertified") or build.get("as_published"):
                 continue
             why = _why_refused(run, planned, place)
@@ -74,7 +75,9 @@ def _why_refused(run: Run, planned: Facts, place: Place) -> Reason | None:
     fault = made.fault_of_all(rnns)
     file = run.config["rnn"]["implementation"]
     if fault:
-        whose, wrong, trains = "every implementation", fault, ""
+        whose = "every implementation"
+        wrong = fault
+        trains = ""
         data = run.config["dataset"].get("path") or "made by the model"
         function = run.config["model"]["function"].rpartition(":")[0]
         correct = f"correct the model ({function}), the data ({data}) or the options"

@@ -24,7 +24,7 @@ from rnnbench import locks
 from rnnbench.builds.environments import prepare
 from rnnbench.errors import RecordError, RunError
 from rnnbench.records import timestamps
-from rnnbench.records.pointer import Pointer, companion_files, is_valid
+from rnnbench.records.pointer import Pointer, companion_files, is_valid, names_later
 from rnnbench.records.record import Reason, Record, Run, Verdict
 from rnnbench.records.store import (
     Place,
@@ -191,7 +191,8 @@ class CohortRunner:
         It names the companions whose records exist.
         """
         place = self.place
-        file, own = place.pointer(record.name), Pointer.of(record)
+        file = place.pointer(record.name)
+        own = Pointer.of(record)
         with suppress(RecordError):
             is_same = Pointer.read(file).record == own.record
             if is_same and is_valid(file, place.results):
@@ -235,10 +236,12 @@ class CohortRunner:
         code, slurm = revision(), attempt.slurm_job()
         outcomes = self._train(cohort, started)
 
-        place, finished = self.place, timestamps.now()
+        place = self.place
+        finished = timestamps.now()
         trained = []
         for run in cohort:
-            began, outcome = started[run.name], outcomes[run.name]
+            began = started[run.name]
+            outcome = outcomes[run.name]
             trained.append(
                 Trained(
                     run,
@@ -330,7 +333,13 @@ class CohortRunner:
             write_record(self.place.results, record)
 
         for name, record in records.items():
-            write_json(self.place.pointer(name), Pointer.of(record, companions))
+            file = self.place.pointer(name)
+            # Of two attempts on two hosts, the one that started later counts.
+            is_late = names_later(file, record) and is_valid(
+                file, self.place.results, digest=record.run.digest
+            )
+            if not is_late:
+                write_json(file, Pointer.of(record, companions))
         return records
 
 

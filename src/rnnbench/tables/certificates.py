@@ -16,7 +16,6 @@ from rnnbench.records.overrides import (
     is_model_key,
     label,
     labelled,
-    last_component,
     option_of,
     section_of,
 )
@@ -273,7 +272,9 @@ class Certificates:
         for name in own | other:
             if own.get(name) != other.get(name):
                 what = name.replace("_", " ")
-                values = f"{own.get(name, 'none')} instead of {other.get(name, 'none')}"
+                values = (
+                    f"{own.get(name, 'the default')} instead of {other.get(name, 'the default')}"
+                )
                 texts.append(f"{what} {values}")
         return ", ".join(texts)
 
@@ -363,11 +364,11 @@ def _requested_function(configuration: Configuration) -> dict[str, str]:
 
 
 def _network(configuration: Configuration) -> dict[str, str]:
-    """The model and its keys that change the function, which differ only between configurations
-    that a reference by ``model`` or ``model.KEY`` compares."""
+    """The model, the cell and the model's keys that change the function. They differ only between
+    configurations that a reference, or ``rnnbench compare``, sets side by side by one of them."""
     overrides = function_overrides(dict(configuration["variant"].items))
-    keys = {last_component(key): value for key, value in overrides.items() if is_model_key(key)}
-    return {"model": configuration["model"], **keys}
+    keys = {key: value for key, value in overrides.items() if is_model_key(key)}
+    return {"model": configuration["model"], "cell": configuration["cell"], **keys}
 
 
 def _precision(configuration: Configuration) -> str:

@@ -171,10 +171,10 @@ def effects_in(own: Round) -> dict[str, Effect]:
             levels.append(math.log(seconds) + relative - log)
     level = fmean(levels) if levels else math.nan
 
-    effects = {}
+    found = {}
     for key, log in fitted.items():
-        effects[key] = Effect(log + level, own.state, own.slowness)
-    return effects
+        found[key] = Effect(log + level, own.state, own.slowness)
+    return found
 
 
 def effects_of(records: Iterable[Record]) -> dict[str, Effect]:

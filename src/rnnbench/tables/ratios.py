@@ -106,7 +106,8 @@ class Estimates:
     - `_runs`: the runs of each configuration that are compared.
     - `_session`: machine and start of a run → the number of its session.
     - `_counts`: whether each unit counts.
-    - `_fits`: the fit of each configuration; linked ones share a fit.
+    - `_fits`: the fit of each configuration; linked ones share a fit. `_different_fits`: each fit
+      once.
     - `_pools`: the pooled spread of each device, as far as it was asked for, with the largest
       number of repeats.
     """

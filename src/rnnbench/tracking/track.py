@@ -96,8 +96,8 @@ def kept_first(runs: Iterable[Run]) -> list[Run]:
 
 def _upsert(client: MlflowClient, experiment: str, record: Record, file: Path) -> str:
     """Logs a record to its run, which is created if it does not exist, and returns the run's id."""
-    content = hashlib.sha256(file.read_bytes()).hexdigest()
-    digest = f"{content}-{mapping.VERSION}"
+    sha256 = hashlib.sha256(file.read_bytes()).hexdigest()
+    digest = f"{sha256}-{mapping.VERSION}"
     runs = _runs_of_record(client, experiment, record.key)
     _delete(client, runs[1:])
     if runs and runs[0].data.tags.get(COMPLETE) == digest:

@@ -214,9 +214,9 @@ def summarize(job: Job) -> Summary:
             continue
         if pointer.record is None:
             unneeded += 1
-        elif pointer.record and pointer.verdict == "void":
+        elif pointer.verdict == "void":
             void[run.name] = _void_reason(job.root / job.results / pointer.record)
-        elif pointer.record:
+        else:
             usable.add(run.configuration)
         if pointer.not_needed is not None and pointer.not_needed.is_over_budget:
             over_budget += 1

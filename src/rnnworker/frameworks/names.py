@@ -1,5 +1,6 @@
 """The known frameworks: one description each, which the controller, the worker and bundles read.
-The identity of a run depends on its own framework's session only, not on these lines."""
+Of these lines, the identity of a run has the module, the engine and the kernels of its framework.
+"""
 
 from typing import NamedTuple
 
@@ -15,20 +16,20 @@ class Framework(NamedTuple):
     - `can_fork`: forked runs train as fast as runs in a new process (``benchmarks/forked.py``).
     - `has_replicas`, `has_policy`: whether it trains on several cards, and has dtype policies.
     - `auto_uses_cudnn`: whether the implementation ``auto`` may choose cuDNN's kernel.
-    - `epsilon_outside_root`, `squares_per_row`: how its optimizers differ from those of the others
+    - `epsilon_outside_root`, `squares_per_occurrence`: how its optimizers differ from the others'
       (``report.notes.optimizer_notes``)."""
 
     module: str
     engine: str
+    imports: tuple
     needs: tuple = ()
-    imports: tuple = ("numpy",)
     kernels: dict = {}
     can_fork: bool = False
     has_replicas: bool = False
     has_policy: bool = True
     auto_uses_cudnn: bool = True
     epsilon_outside_root: bool = False
-    squares_per_row: bool = False
+    squares_per_occurrence: bool = False
 
     @property
     def backend(self):
@@ -44,7 +45,7 @@ FRAMEWORKS = {
         imports=("numpy", "tensorflow", "keras"),
         can_fork=True,
         has_replicas=True,
-        squares_per_row=True,
+        squares_per_occurrence=True,
     ),
     "keras3_torch": Framework(
         module="keras3_torch",
@@ -85,5 +86,5 @@ FRAMEWORKS = {
         auto_uses_cudnn=False,
         epsilon_outside_root=True,
     ),
-    "fake": Framework(module="fake", engine="none", can_fork=True),
+    "fake": Framework(module="fake", engine="none", imports=("numpy",), can_fork=True),
 }

@@ -40,9 +40,9 @@ def names(model, layers):
 
 
 def turn_off(layers, stack):
-    """Turns off Keras's layers of dropout and noise that are made in `stack`, and classes derived
-    from them. A later change would have no effect in TensorFlow 1: the graph contains the rate with
-    which a layer was called."""
+    """Turns off dropout and noise in Keras's layers, attention included, and in classes derived
+    from them, if they are made in `stack`. A later change would have no effect in TensorFlow 1: the
+    graph contains the rate with which a layer was called."""
 
     def with_0(original, setting):
         @functools.wraps(original)
