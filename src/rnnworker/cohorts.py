@@ -18,9 +18,7 @@ def takes_turns(config):
     measure = config.get("measure") or {}
     if not measure.get("turns", True):
         return False
-    if _is_on_gpu(config):
-        return config["device"].get("turns") is True
-    return True
+    return not _is_on_gpu(config) or config["device"].get("turns") is True
 
 
 def _is_on_gpu(config):
@@ -32,10 +30,12 @@ def reference_of(planned, reference):
     `reference` (axis or option → choice); None if there is none."""
     if not reference:
         return None
-    wanted = dict({"alias": ""}, **reference)
+    wanted = {"alias": ""}
+    wanted.update(reference)
     for run in planned:
         choices = {key: str(value) for key, value in run["overrides"].items()}
-        choices.update(run["choices"], alias=run["alias"] or "")
+        choices.update(run["choices"])
+        choices["alias"] = run["alias"] or ""
         if all(choices.get(axis) == choice for axis, choice in wanted.items()):
             return run
     return None
@@ -65,16 +65,17 @@ def cohorts(missing, reference, peaks=(), available=None, card=None):
         together.append(run)
         if _is_on_gpu(run["config"]):
             size = min(size, on_card)
-    if reference is None or not in_turns(reference):
-        for start in range(0, len(together), size):
-            groups.append(together[start : start + size])
-        return groups
-    others = [run for run in together if run["name"] != reference["name"]]
-    if together and not others:
-        return groups + [[reference]]
-    size = max(1, size - 1)
-    for start in range(0, len(others), size):
-        groups.append([reference] + others[start : start + size])
+
+    in_each = []
+    if reference is not None and in_turns(reference):
+        others = [run for run in together if run["name"] != reference["name"]]
+        if together and not others:
+            return groups + [[reference]]
+        together = others
+        in_each = [reference]
+        size = max(1, size - 1)
+    for start in range(0, len(together), size):
+        groups.append(in_each + together[start : start + size])
     return groups
 
 
@@ -83,10 +84,10 @@ def max_size(runs, peaks=(), available=None):
     some of them; each of the others is expected to need `GUESS_BYTES`."""
     if available is None:
         available = available_bytes()
-    needs = list(peaks)
-    if len(needs) < max(1, len(runs)):
-        needs.append(GUESS_BYTES)
-    size = memory_capacity(available, max(needs))
+    largest = max(peaks, default=GUESS_BYTES)
+    if len(peaks) < len(runs):
+        largest = max(largest, GUESS_BYTES)
+    size = memory_capacity(available, largest)
     for run in runs:
         limits = run["config"].get("limits") or {}
         size = min(size, limits.get("members") or MOST)

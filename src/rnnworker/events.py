@@ -25,7 +25,9 @@ def to_json_data(value):
         number = float(value)
     except (TypeError, ValueError):
         return str(value)
-    return number if math.isfinite(number) else None
+    if math.isfinite(number):
+        return number
+    return None
 
 
 class Events:
@@ -59,7 +61,9 @@ class Events:
 
     def emit_later(self, event, **fields):
         """Holds an event until the next one is written."""
-        line = json.dumps(to_json_data(dict(fields, event=event, t=time.monotonic()))) + "\n"
+        fields["event"] = event
+        fields["t"] = time.monotonic()
+        line = json.dumps(to_json_data(fields)) + "\n"
         with self._lock:
             self._held += line.encode("utf-8")
 
@@ -69,7 +73,8 @@ class Events:
                 self._late.cancel()
                 self._late = None
             while self._held:
-                self._held = self._held[os.write(self._descriptor, self._held) :]
+                written = os.write(self._descriptor, self._held)
+                self._held = self._held[written:]
             self._written = time.monotonic()
 
     def handshake(self):
@@ -94,5 +99,7 @@ class Events:
 def from_environment():
     """Returns the `Events` that the environment variables of this process describe."""
     descriptor = int(os.environ.get("RNNWORKER_EVENTS", "1"))
-    answers = sys.stdin if os.environ.get("RNNWORKER_HANDSHAKE") == "1" else None
+    answers = None
+    if os.environ.get("RNNWORKER_HANDSHAKE") == "1":
+        answers = sys.stdin
     return Events(descriptor, answers)

@@ -36,33 +36,37 @@ def main(job_file, *sockets):
     run.die_with_parent(job.get("parent"))
     begin = time.monotonic()
     config = job["config"]
-    session = importlib.import_module(
-        "rnnworker.frameworks." + FRAMEWORKS[config["build"]["framework"]].module
-    )
+    framework = FRAMEWORKS[config["build"]["framework"]]
+    session = importlib.import_module("rnnworker.frameworks." + framework.module)
     session.preload(config)
-    took, resident = time.monotonic() - begin, _resident()
-    owner, *listeners = (
-        socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET, fileno=int(number))
-        for number in sockets
-    )
+    took = time.monotonic() - begin
+    resident = _resident()
+
+    opened = []
+    for number in sockets:
+        opened.append(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET, fileno=int(number)))
+    owner = opened[0]
     owner.send(b"ready")
-    job_file = _Importer(owner, listeners).serve()
+    job_file = _Importer(owner, opened[1:]).serve()
     if not job_file:
         return 0
-    return run.main([job_file], run.Imported(took, resident - _resident()))
+    imported = run.Imported(took, resident - _resident())
+    return run.main([job_file], imported)
 
 
 def _resident():
     """Returns the resident memory of this process in bytes, including mapped files."""
     with open("/proc/self/statm") as file:
-        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        pages = file.read().split()[1]
+    return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
 
 class _Importer:
     """The event loop of the importer over the sockets of supervisors and the ends of workers."""
 
     def __init__(self, owner, listeners):
-        self.owner, self.listeners = owner, listeners
+        self.owner = owner
+        self.listeners = listeners
         self.workers = {owner: {}}  # connection → {process: descriptor for its exit code}
         # The end of a child makes a descriptor readable.
         self.child_ends, writer = os.pipe()
@@ -132,7 +136,10 @@ def _report_exits(children):
     for pid in list(children):
         ended, status = os.waitpid(pid, os.WNOHANG)
         if ended:
-            code = -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+            if os.WIFSIGNALED(status):
+                code = -os.WTERMSIG(status)
+            else:
+                code = os.WEXITSTATUS(status)
             descriptor = children.pop(pid)
             with contextlib.suppress(BrokenPipeError):  # the supervisor has closed this one
                 os.write(descriptor, "{}\n".format(code).encode("ascii"))
@@ -148,7 +155,8 @@ def _receive(connection):
         return "", []
     for level, kind, data in ancillary:
         if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
-            descriptors.frombytes(data[: len(data) - len(data) % descriptors.itemsize])
+            whole = len(data) - len(data) % descriptors.itemsize
+            descriptors.frombytes(data[:whole])
     return message.decode("utf-8"), list(descriptors)
 
 

@@ -38,8 +38,7 @@ def supervise(members, seed=0, end=None, parse=event_of):
     `seed`: of the order of turns. `end`: the monotonic time at which all remaining members are
     killed; None: never. `parse`: converts a line of bytes to an event, or to None if it is not one.
     """
-    members = list(members)
-    round_ = _Round(members, random.Random(seed), parse)
+    round_ = _Round(list(members), random.Random(seed), parse)
     begun = time.monotonic()
     kills = proc_files.oom_kills()
     try:
@@ -50,10 +49,13 @@ def supervise(members, seed=0, end=None, parse=event_of):
         for process in round_.processes():
             process.finish()
     killed = kills is not None and proc_files.oom_kills() != kills
+    took = time.monotonic() - begun
+    outcomes = {}
     for member in round_.running:
         member.outcome.oom_kill = killed
-        member.outcome.seconds = (time.monotonic() - begun) / len(round_.running)
-    return {member.name: member.outcome for member in round_.running}
+        member.outcome.seconds = took / len(round_.running)
+        outcomes[member.name] = member.outcome
+    return outcomes
 
 
 class _Round:
@@ -83,7 +85,8 @@ class _Round:
                         member.cut_short()
                     return
                 self._give_turn()
-                for key, _ in selector.select(self._timeout(now, end)):
+                ready = selector.select(self._timeout(now, end))
+                for key, _ in ready:
                     key.data.read(selector)
                 for process in self.processes():
                     process.check_limit(selector)
@@ -130,12 +133,10 @@ class _Round:
         if self.planned or any(member.is_working for member in self.running):
             return
         waiting = {member.name: member for member in self.running if member.is_waiting}
-        if self.asleep:
-            used_asleep = {}
-            for name, before in self.asleep.items():
-                if name in waiting:
-                    used_asleep[name] = round(waiting[name].cpu_seconds() - before, 2)
-            self.last.outcome.turns[-1]["asleep"] = used_asleep
+        for name, before in self.asleep.items():
+            if name in waiting:
+                used = waiting[name].cpu_seconds() - before
+                self.last.outcome.turns[-1]["asleep"][name] = round(used, 2)
         if not waiting:
             return
         self.order = [name for name in self.order if name in waiting]
@@ -148,13 +149,14 @@ class _Round:
         length = self._length(waiting.values())
         chosen = waiting.pop(self.order.pop(0))
         self.asleep = {name: member.cpu_seconds() for name, member in waiting.items()}
-        after = self.last.name if self.last else None
         turn = {
             "turn": self.turn,
             "cycle": self.cycle - 1,
-            "after": after,
+            "after": None,
             "asleep": {},
         }
+        if self.last:
+            turn["after"] = self.last.name
         chosen.take_turn(turn, *length)
         self.turn += 1
         self.last = chosen
@@ -164,11 +166,12 @@ class _Round:
         () for a single member, which gets all remaining steps."""
         if self.is_single:
             return ()
-        training = [member for member in members if member.gate_event.get("left")]
-        step_seconds = [member.step_seconds for member in training]
-        if self.length is None and training and all(step_seconds):
-            left = max(member.gate_event["left"] for member in training)
-            self.length = turn_length(step_seconds, left)
+        if self.length is None:
+            training = [member for member in members if member.gate_event.get("left")]
+            step_seconds = [member.step_seconds for member in training]
+            if training and all(step_seconds):
+                left = max(member.gate_event["left"] for member in training)
+                self.length = turn_length(step_seconds, left)
         return self.length or FIRST
 
 
