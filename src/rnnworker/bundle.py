@@ -94,7 +94,7 @@ class Session:
         self.packing = 0.0  # seconds that it took
         self.out = os.path.join(options.out, "out")
         os.makedirs(self.out, exist_ok=True)
-        self.durations = Durations()
+        self.durations = Durations(options.limit)
         self.durations.recall(self.out, self.runs)
         self.durations.recall(self.out, self.certificates.values())
         self.skipped = {}
@@ -104,7 +104,7 @@ class Session:
 
     def measure(self):
         """Executes all runs that are left. Returns the exit code."""
-        self.check_builds([run["config"] for run in self.runs if not self.done(run)])
+        self.check_builds()
         left = 0
         # What used up most of an earlier session may hang, so that it comes last.
         for run in sorted(self.runs, key=lambda run: run["name"] in self.durations.endless):
@@ -147,11 +147,12 @@ class Session:
         place = self.places[name]
         print("[{}/{}] {}  {}".format(place, len(self.runs), name, message), flush=True)
 
-    def check_builds(self, configs):
-        """Refuses each build of the `configs` whose Python cannot run it."""
+    def check_builds(self):
+        """Refuses each build of the runs that are left whose Python cannot run it."""
         last_of_build = {}
-        for config in configs:
-            if not self.obstacle(config):
+        for run in self.runs:
+            config = run["config"]
+            if not self.done(run) and not self.obstacle(config):
                 last_of_build[config["build"]["name"]] = config
         for config in last_of_build.values():
             if self.time_left() <= 0:
@@ -273,7 +274,7 @@ class Session:
             if outcome is None:
                 continue
             if outcome.cut:
-                self._keep_cut(folders[name], run, outcome.seconds)
+                self.durations.keep_cut(folders[name], run, outcome.seconds)
             elif not cohorts.must_retry_alone(run["config"], outcome, len(runs)):
                 self.durations.note(run, outcome.seconds)
                 results[name] = self._keep(folders[name], run, started, outcome, round=about)
@@ -307,12 +308,12 @@ class Session:
             if outcome.over_limit and self.phase_seconds < CERTIFICATE_SECONDS:
                 why = TOO_LONG.format(self.phase_seconds, outcome.over_limit)
                 print("{}  {}".format(name, why), flush=True)
-                self._keep_cut(folder, planned, took, phase_seconds=self.phase_seconds)
+                self.durations.keep_cut(folder, planned, took, self.phase_seconds)
                 self.given_up.add(name)
                 return None
             if outcome.cut:
                 print("{}  {}".format(name, CUT), flush=True)
-                self._keep_cut(folder, planned, took)
+                self.durations.keep_cut(folder, planned, took)
                 return None
             if number:
                 facts = dict(outcome.facts(), device=job["device"])
@@ -328,9 +329,6 @@ class Session:
         folder = os.path.join(self.out, name, started)
         os.makedirs(folder)
         return folder
-
-    def _keep_cut(self, folder, planned, seconds, phase_seconds=None):
-        self.durations.keep_cut(folder, planned, seconds, self.options.limit, phase_seconds)
 
     def _keep(self, folder, planned, started, outcome, **more):
         """Writes the outcome and returns a message on the result."""

@@ -48,7 +48,10 @@ def cohorts(missing, reference, peaks=(), available=None, card=None):
     not take turns (``measure.turns: false``, or on a GPU without memory for two) is a cohort on its
     own. `peaks`: peak bytes of those that were measured before; `available`: bytes of free memory,
     read from this host if None; `card`: as `cards.query_contexts` returns it."""
-    on_card = gpu_capacity(card)
+    on_card = 1
+    # With another compute mode, the card admits only one process.
+    if card is not None and card["mode"] == "Default":
+        on_card = memory_capacity(card["free_bytes"], GUESS_BYTES_OF_CARD)
 
     def in_turns(run):
         if _is_on_gpu(run["config"]) and on_card == 1:
@@ -101,14 +104,6 @@ def memory_capacity(available, each=GUESS_BYTES):
         return MOST
     fitting = int(SHARE * available // each)
     return max(1, min(MOST, fitting))
-
-
-def gpu_capacity(card, each=GUESS_BYTES_OF_CARD):
-    """Returns how many runs of `each` bytes of GPU memory may be on a GPU at the same time; 1 if
-    `card` (from `cards.query_contexts`) is None or its compute mode admits only one process."""
-    if card is None or card["mode"] != "Default":
-        return 1
-    return memory_capacity(card["free_bytes"], each)
 
 
 def starting_order(runs):

@@ -16,7 +16,9 @@ class Durations:
     - `too_long`: name → seconds that one of its phases took without an end.
     """
 
-    def __init__(self):
+    def __init__(self, session=None):
+        """`session`: the seconds after which this start ends; None: never."""
+        self.session = session
         self.endless = set()
         self.too_long = {}
         self._took = {}  # (build, configuration) → longest duration
@@ -36,18 +38,19 @@ class Durations:
                 outcomes = glob.glob(os.path.join(escaped, OUTCOME))
                 outcomes += glob.glob(os.path.join(escaped, "*", OUTCOME))
                 if outcomes:
-                    self.note(each, sum(read(path).get("seconds") or 0.0 for path in outcomes))
+                    seconds = [read(path).get("seconds") or 0.0 for path in outcomes]
+                    self.note(each, sum(seconds))
 
     def note(self, planned, took):
         key = _key(planned)
         self._took[key] = max(took, self._took.get(key, 0.0))
 
-    def keep_cut(self, folder, planned, seconds, session, phase_seconds=None):
-        """Writes into the `folder` of an attempt that it was ended after `seconds`: by the end of a
-        session of `session` seconds, or because a phase took `phase_seconds`."""
+    def keep_cut(self, folder, planned, seconds, phase_seconds=None):
+        """Writes into the `folder` of an attempt that it was ended after `seconds`: by the end of
+        this start, or because a phase took `phase_seconds`."""
         cut = {
             "seconds": seconds,
-            "session": session,
+            "session": self.session,
             "phase_seconds": phase_seconds,
         }
         write(os.path.join(folder, CUT), cut)

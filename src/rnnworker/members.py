@@ -255,11 +255,16 @@ class Running:
         """Ends the process and its children, and closes all descriptors. Idempotent."""
         if self.log is None:
             return
-        self.is_working = self.is_waiting = False
+        self.is_working = False
+        self.is_waiting = False
         try:
             self.close_stdin()
             _end(self.process)
-            self.outcome.exit_code = _as_signal(self.process.wait())
+            self.outcome.exit_code = self.process.wait()
+            # A launcher (a shell, a container) exits with 128 + the number of the signal that
+            # ended its child.
+            if self.outcome.exit_code - 128 in DEADLY:
+                self.outcome.exit_code = 128 - self.outcome.exit_code
             self.outcome.log_tail = tail(self.member.log)
         finally:
             self.log.close()
@@ -309,14 +314,6 @@ def _end(process):
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(timeout=GRACE_SECONDS)
     _signal_group(process.pid, signal.SIGKILL)
-
-
-def _as_signal(exit_code):
-    """Returns the exit code, negative for a signal. A launcher (a shell, a container) exits with
-    128 + the number of the signal that ended its child."""
-    if exit_code - 128 in DEADLY:
-        return 128 - exit_code
-    return exit_code
 
 
 def _signal_group(group, number):

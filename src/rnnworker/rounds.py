@@ -85,8 +85,7 @@ class _Round:
                         member.cut_short()
                     return
                 self._give_turn()
-                ready = selector.select(self._timeout(now, end))
-                for key, _ in ready:
+                for key, _ in selector.select(self._timeout(now, end)):
                     key.data.read(selector)
                 for process in self.processes():
                     process.check_limit(selector)
@@ -101,22 +100,20 @@ class _Round:
             if len(working) >= self.at_once:
                 break
             importer = self.importers.importer_for(member, selector)
-            if importer is None or importer.ready:
-                self.planned.remove(member)
-                started = self._running(member, importer)
-                self.running.append(started)
-                started.watch(selector)
+            if importer and not importer.ready:
+                continue
+            self.planned.remove(member)
+            try:
+                started = Running(member, self.parse, importer)
+            except OSError:
+                if importer is None:
+                    raise
+                # The importer has ended in the meantime: the member starts on its own.
+                importer.gone = True
+                started = Running(member, self.parse)
+            self.running.append(started)
+            started.watch(selector)
         return bool(self.planned) or any(member.is_alive for member in self.running)
-
-    def _running(self, member, importer):
-        try:
-            return Running(member, self.parse, importer)
-        except OSError:
-            if importer is None:
-                raise
-            # The importer has ended in the meantime: the member starts on its own.
-            importer.gone = True
-            return Running(member, self.parse)
 
     def _timeout(self, now, end):
         deadlines = [process.deadline for process in self.processes() if process.is_working]

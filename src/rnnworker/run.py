@@ -108,13 +108,12 @@ def _run(job, events, phases, turns, imported=None):
         events.emit("facts", measured=session.device_facts())
     with phases.phase("train", timed=True) as details:
         # Earlier phases have trained the model, so `fit` restarts from the canonical weights.
-        details.update(
-            session.fit(
-                lambda epoch: events.emit_soon("epoch", **epoch),
-                lambda: started.append(canonical_weights.digest(session.dump_weights())),
-                turns,
-            )
+        fitted = session.fit(
+            lambda epoch: events.emit_soon("epoch", **epoch),
+            lambda: started.append(canonical_weights.digest(session.dump_weights())),
+            turns,
         )
+        details.update(fitted)
     events.emit("facts", measured={"started_weights_sha256": started[0]})
     if details.get("stopped"):
         return
@@ -125,7 +124,8 @@ def _run(job, events, phases, turns, imported=None):
             details["first_call"], details["result"] = _timed(call)
             details["calls"] = [_timed(call)[0] for _ in range(measure[name + "_calls"])]
     if job.get("card") and hasattr(session, "card_memory_peak"):
-        events.emit("facts", measured={"card_peak_memory_bytes": session.card_memory_peak()})
+        peak = session.card_memory_peak()
+        events.emit("facts", measured={"card_peak_memory_bytes": peak})
 
 
 def _timed(call):

@@ -236,7 +236,10 @@ class StepClock:
         return {"start": self.start, "seconds": seconds, "took": took, "rim": rim}
 
     def ends(self):
-        self._report()
+        """Reports the measurement of this turn, if there is one."""
+        if self._slice is not None:
+            self._turns.timed(full=self._wanted is None or self._ends, **self._slice)
+            self._slice = None
 
     def _is_full(self):
         return self._wanted is not None and self._slice["steps"] + self._since >= self._wanted
@@ -252,14 +255,9 @@ class StepClock:
         self._since = 0
 
     def _take(self):
-        self._report()
+        self.ends()
         grant = self._turns.take(left=self._left)
         self._lead = grant.lead
         self._wanted = grant.steps
         self._slice = {"start": None, "seconds": 0.0, "steps": 0}
         self._ends = False
-
-    def _report(self):
-        if self._slice is not None:
-            self._turns.timed(full=self._wanted is None or self._ends, **self._slice)
-            self._slice = None

@@ -57,7 +57,7 @@ def test_outcomes_of_earlier_starts_are_recalled(tmp_path: Path) -> None:
 def test_what_was_cut_takes_longer_than_that(tmp_path: Path, seconds, endless) -> None:
     folder = tmp_path / "certificates/k/1"
     folder.mkdir(parents=True)
-    Durations().keep_cut(str(folder), planned("certificates/k"), seconds, 540.0)
+    Durations(540.0).keep_cut(str(folder), planned("certificates/k"), seconds)
     durations = recalled(tmp_path, "certificates/k")
     assert durations.needed(planned("certificates/k")) == seconds
     assert durations.endless == ({"certificates/k"} if endless else set())
@@ -66,7 +66,7 @@ def test_what_was_cut_takes_longer_than_that(tmp_path: Path, seconds, endless) -
 
 
 def test_a_short_cut_does_not_shorten_the_guess(tmp_path: Path) -> None:
-    Durations().keep_cut(str(tmp_path), planned("m-s0-r0"), 2.0, 60.0)
+    Durations(60.0).keep_cut(str(tmp_path), planned("m-s0-r0"), 2.0)
     durations = Durations()
     durations.recall(str(tmp_path.parent), [planned(tmp_path.name)])
     assert durations.needed(planned("m-s0-r0")) == GUESS_SECONDS
@@ -75,5 +75,5 @@ def test_a_short_cut_does_not_shorten_the_guess(tmp_path: Path) -> None:
 def test_a_phase_that_took_too_long_is_recalled(tmp_path: Path) -> None:
     folder = tmp_path / "certificates/k/1"
     folder.mkdir(parents=True)
-    Durations().keep_cut(str(folder), planned("certificates/k"), 90.0, 240.0, phase_seconds=60.0)
+    Durations(240.0).keep_cut(str(folder), planned("certificates/k"), 90.0, phase_seconds=60.0)
     assert recalled(tmp_path, "certificates/k").too_long == {"certificates/k": 60.0}
