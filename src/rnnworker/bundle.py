@@ -47,6 +47,7 @@ def main(folder, arguments):
             content = file.read()
         if hashlib.sha256(content).hexdigest() != digest:
             sys.exit("{} is not what was packed: copy the bundle again.".format(name))
+
     try:
         session = Session(folder, options, begin)
     except ValueError as error:
@@ -97,6 +98,7 @@ class Session:
         self.durations = Durations(options.limit)
         self.durations.recall(self.out, self.runs)
         self.durations.recall(self.out, self.certificates.values())
+
         self.skipped = {}
         self.skipped_file = os.path.join(self.out, "skipped.json")
         if os.path.exists(self.skipped_file):  # from an earlier start, maybe with other Pythons
@@ -207,6 +209,7 @@ class Session:
         time left, nvidia-smi, which can take a second, is asked how many fit on a card."""
         if not cohorts.takes_turns(run["config"]) or not self.fits([run]):
             return [run]
+
         able = []
         for other in self.runs:
             if other.get("round") == run.get("round") and not self.obstacle(other["config"]):
@@ -258,6 +261,7 @@ class Session:
             "members": names,
             "companions": companions,
         }
+
         folders = {name: self._folder(name, started) for name in names}
         members = []
         for place, run in enumerate(runs):
@@ -291,6 +295,7 @@ class Session:
         than this session allows and a longer session allows more."""
         started = _now()
         begin = time.monotonic()
+
         name = planned["name"]
         folder = self._folder(name, started)
         limits = {"default": self.phase_seconds}
@@ -304,6 +309,7 @@ class Session:
                 os.makedirs(files, exist_ok=True)
             member = self._member(planned, files, job, limits)
             outcome = self._supervise([member])[name]
+
             took = time.monotonic() - begin
             if outcome.over_limit and self.phase_seconds < CERTIFICATE_SECONDS:
                 why = TOO_LONG.format(self.phase_seconds, outcome.over_limit)
@@ -320,6 +326,7 @@ class Session:
                 write(os.path.join(files, OUTCOME), facts)
             else:
                 first = outcome
+
         self.durations.note(planned, time.monotonic() - begin)
         message = self._keep(folder, planned, started, first)
         print("{}  {}".format(name, message), flush=True)
@@ -343,6 +350,7 @@ class Session:
         if outcome.over_limit:
             return "over the limit of phase {}".format(outcome.over_limit)
         message = "exit code {}, {:.0f} s".format(outcome.exit_code, outcome.seconds)
+
         errors = [event for event in outcome.events if event["event"] == "error"]
         if not errors:
             return message
@@ -358,6 +366,7 @@ class Session:
         """Returns the worker of `planned` that does `job` and has its files in `folder`. `place`:
         its number among the workers that run at the same time."""
         job = with_local_paths(job, self.own)
+
         config = job.pop("config")
         build = self.builds.with_sites(config["build"])
         job = workers.job_of(
@@ -403,6 +412,7 @@ class Session:
         begin = time.monotonic()
         if begin - self.packed < PACK_SECONDS and not always:
             return
+
         partial = self.options.pack + ".new"
         with tarfile.open(partial, "w:gz") as archive:
             archive.add(self.out, arcname="out")

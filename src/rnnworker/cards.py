@@ -108,6 +108,7 @@ def visible(cards, variable):
         devices.append(device)
     if variable is None:
         return devices
+
     result = []
     for wanted in variable.split(","):
         wanted = wanted.strip()
@@ -143,6 +144,7 @@ def select_card(device, cards, environment):
         # Without UUIDs, a process would see the machine's other cards too.
         if card["uuid"]:
             usable.setdefault(card["name"], []).append(card)
+
     for alike in usable.values():
         if len(alike) >= count:
             return dict(alike[0], further=alike[1:count])

@@ -90,6 +90,7 @@ def max_size(runs, peaks=(), available=None):
     largest = max(peaks, default=GUESS_BYTES)
     if len(peaks) < len(runs):
         largest = max(largest, GUESS_BYTES)
+
     size = memory_capacity(available, largest)
     for run in runs:
         limits = run["config"].get("limits") or {}

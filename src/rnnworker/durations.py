@@ -75,6 +75,7 @@ class Durations:
         at_least = self._at_least.get(key, 0.0)
         if key in self._took:
             return max(at_least, self._took[key])
+
         kind = os.path.dirname(configuration)
         of_build = []
         of_kind = []

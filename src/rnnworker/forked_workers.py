@@ -97,6 +97,7 @@ class Importer:
             self._socket = connection
             return
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+
         passed = [theirs.fileno()]
         if listener:
             passed.append(listener.fileno())

@@ -34,6 +34,7 @@ def main(job_file, *sockets):
     with open(job_file) as file:
         job = json.load(file)
     run.die_with_parent(job.get("parent"))
+
     begin = time.monotonic()
     config = job["config"]
     framework = FRAMEWORKS[config["build"]["framework"]]
@@ -107,6 +108,7 @@ class _Importer:
             # Python 3.12 warns if there are threads; those started by imports hold no lock.
             warnings.simplefilter("ignore", DeprecationWarning)
             pid = os.fork()
+
         if pid:
             for descriptor in descriptors[1:]:
                 os.close(descriptor)

@@ -62,12 +62,15 @@ def processor_facts():
         "sockets": len(sockets) or None,
         "processor": None,
     }
+
     arm = [first("CPU implementer"), first("CPU part")]  # which have no model name
     if not facts["name"] and all(arm):
         facts["name"] = "ARM {} {}".format(*arm)
+
     kind = [first("vendor_id"), first("cpu family"), first("model")]
     if all(kind):
         facts["processor"] = " ".join(kind)
+
     if first("flags"):
         flags = first("flags").split()
         facts["flags"] = [flag for flag in FLAGS if flag in flags]
@@ -82,6 +85,7 @@ def key(facts):
     may start on another processor of the same name (``AMD EPYC``), which is another machine."""
     common, virtual = kind(facts)
     stable = common + [text("/etc/machine-id")] + virtual
+
     digest = hashlib.sha256(repr(stable).encode("utf-8")).hexdigest()
     name = re.sub(r"\(r\)|\(tm\)|cpu|processor|@.*$", " ", str(facts.get("cpu")).lower())
     words = re.findall(r"[a-z0-9]+", name)[:3]
@@ -120,6 +124,7 @@ def gpu_models():
     which are those of nvidia-smi, else their PCI ids, else one placeholder per device file."""
     if not _has_driver():
         return []
+
     models = _listed_models()
     if models:
         return models

@@ -139,11 +139,13 @@ class Running:
         self.outcome = Outcome()
         self.is_working = True
         self.is_waiting = False
+
         self.gate_event = {}  # the last one
         self.step_seconds = None  # seconds per training step in the last turn that has any
         self.deadline = 0.0  # of its phase
         self.left = 0.0  # the seconds left of its phase while it waits
         self.buffer = b""
+
         self.log = open(str(member.events_file), "ab", buffering=0)  # noqa: SIM115 (see finish)
         self.reader, writer = os.pipe()
         try:
@@ -157,6 +159,7 @@ class Running:
             raise
         finally:
             os.close(writer)
+
         self.pidfd = None
         if importer:
             self.pidfd = self.process.ended
@@ -187,6 +190,7 @@ class Running:
         if not data:
             self.close(selector)
             return
+
         self.log.write(data)
         lines = (self.buffer + data).split(b"\n")
         self.buffer = lines.pop()
@@ -204,6 +208,7 @@ class Running:
         elif kind == "phase_end":
             self._begin(LAST_PHASE)
         self.member.on_event(event)
+
         if kind == "turn" and event.get("steps") and event.get("seconds"):
             self.step_seconds = event["seconds"] / event["steps"]
         if kind == "gate":

@@ -94,11 +94,13 @@ def processors_near(topology, card, base="/sys"):
     bus = ""
     if card:
         bus = card.get("bus") or ""
+
     # The kernel writes the PCI domain with four digits, nvidia-smi with eight.
     match = re.search(r"[0-9a-fA-F]{4}:[0-9a-fA-F:.]+$", bus)
     if match is None:
         return tuple(topology)
     device = os.path.join(base, "bus/pci/devices", match.group().lower())
+
     node = proc_files.number(os.path.join(device, "numa_node"), -1)
     if node < 0:
         return tuple(topology)
@@ -143,6 +145,7 @@ def load_so_far(stat="/proc/stat"):
         "processors": {},
         "own": own.ru_utime + own.ru_stime + children.ru_utime + children.ru_stime,
     }
+
     has_ticks = False
     lines = re.findall(r"^cpu(\d+) (.*)$", proc_files.text(stat) or "", re.MULTILINE)
     for cpu, listed in lines:
@@ -163,6 +166,7 @@ def load_between(before, after):
     load = {"own": after["own"] - before["own"]}
     if not after["processors"]:
         return load
+
     load["busy"] = 0.0
     load["steal"] = 0.0
     for cpu in os.sched_getaffinity(0):
@@ -216,6 +220,7 @@ class RandomReads:
                 out=numpy.empty(count),
                 mode="clip",
             )
+
         if len(self._cores) < 2:
             return self._once()
         usual = os.sched_getaffinity(0)

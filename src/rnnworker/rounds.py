@@ -48,6 +48,7 @@ def supervise(members, seed=0, end=None, parse=event_of):
             member.close_stdin()
         for process in round_.processes():
             process.finish()
+
     killed = kills is not None and proc_files.oom_kills() != kills
     took = time.monotonic() - begun
     outcomes = {}
@@ -99,6 +100,7 @@ class _Round:
             working = [process for process in self.processes() if process.is_working]
             if len(working) >= self.at_once:
                 break
+
             importer = self.importers.importer_for(member, selector)
             if importer and not importer.ready:
                 continue
@@ -136,6 +138,7 @@ class _Round:
                 self.last.outcome.turns[-1]["asleep"][name] = round(used, 2)
         if not waiting:
             return
+
         self.order = [name for name in self.order if name in waiting]
         if not self.order:
             if self.names != sorted(waiting):
@@ -143,6 +146,7 @@ class _Round:
                 self.orders = cycles(self.names, self.stream)
             self.order = next(self.orders)
             self.cycle += 1
+
         length = self._length(waiting.values())
         chosen = waiting.pop(self.order.pop(0))
         self.asleep = {name: member.cpu_seconds() for name, member in waiting.items()}
@@ -206,6 +210,7 @@ def williams(size):
         else:
             place -= step
         first.append(place % size)
+
     rows = []
     for shift in range(size):
         rows.append([(element + shift) % size for element in first])

@@ -30,6 +30,7 @@ def main(arguments, imported=None):
         job = json.load(file)
     if imported is None:
         die_with_parent(job.get("parent"))
+
     reads = {}
     facts = {}
     if job.get("card"):
@@ -40,6 +41,7 @@ def main(arguments, imported=None):
         facts["reads_bytes"] = random_reads.bytes
     turns = Turns(events, cards.card_reader(job), **reads)
     phases = Phases(events, turns)
+
     events.emit("hello", pid=os.getpid(), python=sys.version.split()[0], begin=begin)
     # The runs of a round start in parallel, until their training on separate cores.
     cores = job.get("start_cores") or job.get("cores")
@@ -48,6 +50,7 @@ def main(arguments, imported=None):
     _limit_memory(job.get("memory_bytes"))
     events.emit("facts", hardware=machine.fingerprint(), measured=facts)
     events.handshake()
+
     mode = job.get("mode")
     try:
         if mode:
@@ -81,6 +84,7 @@ def _run(job, events, phases, turns, imported=None):
             details["before_fork"] = imported.seconds
         session = frameworks.open_session(config, job["threads"])
     events.emit("facts", environment=session.environment(), measured=session.device_facts())
+
     with phases.phase("data") as details:
         details.update(session.load_data(job["dataset"], job.get("pinned_md5")))
     with phases.phase("build") as details:
@@ -99,9 +103,11 @@ def _run(job, events, phases, turns, imported=None):
         with phases.phase("attest"):
             kernel = session.attest()
     events.emit("facts", measured={"kernel": kernel})
+
     with phases.phase("warmup") as details:
         seconds = measure.get("warmup_seconds", 0.0)
         details["steps"] = session.warm_up(measure["warmup_steps"], seconds)
+
     started = []
     if job.get("start_cores", job.get("cores")) != job.get("cores"):
         processors.move(job["cores"])
@@ -117,12 +123,14 @@ def _run(job, events, phases, turns, imported=None):
     events.emit("facts", measured={"started_weights_sha256": started[0]})
     if details.get("stopped"):
         return
+
     for name, call in (("evaluate", session.evaluate), ("predict", session.predict)):
         with phases.phase(name, timed=True) as details:
             details["samples"] = session.validation_samples
             turns.take()
             details["first_call"], details["result"] = _timed(call)
             details["calls"] = [_timed(call)[0] for _ in range(measure[name + "_calls"])]
+
     if job.get("card") and hasattr(session, "card_memory_peak"):
         peak = session.card_memory_peak()
         events.emit("facts", measured={"card_peak_memory_bytes": peak})

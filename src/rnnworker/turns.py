@@ -65,19 +65,23 @@ class Phases:
         if timed:
             collect_and_freeze()
             self._turns.begin(name)
+
         before = processors.load_so_far()
         start = time.monotonic()
         second_start = second_clock()
+
         yield details
         if timed:
             self._turns.end()
         end = time.monotonic()
         second_end = second_clock()
+
         details["load"] = processors.load_between(before, processors.load_so_far())
         if timed:
             details["load"] = self._turns.load or details["load"]
             details["waited"] = self._turns.waited
             details["second_clock"] = second_end - second_start - self._turns.waited_second
+
         self._events.emit(
             "phase_end",
             phase=name,
@@ -147,6 +151,7 @@ class Turns:
         if turn is None:
             return
         self._turn = None
+
         used = processors.load_between(self._load_before, processors.load_so_far())
         self.load = processors.total_load(self.load, used)
         if self._card_before is not None:

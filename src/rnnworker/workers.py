@@ -37,6 +37,7 @@ def job_of(config, root, pinned_md5=None, place=0, nvml=None, gpus=None, **more)
     start_cores = processors.start_cores(topology, cores, place)
     dataset = (config.get("dataset") or {}).get("path")
     limits = config.get("limits") or {}
+
     job = {
         "config": config,
         "card": card,
@@ -49,6 +50,7 @@ def job_of(config, root, pinned_md5=None, place=0, nvml=None, gpus=None, **more)
         "memory_bytes": limits.get("memory_bytes"),
         "parent": os.getpid(),
     }
+
     if card:
         job["nvml"] = nvml
     if dataset:
@@ -110,6 +112,7 @@ def environment_of(config, threads, card=None, environment=None):
     card."""
     if environment is None:
         environment = os.environ
+
     kept = {}
     for name, value in environment.items():
         if name not in REMOVED and not name.startswith(REMOVED_PREFIXES):
