@@ -281,7 +281,7 @@ class Session:
                 self.durations.keep_cut(folders[name], run, outcome.seconds)
             elif not cohorts.must_retry_alone(run["config"], outcome, len(runs)):
                 self.durations.note(run, outcome.seconds)
-                results[name] = self._keep(folders[name], run, started, outcome, round=about)
+                results[name] = self._keep(folders[name], run, started, outcome, about)
             elif name not in companions:
                 again.append(run)
         for run in again:
@@ -294,12 +294,11 @@ class Session:
         the result. Returns None if the end of the session cut it short, or if a phase took longer
         than this session allows and a longer session allows more."""
         started = _now()
-        begin = time.monotonic()
-
         name = planned["name"]
         folder = self._folder(name, started)
         limits = {"default": self.phase_seconds}
         first = None
+        took = 0.0
         for number, job in enumerate(workers.certificate_jobs(planned)):
             files = folder
             if number:  # a further device
@@ -309,8 +308,8 @@ class Session:
                 os.makedirs(files, exist_ok=True)
             member = self._member(planned, files, job, limits)
             outcome = self._supervise([member])[name]
+            took += outcome.seconds
 
-            took = time.monotonic() - begin
             if outcome.over_limit and self.phase_seconds < CERTIFICATE_SECONDS:
                 why = TOO_LONG.format(self.phase_seconds, outcome.over_limit)
                 print("{}  {}".format(name, why), flush=True)
@@ -327,7 +326,7 @@ class Session:
             else:
                 first = outcome
 
-        self.durations.note(planned, time.monotonic() - begin)
+        self.durations.note(planned, took)
         message = self._keep(folder, planned, started, first)
         print("{}  {}".format(name, message), flush=True)
         return message
@@ -337,9 +336,11 @@ class Session:
         os.makedirs(folder)
         return folder
 
-    def _keep(self, folder, planned, started, outcome, **more):
-        """Writes the outcome and returns a message on the result."""
-        facts = dict(outcome.facts(), **more)
+    def _keep(self, folder, planned, started, outcome, about=None):
+        """Writes the outcome and returns a message on the result. `about`: the round of a run."""
+        facts = outcome.facts()
+        if about:
+            facts["round"] = about
         facts["name"] = planned["name"]
         facts["digest"] = planned["digest"]
         facts["started"] = started
@@ -355,7 +356,7 @@ class Session:
         if not errors:
             return message
         error = "{type}: {message}".format(**errors[-1])
-        if outcome.phase == "import" and "round" in more:
+        if outcome.phase == "import" and about:
             build = planned["config"]["build"]
             python = self.builds.python_of(build)
             why = "{} cannot import its framework ({}); repair that installation"

@@ -91,16 +91,9 @@ def for_device(topology, device, card=None, base="/sys"):
 def processors_near(topology, card, base="/sys"):
     """Returns the processors of `topology` on the NUMA node of `card` (``bus``: its PCI address),
     or all of `topology` if the node is unknown or none of its processors is available."""
-    bus = ""
-    if card:
-        bus = card.get("bus") or ""
-
-    # The kernel writes the PCI domain with four digits, nvidia-smi with eight.
-    match = re.search(r"[0-9a-fA-F]{4}:[0-9a-fA-F:.]+$", bus)
-    if match is None:
-        return tuple(topology)
-    device = os.path.join(base, "bus/pci/devices", match.group().lower())
-
+    bus = (card or {}).get("bus") or ""
+    # The kernel writes 0000:10:00.0, nvidia-smi writes the first number with eight digits.
+    device = os.path.join(base, "bus/pci/devices", bus[-12:].lower())
     node = proc_files.number(os.path.join(device, "numa_node"), -1)
     if node < 0:
         return tuple(topology)

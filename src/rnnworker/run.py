@@ -47,7 +47,12 @@ def main(arguments, imported=None):
     cores = job.get("start_cores") or job.get("cores")
     if cores:
         os.sched_setaffinity(0, cores)
-    _limit_memory(job.get("memory_bytes"))
+    # The kernel counts private writable memory, so that no process has to watch the timed one.
+    # Address space that a framework only reserves does not count; this rules out RLIMIT_AS.
+    # RLIMIT_RSS has had no effect since Linux 2.4. GPU memory is not counted.
+    limit = job.get("memory_bytes")
+    if limit is not None:
+        resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
     events.emit("facts", hardware=machine.fingerprint(), measured=facts)
     events.handshake()
 
@@ -140,17 +145,6 @@ def _timed(call):
     start = time.monotonic()
     result = call()
     return time.monotonic() - start, result
-
-
-def _limit_memory(limit):
-    """Limits the private writable memory of this process to `limit` bytes (None: not at all).
-
-    The kernel counts it, so that no process has to watch the timed one. Address space that a
-    framework only reserves does not count; this rules out RLIMIT_AS. RLIMIT_RSS has had no effect
-    since Linux 2.4. GPU memory is not counted.
-    """
-    if limit is not None:
-        resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
 
 
 def die_with_parent(parent):
