@@ -332,6 +332,7 @@ class Session:
         return message
 
     def _folder(self, name, started):
+        """Makes the folder of an attempt that began at `started`."""
         folder = os.path.join(self.out, name, started)
         os.makedirs(folder)
         return folder

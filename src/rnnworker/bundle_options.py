@@ -101,6 +101,7 @@ class Builds:
                 print("build {}: {}".format(build["name"], advice), flush=True)
 
     def refuse(self, build, why):
+        """Notes and prints why the Python of `build` cannot run it."""
         self.unfit[build["name"]] = why
         message = (
             "build {0} cannot run: {1}, or use --python {0}=PATH or --site {0}=FOLDER. "
@@ -109,6 +110,7 @@ class Builds:
         print(message.format(build["name"], why), flush=True)
 
     def python_of(self, build):
+        """Returns the path of the interpreter of `build`."""
         return self.pythons.get(build["name"], sys.executable)
 
     def with_sites(self, build):

@@ -238,10 +238,13 @@ def card_reader(job):
 
 
 def no_card():
+    """Reads the state of no GPU."""
     return None
 
 
 class CardState:
+    """A GPU whose state the driver reports. Raises the library's ``NVMLError`` if it cannot."""
+
     def __init__(self, library, uuid):
         self.library = library
         for left in reversed(range(TRIES)):

@@ -33,15 +33,15 @@ class Durations:
                 if os.path.exists(cut):
                     self._note_cut(each, read(cut))
                     continue
-                # A certificate has an outcome for each device.
-                escaped = glob.escape(attempt)
-                outcomes = glob.glob(os.path.join(escaped, OUTCOME))
-                outcomes += glob.glob(os.path.join(escaped, "*", OUTCOME))
+                # A certificate has an outcome for each device, those of further ones in folders.
+                pattern = os.path.join(glob.escape(attempt), "**", OUTCOME)
+                outcomes = glob.glob(pattern, recursive=True)
                 if outcomes:
                     seconds = [read(path).get("seconds") or 0.0 for path in outcomes]
                     self.note(each, sum(seconds))
 
     def note(self, planned, took):
+        """Notes that `planned` took that many seconds."""
         key = _key(planned)
         self._took[key] = max(took, self._took.get(key, 0.0))
 

@@ -44,6 +44,7 @@ class Events:
         self._lock = threading.Lock()
 
     def emit(self, event, **fields):
+        """Writes an event at once, with those that were held."""
         self.emit_later(event, **fields)
         self._write()
 
@@ -87,6 +88,7 @@ class Events:
         return self._ask("gate", **fields)
 
     def _ask(self, event, **fields):
+        """Writes an event and returns the answer; ends this process if nobody is left to answer."""
         if self._answers is None:
             return None
         self.emit(event, **fields)

@@ -67,6 +67,7 @@ class Importers:
         return importer
 
     def started(self):
+        """Returns the importers that have been started or joined."""
         return [importer for importer in self._importers.values() if importer]
 
 
@@ -195,6 +196,7 @@ class Forked:
         return self._code
 
     def wait(self, timeout=None):
+        """Returns the exit code. Raises `subprocess.TimeoutExpired` after `timeout` seconds."""
         code = self.poll(timeout)
         if code is None:
             raise subprocess.TimeoutExpired("a forked worker", timeout)

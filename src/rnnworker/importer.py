@@ -81,24 +81,25 @@ class _Importer:
         while True:
             watched = [self.child_ends] + self.listeners + list(self.workers)
             ready, _, _ = select.select(watched, [], [])
-            if self.child_ends in ready:
-                os.read(self.child_ends, 4096)
-                for children in self.workers.values():
-                    _report_exits(children)
-            for listener in set(self.listeners).intersection(ready):
-                connection, _ = listener.accept()
-                self.workers[connection] = {}
-                with contextlib.suppress(OSError):  # it may be gone already; that is read from it
-                    connection.send(b"ready")
-            for connection in set(self.workers).intersection(ready):
-                job_file, descriptors = _receive(connection)
-                if job_file:
-                    if self._is_forked(connection, descriptors):
-                        return job_file
-                elif connection is self.owner:
-                    return None
+            for source in ready:
+                if source == self.child_ends:
+                    os.read(self.child_ends, 4096)
+                    for children in self.workers.values():
+                        _report_exits(children)
+                elif source in self.listeners:
+                    connection, _ = source.accept()
+                    self.workers[connection] = {}
+                    with contextlib.suppress(OSError):  # it may be gone; that is read from it
+                        connection.send(b"ready")
                 else:
-                    self._drop(connection)
+                    job_file, descriptors = _receive(source)
+                    if job_file:
+                        if self._is_forked(source, descriptors):
+                            return job_file
+                    elif source is self.owner:
+                        return None
+                    else:
+                        self._drop(source)
 
     def _is_forked(self, connection, descriptors):
         """Forks a worker. Returns True in the worker, False in the importer."""
@@ -149,6 +150,8 @@ def _report_exits(children):
 
 
 def _receive(connection):
+    """Returns the job file of a message and the descriptors that came with it; "" and none if the
+    connection has been closed."""
     descriptors = array.array("i")
     space = socket.CMSG_LEN(DESCRIPTORS * descriptors.itemsize)
     try:

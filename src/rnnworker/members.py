@@ -175,6 +175,7 @@ class Running:
         return self.is_working or self.is_waiting
 
     def watch(self, selector):
+        """Has `selector` report what the process writes, and its end."""
         for descriptor in self._descriptors:
             selector.register(descriptor, selectors.EVENT_READ, self)
 
@@ -198,6 +199,7 @@ class Running:
             self._take(self.parse(line))
 
     def _take(self, event):
+        """Notes an event, which may ask for an answer. None: a line that was no event."""
         if event is None:
             self.outcome.garbage += 1
             return
@@ -242,11 +244,13 @@ class Running:
             self.close(selector)
 
     def cut_short(self):
+        """Kills the process, because the time for all members is over."""
         if self.is_alive:
             self.outcome.cut = True
             _signal_group(self.process.pid, signal.SIGKILL)
 
     def close(self, selector):
+        """Ends the process, which `selector` no longer watches."""
         for descriptor in self._descriptors:
             selector.unregister(descriptor)
         self.finish()
@@ -285,6 +289,7 @@ class Running:
         return ticks / float(os.sysconf("SC_CLK_TCK"))
 
     def _begin(self, phase):
+        """Begins a phase, which has a limit of its own."""
         self.outcome.phase = phase
         self.deadline = time.monotonic() + self.member.limit(phase)
 
@@ -295,6 +300,7 @@ class Running:
 
 
 def _started(member, writer):
+    """Starts the process of `member`, which writes its events to the descriptor `writer`."""
     environment = dict(member.environment)
     environment["RNNWORKER_EVENTS"] = str(writer)
     environment["RNNWORKER_HANDSHAKE"] = "1"

@@ -223,6 +223,7 @@ class RandomReads:
             os.sched_setaffinity(0, usual)
 
     def _once(self, core=None):
+        """Returns the median of several timings, on `core` if it is given."""
         if core is not None:
             os.sched_setaffinity(0, {core})
         self._read()  # fills the cache

@@ -60,6 +60,8 @@ def supervise(members, seed=0, end=None, parse=event_of):
 
 
 class _Round:
+    """The members of a round, which of them are alive, and whose turn it is."""
+
     def __init__(self, members, stream, parse):
         self.planned = members[:]
         self.running = []
@@ -78,6 +80,7 @@ class _Round:
         self.asleep = {}  # CPU seconds of the waiting members at the start of the turn
 
     def attend(self, end):
+        """Starts members and gives turns until all have ended, or until the time `end`."""
         with selectors.DefaultSelector() as selector:
             while self._start(selector):
                 now = time.monotonic()
@@ -92,6 +95,7 @@ class _Round:
                     process.check_limit(selector)
 
     def processes(self):
+        """Returns the members and importers that have been started."""
         return self.running + self.importers.started()
 
     def _start(self, selector):
@@ -118,6 +122,7 @@ class _Round:
         return bool(self.planned) or any(member.is_alive for member in self.running)
 
     def _timeout(self, now, end):
+        """Returns the seconds after which a limit has to be checked; None: never."""
         deadlines = [process.deadline for process in self.processes() if process.is_working]
         if end is not None:
             deadlines.append(end)

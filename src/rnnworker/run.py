@@ -80,6 +80,7 @@ def main(arguments, imported=None):
 
 
 def _run(job, events, phases, turns, imported=None):
+    """Goes through the phases of a run."""
     from rnnworker import canonical_weights, frameworks
 
     config = job["config"]
@@ -108,7 +109,6 @@ def _run(job, events, phases, turns, imported=None):
         with phases.phase("attest"):
             kernel = session.attest()
     events.emit("facts", measured={"kernel": kernel})
-
     with phases.phase("warmup") as details:
         seconds = measure.get("warmup_seconds", 0.0)
         details["steps"] = session.warm_up(measure["warmup_steps"], seconds)
@@ -142,6 +142,7 @@ def _run(job, events, phases, turns, imported=None):
 
 
 def _timed(call):
+    """Returns the seconds that `call` took, and its result."""
     start = time.monotonic()
     result = call()
     return time.monotonic() - start, result

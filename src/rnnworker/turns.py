@@ -106,6 +106,7 @@ class Turns:
         self.begin(None)
 
     def begin(self, phase):
+        """Begins to account for a timed phase."""
         self._phase = phase
         self._turn = None
         self.waited = 0.0
@@ -135,11 +136,13 @@ class Turns:
         self._turn.update(measured)
 
     def end(self):
+        """Ends the last turn of the phase."""
         with self._waiting():
             self._report()
 
     @contextlib.contextmanager
     def _waiting(self):
+        """Context of what is not work of the run."""
         start = time.monotonic()
         second_start = second_clock()
         yield
@@ -147,6 +150,7 @@ class Turns:
         self.waited_second += second_clock() - second_start
 
     def _report(self):
+        """Reports the turn that ends, if there is one, with the load during it."""
         turn = self._turn
         if turn is None:
             return
@@ -199,6 +203,8 @@ class StepClock:
         self._timed = 0  # steps
 
     def before(self, values=None):
+        """Comes before each training step. Ends a turn that has all of its steps, waits for the
+        next one, and begins to time after the lead-in. `values`: the step's inputs."""
         if not self._done:
             self._rim += time.monotonic() - self.start
         if self._mark is not None and self._is_full():
@@ -214,6 +220,8 @@ class StepClock:
                 self._slice["start"] = self._mark
 
     def after(self, values=None):
+        """Comes after each training step. The last one of an epoch ends a stretch of timed steps,
+        because what follows belongs to the rim. `values`: the step's outputs."""
         self._done += 1
         self._left -= 1
         if self._mark is None:
@@ -247,9 +255,11 @@ class StepClock:
             self._slice = None
 
     def _is_full(self):
+        """Returns whether all steps of this turn have been timed."""
         return self._wanted is not None and self._slice["steps"] + self._since >= self._wanted
 
     def _stop(self, values):
+        """Ends a stretch of timed steps."""
         self._finish(values)
         elapsed = time.monotonic() - self._mark
         self._seconds += elapsed
@@ -260,6 +270,7 @@ class StepClock:
         self._since = 0
 
     def _take(self):
+        """Waits for the next turn."""
         self.ends()
         grant = self._turns.take(left=self._left)
         self._lead = grant.lead

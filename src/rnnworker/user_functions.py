@@ -102,6 +102,7 @@ def described(error, model=None):
 
 
 def _location(error, model):
+    """Returns where `error` was raised, as `one_line` says it; "" if that is unknown."""
     location = ""
     module = "rnnworker."  # where the error was raised
     for frame, line in traceback.walk_tb(error.__traceback__):

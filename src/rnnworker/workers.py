@@ -144,6 +144,7 @@ def member_of(name, job, launcher, files, limits, **more):
 
 
 def read(path):
+    """Returns the content of a JSON file."""
     with open(path) as file:
         return json.load(file)
 
