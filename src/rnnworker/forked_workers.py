@@ -55,10 +55,10 @@ class Importers:
             return None
         kind = kind_of(member)
         if kind not in self._importers:
-            importer = _joined(kind, member)
-            if importer is None and self._kinds.count(kind) > 1:
-                importer = Importer(member)
-            if importer is not None:
+            importer = None
+            connection = _connection(kind)
+            if connection or self._kinds.count(kind) > 1:
+                importer = Importer(member, connection)
                 importer.watch(selector)
             self._importers[kind] = importer
         importer = self._importers[kind]
@@ -71,8 +71,8 @@ class Importers:
         return [importer for importer in self._importers.values() if importer]
 
 
-def _joined(kind, member):
-    """Returns the workflow's importer of this `kind`, if it has one that is alive."""
+def _connection(kind):
+    """Returns a connection to the workflow's importer of this `kind`, if there is one."""
     folder = os.environ.get(FOLDER)
     if not folder:
         return None
@@ -82,7 +82,7 @@ def _joined(kind, member):
     except OSError:
         connection.close()
         return None
-    return Importer(member, connection)
+    return connection
 
 
 class Importer:

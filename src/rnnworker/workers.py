@@ -106,15 +106,11 @@ def build_variables(build):
     return variables
 
 
-def environment_of(config, threads, card=None, environment=None):
-    """Returns the worker's environment: `environment` (by default this process's) without the
-    variables that would change a run; then the build's variables, and `card` as the only visible
-    card."""
-    if environment is None:
-        environment = os.environ
-
+def environment_of(config, threads, card=None):
+    """Returns the worker's environment: this process's without the variables that would change a
+    run; then the build's variables, and `card` as the only visible card."""
     kept = {}
-    for name, value in environment.items():
+    for name, value in os.environ.items():
         if name not in REMOVED and not name.startswith(REMOVED_PREFIXES):
             kept[name] = value
     kept["OMP_NUM_THREADS"] = str(threads)
