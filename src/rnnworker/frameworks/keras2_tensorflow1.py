@@ -19,7 +19,8 @@ from rnnworker.frameworks.keras_session import KerasSession
 from rnnworker.frameworks.keras_training import renamed
 
 # Another call of a layer in the graph, because those of the model may have a mask or initial
-# states: its tensors, and the gradients of sum(outputs ∘ upstream) with respect to inputs and weights.
+# states: its tensors, and the gradients of sum(outputs ∘ upstream) with respect to inputs and
+# weights.
 _Call = collections.namedtuple("_Call", ("inputs", "upstream", "outputs", "gradients"))
 
 
