@@ -18,7 +18,7 @@ from msgspec import to_builtins
 
 import rnnworker
 from rnnbench.builds.launcher import lock_of
-from rnnbench.commands.arguments import add_root, command_parser
+from rnnbench.commands.arguments import ROOT, Arguments, command_parser
 from rnnbench.datasets.pins import own_md5, pinned, verify
 from rnnbench.errors import RecordError, RunError
 from rnnbench.grid.experiment import Repeats
@@ -105,13 +105,15 @@ def requested(
 ) -> tuple[Path, Place, str]:
     """The file ``results/SITE/EXPERIMENT/FOLDER/KEY.json`` that the `arguments` of a command
     request, the place to make it in, and its planned digest."""
-    parser = command_parser(command)
-    parser.add_argument(
-        "file", type=Path, help=f"the file to write: results/SITE/EXPERIMENT/{folder}/KEY.json"
-    )
-    parser.add_argument("--digest", required=True, help="the digest in the plan")
-    add_root(parser)
-    options = parser.parse_args(arguments)
+    declared: Arguments = {
+        "file": {
+            "type": Path,
+            "help": f"the file to write: results/SITE/EXPERIMENT/{folder}/KEY.json",
+        },
+        "--digest": {"required": True, "help": "the digest in the plan"},
+        "--root": ROOT,
+    }
+    options = command_parser(command, declared).parse_args(arguments)
     file = options.file.resolve()
     experiment, site, results = file.parents[1:4]
     place = Place(options.root.resolve(), results, site.name, experiment.name, timing_lock())
