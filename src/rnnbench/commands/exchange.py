@@ -68,6 +68,7 @@ def bundle(arguments: Sequence[str]) -> int:
     }
     parser = command_parser(bundle, PLANNED | declared)
     options = parse_experiment(parser, arguments, root)
+
     overrides = " ".join(options.overrides)
     # Not separate: bundles of parts of an experiment become one report when they are imported.
     name = options.experiment
@@ -75,6 +76,7 @@ def bundle(arguments: Sequence[str]) -> int:
     plan = make_plan(name, conf, root, site=SITE, overrides=overrides, separate=False)
     for dataset in sorted(set(plan.datasets.values())):
         provide(read_dataset(dataset, root), root)
+
     pins = pinned(root)
     lines = ""
     for run in plan.runs.values():
@@ -86,6 +88,7 @@ def bundle(arguments: Sequence[str]) -> int:
         "certificates.json": json_bytes(certificates),
         "run.py": RUN.encode(),
     }
+
     size = _write(options.output, plan, contents, root)
     print(
         f"{options.output}: {len(plan.runs)} runs, {size / 1e6:.1f} MB; "
@@ -104,6 +107,7 @@ def _write(folder: Path, plan: Plan, contents: Mapping[str, bytes], root: Path) 
     must be new or empty. Returns the number of bytes."""
     if folder.exists() and any(folder.iterdir()):
         raise ConfigError("is not empty.", where=str(folder), remedy="name a new folder.")
+
     configs = [run.config for run in plan.runs.values()]
     for certificate in plan.certificates.values():
         for implementation in certificate.implementations:
@@ -111,6 +115,7 @@ def _write(folder: Path, plan: Plan, contents: Mapping[str, bytes], root: Path) 
     own_files: set[Path] = set()
     for config in configs:
         own_files |= user_files(config)
+
     sources = {path: root / path for path in plan.datasets}
     own = {}
     for file in sorted(own_files):
@@ -118,18 +123,21 @@ def _write(folder: Path, plan: Plan, contents: Mapping[str, bytes], root: Path) 
         name = f"own/{short}/{file.name}"
         own[str(file)] = name  # runs name the files by their local paths
         sources[name] = file
+
     package = Path(rnnworker.__file__).parent
     for file in package.rglob("*.py"):
         sources[file.relative_to(package.parent).as_posix()] = file
     library = nvml()
     if library:
         sources[NVML] = Path(library)
+
     files = dict(contents)
     for name, file in sources.items():
         files[name] = file.read_bytes()
     digests = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
     about = {"schema": SCHEMA, "experiment": plan.experiment.name, "files": digests, "own": own}
     files["bundle.json"] = json_bytes(about)
+
     try:
         for name, content in files.items():
             write_bytes(folder / name, content)
@@ -168,6 +176,7 @@ def export(arguments: Sequence[str]) -> int:
         "--results": RESULTS,
     }
     options = command_parser(export, declared).parse_args(arguments)
+
     experiment = options.experiment
     folders = {}
     for folder in planned_folders(options.results, experiment):
@@ -181,6 +190,7 @@ def export(arguments: Sequence[str]) -> int:
             measured = [folder.name for folder in planned_folders(options.results, "*")]
             remedy = f"{suggestion(experiment, measured)}run the experiment first."
         raise ConfigError(what, where=str(options.results), remedy=remedy)
+
     files: dict[str, Path] = {}
     for site in sites:
         files |= archive.files_of(folders[site])
@@ -218,13 +228,16 @@ def import_(arguments: Sequence[str]) -> int:
 
 
 def _import(sources: Sequence[Path], results: Path, restore: bool) -> None:
+    """Checks all `sources` and then writes what is admitted of each."""
     root = results
     local: set[str] = set()
     if not restore:
         root = results / IMPORTED
         # This machine, and every site and machine that has results in this project.
-        local = {folder.name for folder in [*results.glob("*"), *results.glob("records/*")]}
         local.add(machine.fingerprint()["machine"])
+        for pattern in ("*", "records/*"):
+            local |= {folder.name for folder in results.glob(pattern)}
+
     with tempfile.TemporaryDirectory(prefix=incoming.UNPACKED, dir=results) as unpacked:
         checked = {}
         for number, source in enumerate(sources):
@@ -240,6 +253,7 @@ def _import(sources: Sequence[Path], results: Path, restore: bool) -> None:
                 checked[source] = incoming.examine(folder, root, local)
             except RecordError as error:
                 raise _refused(source, folder, error) from error
+
         for source, admitted in checked.items():
             admitted.write()
             text = (
@@ -257,6 +271,7 @@ def _import(sources: Sequence[Path], results: Path, restore: bool) -> None:
 
 
 def _refused(source: Path, folder: Path, error: RecordError) -> RecordError:
+    """The error to show for one in a file that was unpacked into `folder`."""
     what = error.what.rstrip(".")
     if error.where not in ("", str(source)):
         where = error.where.replace(f"{folder}/", "")

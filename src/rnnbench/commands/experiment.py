@@ -10,7 +10,7 @@ import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 from rnnbench.axes import NAMES
 from rnnbench.commands.arguments import (
@@ -55,21 +55,19 @@ def command_of(arguments: Sequence[str]) -> list[str]:
         },
     }
     parser = command_parser(run, PLANNED | declared)
-    refuse = parser.error
 
-    def refuse_with_hint(message: str) -> NoReturn:
-        if message.startswith("unrecognized"):
-            message += "; write options of Snakemake after --, as in rnnbench run quick -- -n"
-        refuse(message)
-
-    parser.error = refuse_with_hint  # type: ignore[method-assign]
     own = list(arguments)
     for_snakemake: list[str] = []
     if "--" in own:
         separator = own.index("--")
         for_snakemake = own[separator + 1 :]
         own = own[:separator]
+    _, unknown = parser.parse_known_intermixed_args(own)
+    if unknown:
+        hint = "write options of Snakemake after --, as in rnnbench run quick -- -n"
+        parser.error(f"unrecognized arguments: {' '.join(unknown)}; {hint}")
     options = parse_experiment(parser, own, Path())
+
     settings = [f"experiment={options.experiment}"]
     if options.overrides:
         settings.append(f"overrides={' '.join(options.overrides)}")
@@ -84,6 +82,7 @@ def command_of(arguments: Sequence[str]) -> list[str]:
 
 
 def _cores(text: str) -> str:
+    """The value of ``--cores``, as Snakemake takes it."""
     if not re.fullmatch(r"all|[1-9]\d*", text):
         raise argparse.ArgumentTypeError(f"{text} is not a number ≥ 1 or all")
     return text
@@ -109,6 +108,7 @@ def grid(arguments: Sequence[str]) -> int:
         },
     }
     parser = command_parser(grid, PLANNED | declared)
+
     root = Path.cwd()
     options = parse_experiment(parser, arguments, root)
     experiment = load_experiment(options.experiment, options.conf)
@@ -119,7 +119,8 @@ def grid(arguments: Sequence[str]) -> int:
         print(f"# {points[0].name}: grid point 1 of {len(points)}")
         print(with_origins(points[0], options.conf), end="")
     elif options.json:
-        print(json.dumps([as_json(point) for point in points], indent=2, ensure_ascii=False))
+        entries = [as_json(point) for point in points]
+        print(json.dumps(entries, indent=2, ensure_ascii=False))
     else:
         _print_table(points)
     return 0
@@ -140,6 +141,7 @@ def as_json(point: GridPoint) -> dict[str, object]:
 
 
 def _print_table(points: Sequence[GridPoint]) -> None:
+    """Prints a row for each grid point, with a column for each axis that has several choices."""
     from rich.console import Console
 
     from rnnbench.report.numbers import counted  # imports SciPy, which no other use needs
@@ -154,12 +156,14 @@ def _print_table(points: Sequence[GridPoint]) -> None:
             common.append(f"{axis}={choices.pop()}")
     if common:
         print(f"all grid points: {' '.join(common)}")
+
     rows = [["name", *varied, "", "why"]]
     for point in points:
         chosen = [point.choices.get(axis, "") for axis in varied]
         state = "run" if point.skip is None else "skip"
         rows.append([point.name, *chosen, state, point.skip or ""])
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+
     console = Console(highlight=False, markup=False, soft_wrap=True)
     for row in rows:
         line = "  ".join(map(str.ljust, row, widths)).rstrip()
@@ -172,5 +176,6 @@ def _print_table(points: Sequence[GridPoint]) -> None:
             console.print(line, style=style)
         else:
             print(line)  # to a pipe, rich would take ten times as long
+
     skipped = sum(point.skip is not None for point in points)
     print(f"{counted(len(points), 'grid point')}: {len(points) - skipped} run, {skipped} skipped")

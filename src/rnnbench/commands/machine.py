@@ -10,7 +10,7 @@ from typing import Any
 
 from rnnbench.builds.environments import make
 from rnnbench.builds.launcher import launcher, missing
-from rnnbench.builds.pins import pins, pins_of, python_versions, relock
+from rnnbench.builds.pins import Build, pins, pins_of, python_versions, relock
 from rnnbench.commands.arguments import CONF, Arguments, command_parser, project_conf
 from rnnbench.datasets.generate import GENERATORS
 from rnnbench.datasets.pins import pin_of, pinned, verify
@@ -43,10 +43,11 @@ def environment(arguments: Sequence[str]) -> int:
         requested = pins(options.lock, options.python, options.wheel)
     except OSError as error:
         raise BuildError(f"cannot be read: {error}.", where=str(options.lock)) from error
-    marker: dict[str, Any] = make(requested, Path.cwd(), say)
+    made = make(requested, Path.cwd(), say)
     if options.output:
-        write_json(options.output, marker)
-    print(f"{marker['environment']}: Python {marker['python']}, {len(marker['versions'])} packages")
+        write_json(options.output, made)
+    packages = len(made["versions"])
+    print(f"{made['environment']}: Python {made['python']}, {packages} packages")
     return 0
 
 
@@ -105,6 +106,7 @@ def doctor(arguments: Sequence[str]) -> int:
     conf = project_conf(root, options.conf)
     files = {group: files_of(conf, group) for group in ("device", "build", "dataset")}
     sections = compose_choices(conf, files, default_model=True).sections
+
     devices: dict[str, str | None] = {}
     builds = []
     datasets = []
@@ -115,6 +117,7 @@ def doctor(arguments: Sequence[str]) -> int:
             builds.append(section)
         elif group == "dataset":
             datasets.append(section)
+
     lines = [_machine()]
     lines += _host(root)
     lines += _available("devices", devices)
@@ -127,6 +130,7 @@ def doctor(arguments: Sequence[str]) -> int:
 
 
 def _machine() -> str:
+    """The processor, memory and cards."""
     facts = machine.fingerprint()
     cards = ", ".join(card["name"] for card in facts["gpus"]) or "no NVIDIA GPU"
     memory = facts["memory_bytes"] / 2**30
@@ -135,6 +139,7 @@ def _machine() -> str:
 
 
 def _host(root: Path) -> list[str]:
+    """What would distort the numbers, and whether the disk is nearly full."""
     from rnnbench.running import host_check
 
     warnings = host_check.warnings(host_check.read_host_facts())
@@ -162,7 +167,7 @@ def _available(title: str, reasons: Mapping[str, str | None]) -> list[str]:
     return lines
 
 
-def _builds(builds: Sequence[Mapping[str, Any]], root: Path) -> list[str]:
+def _builds(builds: Sequence[Build], root: Path) -> list[str]:
     """Which builds can run, with the state of the environments of those that have a separate one;
     and those that run on this machine's GPU only with a CUDA toolkit, which is not found."""
     reasons = {}
@@ -180,10 +185,11 @@ def _builds(builds: Sequence[Mapping[str, Any]], root: Path) -> list[str]:
             if advice:
                 warnings.append(f"warning    {name}: {advice}")
         reasons[name] = why
-    return [*_available("builds", reasons), *warnings]
+    return _available("builds", reasons) + warnings
 
 
 def _datasets(datasets: Sequence[Mapping[str, Any]], root: Path) -> list[str]:
+    """The pinned data sets that are here, and where each of the others comes from."""
     mirror = os.environ.get(MIRROR)
     pins = pinned(root)
     present = []
@@ -205,6 +211,7 @@ def _datasets(datasets: Sequence[Mapping[str, Any]], root: Path) -> list[str]:
         else:
             source = f"need {MIRROR}, which is not set"
         names_by_source.setdefault(source, []).append(dataset["name"])
+
     lines = [f"datasets   {', '.join(present) or 'none'}"]
     for source, names in names_by_source.items():
         lines.append(f"  {source}: {', '.join(names)}")
@@ -212,6 +219,7 @@ def _datasets(datasets: Sequence[Mapping[str, Any]], root: Path) -> list[str]:
 
 
 def _tracking(root: Path) -> str:
+    """The address of MLflow's store, or why its server cannot be reached."""
     from rnnbench.tracking.store import check_server, is_server, redacted, tracking_uri
 
     uri = tracking_uri(root)

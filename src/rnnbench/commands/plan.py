@@ -46,6 +46,7 @@ def plan(arguments: Sequence[str]) -> int:
         },
     }
     parser = command_parser(plan, PLANNED | declared)
+
     root = Path.cwd()
     options = parse_experiment(parser, arguments, root)
     name = options.experiment
@@ -55,6 +56,7 @@ def plan(arguments: Sequence[str]) -> int:
     except NothingToRun as error:
         print(error)
         return 0
+
     results = root / "results"
     if options.why:
         text = changes_by_run(made, results, root)
@@ -68,21 +70,25 @@ def estimate_lines(plan: Plan, results: Path, root: Path, words: str) -> list[st
     """What the plan needs, as lines to print. `words`: those of the command."""
     estimate = _estimate(plan, results)
     runs = len(plan.runs)
-    text = [
-        f"{plan.experiment.name}: {counted(runs, 'run')} in {counted(len(plan.rounds), 'round')}, "
+    rounds = counted(len(plan.rounds), "round")
+    line = (
+        f"{plan.experiment.name}: {counted(runs, 'run')} in {rounds}, "
         f"{runs - estimate.left} done, {estimate.left} to do"
-    ]
+    )
     if plan.skipped:
         points = counted(len(plan.skipped), "grid point")
-        text[0] += f" ({points} cannot run here: `rnnbench grid {words}` says why)"
+        line += f" ({points} cannot run here: `rnnbench grid {words}` says why)"
+    text = [line]
     if estimate.left:
         text += _cost_lines(plan, estimate, root)
+
     basis = "a guess"
     if estimate.degrees_of_freedom:
         basis = f"measured, {estimate.degrees_of_freedom} degrees of freedom"
         if estimate.borrowed:
             basis += ", including other configurations on this machine"
     text.append(f"spread between runs: {estimate.spread:.2%} ({basis})")
+
     text.append("repeats of each configuration needed to show that it takes longer by")
     for difference in DIFFERENCES:
         repeats = repeats_for(difference, estimate.spread)
@@ -97,19 +103,20 @@ def estimate_lines(plan: Plan, results: Path, root: Path, words: str) -> list[st
 def _estimate(plan: Plan, results: Path) -> Forecast:
     """What the runs to do will need, from the records of this machine."""
     samples = {}
+    newest = []
+    sizes = []
+    here = machine.fingerprint()["machine"]
     for run in plan.runs.values():
         if not _is_done(run, plan, results):
             model = run.config["model"]
             # 0 if it trains on all samples of its data
             samples[run.name] = model["epochs"] * (model.get("train_samples") or 0)
-    here = machine.fingerprint()["machine"]
-    newest = []
-    sizes = []
-    for name in plan.runs:
-        for file in record_files(results, here, name)[-1:]:
+        for file in record_files(results, here, run.name)[-1:]:
             newest.append(file)
-            parts = file.parent.glob(f"{file.stem}.*")
-            sizes.append(sum(part.stat().st_size for part in parts))
+            size = 0
+            for part in file.parent.glob(f"{file.stem}.*"):
+                size += part.stat().st_size
+            sizes.append(size)
 
     def elsewhere() -> list[FinishedRun]:
         """The newest records of runs that are not in the plan."""
@@ -133,23 +140,28 @@ def _finished(files: Sequence[Path]) -> list[FinishedRun]:
 
 
 def _cost_lines(plan: Plan, estimate: Forecast, root: Path) -> list[str]:
+    """The time and the disk space that the runs to do need."""
     basis = "from finished runs of the same configurations"
     about = "about"
     if estimate.guessed == estimate.left:
         basis = "a guess: none of the configurations has a finished run here"
-        for run in plan.runs.values():
-            if run.config["model"].get("train_samples", 0) is None:
-                about = "at least"
-                basis = f"{basis}, and they train on all samples"
-                break
+        models = [run.config["model"] for run in plan.runs.values()]
+        if None in [model.get("train_samples", 0) for model in models]:
+            about = "at least"
+            basis += ", and they train on all samples"
     elif estimate.guessed:
         runs = counted(estimate.guessed, "run")
         basis = f"for {runs} a guess, from the runs of other configurations"
+
     time = f"time:  {about} {duration(estimate.seconds)} ({basis})"
     if plan.experiment.repeats and about == "about":
         time += ", at most: repeats beyond the minimum are measured only if needed"
+
     disk = f"disk:  about {decimal(round(estimate.bytes))} of records"
-    lacking = sum(not pins.folder(root).exists() for pins in plan.environments.values())
+    lacking = 0
+    for pins in plan.environments.values():
+        if not pins.folder(root).exists():
+            lacking += 1
     if lacking:
         size = decimal(lacking * ENVIRONMENT_BYTES)
         disk += f", and about {size} for {counted(lacking, 'environment')} (a guess)"
@@ -161,7 +173,7 @@ def changes_by_run(plan: Plan, results: Path, root: Path) -> list[str]:
     the same changes share an entry."""
     local_machine = machine.fingerprint()["machine"]
     new = 0
-    names_by_changes: dict[tuple[str, ...], list[str]] = {}
+    names_by_changes: dict[str, list[str]] = {}
     for run in plan.runs.values():
         if _is_done(run, plan, results):
             continue
@@ -171,14 +183,14 @@ def changes_by_run(plan: Plan, results: Path, root: Path) -> list[str]:
             continue
         with suppress(RecordError):
             changes = _changes(run, read_record(files[-1]), root)
-            names_by_changes.setdefault(tuple(changes), []).append(run.name)
+            names_by_changes.setdefault("\n  ".join(changes), []).append(run.name)
+
     text = []
     if new:
         text.append(f"{counted(new, 'run')} without a record")
     for changes_of_all, names in names_by_changes.items():
-        text.append(f"{counted(len(names), 'run')}, such as {names[0]}:")
-        for change in changes_of_all:
-            text.append(f"  {change}")
+        runs = counted(len(names), "run")
+        text.append(f"{runs}, such as {names[0]}:\n  {changes_of_all}")
     return text or ["nothing to do"]
 
 
@@ -215,6 +227,7 @@ def _changed_packages(run: Run, record: Record, root: Path) -> list[str]:
         packages[package] = version
     if not packages:
         return []
+
     changes = []
     for name, version in today["distributions"].items():
         before = packages.get(name.lower())
@@ -230,14 +243,14 @@ def changed(before: Mapping[str, Any], after: Mapping[str, Any], prefix: str = "
     """The keys in which two identities differ, such as ``model.epochs: 5 → 9``. Values of digests
     are left out."""
     changes = []
-    for key in dict.fromkeys([*before, *after]):
+    for key in {**before, **after}:
         old = before.get(key)
         new = after.get(key)
         name = f"{prefix}{key}".removeprefix("config.")
         if isinstance(old, Mapping) and isinstance(new, Mapping):
             changes += changed(old, new, f"{prefix}{key}.")
         elif old != new:
-            if DIGEST.fullmatch(str(old)) or DIGEST.fullmatch(str(new)):
+            if any(map(DIGEST.fullmatch, (str(old), str(new)))):
                 changes.append(f"{name} changed")
             else:
                 changes.append(f"{name}: {old!r} → {new!r}")

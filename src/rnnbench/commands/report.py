@@ -57,6 +57,7 @@ def report(arguments: Sequence[str]) -> int:
                 pointers.append(file)
             else:
                 missing.append(f"{run.name}{site}")
+
     records, unreadable = records_of(pointers)
     faults += unreadable
     # A site where nothing can run says less about the experiment.
@@ -67,9 +68,11 @@ def report(arguments: Sequence[str]) -> int:
     inputs = report_inputs(options, folders, records, faults)
     read, _ = readable(pointers, lambda file: (file.stem, Pointer.read(file).not_needed))
     not_measured = {name: why for name, why in read if why}
+
     report = Content(records, experiment, skipped, missing, map(str, faults), inputs, not_measured)
     out = options.out or Path("reports") / options.experiment
     page = write_report(report, out)[0]
+
     if inputs.mlflow and options.out is None:
         _log_to_mlflow(report, runs, out)
     if options.out is None:
@@ -163,6 +166,7 @@ def report_inputs(
 
 
 def _parser() -> argparse.ArgumentParser:
+    """The parser of `report`."""
     base = home(Path())
     declared: Arguments = {
         "experiment": EXPERIMENT,
@@ -215,6 +219,7 @@ def published(arguments: Sequence[str]) -> int:
     claims = read_claims(options.rows)
     if not rows:
         raise ConfigError("has no published rows (*.csv).", where=str(options.rows))
+
     local_machine = machine.fingerprint()["machine"]
     records, certificates = read_certified(options.results)
     local = [record for record in records if record.machine == local_machine]

@@ -46,6 +46,7 @@ def retry(arguments: Sequence[str]) -> int:
         "--results": RESULTS,
     }
     options = command_parser(retry, declared).parse_args(arguments)
+
     site = options.site or machine.fingerprint()["machine"]
     folder = options.results / site / options.experiment
     if not pointer_files([folder]):
@@ -110,6 +111,7 @@ def gc(arguments: Sequence[str]) -> int:
         "--root": ROOT,
     }
     options = command_parser(gc, declared).parse_args(arguments)
+
     root = options.root.resolve()
     results = root / "results"
     if not results.is_dir():
@@ -121,16 +123,19 @@ def gc(arguments: Sequence[str]) -> int:
 
 
 def _collect(root: Path, results: Path, yes: bool) -> None:
+    """Lists the unused files, asks unless `yes`, and removes them."""
     garbage = dict(unused(root, results))
     if not garbage:
         print("All files in results/ are in use: there is nothing to remove.")
         return
+
     total = 0
     for path, why in garbage.items():
         files = path.rglob("*") if _is_folder(path) else [path]
         size = sum(file.lstat().st_size for file in files)
         total += size
         print(f"{size / 1e6:9.1f} MB  {path.relative_to(root)}  ({why})")
+
     what = f"{len(garbage)} ({total / 1e6:.1f} MB)"
     if not yes and not sys.stdin.isatty():
         print("Nothing was removed: add --yes.")
@@ -140,6 +145,7 @@ def _collect(root: Path, results: Path, yes: bool) -> None:
         if answer.strip().lower() not in ("y", "yes"):
             print("Nothing was removed.")
             return
+
     for path in garbage:
         if _is_folder(path):
             shutil.rmtree(path)
@@ -175,17 +181,20 @@ def unused(root: Path, results: Path) -> Iterator[tuple[Path, str]]:
 
 
 def _unused_environments(root: Path, results: Path) -> Iterator[Path]:
+    """The files and folders of environments that no plan uses with its present pins."""
     builds = {}
     for plan in results.glob("*/*/plan.jsonl"):
         for run in read_runs(plan):
             build = run.config["build"]
             builds[json.dumps(build, sort_keys=True)] = build
+
     used = set()
     for build in builds.values():
         with suppress(RnnbenchError):
             pins = pins_of(build, root)
             if pins:
                 used.add(pins.key)
+
     folder = root / ENVIRONMENTS
     for path in sorted(folder.glob("*-????????*")):
         key = path.name.partition(".json")[0].removesuffix(".lock")

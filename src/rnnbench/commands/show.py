@@ -7,9 +7,9 @@ import fnmatch
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rnnbench.commands.arguments import (
     RESULTS,
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from rnnbench.records.record import Record
+    from rnnbench.report.numbers import Row
     from rnnbench.tables.certificates import Certificates
 
 
@@ -60,6 +61,7 @@ def show(arguments: Sequence[str]) -> int:
 
 
 def _newest(results: Path, pattern: str) -> Path:
+    """The newest record of the only run that matches the `pattern`, preferably no companion."""
     if "/" in pattern:
         raise ConfigError(f"{pattern!r} is not a run's name.", where="show")
     files = []
@@ -100,10 +102,6 @@ def compare(arguments: Sequence[str]) -> int:
     that could show it.
     """
     options = _compare_options(arguments)
-    of_model = of_a_model(options)
-    choices = options.a, options.b
-    options.a, options.b = [Path(each).stem if _is_file(each) else each for each in choices]
-
     from rnnbench.report.notes import session_notes, turn_notes
     from rnnbench.report.terminal import print_answers, print_comparison
     from rnnbench.tables.comparison import selected, versus, void_messages
@@ -111,11 +109,12 @@ def compare(arguments: Sequence[str]) -> int:
     from rnnbench.tables.frame import tidy
 
     limit = _condition(options.fail_if, options.a, options.b)
-    if of_model or options.overrides or options.budget:
-        options.experiment = _measured(options, choices, of_model)
+    if of_a_model(options) or options.overrides or options.budget:
+        options.experiment = _measured(options)
     records, certificates = read_certified(options.results, options.experiment, options.site)
     if not records:
         raise _no_records(options)
+
     frame = tidy(records)
     a = options.a.split(",")
     b = options.b.split(",")
@@ -124,6 +123,7 @@ def compare(arguments: Sequence[str]) -> int:
     void = void_messages(frame, a, b)
     if table.empty:
         raise _no_pair(options, frame[frame["phase"] == "run"], void)
+
     text = table.drop(columns="unequal").to_json(orient="records", indent=2)
     with_interval = table.dropna(subset=["low", "high"])
     if options.json == "-":
@@ -142,14 +142,13 @@ def compare(arguments: Sequence[str]) -> int:
         for line in dict.fromkeys(lines):
             print(line)
         print_answers(table)
+
     if limit is None:
         return 0
     return _exit_code(limit, with_interval.to_dict("records"), options.fail_if)
 
 
-def _exit_code(
-    limit: Callable[[Mapping[Any, Any]], bool], rows: Sequence[Mapping[Any, Any]], condition: str
-) -> int:
+def _exit_code(limit: Callable[[Row], bool], rows: Sequence[Row], condition: str) -> int:
     """1 if a pair is shown to be beyond the limit of `--fail-if`. `rows`: the pairs of the table of
     `versus` with an interval."""
     if not rows:
@@ -212,11 +211,14 @@ COMPARED: Arguments = {
 
 
 def _compare_options(arguments: Sequence[str]) -> argparse.Namespace:
+    """The options of `compare`, whose files exist or can be written. `choices` are A and B as they
+    were given, perhaps as files; `a` and `b` are their names."""
     parser = command_parser(compare, COMPARED)
     options = parser.parse_intermixed_args(arguments)
     for choice in (options.a, options.b):
         if _is_file(choice) and not Path(choice).is_file():
             raise ConfigError("no such file.", where=choice, remedy="correct the path.")
+
     table_file = Path(options.json or "-").resolve()
     if table_file.is_dir() or not table_file.parent.is_dir():
         raise ConfigError(
@@ -224,6 +226,8 @@ def _compare_options(arguments: Sequence[str]) -> argparse.Namespace:
             where=f"--json {options.json}",
             remedy="correct the path or make the folder.",
         )
+    options.choices = options.a, options.b
+    options.a, options.b = [Path(each).stem if _is_file(each) else each for each in options.choices]
     return options
 
 
@@ -261,7 +265,8 @@ def of_a_model(options: argparse.Namespace) -> list[str]:
     """The Hydra overrides that the options for a model stand for, with absolute paths."""
     overrides = []
     if options.model:
-        overrides.append(f"model={Path(options.model).expanduser().absolute()}")
+        path = Path(options.model).expanduser().absolute()
+        overrides.append(f"model={path}")
     if options.data:
         path = Path(options.data).expanduser().absolute()
         overrides += ["dataset=file", f"dataset.path={path}"]
@@ -275,7 +280,7 @@ def of_a_model(options: argparse.Namespace) -> list[str]:
     return overrides
 
 
-def _condition(text: str | None, a: str, b: str) -> Callable[[Mapping[Any, Any]], bool] | None:
+def _condition(text: str | None, a: str, b: str) -> Callable[[Row], bool] | None:
     """Whether a row of `versus` shows the condition ``NAME<FACTOR`` or ``NAME>FACTOR``, on the
     speed-up of A over B or of B over A: whether its whole interval fulfils it."""
     if text is None:
@@ -291,7 +296,7 @@ def _condition(text: str | None, a: str, b: str) -> Callable[[Mapping[Any, Any]]
     name, sign, number = match.groups()
     factor = float(number)
 
-    def holds(row: Mapping[Any, Any]) -> bool:
+    def holds(row: Row) -> bool:
         low = row["low"]
         high = row["high"]
         if name == b:
@@ -304,14 +309,12 @@ def _condition(text: str | None, a: str, b: str) -> Callable[[Mapping[Any, Any]]
 
 
 def _is_file(choice: str) -> bool:
+    """Whether a choice is the path of a file of the user."""
     return choice.endswith((".yaml", ".yml"))
 
 
-def _measured(
-    options: argparse.Namespace, choices: tuple[str, str], of_model: Sequence[str]
-) -> str:
-    """Measures the `choices` A and B in turns and returns the experiment's name. `of_model`: what
-    `of_a_model` returned."""
+def _measured(options: argparse.Namespace) -> str:
+    """Measures A and B in turns and returns the experiment's name."""
     if (options.experiment, options.site, options.results) != ("*", "*", Path("results")):
         raise ConfigError(
             "--experiment, --site and --results choose among what is measured already.",
@@ -323,15 +326,18 @@ def _measured(
     root = Path.cwd()
     conf = project_conf(root)
     budget = options.budget or 1.0
-    file = _write_experiment(options, choices, of_model, conf, 60 * budget)
+    file = _write_experiment(options, conf, 60 * budget)
+
     # Both would otherwise come from the project's settings.
-    overrides = options.overrides or split_overrides(overrides_text(settings(root), str(SETTINGS)))
+    overrides = options.overrides
+    if not overrides:
+        overrides = split_overrides(overrides_text(settings(root), str(SETTINGS)))
     command = [sys.executable, "-m", "rnnbench", "run", str(file), *overrides]
     command += ["--budget", repr(budget)]
     command.append("--allow-void")  # the comparison says why they are void
 
-    def run(*further: str) -> None:
-        done = subprocess.run([*command, *further], stdout=sys.stderr, check=False)
+    def measure(command: Sequence[str]) -> None:
+        done = subprocess.run(command, stdout=sys.stderr, check=False)
         if done.returncode:
             raise ConfigError(
                 f"{options.a} and {options.b} could not be measured.",
@@ -340,37 +346,37 @@ def _measured(
             )
 
     name = varied(load_experiment(str(file), conf), overrides).name
-    run("--", "--until", "certify")
+    measure([*command, "--", "--until", "certify"])
     _check_can_be_compared(name, options.results)
-    run()
+    measure(command)
     return name
 
 
-def _write_experiment(
-    options: argparse.Namespace,
-    choices: tuple[str, str],
-    of_model: Sequence[str],
-    conf: Sequence[Path],
-    seconds: float,
-) -> Path:
-    """The file of the experiment that measures the `choices` for so many `seconds`. It is kept,
-    because the page names the command that measures it again."""
+def _write_experiment(options: argparse.Namespace, conf: Sequence[Path], seconds: float) -> Path:
+    """The file of the experiment that measures A and B for so many `seconds`. It is kept, because
+    the page names the command that measures it again."""
     from rnnbench.grid.files import name_of_choice
     from rnnbench.grid.point import short_path
 
     title = f"{options.a} against {options.b}"
     if options.model:
         title += f" in {name_of_choice(Path(options.model))}"
-    axis = _axis_of(choices, conf)
-    paths = [str(Path(choice).resolve()) if _is_file(choice) else choice for choice in choices]
+
+    axis = _axis_of(options.choices, conf)
+    values = []
+    for choice in options.choices:
+        if _is_file(choice):
+            choice = str(Path(choice).resolve())
+        values.append(choice)
     # A round takes five seconds or more; one that is not needed takes a second all the same.
     most = max(3, min(30, int(seconds / 5)))
     experiment = {
         "title": title,
-        "grids": [[f"{axis}={','.join(paths)}", *of_model]],
+        "grids": [[f"{axis}={','.join(values)}", *of_a_model(options)]],
         "reference": {axis: options.a},
         "repeats": {"least": 3, "most": most, "until": 0.02, "budget_s": seconds},
     }
+
     parts = sorted((options.a, options.b))
     for path in (options.model, options.data):
         if path:
@@ -413,6 +419,7 @@ def _axis_of(choices: Sequence[str], conf: Sequence[Path]) -> str:
     named = [choice for choice in choices if not _is_file(choice)]
     if not named:
         return "rnn"
+
     every: set[str] = set()
     for axis in NAMES:
         known = files_of(conf, axis).keys()
@@ -441,7 +448,8 @@ def read_certified(
     folders = site_folders(results, experiment, site)
     records, faults = records_of(pointer_files(folders))
     every, unreadable = read_certificates(folder / "certificates" for folder in folders)
-    for fault in [*faults, *unreadable]:
+    for fault in faults + unreadable:
         say(fault)
+
     certificates = Certificates(every, tuple(records), imported_machines(results))
     return certificates.mark_wrong_gradients(records), certificates

@@ -94,6 +94,7 @@ def _track(options: argparse.Namespace) -> int:
         records = dict(read) | requested
         if options.all:
             faults += unreadable
+
     for fault in faults:
         say(fault)
     runs: Mapping[str, str] = {}
@@ -130,11 +131,13 @@ def ui(arguments: Sequence[str]) -> int:
                 where=f"port {options.port}",
                 remedy=f"run `rnnbench ui --port {options.port + 1}`.",
             )
+
     track(["--init"])  # a damaged store is set aside and filled again
     links = addresses(Path())
     if is_server(uri):
         _show(redacted(uri, uri).rstrip("/"), links)
         return 0
+
     command = [sys.executable, "-m", "mlflow", "ui", "--backend-store-uri", uri]
     # One user needs one worker; only warnings are printed, so that the links stay visible.
     command += ["--workers", "1", "--uvicorn-opts", "--log-level warning"]
@@ -142,6 +145,7 @@ def ui(arguments: Sequence[str]) -> int:
     quiet = {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "PYTHONWARNINGS": "ignore"}
     for ending in (signal.SIGTERM, signal.SIGHUP):  # so that the server ends too
         signal.signal(ending, signal.default_int_handler)
+
     # In a session of its own, so that Ctrl-C ends it by SIGTERM, on which it prints nothing.
     server = subprocess.Popen(command, env=os.environ | quiet, start_new_session=True)
     try:
@@ -158,6 +162,7 @@ def ui(arguments: Sequence[str]) -> int:
 
 
 def _wait_for(server: subprocess.Popen[bytes], address: str) -> None:
+    """Returns when the server answers. Raises `TrackingError` if it ends or is too slow."""
     begin = time.monotonic()
     while server.poll() is None and time.monotonic() - begin < START:
         try:
@@ -171,6 +176,7 @@ def _wait_for(server: subprocess.Popen[bytes], address: str) -> None:
 
 
 def _show(address: str, links: Mapping[str, str]) -> None:
+    """Prints the links (experiment → path, latest first), and opens the first on a desktop."""
     for name, path in links.items():
         print(f"{name}: {address}/{path}", flush=True)
     if not links:

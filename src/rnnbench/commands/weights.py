@@ -51,6 +51,7 @@ def weights(arguments: Sequence[str]) -> int:
     target_format = _format_of_target(target, source, options.force)
     worker = partial(in_build.ask, root=Path.cwd(), build=_build(options.build, options.conf))
     stated = Stated(options.recurrent_activation, options.buffer)
+
     file = source
     fault = "cannot be read or converted"
     try:
@@ -67,6 +68,7 @@ def weights(arguments: Sequence[str]) -> int:
         if isinstance(error, BuildError):
             what = f"{error.where} {what}"
         raise RecordError(f"{fault}: {what}", where=str(file), remedy=error.remedy) from error
+
     for line in lines:
         print(plain(line))
     return 0
@@ -82,6 +84,12 @@ class Stated:
 
 @dataclass(frozen=True)
 class Conversion:
+    """A checkpoint with its `items`, as they were read, and what is written.
+
+    - `layout`, `target`: the layout and format of the target.
+    - `content`: its bytes.
+    """
+
     checkpoint: Checkpoint
     items: Sequence[Item]
     layout: str
@@ -95,12 +103,14 @@ class Conversion:
         names = set()
         for cell in changed:
             names |= {array.name for array in cell.sources}
-        line = f"{len(self.checkpoint.arrays)} arrays: {len(names)} converted"
+        total = len(self.checkpoint.arrays)
+        line = f"{total} arrays: {len(names)} converted"
         if changed:
-            kinds = Counter(_size(cell) for cell in changed)
-            counts = [f"{count} {kind}" for kind, count in kinds.items()]
-            line += f" ({', '.join(counts)})"
-        lines = [f"{line}, {len(self.checkpoint.arrays) - len(names)} copied"]
+            kinds = Counter(map(_size, changed))
+            counts = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
+            line += f" ({counts})"
+        lines = [f"{line}, {total - len(names)} copied"]
+
         for cell in cells:
             facts = [_size(cell)]
             if cell.kind == "GRU" and resets_after(cell):
@@ -114,14 +124,17 @@ class Conversion:
                 if self.layout == "keras" and not cell.exact:
                     facts.append("its two biases are added")
             lines.append(f"{cell.scope}: {', '.join(facts)}")
+
         for item in self.items:
             if isinstance(item, Array) and not np.isfinite(item.values).all():
                 lines.append(f"{item.name}: copied, but has NaN or infinite values")
+
         version = 3 if _is_of_keras_3(self.checkpoint) else 2
         hard = "hard_sigmoid is 0.2 x + 0.5 in Keras 2 and x / 6 + 0.5 in Keras 3: use it in Keras "
         for cell in cells:
             if _has_hard_sigmoid(cell):
                 lines.append(f"{cell.scope}: {hard}{version}, as the source")
+
         kept = self.target == ".keras" or b"model_config" in self.content
         if self.checkpoint.config is not None and not kept:
             lines.append("not in the target: the model's configuration; load it with load_weights")
@@ -158,11 +171,13 @@ def convert(
     if checkpoint.config is not None:
         by_place = checkpoint.kind != ".h5"
         items = described(checkpoint.config, checkpoint.container, items, by_place)
+
     cells = [item for item in items if isinstance(item, Cell)]
     check_directions([cell for cell in cells if cell.settings is None])
     for cell in cells:
         if layout == "cudnn":
             check_fits_cudnn(cell, stated.recurrent_activation)
+
     if to == "canonical" and target in OF_KERAS:
         raise Refusal(f"{target} files have Keras's names.", "write .npz, or --to keras.")
     if layout == "cudnn" and target in (".keras", ".weights.h5"):
@@ -171,9 +186,11 @@ def convert(
     if hard and target in (".keras", ".weights.h5") and not _is_of_keras_3(checkpoint):
         what = f"layer {hard[0]} has the hard_sigmoid of Keras 2 (0.2 x + 0.5); "
         raise Refusal(f"{what}Keras 3 computes x / 6 + 0.5.", "write .h5, for Keras 2.")
+
     # Keras 3 has no CuDNN layers: their two biases would not survive.
-    stays = layout == "cudnn" and any(cell.layout == "cudnn" for cell in cells)
-    if {target, checkpoint.kind} <= set(OF_KERAS) and checkpoint.kind != target and not stays:
+    stays = layout == "cudnn" and "cudnn" in [cell.layout for cell in cells]
+    of_keras = checkpoint.kind in OF_KERAS and target in OF_KERAS
+    if of_keras and checkpoint.kind != target and not stays:
         return _by_keras(source, to, target, stated, worker, checkpoint, items)
     if not cells and checkpoint.kind not in OF_KERAS:
         raise Refusal(
@@ -185,6 +202,7 @@ def convert(
 
 
 def _content(checkpoint: Checkpoint, items: Sequence[Item], layout: str, target: str) -> bytes:
+    """The bytes of the target. Raises `Refusal`."""
     of_keras_3 = layout == "cudnn" and _is_of_keras_3(checkpoint)
     if checkpoint.kind == target and target in OF_KERAS and not of_keras_3:
         return in_place(checkpoint, items, layout)
@@ -199,6 +217,7 @@ def _content(checkpoint: Checkpoint, items: Sequence[Item], layout: str, target:
             f"it has no configuration of a model, which {target} needs.",
             "write .h5, .npz or .safetensors.",
         )
+
     stacks = set()  # of layers of torch or cuDNN
     others = False
     for item in items:
@@ -260,15 +279,13 @@ def _check(target: Path, conversion: Conversion, stated: Stated, worker: Worker)
             where=str(target),
             remedy="report this as an error of rnnbench.",
         )
+
     questions = []
     arrays = {}
     buffer = stated.buffer or Buffer("", 1, 1, 1)
     for number, (cell, converted) in enumerate(pairs):
-        known = {}
-        for name in ACTIVATIONS:
-            value = (cell.settings or {}).get(name)
-            if value is not None:
-                known[name] = value
+        settings = cell.settings or {}
+        known = {name: settings[name] for name in ACTIVATIONS if settings.get(name) is not None}
         question = {
             "number": number,
             "kind": cell.kind,
@@ -288,6 +305,7 @@ def _check(target: Path, conversion: Conversion, stated: Stated, worker: Worker)
             for array in each.sources:
                 arrays[f"{number}/{side}/{array.part}"] = array.values
         questions.append(question)
+
     whole: dict[str, str | None] = {"source": None, "target": None}
     with tempfile.TemporaryDirectory(prefix="rnnbench-") as folder:
         for side, file in (("source", conversion.checkpoint), ("target", written)):
@@ -299,6 +317,7 @@ def _check(target: Path, conversion: Conversion, stated: Stated, worker: Worker)
             return ["check: nothing to run: it has no LSTM, GRU or SimpleRNN"]
         activation = stated.recurrent_activation or "sigmoid"
         answer, _ = worker("check", cells=questions, arrays=arrays, activation=activation, **whole)
+
     lines = []
     if answer["ran"] == "models":
         return [f"check: both models, random inputs: largest difference {answer['largest']:.2g}"]
@@ -328,6 +347,7 @@ def _pairs(before: Sequence[Item], after: Sequence[Item]) -> list[tuple[Cell, Ce
 
 
 def _have_equal_matrices(first: Cell, second: Cell) -> bool:
+    """Whether their kernels and recurrent kernels are equal."""
     parts = PARTS[:2]
     return all(np.array_equal(first.arrays[part], second.arrays[part]) for part in parts)
 
@@ -343,8 +363,10 @@ def _format_of_target(target: Path, source: Path, force: bool) -> str:
             prefix = source.with_suffix("")
         own += prefix.parent.glob(f"{prefix.name}.*")
     is_own = source.is_dir() and target.resolve().is_relative_to(source.resolve())
-    if target.exists():
-        is_own = is_own or any(each.exists() and target.samefile(each) for each in own)
+    for each in own:
+        if each.exists() and target.exists() and target.samefile(each):
+            is_own = True
+
     fault = None
     if not formats:
         fault = "the name does not say its format.", f"end its name in {', '.join(TARGETS)}."
