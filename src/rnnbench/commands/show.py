@@ -34,8 +34,6 @@ from rnnbench.records.store import (
 )
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from rnnbench.records.record import Record
     from rnnbench.report.numbers import Row
     from rnnbench.tables.certificates import Certificates
@@ -122,7 +120,9 @@ def compare(arguments: Sequence[str]) -> int:
     table = versus(measured, a, b)
     void = void_messages(frame, a, b)
     if table.empty:
-        raise _no_pair(options, frame[frame["phase"] == "run"], void)
+        runs = frame[frame["phase"] == "run"]
+        unknown = [terms for terms in (a, b) if selected(runs, terms).empty]
+        raise _no_pair(options, unknown, void)
 
     text = table.drop(columns="unequal").to_json(orient="records", indent=2)
     with_interval = table.dropna(subset=["low", "high"])
@@ -246,15 +246,15 @@ def _no_records(options: argparse.Namespace) -> ConfigError:
     )
 
 
-def _no_pair(options: argparse.Namespace, runs: pd.DataFrame, void: Sequence[str]) -> ConfigError:
-    from rnnbench.tables.comparison import selected
-
+def _no_pair(
+    options: argparse.Namespace, unknown: Sequence[Sequence[str]], void: Sequence[str]
+) -> ConfigError:
+    """`unknown`: the terms that match no measured run."""
     what = f"no run of {options.a!r} equals a run of {options.b!r} in everything else."
     remedy = "name what differs: a choice, a machine, key=value or a pattern of run names."
-    for terms in (options.a, options.b):
-        if selected(runs, terms.split(",")).empty:
-            what = f"no measured run matches {terms!r}."
-            remedy = "correct it, or add --budget 1, which measures A and B."
+    if unknown:
+        what = f"no measured run matches {','.join(unknown[-1])!r}."
+        remedy = "correct it, or add --budget 1, which measures A and B."
     if void:
         what += f" {'; '.join(void)}."
         remedy = "see `rnnbench show RUN`; `rnnbench retry EXPERIMENT` measures them again."
