@@ -26,7 +26,6 @@ from rnnbench.records.store import readable, record_files
 from rnnworker import machine
 
 YOUNG_SECONDS = 86_400.0  # younger files may still be in use
-RECORD_SUFFIXES = (".json", ".unreadable")
 ATTEMPT_SUFFIXES = (".log", ".events.jsonl", ".job.json")
 
 
@@ -165,7 +164,8 @@ def unused(root: Path, results: Path) -> Iterator[tuple[Path, str]]:
     old = time.time() - YOUNG_SECONDS
     for path in sorted(results.glob("records/*/*/[!.]*")):
         started = path.name.partition(".")[0]
-        has_record = any(path.with_name(started + end).exists() for end in RECORD_SUFFIXES)
+        record = path.with_name(f"{started}.json")
+        has_record = record.exists() or record.with_suffix(".unreadable").exists()
         left_behind = path.name.endswith(ATTEMPT_SUFFIXES) and not has_record
         if left_behind and _is_older(path, old):
             yield path, "of an attempt that left no record"

@@ -225,6 +225,7 @@ def round(arguments: Sequence[str]) -> int:
     check_planned(digest_of_round(digests), digest, file.stem)
 
     label = progress_label(number, total)
+    title = f"{label} {file.stem}"
     experiment = read_experiment(place.folder / "experiment.json")
     base = reference_of([run.as_dict() for run in planned], experiment.reference)
     reference = None
@@ -234,7 +235,7 @@ def round(arguments: Sequence[str]) -> int:
     if experiment.repeats:
         rule = Repeats(**experiment.repeats)
 
-    needed = _needed(planned, place, f"{label} {file.stem}", rule, reference)
+    needed = _needed(planned, place, title, rule, reference)
     if needed:
         files = {place.pointer(run.name): run.digest for run in needed}
         left = sum(not is_valid(file, place.results, digest=files[file]) for file in files)
@@ -245,7 +246,8 @@ def round(arguments: Sequence[str]) -> int:
             text = "1 run starts"
         else:
             text = f"{left} runs start"
-        print_progress(f"{label} {file.stem}: {text}{_remaining_time(place, total - number, rule)}")
+        text += _remaining_time(place, total - number, rule)
+        print_progress(f"{title}: {text}")
         _measure(planned, needed, place, label, reference)
 
     pointers = {name: Pointer.read(place.pointer(name)) for name in digests}

@@ -49,7 +49,8 @@ def weights(arguments: Sequence[str]) -> int:
     source = options.source
     target = options.output
     target_format = _format_of_target(target, source, options.force)
-    worker = partial(in_build.ask, root=Path.cwd(), build=_build(options.build, options.conf))
+    build = _build(options.build, options.conf)
+    worker = partial(in_build.ask, root=Path.cwd(), build=build)
     stated = Stated(options.recurrent_activation, options.buffer)
 
     file = source
@@ -191,7 +192,7 @@ def convert(
     stays = layout == "cudnn" and "cudnn" in [cell.layout for cell in cells]
     of_keras = checkpoint.kind in OF_KERAS and target in OF_KERAS
     if of_keras and checkpoint.kind != target and not stays:
-        return _by_keras(source, to, target, stated, worker, checkpoint, items)
+        return _by_keras(to, target, stated, worker, checkpoint, items)
     if not cells and checkpoint.kind not in OF_KERAS:
         raise Refusal(
             "none of its arrays is named like an array of an LSTM or GRU layer.",
@@ -237,7 +238,6 @@ def _content(checkpoint: Checkpoint, items: Sequence[Item], layout: str, target:
 
 
 def _by_keras(
-    source: Path,
     to: str,
     target: str,
     stated: Stated,
