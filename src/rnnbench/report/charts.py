@@ -56,6 +56,12 @@ def _data(rows: pd.DataFrame) -> Spec:
     return {"values": known.to_dict("records")}
 
 
+def values(rows: pd.DataFrame, measure: Sequence[str]) -> pd.DataFrame:
+    """`rows` with the columns `value`, `low` and `high`, from the three columns of a `measure`."""
+    value, low, high = measure
+    return rows.assign(value=rows[value], low=rows[low], high=rows[high])
+
+
 def _colour(rows: pd.DataFrame, palette: Palette, legend: Spec | None = None) -> Spec:
     """The colours of `series`. A legend lists only what is drawn."""
     drawn = of_these(palette, rows["series"])
@@ -77,8 +83,12 @@ def times(
     runs: pd.DataFrame,
 ) -> Spec:
     """A bar per `place` at its `value`, with its interval `low` to `high` (missing: none), above a
-    dot per run (`place`, `series`, `value`, `suspect`: open), and its `label` to the right of the
-    plot, clear of gridlines and of the data. Colours are by `series`; `x` and `names`: the axes."""
+    dot per run, and its `label` to the right of the plot, clear of gridlines and of the data.
+
+    - `rows`: `place`, `series`, which has the colour, `value`, `low`, `high`, `label`.
+    - `x`, `names`: the axes.
+    - `runs`: `place`, `series`, `value`, `suspect` (bool: the dot is open).
+    """
     places = list(rows["place"].unique())
     shown = runs[["place", "series", "value", "suspect"]]
     return _chart(
@@ -151,16 +161,18 @@ def seconds_axis(limits: Limits) -> Spec:
 
 
 def ratio_axis(title: str, limits: Limits) -> Spec:
+    """A logarithmic axis between `limits`."""
     return {
         "axis": {"title": title, "format": "~g", "values": ratio_ticks(*limits)},
         "scale": {"type": "log", "domain": list(limits), "nice": False},
     }
 
 
-def seconds_limits(values: pd.Series[float]) -> Limits:
-    """The ends of an axis of seconds."""
-    low = values.min()
-    high = values.max()
+def seconds_limits(intervals: pd.DataFrame, runs: pd.Series[float]) -> Limits:
+    """The ends of an axis of seconds for all `intervals` and `runs`."""
+    known = intervals.astype(float)
+    low = min(known.min().min(), runs.min())
+    high = max(known.max().max(), runs.max())
     if high > LOG_FROM * low:
         return low / 1.2, high * 1.2
     edge = 0.05 * max(high - low, 0.02 * high)
@@ -169,20 +181,20 @@ def seconds_limits(values: pd.Series[float]) -> Limits:
     return 0.0, high + edge
 
 
-def ratio_limits(values: pd.Series[float]) -> Limits:
-    """The ends of an axis of ratios, 1 included."""
-    low = min(1.0, values.min())
-    high = max(1.0, values.max())
-    edge = max(1.01, (high / low) ** 0.06)
+def ratio_limits(intervals: pd.DataFrame, edge: float | None = None) -> Limits:
+    """The ends of an axis of ratios, 1 included. They are beyond all `intervals` by the factor
+    `edge`, by default at least 1.01."""
+    known = intervals.astype(float)
+    low = min(1.0, known.min().min())
+    high = max(1.0, known.max().max())
+    if edge is None:
+        edge = max(1.01, (high / low) ** 0.06)
     return low / edge, high * edge
 
 
 def relative(rows: pd.DataFrame, palette: Palette, title: str) -> Spec:
     """`ratios` whose axis ends 5 % beyond them and 1."""
-    values = rows[VALUE].astype(float)
-    low = min(1.0, values.min().min())
-    high = max(1.0, values.max().max())
-    x = ratio_axis(title, (low / 1.05, high * 1.05))
+    x = ratio_axis(title, ratio_limits(rows[VALUE], 1.05))
     names = {"title": None, "labelLimit": 150}
     return ratios(rows, palette, x, names, NARROW_ROW)
 
@@ -207,8 +219,10 @@ def ratio_ticks(low: float, high: float) -> list[float]:
 
 def _decades(low: float, high: float, within: Sequence[int]) -> list[float]:
     """The powers of ten inside an axis, and their multiples `within` a decade."""
+    first = math.floor(math.log10(low))
+    last = math.ceil(math.log10(high))
     ticks = []
-    for power in _powers(low, high):
+    for power in range(first, last + 1):
         for multiple in within:
             tick = multiple * 10.0**power
             if low <= tick <= high:
@@ -216,26 +230,20 @@ def _decades(low: float, high: float, within: Sequence[int]) -> list[float]:
     return ticks
 
 
-def _powers(low: float, high: float) -> range:
-    """The powers of ten around an axis."""
-    first = math.floor(math.log10(low))
-    last = math.ceil(math.log10(high))
-    return range(first, last + 1)
-
-
 def by_threads(rows: pd.DataFrame, palette: Palette) -> Spec:
-    """`value` (a speed-up) by `size` with intervals; the lines `ideal` and `fitted`."""
+    """`speedup` by `threads` with intervals; the lines `ideal` and `fitted`."""
+    rows = values(rows, ["speedup", "speedup_low", "speedup_high"]).assign(size=rows["threads"])
     most = rows["ideal"].max() * 1.01
     ticks = [2.0**power for power in range(11) if 2**power <= most]
     return _by_size("by_threads", rows, palette, ticks, ["ideal", "fitted"])
 
 
 def by_batch(rows: pd.DataFrame, palette: Palette) -> Spec:
-    """`value` (milliseconds) by `size` with intervals."""
-    known = rows[VALUE].astype(float)
-    low = known.min().min()
-    high = known.max().max()
-    ticks = [10.0**power for power in _powers(low, high)]
+    """Milliseconds by `batch` with intervals, from `seconds`, `low` and `high`."""
+    milliseconds = 1e3 * rows[["seconds", "low", "high"]].astype(float)
+    rows = rows.assign(low=milliseconds["low"], high=milliseconds["high"])
+    rows = rows.assign(value=milliseconds["seconds"], size=rows["batch"])
+    ticks = _decades(milliseconds.min().min(), milliseconds.max().max(), (1,))
     return _by_size("by_batch", rows, palette, ticks, [])
 
 
@@ -267,8 +275,11 @@ def by_seconds(rows: pd.DataFrame, palette: Palette) -> Spec:
 
 def learning_curves(rows: pd.DataFrame, palette: Palette) -> Spec:
     """`mean` by `epoch`: a line per series, labelled as `shown` at its end, with a band from `low`
-    to `high`. Each line is drawn solid, then again dashed with its own offset, so that the colours
-    of coincident curves alternate."""
+    to `high`.
+
+    Each line is drawn solid, then again dashed with its own offset, so that the colours of
+    coincident curves alternate.
+    """
     rows = rows[["series", "shown", "epoch", "mean", "low", "high"]]
     low = float(rows["low"].min())
     high = float(rows["high"].max())
@@ -323,9 +334,11 @@ def _apart(wanted: list[float]) -> list[float]:
 
 
 def in_order(rows: pd.DataFrame, palette: Palette) -> Spec:
-    """A point per run, open if `suspect`, by its `place` in the order of measurement: its epoch
-    time `relative` to the mean of its configuration. A drift of the machine would appear as a
-    slope."""
+    """A point per run, open if `suspect`, by its `place` in the order of measurement.
+
+    Its height is its epoch time `relative` to the mean of its configuration, so a drift of the
+    machine would appear as a slope.
+    """
     percent = 100 * (rows["relative"] - 1)
     reach = max(1.0, 1.1 * float(percent.abs().max()))
     rows = rows[["place", "series", "suspect"]].assign(percent=percent)
@@ -368,9 +381,11 @@ def _log_ticks(low: float, high: float) -> list[float]:
 
 
 def heat_map(rows: pd.DataFrame) -> Spec:
-    """`build` by `device`; each field has its `text` above its `span`, and a colour that is the
-    stronger, the lower its `share` (≥ 1: seconds / those of the fastest build), and light enough
-    for the text of both colour schemes."""
+    """`build` by `device`; each field has its `text` above its `span`.
+
+    Its colour is the stronger, the lower its `share` (≥ 1: seconds / seconds of the fastest build),
+    and light enough for the text of both colour schemes.
+    """
     devices = list(rows["device"].unique())
     builds = list(rows["build"].unique())
     return _chart(

@@ -28,7 +28,6 @@ from rnnbench.tables.scaling import scaling
 from rnnbench.tables.time import calls, time
 
 ANSWERS = 6  # on a page; if there are more, a headline takes their place
-DRAWN = 12  # figures of a section; its table has all rows
 
 
 @dataclass(frozen=True)
