@@ -45,7 +45,7 @@ CALL_COLUMNS = (
 
 
 def calls_section(m: Tables) -> Section:
-    """Latency, throughput and speed-ups."""
+    """Latency, throughput and speed-ups of ``evaluate()`` and ``predict()``."""
     csv = {"calls": m.calls}
     if m.calls.empty:
         return Section("calls", csv=csv)
@@ -72,7 +72,10 @@ def calls_section(m: Tables) -> Section:
 
 
 def _latencies(labelled: pd.DataFrame, m: Tables) -> Iterator[Figure]:
-    """Milliseconds of predict() by batch, if several batch sizes of a network were measured."""
+    """Milliseconds of predict() by batch, if several batch sizes of a network were measured.
+
+    `labelled`: the table of calls with its labels. A figure has one network and one device.
+    """
     predictions = labelled[(labelled["call"] == "predict") & labelled["batch"].notna()]
     # Other sizes do not make another network.
     variants = []
@@ -88,12 +91,15 @@ def _latencies(labelled: pd.DataFrame, m: Tables) -> Iterator[Figure]:
         title = f"Milliseconds of predict() by batch on {device}"
         if len(labels) > 1:
             title += f", {network[-1]}"
-        yield figure("calls", joined(network), str(device), title, chart)
+        yield figure("calls", joined(network), device, title, chart)
 
 
 def call_answers(m: Tables) -> list[Answer]:
-    """For each network and device, the fastest implementation of predict() at each batch size.
-    Configurations that compute another function take no part."""
+    """For each network and device, the fastest implementation of predict() at each batch size:
+    ``On one thread, predict() of digits_rnn takes 1.01 ms for a batch of 1 with `block`.``
+
+    Configurations that compute another function take no part.
+    """
     takes_part = m.calls["words"].isin((*COMPARED, IS_REFERENCE, NO_REFERENCE))
     predictions = with_labels(m.calls[(m.calls["call"] == "predict") & takes_part])
     if predictions.empty:

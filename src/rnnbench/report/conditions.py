@@ -112,7 +112,9 @@ def _machine_words(hardware: Mapping[str, Any]) -> str:
     cards = hardware.get("gpu_models")
     if isinstance(cards, list):
         for card, count in Counter(cards).items():
-            words.append(f"{count} × {card}" if count > 1 else str(card))
+            if count > 1:
+                card = f"{count} × {card}"
+            words.append(str(card))
     if is_virtual:
         words.append("virtual machine on a host that may be shared")
     return ", ".join(filter(None, words))

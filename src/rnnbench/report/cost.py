@@ -12,7 +12,7 @@ from rnnbench.axes import TASK
 from rnnbench.report import charts
 from rnnbench.report import numbers as n
 from rnnbench.report.figures import Figure, figure
-from rnnbench.report.labels import DRAWN, configuration_anchors, joined
+from rnnbench.report.labels import DRAWN, configuration_anchor, joined
 from rnnbench.report.numbers import Row
 from rnnbench.report.section import WORDS, Section
 from rnnbench.report.tables import ReportInputs, Tables
@@ -144,37 +144,28 @@ def _other_prices(labelled: pd.DataFrame, prices: PriceList) -> Iterator[dict[An
 
 
 def recommendations(table: pd.DataFrame, inputs: ReportInputs) -> Iterator[str]:
-    """One sentence per task of `table` (`tables.cost`) and limit that is given."""
+    """One sentence per task of `table` (`tables.cost`) and limit that is given:
+    ``Cheapest way to train mnist_rnn within 60 s: `cudnn` on p100, 4.62 s and 0.00187 USD.``"""
+    choices = (
+        ("Cheapest", f"within {n.plain(inputs.deadline)} s", cheapest_within, inputs.deadline),
+        ("Fastest", f"for at most {n.plain(inputs.budget)} USD", fastest_under, inputs.budget),
+    )
     for task, places in _labelled(table).groupby("task", sort=False):
-        if inputs.deadline is not None:
-            limit = f"within {n.plain(inputs.deadline)} s"
-            best, others = cheapest_within(places, inputs.deadline)
-            yield _recommendation(f"Cheapest way to train {task}", limit, best, others)
-        if inputs.budget is not None:
-            limit = f"for at most {n.plain(inputs.budget)} USD"
-            best, others = fastest_under(places, inputs.budget)
-            yield _recommendation(f"Fastest way to train {task}", limit, best, others)
-
-
-def _recommendation(
-    what: str,
-    limit: str,
-    best: dict[str, Any] | None,
-    others: pd.DataFrame,
-) -> str:
-    """``Cheapest way to train mnist_rnn within 60 s: `cudnn` on p100, 4.62 s and 0.00187 USD.``
-
-    `others`: the places that may be as good as the `best` one.
-    """
-    if best is None:
-        return f"{what} {limit}: no priced device trains it {limit}, judged by its whole interval."
-    seconds = n.plain(best["seconds"])
-    usd = n.plain(best["usd"])
-    tie = ""
-    if len(others):
-        tie = f" ({NO_DIFFERENCE} from {n.few(others['label'], PLACES, ', ')})"
-    place = f"`{best['series']}` on {best['label']}"
-    return f"{what} {limit}: {place}, {seconds} s and {usd} USD{tie}."
+        for which, limit, choose, bound in choices:
+            if bound is None:
+                continue
+            what = f"{which} way to train {task} {limit}"
+            best, as_good = choose(places, bound)
+            if best is None:
+                yield f"{what}: no priced device trains it {limit}, judged by its whole interval."
+                continue
+            place = f"`{best['series']}` on {best['label']}"
+            seconds = n.plain(best["seconds"])
+            usd = n.plain(best["usd"])
+            tie = ""
+            if len(as_good):
+                tie = f" ({NO_DIFFERENCE} from {n.few(as_good['label'], PLACES, ', ')})"
+            yield f"{what}: {place}, {seconds} s and {usd} USD{tie}."
 
 
 def _labelled(table: pd.DataFrame) -> pd.DataFrame:
@@ -190,7 +181,9 @@ def _labelled(table: pd.DataFrame) -> pd.DataFrame:
     varied = [name for name in TASK[1:] if table[name].nunique() > 1]
     tasks = []
     labels = []
+    anchors = []
     for row in table.to_dict("records"):
+        anchors.append(configuration_anchor(row))
         tasks.append(joined(row[name] for name in ("model", *varied)))
         label = [row["device"]]
         if machines[row["device"]] > 1:
@@ -202,7 +195,7 @@ def _labelled(table: pd.DataFrame) -> pd.DataFrame:
         label=labels,
         task=tasks,
         block=tasks if len(set(tasks)) > 1 else "",
-        anchor=configuration_anchors(table),
+        anchor=anchors,
         series=table["implementation"].replace("", "model"),
     )
 
@@ -216,8 +209,13 @@ def _figures(labelled: pd.DataFrame, m: Tables) -> Iterator[Figure]:
     for task, rows in islice(labelled.groupby("task", sort=False), DRAWN):
         if len(rows) < 2:
             continue
-        name = str(rows["model"].iloc[0] if by_model else task)
-        group, which = (str(task), "") if several else ("", str(task))
+        name = group = which = str(task)
+        if by_model:
+            name = rows["model"].iloc[0]
+        if several:
+            which = ""
+        else:
+            group = ""
         for kind, measure in (("time", "relative"), ("cost", "relative_usd")):
             drawn = rows[rows[measure].notna()]
             if len(drawn) > 1:

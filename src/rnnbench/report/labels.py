@@ -146,7 +146,7 @@ def regrouped(
     timed = _joined_columns(time_table, named)
     medians = time_table["epoch_seconds"].groupby(timed).median()
     moved = table.assign(
-        anchor=configuration_anchors(table),
+        anchor=[configuration_anchor(row) for row in table.to_dict("records")],
         implementation=_joined_columns(table, named),
     )
     moved[axes] = ""
@@ -175,7 +175,9 @@ def with_labels(table: pd.DataFrame) -> pd.DataFrame:
     groups = []
     devices = []
     shown = []
+    anchors = []
     for row, name in zip(table.to_dict("records"), series, strict=True):
+        anchors.append(row.get("anchor") or configuration_anchor(row))
         group = {**row, "variant": variants[row["variant"]]}
         groups.append(joined(group[axis] for axis in varied))
         device = row["device"] or "unnamed device"
@@ -183,16 +185,14 @@ def with_labels(table: pd.DataFrame) -> pd.DataFrame:
             device += f" on {row['machine']}"
         devices.append(device)
         shown.append(marked(name, row.get("suspect", False)))
-    labelled = table.assign(
+    return table.assign(
         group_name=groups,
         block=groups if len(set(groups)) > 1 else "",
         column_name=devices,
         series=series,
         shown=shown,
+        anchor=anchors,
     )
-    if "anchor" not in table:
-        labelled["anchor"] = configuration_anchors(table)
-    return labelled
 
 
 def first_places(table: pd.DataFrame) -> pd.DataFrame:
@@ -207,12 +207,6 @@ def configuration_anchor(cell: Row) -> str:
     `cell`: has the columns `ANCHORED`.
     """
     return element_id("cell", *(cell[name] for name in ANCHORED))
-
-
-def configuration_anchors(table: pd.DataFrame) -> list[str]:
-    """`configuration_anchor` of each row."""
-    rows = table[ANCHORED].to_dict("records")
-    return [configuration_anchor(row) for row in rows]
 
 
 def run_anchor(run: Record) -> str:

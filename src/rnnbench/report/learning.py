@@ -23,14 +23,14 @@ CURVES = {"loss": "Training loss", "val_acc": "Validation accuracy"}
 def _spread_of(name: str, text: CellText) -> CellText:
     """The standard deviation of the column `name` between seeds."""
 
-    def spread(row: Row) -> str:
+    def text_of(row: Row) -> str:
         if not n.is_number(row[name]):
             return n.NOTHING
         if row["seeds"] < 2:
             return "one seed"
         return f"± {text(row[f'{name}_sd'])}"
 
-    return spread
+    return text_of
 
 
 def _validation(row: Row) -> str:
@@ -130,7 +130,7 @@ def curves_section(m: Tables) -> Section:
         for (group, device), rows in places:
             chart = charts.learning_curves(rows, palette)
             which = f"{device}-{measure}"
-            figures.append(figure("curve", str(group), which, f"{title} on {device}", chart))
+            figures.append(figure("curve", group, which, f"{title} on {device}", chart))
     if not figures:
         return Section("curves")
     return Section("curves", (WORDS["curves"]["text"],), figures=figures)
@@ -149,9 +149,11 @@ def target_section(m: Tables) -> Section:
     figures = []
     for (group, device), cells in places:
         title = f"Validation accuracy over time on {device}"
-        shown, which = (str(group), str(device)) if several else ("", f"{group} {device}")
         chart = charts.by_seconds(cells, m.palette)
-        figures.append(figure("second", shown, which, title, chart))
+        if several:
+            figures.append(figure("second", group, device, title, chart))
+        else:
+            figures.append(figure("second", "", f"{group} {device}", title, chart))
     view = view_of(
         labelled,
         "target-table",

@@ -3,12 +3,12 @@ runs."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
 import pandas as pd
 
 from rnnbench.records.pointer import NotNeeded
-from rnnbench.records.record import Record, Verdict
 from rnnbench.report import charts, notes
 from rnnbench.report import numbers as n
 from rnnbench.report.figures import Figure, figure
@@ -46,8 +46,11 @@ def runs_section(
     faults: Sequence[str],
     unneeded: Mapping[str, NotNeeded],
 ) -> Section:
-    """`rerun`: the command that measures the experiment again; the other arguments are those of
-    `Content`."""
+    """Verdicts, what must not be concluded, runs that count less or are missing, and all runs.
+
+    `rerun`: the command that measures the experiment again. The other arguments are those of
+    `Content`.
+    """
     places = order(m.frame)
     paragraphs = [
         notes.verdict_text(m.runs),
@@ -74,6 +77,9 @@ def runs_section(
         ),
         _runs_view(m.runs),
     )
+    figures = []
+    if len(m.time):
+        figures = list(_order_figures(places, m))
     csv = {
         "runs": m.runs,
         "epochs": epochs(m.frame, m.records),
@@ -83,7 +89,7 @@ def runs_section(
         "trust",
         paragraphs,
         lists=[each for each in lists if each.items],
-        figures=list(_order_figures(places, m)) if len(m.time) else (),
+        figures=figures,
         views=views,
         csv=csv,
     )
@@ -92,10 +98,10 @@ def runs_section(
 def _not_clean(m: Tables) -> ItemList:
     """The runs that are not clean, those with the same verdict and reasons together; void runs
     first, then by start time."""
-    groups: dict[Verdict, list[Record]] = {}
+    groups = defaultdict(list)
     for record in by_start(m.records):
         if record.verdict.status != "clean":
-            groups.setdefault(record.verdict, []).append(record)
+            groups[record.verdict].append(record)
     void_first = sorted(groups, key=lambda verdict: verdict.status != "void")
     items = []
     for verdict in void_first[:MANY]:
@@ -133,6 +139,7 @@ def _runs_view(table: pd.DataFrame) -> TableView:
 
 
 def _order_figures(places: pd.DataFrame, m: Tables) -> Iterator[Figure]:
+    """The epoch time of each run in the order of measurement, by machine."""
     table = thinned_order(places)
     table = table.assign(series=table["implementation"].replace("", "model"))
     several = table["machine"].nunique() > 1
@@ -141,4 +148,4 @@ def _order_figures(places: pd.DataFrame, m: Tables) -> Iterator[Figure]:
         if several:
             title += f", {machine}"
         chart = charts.in_order(rows, m.palette)
-        yield figure("order", "", str(machine), title, chart, wide=True)
+        yield figure("order", "", machine, title, chart, wide=True)

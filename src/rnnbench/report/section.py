@@ -33,8 +33,13 @@ class Note:
 
 @dataclass(frozen=True)
 class Item:
-    """An entry of a list: `names` with the ids that they link to (`links`: one for each, or none),
-    the number of `others`, the `verdict` on all of them, and `text`."""
+    """An entry of a list.
+
+    - `text`: what is said of the names.
+    - `names`, and the ids that they link to (`links`: one for each, or none).
+    - `others`: the number of further names.
+    - `verdict` on all of them.
+    """
 
     text: str = ""
     names: Sequence[str] = ()
@@ -54,7 +59,11 @@ class ItemList:
 
 @dataclass(frozen=True)
 class RawRun:
-    """`facts`: those that differ from the facts of its configuration; `run_id`: of MLflow."""
+    """A run below its configuration.
+
+    - `facts`: those that differ from the facts of its configuration.
+    - `run_id`: of MLflow.
+    """
 
     record: Record
     facts: Mapping[str, str]
@@ -63,9 +72,13 @@ class RawRun:
 
 @dataclass(frozen=True)
 class RawConfiguration:
-    """The runs of one configuration on one machine, by start time, to which the numbers in the
-    tables link. `anchor`: its id on the page; `facts`: what they have in common, such as the
-    dataset, the build and the code; `whole`: with raw epochs."""
+    """The runs of one configuration on one machine, to which the numbers in the tables link.
+
+    - `anchor`: its id on the page.
+    - `facts`: what the runs have in common, such as the dataset, the build and the code.
+    - `runs`: by start time.
+    - `whole`: with raw epochs.
+    """
 
     anchor: str
     name: str

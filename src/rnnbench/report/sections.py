@@ -77,18 +77,14 @@ def _change(row: Row) -> str:
 def _error_of(name: str) -> CellText:
     """The error `name` of an implementation, and in brackets what is allowed."""
 
-    def error(row: Row) -> str:
+    def text_of(row: Row) -> str:
         text = n.small(row[name])
         allowed = row[f"tolerance_{name}"]
         if n.is_number(row[name]) and n.is_number(allowed):
             return f"{text} ({n.small(allowed)})"
         return text
 
-    return error
-
-
-def _mfu_interval(row: Row) -> str:
-    return n.percent_span(row["mfu_low"], row["mfu_high"])
+    return text_of
 
 
 def _status(row: Row) -> str:
@@ -134,7 +130,11 @@ EFFICIENCY_COLUMNS = (
     Column("95 % CI", text=interval_of("us_per_timestep"), quiet=True),
     Column("GFLOP/s", "gflops", n.plain),
     Column("MFU", "mfu", n.percent),
-    Column("95 % CI", text=_mfu_interval, quiet=True),
+    Column(
+        "95 % CI",
+        text=lambda row: n.percent_span(row["mfu_low"], row["mfu_high"]),
+        quiet=True,
+    ),
 )
 ENERGY_COLUMNS = (
     Column("mJ / sample", "millijoules", n.plain, marked=True),
@@ -207,7 +207,11 @@ def builds_section(m: Tables) -> Section:
 
 
 def _heat_maps(labelled: pd.DataFrame) -> Iterator[Figure]:
-    """The seconds of each build, the fastest first; a figure has at most `ACROSS` devices."""
+    """The seconds of each build, the fastest first.
+
+    `labelled`: the table of builds with its labels. A figure has one implementation and at most
+    `ACROSS` devices.
+    """
     medians = labelled.groupby("build")["epoch_seconds"].median()
     groups = labelled.groupby([*ALL_BUT_BUILD, "implementation"], sort=False)
     for (*group, implementation), cells in islice(groups, DRAWN):
@@ -248,7 +252,7 @@ def threads_section(m: Tables) -> Section:
         for (*group, machine), cells in islice(groups, DRAWN):
             chart = charts.by_threads(cells, m.palette)
             title = f"Speed-up by threads on {machine}"
-            figures.append(figure("threads", joined(group), str(machine), title, chart))
+            figures.append(figure("threads", joined(group), machine, title, chart))
         views.append(
             view_of(
                 named,
@@ -272,7 +276,7 @@ def threads_section(m: Tables) -> Section:
         for (source, model), rows in published.groupby(["source", "model"], sort=False):
             chart = charts.by_threads(rows, colours(rows["series"]))
             title = f"Published speed-up by vCPUs, {model}"
-            figures.append(figure("threads", f"published: {source}", str(model), title, chart))
+            figures.append(figure("threads", f"published: {source}", model, title, chart))
         views.append(
             view_of(
                 published,
@@ -315,7 +319,10 @@ def efficiency_section(m: Tables) -> Section:
 
 
 def _reasons_for_missing(table: pd.DataFrame) -> Iterator[str]:
-    """Why rows have no GFLOP/s or, if a device states its peak, no MFU."""
+    """Why rows have no GFLOP/s or, if a device states its peak, no MFU.
+
+    `table`: the table of efficiency with its labels.
+    """
     states_peak = table["peak_tflops"].notna().any()
     unexplained = table[table["why"] != ""]
     for why, rows in unexplained.groupby("why", sort=False):
@@ -386,7 +393,9 @@ def kernels_view(table: pd.DataFrame) -> TableView:
     notes: tuple[str, ...] = ()
     if common:
         notes = (f"In every row, cuDNN is also ruled out because {' and '.join(common)}.",)
-    several = len(table[NETWORK].drop_duplicates()) > 1
+    group = []
+    if len(table[NETWORK].drop_duplicates()) > 1:
+        group = NETWORK
     return view_of(
         pd.DataFrame(rows),
         "kernels",
@@ -394,7 +403,7 @@ def kernels_view(table: pd.DataFrame) -> TableView:
         "implementation",
         "implementation",
         KERNEL_COLUMNS,
-        NETWORK if several else (),
+        group,
         notes,
     )
 

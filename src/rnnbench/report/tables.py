@@ -32,10 +32,15 @@ ANSWERS = 6  # on a page; if there are more, a headline takes their place
 
 @dataclass(frozen=True)
 class ReportInputs:
-    """`certificates` of the experiment; `prices`: the price list in use (None: no cost is shown);
-    `published`: rows to show next to measured ones; `sources`: what to tell about them; `deadline`
-    in seconds and `budget` in USD, both per training, for the recommendation (None: no
-    recommendation); `mlflow`: record key → MLflow run id, of tracked runs."""
+    """What a report shows besides the records of its experiment.
+
+    - `certificates` of the experiment.
+    - `prices`: the price list in use (None: no cost is shown).
+    - `published`: rows to show next to measured ones; `sources`: what to tell about them.
+    - `deadline` in seconds and `budget` in USD, both per training run, for the recommendation
+      (None: no recommendation).
+    - `mlflow`: record key → MLflow run id, of tracked runs.
+    """
 
     certificates: Certificates = field(default_factory=Certificates)
     prices: PriceList | None = None
@@ -47,10 +52,16 @@ class ReportInputs:
 
 
 class Tables:
-    """`records`: all runs, including void ones. The tables have the names of the functions that
-    make them from what is `measured`, for all functions of networks that the `reference` of the
-    `experiment` separates. `regrouped`: the time table after `regroup`. `is_long`: there are too
-    many comparisons for an answer each."""
+    """The tables of an experiment.
+
+    They have the names of the functions that make them from what is `measured`, for all functions
+    of networks that the `reference` of the experiment separates.
+
+    - `records`: all runs, including void ones.
+    - `regrouped`: the time table after `regroup`.
+    - `palette`: the colour of each implementation.
+    - `is_long`: there are too many comparisons for an answer each.
+    """
 
     def __init__(
         self,
