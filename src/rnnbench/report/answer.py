@@ -19,7 +19,6 @@ from rnnbench.report import numbers as n
 from rnnbench.report.labels import (
     device_words,
     left_out_text,
-    same_group,
     short_group,
     threads_in_words,
     variant_labels,
@@ -93,25 +92,26 @@ def answers(m: Tables) -> list[Answer]:
 
     machines = m.fastest.groupby("device")["machine"].nunique()
     name_machine = bool(machines.max() > 1)
-    axes = same_group(m.reference)
-    varied = [name for name in axes if m.fastest[name].nunique() > 1]
+    varied = [name for name in m.group_axes if m.fastest[name].nunique() > 1]
     variants = variant_labels(m.fastest["variant"])
-    groups = m.fastest.groupby(axes, sort=False)
+    groups = m.fastest.groupby(m.group_axes, sort=False)
+
     result = []
     for key, group in groups:
         rows = group.to_dict("records")
         contests = [_contest(row, m.reference, name_machine) for row in rows]
         texts = _contest_sentences(contests)
-        for row in _of_group(m.device_choice, axes, key).to_dict("records"):
+        for row in _of_group(m.device_choice, m.group_axes, key).to_dict("records"):
             texts.append(_device_sentence(row, name_machine))
         texts += excluded(rows, [contest.place for contest in contests])
+
         speed = n.sentences(texts)
         if len(groups) > 1:
             # A name is not capitalized.
             name = short_group(rows[0], varied, variants)
             speed = f"{name}: {texts[0]}. {n.sentences(texts[1:])}".strip()
-        accuracy = same_sentence(_of_group(m.learning, axes, key))
-        outliers = outlier_sentence(_of_group(m.alike, axes, key))
+        accuracy = same_sentence(_of_group(m.learning, m.group_axes, key))
+        outliers = outlier_sentence(_of_group(m.alike, m.group_axes, key))
         result.append(Answer(speed, f"{accuracy} {outliers}".strip()))
     return result
 
@@ -297,7 +297,10 @@ def as_fast(ratio: float, low: float, high: float, base: str = "") -> str:
 
 
 def no_difference(first: str, second: str, ratio: float, low: float, high: float) -> str:
-    """``no difference is shown between FIRST and SECOND: 1.04 times as fast (0.99 to 1.10)``."""
+    """``no difference is shown between FIRST and SECOND: 1.04 times as fast (0.99 to 1.10)``.
+
+    `ratio`, `low`, `high`: as in `as_fast`.
+    """
     ratio_text = as_fast(ratio, low, high)
     return f"no difference is shown between {first} and {second}: {ratio_text}"
 

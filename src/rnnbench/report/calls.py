@@ -49,6 +49,7 @@ def calls_section(m: Tables) -> Section:
     csv = {"calls": m.calls}
     if m.calls.empty:
         return Section("calls", csv=csv)
+
     labelled = with_labels(m.calls).assign(speedup_suspect=False)
     labelled = labelled.sort_values("call", kind="stable")
     view = view_of(
@@ -83,6 +84,7 @@ def _latencies(labelled: pd.DataFrame, m: Tables) -> Iterator[Figure]:
         variants.append(variant.those(lambda key: key not in ("model.batch", "model.val_samples")))
     labels = variant_labels(variants)
     networks = predictions.assign(network=[labels[variant] for variant in variants])
+
     by = [*GROUP[:-1], "network", "column_name"]
     several = networks.groupby(by)["batch"].transform("nunique") > 1
     groups = networks[several].groupby(by, sort=False)
@@ -104,6 +106,7 @@ def call_answers(m: Tables) -> list[Answer]:
     predictions = with_labels(m.calls[(m.calls["call"] == "predict") & takes_part])
     if predictions.empty:
         return [Answer("No run has timed predict() yet, so there is no answer.")]
+
     network_axes = GROUP[:-1]
     varied = [name for name in network_axes if predictions[name].nunique() > 1]
     variants = variant_labels(predictions["variant"])
@@ -119,6 +122,7 @@ def call_answers(m: Tables) -> list[Answer]:
             clauses.append(_fastest_call(row, base, variant))
         if len(best) > SIZES:
             clauses.append(f"the table has {len(best) - SIZES} more")
+
         first = best.iloc[0]
         place = first["column_name"]
         if place == first["device"]:

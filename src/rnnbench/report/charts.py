@@ -214,7 +214,10 @@ def ratio_limits(intervals: pd.DataFrame, edge: float | None = None) -> Limits:
 
 
 def relative(rows: pd.DataFrame, palette: Palette, title: str) -> Spec:
-    """`ratios` whose axis ends 5 % beyond them and 1."""
+    """`ratios` whose axis ends 5 % beyond them and 1.
+
+    `rows`: `place`, `series`, `value`, `low`, `high`, `label`.
+    """
     x = ratio_axis(title, ratio_limits(rows[VALUE], 1.05))
     names = {"title": None, "labelLimit": 150}
     return ratios(rows, palette, x, names, NARROW_ROW)
@@ -241,7 +244,10 @@ def ratio_ticks(low: float, high: float) -> list[float]:
 
 
 def _decades(low: float, high: float, within: Sequence[int]) -> list[float]:
-    """The powers of ten inside an axis, and their multiples `within` a decade."""
+    """The powers of ten inside an axis, and their multiples `within` a decade.
+
+    `low`, `high`: the ends of the axis.
+    """
     first = math.floor(math.log10(low))
     last = math.ceil(math.log10(high))
     ticks = []
@@ -254,7 +260,10 @@ def _decades(low: float, high: float, within: Sequence[int]) -> list[float]:
 
 
 def by_threads(rows: pd.DataFrame, palette: Palette) -> Spec:
-    """`speedup` by `threads` with intervals; the lines `ideal` and `fitted`."""
+    """`speedup` by `threads` with intervals; the lines `ideal` and `fitted`.
+
+    `rows`: has also the columns `series`, `speedup_low` and `speedup_high`.
+    """
     rows = values(rows, ["speedup", "speedup_low", "speedup_high"]).assign(size=rows["threads"])
     most = rows["ideal"].max() * 1.01
     ticks = [2.0**power for power in range(11) if 2**power <= most]
@@ -262,7 +271,10 @@ def by_threads(rows: pd.DataFrame, palette: Palette) -> Spec:
 
 
 def by_batch(rows: pd.DataFrame, palette: Palette) -> Spec:
-    """Milliseconds by `batch` with intervals, from `seconds`, `low` and `high`."""
+    """Milliseconds by `batch` with intervals, from `seconds`, `low` and `high`.
+
+    `rows`: has also the column `series`.
+    """
     milliseconds = 1e3 * rows[["seconds", "low", "high"]].astype(float)
     rows = rows.assign(low=milliseconds["low"], high=milliseconds["high"])
     rows = rows.assign(value=milliseconds["seconds"], size=rows["batch"])
@@ -271,7 +283,11 @@ def by_batch(rows: pd.DataFrame, palette: Palette) -> Spec:
 
 
 def _by_size(name: str, rows: pd.DataFrame, palette: Palette, ticks: list[float]) -> Spec:
-    """On logarithmic axes, with `ticks` of values."""
+    """On logarithmic axes, with `ticks` of values.
+
+    - `name`: of the specification.
+    - `rows`: `series`, `size`, `value`, `low`, `high` (missing: no interval).
+    """
     low = rows["low"].astype(float).fillna(rows["value"])
     high = rows["high"].astype(float).fillna(rows["value"])
     return _chart(
@@ -284,7 +300,10 @@ def _by_size(name: str, rows: pd.DataFrame, palette: Palette, ticks: list[float]
 
 
 def by_seconds(rows: pd.DataFrame, palette: Palette) -> Spec:
-    """`mean` by `elapsed` seconds of training, with a dot at the end of each epoch."""
+    """`mean` by `elapsed` seconds of training, with a dot at the end of each epoch.
+
+    `rows`: has also the column `series`. Each series has a line.
+    """
     return _chart("by_seconds", rows, colour=_colour(rows, palette, LEGEND))
 
 
@@ -294,6 +313,8 @@ def learning_curves(rows: pd.DataFrame, palette: Palette) -> Spec:
 
     Each line is drawn solid, then again dashed with its own offset, so that the colours of
     coincident curves alternate.
+
+    `rows`: one for each series and epoch.
     """
     low = float(rows["low"].min())
     high = float(rows["high"].max())
@@ -302,11 +323,13 @@ def learning_curves(rows: pd.DataFrame, palette: Palette) -> Spec:
     widths = rows["high"] - rows["low"]
     if not (widths > edge / 100).any():
         band = rows[:0]
+
     last = float(rows["epoch"].max())
     labels = rows[rows["epoch"] == last].drop_duplicates("series")
     per_pixel = (high - low + 2 * edge) / CURVES_HEIGHT
     places = _apart([(high + edge - value) / per_pixel for value in labels["mean"]])
     labels = labels.assign(mean=[high + edge - place * per_pixel for place in places])
+
     chart = _chart(
         "learning_curves",
         rows,
@@ -317,6 +340,7 @@ def learning_curves(rows: pd.DataFrame, palette: Palette) -> Spec:
         band=_data(band),
         labels=_data(labels),
     )
+
     names = rows["series"].unique()
     if len(names) > 1:
         solid = chart["layer"][-3]
@@ -354,6 +378,8 @@ def in_order(rows: pd.DataFrame, palette: Palette) -> Spec:
 
     Its height is its epoch time `relative` to the mean of its configuration, so a drift of the
     machine would appear as a slope.
+
+    `rows`: has also the column `series`.
     """
     percent = 100 * (rows["relative"] - 1)
     reach = max(1.0, 1.1 * float(percent.abs().max()))
@@ -403,6 +429,8 @@ def heat_map(rows: pd.DataFrame) -> Spec:
 
     Its colour is the stronger, the lower its `share` (≥ 1: seconds / seconds of the fastest build),
     and light enough for the text of both colour schemes.
+
+    `rows`: one for each field.
     """
     devices = list(rows["device"].unique())
     builds = list(rows["build"].unique())

@@ -32,7 +32,10 @@ NAMED = 4  # machines, builds and devices named next to the answer
 
 
 def conditions(records: Sequence[Record]) -> dict[str, str]:
-    """Machines, builds, devices and models, in a line each: ``current: TensorFlow 2.21.0``."""
+    """Machines, builds, devices and models, in a line each: ``current: TensorFlow 2.21.0``.
+
+    The keys are their headings. A line that would be empty is left out.
+    """
     machines: dict[str, str] = {}
     builds: dict[str, str] = {}
     devices: dict[str, str] = {}
@@ -44,6 +47,7 @@ def conditions(records: Sequence[Record]) -> dict[str, str]:
             version = record.environment.get(key)
             if version:
                 versions.append(f"{software} {version}")
+
         threads = threads_of(device)
         words = n.counted(threads, "thread") if threads else ""
         _name(machines, record.machine, _machine_words(record.hardware))
@@ -105,6 +109,7 @@ def _machine_words(hardware: Mapping[str, Any]) -> str:
         if facts:
             name += f" ({', '.join(facts)})"
         words.append(name)
+
     cores = hardware.get("cores")
     threads = hardware.get("threads_per_core") or 1
     if isinstance(cores, int) and isinstance(threads, int):
@@ -122,7 +127,10 @@ def _machine_words(hardware: Mapping[str, Any]) -> str:
 
 def _training(records: Sequence[Record]) -> dict[str, str]:
     """Each model with its hyperparameters, each of these with all of its values:
-    ``batch 32 or 64, epochs 5, loss mse``."""
+    ``batch 32 or 64, epochs 5, loss mse``.
+
+    Models, hyperparameters and values are in the order of the records.
+    """
     found: dict[str, dict[str, list[str]]] = {}
     for record in records:
         of_model = found.setdefault(record.run.choices.get("model", ""), {})
@@ -150,6 +158,7 @@ def _hyperparameters(record: Record) -> dict[str, Any]:
         rate = f"{rate:.6g}"  # stored in single precision
     if isinstance(rate, Mapping):  # a schedule
         rate = rate.get("class_name")
+
     model["loss"] = model.get("loss") or record.measured.get("loss")
     reported = {"name": compiled.get("class_name"), "learning_rate": rate}
     optimizer = model.pop("optimizer", None) or reported

@@ -81,17 +81,14 @@ class Content:
         made.append(runs_section(m, rerun, list(skipped), missing, faults, unneeded))
         made.append(provenance_section(m, rerun))
         by_id = {section.id: section for section in made}
-        by_time = by_id["speed"]
         lead = by_id[LEADS[experiment.lead]]
-        self.lead_views = [view for view in lead.views if view.id in lead.leads]
         # A section without a table to lead with leaves the place to the section on time.
-        if not any(view.rows for view in self.lead_views):
-            lead = by_time
-            self.lead_views = [view for view in lead.views if view.id in lead.leads]
+        if not any(view.rows for view in lead.lead_views):
+            lead = by_id["speed"]
+        self.lead_views = lead.lead_views
         # A table of kernels has no figure.
-        with_figures = lead if lead.figures else by_time
-        leads = with_figures.leads
-        self.lead_figures = [each for each in with_figures.figures if each.id in leads]
+        self.lead_figures = lead.lead_figures or by_id["speed"].lead_figures
+
         self.csv: dict[str, pd.DataFrame] = {}
         self.sections: list[Section] = []
         for section in made:
@@ -111,6 +108,7 @@ class Content:
         self.notes = list(notes.answer_notes(m, lead.id))
         uncertified = list(notes.uncertified_notes(m.time))
         self.lead_notes = [*uncertified, *notes.exclusion_notes(m.time, m.fastest)]
+
         # What the terminal and MLflow say.
         self.said = [str(text) for text in (*self.answers, *self.notes, *uncertified)]
         self._compare_runs(m)

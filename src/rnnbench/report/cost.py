@@ -77,6 +77,7 @@ def cost_section(m: Tables) -> Section:
     csv = {"cost": table}
     if table.empty or table.groupby(TASK)["device"].count().max() < 2:
         return Section("money", csv=csv)
+
     labelled = _labelled(table)
     columns: tuple[Column, ...] = TIME_COLUMNS
     if table["usd_per_hour"].notna().any():
@@ -92,6 +93,7 @@ def cost_section(m: Tables) -> Section:
             ["block"],
         )
     ]
+
     words = WORDS["money"]["no_prices"]
     if prices:
         if table["usd"].notna().any():
@@ -108,6 +110,7 @@ def cost_section(m: Tables) -> Section:
                 ["block"],
             )
         )
+
     figures = list(_figures(labelled, m))
     times = [each.id for each in figures if each.kind == "relative-time"]
     return Section(
@@ -191,6 +194,7 @@ def _labelled(table: pd.DataFrame) -> pd.DataFrame:
         if several_builds:
             label.append(row["build"])
         labels.append(joined(label))
+
     return table.assign(
         label=labels,
         task=tasks,
@@ -201,7 +205,10 @@ def _labelled(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _figures(labelled: pd.DataFrame, m: Tables) -> Iterator[Figure]:
-    """Relative time, relative cost, and both against each other, of each task."""
+    """Relative time, relative cost, and both against each other, of each task.
+
+    `labelled`: the table of cost with its labels. Tasks with one place only have no figure.
+    """
     labelled = labelled.assign(place=labelled["label"])
     # A figure shrinks with the width of its title.
     by_model = labelled.groupby("task")["model"].first().is_unique

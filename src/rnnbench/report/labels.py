@@ -75,7 +75,10 @@ def short_group(row: Any, varied: Collection[str], variants: Mapping[Overrides, 
 
 
 def threads_in_words(device: str, variant: Overrides) -> int | None:
-    """The threads of a device that is named after them; None for another one."""
+    """The threads of a device that is named after them; None for another one.
+
+    `variant`: its overrides, which may set another number of threads.
+    """
     if variant.get("device.threads"):
         return None
     return threads_of(device)
@@ -143,6 +146,7 @@ def regrouped(
     named = list(axes)
     if time_table["implementation"].nunique() > 1:
         named.insert(0, "implementation")
+
     timed = _joined_columns(time_table, named)
     medians = time_table["epoch_seconds"].groupby(timed).median()
     moved = table.assign(
@@ -172,6 +176,7 @@ def with_labels(table: pd.DataFrame) -> pd.DataFrame:
     variants = variant_labels(table["variant"])
     machines = table.groupby("device")["machine"].nunique()
     series = table["implementation"].replace("", "model")
+
     groups = []
     devices = []
     shown = []
@@ -185,6 +190,7 @@ def with_labels(table: pd.DataFrame) -> pd.DataFrame:
             device += f" on {row['machine']}"
         devices.append(device)
         shown.append(marked(name, row.get("suspect", False)))
+
     return table.assign(
         group_name=groups,
         block=groups if len(set(groups)) > 1 else "",
@@ -254,6 +260,7 @@ def colours(implementations: Iterable[str]) -> dict[str, str]:
     free = [colour for name, colour in COLOURS.items() if name not in names]
     if not free:
         free = list(COLOURS.values())
+
     others = sorted(names - {*COLOURS, "model"})
     if "model" in names:
         others.insert(0, "model")
@@ -263,17 +270,18 @@ def colours(implementations: Iterable[str]) -> dict[str, str]:
 
 
 def of_these(palette: Mapping[str, str], names: Iterable[str]) -> dict[str, str]:
-    """The colours of `names` only, so that a legend lists only what is drawn."""
+    """The colours of `names` only, so that a legend lists only what is drawn.
+
+    `palette`: name → colour, whose order is kept.
+    """
     drawn = set(names)
     return {name: palette[name] for name in palette if name in drawn}
 
 
-def same_group(reference: Mapping[str, str]) -> list[str]:
-    """The axes within which configurations are compared."""
-    return [name for name in GROUP if name not in reference]
-
-
 def left_out_text(left_out: LeftOut) -> str:
-    """```block`, `cell` (why)``."""
+    """```block`, `cell` (why)``.
+
+    `left_out`: the configurations that are not compared for one reason.
+    """
     names = ", ".join(f"`{name}`" for name in left_out.names)
     return f"{names} ({left_out.why})"

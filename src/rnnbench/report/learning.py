@@ -21,7 +21,10 @@ CURVES = {"loss": "Training loss", "val_acc": "Validation accuracy"}
 
 
 def _spread_of(name: str, text: CellText) -> CellText:
-    """The standard deviation of the column `name` between seeds."""
+    """The standard deviation of the column `name` between seeds.
+
+    `text`: how the values of the column are written. One seed has no deviation.
+    """
 
     def text_of(row: Row) -> str:
         if not n.is_number(row[name]):
@@ -142,6 +145,7 @@ def target_section(m: Tables) -> Section:
     csv = {"target": table}
     if table.empty:
         return Section("target", csv=csv)
+
     labelled = with_labels(table)
     several = labelled["group_name"].nunique() > 1
     lines = with_labels(curves(m.frame, "val_acc"))

@@ -83,7 +83,10 @@ def ratios_on_page(m: Tables) -> int:
 
 
 def uncertified_notes(speed: pd.DataFrame) -> Iterator[Note]:
-    """Which speed-ups of the time table no certificate supports."""
+    """Which speed-ups of the time table no certificate supports.
+
+    `speed`: the time table.
+    """
     has_ratio = speed[speed["speedup"].notna()]
     unknown = has_ratio[has_ratio["equal"] == UNKNOWN]
     names = []
@@ -98,7 +101,11 @@ def uncertified_notes(speed: pd.DataFrame) -> Iterator[Note]:
 
 
 def exclusion_notes(speed: pd.DataFrame, fastest: pd.DataFrame) -> Iterator[Note]:
-    """Why rows of the time table have no speed-up, and what is in no table."""
+    """Why rows of the time table have no speed-up, and what is in no table.
+
+    - `speed`: the time table.
+    - `fastest`: the table of the fastest.
+    """
     unequal = "≠ is not a speed-up but a ratio of the times of two different functions"
     for head, reason, rows_without in (
         (unequal, "difference", speed[speed["words"] == NOT_EQUAL]),
@@ -136,6 +143,7 @@ def session_notes(usable: pd.DataFrame, finished: Mapping[str, str]) -> Iterator
     for machine, started in zip(usable["machine"], usable["started"], strict=True):
         seconds = timestamps.read(started).timestamp()
         starts.append((machine, seconds))
+
     numbers = sessions(starts)
     with_session = usable.assign(session=[numbers[start] for start in starts])
     machines = with_session.groupby("machine", sort=False)
@@ -237,7 +245,10 @@ def verdict_text(every: pd.DataFrame) -> str:
 
 
 def ratio_note(count: int) -> str:
-    """How many ratios the page shows, and what is to be expected of so many."""
+    """How many ratios the page shows, and what is to be expected of so many.
+
+    `count`: of `ratios_on_page`.
+    """
     if count == 0:
         return "No ratio with a confidence interval is shown."
     return (
@@ -307,6 +318,7 @@ def stopping_notes(unneeded: Mapping[str, NotNeeded]) -> Iterator[str]:
     with_reason = defaultdict(list)
     for configuration, reason in reasons.items():
         with_reason[reason].append(configuration)
+
     listed = [f"{n.few(names, SHOWN, ', ')}: {reason}." for reason, names in with_reason.items()]
     further = ""
     if len(listed) > SHOWN:
@@ -354,6 +366,7 @@ def random_note(records: Sequence[Record]) -> str:
             layers[record.run.choices["model"]].append(f"`{name}`")
     if not layers:
         return ""
+
     texts = [f"{n.few(names, 3, ', ')} of {model}" for model, names in layers.items()]
     return (
         f"In each training step, these layers draw random numbers: {n.few(texts, 3)}. "

@@ -209,7 +209,10 @@ def sentences(clauses: Iterable[str]) -> str:
 
 
 def counted(number: int, one: str) -> str:
-    """``1 run``, ``24 runs``."""
+    """``1 run``, ``24 runs``.
+
+    `one`: the noun in the singular, with a regular plural.
+    """
     if number == 1:
         return f"1 {one}"
     return f"{number} {one}s"

@@ -118,7 +118,10 @@ def _write_texts(texts: dict[str, str | bytes], out: Path) -> list[Path]:
 
 
 def to_page(report: Content) -> str:
-    """The self-contained HTML page."""
+    """The self-contained HTML page.
+
+    It has all styles, scripts and figures, and needs no other file.
+    """
     return _rendered(
         "report.html.j2",
         page=report,

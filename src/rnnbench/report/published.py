@@ -122,11 +122,13 @@ def source_section(table: pd.DataFrame, source: Source) -> Section:
         facts.append(joined((row["build"], row["framework"], row["caveat"]), "; "))
     own = own.assign(label=labels, facts=facts)
     rows = own.to_dict("records")
+
     columns = []
     for column in SOURCE_COLUMNS:
         texts = {column.cell(row) for row in rows}
         if texts - {"", n.NOTHING}:
             columns.append(column)
+
     id = section_id(source.source)
     group = []
     if own["workload"].nunique() > 1:
@@ -149,7 +151,11 @@ def section_id(source: str) -> str:
 
 
 def _charts(table: pd.DataFrame, id: str) -> Iterator[Figure]:
-    """Time and cost relative to the base of a workload, if there are prices."""
+    """Time and cost relative to the base of a workload, if there are prices.
+
+    - `table`: `published_pairs`, with the column `label`.
+    - `id`: of the section.
+    """
     table = table[table["cost"].notna()]
     if table.empty:
         return
@@ -171,7 +177,10 @@ def _charts(table: pd.DataFrame, id: str) -> Iterator[Figure]:
 
 
 def _label(row: Row) -> str:
-    """``8 vCPUs, compiled``; ``Tesla P100, CNTK``."""
+    """``8 vCPUs, compiled``; ``Tesla P100, CNTK``.
+
+    `row`: of `published_pairs`.
+    """
     name = row["place"]
     if n.is_number(row["vcpus"]):
         name = f"{row['vcpus']:.0f} vCPUs"
@@ -194,6 +203,7 @@ def claims_section(table: pd.DataFrame, ours: Mapping[str, pd.DataFrame]) -> Sec
         ours=[_ours(ours.get(claim)) for claim in table["claim"]],
         tested=table["tested"].replace("", n.NOTHING),
     )
+
     view = view_of(
         table,
         "claims",
@@ -212,7 +222,10 @@ def claims_section(table: pd.DataFrame, ours: Mapping[str, pd.DataFrame]) -> Sec
 
 def _values(values: Mapping[str, float]) -> str:
     """The value of a claim for each case: ``LSTM: 1.21×; GRU: 1.30×``, or ``1.21× to 1.60×`` for
-    many."""
+    many.
+
+    `values`: case → ratio. A claim about one case has no name for it.
+    """
     if not values:
         return n.NOTHING
     if len(values) > SHOWN:
@@ -269,6 +282,7 @@ def beside_section(m: Tables) -> Section:
         shown += matching
         name = joined((model, matching[0].cell), ", ")
         group = f"{name}, {samples:,} samples per epoch"
+
         by_speed = own.sort_values("epoch_seconds", kind="stable")
         fastest = by_speed.drop_duplicates([*DEVICE_COLUMNS, "variant"])
         for measured in fastest.to_dict("records"):
@@ -278,6 +292,7 @@ def beside_section(m: Tables) -> Section:
 
     paragraphs = [WORDS["beside"]["text"]] if rows else []
     paragraphs += _not_shown([row for row in known if row not in shown])
+
     view = view_of(
         pd.DataFrame(rows),
         "published",
@@ -307,7 +322,10 @@ def _not_shown(rows: Sequence[PublishedRow]) -> Iterator[str]:
 
 
 def _measured(row: Row, group: str) -> dict[str, Any]:
-    """A row of the time table as one of the section."""
+    """A row of the time table as one of the section.
+
+    `group`: the heading of its block.
+    """
     return {
         "group": group,
         "source": "rnnbench",
@@ -324,7 +342,10 @@ def _measured(row: Row, group: str) -> dict[str, Any]:
 
 
 def _published(row: PublishedRow, group: str) -> dict[str, Any]:
-    """A published row as one of the section."""
+    """A published row as one of the section.
+
+    `group`: the heading of its block.
+    """
     seconds = None
     if row.epochs:
         seconds = row.train_seconds / row.epochs

@@ -22,6 +22,7 @@ def so_far(planned: Sequence[Run], ratios: Mapping[str, Ratio], reference: str) 
     if not others:
         return ""
     others.sort(key=lambda run: ratios[run.configuration].estimate, reverse=True)
+
     texts = []
     for run in others:
         ratio = ratios[run.configuration]
@@ -29,6 +30,7 @@ def so_far(planned: Sequence[Run], ratios: Mapping[str, Ratio], reference: str) 
         if ratio.low is not None:
             text += f" ({n.ratio_span(ratio.low, ratio.high, ratio.estimate)})"
         texts.append(text)
+
     label = _label(base, others[0])
     rounds = max(ratios[run.configuration].method.units for run in others)
     after = n.counted(rounds, "round")
@@ -46,7 +48,10 @@ def _label(run: Run, other: Run) -> str:
 
 
 def unneeded_text(why: NotNeeded) -> str:
-    """``it is known to ± 0.25 % after 3 runs; required is ± 2.50 %``."""
+    """``it is known to ± 0.25 % after 3 runs; required is ± 2.50 %``.
+
+    Or, if the experiment has a budget: ``the budget of 600 s is used up (612 s)``.
+    """
     if why.is_over_budget:
         return f"the budget of {why.budget:,.0f} s is used up ({why.spent:,.0f} s)"
     known = 100 * (why.halfwidth or 0)
@@ -70,6 +75,8 @@ def method_text(method: Method) -> str:
     """How an interval is made, for the tables.
 
     For example ``in turns, 3 rounds; pooled over configurations, 6 degrees of freedom``.
+
+    A pair with one run on a side has no interval: ``one run: no interval``.
     """
     text = BASES[method.basis].format(method.units)
     if method.basis is Basis.NONE and method.in_turns:

@@ -60,6 +60,7 @@ def runs_section(
         *notes.comparison_notes(m.time, m.accuracy),
         *notes.order_notes(places),
     ]
+
     named = [Item(names=(name,)) for name in missing]
     lists = [
         _not_clean(m),
@@ -77,6 +78,7 @@ def runs_section(
         ),
         _runs_view(m.runs),
     )
+
     figures = []
     if len(m.time):
         figures = list(_order_figures(places, m))
@@ -102,6 +104,7 @@ def _not_clean(m: Tables) -> ItemList:
     for record in by_start(m.records):
         if record.verdict.status != "clean":
             groups[record.verdict].append(record)
+
     void_first = sorted(groups, key=lambda verdict: verdict.status != "void")
     items = []
     for verdict in void_first[:MANY]:
@@ -116,6 +119,7 @@ def _not_clean(m: Tables) -> ItemList:
                 verdict=verdict.status,
             )
         )
+
     more = sum(len(groups[verdict]) for verdict in void_first[MANY:])
     text = ""
     if more:
@@ -124,7 +128,10 @@ def _not_clean(m: Tables) -> ItemList:
 
 
 def _runs_view(table: pd.DataFrame) -> TableView:
-    """All runs; if there are more than `MANY`, the first `MANY` of those that are not clean."""
+    """All runs; if there are more than `MANY`, the first `MANY` of those that are not clean.
+
+    `table`: of `runs`.
+    """
     title = "All runs, in order of measurement"
     if len(table) > MANY:
         title = f"Suspect and void runs (all {len(table):,} runs are in tables/runs.csv)"
@@ -139,7 +146,10 @@ def _runs_view(table: pd.DataFrame) -> TableView:
 
 
 def _order_figures(places: pd.DataFrame, m: Tables) -> Iterator[Figure]:
-    """The epoch time of each run in the order of measurement, by machine."""
+    """The epoch time of each run in the order of measurement, by machine.
+
+    `places`: from `order`.
+    """
     table = thinned_order(places)
     table = table.assign(series=table["implementation"].replace("", "model"))
     several = table["machine"].nunique() > 1

@@ -120,10 +120,21 @@ class Section:
         return self.title or WORDS[self.id]["title"]
 
     @property
+    def lead_figures(self) -> list[Figure]:
+        """The figures that stand next to the answer if the report leads with this section."""
+        return [figure for figure in self.figures if figure.id in self.leads]
+
+    @property
+    def lead_views(self) -> list[TableView]:
+        """The tables that stand there."""
+        return [view for view in self.views if view.id in self.leads]
+
+    @property
     def hint(self) -> str:
         """Its contents in a few words."""
         return WORDS.get(self.id, {}).get("hint", "")
 
     def __bool__(self) -> bool:
+        """Whether there is anything to show."""
         has_rows = any(view.rows for view in self.views)
         return bool(self.paragraphs or self.figures or has_rows)

@@ -68,7 +68,10 @@ def _effect(value: Any) -> str:
 
 
 def _change(row: Row) -> str:
-    """The interval of a change and what it shows; without an interval, the result as text."""
+    """The interval of a change and what it shows; without an interval, the result as text.
+
+    `row`: of the table of builds.
+    """
     if not n.is_number(row["change_low"]):
         return str(row["words"])
     return f"{change_interval(row)}, {row['words']}"
@@ -88,7 +91,10 @@ def _error_of(name: str) -> CellText:
 
 
 def _status(row: Row) -> str:
-    """What a certificate says of an implementation, and why: ``not certified: no kernel``."""
+    """What a certificate says of an implementation, and why: ``not certified: no kernel``.
+
+    `row`: of `certified`.
+    """
     status = row["status"].replace("_", " ")
     if row["why"]:
         status += f": {row['why']}"
@@ -96,7 +102,10 @@ def _status(row: Row) -> str:
 
 
 def _equality(row: Row) -> str:
-    """Whether a pair computes the same function, or why that is unknown."""
+    """Whether a pair computes the same function, or why that is unknown.
+
+    `row`: of `pairs`.
+    """
     if row["why"]:
         return f"not certified: {row['why']}"
     return "yes" if row["equal"] else UNEQUAL
@@ -223,6 +232,7 @@ def _heat_maps(labelled: pd.DataFrame) -> Iterator[Figure]:
             spans.append(epoch_interval(row))
 
         fastest = cells.groupby("column_name")["epoch_seconds"].transform("min")
+
         drawn = cells.assign(
             device=cells["column_name"],
             share=cells["epoch_seconds"] / fastest,
@@ -230,6 +240,7 @@ def _heat_maps(labelled: pd.DataFrame) -> Iterator[Figure]:
             span=spans,
         )
         drawn = drawn.sort_values("build", key=lambda names: names.map(medians), kind="stable")
+
         devices = cells["column_name"].unique()
         title = f"Seconds per epoch, {implementation or group[0]}"
         for part, start in enumerate(range(0, len(devices), ACROSS)):
@@ -301,6 +312,7 @@ def efficiency_section(m: Tables) -> Section:
     csv = {"efficiency": m.efficiency, "energy": energies}
     if m.efficiency.empty:
         return Section("efficiency", csv=csv)
+
     labelled = with_labels(m.efficiency)
     known = labelled[labelled["us_per_timestep"].notna()]
     paragraphs = []
@@ -311,6 +323,7 @@ def efficiency_section(m: Tables) -> Section:
         if known["mfu"].isna().all():
             columns = EFFICIENCY_COLUMNS[:3]
         views.append(by_device("efficiency", "Time per timestep, and GFLOP/s", known, columns))
+
     paragraphs += _reasons_for_missing(labelled)
     if len(energies):
         note = WORDS["efficiency"]["energy"]
@@ -356,6 +369,7 @@ def equivalence_section(m: Tables) -> Section:
         ),
         view_of(of_pairs, "pairs", "Pairs", "pair", "pair", PAIR_COLUMNS, CERTIFICATE_COLUMNS),
     )
+
     paragraphs = []
     if any(view.rows for view in views):
         found = "certified" if every else "no_certificate"
@@ -368,6 +382,8 @@ def kernels_view(table: pd.DataFrame) -> TableView:
 
     The variant is named if the implementation has another kernel, or another reason, in another
     variant. Reasons that all rows have in common are in a note.
+
+    `table`: of `kernels`.
     """
     kinds = table.groupby(["cell", "build", "implementation"])[["kernel", "why_not_cudnn"]]
     differs = kinds.transform("nunique").gt(1).any(axis=1)
@@ -390,6 +406,7 @@ def kernels_view(table: pd.DataFrame) -> TableView:
                 common.append(reason)
     for row in rows:
         row["others"] = "; ".join(each for each in row["why_not_cudnn"] if each not in common)
+
     notes: tuple[str, ...] = ()
     if common:
         notes = (f"In every row, cuDNN is also ruled out because {' and '.join(common)}.",)

@@ -33,7 +33,10 @@ speedup_interval = interval_of("speedup", n.ratio_span)
 
 
 def speedup_text(row: Row) -> str:
-    """``1.48×``; ``≠ 1.21×`` if the functions differ."""
+    """``1.48×``; ``≠ 1.21×`` if the functions differ.
+
+    `row`: of the time table, or of the table of calls.
+    """
     text = n.ratio(row["speedup"])
     if isinstance(row["unequal"], Unequal):
         text = n.unequal(row["unequal"])
@@ -43,7 +46,10 @@ def speedup_text(row: Row) -> str:
 
 def speedup_words(row: Row) -> str:
     """The interval of a speed-up, and what it shows or how the functions differ; without an
-    interval, the result as text."""
+    interval, the result as text.
+
+    `row`: of the time table, or of the table of calls.
+    """
     if isinstance(row["unequal"], Unequal):
         difference = textwrap.fill(row["difference"], LINE)
         return f"{n.unequal_span(row['unequal'])},\n{difference}"
@@ -75,6 +81,7 @@ def time_section(m: Tables) -> Section:
     csv = {"time": m.time}
     if m.time.empty:
         return Section("speed", csv=csv)
+
     words = WORDS["speed"]
     methods = m.time["method"].dropna()
     in_turns = any(method.in_turns for method in methods)
@@ -88,6 +95,7 @@ def time_section(m: Tables) -> Section:
     if in_turns:
         texts.append(words["turns"])
     paragraphs = [" ".join(texts)]
+
     places = m.regrouped.groupby([*GROUP, *DEVICE_COLUMNS])
     if places.ngroups > DRAWN:
         paragraphs.append(words["panels"].format(DRAWN))
@@ -135,6 +143,7 @@ def _figures(m: Tables) -> Iterator[Figure]:
         has_ratios = cells["words"].isin(COMPARED).any()
         for device, rows in cells.groupby("column_name", sort=False):
             own = of_group[of_group["column_name"] == device]
+
             names = charts.names_axis(dict(zip(rows["series"], rows["shown"], strict=True)))
             if len(rows) > 1 or len(own) > 1:  # a single dot shows nothing
                 # One axis for all devices, unless it would hide the differences on one of them.

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 
 import pandas as pd
 
+from rnnbench.axes import GROUP
 from rnnbench.records.plan_file import Experiment
 from rnnbench.records.record import Record
-from rnnbench.report.labels import colours, regrouped, same_group
+from rnnbench.report.labels import colours, regrouped
 from rnnbench.sources.prices import PriceList
 from rnnbench.sources.published import PublishedRow, Source
 from rnnbench.tables.certificates import Certificates
@@ -59,6 +60,7 @@ class Tables:
 
     - `records`: all runs, including void ones.
     - `regrouped`: the time table after `regroup`.
+    - `group_axes`: the axes within whose choices configurations are compared.
     - `palette`: the colour of each implementation.
     - `is_long`: there are too many comparisons for an answer each.
     """
@@ -84,7 +86,8 @@ class Tables:
         self.regrouped = self.regroup(self.time)
         self.palette = colours(self.time["implementation"])
         self.fastest = fastest(self.measured, self.time)
-        self.is_long = len(self.fastest.groupby(same_group(self.reference))) > ANSWERS
+        self.group_axes = [name for name in GROUP if name not in self.reference]
+        self.is_long = len(self.fastest.groupby(self.group_axes)) > ANSWERS
         self.device_choice = device_choice(self.measured, self.fastest)
         self.accuracy = accuracy(self.measured)
         # One sentence speaks about all comparisons of a long page.

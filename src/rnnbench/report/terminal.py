@@ -60,6 +60,7 @@ def print_comparison(table: pd.DataFrame, a: str, b: str) -> None:
         if has_same:
             cells.insert(0, pair["same"])
         rows.append(cells)
+
     shown = _table(heads, rows, numbers=False)
     shown.title = Text(f"{a} versus {b}")
     console = Console()

@@ -141,6 +141,8 @@ def view_of(
       which the heading links.
     - `group`: the columns with the heading of its block.
     - `columns`: their cells link to the id in the column `anchor`, if `table` has it.
+
+    `id`, `title`, `corner` and `notes` are those of the view.
     """
     rows = []
     for row in table.to_dict("records"):
@@ -172,6 +174,7 @@ def by_device(
     under = []
     for device in labelled["column_name"].unique():
         under += [replace(column, spanner=device) for column in columns]
+
     rows = []
     for (block, name), own in labelled.groupby(["block", "series"], sort=False):
         on_device = {row["column_name"]: row for row in own.to_dict("records")}
