@@ -27,10 +27,6 @@ PLACES = 4  # named as no worse than the recommended one
 relative_interval = interval_of("relative", n.ratio_span)
 
 
-def _relative_time(row: Row) -> str:
-    return "reference" if row["reference"] else n.ratio(row["relative"])
-
-
 def _relative_span(row: Row) -> str:
     """The interval of the relative time, and whether it contains 1."""
     span = relative_interval(row)
@@ -49,7 +45,11 @@ TIME_COLUMNS = (
     Column("fastest implementation", "series", number=False, linked=True),
     Column("seconds", "seconds", n.plain, ONE_TRAINING, marked=True),
     Column("95 % CI", text=interval_of("seconds"), spanner=ONE_TRAINING),
-    Column("relative time", text=_relative_time, spanner=ONE_TRAINING),
+    Column(
+        "relative time",
+        text=lambda row: "reference" if row["reference"] else n.ratio(row["relative"]),
+        spanner=ONE_TRAINING,
+    ),
     Column("95 % CI", text=_relative_span, spanner=ONE_TRAINING),
 )
 COST_COLUMNS = (

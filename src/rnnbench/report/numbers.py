@@ -119,7 +119,7 @@ def pair(row: Row) -> str:
 
     `row`: of the table of `versus`. The text is empty if the pair has no ratio.
     """
-    if isinstance(row["unequal"], Unequal):
+    if row["unequal"]:
         text = unequal(row["unequal"])
         span = unequal_span(row["unequal"])
     elif is_number(row["ratio"]):

@@ -53,10 +53,6 @@ def _or_dash(text: Any) -> str:
     return str(text or n.NOTHING)
 
 
-def _yes_or_no(value: Any) -> str:
-    return {True: "yes", False: "no"}.get(value, n.NOTHING)
-
-
 def _effect(value: Any) -> str:
     """A change in standard deviations.
 
@@ -161,7 +157,12 @@ CERTIFIED_COLUMNS = (
     Column("weights that the model set", "kept", _or_dash, number=False, quiet=True),
     Column("outputs (allowed)", text=_error_of("outputs"), spanner=ERROR),
     Column("gradients (allowed)", text=_error_of("gradients"), spanner=ERROR),
-    Column("weights unchanged by round trip", "round_trip", _yes_or_no, number=False),
+    Column(
+        "weights unchanged by round trip",
+        "round_trip",
+        lambda value: {True: "yes", False: "no"}.get(value, n.NOTHING),
+        number=False,
+    ),
     Column("rows of the tested batches (training; evaluation)", "batches", _or_dash, number=False),
     Column("steps that apply another gradient (worst)", "steps", _or_dash, number=False),
 )

@@ -19,7 +19,6 @@ from rnnbench.report.section import WORDS, Section
 from rnnbench.report.tables import Tables
 from rnnbench.report.views import Column, by_device, epoch_interval, interval_of
 from rnnbench.tables.frame import ends
-from rnnbench.tables.ratios import Unequal
 from rnnbench.tables.stats import ONE_RUN
 from rnnbench.tables.time import COMPARED, IS_REFERENCE, NO_DIFFERENCE
 
@@ -38,7 +37,7 @@ def speedup_text(row: Row) -> str:
     `row`: of the time table, or of the table of calls.
     """
     text = n.ratio(row["speedup"])
-    if isinstance(row["unequal"], Unequal):
+    if row["unequal"]:
         text = n.unequal(row["unequal"])
     is_suspect = row["speedup_suspect"] and row["words"] != IS_REFERENCE
     return n.marked(text, is_suspect)
@@ -50,7 +49,7 @@ def speedup_words(row: Row) -> str:
 
     `row`: of the time table, or of the table of calls.
     """
-    if isinstance(row["unequal"], Unequal):
+    if row["unequal"]:
         difference = textwrap.fill(row["difference"], LINE)
         return f"{n.unequal_span(row['unequal'])},\n{difference}"
     if not n.is_number(row["speedup_low"]):

@@ -16,7 +16,7 @@ from rnnbench.report.answer import as_fast, no_difference
 from rnnbench.report.numbers import Row
 from rnnbench.report.provenance import median_epoch
 from rnnbench.tables.certificates import UNEQUAL, UNKNOWN
-from rnnbench.tables.ratios import MARK, Unequal
+from rnnbench.tables.ratios import MARK
 from rnnbench.tables.time import COMPARED, FASTER, NO_DIFFERENCE, SLOWER
 
 ANSWERS = 4  # pairs with a sentence; the table has the others
@@ -72,11 +72,11 @@ def print_comparison(table: pd.DataFrame, a: str, b: str) -> None:
         pairs = table[table["equal"] == verdict]
         for why in pairs["equal_why"].unique():
             console.print(f"{label}: {why}.", markup=False, highlight=False)
-    unequal = [each for each in table["unequal"] if isinstance(each, Unequal)]
+    unequal = [ratio for ratio in table["unequal"] if ratio]
     if unequal:
         console.print(f"{MARK} compares the times of two different functions: not a speed-up.")
     ratios = int(table["low"].notna().sum())
-    ratios += sum(each.low is not None for each in unequal)
+    ratios += sum(ratio.low is not None for ratio in unequal)
     if ratios > 1:
         chance = n.about(0.05 * ratios)
         console.print(
