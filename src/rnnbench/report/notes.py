@@ -113,7 +113,9 @@ def exclusion_notes(speed: pd.DataFrame, fastest: pd.DataFrame) -> Iterator[Note
     ):
         for why, rows in rows_without.groupby(reason, sort=False):
             yield Note(head, f"{why!s}{_where(rows, speed)}.", "ran")
-    void = [left_out_text(each) for of_one in fastest["void"] for each in of_one]
+    void = []
+    for of_one in fastest["void"]:
+        void += [left_out_text(each) for each in of_one]
     if void:
         text = f"{'; '.join(dict.fromkeys(void))}."
         yield Note("Void, so excluded from the tables", text, "trust")
@@ -319,7 +321,9 @@ def stopping_notes(unneeded: Mapping[str, NotNeeded]) -> Iterator[str]:
     for configuration, reason in reasons.items():
         with_reason[reason].append(configuration)
 
-    listed = [f"{n.few(names, SHOWN, ', ')}: {reason}." for reason, names in with_reason.items()]
+    listed = []
+    for reason, names in with_reason.items():
+        listed.append(f"{n.few(names, SHOWN, ', ')}: {reason}.")
     further = ""
     if len(listed) > SHOWN:
         further = f" And {n.counted(len(listed) - SHOWN, 'more reason')}."
@@ -367,7 +371,9 @@ def random_note(records: Sequence[Record]) -> str:
     if not layers:
         return ""
 
-    texts = [f"{n.few(names, 3, ', ')} of {model}" for model, names in layers.items()]
+    texts = []
+    for model, names in layers.items():
+        texts.append(f"{n.few(names, 3, ', ')} of {model}")
     return (
         f"In each training step, these layers draw random numbers: {n.few(texts, 3)}. "
         "Implementations may draw different ones, and their curves then differ by chance. The "

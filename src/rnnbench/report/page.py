@@ -49,7 +49,9 @@ def write_report(report: Content, out: Path) -> list[Path]:
     if undeclared:
         raise ValueError(f"records.report_files.TABLES lacks {', '.join(sorted(undeclared))}")
 
-    texts: dict[str, str | bytes] = {PAGE: to_page(report), MARKDOWN: to_readme(report)}
+    texts: dict[str, str | bytes] = {}
+    texts[PAGE] = to_page(report)
+    texts[MARKDOWN] = to_readme(report)
     for name in TABLES:
         table = report.csv[name]
         if "method" in table:

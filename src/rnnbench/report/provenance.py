@@ -67,13 +67,13 @@ def raw_configurations(m: Tables) -> list[RawConfiguration]:
     result = []
     for (name, machine), records in groups.items():
         facts_of_each = [_facts(record) for record in records]
-        items = set(facts_of_each[0].items())
-        for facts in facts_of_each:
-            items &= set(facts.items())
-        common = {fact: value for fact, value in facts_of_each[0].items() if (fact, value) in items}
+        common = {}
+        for fact, value in facts_of_each[0].items():
+            if all(facts.get(fact) == value for facts in facts_of_each):
+                common[fact] = value
         runs = []
         for record, facts in zip(records, facts_of_each, strict=True):
-            own = {fact: value for fact, value in facts.items() if fact not in common}
+            own = {fact: facts[fact] for fact in facts if fact not in common}
             runs.append(RawRun(record, own, m.inputs.mlflow.get(record.key, "")))
         row = move_named_options(run_facts(records[0]), m.reference)
         result.append(

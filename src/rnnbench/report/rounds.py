@@ -40,7 +40,10 @@ def so_far(planned: Sequence[Run], ratios: Mapping[str, Ratio], reference: str) 
 def _label(run: Run, other: Run) -> str:
     """The choices and overrides of `run` that differ from those of `other`: ``block units=512``."""
     both = {**other.choices, **other.overrides}
-    differing = [value for key, value in run.choices.items() if value != both.get(key)]
+    differing = []
+    for key, value in run.choices.items():
+        if value != both.get(key):
+            differing.append(value)
     for key, value in run.overrides.items():
         if value != both.get(key):
             differing.append(f"{last_component(key)}={value}")

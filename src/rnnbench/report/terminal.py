@@ -169,7 +169,9 @@ def print_run(record: Record, place: str) -> None:
         epochs = []
         for epoch in record.epochs:
             curves = (epoch.loss, epoch.acc, epoch.val_loss, epoch.val_acc)
-            epochs.append((str(epoch.epoch), f"{epoch.seconds:.4f}", *map(n.precise, curves)))
+            number = str(epoch.epoch)
+            seconds = f"{epoch.seconds:.4f}"
+            epochs.append((number, seconds, *map(n.precise, curves)))
         heads = ("epoch", "seconds", "loss", "acc", "val loss", "val acc")
         console.print(_table(heads, epochs))
         metrics = record.epochs[-1].metrics
