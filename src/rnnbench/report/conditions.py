@@ -8,6 +8,7 @@ from typing import Any
 
 from rnnbench.records.record import Record
 from rnnbench.report import numbers as n
+from rnnbench.report.labels import joined
 from rnnbench.tables.frame import flat_text
 from rnnbench.tables.scaling import threads_of
 
@@ -58,7 +59,7 @@ def conditions(records: Sequence[Record]) -> dict[str, str]:
     found = {
         "Machine": _listed(machines),
         "Software": _listed(builds),
-        "Devices": _all_named({device: devices[device] for device in by_threads}),
+        "Devices": _listed({device: devices[device] for device in by_threads}, name_one=True),
         "Training": _listed(_training(records)),
     }
     return {kind: words for kind, words in found.items() if words}
@@ -70,19 +71,14 @@ def _name(found: dict[str, str], name: str, words: str) -> None:
         found[name] = words
 
 
-def _all_named(found: Mapping[str, str]) -> str:
-    """``cpu_1: 1 thread; cpu_2: 2 threads``; without the colon where there are no words."""
-    texts = []
-    for name, words in found.items():
-        texts.append(f"{name}: {words}" if words else name)
-    return n.few(texts, NAMED)
+def _listed(found: Mapping[str, str], name_one: bool = False) -> str:
+    """Each name with its words, if it has some: ``cpu_1: 1 thread; cpu_2: 2 threads``.
 
-
-def _listed(found: Mapping[str, str]) -> str:
-    """Each name with its words; if there is only one, its words alone."""
-    if len(found) == 1:
+    `name_one`: whether the name is also there if it is the only one.
+    """
+    if len(found) == 1 and not name_one:
         return "".join(found.values())
-    return _all_named(found)
+    return n.few([joined(named, ": ") for named in found.items()], NAMED)
 
 
 def _machine_words(hardware: Mapping[str, Any]) -> str:

@@ -24,10 +24,9 @@ from rnnbench.report.rounds import unneeded_text
 from rnnbench.report.section import Note
 from rnnbench.report.tables import Tables
 from rnnbench.tables.certificates import UNKNOWN
-from rnnbench.tables.contests import extra_ratios
 from rnnbench.tables.effects import examined
 from rnnbench.tables.ratios import LEAST_SESSIONS, sessions
-from rnnbench.tables.time import NOT_EQUAL, ratios_shown
+from rnnbench.tables.time import NOT_EQUAL
 from rnnworker.frameworks.names import FRAMEWORKS
 
 LONG_MINUTES = 120  # above that, a duration is in hours
@@ -67,19 +66,11 @@ def answer_notes(m: Tables, lead: str = "speed") -> Iterator[str]:
             "undisturbed rounds are left: the ratios of the undisturbed machine may differ."
         )
 
-    if ratios_on_page(m):
+    if m.ratios_shown:
         finished = {record.key: record.finished for record in m.records}
         yield from session_notes(m.run_values, finished)
         yield from turn_notes(m.run_values)
     yield from recommendations(m.cost, m.inputs)
-
-
-def ratios_on_page(m: Tables) -> int:
-    """The number of ratios with an interval."""
-    count = ratios_shown(m.time) + extra_ratios(m.fastest) + ratios_shown(m.calls)
-    for bound in (m.cost["relative_low"], m.builds["change_low"], m.scaling["speedup_low"]):
-        count += int(bound.notna().sum())
-    return count
 
 
 def uncertified_notes(speed: pd.DataFrame) -> Iterator[Note]:
@@ -249,7 +240,7 @@ def verdict_text(every: pd.DataFrame) -> str:
 def ratio_note(count: int) -> str:
     """How many ratios the page shows, and what is to be expected of so many.
 
-    `count`: of `ratios_on_page`.
+    `count`: of all ratios with an interval.
     """
     if count == 0:
         return "No ratio with a confidence interval is shown."

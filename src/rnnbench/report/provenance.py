@@ -4,7 +4,6 @@ their raw epochs, to which the numbers in the tables link."""
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
 
 from rnnbench.grid.point import configuration_of
 from rnnbench.records.record import Record, run_value
@@ -52,15 +51,10 @@ def provenance_section(m: Tables, rerun: str) -> Section:
     )
 
 
-def by_start(records: Iterable[Record]) -> list[Record]:
-    """`records` by the time at which they were started."""
-    return sorted(records, key=lambda record: (record.started, record.key))
-
-
 def raw_configurations(m: Tables) -> list[RawConfiguration]:
     """All runs by configuration, in the order of their first starts."""
     groups = defaultdict(list)
-    for record in by_start(m.records):
+    for record in m.by_start:
         place = configuration_of(record.name), record.machine
         groups[place].append(record)
 

@@ -13,7 +13,7 @@ from rnnbench.report import charts, notes
 from rnnbench.report import numbers as n
 from rnnbench.report.figures import Figure, figure
 from rnnbench.report.labels import element_id, run_anchor
-from rnnbench.report.provenance import MANY, by_start
+from rnnbench.report.provenance import MANY
 from rnnbench.report.section import Item, ItemList, Section
 from rnnbench.report.tables import Tables
 from rnnbench.report.views import Column, TableView, view_of
@@ -54,7 +54,7 @@ def runs_section(
     places = order(m.frame)
     paragraphs = [
         notes.verdict_text(m.runs),
-        notes.ratio_note(notes.ratios_on_page(m)),
+        notes.ratio_note(m.ratios_shown),
         *notes.disturbance_notes(m.records),
         *notes.stopping_notes(unneeded),
         *notes.comparison_notes(m.time, m.accuracy),
@@ -101,7 +101,7 @@ def _not_clean(m: Tables) -> ItemList:
     """The runs that are not clean, those with the same verdict and reasons together; void runs
     first, then by start time."""
     groups = defaultdict(list)
-    for record in by_start(m.records):
+    for record in m.by_start:
         if record.verdict.status != "clean":
             groups[record.verdict].append(record)
 

@@ -16,7 +16,7 @@ from rnnbench.sources.prices import PriceList
 from rnnbench.sources.published import PublishedRow, Source
 from rnnbench.tables.certificates import Certificates
 from rnnbench.tables.comparison import builds
-from rnnbench.tables.contests import fastest
+from rnnbench.tables.contests import extra_ratios, fastest
 from rnnbench.tables.cost import cost
 from rnnbench.tables.devices import device_choice
 from rnnbench.tables.efficiency import efficiency
@@ -26,7 +26,7 @@ from rnnbench.tables.learning import accuracy, find_accuracy_outliers, learning
 from rnnbench.tables.metrics import metrics
 from rnnbench.tables.runs import runs
 from rnnbench.tables.scaling import scaling
-from rnnbench.tables.time import calls, time
+from rnnbench.tables.time import calls, ratios_shown, time
 
 ANSWERS = 6  # on a page; if there are more, a headline takes their place
 
@@ -58,7 +58,8 @@ class Tables:
     They have the names of the functions that make them from what is `measured`, for all functions
     of networks that the `reference` of the experiment separates.
 
-    - `records`: all runs, including void ones.
+    - `records`: all runs, including void ones. `by_start`: in the order of their starts.
+    - `ratios_shown`: the number of ratios with an interval.
     - `regrouped`: the time table after `regroup`.
     - `group_axes`: the axes within whose choices configurations are compared.
     - `palette`: the colour of each implementation.
@@ -75,6 +76,7 @@ class Tables:
         self.inputs = inputs
         self.reference = experiment.reference
         self.records = inputs.certificates.mark_wrong_gradients(records)
+        self.by_start = sorted(self.records, key=lambda record: (record.started, record.key))
         every_function = tidy(self.records)
         self.frame = ranked(with_named_options(every_function, self.reference))
         self.measured = Measurements(
@@ -99,6 +101,14 @@ class Tables:
         self.cost = cost(self.measured, self.time)
         self.efficiency = efficiency(self.measured)
         self.scaling = scaling(self.measured)
+        self.ratios_shown = (
+            ratios_shown(self.time)
+            + extra_ratios(self.fastest)
+            + ratios_shown(self.calls)
+            + int(self.cost["relative_low"].count())
+            + int(self.builds["change_low"].count())
+            + int(self.scaling["speedup_low"].count())
+        )
 
     def regroup(self, table: pd.DataFrame) -> pd.DataFrame:
         """`table` with the axes that the reference names among the implementations."""
