@@ -6,13 +6,11 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-import msgspec
-
 from rnnbench.axes import NAMES
 from rnnbench.errors import ConfigError, suggestion
 from rnnbench.grid.choices import Config, Model, kind_of
-from rnnbench.grid.explained import explained
-from rnnbench.grid.overrides import ABSENT, lookup, replaced
+from rnnbench.grid.overrides import lookup, replaced
+from rnnbench.grid.values import typed
 from rnnworker.cards import replicas_of
 from rnnworker.options import is_function
 
@@ -29,19 +27,15 @@ def check_config(
     keys that overrides set, each with its prefix."""
     _check_misspelt(config["model"], source_of)
     kind = kind_of(config)
-    typed = config
+    known = {key: value for key, value in config.items() if key not in AXES_WITHOUT_TYPES}
     # What the types cannot say: Keras accepts the name of an optimizer in any case, and
     # `files.check_own_code` checks a loss that is a function.
     optimizer = lookup(config, "model.optimizer.name")
-    if optimizer is not ABSENT:
-        typed = replaced(typed, ["model", "optimizer", "name"], str(optimizer).lower())
+    if isinstance(optimizer, str):
+        known = replaced(known, ["model", "optimizer", "name"], optimizer.lower())
     if is_function(config["model"].get("loss")):
-        typed = replaced(typed, ["model", "loss"], None)
-    known = {key: value for key, value in typed.items() if key not in AXES_WITHOUT_TYPES}
-    try:
-        msgspec.convert(known, kind)
-    except msgspec.ValidationError as error:
-        raise explained(str(error), kind, config, source_of, written) from None
+        known = replaced(known, ["model", "loss"], None)
+    typed(known, kind, source_of, "write another value.", written)
     _check_training(config["model"], source_of, written)
     if config["device"].get("feed") == "device" and replicas_of(config["device"]) > 1:
         raise ConfigError(

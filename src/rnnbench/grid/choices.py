@@ -13,9 +13,9 @@ from typing import Annotated, Any, Literal, Union
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType, inspect
 
-from rnnbench.grid.explained import types_at
 from rnnbench.grid.keras_names import COMMON_SETTINGS, LOSSES, METRICS, OPTIMIZERS
 from rnnbench.grid.overrides import lookup
+from rnnbench.grid.values import alternatives
 from rnnworker.attest import KERNELS
 from rnnworker.frameworks.names import FRAMEWORKS
 from rnnworker.options import IMPLEMENTATIONS, is_user_file
@@ -362,12 +362,32 @@ def is_shipped(model: Mapping[str, Any]) -> bool:
 def types_of(config: Mapping[str, Any], key: str) -> list[Any]:
     """The types of `msgspec.inspect` that the value of a dotted `key` may have; none if nothing is
     known about the key."""
-    path = key.split(".")
-    kind = inspect.type_info(kind_of(config))
-    for end in range(len(path), 0, -1):
-        found = [each for each, _ in types_at(kind, path[:end], config)]
-        if end == len(path) or any(isinstance(each, inspect.AnyType) for each in found):
-            return found
+    types, _ = alternatives(inspect.type_info(kind_of(config)))
+    section: Any = config
+    for name in key.split("."):
+        if any(isinstance(each, inspect.AnyType) for each in types):
+            return types
+        inside = []
+        for each in types:
+            inside += _types_inside(each, name, section)
+        types = inside
+        section = lookup(section, name)
+    return types
+
+
+def _types_inside(kind: Any, name: str, section: Any) -> list[Any]:
+    """The types that the value of the key `name` may have in a `section` of type `kind`."""
+    if isinstance(kind, inspect.DictType):
+        types, _ = alternatives(kind.value_type)
+        return types
+    if not isinstance(kind, inspect.StructType):
+        return []
+    if isinstance(section, dict) and kind.tag_field and section.get(kind.tag_field) != kind.tag:
+        return []
+    for field in kind.fields:
+        if field.encode_name == name:
+            types, _ = alternatives(field.type)
+            return types
     return []
 
 

@@ -14,9 +14,9 @@ import msgspec
 from msgspec import Meta
 
 from rnnbench.axes import NAMES
-from rnnbench.errors import ConfigError, converted, display_path, suggestion
-from rnnbench.grid.explained import explained
+from rnnbench.errors import ConfigError, display_path, suggestion
 from rnnbench.grid.files import file_of, files_of
+from rnnbench.grid.values import typed
 from rnnbench.plain_text import is_name
 from rnnworker.options import PREFIX
 
@@ -124,12 +124,7 @@ def load_experiment(name: str, conf: Sequence[Path]) -> Experiment:
         )
     remedy = 'see docs/experiments.md, "Keys of an experiment".'
     content, folder = _composed(file, conf)
-    try:
-        data = msgspec.convert(content, ExperimentFile)
-    except msgspec.ValidationError as error:
-        if str(error).startswith(("Expected", "Invalid")):
-            raise explained(str(error), ExperimentFile, content, lambda key: where) from None
-        data = converted(content, ExperimentFile, where, remedy)  # raises the other errors
+    data = typed(content, ExperimentFile, lambda key: where, remedy)
     settings = msgspec.structs.asdict(data) | {
         "title": data.title or name,
         "about": data.about or "",

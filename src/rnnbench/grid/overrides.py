@@ -29,8 +29,8 @@ KINDS: dict[type, str] = {
     int: "an integer",
     float: "a number",
     str: "a string",
-    list: "a list",
     dict: "a section with keys",
+    list: "a list",
     type(None): "null",
 }
 
