@@ -1,5 +1,6 @@
 """The keys of the choices in ``conf/``, with their types; the JSON schemas of ``conf/schemas`` are
-made from them. A model of one's own may have further keys, which its code reads; the further keys
+made from them. A default is what the absence of a key means; UNSET if that differs from each value
+or is not known. A model of one's own may have further keys, which its code reads; the further keys
 of rnnbench's models are those of `ShippedModel`."""
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ _OPTIMIZERS = tuple(
         [
             ("learning_rate", LearningRate, UNSET),
             *((setting, float | bool | UnsetType, UNSET) for setting in settings),
-            *((setting, float | bool | None, None) for setting in COMMON_SETTINGS),
+            *((setting, float | bool | None | UnsetType, UNSET) for setting in COMMON_SETTINGS),
         ],
         tag_field="name",
         tag=name,
@@ -124,13 +125,16 @@ class Model(Choice, kw_only=True, forbid_unknown_fields=False):
         ]
         | None
     ) = None
-    arrays: Annotated[
-        list[str] | None,
-        Meta(
-            description="the arrays that prepare reads from the .npz file of a data set of yours; "
-            "absent: x_train, y_train, x_val, y_val; null: prepare reads the file itself"
-        ),
-    ] = None
+    arrays: (
+        Annotated[
+            list[str] | None,
+            Meta(
+                description="the arrays that prepare reads from the .npz file of a data set of "
+                "yours; absent: x_train, y_train, x_val, y_val; null: prepare reads the file itself"
+            ),
+        ]
+        | UnsetType
+    ) = UNSET
     class_weight: Annotated[
         dict[str, Weight] | None,
         Meta(
@@ -141,10 +145,14 @@ class Model(Choice, kw_only=True, forbid_unknown_fields=False):
     ] = None
     metrics: list[Literal[METRICS]] | UnsetType = UNSET  # type: ignore[valid-type]
     units: Count = UNSET
-    train_samples: Annotated[
-        Positive | None, Meta(description="number of training samples, from the first; null: all")
-    ] = None
-    val_samples: Positive | None = None
+    train_samples: (
+        Annotated[
+            Positive | None,
+            Meta(description="number of training samples, from the first; null: all"),
+        ]
+        | UnsetType
+    ) = UNSET
+    val_samples: Positive | UnsetType | None = UNSET
 
 
 class ShippedModel(Model, kw_only=True, forbid_unknown_fields=True):
@@ -204,12 +212,12 @@ class Rnn(Choice, kw_only=True):
 class Options(Struct, kw_only=True):
     """Types of the options of rnnbench's implementations. Names are checked by `check_options`."""
 
-    activation: Text = None
-    recurrent_activation: Text = None
-    use_bias: bool = True
-    implementation: Literal[0, 1, 2] = 0
-    op: Literal["CudnnRNNV2", "CudnnRNNV3"] = "CudnnRNNV2"
-    class_: Text = msgspec.field(name="class", default=None)
+    activation: Text | UnsetType = UNSET
+    recurrent_activation: Text | UnsetType = UNSET
+    use_bias: bool | UnsetType = UNSET
+    implementation: Literal[0, 1, 2] | UnsetType = UNSET
+    op: Literal["CudnnRNNV2", "CudnnRNNV3"] | UnsetType = UNSET
+    class_: Text | UnsetType = msgspec.field(name="class", default=UNSET)
 
 
 SetOptions = Annotated[
@@ -226,20 +234,20 @@ class ShippedRnn(Rnn, kw_only=True):
 class Fake(Struct, forbid_unknown_fields=True):
     """The keys of ``rnn.fake``; see ``rnnworker.frameworks.fake``."""
 
-    import_seconds: float = 0.0
-    build_seconds: float = 0.0
-    first_step_seconds: float = 0.0
-    step_seconds: float = 0.0
-    epoch_seconds: float = 0.0
-    epoch_steps: Positive = 1
-    validation_seconds: float = 0.0
-    evaluate_seconds: float = 0.0
-    predict_seconds: float = 0.0
-    samples: Positive = 1
-    spread: float = 0.0
-    accuracy: float = 0.0
-    fault: Text = None
-    fault_epoch: Positive = 1
+    import_seconds: float | UnsetType = UNSET
+    build_seconds: float | UnsetType = UNSET
+    first_step_seconds: float | UnsetType = UNSET
+    step_seconds: float | UnsetType = UNSET
+    epoch_seconds: float | UnsetType = UNSET
+    epoch_steps: Count = UNSET
+    validation_seconds: float | UnsetType = UNSET
+    evaluate_seconds: float | UnsetType = UNSET
+    predict_seconds: float | UnsetType = UNSET
+    samples: Count = UNSET
+    spread: float | UnsetType = UNSET
+    accuracy: float | UnsetType = UNSET
+    fault: Text | UnsetType = UNSET
+    fault_epoch: Count = UNSET
 
 
 class FakeRnn(Rnn, kw_only=True):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -26,10 +26,11 @@ from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
 from rnnbench.axes import NAMES
 from rnnbench.errors import ConfigError, display_path
-from rnnbench.grid.files import section_of_function, with_absolute_paths
+from rnnbench.grid.files import files_of, section_of_function, with_absolute_paths
 
 ChoiceFiles = Mapping[str, Mapping[str, Path]]  # group → choice → its file
 Choice = tuple[str, str]  # (group, choice)
+Sections = dict[Choice, Mapping[str, Any]]
 # Composes a config's name and group → choice into a plain config and all its choices.
 Compose = Callable[[str, Mapping[str, str]], tuple[dict[str, Any], dict[str, str]]]
 
@@ -57,6 +58,7 @@ class Library:
     - `defaults`: model → group → the choice if a grid names none.
     - `model`: the model if a grid names none.
     - `files`: (group, choice) → its file, to resolve relative paths.
+    - `cells`: the names of all cells in the config folders.
     """
 
     base: Mapping[str, Any]
@@ -64,6 +66,7 @@ class Library:
     defaults: Mapping[str, Mapping[str, str]]
     model: str
     files: Mapping[Choice, Path]
+    cells: Sequence[str] = ()
 
     @cached_property
     def open_choices(self) -> frozenset[Choice]:
@@ -72,12 +75,17 @@ class Library:
             return frozenset(self.sections)
         return frozenset(key for key, section in self.sections.items() if is_open(section))
 
+    @cached_property
+    def shown_files(self) -> dict[Choice, str]:
+        """`files`, for errors."""
+        return {key: display_path(file) for key, file in self.files.items()}
+
 
 def compose_choices(conf: Sequence[Path], requested: ChoiceFiles, default_model: bool) -> Library:
     """The library for the choices in `requested`.
 
     `default_model`: whether some grid names no model."""
-    sections: dict[Choice, Mapping[str, Any]] = {}
+    sections: Sections = {}
     defaults: dict[str, Mapping[str, str]] = {}
     base: dict[str, Any] = {}
     named: list[dict[str, str]] = [{"model": model} for model in requested.get("model", {})]
@@ -95,28 +103,40 @@ def compose_choices(conf: Sequence[Path], requested: ChoiceFiles, default_model:
                     )
             base = _base_of(config, base, choices)
             defaults[choices["model"]] = choices
-            sections |= _sections(config, choices)
+            for group, choice in choices.items():
+                sections[group, choice] = _named(config[group], choice)
         any_model = choices["model"]
-        sections |= _packaged(requested, sections, compose, folder)
-        for group in NAMES:
-            for choice in requested.get(group, ()):
-                if (group, choice) in sections:
-                    continue
+        # Models are left out: a model selects its data set and possibly more.
+        others: dict[Choice, Path] = {}
+        for group, of_group in requested.items():
+            if group != "model":
+                for choice, file in of_group.items():
+                    others[group, choice] = file
+        if not others.keys() <= sections.keys():
+            sections |= _packaged(others, sections, compose, folder)
+        for group, choice in others:
+            if (group, choice) not in sections:
                 config, _ = compose("config", {"model": any_model, group: choice})
                 base = _base_of(config, base, {group: choice})
-                sections |= _sections(config, {group: choice})
+                sections[group, choice] = _named(config[group], choice)
     files: dict[Choice, Path] = {}
     for group, choice in sections:
-        file = requested.get(group, {}).get(choice)
-        if file is None:
-            known = [Path(folder) / group / f"{choice}.yaml" for folder in conf]
-            present = [path.resolve() for path in known if path.is_file()]
-            file = (present or known)[0]
+        known = requested.get(group, {}).get(choice)
+        file = known or _file_in(conf, group, choice)
         files[group, choice] = file
-    for (group, choice), file in files.items():
         section = sections[group, choice]
         sections[group, choice] = with_absolute_paths(group, section, file)
-    return Library(base, sections, defaults, any_model, files)
+    cells = list(files_of(conf, "cell"))
+    return Library(base, sections, defaults, any_model, files, cells)
+
+
+def _file_in(conf: Iterable[Path], group: str, choice: str) -> Path:
+    """The file of a choice that a model or a config's defaults name."""
+    paths = [Path(folder) / group / f"{choice}.yaml" for folder in conf]
+    for path in paths:
+        if path.is_file():
+            return path.resolve()
+    return paths[0]
 
 
 def is_open(part: Any) -> bool:
@@ -153,22 +173,14 @@ def resolved(config: Mapping[str, Any], where: str) -> dict[str, Any]:
 
 
 def _packaged(
-    requested: ChoiceFiles,
+    files: Mapping[Choice, Path],
     sections: Mapping[Choice, Mapping[str, Any]],
     compose: Compose,
     folder: Path,
-) -> dict[Choice, Mapping[str, Any]]:
-    """The sections of the choices that `sections` lacks, composed at once from a config that is
-    written to `folder`. Empty if one of them has effects outside its section, or if the sections of
-    those in `sections`, composed in the same way, differ."""
-    # Models are left out: a model selects its data set and possibly more.
-    files: dict[Choice, Path] = {}
-    for group, of_group in requested.items():
-        if group != "model":
-            for choice, file in of_group.items():
-                files[group, choice] = file
-    if files.keys() <= sections.keys():
-        return {}
+) -> Sections:
+    """The sections of the choices in `files`, composed at once from a config that is written to
+    `folder`. Empty if one of them has effects outside its section, or if the sections of those in
+    `sections`, composed in the same way, differ."""
     wanted = list(files)
     for key in sections:
         group, _ = key
@@ -179,27 +191,22 @@ def _packaged(
     defaults = [{f"{group}@{package}": choice} for package, (group, choice) in packages.items()]
     (folder / "packages.yaml").write_text(json.dumps({"defaults": defaults}), encoding="utf-8")
     try:
-        if any(b"@package" in file.read_bytes() for file in files.values()):
-            return {}
+        for file in files.values():
+            if b"@package" in file.read_bytes():
+                return {}
         config, _ = compose("packages", {})
     except (ConfigError, OSError):  # raised again when each is composed, for the faulty one
         return {}
     if config.keys() != packages.keys():
         return {}
-    composed: dict[Choice, Mapping[str, Any]] = {}
-    for package, section in config.items():
-        group, choice = packages[package]
-        composed[group, choice] = _named(section, choice)
-        if composed[group, choice] != sections.get((group, choice), composed[group, choice]):
+    composed: Sections = {}
+    for package, key in packages.items():
+        _, choice = key
+        section = _named(config[package], choice)
+        if key in sections and section != sections[key]:
             return {}
+        composed[key] = section
     return composed
-
-
-def _sections(
-    config: Mapping[str, Any], choices: Mapping[str, str]
-) -> dict[Choice, Mapping[str, Any]]:
-    """The section of each of `choices`, group → choice."""
-    return {(group, choice): _named(config[group], choice) for group, choice in choices.items()}
 
 
 def _named(section: Mapping[str, Any], choice: str) -> Mapping[str, Any]:
@@ -216,9 +223,10 @@ def _base_of(
     rest = {key: value for key, value in config.items() if key not in NAMES}
     if base and rest != base:
         changed = [key for key in {**base, **rest} if base.get(key) != rest.get(key)]
+        named = [f"{group}={choices[group]}" for group in NAMES if group in choices]
         raise ConfigError(
             f"a choice sets {', '.join(changed)}, outside its own section.",
-            where=" ".join(f"{group}={choices[group]}" for group in NAMES if group in choices),
+            where=" ".join(named),
             remedy="set it in conf/config.yaml or in the grid.",
         )
     return rest
@@ -240,28 +248,34 @@ def _hydra(conf: Sequence[Path], requested: ChoiceFiles) -> Iterator[tuple[Compo
         for group, files in requested.items():
             known = [each / group for each in folders]
             for choice, path in files.items():
-                if path.parent in known:
-                    continue
-                given[group, choice] = display_path(path)
-                (folder / group).mkdir(exist_ok=True)
-                # Where Hydra finds the choice.
-                target = folder / group / f"{choice}.yaml"
-                section = section_of_function(path)
-                if section is None:
-                    target.symlink_to(path)
-                else:
-                    target.write_text(json.dumps(section), encoding="utf-8")
+                if path.parent not in known:
+                    given[group, choice] = display_path(path)
+                    _make_known(path, folder / group, choice)
         (folder / "config.yaml").symlink_to(folders[0] / "config.yaml")
-        search = ",".join(_quoted(f"file://{each}") for each in folders)
+        searched = ",".join(_quoted(f"file://{each}") for each in folders)
 
         def compose(name: str, choices: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, str]]:
-            overrides = [f"{group}={_quoted(choice)}" for group, choice in choices.items()]
-            settings = [f"{key[0]}={given.get(key, key[1])}" for key in choices.items()]
-            where = " ".join([display_path(folders[0]), *settings])
-            return _composed(name, [*overrides, f"hydra.searchpath=[{search}]"], where)
+            overrides = []
+            where = display_path(folders[0])
+            for group, choice in choices.items():
+                overrides.append(f"{group}={_quoted(choice)}")
+                where += f" {group}={given.get((group, choice), choice)}"
+            overrides.append(f"hydra.searchpath=[{searched}]")
+            return _composed(name, overrides, where)
 
         with hydra.initialize_config_dir(version_base="1.3", config_dir=temporary):
             yield compose, folder
+
+
+def _make_known(path: Path, folder: Path, choice: str) -> None:
+    """Puts a choice's file from elsewhere into the `folder` of its group, where Hydra finds it."""
+    folder.mkdir(exist_ok=True)
+    target = folder / f"{choice}.yaml"
+    section = section_of_function(path)
+    if section is None:
+        target.symlink_to(path)
+    else:
+        target.write_text(json.dumps(section), encoding="utf-8")
 
 
 def _composed(name: str, overrides: list[str], where: str) -> tuple[dict[str, Any], dict[str, str]]:

@@ -51,10 +51,6 @@ class GridPoint:
         numbers = {"seed": self.seed, "repeat": self.repeat, "alias": self.alias}
         return {**self.choices, **self.overrides, **numbers}
 
-    def texts(self) -> tuple[tuple[str, str], ...]:
-        """The settings as tables and pages have them: as text."""
-        return tuple((key, str(value)) for key, value in self.settings().items())
-
 
 def name_of(
     choices: Mapping[str, str],

@@ -1,0 +1,192 @@
+"""Applies overrides to a config, strictly: a misspelt key, a key that nothing reads and a value of
+the wrong type are errors. An override that changes nothing is left out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from rnnbench.errors import suggestion
+from rnnbench.grid.keys import (
+    default_of,
+    hint_to_add,
+    is_text,
+    may_be_null,
+    why_not_added,
+    why_not_deleted,
+)
+from rnnbench.grid.overrides import (
+    ABSENT,
+    KINDS,
+    Config,
+    Setting,
+    keys_of,
+    lookup,
+    replaced,
+    same,
+)
+
+
+def apply_settings(config: Config, settings: Iterable[Setting]) -> tuple[Config, dict[str, Any]]:
+    """The config with the `value` of each setting, and its differences from `config`: dotted key →
+    value, ``~key`` for a deleted key. `config` is not modified."""
+    differing: dict[str, Any] = {}
+    flat: list[Setting] = []
+    for setting in settings:
+        if lookup(config, setting.key) is None:
+            flat.append(setting)
+        else:
+            flat += _leaves(setting)
+    for setting in sorted(flat, key=lambda leaf: (leaf.mode not in ("+", "++"), leaf.key)):
+        key = setting.key
+        present = lookup(config, key)
+        if setting.mode == "~":
+            _check_deleted(config, setting, present)
+            value = ABSENT
+        else:
+            _check_key(config, setting, present)
+            value = _fitting(config, setting, present)
+        if _is_same(config, key, value, present):
+            continue
+        config = replaced(config, key.split("."), value)
+        if value is ABSENT:
+            differing[f"~{key}"] = None
+        else:
+            differing[key] = value
+    return config, differing
+
+
+def _is_same(config: Config, key: str, value: Any, present: Any) -> bool:
+    """Whether `value` means the same as what is `present`; either of them may be absent."""
+    if ABSENT in (value, present):
+        default = default_of(config, key)
+        if value is ABSENT:
+            value = default
+        else:
+            present = default
+    if isinstance(present, float) and type(value) is int:
+        value = float(value)
+    return value is not ABSENT and same(value, present)
+
+
+def _leaves(setting: Setting) -> Iterator[Setting]:
+    """Splits a setting whose value is a dict into settings of single keys, as Hydra merges
+    dicts."""
+    value = setting.value
+    if setting.mode == "~" or not isinstance(value, dict) or not value:
+        yield setting
+        return
+    for key, item in value.items():
+        yield from _leaves(setting._replace(key=f"{setting.key}.{key}", values=(item,)))
+
+
+def _check_key(config: Config, setting: Setting, present: Any) -> None:
+    """Raises a `ConfigError` if the key cannot be added or changed, as the setting's mode says.
+    `present`: the value that it would replace."""
+    key = setting.key
+    written = setting.written
+    if present is not ABSENT:
+        if setting.mode == "+":
+            raise setting.error(
+                f"{written} adds a key that exists already.",
+                f"write {key}=VALUE to change it.",
+            )
+        return
+    if setting.mode == "":
+        raise setting.error(
+            f"{written} is not a key of the config.",
+            hint_to_add(config, key),
+        )
+    section, _, _ = key.rpartition(".")
+    above = lookup(config, section) if section else config
+    if above not in (ABSENT, None) and not isinstance(above, dict):
+        raise setting.error(
+            f"{written}: {section} is {_kind(above)} and has no keys.",
+            "remove it.",
+        )
+    unread = why_not_added(config, key)
+    if unread:
+        reason, remedy = unread
+        raise setting.error(f"{reason}.", remedy)
+
+
+def _check_deleted(config: Config, setting: Setting, present: Any) -> None:
+    """Raises a `ConfigError` if the key of the setting cannot be deleted."""
+    key = setting.key
+    written = setting.written
+    if present is ABSENT:
+        needless = []
+        for each in keys_of(config):
+            if why_not_deleted(config, each) is None:
+                needless.append(f"~{each}")
+        raise setting.error(
+            f"{written} is not a key of the config.",
+            f"{suggestion(written, needless)}remove it.",
+        )
+    needed = why_not_deleted(config, key)
+    if needed:
+        raise setting.error(f"{written} deletes a key that a run needs.", needed)
+    if setting.value is not None and not same(setting.value, present):
+        raise setting.error(
+            f"{written}={setting.value!r} deletes a key whose value is {present!r}.",
+            f"write {written}.",
+        )
+
+
+def _fitting(config: Config, setting: Setting, present: Any) -> Any:
+    """The value in the type of the one that is present. Raises a `ConfigError` if the types do not
+    match."""
+    key = setting.key
+    value = setting.value
+    if isinstance(value, float) and not math.isfinite(value):
+        raise setting.error(f"{key}={value} is not finite.", "write a finite number.")
+    if present in (ABSENT, None, "???") or _is_reference(present) or _is_reference(value):
+        return value
+    if value is None:
+        if may_be_null(config, key):
+            return value
+        raise setting.error(
+            f"{key}=null has no meaning.",
+            f"write a value; its default is {present!r}.",
+        )
+    fitting = _in_type_of(value, present)
+    if fitting is not None:
+        return fitting
+    wanted = _kind(present)
+    if isinstance(value, list) and isinstance(present, list):
+        wanted += " with items of the type of its default's"
+    quotes = ""
+    is_plain = not isinstance(value, list | dict)
+    if is_plain and isinstance(present, str) and is_text(config, key):
+        quotes = "; put the value in quotes"
+    raise setting.error(
+        f"{key}={value!r} is {_kind(value)}; it must be {wanted}.",
+        f"its default is {present!r}{quotes}.",
+    )
+
+
+def _in_type_of(value: Any, present: Any) -> Any:
+    """`value` in the type of `present`, and so its items, if those of `present` have one type; None
+    if that cannot be."""
+    if isinstance(present, float) and type(value) is int:
+        return float(value)
+    if type(value) is not type(present):
+        return None
+    if not isinstance(value, list):
+        return value
+    kinds = {type(item) for item in present}
+    if len(kinds) != 1 or kinds & {list, dict, type(None)}:
+        return value
+    items = [_in_type_of(item, present[0]) for item in value]
+    if None in items:
+        return None
+    return items
+
+
+def _is_reference(value: Any) -> bool:
+    return isinstance(value, str) and "${" in value
+
+
+def _kind(value: Any) -> str:
+    return KINDS.get(type(value), type(value).__name__)
