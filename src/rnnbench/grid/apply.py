@@ -7,15 +7,11 @@ import math
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from msgspec import inspect
+
 from rnnbench.errors import suggestion
-from rnnbench.grid.keys import (
-    default_of,
-    hint_to_add,
-    is_text,
-    may_be_null,
-    why_not_added,
-    why_not_deleted,
-)
+from rnnbench.grid.choices import types_of
+from rnnbench.grid.keys import default_of, hint_to_add, why_not_added, why_not_deleted
 from rnnbench.grid.overrides import (
     ABSENT,
     KINDS,
@@ -102,7 +98,7 @@ def _check_key(config: Config, setting: Setting, present: Any) -> None:
     above = lookup(config, section) if section else config
     if above not in (ABSENT, None) and not isinstance(above, dict):
         raise setting.error(
-            f"{written}: {section} is {_kind(above)} and has no keys.",
+            f"{written}: {section} is {KINDS[type(above)]} and has no keys.",
             "remove it.",
         )
     unread = why_not_added(config, key)
@@ -141,10 +137,14 @@ def _fitting(config: Config, setting: Setting, present: Any) -> Any:
     value = setting.value
     if isinstance(value, float) and not math.isfinite(value):
         raise setting.error(f"{key}={value} is not finite.", "write a finite number.")
-    if present in (ABSENT, None, "???") or _is_reference(present) or _is_reference(value):
+    if present in (ABSENT, None, "???"):
         return value
+    for each in (present, value):
+        if isinstance(each, str) and "${" in each:
+            return value
+    types = types_of(config, key)
     if value is None:
-        if may_be_null(config, key):
+        if any(isinstance(each, inspect.NoneType) for each in types):
             return value
         raise setting.error(
             f"{key}=null has no meaning.",
@@ -153,15 +153,17 @@ def _fitting(config: Config, setting: Setting, present: Any) -> Any:
     fitting = _in_type_of(value, present)
     if fitting is not None:
         return fitting
-    wanted = _kind(present)
+    wanted = KINDS[type(present)]
     if isinstance(value, list) and isinstance(present, list):
         wanted += " with items of the type of its default's"
     quotes = ""
-    is_plain = not isinstance(value, list | dict)
-    if is_plain and isinstance(present, str) and is_text(config, key):
-        quotes = "; put the value in quotes"
+    if isinstance(present, str) and not isinstance(value, list | dict):
+        # Any text may stand here, and not only one of some names.
+        is_text = any(isinstance(each, inspect.StrType | inspect.AnyType) for each in types)
+        if is_text or (not types and key.startswith("model.")):
+            quotes = "; put the value in quotes"
     raise setting.error(
-        f"{key}={value!r} is {_kind(value)}; it must be {wanted}.",
+        f"{key}={value!r} is {KINDS[type(value)]}; it must be {wanted}.",
         f"its default is {present!r}{quotes}.",
     )
 
@@ -182,11 +184,3 @@ def _in_type_of(value: Any, present: Any) -> Any:
     if None in items:
         return None
     return items
-
-
-def _is_reference(value: Any) -> bool:
-    return isinstance(value, str) and "${" in value
-
-
-def _kind(value: Any) -> str:
-    return KINDS.get(type(value), type(value).__name__)

@@ -6,18 +6,19 @@ of rnnbench's models are those of `ShippedModel`."""
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
+from types import NoneType
 from typing import Annotated, Any, Literal, Union
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType, inspect
 
 from rnnbench.grid.keras_names import COMMON_SETTINGS, LOSSES, METRICS, OPTIMIZERS
-from rnnbench.grid.overrides import lookup
+from rnnbench.grid.overrides import ABSENT, Config, lookup
 from rnnbench.grid.values import alternatives
 from rnnworker.attest import KERNELS
+from rnnworker.frameworks.fake import DEFAULTS
 from rnnworker.frameworks.names import FRAMEWORKS
 from rnnworker.options import IMPLEMENTATIONS, is_user_file
 from rnnworker.precision import TOLERANCE
@@ -231,27 +232,17 @@ class ShippedRnn(Rnn, kw_only=True):
     options: SetOptions = None  # type: ignore[assignment]
 
 
-class Fake(Struct, forbid_unknown_fields=True):
-    """The keys of ``rnn.fake``; see ``rnnworker.frameworks.fake``."""
-
-    import_seconds: float | UnsetType = UNSET
-    build_seconds: float | UnsetType = UNSET
-    first_step_seconds: float | UnsetType = UNSET
-    step_seconds: float | UnsetType = UNSET
-    epoch_seconds: float | UnsetType = UNSET
-    epoch_steps: Count = UNSET
-    validation_seconds: float | UnsetType = UNSET
-    evaluate_seconds: float | UnsetType = UNSET
-    predict_seconds: float | UnsetType = UNSET
-    samples: Count = UNSET
-    spread: float | UnsetType = UNSET
-    accuracy: float | UnsetType = UNSET
-    fault: Text | UnsetType = UNSET
-    fault_epoch: Count = UNSET
+# The keys of ``rnn.fake``; see ``rnnworker.frameworks.fake``.
+_TYPES = {float: float, int: Positive, NoneType: Text}
+_Fake = msgspec.defstruct(
+    "_Fake",
+    [(name, _TYPES[type(value)] | UnsetType, UNSET) for name, value in DEFAULTS.items()],
+    forbid_unknown_fields=True,
+)
 
 
 class FakeRnn(Rnn, kw_only=True):
-    fake: Fake | UnsetType = UNSET
+    fake: _Fake | UnsetType = UNSET  # type: ignore[valid-type]
 
 
 _Peaks = msgspec.defstruct(
@@ -318,7 +309,7 @@ class Limits(Struct, rename={"import_": "import"}, forbid_unknown_fields=True):
     memory_bytes: Annotated[int, Meta(ge=2**27)] | None = None
 
 
-class Config(Struct, kw_only=True, forbid_unknown_fields=True):
+class TypedConfig(Struct, kw_only=True, forbid_unknown_fields=True):
     """The config of a grid point."""
 
     model: Model
@@ -336,18 +327,18 @@ class Config(Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 @cache
-def _config_of(model: type[Model], rnn: type[Rnn]) -> type[Config]:
+def _config_of(model: type[Model], rnn: type[Rnn]) -> type[TypedConfig]:
     kind: Any = msgspec.defstruct(
-        "Config",
+        "TypedConfig",
         [("model", model), ("rnn", rnn)],
-        bases=(Config,),
+        bases=(TypedConfig,),
         kw_only=True,
         forbid_unknown_fields=True,
     )
     return kind  # type: ignore[no-any-return]
 
 
-def kind_of(config: Mapping[str, Any]) -> type[Config]:
+def kind_of(config: Config) -> type[TypedConfig]:
     """The types of the keys of `config`, by the model's functions and the implementation."""
     model = ShippedModel if is_shipped(config["model"]) else Model
     implementation = lookup(config, "rnn.implementation")
@@ -358,7 +349,7 @@ def kind_of(config: Mapping[str, Any]) -> type[Config]:
     return _config_of(model, ShippedRnn)
 
 
-def is_shipped(model: Mapping[str, Any]) -> bool:
+def is_shipped(model: Config) -> bool:
     """Whether all functions of the section `model` are rnnbench's own."""
     functions = [model.get("function")]
     data = model.get("data")
@@ -367,7 +358,7 @@ def is_shipped(model: Mapping[str, Any]) -> bool:
     return all(str(each).startswith("rnnworker.") for each in functions if each is not None)
 
 
-def types_of(config: Mapping[str, Any], key: str) -> list[Any]:
+def types_of(config: Config, key: str) -> list[Any]:
     """The types of `msgspec.inspect` that the value of a dotted `key` may have; none if nothing is
     known about the key."""
     types, _ = alternatives(inspect.type_info(kind_of(config)))
@@ -377,26 +368,21 @@ def types_of(config: Mapping[str, Any], key: str) -> list[Any]:
             return types
         inside = []
         for each in types:
-            inside += _types_inside(each, name, section)
-        types = inside
+            if isinstance(each, inspect.DictType):
+                inside.append(each.value_type)
+            elif isinstance(each, inspect.ListType):
+                inside.append(each.item_type)
+            elif isinstance(each, inspect.StructType):
+                inside += [field.type for field in each.fields if field.encode_name == name]
         section = lookup(section, name)
+        types = []
+        for kind in inside:
+            for each in alternatives(kind)[0]:
+                # Of structs with tags, only the one with the tag of the section.
+                tag_field = getattr(each, "tag_field", None)
+                if tag_field is None or lookup(section, tag_field) in (ABSENT, each.tag):
+                    types.append(each)
     return types
-
-
-def _types_inside(kind: Any, name: str, section: Any) -> list[Any]:
-    """The types that the value of the key `name` may have in a `section` of type `kind`."""
-    if isinstance(kind, inspect.DictType):
-        types, _ = alternatives(kind.value_type)
-        return types
-    if not isinstance(kind, inspect.StructType):
-        return []
-    if isinstance(section, dict) and kind.tag_field and section.get(kind.tag_field) != kind.tag:
-        return []
-    for field in kind.fields:
-        if field.encode_name == name:
-            types, _ = alternatives(field.type)
-            return types
-    return []
 
 
 def schemas() -> dict[str, str]:

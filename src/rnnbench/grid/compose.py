@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -27,10 +27,11 @@ from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 from rnnbench.axes import NAMES
 from rnnbench.errors import ConfigError, display_path
 from rnnbench.grid.files import files_of, section_of_function, with_absolute_paths
+from rnnbench.grid.overrides import Config
 
 ChoiceFiles = Mapping[str, Mapping[str, Path]]  # group → choice → its file
 Choice = tuple[str, str]  # (group, choice)
-Sections = dict[Choice, Mapping[str, Any]]
+Sections = dict[Choice, Config]
 # Composes a config's name and group → choice into a plain config and all its choices.
 Compose = Callable[[str, Mapping[str, str]], tuple[dict[str, Any], dict[str, str]]]
 
@@ -61,8 +62,8 @@ class Library:
     - `cells`: the names of all cells in the config folders.
     """
 
-    base: Mapping[str, Any]
-    sections: Mapping[Choice, Mapping[str, Any]]
+    base: Config
+    sections: Mapping[Choice, Config]
     defaults: Mapping[str, Mapping[str, str]]
     model: str
     files: Mapping[Choice, Path]
@@ -74,11 +75,6 @@ class Library:
         if is_open(self.base):
             return frozenset(self.sections)
         return frozenset(key for key, section in self.sections.items() if is_open(section))
-
-    @cached_property
-    def shown_files(self) -> dict[Choice, str]:
-        """`files`, for errors."""
-        return {key: display_path(file) for key, file in self.files.items()}
 
 
 def compose_choices(conf: Sequence[Path], requested: ChoiceFiles, default_model: bool) -> Library:
@@ -121,22 +117,17 @@ def compose_choices(conf: Sequence[Path], requested: ChoiceFiles, default_model:
                 sections[group, choice] = _named(config[group], choice)
     files: dict[Choice, Path] = {}
     for group, choice in sections:
-        known = requested.get(group, {}).get(choice)
-        file = known or _file_in(conf, group, choice)
+        if choice in requested.get(group, {}):
+            file = requested[group][choice]
+        else:  # a model or config.yaml names it
+            paths = [Path(folder) / group / f"{choice}.yaml" for folder in conf]
+            present = [path.resolve() for path in paths if path.is_file()]
+            file = (present or paths)[0]
         files[group, choice] = file
         section = sections[group, choice]
         sections[group, choice] = with_absolute_paths(group, section, file)
     cells = list(files_of(conf, "cell"))
     return Library(base, sections, defaults, any_model, files, cells)
-
-
-def _file_in(conf: Iterable[Path], group: str, choice: str) -> Path:
-    """The file of a choice that a model or a config's defaults name."""
-    paths = [Path(folder) / group / f"{choice}.yaml" for folder in conf]
-    for path in paths:
-        if path.is_file():
-            return path.resolve()
-    return paths[0]
 
 
 def is_open(part: Any) -> bool:
@@ -145,7 +136,7 @@ def is_open(part: Any) -> bool:
     return "???" in text or "${" in text
 
 
-def resolved(config: Mapping[str, Any], where: str) -> dict[str, Any]:
+def resolved(config: Config, where: str) -> dict[str, Any]:
     """`config` with all ``${…}`` resolved. Raises a `ConfigError` that names the first key whose
     value is missing (``???``)."""
     created = OmegaConf.create(dict(config))
@@ -174,7 +165,7 @@ def resolved(config: Mapping[str, Any], where: str) -> dict[str, Any]:
 
 def _packaged(
     files: Mapping[Choice, Path],
-    sections: Mapping[Choice, Mapping[str, Any]],
+    sections: Mapping[Choice, Config],
     compose: Compose,
     folder: Path,
 ) -> Sections:
@@ -209,15 +200,13 @@ def _packaged(
     return composed
 
 
-def _named(section: Mapping[str, Any], choice: str) -> Mapping[str, Any]:
+def _named(section: Config, choice: str) -> Config:
     """`section` with ``name`` set to the choice: a file whose defaults list another file would
     otherwise inherit that file's name."""
     return {**section, "name": choice}
 
 
-def _base_of(
-    config: Mapping[str, Any], base: dict[str, Any], choices: Mapping[str, str]
-) -> dict[str, Any]:
+def _base_of(config: Config, base: dict[str, Any], choices: Mapping[str, str]) -> dict[str, Any]:
     """The keys of `config` that belong to no group. Raises a `ConfigError` if they differ from
     `base`, those of the earlier compositions."""
     rest = {key: value for key, value in config.items() if key not in NAMES}
@@ -248,9 +237,17 @@ def _hydra(conf: Sequence[Path], requested: ChoiceFiles) -> Iterator[tuple[Compo
         for group, files in requested.items():
             known = [each / group for each in folders]
             for choice, path in files.items():
-                if path.parent not in known:
-                    given[group, choice] = display_path(path)
-                    _make_known(path, folder / group, choice)
+                if path.parent in known:
+                    continue
+                given[group, choice] = display_path(path)
+                # Where Hydra finds the choice.
+                target = folder / group / f"{choice}.yaml"
+                target.parent.mkdir(exist_ok=True)
+                section = section_of_function(path)
+                if section is None:
+                    target.symlink_to(path)
+                else:
+                    target.write_text(json.dumps(section), encoding="utf-8")
         (folder / "config.yaml").symlink_to(folders[0] / "config.yaml")
         searched = ",".join(_quoted(f"file://{each}") for each in folders)
 
@@ -265,17 +262,6 @@ def _hydra(conf: Sequence[Path], requested: ChoiceFiles) -> Iterator[tuple[Compo
 
         with hydra.initialize_config_dir(version_base="1.3", config_dir=temporary):
             yield compose, folder
-
-
-def _make_known(path: Path, folder: Path, choice: str) -> None:
-    """Puts a choice's file from elsewhere into the `folder` of its group, where Hydra finds it."""
-    folder.mkdir(exist_ok=True)
-    target = folder / f"{choice}.yaml"
-    section = section_of_function(path)
-    if section is None:
-        target.symlink_to(path)
-    else:
-        target.write_text(json.dumps(section), encoding="utf-8")
 
 
 def _composed(name: str, overrides: list[str], where: str) -> tuple[dict[str, Any], dict[str, str]]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from rnnbench.axes import NAMES, REQUIRED
-from rnnbench.errors import ConfigError, suggestion
+from rnnbench.errors import ConfigError, display_path, suggestion
 from rnnbench.grid.apply import apply_settings
 from rnnbench.grid.checks import check_config
 from rnnbench.grid.compose import Library, compose_choices, is_open, resolved
@@ -25,18 +26,18 @@ from rnnbench.grid.files import (
 )
 from rnnbench.grid.keys import DESCRIPTIONS, check_model
 from rnnbench.grid.overrides import (
+    Config,
     Setting,
     combinations,
     nearest,
     parse_overrides,
-    same,
 )
 from rnnbench.grid.point import GridPoint, name_of
 from rnnbench.grid.requirements import check_options, unmet
 from rnnbench.records.overrides import Overrides
 
 Combination = Mapping[str, Setting]  # key → the setting with one of its values
-Constraints = Callable[[Mapping[str, Any]], str | None]
+Constraints = Callable[[Config], str | None]
 NUMBERS = ("seed", "repeat", "alias")
 # What `scale=published` leaves to the models' files, which have the published sizes.
 SIZES = {f"model.{key}" for key in ("epochs", "train_samples", "val_samples", "bigrams")}
@@ -265,13 +266,10 @@ def _grid_point(
                 f"{DATA} belongs to dataset=file; the data set is {dataset}.",
                 "add dataset=file.",
             )
-    files = {axis: library.shown_files[axis, choices[axis]] for axis in ("model", "rnn")}
+    files = {axis: display_path(library.files[axis, choices[axis]]) for axis in ("model", "rnn")}
     config, differing = _configured(combination, choices, library, where, files)
     located = {**sources, **files}
-
-    def source_of(key: str) -> str:
-        return nearest(located, key) or where
-
+    source_of = functools.partial(nearest, located, default=where)
     written = {key: setting.written for key, setting in combination.items()}
     check_config(config, source_of, written)
     _check_cells(config["rnn"].get("cells"), library.cells, source_of("rnn.cells"))
@@ -321,7 +319,7 @@ def _configured(
     library: Library,
     where: str,
     files: Mapping[str, str],
-) -> tuple[Mapping[str, Any], dict[str, Any]]:
+) -> tuple[Config, dict[str, Any]]:
     """The config of `choices` with the other settings of `combination`, and the values in which it
     differs from the choices: dotted key → value. `files`: axis → the file of its choice, for
     errors."""
@@ -346,7 +344,7 @@ def _configured(
     except ConfigError:
         # A choice's file that is wrong by itself is to blame, not what changes one of its keys.
         if not has_open:
-            check_config(unchanged, lambda key: nearest(files, key) or where)
+            check_config(unchanged, functools.partial(nearest, files, default=where))
         raise
     if has_open or is_open(differing):
         config = resolved(config, where)
@@ -355,17 +353,10 @@ def _configured(
 
 def _clash(what: str, first: GridPoint, second: GridPoint, where: str) -> ConfigError:
     """The error that `what` is wrong with two grid points, with the settings that differ."""
-    of_first = first.settings()
-    of_second = second.settings()
-    only_first = []
-    only_second = []
-    for key in {**of_first, **of_second}:
-        if key in of_first and key in of_second and same(of_first[key], of_second[key]):
-            continue
-        if key in of_first:
-            only_first.append(f"{key}={of_first[key]!r}")
-        if key in of_second:
-            only_second.append(f"{key}={of_second[key]!r}")
+    of_first = [f"{key}={value!r}" for key, value in first.settings().items()]
+    of_second = [f"{key}={value!r}" for key, value in second.settings().items()]
+    only_first = [text for text in of_first if text not in of_second]
+    only_second = [text for text in of_second if text not in of_first]
     return ConfigError(
         f"{what}: one with {' '.join(only_first) or 'nothing'}, "
         f"the other with {' '.join(only_second) or 'nothing'}.",

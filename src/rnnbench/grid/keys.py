@@ -4,7 +4,7 @@ read is refused, because the name of the grid point would not describe what is m
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -14,7 +14,7 @@ from rnnbench.errors import ConfigError, closest, suggestion
 from rnnbench.grid.choices import Model, is_shipped, types_of
 from rnnbench.grid.experiment import KEYS as EXPERIMENT
 from rnnbench.grid.files import FUNCTIONS, SAVED, file_of_module, parsed
-from rnnbench.grid.overrides import ABSENT, keys_of, lookup
+from rnnbench.grid.overrides import ABSENT, Config, keys_of, lookup
 from rnnworker.options import PREFIX, honoured, is_function
 
 # What only describes a choice, and Hydra's defaults list: an override of it would have no effect.
@@ -24,7 +24,7 @@ _SAMPLES = "_samples"  # in the code of models that make as many samples as they
 _OF_ANY_MODEL = set(Model.__struct_fields__) - {"units"}
 
 
-def why_not_added(config: Mapping[str, Any], key: str) -> tuple[str, str] | None:
+def why_not_added(config: Config, key: str) -> tuple[str, str] | None:
     """Why nothing would read `key` if an override added it to `config`, and what to do; or None."""
     section, _, inner = key.partition(".")
     if section in EXPERIMENT:
@@ -54,7 +54,7 @@ def why_not_added(config: Mapping[str, Any], key: str) -> tuple[str, str] | None
     return f"unknown key {key!r}", _instead_of(config, key)
 
 
-def _instead_of(config: Mapping[str, Any], key: str) -> str:
+def _instead_of(config: Config, key: str) -> str:
     """What to write in place of `key`, which nothing reads."""
     # The innermost section on the way to the key, and what follows it.
     above: list[str] = []
@@ -92,7 +92,7 @@ def _instead_of(config: Mapping[str, Any], key: str) -> str:
     return f"the keys of {at} are {', '.join(present)}."
 
 
-def fields_of(config: Mapping[str, Any], section: str) -> dict[str, inspect.Field]:
+def fields_of(config: Config, section: str) -> dict[str, inspect.Field]:
     """The keys that the section at a dotted key may have, with their types."""
     fields: dict[str, inspect.Field] = {}
     for kind in types_of(config, section):
@@ -101,7 +101,7 @@ def fields_of(config: Mapping[str, Any], section: str) -> dict[str, inspect.Fiel
     return fields
 
 
-def default_of(config: Mapping[str, Any], key: str) -> Any:
+def default_of(config: Config, key: str) -> Any:
     """The value that a run has if its config has no `key`; `ABSENT` if that is not known."""
     section, _, last = key.rpartition(".")
     field = fields_of(config, section).get(last)
@@ -110,7 +110,7 @@ def default_of(config: Mapping[str, Any], key: str) -> Any:
     return field.default
 
 
-def hint_to_add(config: Mapping[str, Any], key: str) -> str:
+def hint_to_add(config: Config, key: str) -> str:
     """How to add `key`, which `config` lacks; or what there is in its place."""
     unread = why_not_added(config, key)
     if unread:
@@ -129,7 +129,7 @@ def hint_to_add(config: Mapping[str, Any], key: str) -> str:
     return f"its options are {', '.join(options) or 'none'}."
 
 
-def why_not_deleted(config: Mapping[str, Any], key: str) -> str | None:
+def why_not_deleted(config: Config, key: str) -> str | None:
     """What to do in place of deleting `key`, which is needed; None if it may be deleted."""
     section, _, last = key.rpartition(".")
     is_needed = not section or last == "name"
@@ -143,20 +143,7 @@ def why_not_deleted(config: Mapping[str, Any], key: str) -> str | None:
     return None
 
 
-def may_be_null(config: Mapping[str, Any], key: str) -> bool:
-    """Whether null is a value of `key`, whose default is another one."""
-    return any(isinstance(kind, inspect.NoneType) for kind in types_of(config, key))
-
-
-def is_text(config: Mapping[str, Any], key: str) -> bool:
-    """Whether any text is a value of `key`, and not only one of some names."""
-    kinds = types_of(config, key)
-    if not kinds:
-        return key.startswith("model.")
-    return any(isinstance(kind, inspect.StrType | inspect.AnyType) for kind in kinds)
-
-
-def check_model(config: Mapping[str, Any], source_of: Callable[[str], str]) -> None:
+def check_model(config: Config, source_of: Callable[[str], str]) -> None:
     """Raises a `ConfigError` if the functions of the model are rnnbench's own and do not read one
     of its keys, need a number of samples that is null, or leave the model without loss and
     optimizer. `source_of`: as for `checks.check_config`."""
@@ -170,7 +157,9 @@ def check_model(config: Mapping[str, Any], source_of: Callable[[str], str]) -> N
             remedy="keep the loss and the optimizer of its file, or add both to it.",
         )
     strings = read_by(model)
-    for key in model.keys() - _OF_ANY_MODEL - strings:
+    for key in model:
+        if key in _OF_ANY_MODEL or key in strings:
+            continue
         similar = suggestion(key, strings - model.keys(), 0.8)
         module = model["function"].partition(":")[0]
         raise ConfigError(
@@ -189,7 +178,7 @@ def check_model(config: Mapping[str, Any], source_of: Callable[[str], str]) -> N
             )
 
 
-def read_by(model: Mapping[str, Any]) -> frozenset[str]:
+def read_by(model: Config) -> frozenset[str]:
     """The strings in the code of the functions of a section `model`, which the names of the keys
     that they read are among; none of a function in a package of one's own."""
     functions = [lookup({"model": model}, key) for key in FUNCTIONS]

@@ -33,7 +33,7 @@ KINDS: dict[type, str] = {
     type(None): "null",
 }
 
-Config = Mapping[str, Any]
+Config = Mapping[str, Any]  # or a section of one
 
 
 class Setting(NamedTuple):
@@ -174,14 +174,14 @@ def lookup(config: Any, key: str) -> Any:
     return config
 
 
-def nearest(located: Mapping[str, str], key: str) -> str | None:
-    """Where `key` is set, or else the innermost section that contains it. `located`: dotted key or
-    section → where it is set."""
+def nearest(located: Mapping[str, str], key: str, default: str = "") -> str:
+    """Where `key` is set, or else the innermost section that contains it, or `default`. `located`:
+    dotted key or section → where it is set."""
     while key:
         if key in located:
             return located[key]
         key, _, _ = key.rpartition(".")
-    return None
+    return default
 
 
 def replaced(config: Any, path: list[str], value: Any) -> dict[str, Any]:
@@ -198,7 +198,7 @@ def replaced(config: Any, path: list[str], value: Any) -> dict[str, Any]:
     return copy
 
 
-def keys_of(config: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+def keys_of(config: Config, prefix: str = "") -> Iterator[str]:
     """Every dotted key, including those of sections."""
     for key, value in config.items():
         yield f"{prefix}{key}"

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import inspect
 
 from rnnbench.errors import ConfigError, converted, suggestion
-from rnnbench.grid.overrides import KINDS, same
+from rnnbench.grid.overrides import KINDS, Config, same
 
 Kind = TypeVar("Kind")
 Path = tuple[str | int, ...]  # keys, and positions in lists
@@ -129,7 +129,7 @@ class Check:
                     expected = f"{WORDS[PYTHON_TYPES[type(first)]]} {sign} {number}"
                     raise self.wrong(path, value, expected, about)
 
-    def section(self, structs: Sequence[Any], section: Mapping[str, Any], path: Path) -> None:
+    def section(self, structs: Sequence[Any], section: Config, path: Path) -> None:
         """Raises a `ConfigError` unless the `section` at `path` is one of `structs`. If they are
         several, they have tags."""
         struct = structs[0]
@@ -138,36 +138,31 @@ class Check:
             if tag_field not in section:
                 raise self.missing(path, tag_field, {})
             tag = section[tag_field]
-            by_tag = {each.tag: each for each in structs}
-            if not isinstance(tag, str) or tag not in by_tag:
-                raise self.wrong((*path, tag_field), tag, "", {}, list(by_tag))
-            struct = by_tag[tag]
+            tagged = [each for each in structs if each.tag == tag]
+            if not tagged:
+                tags = [each.tag for each in structs]
+                raise self.wrong((*path, tag_field), tag, "", {}, tags)
+            struct = tagged[0]
         fields = {each.encode_name: each for each in struct.fields}
         for key, value in section.items():
             if key in fields:
                 self.value(fields[key].type, value, (*path, key))
             elif key != tag_field and struct.forbid_unknown_fields:
-                raise self.unknown(path, key, section, list(fields))
+                owner, is_in_list = _dotted(path)
+                where = self.source_of(f"{owner}.{key}")
+                if "name" in section and not is_in_list:
+                    owner += f"={section['name']}"
+                raise ConfigError(
+                    f"unknown key {key!r} in {owner}.",
+                    where=where,
+                    remedy=f"{suggestion(key, fields)}the keys are {', '.join(fields)}.",
+                )
         for key, each in fields.items():
             if each.required and key not in section:
                 _, about = alternatives(each.type)
                 raise self.missing(path, key, about)
 
-    def unknown(
-        self, path: Path, key: str, section: Mapping[str, Any], known: Sequence[str]
-    ) -> ConfigError:
-        """The error for a `key` of the `section` at `path` that is not one of the `known`."""
-        owner, is_in_list = _dotted(path)
-        at = f"{owner}.{key}"
-        if "name" in section and not is_in_list:
-            owner += f"={section['name']}"
-        return ConfigError(
-            f"unknown key {key!r} in {owner}.",
-            where=self.source_of(at),
-            remedy=f"{suggestion(key, known)}the keys are {', '.join(known)}.",
-        )
-
-    def missing(self, path: Path, key: str, about: Mapping[str, Any]) -> ConfigError:
+    def missing(self, path: Path, key: str, about: Config) -> ConfigError:
         """The error for a `key` that the section at `path` needs."""
         owner, is_in_list = _dotted(path)
         at = f"{owner}.{key}"
@@ -191,7 +186,7 @@ class Check:
         path: Path,
         value: Any,
         expected: str,
-        about: Mapping[str, Any],
+        about: Config,
         names: Sequence[str] = (),
     ) -> ConfigError:
         """The error for a `value` at `path` that is not `expected`, or none of the `names`."""
