@@ -34,7 +34,9 @@ def apply_settings(config: Config, settings: Iterable[Setting]) -> tuple[Config,
             flat.append(setting)
         else:
             flat += _leaves(setting)
-    for setting in sorted(flat, key=lambda leaf: (leaf.mode not in ("+", "++"), leaf.key)):
+    flat.sort(key=lambda setting: setting.key)
+    flat.sort(key=lambda setting: setting.mode not in ("+", "++"))  # those that add keys first
+    for setting in flat:
         key = setting.key
         present = lookup(config, key)
         if setting.mode == "~":
@@ -74,7 +76,8 @@ def _leaves(setting: Setting) -> Iterator[Setting]:
         yield setting
         return
     for key, item in value.items():
-        yield from _leaves(setting._replace(key=f"{setting.key}.{key}", values=(item,)))
+        inner = setting._replace(key=f"{setting.key}.{key}", values=(item,))
+        yield from _leaves(inner)
 
 
 def _check_key(config: Config, setting: Setting, present: Any) -> None:
@@ -112,10 +115,8 @@ def _check_deleted(config: Config, setting: Setting, present: Any) -> None:
     key = setting.key
     written = setting.written
     if present is ABSENT:
-        needless = []
-        for each in keys_of(config):
-            if why_not_deleted(config, each) is None:
-                needless.append(f"~{each}")
+        keys = [each for each in keys_of(config) if not why_not_deleted(config, each)]
+        needless = [f"~{each}" for each in keys]
         raise setting.error(
             f"{written} is not a key of the config.",
             f"{suggestion(written, needless)}remove it.",
@@ -180,7 +181,10 @@ def _in_type_of(value: Any, present: Any) -> Any:
     kinds = {type(item) for item in present}
     if len(kinds) != 1 or kinds & {list, dict, type(None)}:
         return value
-    items = [_in_type_of(item, present[0]) for item in value]
-    if None in items:
-        return None
+    items = []
+    for item in value:
+        fitting = _in_type_of(item, present[0])
+        if fitting is None:
+            return None
+        items.append(fitting)
     return items

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 
 from rnnbench.axes import NAMES
 from rnnbench.errors import ConfigError, suggestion
 from rnnbench.grid.choices import Model, TypedConfig, kind_of
-from rnnbench.grid.overrides import Config, lookup, replaced
+from rnnbench.grid.overrides import Config, SourceOf, lookup, replaced
 from rnnbench.grid.values import typed
 from rnnworker.cards import replicas_of
 from rnnworker.options import is_function
@@ -18,7 +18,7 @@ AXES_WITHOUT_TYPES = set(NAMES) - set(TypedConfig.__struct_fields__)
 
 def check_config(
     config: Config,
-    source_of: Callable[[str], str],
+    source_of: SourceOf,
     written: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
     """Raises a `ConfigError` for the first key of a grid point's `config` that is unknown, missing
@@ -44,7 +44,7 @@ def check_config(
         )
 
 
-def _check_misspelt(model: Config, source_of: Callable[[str], str]) -> None:
+def _check_misspelt(model: Config, source_of: SourceOf) -> None:
     """Raises a `ConfigError` for an unknown key that resembles a known key that is absent."""
     known = set(Model.__struct_fields__)
     for key in model:
@@ -61,7 +61,7 @@ def _check_misspelt(model: Config, source_of: Callable[[str], str]) -> None:
 
 def _check_training(
     model: Config,
-    source_of: Callable[[str], str],
+    source_of: SourceOf,
     written: Mapping[str, str],
 ) -> None:
     """Raises a `ConfigError` if a model states one of loss and optimizer without the other, or

@@ -32,8 +32,9 @@ from rnnbench.grid.overrides import Config
 ChoiceFiles = Mapping[str, Mapping[str, Path]]  # group → choice → its file
 Choice = tuple[str, str]  # (group, choice)
 Sections = dict[Choice, Config]
-# Composes a config's name and group → choice into a plain config and all its choices.
-Compose = Callable[[str, Mapping[str, str]], tuple[dict[str, Any], dict[str, str]]]
+Choices = Mapping[str, str]  # group → choice
+Composed = tuple[dict[str, Any], Choices]  # a plain config and its choices
+Compose = Callable[[str, Choices], Composed]  # by the name of a config, and some choices
 
 # What Hydra and YAML raise for a faulty file.
 FAULTS = (
@@ -64,7 +65,7 @@ class Library:
 
     base: Config
     sections: Mapping[Choice, Config]
-    defaults: Mapping[str, Mapping[str, str]]
+    defaults: Mapping[str, Choices]
     model: str
     files: Mapping[Choice, Path]
     cells: Sequence[str] = ()
@@ -82,9 +83,9 @@ def compose_choices(conf: Sequence[Path], requested: ChoiceFiles, default_model:
 
     `default_model`: whether some grid names no model."""
     sections: Sections = {}
-    defaults: dict[str, Mapping[str, str]] = {}
+    defaults: dict[str, Choices] = {}
     base: dict[str, Any] = {}
-    named: list[dict[str, str]] = [{"model": model} for model in requested.get("model", {})]
+    named: list[Choices] = [{"model": model} for model in requested.get("model", {})]
     if default_model or not named:
         named.append({})
     with _hydra(conf, requested) as (compose, folder):
@@ -120,9 +121,13 @@ def compose_choices(conf: Sequence[Path], requested: ChoiceFiles, default_model:
         if choice in requested.get(group, {}):
             file = requested[group][choice]
         else:  # a model or config.yaml names it
-            paths = [Path(folder) / group / f"{choice}.yaml" for folder in conf]
-            present = [path.resolve() for path in paths if path.is_file()]
-            file = (present or paths)[0]
+            name = f"{group}/{choice}.yaml"
+            file = Path(conf[0]) / name
+            for each in conf:
+                path = Path(each) / name
+                if path.is_file():
+                    file = path.resolve()
+                    break
         files[group, choice] = file
         section = sections[group, choice]
         sections[group, choice] = with_absolute_paths(group, section, file)
@@ -179,8 +184,11 @@ def _packaged(
             wanted.append(key)
     # A number, because the name of a choice (``mine-2``) may not be the name of a package.
     packages = {f"c{number}": key for number, key in enumerate(wanted)}
-    defaults = [{f"{group}@{package}": choice} for package, (group, choice) in packages.items()]
-    (folder / "packages.yaml").write_text(json.dumps({"defaults": defaults}), encoding="utf-8")
+    defaults = []
+    for package, (group, choice) in packages.items():
+        defaults.append({f"{group}@{package}": choice})
+    content = json.dumps({"defaults": defaults})
+    (folder / "packages.yaml").write_text(content, encoding="utf-8")
     try:
         for file in files.values():
             if b"@package" in file.read_bytes():
@@ -206,12 +214,13 @@ def _named(section: Config, choice: str) -> Config:
     return {**section, "name": choice}
 
 
-def _base_of(config: Config, base: dict[str, Any], choices: Mapping[str, str]) -> dict[str, Any]:
+def _base_of(config: Config, base: dict[str, Any], choices: Choices) -> dict[str, Any]:
     """The keys of `config` that belong to no group. Raises a `ConfigError` if they differ from
     `base`, those of the earlier compositions."""
     rest = {key: value for key, value in config.items() if key not in NAMES}
     if base and rest != base:
-        changed = [key for key in {**base, **rest} if base.get(key) != rest.get(key)]
+        either = {**base, **rest}
+        changed = [key for key in either if base.get(key) != rest.get(key)]
         named = [f"{group}={choices[group]}" for group in NAMES if group in choices]
         raise ConfigError(
             f"a choice sets {', '.join(changed)}, outside its own section.",
@@ -251,7 +260,7 @@ def _hydra(conf: Sequence[Path], requested: ChoiceFiles) -> Iterator[tuple[Compo
         (folder / "config.yaml").symlink_to(folders[0] / "config.yaml")
         searched = ",".join(_quoted(f"file://{each}") for each in folders)
 
-        def compose(name: str, choices: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, str]]:
+        def compose(name: str, choices: Choices) -> Composed:
             overrides = []
             where = display_path(folders[0])
             for group, choice in choices.items():
@@ -264,7 +273,7 @@ def _hydra(conf: Sequence[Path], requested: ChoiceFiles) -> Iterator[tuple[Compo
             yield compose, folder
 
 
-def _composed(name: str, overrides: list[str], where: str) -> tuple[dict[str, Any], dict[str, str]]:
+def _composed(name: str, overrides: list[str], where: str) -> Composed:
     try:
         config = hydra.compose(
             name,
@@ -288,8 +297,12 @@ def _composed(name: str, overrides: list[str], where: str) -> tuple[dict[str, An
             where=where,
             remedy=remedy,
         ) from None
-    chosen = {group: str(choices[group]) for group in NAMES if group in choices}
-    for group, choice in chosen.items():
+    chosen = {}
+    for group in NAMES:
+        if group not in choices:
+            continue
+        choice = str(choices[group])
+        chosen[group] = choice
         if not isinstance(plain.get(group), dict):
             raise ConfigError(
                 f"{group}={choice} has no keys.",

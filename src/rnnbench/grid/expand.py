@@ -123,25 +123,28 @@ def grid_points_of(
     points: dict[str, GridPoint] = {}
     with_texts: dict[Overrides, GridPoint] = {}
     for number, grid in enumerate(grids):
+        where = next((setting.where for setting in grid.values()), "grid")
         for written in combinations(grid):
             for combination in _with_datasets(written, dataset, library):
                 point = _grid_point(combination, library, unmet_constraints, number)
-                where = next(iter(grid.values())).where
+                settings = point.settings()
                 same_name = points.setdefault(point.name, point)
-                if same_name is not point and same_name.settings() != point.settings():
+                if same_name.settings() != settings:
                     what = f"two grid points have the name {point.name}"
                     raise _clash(what, same_name, point, where)
                 # Tables and pages have the settings as text.
-                same_texts = with_texts.setdefault(Overrides.of(point.settings()), point)
+                same_texts = with_texts.setdefault(Overrides.of(settings), point)
                 if same_texts.name != point.name:
                     what = "a page could not tell two grid points apart"
                     raise _clash(what, same_texts, point, where)
     used = {str(point.config["dataset"]["name"]) for point in points.values()}
     if dataset and used.isdisjoint(dataset.values):
         replaced = {_replaced_by(value, library) or "" for value in dataset.values}
+        some = ", ".join(sorted(replaced))
+        here = ", ".join(sorted(used))
         raise dataset.error(
-            f"dataset={','.join(dataset.values)} replaces only {', '.join(sorted(replaced))}; "
-            f"the data sets here are {', '.join(sorted(used))}.",
+            f"dataset={','.join(dataset.values)} replaces only {some}; "
+            f"the data sets here are {here}.",
             "remove it from the overrides.",
         )
     return tuple(points.values())
@@ -157,8 +160,10 @@ def _with_datasets(
     own = _choices_of(combination, library)["dataset"]
     replacing: list[Combination] = []
     for value in dataset.values:
-        if value == own or _replaced_by(value, library) in (None, own):
-            replacing.append({**combination, "dataset": dataset._replace(values=(value,))})
+        replaced = _replaced_by(value, library)
+        if value == own or replaced in (None, own):
+            setting = dataset._replace(values=(value,))
+            replacing.append({**combination, "dataset": setting})
     return replacing or [combination]
 
 
@@ -230,7 +235,8 @@ def _check_setting(setting: Setting) -> None:
     for value in setting.values:
         if key == "alias" and isinstance(value, list | dict):
             raise setting.error(f"alias is {value!r}; it must be a text.", "write alias=NAME.")
-        if key in ("seed", "repeat") and (type(value) is not int or value < 0):
+        is_count = type(value) is int and value >= 0
+        if key in ("seed", "repeat") and not is_count:
             raise setting.error(
                 f"{key} is {value!r}; it must be an integer ≥ 0.",
                 f"write {key}=range(3) or {key}=0,1,2.",
@@ -266,7 +272,9 @@ def _grid_point(
                 f"{DATA} belongs to dataset=file; the data set is {dataset}.",
                 "add dataset=file.",
             )
-    files = {axis: display_path(library.files[axis, choices[axis]]) for axis in ("model", "rnn")}
+    files = {}
+    for axis in ("model", "rnn"):
+        files[axis] = display_path(library.files[axis, choices[axis]])
     config, differing = _configured(combination, choices, library, where, files)
     located = {**sources, **files}
     source_of = functools.partial(nearest, located, default=where)
@@ -353,8 +361,10 @@ def _configured(
 
 def _clash(what: str, first: GridPoint, second: GridPoint, where: str) -> ConfigError:
     """The error that `what` is wrong with two grid points, with the settings that differ."""
-    of_first = [f"{key}={value!r}" for key, value in first.settings().items()]
-    of_second = [f"{key}={value!r}" for key, value in second.settings().items()]
+    texts = []
+    for point in (first, second):
+        texts.append([f"{key}={value!r}" for key, value in point.settings().items()])
+    of_first, of_second = texts
     only_first = [text for text in of_first if text not in of_second]
     only_second = [text for text in of_second if text not in of_first]
     return ConfigError(

@@ -357,7 +357,8 @@ def check_reference(
                 remedy=f"{suggestion(choice, known)}the grids have {axis}={','.join(known)}.",
             )
     for grid in grids:
-        if all(choice in choices_of(grid, axis) for axis, choice in reference.items()):
+        absent = [axis for axis in reference if reference[axis] not in choices_of(grid, axis)]
+        if not absent:
             return
     text = " ".join(f"{axis}={choice}" for axis, choice in reference.items())
     raise ConfigError(

@@ -15,14 +15,14 @@ import os
 import platform
 import re
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import rnnworker
 from rnnbench.errors import ConfigError, display_path, suggestion
-from rnnbench.grid.overrides import ABSENT, Config, lookup, replaced
+from rnnbench.grid.overrides import ABSENT, Config, SourceOf, lookup, replaced
 from rnnworker.options import IMPLEMENTATIONS, is_user_file
 
 # A model as the function of a Python file, FILE.py or FILE.py:FUNCTION, without a YAML file.
@@ -236,7 +236,7 @@ def user_files(config: Config) -> set[Path]:
     return {Path(path) for path in paths if path.endswith((".py", SAVED_MODEL))}
 
 
-def check_own_code(config: Config, source_of: Callable[[str], str]) -> None:
+def check_own_code(config: Config, source_of: SourceOf) -> None:
     """Raises a `ConfigError` if a function of the model or of the implementation does not exist.
     `source_of`: as for `checks.check_config`."""
     for key in FUNCTIONS:

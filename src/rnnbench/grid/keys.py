@@ -4,7 +4,6 @@ read is refused, because the name of the grid point would not describe what is m
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -14,7 +13,7 @@ from rnnbench.errors import ConfigError, closest, suggestion
 from rnnbench.grid.choices import Model, is_shipped, types_of
 from rnnbench.grid.experiment import KEYS as EXPERIMENT
 from rnnbench.grid.files import FUNCTIONS, SAVED, file_of_module, parsed
-from rnnbench.grid.overrides import ABSENT, Config, keys_of, lookup
+from rnnbench.grid.overrides import ABSENT, Config, SourceOf, keys_of, lookup
 from rnnworker.options import PREFIX, honoured, is_function
 
 # What only describes a choice, and Hydra's defaults list: an override of it would have no effect.
@@ -65,28 +64,29 @@ def _instead_of(config: Config, key: str) -> str:
         section = section[first]
         first, *rest = rest
     whole = ".".join([*above, first])
-    if rest and first in section and (not above or section[first] is not None):
+    if rest and first in section:
+        if above and section[first] is None:
+            return f"write {whole}={{{'.'.join(rest)}:VALUE}}."
         return f"remove it, because {whole} has no keys."
-    if rest and section.get(first, ABSENT) is None:
-        return f"write {whole}={{{'.'.join(rest)}:VALUE}}."
     at = ".".join(above)
     known = set(section)
     if at == "model":
         known |= _OF_ANY_MODEL | read_by(section)
     else:
         known |= fields_of(config, at).keys()
-    similar = closest(first, known - {*DESCRIPTIONS})
+    similar = closest(first, known.difference(DESCRIPTIONS))
     if similar:
         found = ".".join([*above, similar, *rest])
-        prefix = "+" if lookup(config, found) is ABSENT else ""
-        return f"did you mean {prefix}{found}=VALUE?"
+        if lookup(config, found) is ABSENT:
+            found = f"+{found}"
+        return f"did you mean {found}=VALUE?"
     if at == "rnn" and first in (honoured(config) or ()):
         return f"write +{PREFIX}{first}=VALUE."
     if above[:1] == ["rnn"]:
         return f"the options of an implementation are set by +{PREFIX}NAME=VALUE."
     if at == "model" and not is_shipped(section):
         return f"if its code reads it, add {first} to the file of model={section.get('name')}."
-    present = sorted(section.keys() - {*DESCRIPTIONS})
+    present = sorted(section.keys() - DESCRIPTIONS)
     if not present:
         return f"remove it, because {at} has no keys that an override could set."
     return f"the keys of {at} are {', '.join(present)}."
@@ -143,7 +143,7 @@ def why_not_deleted(config: Config, key: str) -> str | None:
     return None
 
 
-def check_model(config: Config, source_of: Callable[[str], str]) -> None:
+def check_model(config: Config, source_of: SourceOf) -> None:
     """Raises a `ConfigError` if the functions of the model are rnnbench's own and do not read one
     of its keys, need a number of samples that is null, or leave the model without loss and
     optimizer. `source_of`: as for `checks.check_config`."""
@@ -181,17 +181,24 @@ def check_model(config: Config, source_of: Callable[[str], str]) -> None:
 def read_by(model: Config) -> frozenset[str]:
     """The strings in the code of the functions of a section `model`, which the names of the keys
     that they read are among; none of a function in a package of one's own."""
-    functions = [lookup({"model": model}, key) for key in FUNCTIONS]
-    return _strings(tuple(each for each in functions if is_function(each)))
+    functions = []
+    for key in FUNCTIONS:
+        function = lookup({"model": model}, key)
+        if is_function(function):
+            functions.append(function)
+    return _strings(tuple(functions))
 
 
 @cache
 def _strings(functions: tuple[str, ...]) -> frozenset[str]:
     """The strings in the code of `functions` and of the worker's modules that this imports by
     ``from PACKAGE import MODULE``."""
-    modules = [function.rpartition(":")[0] for function in functions]
     seen = set()
     found = set()
+    modules = []
+    for function in functions:
+        module, _, _ = function.rpartition(":")
+        modules.append(module)
     for module in modules:  # which grows
         file = file_of_module(module)
         if file is None or file in seen or not file.is_file():

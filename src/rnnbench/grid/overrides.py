@@ -4,6 +4,7 @@ modified."""
 from __future__ import annotations
 
 import itertools
+import json
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -34,6 +35,7 @@ KINDS: dict[type, str] = {
 }
 
 Config = Mapping[str, Any]  # or a section of one
+SourceOf = Callable[[str], str]  # dotted key → the file or grid that sets it, for errors
 
 
 class Setting(NamedTuple):
@@ -78,10 +80,11 @@ def parse_overrides(
 def combinations(settings: Mapping[str, Setting]) -> Iterator[dict[str, Setting]]:
     """The product of all settings: key → the setting with one of its values. Raises `ConfigError`
     if it has more than `MOST_POINTS`."""
-    count = math.prod(len(setting.values) for setting in settings.values())
+    lengths = {key: len(setting.values) for key, setting in settings.items()}
+    count = math.prod(lengths.values())
     if count > MOST_POINTS:
-        longest = max(settings.values(), key=lambda setting: len(setting.values))
-        raise longest.error(f"the grid has {count:,} points.", TOO_MANY)
+        longest = max(lengths, key=lengths.__getitem__)
+        raise settings[longest].error(f"the grid has {count:,} points.", TOO_MANY)
     singles = []
     for setting in settings.values():
         singles.append([setting._replace(values=(value,)) for value in setting.values])
@@ -207,11 +210,8 @@ def keys_of(config: Config, prefix: str = "") -> Iterator[str]:
 
 
 def same(value: Any, default: Any) -> bool:
-    """Whether two values of a config are equal and have the same types, at every depth."""
-    if type(value) is not type(default):
-        return False
-    if isinstance(value, list):
-        return len(value) == len(default) and all(map(same, value, default))
-    if isinstance(value, dict):
-        return value.keys() == default.keys() and all(same(value[k], default[k]) for k in value)
-    return bool(value == default)
+    """Whether two values of a config are equal and have the same types, at every depth: in JSON,
+    1, 1.0 and true differ."""
+    first = json.dumps(value, sort_keys=True, default=repr)
+    second = json.dumps(default, sort_keys=True, default=repr)
+    return first == second

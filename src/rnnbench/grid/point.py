@@ -104,8 +104,7 @@ def slug(value: Any) -> str:
     if isinstance(value, list | tuple):
         return "x".join(map(slug, value)) or "empty"
     if isinstance(value, dict):
-        parts = [f"{slug(key)}{slug(item)}" for key, item in value.items()]
-        return "_".join(parts) or "empty"
+        return "_".join(slug(key) + slug(value[key]) for key in value) or "empty"
     return re.sub(r"[^A-Za-z0-9_.+=-]+", "_", str(value)) or "empty"
 
 
@@ -127,7 +126,7 @@ def full_identity(config: Config, identity: Config) -> dict[str, Any]:
         if key == "limits" or (key == "precision" and value == DEFAULT):
             continue
         if isinstance(value, Mapping):
-            value = {name: item for name, item in value.items() if name not in DOCUMENTATION}
+            value = {name: value[name] for name in value if name not in DOCUMENTATION}
         identifying[key] = value
     return {"config": identifying, **identity}
 

@@ -3,10 +3,9 @@ and what to write."""
 
 from __future__ import annotations
 
-import itertools
 import operator
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import NoneType
 from typing import Any, TypeVar
@@ -15,7 +14,7 @@ import msgspec
 from msgspec import inspect
 
 from rnnbench.errors import ConfigError, converted, suggestion
-from rnnbench.grid.overrides import KINDS, Config, same
+from rnnbench.grid.overrides import KINDS, Config, SourceOf, same
 
 Kind = TypeVar("Kind")
 Path = tuple[str | int, ...]  # keys, and positions in lists
@@ -43,7 +42,7 @@ BOUNDS = {
 def typed(
     config: Any,
     struct: type[Kind],
-    source_of: Callable[[str], str],
+    source_of: SourceOf,
     remedy: str,
     written: Mapping[str, str] | None = None,
 ) -> Kind:
@@ -85,14 +84,16 @@ def _is_of(kind: Any, value: Any) -> bool:
     if isinstance(kind, inspect.LiteralType):
         return any(same(value, each) for each in kind.values)
     python_type = PYTHON_TYPES[type(kind)]
-    return type(value) is python_type or (python_type is float and type(value) is int)
+    if python_type is float and type(value) is int:
+        return True
+    return type(value) is python_type
 
 
 @dataclass(frozen=True)
 class Check:
     """Finds the first wrong key or value. Fields: as the arguments of `typed`."""
 
-    source_of: Callable[[str], str]
+    source_of: SourceOf
     written: Mapping[str, str] | None
 
     def value(self, kind: Any, value: Any, path: Path) -> None:
@@ -100,12 +101,15 @@ class Check:
         types, about = alternatives(kind)
         fitting = [each for each in types if _is_of(each, value)]
         if not fitting:
-            names = []
+            names: list[str] = []
+            found = set()
             for each in types:
-                names += [str(name) for name in getattr(each, "values", ())]
-            found = {PYTHON_TYPES.get(type(each)) for each in types}
-            expected = " or ".join(word for each, word in WORDS.items() if each in found)
-            raise self.wrong(path, value, expected, about, names)
+                if isinstance(each, inspect.LiteralType):
+                    names += map(str, each.values)
+                else:
+                    found.add(PYTHON_TYPES[type(each)])
+            words = [word for each, word in WORDS.items() if each in found]
+            raise self.wrong(path, value, " or ".join(words), about, names)
         first = fitting[0]
         if isinstance(first, inspect.StructType):
             self.section(fitting, value, path)
@@ -125,9 +129,9 @@ class Check:
             for name, (sign, holds) in BOUNDS.items():
                 bound = getattr(first, name)
                 if bound is not None and not holds(value, bound):
+                    word = WORDS[PYTHON_TYPES[type(first)]]
                     number = str(bound).removesuffix(".0")
-                    expected = f"{WORDS[PYTHON_TYPES[type(first)]]} {sign} {number}"
-                    raise self.wrong(path, value, expected, about)
+                    raise self.wrong(path, value, f"{word} {sign} {number}", about)
 
     def section(self, structs: Sequence[Any], section: Config, path: Path) -> None:
         """Raises a `ConfigError` unless the `section` at `path` is one of `structs`. If they are
@@ -146,7 +150,8 @@ class Check:
         fields = {each.encode_name: each for each in struct.fields}
         for key, value in section.items():
             if key in fields:
-                self.value(fields[key].type, value, (*path, key))
+                kind = fields[key].type
+                self.value(kind, value, (*path, key))
             elif key != tag_field and struct.forbid_unknown_fields:
                 owner, is_in_list = _dotted(path)
                 where = self.source_of(f"{owner}.{key}")
@@ -219,5 +224,9 @@ class Check:
 def _dotted(path: Path) -> tuple[str, bool]:
     """The dotted key of the value at `path`, or of the list that contains it, and whether one
     does."""
-    keys = list(itertools.takewhile(lambda part: isinstance(part, str), path))
-    return ".".join(map(str, keys)), len(keys) < len(path)
+    keys = []
+    for part in path:
+        if isinstance(part, int):
+            break
+        keys.append(part)
+    return ".".join(keys), len(keys) < len(path)
