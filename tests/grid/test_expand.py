@@ -12,6 +12,7 @@ from hydra.core.global_hydra import GlobalHydra
 
 from rnnbench.grid.expand import expand
 from rnnbench.grid.experiment import load_experiment
+from rnnbench.grid.point import digest_of, full_identity
 from tests.conftest import ROOT
 from tests.grid.conftest import CONF, MINE, MINE_YAML, Expand, assert_error
 
@@ -63,6 +64,33 @@ def test_an_override_with_the_default_is_the_same_grid_point_and_an_alias_is_ano
         "digits_rnn-lstm-keras-cpu_1-current-s0-r0",
         "digits_rnn-lstm-keras-cpu_1-current-units3-s0-r0",
     ]
+
+
+@pytest.mark.parametrize(
+    "override",
+    [
+        "+measure.uncertified=false",
+        "+model.data.augment=null",
+        "++model.data={augment:null}",
+        "+device.feed=host",
+        "~device.threads",
+        "~limits.members",
+        "+model.class_weight=null",
+        "measure.turns=true",
+    ],
+)
+def test_an_override_that_states_the_default_changes_nothing(
+    expanded: Expand, override: str
+) -> None:
+    (point,) = expanded("device=cpu_all")
+    (same,) = expanded(f"device=cpu_all {override}")
+    assert (same.name, same.overrides) == (point.name, {})
+    assert digest_of(full_identity(same.config, {})) == digest_of(full_identity(point.config, {}))
+
+
+def test_an_override_whose_absence_means_something_else_is_kept(expanded: Expand) -> None:
+    (point,) = expanded("+model.arrays=null +rnn.options.activation=null")
+    assert point.overrides == {"model.arrays": None, "rnn.options.activation": None}
 
 
 def test_overrides_of_the_command_line_replace_the_grids(expanded: Expand) -> None:

@@ -87,7 +87,8 @@ def test_the_same_name_in_two_folders_is_rejected(conf: list[Path], extra: Path)
         ("repeats: {most: 5, until: 2%}", "repeats.until is '2%'; .* a number or null"),
         ("repeats: {most: 5, until: 0}", "repeats.until is 0; it must be a number > 0"),
         ("repeats: {most: 5, budget_s: 5min}", "repeats.budget_s is '5min'; .* a number or null"),
-        ("repeats: {until: 1}", "repeats: Object missing required field `most`"),
+        ("repeats: {until: 1}", "repeats has no most. Fix: add most"),
+        ("repeats: {most: 5, untl: 1}", "unknown key 'untl' in repeats. Fix: did you mean until"),
         ("repeats: {most: 2, until: 1}", "repeats: most is 2, but must not be below least, 3"),
     ],
 )

@@ -38,10 +38,7 @@ ERRORS = [
     ("function: other.py:build", "other.py does not exist"),
     ("function: broken.py:build", r"broken.py: cannot be read as Python"),
     ("function: rnnworker.models.digits_rnn:bild", "no function bild. Fix: did you mean build"),
-    (
-        "class_weight: {0: x}",
-        "a value in model.class_weight has another type or size; it must be a num",
-    ),
+    ("class_weight: {0: x}", "model.class_weight.0 is 'x'; it must be a num"),
     ("epochs: 0", "mine.yaml: model.epochs is 0; it must be an integer ≥ 1"),
     ("epochs: five", "mine.yaml: model.epochs is 'five'; it must be an integer"),
 ]
@@ -184,7 +181,11 @@ def test_the_key_cells_is_not_part_of_the_identity(expanded, kernel: Path) -> No
         ("[lstm]", "lstm", "cells is 'lstm'; it must be a list.*write cells: .lstm.*null for"),
         ("kernels", "kernel", "unknown key 'kernel'.*did you mean kernels"),
         ("[while]", "[whlie]", "rnn.kernels has the value 'whlie'; .* one of .*mean while"),
-        ("[while]", "{cpu: {lstm: [whlie]}}", "rnn.kernels has the value 'whlie'; .*mean while"),
+        (
+            "[while]",
+            "{cpu: {lstm: [whlie]}}",
+            "rnn.kernels.cpu.lstm has the value 'whlie'.*mean while",
+        ),
         ("[while]", "[]", r"rnn.kernels is \[\]; .*null for any kernel"),
         ("{unroll: 4}", "[unroll]", r"rnn.options is \['unroll'\].*write options: {NAME: DEF"),
     ],

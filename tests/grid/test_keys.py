@@ -13,7 +13,7 @@ import pytest
 
 from rnnbench.axes import NAMES
 from rnnbench.errors import ConfigError
-from rnnbench.grid import checks, choices, explained, files, keys, overrides, requirements
+from rnnbench.grid import apply, checks, choices, files, keys, overrides, requirements, values
 from rnnbench.grid import expand as expand_module
 from rnnbench.grid.compose import Library, compose_choices
 from rnnbench.grid.expand import expand
@@ -307,7 +307,8 @@ def test_every_remedy_for_an_override_is_followed(points, monkeypatch: pytest.Mo
         with pytest.raises(ConfigError):
             points("rnn=keras,cell", command_line=faulty)
     unmade = []
-    for module in (overrides, keys, expand_module, choices, checks, explained, requirements, files):
+    modules = (apply, overrides, keys, expand_module, choices, checks, values, requirements, files)
+    for module in modules:
         tree = ast.parse(Path(module.__file__).read_text())
         for function in tree.body:
             if not isinstance(function, ast.FunctionDef) or function.name in ABOUT_FILES:

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rnnbench.grid.apply import apply_settings
 from rnnbench.grid.experiment import split_overrides
-from rnnbench.grid.keys import RULES
-from rnnbench.grid.overrides import Setting, apply_settings, combinations, parse_overrides, same
+from rnnbench.grid.overrides import Setting, combinations, parse_overrides, same
 from tests.grid.conftest import assert_error
 
 
@@ -83,7 +83,7 @@ CONFIG: dict[str, Any] = {
 
 
 def apply(key: str, value: Any = None, mode: str = "") -> tuple[Any, dict[str, Any]]:
-    return apply_settings(CONFIG, [Setting(key, mode, (value,), "here")], RULES)
+    return apply_settings(CONFIG, [Setting(key, mode, (value,), "here")])
 
 
 def test_a_change_copies_only_its_path() -> None:
@@ -119,7 +119,7 @@ def test_values_of_other_types_differ_at_every_depth(first: Any, second: Any) ->
 def test_an_override_of_another_type_in_a_list_is_not_dropped() -> None:
     config = {**CONFIG, "model": {**CONFIG["model"], "pairs": [[1, 2]]}}
     setting = Setting("model.pairs", "", ([[True, 2]],), "here")
-    assert apply_settings(config, [setting], RULES)[1] == {"model.pairs": [[True, 2]]}
+    assert apply_settings(config, [setting])[1] == {"model.pairs": [[True, 2]]}
 
 
 def test_a_dict_is_merged_key_by_key() -> None:

@@ -225,6 +225,11 @@ def test_an_honoured_option_is_accepted(expanded, grid: str) -> None:
     assert expanded(grid)
 
 
+def test_an_override_of_the_cells_names_known_ones(expanded) -> None:
+    message = r"grid .*: rnn.cells has the unknown name 'lsmt'. Fix: did you mean lstm. .* are gru"
+    assert_error(message, expanded, "rnn=keras +rnn.cells=[lsmt]")
+
+
 def test_a_user_supplied_choice_may_set_options(expanded, extra: Path) -> None:
     file = extra / "rnn" / "my_relu.yaml"
     requires = "requires: []\nabout: mine\n"

@@ -2,46 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any
-
-import msgspec
 
 from rnnbench.axes import NAMES
 from rnnbench.errors import ConfigError, suggestion
-from rnnbench.grid.choices import Config, Model, kind_of
-from rnnbench.grid.explained import explained
-from rnnbench.grid.overrides import ABSENT, lookup, replaced
+from rnnbench.grid.choices import Model, TypedConfig, kind_of
+from rnnbench.grid.overrides import Config, SourceOf, lookup, replaced
+from rnnbench.grid.values import typed
 from rnnworker.cards import replicas_of
 from rnnworker.options import is_function
 
-AXES_WITHOUT_TYPES = set(NAMES) - set(Config.__struct_fields__)
+AXES_WITHOUT_TYPES = set(NAMES) - set(TypedConfig.__struct_fields__)
 
 
 def check_config(
-    config: Mapping[str, Any],
-    source_of: Callable[[str], str],
+    config: Config,
+    source_of: SourceOf,
     written: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
     """Raises a `ConfigError` for the first key of a grid point's `config` that is unknown, missing
     or of another type. `source_of`: maps a key to the file or grid that sets it; `written`: the
     keys that overrides set, each with its prefix."""
     _check_misspelt(config["model"], source_of)
-    kind = kind_of(config)
-    typed = config
+    known = {key: value for key, value in config.items() if key not in AXES_WITHOUT_TYPES}
     # What the types cannot say: Keras accepts the name of an optimizer in any case, and
     # `files.check_own_code` checks a loss that is a function.
     optimizer = lookup(config, "model.optimizer.name")
-    if optimizer is not ABSENT:
-        typed = replaced(typed, ["model", "optimizer", "name"], str(optimizer).lower())
+    if isinstance(optimizer, str):
+        known = replaced(known, ["model", "optimizer", "name"], optimizer.lower())
     if is_function(config["model"].get("loss")):
-        typed = replaced(typed, ["model", "loss"], None)
-    known = {key: value for key, value in typed.items() if key not in AXES_WITHOUT_TYPES}
-    try:
-        msgspec.convert(known, kind)
-    except msgspec.ValidationError as error:
-        raise explained(str(error), kind, config, source_of, written) from None
+        known = replaced(known, ["model", "loss"], None)
+    typed(known, kind_of(config), source_of, "write another value.", written)
     _check_training(config["model"], source_of, written)
     if config["device"].get("feed") == "device" and replicas_of(config["device"]) > 1:
         raise ConfigError(
@@ -52,11 +44,14 @@ def check_config(
         )
 
 
-def _check_misspelt(model: Mapping[str, Any], source_of: Callable[[str], str]) -> None:
+def _check_misspelt(model: Config, source_of: SourceOf) -> None:
     """Raises a `ConfigError` for an unknown key that resembles a known key that is absent."""
-    absent = set(Model.__struct_fields__) - model.keys()
-    for key in model.keys() - set(Model.__struct_fields__):
-        if similar := suggestion(str(key), absent, 0.8):
+    known = set(Model.__struct_fields__)
+    for key in model:
+        if key in known:
+            continue
+        similar = suggestion(str(key), known - model.keys(), 0.8)
+        if similar:
             raise ConfigError(
                 f"model has the key {key}, which rnnbench does not read.",
                 where=source_of(f"model.{key}"),
@@ -65,8 +60,8 @@ def _check_misspelt(model: Mapping[str, Any], source_of: Callable[[str], str]) -
 
 
 def _check_training(
-    model: Mapping[str, Any],
-    source_of: Callable[[str], str],
+    model: Config,
+    source_of: SourceOf,
     written: Mapping[str, str],
 ) -> None:
     """Raises a `ConfigError` if a model states one of loss and optimizer without the other, or
@@ -81,24 +76,27 @@ def _check_training(
                 where=source_of("model.class_weight"),
                 remedy=f"write {example}.",
             )
-    stated = [key for key in ("loss", "optimizer") if model.get(key) is not None]
-    if len(stated) == 1:
+    has_loss = model.get("loss") is not None
+    has_optimizer = model.get("optimizer") is not None
+    if has_loss == has_optimizer:
+        return
+    if has_loss:
+        missing = "optimizer"
+        example = "'model.optimizer={name:adam,learning_rate:0.001}'"
+    else:
         missing = "loss"
         example = "model.loss=mse"
-        if stated == ["loss"]:
-            missing = "optimizer"
-            example = "'model.optimizer={name:adam,learning_rate:0.001}'"
+    remedy = (
+        f"add {missing}, in a YAML file or as {example}; or leave both out if build compiles "
+        "the model."
+    )
+    if f"model.{missing}" in written:
         remedy = (
-            f"add {missing}, in a YAML file or as {example}; or leave both out if build compiles "
-            "the model."
+            f"remove the override of model.{missing}; loss and optimizer are both null only if "
+            "build compiles the model."
         )
-        if f"model.{missing}" in written:
-            remedy = (
-                f"remove the override of model.{missing}; loss and optimizer are both null only if "
-                "build compiles the model."
-            )
-        raise ConfigError(
-            f"model has no {missing}.",
-            where=source_of(f"model.{missing}"),
-            remedy=remedy,
-        )
+    raise ConfigError(
+        f"model has no {missing}.",
+        where=source_of(f"model.{missing}"),
+        remedy=remedy,
+    )

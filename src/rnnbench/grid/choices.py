@@ -1,22 +1,24 @@
 """The keys of the choices in ``conf/``, with their types; the JSON schemas of ``conf/schemas`` are
-made from them. A model of one's own may have further keys, which its code reads; the further keys
+made from them. A default is what the absence of a key means; UNSET if that differs from each value
+or is not known. A model of one's own may have further keys, which its code reads; the further keys
 of rnnbench's models are those of `ShippedModel`."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
+from types import NoneType
 from typing import Annotated, Any, Literal, Union
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType, inspect
 
-from rnnbench.grid.explained import types_at
 from rnnbench.grid.keras_names import COMMON_SETTINGS, LOSSES, METRICS, OPTIMIZERS
-from rnnbench.grid.overrides import lookup
+from rnnbench.grid.overrides import ABSENT, Config, lookup
+from rnnbench.grid.values import alternatives
 from rnnworker.attest import KERNELS
+from rnnworker.frameworks.fake import DEFAULTS
 from rnnworker.frameworks.names import FRAMEWORKS
 from rnnworker.options import IMPLEMENTATIONS, is_user_file
 from rnnworker.precision import TOLERANCE
@@ -44,7 +46,7 @@ _OPTIMIZERS = tuple(
         [
             ("learning_rate", LearningRate, UNSET),
             *((setting, float | bool | UnsetType, UNSET) for setting in settings),
-            *((setting, float | bool | None, None) for setting in COMMON_SETTINGS),
+            *((setting, float | bool | None | UnsetType, UNSET) for setting in COMMON_SETTINGS),
         ],
         tag_field="name",
         tag=name,
@@ -124,13 +126,16 @@ class Model(Choice, kw_only=True, forbid_unknown_fields=False):
         ]
         | None
     ) = None
-    arrays: Annotated[
-        list[str] | None,
-        Meta(
-            description="the arrays that prepare reads from the .npz file of a data set of yours; "
-            "absent: x_train, y_train, x_val, y_val; null: prepare reads the file itself"
-        ),
-    ] = None
+    arrays: (
+        Annotated[
+            list[str] | None,
+            Meta(
+                description="the arrays that prepare reads from the .npz file of a data set of "
+                "yours; absent: x_train, y_train, x_val, y_val; null: prepare reads the file itself"
+            ),
+        ]
+        | UnsetType
+    ) = UNSET
     class_weight: Annotated[
         dict[str, Weight] | None,
         Meta(
@@ -141,10 +146,14 @@ class Model(Choice, kw_only=True, forbid_unknown_fields=False):
     ] = None
     metrics: list[Literal[METRICS]] | UnsetType = UNSET  # type: ignore[valid-type]
     units: Count = UNSET
-    train_samples: Annotated[
-        Positive | None, Meta(description="number of training samples, from the first; null: all")
-    ] = None
-    val_samples: Positive | None = None
+    train_samples: (
+        Annotated[
+            Positive | None,
+            Meta(description="number of training samples, from the first; null: all"),
+        ]
+        | UnsetType
+    ) = UNSET
+    val_samples: Positive | UnsetType | None = UNSET
 
 
 class ShippedModel(Model, kw_only=True, forbid_unknown_fields=True):
@@ -204,12 +213,12 @@ class Rnn(Choice, kw_only=True):
 class Options(Struct, kw_only=True):
     """Types of the options of rnnbench's implementations. Names are checked by `check_options`."""
 
-    activation: Text = None
-    recurrent_activation: Text = None
-    use_bias: bool = True
-    implementation: Literal[0, 1, 2] = 0
-    op: Literal["CudnnRNNV2", "CudnnRNNV3"] = "CudnnRNNV2"
-    class_: Text = msgspec.field(name="class", default=None)
+    activation: Text | UnsetType = UNSET
+    recurrent_activation: Text | UnsetType = UNSET
+    use_bias: bool | UnsetType = UNSET
+    implementation: Literal[0, 1, 2] | UnsetType = UNSET
+    op: Literal["CudnnRNNV2", "CudnnRNNV3"] | UnsetType = UNSET
+    class_: Text | UnsetType = msgspec.field(name="class", default=UNSET)
 
 
 SetOptions = Annotated[
@@ -223,27 +232,17 @@ class ShippedRnn(Rnn, kw_only=True):
     options: SetOptions = None  # type: ignore[assignment]
 
 
-class Fake(Struct, forbid_unknown_fields=True):
-    """The keys of ``rnn.fake``; see ``rnnworker.frameworks.fake``."""
-
-    import_seconds: float = 0.0
-    build_seconds: float = 0.0
-    first_step_seconds: float = 0.0
-    step_seconds: float = 0.0
-    epoch_seconds: float = 0.0
-    epoch_steps: Positive = 1
-    validation_seconds: float = 0.0
-    evaluate_seconds: float = 0.0
-    predict_seconds: float = 0.0
-    samples: Positive = 1
-    spread: float = 0.0
-    accuracy: float = 0.0
-    fault: Text = None
-    fault_epoch: Positive = 1
+# The keys of ``rnn.fake``; see ``rnnworker.frameworks.fake``.
+_TYPES = {float: float, int: Positive, NoneType: Text}
+_Fake = msgspec.defstruct(
+    "_Fake",
+    [(name, _TYPES[type(value)] | UnsetType, UNSET) for name, value in DEFAULTS.items()],
+    forbid_unknown_fields=True,
+)
 
 
 class FakeRnn(Rnn, kw_only=True):
-    fake: Fake | UnsetType = UNSET
+    fake: _Fake | UnsetType = UNSET  # type: ignore[valid-type]
 
 
 _Peaks = msgspec.defstruct(
@@ -310,7 +309,7 @@ class Limits(Struct, rename={"import_": "import"}, forbid_unknown_fields=True):
     memory_bytes: Annotated[int, Meta(ge=2**27)] | None = None
 
 
-class Config(Struct, kw_only=True, forbid_unknown_fields=True):
+class TypedConfig(Struct, kw_only=True, forbid_unknown_fields=True):
     """The config of a grid point."""
 
     model: Model
@@ -328,18 +327,18 @@ class Config(Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 @cache
-def _config_of(model: type[Model], rnn: type[Rnn]) -> type[Config]:
+def _config_of(model: type[Model], rnn: type[Rnn]) -> type[TypedConfig]:
     kind: Any = msgspec.defstruct(
-        "Config",
+        "TypedConfig",
         [("model", model), ("rnn", rnn)],
-        bases=(Config,),
+        bases=(TypedConfig,),
         kw_only=True,
         forbid_unknown_fields=True,
     )
     return kind  # type: ignore[no-any-return]
 
 
-def kind_of(config: Mapping[str, Any]) -> type[Config]:
+def kind_of(config: Config) -> type[TypedConfig]:
     """The types of the keys of `config`, by the model's functions and the implementation."""
     model = ShippedModel if is_shipped(config["model"]) else Model
     implementation = lookup(config, "rnn.implementation")
@@ -350,7 +349,7 @@ def kind_of(config: Mapping[str, Any]) -> type[Config]:
     return _config_of(model, ShippedRnn)
 
 
-def is_shipped(model: Mapping[str, Any]) -> bool:
+def is_shipped(model: Config) -> bool:
     """Whether all functions of the section `model` are rnnbench's own."""
     functions = [model.get("function")]
     data = model.get("data")
@@ -359,16 +358,31 @@ def is_shipped(model: Mapping[str, Any]) -> bool:
     return all(str(each).startswith("rnnworker.") for each in functions if each is not None)
 
 
-def types_of(config: Mapping[str, Any], key: str) -> list[Any]:
+def types_of(config: Config, key: str) -> list[Any]:
     """The types of `msgspec.inspect` that the value of a dotted `key` may have; none if nothing is
     known about the key."""
-    path = key.split(".")
-    kind = inspect.type_info(kind_of(config))
-    for end in range(len(path), 0, -1):
-        found = [each for each, _ in types_at(kind, path[:end], config)]
-        if end == len(path) or any(isinstance(each, inspect.AnyType) for each in found):
-            return found
-    return []
+    types, _ = alternatives(inspect.type_info(kind_of(config)))
+    section: Any = config
+    for name in key.split("."):
+        if any(isinstance(each, inspect.AnyType) for each in types):
+            return types
+        inside = []
+        for each in types:
+            if isinstance(each, inspect.DictType):
+                inside.append(each.value_type)
+            elif isinstance(each, inspect.ListType):
+                inside.append(each.item_type)
+            elif isinstance(each, inspect.StructType):
+                inside += [field.type for field in each.fields if field.encode_name == name]
+        section = lookup(section, name)
+        types = []
+        for kind in inside:
+            for each in alternatives(kind)[0]:
+                # Of structs with tags, only the one with the tag of the section.
+                tag_field = getattr(each, "tag_field", None)
+                if tag_field is None or lookup(section, tag_field) in (ABSENT, each.tag):
+                    types.append(each)
+    return types
 
 
 def schemas() -> dict[str, str]:

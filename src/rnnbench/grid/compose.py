@@ -26,12 +26,15 @@ from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
 from rnnbench.axes import NAMES
 from rnnbench.errors import ConfigError, display_path
-from rnnbench.grid.files import section_of_function, with_absolute_paths
+from rnnbench.grid.files import files_of, section_of_function, with_absolute_paths
+from rnnbench.grid.overrides import Config
 
 ChoiceFiles = Mapping[str, Mapping[str, Path]]  # group → choice → its file
 Choice = tuple[str, str]  # (group, choice)
-# Composes a config's name and group → choice into a plain config and all its choices.
-Compose = Callable[[str, Mapping[str, str]], tuple[dict[str, Any], dict[str, str]]]
+Sections = dict[Choice, Config]
+Choices = Mapping[str, str]  # group → choice
+Composed = tuple[dict[str, Any], Choices]  # a plain config and its choices
+Compose = Callable[[str, Choices], Composed]  # by the name of a config, and some choices
 
 # What Hydra and YAML raise for a faulty file.
 FAULTS = (
@@ -57,13 +60,15 @@ class Library:
     - `defaults`: model → group → the choice if a grid names none.
     - `model`: the model if a grid names none.
     - `files`: (group, choice) → its file, to resolve relative paths.
+    - `cells`: the names of all cells in the config folders.
     """
 
-    base: Mapping[str, Any]
-    sections: Mapping[Choice, Mapping[str, Any]]
-    defaults: Mapping[str, Mapping[str, str]]
+    base: Config
+    sections: Mapping[Choice, Config]
+    defaults: Mapping[str, Choices]
     model: str
     files: Mapping[Choice, Path]
+    cells: Sequence[str] = ()
 
     @cached_property
     def open_choices(self) -> frozenset[Choice]:
@@ -77,10 +82,10 @@ def compose_choices(conf: Sequence[Path], requested: ChoiceFiles, default_model:
     """The library for the choices in `requested`.
 
     `default_model`: whether some grid names no model."""
-    sections: dict[Choice, Mapping[str, Any]] = {}
-    defaults: dict[str, Mapping[str, str]] = {}
+    sections: Sections = {}
+    defaults: dict[str, Choices] = {}
     base: dict[str, Any] = {}
-    named: list[dict[str, str]] = [{"model": model} for model in requested.get("model", {})]
+    named: list[Choices] = [{"model": model} for model in requested.get("model", {})]
     if default_model or not named:
         named.append({})
     with _hydra(conf, requested) as (compose, folder):
@@ -95,28 +100,39 @@ def compose_choices(conf: Sequence[Path], requested: ChoiceFiles, default_model:
                     )
             base = _base_of(config, base, choices)
             defaults[choices["model"]] = choices
-            sections |= _sections(config, choices)
+            for group, choice in choices.items():
+                sections[group, choice] = _named(config[group], choice)
         any_model = choices["model"]
-        sections |= _packaged(requested, sections, compose, folder)
-        for group in NAMES:
-            for choice in requested.get(group, ()):
-                if (group, choice) in sections:
-                    continue
+        # Models are left out: a model selects its data set and possibly more.
+        others: dict[Choice, Path] = {}
+        for group, of_group in requested.items():
+            if group != "model":
+                for choice, file in of_group.items():
+                    others[group, choice] = file
+        if not others.keys() <= sections.keys():
+            sections |= _packaged(others, sections, compose, folder)
+        for group, choice in others:
+            if (group, choice) not in sections:
                 config, _ = compose("config", {"model": any_model, group: choice})
                 base = _base_of(config, base, {group: choice})
-                sections |= _sections(config, {group: choice})
+                sections[group, choice] = _named(config[group], choice)
     files: dict[Choice, Path] = {}
     for group, choice in sections:
-        file = requested.get(group, {}).get(choice)
-        if file is None:
-            known = [Path(folder) / group / f"{choice}.yaml" for folder in conf]
-            present = [path.resolve() for path in known if path.is_file()]
-            file = (present or known)[0]
+        if choice in requested.get(group, {}):
+            file = requested[group][choice]
+        else:  # a model or config.yaml names it
+            name = f"{group}/{choice}.yaml"
+            file = Path(conf[0]) / name
+            for each in conf:
+                path = Path(each) / name
+                if path.is_file():
+                    file = path.resolve()
+                    break
         files[group, choice] = file
-    for (group, choice), file in files.items():
         section = sections[group, choice]
         sections[group, choice] = with_absolute_paths(group, section, file)
-    return Library(base, sections, defaults, any_model, files)
+    cells = list(files_of(conf, "cell"))
+    return Library(base, sections, defaults, any_model, files, cells)
 
 
 def is_open(part: Any) -> bool:
@@ -125,7 +141,7 @@ def is_open(part: Any) -> bool:
     return "???" in text or "${" in text
 
 
-def resolved(config: Mapping[str, Any], where: str) -> dict[str, Any]:
+def resolved(config: Config, where: str) -> dict[str, Any]:
     """`config` with all ``${…}`` resolved. Raises a `ConfigError` that names the first key whose
     value is missing (``???``)."""
     created = OmegaConf.create(dict(config))
@@ -153,22 +169,14 @@ def resolved(config: Mapping[str, Any], where: str) -> dict[str, Any]:
 
 
 def _packaged(
-    requested: ChoiceFiles,
-    sections: Mapping[Choice, Mapping[str, Any]],
+    files: Mapping[Choice, Path],
+    sections: Mapping[Choice, Config],
     compose: Compose,
     folder: Path,
-) -> dict[Choice, Mapping[str, Any]]:
-    """The sections of the choices that `sections` lacks, composed at once from a config that is
-    written to `folder`. Empty if one of them has effects outside its section, or if the sections of
-    those in `sections`, composed in the same way, differ."""
-    # Models are left out: a model selects its data set and possibly more.
-    files: dict[Choice, Path] = {}
-    for group, of_group in requested.items():
-        if group != "model":
-            for choice, file in of_group.items():
-                files[group, choice] = file
-    if files.keys() <= sections.keys():
-        return {}
+) -> Sections:
+    """The sections of the choices in `files`, composed at once from a config that is written to
+    `folder`. Empty if one of them has effects outside its section, or if the sections of those in
+    `sections`, composed in the same way, differ."""
     wanted = list(files)
     for key in sections:
         group, _ = key
@@ -176,49 +184,47 @@ def _packaged(
             wanted.append(key)
     # A number, because the name of a choice (``mine-2``) may not be the name of a package.
     packages = {f"c{number}": key for number, key in enumerate(wanted)}
-    defaults = [{f"{group}@{package}": choice} for package, (group, choice) in packages.items()]
-    (folder / "packages.yaml").write_text(json.dumps({"defaults": defaults}), encoding="utf-8")
+    defaults = []
+    for package, (group, choice) in packages.items():
+        defaults.append({f"{group}@{package}": choice})
+    content = json.dumps({"defaults": defaults})
+    (folder / "packages.yaml").write_text(content, encoding="utf-8")
     try:
-        if any(b"@package" in file.read_bytes() for file in files.values()):
-            return {}
+        for file in files.values():
+            if b"@package" in file.read_bytes():
+                return {}
         config, _ = compose("packages", {})
     except (ConfigError, OSError):  # raised again when each is composed, for the faulty one
         return {}
     if config.keys() != packages.keys():
         return {}
-    composed: dict[Choice, Mapping[str, Any]] = {}
-    for package, section in config.items():
-        group, choice = packages[package]
-        composed[group, choice] = _named(section, choice)
-        if composed[group, choice] != sections.get((group, choice), composed[group, choice]):
+    composed: Sections = {}
+    for package, key in packages.items():
+        _, choice = key
+        section = _named(config[package], choice)
+        if key in sections and section != sections[key]:
             return {}
+        composed[key] = section
     return composed
 
 
-def _sections(
-    config: Mapping[str, Any], choices: Mapping[str, str]
-) -> dict[Choice, Mapping[str, Any]]:
-    """The section of each of `choices`, group → choice."""
-    return {(group, choice): _named(config[group], choice) for group, choice in choices.items()}
-
-
-def _named(section: Mapping[str, Any], choice: str) -> Mapping[str, Any]:
+def _named(section: Config, choice: str) -> Config:
     """`section` with ``name`` set to the choice: a file whose defaults list another file would
     otherwise inherit that file's name."""
     return {**section, "name": choice}
 
 
-def _base_of(
-    config: Mapping[str, Any], base: dict[str, Any], choices: Mapping[str, str]
-) -> dict[str, Any]:
+def _base_of(config: Config, base: dict[str, Any], choices: Choices) -> dict[str, Any]:
     """The keys of `config` that belong to no group. Raises a `ConfigError` if they differ from
     `base`, those of the earlier compositions."""
     rest = {key: value for key, value in config.items() if key not in NAMES}
     if base and rest != base:
-        changed = [key for key in {**base, **rest} if base.get(key) != rest.get(key)]
+        either = {**base, **rest}
+        changed = [key for key in either if base.get(key) != rest.get(key)]
+        named = [f"{group}={choices[group]}" for group in NAMES if group in choices]
         raise ConfigError(
             f"a choice sets {', '.join(changed)}, outside its own section.",
-            where=" ".join(f"{group}={choices[group]}" for group in NAMES if group in choices),
+            where=" ".join(named),
             remedy="set it in conf/config.yaml or in the grid.",
         )
     return rest
@@ -243,28 +249,31 @@ def _hydra(conf: Sequence[Path], requested: ChoiceFiles) -> Iterator[tuple[Compo
                 if path.parent in known:
                     continue
                 given[group, choice] = display_path(path)
-                (folder / group).mkdir(exist_ok=True)
                 # Where Hydra finds the choice.
                 target = folder / group / f"{choice}.yaml"
+                target.parent.mkdir(exist_ok=True)
                 section = section_of_function(path)
                 if section is None:
                     target.symlink_to(path)
                 else:
                     target.write_text(json.dumps(section), encoding="utf-8")
         (folder / "config.yaml").symlink_to(folders[0] / "config.yaml")
-        search = ",".join(_quoted(f"file://{each}") for each in folders)
+        searched = ",".join(_quoted(f"file://{each}") for each in folders)
 
-        def compose(name: str, choices: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, str]]:
-            overrides = [f"{group}={_quoted(choice)}" for group, choice in choices.items()]
-            settings = [f"{key[0]}={given.get(key, key[1])}" for key in choices.items()]
-            where = " ".join([display_path(folders[0]), *settings])
-            return _composed(name, [*overrides, f"hydra.searchpath=[{search}]"], where)
+        def compose(name: str, choices: Choices) -> Composed:
+            overrides = []
+            where = display_path(folders[0])
+            for group, choice in choices.items():
+                overrides.append(f"{group}={_quoted(choice)}")
+                where += f" {group}={given.get((group, choice), choice)}"
+            overrides.append(f"hydra.searchpath=[{searched}]")
+            return _composed(name, overrides, where)
 
         with hydra.initialize_config_dir(version_base="1.3", config_dir=temporary):
             yield compose, folder
 
 
-def _composed(name: str, overrides: list[str], where: str) -> tuple[dict[str, Any], dict[str, str]]:
+def _composed(name: str, overrides: list[str], where: str) -> Composed:
     try:
         config = hydra.compose(
             name,
@@ -288,8 +297,12 @@ def _composed(name: str, overrides: list[str], where: str) -> tuple[dict[str, An
             where=where,
             remedy=remedy,
         ) from None
-    chosen = {group: str(choices[group]) for group in NAMES if group in choices}
-    for group, choice in chosen.items():
+    chosen = {}
+    for group in NAMES:
+        if group not in choices:
+            continue
+        choice = str(choices[group])
+        chosen[group] = choice
         if not isinstance(plain.get(group), dict):
             raise ConfigError(
                 f"{group}={choice} has no keys.",

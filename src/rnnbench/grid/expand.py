@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import functools
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from rnnbench.axes import NAMES, REQUIRED
 from rnnbench.errors import ConfigError, display_path, suggestion
+from rnnbench.grid.apply import apply_settings
 from rnnbench.grid.checks import check_config
 from rnnbench.grid.compose import Library, compose_choices, is_open, resolved
 from rnnbench.grid.experiment import Experiment, check_reference
@@ -22,20 +24,20 @@ from rnnbench.grid.files import (
     files_of,
     name_of_choice,
 )
-from rnnbench.grid.keys import DESCRIPTIONS, RULES, check_model
+from rnnbench.grid.keys import DESCRIPTIONS, check_model
 from rnnbench.grid.overrides import (
-    ABSENT,
+    Config,
     Setting,
-    apply_settings,
     combinations,
+    nearest,
     parse_overrides,
 )
 from rnnbench.grid.point import GridPoint, name_of
 from rnnbench.grid.requirements import check_options, unmet
+from rnnbench.records.overrides import Overrides
 
-Grid = Mapping[str, Setting]
 Combination = Mapping[str, Setting]  # key → the setting with one of its values
-Constraints = Callable[[Mapping[str, Any]], str | None]
+Constraints = Callable[[Config], str | None]
 NUMBERS = ("seed", "repeat", "alias")
 # What `scale=published` leaves to the models' files, which have the published sizes.
 SIZES = {f"model.{key}" for key in ("epochs", "train_samples", "val_samples", "bigrams")}
@@ -83,11 +85,12 @@ def expand(
                 if not is_open(settings[key].values):
                     del settings[key]
     grids = [{**settings, **from_command_line} for settings in written]
-    # A reference may be the default of a model that the command line has replaced.
-    composed = grids + written if experiment.reference else grids
+    composed = list(grids)
+    if experiment.reference:
+        # A reference may be the default of a model that the command line has replaced.
+        composed += written
     needs_default_model = any("model" not in settings for settings in composed)
     library = compose_choices(conf, files, needs_default_model)
-    _check_cells(library, files_of(conf, "cell"))
     check_reference(experiment, written, library.defaults, library.model)
     return grid_points_of(grids, library, unmet_constraints, dataset)
 
@@ -109,26 +112,8 @@ def _check_reference_stays(
             )
 
 
-def _check_cells(library: Library, known: Mapping[str, Path]) -> None:
-    """Raises a `ConfigError` if an rnn choice names a cell that is not among the `known`."""
-    for (group, choice), file in library.files.items():
-        if group != "rnn":
-            continue
-        cells = library.sections[group, choice].get("cells")
-        if not isinstance(cells, list):
-            continue
-        for cell in cells:
-            if cell not in known:
-                similar = suggestion(str(cell), known)
-                raise ConfigError(
-                    f"cells has the unknown name {cell!r}.",
-                    where=display_path(file),
-                    remedy=f"{similar}the names are {', '.join(known)}.",
-                )
-
-
 def grid_points_of(
-    grids: Iterable[Grid],
+    grids: Iterable[Mapping[str, Setting]],
     library: Library,
     unmet_constraints: Constraints | None = None,
     dataset: Setting | None = None,
@@ -136,53 +121,50 @@ def grid_points_of(
     """The grid points of parsed grids whose choices are in `library`. Reads no file. `dataset`: the
     command line's override of the data sets."""
     points: dict[str, GridPoint] = {}
-    with_texts: dict[tuple[tuple[str, str], ...], GridPoint] = {}
-    sources = {key: display_path(file) for key, file in library.files.items()}
+    with_texts: dict[Overrides, GridPoint] = {}
     for number, grid in enumerate(grids):
-        of_grid: Iterable[Combination] = combinations(grid)
-        if dataset:
-            of_grid = _with_datasets(of_grid, dataset, library)
-        for combination in of_grid:
-            point = _grid_point(
-                combination,
-                library,
-                unmet_constraints,
-                number,
-                sources,
-            )
-            same_name = points.setdefault(point.name, point)
-            if same_name is not point and same_name.settings() != point.settings():
-                what = f"two grid points have the name {point.name}"
-                raise _clash(what, same_name, point, next(iter(grid.values())).where)
-            same_texts = with_texts.setdefault(point.texts(), point)
-            if same_texts.name != point.name:
-                what = "a page could not tell two grid points apart"
-                raise _clash(what, same_texts, point, next(iter(grid.values())).where)
+        where = next((setting.where for setting in grid.values()), "grid")
+        for written in combinations(grid):
+            for combination in _with_datasets(written, dataset, library):
+                point = _grid_point(combination, library, unmet_constraints, number)
+                settings = point.settings()
+                same_name = points.setdefault(point.name, point)
+                if same_name.settings() != settings:
+                    what = f"two grid points have the name {point.name}"
+                    raise _clash(what, same_name, point, where)
+                # Tables and pages have the settings as text.
+                same_texts = with_texts.setdefault(Overrides.of(settings), point)
+                if same_texts.name != point.name:
+                    what = "a page could not tell two grid points apart"
+                    raise _clash(what, same_texts, point, where)
     used = {str(point.config["dataset"]["name"]) for point in points.values()}
     if dataset and used.isdisjoint(dataset.values):
         replaced = {_replaced_by(value, library) or "" for value in dataset.values}
+        some = ", ".join(sorted(replaced))
+        here = ", ".join(sorted(used))
         raise dataset.error(
-            f"dataset={','.join(dataset.values)} replaces only {', '.join(sorted(replaced))}; "
-            f"the data sets here are {', '.join(sorted(used))}.",
+            f"dataset={','.join(dataset.values)} replaces only {some}; "
+            f"the data sets here are {here}.",
             "remove it from the overrides.",
         )
     return tuple(points.values())
 
 
 def _with_datasets(
-    combinations: Iterable[Combination], dataset: Setting, library: Library
-) -> Iterator[Combination]:
-    """Each of `combinations` with every value of the override `dataset` that may replace its own
-    data set; unchanged if none may."""
-    for combination in combinations:
-        own = _choices_of(combination, library)["dataset"]
-        is_replaced = False
-        for value in dataset.values:
-            if value == own or _replaced_by(value, library) in (None, own):
-                yield {**combination, "dataset": dataset._replace(values=(value,))}
-                is_replaced = True
-        if not is_replaced:
-            yield combination
+    combination: Combination, dataset: Setting | None, library: Library
+) -> list[Combination]:
+    """The `combination` with every value of the override `dataset` that may replace its own data
+    set; unchanged if none may."""
+    if dataset is None:
+        return [combination]
+    own = _choices_of(combination, library)["dataset"]
+    replacing: list[Combination] = []
+    for value in dataset.values:
+        replaced = _replaced_by(value, library)
+        if value == own or replaced in (None, own):
+            setting = dataset._replace(values=(value,))
+            replacing.append({**combination, "dataset": setting})
+    return replacing or [combination]
 
 
 def _replaced_by(choice: str, library: Library) -> str | None:
@@ -203,34 +185,26 @@ def _parsed(
     settings = parse_overrides(overrides, where, lambda group: list(files_of(conf, group)))
     for key, setting in settings.items():
         _check_setting(setting)
+        values: list[Any] = []
         if key == DATA:
-            own_data = [data_path(text, folder, root, where) for text in setting.values]
-            settings[key] = setting._replace(values=tuple(own_data))
-        if key not in NAMES:
+            for text in setting.values:
+                values.append(data_path(text, folder, root, where))
+        elif key in NAMES:
+            known = files_of(conf, key)
+            of_group = files.setdefault(key, {})
+            for value in setting.values:
+                text = "null" if value is None else str(value)
+                path = file_of(known, key, text, where, folder)
+                name = name_of_choice(path)
+                if of_group.setdefault(name, path) != path:
+                    raise setting.error(
+                        f"{key}={path} and {of_group[name]} have the same name.",
+                        "rename one of the two files.",
+                    )
+                values.append(name)
+        else:
             continue
-        known = files_of(conf, key)
-        of_group = files.setdefault(key, {})
-        texts = ["null" if value is None else str(value) for value in setting.values]
-        paths = [
-            file_of(
-                known,
-                key,
-                text,
-                where,
-                folder,
-            )
-            for text in texts
-        ]
-        names = []
-        for path in paths:
-            name = name_of_choice(path)
-            names.append(name)
-            if of_group.setdefault(name, path) != path:
-                raise setting.error(
-                    f"{key}={path} and {of_group[name]} have the same name.",
-                    "rename one of the two files.",
-                )
-        settings[key] = setting._replace(values=tuple(names))
+        settings[key] = setting._replace(values=tuple(values))
     return settings
 
 
@@ -258,14 +232,11 @@ def _check_setting(setting: Setting) -> None:
             f"{setting.written} only describes a choice, so that an override has no effect.",
             f"change {last} in the file of the choice.",
         )
-    if key == "alias":
-        for value in setting.values:
-            if isinstance(value, list | dict):
-                raise setting.error(f"alias is {value!r}; it must be a text.", "write alias=NAME.")
-    if key not in ("seed", "repeat"):
-        return
     for value in setting.values:
-        if type(value) is not int or value < 0:
+        if key == "alias" and isinstance(value, list | dict):
+            raise setting.error(f"alias is {value!r}; it must be a text.", "write alias=NAME.")
+        is_count = type(value) is int and value >= 0
+        if key in ("seed", "repeat") and not is_count:
             raise setting.error(
                 f"{key} is {value!r}; it must be an integer ≥ 0.",
                 f"write {key}=range(3) or {key}=0,1,2.",
@@ -274,9 +245,14 @@ def _check_setting(setting: Setting) -> None:
 
 def _choices_of(combination: Combination, library: Library) -> dict[str, str]:
     """Axis → the choice that `combination` names, or the default of its model."""
-    named = {key: setting.value for key, setting in combination.items() if key in NAMES}
-    defaults = library.defaults[named.get("model", library.model)]
-    return {group: named.get(group, defaults[group]) for group in NAMES}
+    model = library.model
+    if "model" in combination:
+        model = combination["model"].value
+    choices = {axis: library.defaults[model][axis] for axis in NAMES}
+    for axis in NAMES:
+        if axis in combination:
+            choices[axis] = combination[axis].value
+    return choices
 
 
 def _grid_point(
@@ -284,13 +260,11 @@ def _grid_point(
     library: Library,
     unmet_constraints: Constraints | None,
     grid: int,
-    sources: Mapping[tuple[str, str], str],
 ) -> GridPoint:
-    """The grid point of a `combination` of grid number `grid`. `sources`: (group, choice) → its
-    file, for errors."""
+    """The grid point of a `combination` of grid number `grid`."""
     choices = _choices_of(combination, library)
-    written = {key: setting.where for key, setting in combination.items()}
-    where = next(iter(written.values()), "grid")
+    sources = {key: setting.where for key, setting in combination.items()}
+    where = next(iter(sources.values()), "grid")
     if DATA in combination:
         dataset = choices["dataset"]
         if library.sections["dataset", dataset].get("path") != "???":
@@ -298,19 +272,23 @@ def _grid_point(
                 f"{DATA} belongs to dataset=file; the data set is {dataset}.",
                 "add dataset=file.",
             )
-    files = {group: sources[group, choices[group]] for group in ("model", "rnn")}
+    files = {}
+    for axis in ("model", "rnn"):
+        files[axis] = display_path(library.files[axis, choices[axis]])
     config, differing = _configured(combination, choices, library, where, files)
-    located = {**written, **files}
-
-    def source_of(key: str) -> str:
-        return located.get(key) or located.get(key.partition(".")[0]) or where
-
-    check_config(config, source_of, {key: each.written for key, each in combination.items()})
+    located = {**sources, **files}
+    source_of = functools.partial(nearest, located, default=where)
+    written = {key: setting.written for key, setting in combination.items()}
+    check_config(config, source_of, written)
+    _check_cells(config["rnn"].get("cells"), library.cells, source_of("rnn.cells"))
     check_model(config, source_of)
     check_own_code(config, source_of)
     defaults = library.defaults[choices["model"]]
-    named = {axis: c for axis, c in choices.items() if axis in REQUIRED or c != defaults[axis]}
-    overrides = {key: value for key, value in sorted(differing.items()) if key not in NUMBERS}
+    named = {}
+    for axis, choice in choices.items():
+        if axis in REQUIRED or choice != defaults[axis]:
+            named[axis] = choice
+    overrides = {key: differing[key] for key in sorted(differing) if key not in NUMBERS}
     numbers = {key: config[key] for key in NUMBERS}
     name = name_of(named, overrides, **numbers)
     skip = unmet(config, files)
@@ -326,10 +304,21 @@ def _grid_point(
         config=config,
         skip=skip,
         grid=grid,
-        sources=written,
-        files={axis: library.files[axis, choices[axis]] for axis in NAMES},
+        sources=sources,
+        files={axis: library.files[axis, choice] for axis, choice in choices.items()},
         **numbers,
     )
+
+
+def _check_cells(cells: Sequence[str] | None, known: Sequence[str], where: str) -> None:
+    """Raises a `ConfigError` if an rnn choice supports a cell that is not among the `known`."""
+    for cell in cells or ():
+        if cell not in known:
+            raise ConfigError(
+                f"rnn.cells has the unknown name {cell!r}.",
+                where=where,
+                remedy=f"{suggestion(cell, known)}the names are {', '.join(known)}.",
+            )
 
 
 def _configured(
@@ -338,11 +327,11 @@ def _configured(
     library: Library,
     where: str,
     files: Mapping[str, str],
-) -> tuple[Mapping[str, Any], dict[str, Any]]:
+) -> tuple[Config, dict[str, Any]]:
     """The config of `choices` with the other settings of `combination`, and the values in which it
     differs from the choices: dotted key → value. `files`: axis → the file of its choice, for
     errors."""
-    unchanged = {group: library.sections[group, choice] for group, choice in choices.items()}
+    unchanged = {axis: library.sections[axis, choice] for axis, choice in choices.items()}
     unchanged |= library.base
     has_open = library.open_choices & choices.items()
     settings = []
@@ -353,17 +342,17 @@ def _configured(
             value = setting.value
             if key in FUNCTIONS or key == IMPLEMENTATION:
                 # A path of a Python file is relative to the file of the choice.
-                group = key.partition(".")[0]
-                folder = library.files[group, choices[group]].parent
+                axis, _, _ = key.partition(".")
+                folder = library.files[axis, choices[axis]].parent
                 value = absolute(value, folder, setting.where)
             elif key == "alias" and value is not None:
                 value = str(value)
             settings.append(setting._replace(values=(value,)))
-        config, differing = apply_settings(unchanged, settings, RULES)
+        config, differing = apply_settings(unchanged, settings)
     except ConfigError:
         # A choice's file that is wrong by itself is to blame, not what changes one of its keys.
         if not has_open:
-            check_config(unchanged, lambda key: files.get(key.partition(".")[0], where))
+            check_config(unchanged, functools.partial(nearest, files, default=where))
         raise
     if has_open or is_open(differing):
         config = resolved(config, where)
@@ -372,17 +361,12 @@ def _configured(
 
 def _clash(what: str, first: GridPoint, second: GridPoint, where: str) -> ConfigError:
     """The error that `what` is wrong with two grid points, with the settings that differ."""
-    of_first = first.settings()
-    of_second = second.settings()
-    only_first = []
-    only_second = []
-    for key in {**of_first, **of_second}:
-        if repr(of_first.get(key, ABSENT)) == repr(of_second.get(key, ABSENT)):
-            continue
-        if key in of_first:
-            only_first.append(f"{key}={of_first[key]!r}")
-        if key in of_second:
-            only_second.append(f"{key}={of_second[key]!r}")
+    texts = []
+    for point in (first, second):
+        texts.append([f"{key}={value!r}" for key, value in point.settings().items()])
+    of_first, of_second = texts
+    only_first = [text for text in of_first if text not in of_second]
+    only_second = [text for text in of_second if text not in of_first]
     return ConfigError(
         f"{what}: one with {' '.join(only_first) or 'nothing'}, "
         f"the other with {' '.join(only_second) or 'nothing'}.",

@@ -14,9 +14,9 @@ import msgspec
 from msgspec import Meta
 
 from rnnbench.axes import NAMES
-from rnnbench.errors import ConfigError, converted, display_path, suggestion
-from rnnbench.grid.explained import explained
+from rnnbench.errors import ConfigError, display_path, suggestion
 from rnnbench.grid.files import file_of, files_of
+from rnnbench.grid.values import typed
 from rnnbench.plain_text import is_name
 from rnnworker.options import PREFIX
 
@@ -105,6 +105,8 @@ KEYS = (
     *Settings.__struct_fields__,
 )
 CHOICES = {"function": "model", "implementation": "rnn"}  # a key of a choice's file → its axis
+# The path of a file in an override, with its stem.
+FILE = re.compile(r"(?:[^=,\s]*/)?([^=,/\s]+)\.(?:ya?ml|py|npz)\b")
 # A quoted string, whose end may be missing, or one character.
 TOKEN = re.compile(r"""'(?:\\.|[^'\\])*'?|"(?:\\.|[^"\\])*"?|.""", re.DOTALL)
 
@@ -115,7 +117,8 @@ def load_experiment(name: str, conf: Sequence[Path]) -> Experiment:
     grid."""
     file = file_of(files_of(conf, "experiment"), "experiment", name, "command line", Path.cwd())
     request = f"experiment={shlex.quote(name)}"
-    name, where = file.stem, display_path(file)
+    name = file.stem
+    where = display_path(file)
     if not is_name(name) or len(name) > LONGEST:
         raise ConfigError(
             f"the experiment's name is {name[:60]!r}.",
@@ -124,17 +127,21 @@ def load_experiment(name: str, conf: Sequence[Path]) -> Experiment:
         )
     remedy = 'see docs/experiments.md, "Keys of an experiment".'
     content, folder = _composed(file, conf)
-    try:
-        data = msgspec.convert(content, ExperimentFile)
-    except msgspec.ValidationError as error:
-        if str(error).startswith(("Expected", "Invalid")):
-            raise explained(str(error), ExperimentFile, content, lambda key: where) from None
-        data = converted(content, ExperimentFile, where, remedy)  # raises the other errors
+    data = typed(content, ExperimentFile, lambda key: where, remedy)
+    reference = data.reference or {}
+    for axis in reference:
+        if axis not in NAMES and not axis.startswith((PREFIX, "model.")):
+            raise ConfigError(
+                f"reference has the unknown axis {axis}.",
+                where=where,
+                remedy=f"{suggestion(axis, NAMES)}the axes are {', '.join(NAMES)}, "
+                f"{PREFIX}NAME and model.KEY.",
+            )
     settings = msgspec.structs.asdict(data) | {
         "title": data.title or name,
         "about": data.about or "",
         "grids": _grids(data, where),
-        "reference": _reference(data.reference or {}, where),
+        "reference": {axis: str(choice) for axis, choice in reference.items()},
     }
     return Experiment(
         name=name,
@@ -173,8 +180,10 @@ def _composed(file: Path, conf: Sequence[Path], above: tuple[Path, ...] = ()) ->
     merged: dict[str, Any] = {}
     folder = file.parent
     for name in defaults:
-        layer, of_layer = content, file.parent
-        if name != SELF:
+        if name == SELF:
+            layer = content
+            of_layer = file.parent
+        else:
             default = file_of(known, "experiment", name, f"{where}: defaults", file.parent)
             layer, of_layer = _composed(default, conf, (*above, file))
         if not isinstance(layer, dict):
@@ -203,11 +212,12 @@ def varied(experiment: Experiment, overrides: Sequence[str]) -> Experiment:
     if not overrides:
         return experiment
     text = " ".join(sorted(overrides))
-    short = re.sub(r"(?:[^=,\s]*/)?([^=,/\s]+)\.(?:ya?ml|py|npz)\b", r"\1", text).replace(" ", "+")
+    short = FILE.sub(r"\1", text).replace(" ", "+")
     name = re.sub(r"[^A-Za-z0-9_.+=@-]+", "_", short)[:LONGEST_SUFFIX]
     joins = any("+" in each.lstrip("+") for each in overrides)
     if joins or name != text.replace(" ", "+"):  # another text may have the same name
-        name += f"-{hashlib.md5(text.encode()).hexdigest()[:6]}"
+        digest = hashlib.md5(text.encode()).hexdigest()
+        name += f"-{digest[:6]}"
     return msgspec.structs.replace(
         experiment,
         name=f"{experiment.name}+{name}",
@@ -225,10 +235,11 @@ def _read(file: Path, where: str) -> Any:
     try:
         data = OmegaConf.to_container(OmegaConf.load(file))
     except yaml.MarkedYAMLError as error:
-        line = f", line {error.problem_mark.line + 1}" if error.problem_mark else ""
+        if error.problem_mark:
+            where += f", line {error.problem_mark.line + 1}"
         raise ConfigError(
             f"cannot be read: {error.problem}.",
-            where=f"{where}{line}",
+            where=where,
             remedy="correct the YAML: its indentation (spaces, no tabs), quotes, brackets "
             "or colons.",
         ) from None
@@ -247,12 +258,14 @@ def _read(file: Path, where: str) -> Any:
     if not isinstance(data, dict):
         return data
     for key in data:
-        if key not in KEYS:
-            remedy = f"{suggestion(str(key), KEYS)}the keys are {', '.join(KEYS)}."
-            axes = [axis for of_choice, axis in CHOICES.items() if of_choice in data]
-            if axes:
-                remedy = f"this is no experiment; as a choice, write {axes[0]}={where}."
-            raise ConfigError(f"unknown key {key!r}.", where=where, remedy=remedy)
+        if key in KEYS:
+            continue
+        remedy = f"{suggestion(str(key), KEYS)}the keys are {', '.join(KEYS)}."
+        for of_choice, axis in CHOICES.items():
+            if of_choice in data:
+                remedy = f"this is no experiment; as a choice, write {axis}={where}."
+                break
+        raise ConfigError(f"unknown key {key!r}.", where=where, remedy=remedy)
     reference = data.get("reference")
     if not isinstance(reference, dict):
         return data
@@ -269,30 +282,32 @@ def _read(file: Path, where: str) -> Any:
 
 def _grids(data: ExperimentFile, where: str) -> tuple[tuple[str, ...], ...]:
     """Each grid as overrides; with ``repeats``, the maximum number of repeats is one of them."""
-    grids = [data.grids] if isinstance(data.grids, str) else data.grids
-    split: list[tuple[str, ...]] = []
-    for grid in grids:
-        overrides: list[str] = []
-        for part in [grid] if isinstance(grid, str) else grid:
-            overrides += split_overrides(part)
-        split.append(tuple(overrides))
-    if not split or () in split:
-        raise ConfigError(
-            f"grids[{split.index(())}] is empty." if split else "grids is empty.",
-            where=where,
-            remedy='give it at least one grid, such as "model=digits_rnn rnn=keras,cell".',
-        )
-    if data.repeats is None:
-        return tuple(split)
-    for parts in split:
-        if "repeat" in [override.lstrip("+~").partition("=")[0] for override in parts]:
-            raise ConfigError(
-                "both a grid (repeat=) and the key repeats set the number of repeats.",
-                where=where,
-                remedy="remove repeat= from the grid.",
-            )
-    most = f"repeat=range({data.repeats.most})"
-    return tuple((*parts, most) for parts in split)
+    grids: list[list[str]] = []
+    if isinstance(data.grids, str):
+        grids.append(split_overrides(data.grids))
+    else:
+        for grid in data.grids:
+            parts = [grid] if isinstance(grid, str) else grid
+            overrides = []
+            for part in parts:
+                overrides += split_overrides(part)
+            grids.append(overrides)
+    example = 'give it at least one grid, such as "model=digits_rnn rnn=keras,cell".'
+    if not grids:
+        raise ConfigError("grids is empty.", where=where, remedy=example)
+    if [] in grids:
+        raise ConfigError(f"grids[{grids.index([])}] is empty.", where=where, remedy=example)
+    if data.repeats:
+        for overrides in grids:
+            keys = [override.lstrip("+~").partition("=")[0] for override in overrides]
+            if "repeat" in keys:
+                raise ConfigError(
+                    "both a grid (repeat=) and the key repeats set the number of repeats.",
+                    where=where,
+                    remedy="remove repeat= from the grid.",
+                )
+            overrides.append(f"repeat=range({data.repeats.most})")
+    return tuple(map(tuple, grids))
 
 
 def split_overrides(text: str) -> list[str]:
@@ -311,18 +326,6 @@ def split_overrides(text: str) -> list[str]:
     return [word for word in words if word]
 
 
-def _reference(reference: Mapping[str, Any], where: str) -> dict[str, str]:
-    for axis in reference:
-        if axis not in NAMES and not axis.startswith((PREFIX, "model.")):
-            raise ConfigError(
-                f"reference has the unknown axis {axis}.",
-                where=where,
-                remedy=f"{suggestion(axis, NAMES)}the axes are {', '.join(NAMES)}, "
-                f"{PREFIX}NAME and model.KEY.",
-            )
-    return {axis: str(choice) for axis, choice in reference.items()}
-
-
 def check_reference(
     experiment: Experiment,
     grids: Sequence[Mapping[str, Setting]],
@@ -334,13 +337,15 @@ def check_reference(
 
     def choices_of(grid: Mapping[str, Setting], axis: str) -> set[str]:
         if axis in grid:
-            return {str(value) for value in grid[axis].values}
-        models = grid["model"].values if "model" in grid else (default_model,)
+            return set(map(str, grid[axis].values))
+        models: Sequence[str] = (default_model,)
+        if "model" in grid:
+            models = grid["model"].values
         return {defaults[model][axis] for model in models if axis in defaults[model]}
 
+    reference = experiment.reference
     where = display_path(experiment.file)
-    wanted = experiment.reference.items()
-    for axis, choice in wanted:
+    for axis, choice in reference.items():
         choices: set[str] = set()
         for grid in grids:
             choices |= choices_of(grid, axis)
@@ -352,11 +357,12 @@ def check_reference(
                 remedy=f"{suggestion(choice, known)}the grids have {axis}={','.join(known)}.",
             )
     for grid in grids:
-        if all(choice in choices_of(grid, axis) for axis, choice in wanted):
+        absent = [axis for axis in reference if reference[axis] not in choices_of(grid, axis)]
+        if not absent:
             return
-    reference = " ".join(f"{axis}={choice}" for axis, choice in wanted)
+    text = " ".join(f"{axis}={choice}" for axis, choice in reference.items())
     raise ConfigError(
-        f"reference is {reference}, but no grid contains all of it.",
+        f"reference is {text}, but no grid contains all of it.",
         where=where,
         remedy="add a grid that contains all of it, or name fewer axes.",
     )

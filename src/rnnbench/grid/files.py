@@ -15,14 +15,14 @@ import os
 import platform
 import re
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import rnnworker
 from rnnbench.errors import ConfigError, display_path, suggestion
-from rnnbench.grid.overrides import ABSENT, lookup, replaced
+from rnnbench.grid.overrides import ABSENT, Config, SourceOf, lookup, replaced
 from rnnworker.options import IMPLEMENTATIONS, is_user_file
 
 # A model as the function of a Python file, FILE.py or FILE.py:FUNCTION, without a YAML file.
@@ -78,29 +78,25 @@ def file_of(
     `choice`, which may be relative to `folder`. `where` locates the choice in errors."""
     if choice in known:
         return _readable(known[choice])
-    python = PYTHON_MODEL.fullmatch(choice) if group == "model" else None
-    if python:
-        file = (folder / Path(python["file"]).expanduser()).resolve()
-        if not file.is_file():
-            raise ConfigError(
-                f"{group}={file}: no such file.",
-                where=where,
-                remedy="correct it.",
-            )
-        return Path(f"{_readable(file)}:{python['function'] or BUILD}")
+    if group == "model":
+        python = PYTHON_MODEL.fullmatch(choice)
+        if python:
+            file = (folder / Path(python["file"]).expanduser()).resolve()
+            if not file.is_file():
+                raise ConfigError(
+                    f"{group}={file}: no such file.", where=where, remedy="correct it."
+                )
+            return Path(f"{_readable(file)}:{python['function'] or BUILD}")
     is_saved_model = group == "model" and choice.endswith(SAVED_MODEL)
-    if not choice.endswith((".yaml", ".yml")) and not is_saved_model:
-        remedy = BY_PATH.get(group, "write the path of a YAML file.")
-        if "/" not in choice and not choice.endswith(".py"):
+    if not is_saved_model and not choice.endswith((".yaml", ".yml")):
+        if "/" in choice or choice.endswith(".py"):
+            remedy = BY_PATH.get(group, "write the path of a YAML file.")
+        else:
             remedy = (
                 f"{suggestion(choice, known)}the choices of {group} are "
                 f"{', '.join(known) or 'none'}; to add one, create conf/{group}/{choice}.yaml."
             )
-        raise ConfigError(
-            f"{group}={choice} is not a choice.",
-            where=where,
-            remedy=remedy,
-        )
+        raise ConfigError(f"{group}={choice} is not a choice.", where=where, remedy=remedy)
     path = (folder / Path(choice).expanduser()).resolve()
     if not path.is_file():
         raise ConfigError(
@@ -114,7 +110,9 @@ def file_of(
             where=where,
             remedy="rename your file: its stem is the name of the choice.",
         )
-    return path if is_saved_model else _readable(path)
+    if is_saved_model:
+        return path
+    return _readable(path)
 
 
 def name_of_choice(file: Path) -> str:
@@ -161,11 +159,17 @@ def _readable(file: Path) -> Path:
     """`file`. Raises a `ConfigError` unless it can be read as text."""
     try:
         file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
         raise ConfigError(
-            f"cannot be read ({getattr(error, 'strerror', None) or error}).",
+            f"cannot be read ({error}).",
             where=display_path(file),
-            remedy="make it readable." if isinstance(error, OSError) else "save it as UTF-8.",
+            remedy="save it as UTF-8.",
+        ) from None
+    except OSError as error:
+        raise ConfigError(
+            f"cannot be read ({error.strerror or error}).",
+            where=display_path(file),
+            remedy="make it readable.",
         ) from None
     return file
 
@@ -211,18 +215,20 @@ def data_path(text: Any, folder: Path, root: Path, where: str) -> Any:
     return str(file)
 
 
-def with_absolute_paths(group: str, section: Mapping[str, Any], file: Path) -> Mapping[str, Any]:
+def with_absolute_paths(group: str, section: Config, file: Path) -> Config:
     """The `section` of a choice in `file`, with its paths of Python files made absolute."""
     for key in (*FUNCTIONS, IMPLEMENTATION):
         of_group, _, inner = key.partition(".")
+        if of_group != group:
+            continue
         value = lookup(section, inner)
-        if of_group == group and value is not ABSENT:
+        if value is not ABSENT:
             path = absolute(value, file.parent, display_path(file))
             section = replaced(section, inner.split("."), path)
     return section
 
 
-def user_files(config: Mapping[str, Any]) -> set[Path]:
+def user_files(config: Config) -> set[Path]:
     """The user's Python files and saved models that a run with `config` uses."""
     paths = [str(lookup(config, IMPLEMENTATION)), str(lookup(config, "model.file"))]
     for key in FUNCTIONS:
@@ -230,7 +236,7 @@ def user_files(config: Mapping[str, Any]) -> set[Path]:
     return {Path(path) for path in paths if path.endswith((".py", SAVED_MODEL))}
 
 
-def check_own_code(config: Mapping[str, Any], source_of: Callable[[str], str]) -> None:
+def check_own_code(config: Config, source_of: SourceOf) -> None:
     """Raises a `ConfigError` if a function of the model or of the implementation does not exist.
     `source_of`: as for `checks.check_config`."""
     for key in FUNCTIONS:

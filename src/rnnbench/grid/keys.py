@@ -4,17 +4,16 @@ read is refused, because the name of the grid point would not describe what is m
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
 
-from msgspec import inspect
+from msgspec import NODEFAULT, inspect
 
 from rnnbench.errors import ConfigError, closest, suggestion
 from rnnbench.grid.choices import Model, is_shipped, types_of
 from rnnbench.grid.experiment import KEYS as EXPERIMENT
 from rnnbench.grid.files import FUNCTIONS, SAVED, file_of_module, parsed
-from rnnbench.grid.overrides import ABSENT, Rules, keys_of, lookup
+from rnnbench.grid.overrides import ABSENT, Config, SourceOf, keys_of, lookup
 from rnnworker.options import PREFIX, honoured, is_function
 
 # What only describes a choice, and Hydra's defaults list: an override of it would have no effect.
@@ -24,129 +23,127 @@ _SAMPLES = "_samples"  # in the code of models that make as many samples as they
 _OF_ANY_MODEL = set(Model.__struct_fields__) - {"units"}
 
 
-def why_not_added(config: Mapping[str, Any], key: str) -> tuple[str, str] | None:
+def why_not_added(config: Config, key: str) -> tuple[str, str] | None:
     """Why nothing would read `key` if an override added it to `config`, and what to do; or None."""
-    what = f"unknown key {key!r}"
-    parts = key.split(".")
-    section = parts[0]
+    section, _, inner = key.partition(".")
     if section in EXPERIMENT:
         return (
-            f"{what}: {section} is a key of an experiment's file, which no override changes",
+            f"unknown key {key!r}: {section} is a key of an experiment's file, which no override "
+            "changes",
             f"change {section} in the experiment's file, or in a copy of it.",
         )
-    if section not in config or len(parts) == 1:
+    if section not in config or not inner:
         similar = suggestion(key, keys_of(config))
-        return what, similar or f"the sections are {', '.join(config)}."
-    if section == "model" and len(parts) == 2 and parts[1] not in _OF_ANY_MODEL:
+        remedy = similar or f"the sections are {', '.join(config)}."
+        return f"unknown key {key!r}", remedy
+    if section == "model":
         model = config["model"]
-        if parts[1] in model or parts[1] in read_by(model):
-            return None
-        what += f": the code of model={model.get('name')} does not read it"
-    elif parts[:2] == ["rnn", "options"] or types_of(config, key) or _is_inside(config, parts):
-        return None  # `check_options` checks the names of options.
-    return what, _instead_of(config, key)
+        of_model, _, deeper = inner.partition(".")
+        if of_model not in _OF_ANY_MODEL:
+            if of_model in model or of_model in read_by(model):
+                return None
+            if not deeper:
+                what = (
+                    f"unknown key {key!r}: the code of model={model.get('name')} does not read it"
+                )
+                return what, _instead_of(config, key)
+    # `check_options` checks the names of options.
+    if f"{key}.".startswith(PREFIX) or types_of(config, key):
+        return None
+    return f"unknown key {key!r}", _instead_of(config, key)
 
 
-def _is_inside(config: Mapping[str, Any], parts: list[str]) -> bool:
-    """Whether the key is inside a key of a model with code of one's own."""
-    if parts[0] != "model" or parts[1] in _OF_ANY_MODEL:
-        return False
-    model = config["model"]
-    return parts[1] in model or parts[1] in read_by(model)
-
-
-def _instead_of(config: Mapping[str, Any], key: str) -> str:
+def _instead_of(config: Config, key: str) -> str:
     """What to write in place of `key`, which nothing reads."""
-    above = ""
+    # The innermost section on the way to the key, and what follows it.
+    above: list[str] = []
     section = config
     first, *rest = key.split(".")
     while isinstance(section.get(first), dict):
-        above = f"{above}.{first}".lstrip(".")
+        above.append(first)
         section = section[first]
         first, *rest = rest
-    whole = f"{above}.{first}".lstrip(".")
-    if rest and first in section and (not above or section[first] is not None):
+    whole = ".".join([*above, first])
+    if rest and first in section:
+        if above and section[first] is None:
+            return f"write {whole}={{{'.'.join(rest)}:VALUE}}."
         return f"remove it, because {whole} has no keys."
-    if rest and section.get(first, ABSENT) is None:
-        return f"write {whole}={{{'.'.join(rest)}:VALUE}}."
+    at = ".".join(above)
     known = set(section)
-    if above == "model":
+    if at == "model":
         known |= _OF_ANY_MODEL | read_by(section)
     else:
-        known |= {field.encode_name for field in _fields_of(config, above)}
-    similar = closest(first, known - {*DESCRIPTIONS})
+        known |= fields_of(config, at).keys()
+    similar = closest(first, known.difference(DESCRIPTIONS))
     if similar:
-        found = ".".join([above, similar, *rest])
-        prefix = "+" if lookup(config, found) is ABSENT else ""
-        return f"did you mean {prefix}{found}=VALUE?"
-    if above == "rnn" and first in (honoured(config) or ()):
-        return f"write +rnn.options.{first}=VALUE."
-    if above.startswith("rnn"):
-        return "the options of an implementation are set by +rnn.options.NAME=VALUE."
-    if above == "model" and not is_shipped(config["model"]):
-        name = config["model"].get("name")
-        return f"if its code reads it, add {first} to the file of model={name}."
-    present = sorted(section.keys() - {*DESCRIPTIONS})
+        found = ".".join([*above, similar, *rest])
+        if lookup(config, found) is ABSENT:
+            found = f"+{found}"
+        return f"did you mean {found}=VALUE?"
+    if at == "rnn" and first in (honoured(config) or ()):
+        return f"write +{PREFIX}{first}=VALUE."
+    if above[:1] == ["rnn"]:
+        return f"the options of an implementation are set by +{PREFIX}NAME=VALUE."
+    if at == "model" and not is_shipped(section):
+        return f"if its code reads it, add {first} to the file of model={section.get('name')}."
+    present = sorted(section.keys() - DESCRIPTIONS)
     if not present:
-        return f"remove it, because {above} has no keys that an override could set."
-    return f"the keys of {above} are {', '.join(present)}."
+        return f"remove it, because {at} has no keys that an override could set."
+    return f"the keys of {at} are {', '.join(present)}."
 
 
-def _fields_of(config: Mapping[str, Any], section: str) -> list[inspect.Field]:
+def fields_of(config: Config, section: str) -> dict[str, inspect.Field]:
     """The keys that the section at a dotted key may have, with their types."""
-    fields: list[inspect.Field] = []
+    fields: dict[str, inspect.Field] = {}
     for kind in types_of(config, section):
-        fields += getattr(kind, "fields", ())
+        if isinstance(kind, inspect.StructType):
+            fields |= {field.encode_name: field for field in kind.fields}
     return fields
 
 
-def hint_to_add(config: Mapping[str, Any], key: str) -> str:
+def default_of(config: Config, key: str) -> Any:
+    """The value that a run has if its config has no `key`; `ABSENT` if that is not known."""
+    section, _, last = key.rpartition(".")
+    field = fields_of(config, section).get(last)
+    if field is None or field.default is NODEFAULT:
+        return ABSENT
+    return field.default
+
+
+def hint_to_add(config: Config, key: str) -> str:
     """How to add `key`, which `config` lacks; or what there is in its place."""
     unread = why_not_added(config, key)
     if unread:
         _, remedy = unread
         return remedy
-    options = honoured(config) if key.startswith(PREFIX) else None
+    add = f"to add a key, write +{key}=VALUE."
+    if not key.startswith(PREFIX):
+        return add
     option = key.removeprefix(PREFIX)
+    options = honoured(config)
     if options is None or option in options:
-        return f"to add a key, write +{key}=VALUE."
+        return add
     similar = closest(option, options)
     if similar:
         return f"did you mean +{PREFIX}{similar}=VALUE?"
     return f"its options are {', '.join(options) or 'none'}."
 
 
-def why_not_deleted(config: Mapping[str, Any], key: str) -> str | None:
+def why_not_deleted(config: Config, key: str) -> str | None:
     """What to do in place of deleting `key`, which is needed; None if it may be deleted."""
-    above, _, last = key.rpartition(".")
-    is_needed = not above or last == "name"
-    if not is_needed:
-        required = [field.encode_name for field in _fields_of(config, above) if field.required]
-        is_needed = last in required
-    if above == "model" and is_shipped(config["model"]):
-        is_needed = is_needed or last in read_by(config["model"])
+    section, _, last = key.rpartition(".")
+    is_needed = not section or last == "name"
+    if section:
+        field = fields_of(config, section).get(last)
+        is_needed |= field is not None and field.required
+    if section == "model" and is_shipped(config["model"]):
+        is_needed |= last in read_by(config["model"])
     if is_needed:
         return f"write {key}=VALUE, or leave it as it is."
     return None
 
 
-def may_be_null(config: Mapping[str, Any], key: str) -> bool:
-    """Whether null is a value of `key`, whose default is another one."""
-    return any(isinstance(kind, inspect.NoneType) for kind in types_of(config, key))
-
-
-def is_text(config: Mapping[str, Any], key: str) -> bool:
-    """Whether any text is a value of `key`, and not only one of some names."""
-    kinds = types_of(config, key)
-    if not kinds:
-        return key.startswith("model.")
-    return any(isinstance(kind, inspect.StrType | inspect.AnyType) for kind in kinds)
-
-
-RULES = Rules(why_not_added, hint_to_add, why_not_deleted, may_be_null, is_text)
-
-
-def check_model(config: Mapping[str, Any], source_of: Callable[[str], str]) -> None:
+def check_model(config: Config, source_of: SourceOf) -> None:
     """Raises a `ConfigError` if the functions of the model are rnnbench's own and do not read one
     of its keys, need a number of samples that is null, or leave the model without loss and
     optimizer. `source_of`: as for `checks.check_config`."""
@@ -160,7 +157,9 @@ def check_model(config: Mapping[str, Any], source_of: Callable[[str], str]) -> N
             remedy="keep the loss and the optimizer of its file, or add both to it.",
         )
     strings = read_by(model)
-    for key in model.keys() - _OF_ANY_MODEL - strings:
+    for key in model:
+        if key in _OF_ANY_MODEL or key in strings:
+            continue
         similar = suggestion(key, strings - model.keys(), 0.8)
         module = model["function"].partition(":")[0]
         raise ConfigError(
@@ -179,20 +178,27 @@ def check_model(config: Mapping[str, Any], source_of: Callable[[str], str]) -> N
             )
 
 
-def read_by(model: Mapping[str, Any]) -> frozenset[str]:
+def read_by(model: Config) -> frozenset[str]:
     """The strings in the code of the functions of a section `model`, which the names of the keys
     that they read are among; none of a function in a package of one's own."""
-    functions = [lookup({"model": model}, key) for key in FUNCTIONS]
-    return _strings(tuple(each for each in functions if is_function(each)))
+    functions = []
+    for key in FUNCTIONS:
+        function = lookup({"model": model}, key)
+        if is_function(function):
+            functions.append(function)
+    return _strings(tuple(functions))
 
 
 @cache
 def _strings(functions: tuple[str, ...]) -> frozenset[str]:
     """The strings in the code of `functions` and of the worker's modules that this imports by
     ``from PACKAGE import MODULE``."""
-    modules = [function.rpartition(":")[0] for function in functions]
     seen = set()
     found = set()
+    modules = []
+    for function in functions:
+        module, _, _ = function.rpartition(":")
+        modules.append(module)
     for module in modules:  # which grows
         file = file_of_module(module)
         if file is None or file in seen or not file.is_file():

@@ -3,7 +3,7 @@ of each value as a comment."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from rnnbench.axes import NAMES
 from rnnbench.errors import display_path
 from rnnbench.grid.experiment import SELF
 from rnnbench.grid.files import files_of
-from rnnbench.grid.overrides import ABSENT, lookup
+from rnnbench.grid.overrides import ABSENT, lookup, nearest
 from rnnbench.grid.point import GridPoint
 
 WIDTH = 50  # characters before a comment, if the value leaves them
@@ -22,29 +22,34 @@ WIDTH = 50  # characters before a comment, if the value leaves them
 
 def with_origins(point: GridPoint, conf: Sequence[Path]) -> str:
     """The config of `point`, one line per value. `conf`: the config folders that it is from."""
-    lines = ""
-    for text, origin in _lines(point.config, "", point, conf):
-        if origin:
-            text = f"{text:{WIDTH}}  # {origin}"
-        lines += f"{text}\n"
-    return lines
+    lines: list[str] = []
+    for key, value in point.config.items():
+        _add_lines(lines, (key,), value, point, tuple(conf))
+    return "".join(lines)
 
 
-def _lines(
-    section: Mapping[str, Any], prefix: str, point: GridPoint, conf: Sequence[Path]
-) -> Iterator[tuple[str, str | None]]:
-    """Each line with the origin of its value, or None if it has no value of its own."""
-    indent = "  " * prefix.count(".")
-    for key, value in section.items():
-        name = f"{indent}{_inline(key)}:"
-        if isinstance(value, Mapping) and value:
-            chosen = None
-            if key in NAMES and not prefix:
-                chosen = _written(key, point) or "the default of conf/config.yaml or of the model"
-            yield name, chosen
-            yield from _lines(value, f"{prefix}{key}.", point, conf)
-        else:
-            yield f"{name} {_inline(value)}", _origin(f"{prefix}{key}", point, conf)
+def _add_lines(
+    lines: list[str], path: tuple[str, ...], value: Any, point: GridPoint, conf: tuple[Path, ...]
+) -> None:
+    """Adds the line of the key at `path`, and those of the keys inside it. Each has the origin of
+    its value as a comment."""
+    *above, last = path
+    key = ".".join(path)
+    text = "  " * len(above) + f"{_inline(last)}:"
+    is_section = isinstance(value, Mapping) and value
+    if not is_section:
+        text += f" {_inline(value)}"
+        origin = _origin(key, point, conf)
+    elif key in NAMES:
+        origin = point.sources.get(key, "the default of conf/config.yaml or of the model")
+    else:
+        origin = ""
+    if origin:
+        text = f"{text:{WIDTH}}  # {origin}"
+    lines.append(f"{text}\n")
+    if is_section:
+        for name, item in value.items():
+            _add_lines(lines, (*path, name), item, point, conf)
 
 
 def _inline(value: Any) -> str:
@@ -58,25 +63,17 @@ def _inline(value: Any) -> str:
     return text.removesuffix("\n").removesuffix("\n...")
 
 
-def _written(key: str, point: GridPoint) -> str | None:
-    """Where the command line or a grid writes `key` or a section that contains it."""
-    parts = key.split(".")
-    for length in range(len(parts), 0, -1):
-        above = ".".join(parts[:length])
-        # The choice of a group does not write its keys: its file does.
-        if above in point.sources and not (above in NAMES and length < len(parts)):
-            return point.sources[above]
-    return None
-
-
-def _origin(key: str, point: GridPoint, conf: Sequence[Path]) -> str:
+def _origin(key: str, point: GridPoint, conf: tuple[Path, ...]) -> str:
+    """Where the value of a dotted `key` is from."""
+    # The choice of an axis does not write its keys: its file does.
+    written = {each: where for each, where in point.sources.items() if each not in NAMES}
+    origin = nearest(written, key)
+    if origin:
+        return origin
     group, _, inner = key.partition(".")
-    written = _written(key, point)
-    if written:
-        return written
     if group not in NAMES:
         return display_path(Path(conf[0]) / "config.yaml")
-    return display_path(_file_with(inner, point.files[group], group, tuple(conf)))
+    return display_path(_file_with(inner, point.files[group], group, conf))
 
 
 def _file_with(inner: str, file: Path, group: str, conf: tuple[Path, ...]) -> Path:
@@ -100,4 +97,6 @@ def _file_with(inner: str, file: Path, group: str, conf: tuple[Path, ...]) -> Pa
 @cache
 def _content(file: Path) -> dict[str, Any]:
     content = yaml.safe_load(file.read_text(encoding="utf-8"))
-    return content if isinstance(content, dict) else {}
+    if not isinstance(content, dict):
+        return {}
+    return content

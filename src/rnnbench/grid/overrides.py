@@ -1,16 +1,16 @@
-"""Overrides of a config: parsed in Hydra's grammar and applied strictly, so that a misspelt key or
-a value of the wrong type is an error. Configs are nested dicts, which are read by dotted keys and
-never modified."""
+"""Overrides, parsed in Hydra's grammar; and configs: nested dicts, read by dotted keys and never
+modified."""
 
 from __future__ import annotations
 
 import itertools
+import json
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from rnnbench.errors import ConfigError, suggestion
+from rnnbench.errors import ConfigError
 
 ABSENT = object()
 MOST_POINTS = 100_000  # of a grid, and values of a range
@@ -29,29 +29,13 @@ KINDS: dict[type, str] = {
     int: "an integer",
     float: "a number",
     str: "a string",
-    list: "a list",
     dict: "a section with keys",
+    list: "a list",
     type(None): "null",
 }
 
-Config = Mapping[str, Any]
-
-
-class Rules(NamedTuple):
-    """What is known about the keys of a config, by the config and a dotted key.
-
-    - `why_not_added`: why nothing would read an added key, and what to do; or None.
-    - `hint_to_add`: how to write an override of a key that does not exist.
-    - `why_not_deleted`: what to do in place of deleting a key that is needed; or None.
-    - `may_be_null`: whether null is a value of it.
-    - `is_text`: whether every text is a value of it.
-    """
-
-    why_not_added: Callable[[Config, str], tuple[str, str] | None]
-    hint_to_add: Callable[[Config, str], str]
-    why_not_deleted: Callable[[Config, str], str | None]
-    may_be_null: Callable[[Config, str], bool]
-    is_text: Callable[[Config, str], bool]
+Config = Mapping[str, Any]  # or a section of one
+SourceOf = Callable[[str], str]  # dotted key → the file or grid that sets it, for errors
 
 
 class Setting(NamedTuple):
@@ -96,10 +80,11 @@ def parse_overrides(
 def combinations(settings: Mapping[str, Setting]) -> Iterator[dict[str, Setting]]:
     """The product of all settings: key → the setting with one of its values. Raises `ConfigError`
     if it has more than `MOST_POINTS`."""
-    count = math.prod(len(setting.values) for setting in settings.values())
+    lengths = {key: len(setting.values) for key, setting in settings.items()}
+    count = math.prod(lengths.values())
     if count > MOST_POINTS:
-        longest = max(settings.values(), key=lambda setting: len(setting.values))
-        raise longest.error(f"the grid has {count:,} points.", TOO_MANY)
+        longest = max(lengths, key=lengths.__getitem__)
+        raise settings[longest].error(f"the grid has {count:,} points.", TOO_MANY)
     singles = []
     for setting in settings.values():
         singles.append([setting._replace(values=(value,)) for value in setting.values])
@@ -192,41 +177,14 @@ def lookup(config: Any, key: str) -> Any:
     return config
 
 
-def apply_settings(
-    config: Config, settings: Iterable[Setting], rules: Rules
-) -> tuple[Config, dict[str, Any]]:
-    """The config with the `value` of each setting, and its differences from `config`: dotted key →
-    value, ``~key`` for a deleted key. `config` is not modified."""
-    differing: dict[str, Any] = {}
-    flat: list[Setting] = []
-    for setting in settings:
-        if lookup(config, setting.key) is None:
-            flat.append(setting)
-        else:
-            flat += _leaves(setting)
-    for setting in sorted(flat, key=lambda leaf: (leaf.mode not in ("+", "++"), leaf.key)):
-        key = setting.key
-        default = lookup(config, key)
-        _check(config, setting, default, rules)
-        if setting.mode == "~":
-            config = replaced(config, key.split("."), ABSENT)
-            differing[f"~{key}"] = None
-            continue
-        value = _fitting(config, setting, default, rules)
-        if not same(value, default):
-            config = replaced(config, key.split("."), value)
-            differing[key] = value
-    return config, differing
-
-
-def _leaves(setting: Setting) -> Iterator[Setting]:
-    """Splits a setting whose value is a dict into settings of single keys, as Hydra merges
-    dicts."""
-    if setting.mode == "~" or not isinstance(setting.value, dict) or not setting.value:
-        yield setting
-        return
-    for key, value in setting.value.items():
-        yield from _leaves(setting._replace(key=f"{setting.key}.{key}", values=(value,)))
+def nearest(located: Mapping[str, str], key: str, default: str = "") -> str:
+    """Where `key` is set, or else the innermost section that contains it, or `default`. `located`:
+    dotted key or section → where it is set."""
+    while key:
+        if key in located:
+            return located[key]
+        key, _, _ = key.rpartition(".")
+    return default
 
 
 def replaced(config: Any, path: list[str], value: Any) -> dict[str, Any]:
@@ -243,7 +201,7 @@ def replaced(config: Any, path: list[str], value: Any) -> dict[str, Any]:
     return copy
 
 
-def keys_of(config: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+def keys_of(config: Config, prefix: str = "") -> Iterator[str]:
     """Every dotted key, including those of sections."""
     for key, value in config.items():
         yield f"{prefix}{key}"
@@ -251,117 +209,9 @@ def keys_of(config: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
             yield from keys_of(value, f"{prefix}{key}.")
 
 
-def _check(config: Config, setting: Setting, default: Any, rules: Rules) -> None:
-    """Raises a `ConfigError` if the setting cannot be added, changed or deleted, as its mode says.
-    `default`: the value that it would replace."""
-    if setting.mode == "~":
-        _check_deleted(config, setting, default, rules)
-        return
-    key, written = setting.key, setting.written
-    if setting.mode == "" and default is ABSENT:
-        raise setting.error(
-            f"{written} is not a key of the config.",
-            rules.hint_to_add(config, key),
-        )
-    if setting.mode == "+" and default is not ABSENT:
-        raise setting.error(
-            f"{written} adds a key that exists already.",
-            f"write {key}=VALUE to change it.",
-        )
-    if setting.mode == "" or default is not ABSENT:
-        return
-    parent = key.rpartition(".")[0]
-    above = lookup(config, parent) if parent else config
-    if above not in (ABSENT, None) and not isinstance(above, dict):
-        raise setting.error(
-            f"{written}: {parent} is {_kind(above)} and has no keys.",
-            "remove it.",
-        )
-    unread = rules.why_not_added(config, key)
-    if unread:
-        reason, remedy = unread
-        raise setting.error(f"{reason}.", remedy)
-
-
-def _check_deleted(config: Config, setting: Setting, default: Any, rules: Rules) -> None:
-    """`_check` for a setting that deletes a key."""
-    key, written = setting.key, setting.written
-    if default is ABSENT:
-        needless = [f"~{k}" for k in keys_of(config) if rules.why_not_deleted(config, k) is None]
-        raise setting.error(
-            f"{written} is not a key of the config.",
-            f"{suggestion(written, needless)}remove it.",
-        )
-    needed = rules.why_not_deleted(config, key)
-    if needed:
-        raise setting.error(f"{written} deletes a key that a run needs.", needed)
-    if setting.value is not None and not same(setting.value, default):
-        raise setting.error(
-            f"{written}={setting.value!r} deletes a key whose value is {default!r}.",
-            f"write {written}.",
-        )
-
-
-def _fitting(config: Config, setting: Setting, default: Any, rules: Rules) -> Any:
-    """The value in the type of its default. Raises a `ConfigError` if the types do not match."""
-    key, value = setting.key, setting.value
-    if isinstance(value, float) and not math.isfinite(value):
-        raise setting.error(f"{key}={value} is not finite.", "write a finite number.")
-    if default in (ABSENT, None, "???") or _is_reference(default) or _is_reference(value):
-        return value
-    if value is None:
-        if rules.may_be_null(config, key):
-            return value
-        raise setting.error(
-            f"{key}=null has no meaning.",
-            f"write a value; its default is {default!r}.",
-        )
-    fitting = _in_type_of(value, default)
-    if fitting is None:
-        wanted = _kind(default)
-        if isinstance(value, list) and isinstance(default, list):
-            wanted += " with items of the type of its default's"
-        quotes = ""
-        is_text = isinstance(default, str) and rules.is_text(config, key)
-        if is_text and not isinstance(value, list | dict):
-            quotes = "; put the value in quotes"
-        raise setting.error(
-            f"{key}={value!r} is {_kind(value)}; it must be {wanted}.",
-            f"its default is {default!r}{quotes}.",
-        )
-    return fitting
-
-
-def _in_type_of(value: Any, default: Any) -> Any:
-    """`value` in the type of `default`, and so its items, if those of `default` have one type; None
-    if that cannot be."""
-    if isinstance(default, float) and type(value) is int:
-        return float(value)
-    if type(value) is not type(default):
-        return None
-    if not isinstance(value, list):
-        return value
-    kinds = {type(item) for item in default}
-    if len(kinds) != 1 or kinds & {list, dict, type(None)}:
-        return value
-    items = [_in_type_of(item, default[0]) for item in value]
-    return None if None in items else items
-
-
-def _is_reference(value: Any) -> bool:
-    return isinstance(value, str) and "${" in value
-
-
-def _kind(value: Any) -> str:
-    return KINDS.get(type(value), type(value).__name__)
-
-
 def same(value: Any, default: Any) -> bool:
-    """Whether two values of a config are equal and have the same types, at every depth."""
-    if type(value) is not type(default):
-        return False
-    if isinstance(value, list):
-        return len(value) == len(default) and all(map(same, value, default))
-    if isinstance(value, dict):
-        return value.keys() == default.keys() and all(same(value[k], default[k]) for k in value)
-    return bool(value == default)
+    """Whether two values of a config are equal and have the same types, at every depth: in JSON,
+    1, 1.0 and true differ."""
+    first = json.dumps(value, sort_keys=True, default=repr)
+    second = json.dumps(default, sort_keys=True, default=repr)
+    return first == second

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import json
 import re
@@ -14,6 +13,7 @@ from typing import Any
 from rnnbench.axes import DOCUMENTATION, NAMES
 from rnnbench.errors import ConfigError
 from rnnbench.grid.files import DATA
+from rnnbench.grid.overrides import Config
 from rnnworker.precision import DEFAULT
 
 LONGEST_NAME = 200
@@ -36,11 +36,11 @@ class GridPoint:
 
     name: str
     choices: Mapping[str, str]
-    overrides: Mapping[str, Any]
+    overrides: Config
     seed: int
     repeat: int
     alias: str | None
-    config: Mapping[str, Any]
+    config: Config
     skip: str | None = None
     grid: int = field(default=0, compare=False)
     sources: Mapping[str, str] = field(default_factory=dict, compare=False)
@@ -51,14 +51,10 @@ class GridPoint:
         numbers = {"seed": self.seed, "repeat": self.repeat, "alias": self.alias}
         return {**self.choices, **self.overrides, **numbers}
 
-    def texts(self) -> tuple[tuple[str, str], ...]:
-        """The settings as tables and pages have them: as text."""
-        return tuple((key, str(value)) for key, value in self.settings().items())
-
 
 def name_of(
     choices: Mapping[str, str],
-    overrides: Mapping[str, Any],
+    overrides: Config,
     seed: int,
     repeat: int,
     alias: str | None,
@@ -67,17 +63,18 @@ def name_of(
     a file name and as a Snakemake wildcard. Raises a `ConfigError` if it is too long."""
     parts = [slug(choices[axis]) for axis in NAMES if axis in choices]
     for key in sorted(overrides, key=lambda key: key.removeprefix("~")):
+        value = overrides[key]
         last = slug(key.rpartition(".")[2].removeprefix("~"))
         if key == DATA:
-            parts.append(short_path(str(overrides[key])))
+            parts.append(short_path(str(value)))
         elif key.startswith("~"):
             parts.append(f"no_{last}")
         else:
-            parts.append(f"{last}{slug(overrides[key])}")
+            parts.append(f"{last}{slug(value)}")
     if alias is not None:
         parts.append(f"as_{slug(alias)}")
-    # Files that begin with a dot are hidden, and words that begin with a hyphen are options.
     parts += [f"s{seed}", f"r{repeat}"]
+    # Files that begin with a dot are hidden, and words that begin with a hyphen are options.
     name = re.sub("^[.-]", "_", "-".join(parts))
     if len(name) > LONGEST_NAME:
         raise ConfigError(
@@ -90,7 +87,9 @@ def name_of(
 
 def short_path(path: str) -> str:
     """The stem of a file and a digest of its `path`, which tells files with equal stems apart."""
-    return f"{slug(Path(path).stem)}_{hashlib.md5(path.encode()).hexdigest()[:6]}"
+    stem = slug(Path(path).stem)
+    digest = hashlib.md5(path.encode()).hexdigest()
+    return f"{stem}_{digest[:6]}"
 
 
 def configuration_of(name: str) -> str:
@@ -103,15 +102,10 @@ def slug(value: Any) -> str:
     if isinstance(value, bool) or value is None:
         return json.dumps(value)
     if isinstance(value, list | tuple):
-        return "x".join(slug(item) for item in value) or "empty"
+        return "x".join(map(slug, value)) or "empty"
     if isinstance(value, dict):
-        return "_".join(f"{slug(key)}{slug(item)}" for key, item in value.items()) or "empty"
-    return _safe(str(value))
-
-
-@functools.cache
-def _safe(text: str) -> str:
-    return re.sub(r"[^A-Za-z0-9_.+=-]+", "_", text) or "empty"
+        return "_".join(slug(key) + slug(value[key]) for key in value) or "empty"
+    return re.sub(r"[^A-Za-z0-9_.+=-]+", "_", str(value)) or "empty"
 
 
 _ENCODER = json.JSONEncoder(
@@ -122,7 +116,7 @@ _ENCODER = json.JSONEncoder(
 )
 
 
-def full_identity(config: Mapping[str, Any], identity: Mapping[str, Any]) -> dict[str, Any]:
+def full_identity(config: Config, identity: Config) -> dict[str, Any]:
     """Everything that a result depends on: the config without limits and without the documentation
     keys at the top level of each section, and `identity`, which has the other parts (MD5 of the
     data set, lock of the build, digest of the worker's code), or all of them for a certificate."""
@@ -132,12 +126,12 @@ def full_identity(config: Mapping[str, Any], identity: Mapping[str, Any]) -> dic
         if key == "limits" or (key == "precision" and value == DEFAULT):
             continue
         if isinstance(value, Mapping):
-            value = {name: item for name, item in value.items() if name not in DOCUMENTATION}
+            value = {name: value[name] for name in value if name not in DOCUMENTATION}
         identifying[key] = value
     return {"config": identifying, **identity}
 
 
-def digest_of(identity: Mapping[str, Any]) -> str:
+def digest_of(identity: Config) -> str:
     """SHA-256 of the canonical JSON, in hexadecimal."""
     return hashlib.sha256(canonical(identity).encode()).hexdigest()
 

@@ -16,12 +16,13 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from functools import cache
+from types import MappingProxyType
 from typing import Any
 
 from rnnbench.axes import NAMES
 from rnnbench.errors import ConfigError, converted, suggestion
 from rnnbench.grid.choices import Requirement
-from rnnbench.grid.overrides import ABSENT, keys_of, lookup
+from rnnbench.grid.overrides import ABSENT, Config, keys_of, lookup
 from rnnworker import cards as nvidia
 from rnnworker import machine, processors
 from rnnworker.frameworks.names import FRAMEWORKS
@@ -33,7 +34,7 @@ DROPOUTS = {"model.input_dropout": "dropout", "model.recurrent_dropout": "recurr
 REQUIRES = 'write {key: device.kind, in: [gpu], why: "the reason"}.'
 
 
-def unmet(config: Mapping[str, Any], files: Mapping[str, str | None] | None = None) -> str | None:
+def unmet(config: Config, files: Mapping[str, str] = MappingProxyType({})) -> str | None:
     """The reason of the first unmet requirement, in the order of the axes, then of replicas and
     precision; or None. `files`: axis → the file of its choice, for errors."""
     for group in NAMES:
@@ -42,37 +43,48 @@ def unmet(config: Mapping[str, Any], files: Mapping[str, str | None] | None = No
             why = _unmet_rnn(config)
             if why:
                 return why
-        file = files.get(group) if files else None
-        if file is None:
-            file = f"{group}={section.get('name', '?')}"
+        requires = section.get("requires")
+        if not requires:
+            continue
+        file = files.get(group, f"{group}={section.get('name', '?')}")
         where = f"{file}: requires"
-        requires = section.get("requires") or ()
         for required in converted(requires, list[Requirement], where, REQUIRES):
-            conditions = required.when or {}
-            if any(_value(config, key, where) not in conditions[key] for key in conditions):
-                continue
-            if lookup(config, required.key) is ABSENT and None in required.values:
-                continue
-            value = _value(config, required.key, where)
-            # The worker knows the cells of a model's own layers, and refuses those it must.
-            if value not in required.values and (required.key, value) != ("cell.name", OF_MODEL):
+            if _is_unmet(required, config, where):
                 return required.why
     return _unmet_replicas(config) or _unmet_precision(config)
 
 
-def _value(config: Mapping[str, Any], key: str, where: str) -> Any:
+def _is_unmet(required: Requirement, config: Config, where: str) -> bool:
+    """Whether `config` lacks what a requirement asks for. `where`: its location, for errors."""
+    for key, values in (required.when or {}).items():
+        if _value(config, key, where) not in values:
+            return False
+    if None in required.values and lookup(config, required.key) is ABSENT:
+        return False
+    value = _value(config, required.key, where)
+    if required.key == "cell.name" and value == OF_MODEL:
+        return False  # the worker knows the cells of a model's own layers, and refuses some
+    return value not in required.values
+
+
+def _value(config: Config, key: str, where: str) -> Any:
     value = lookup(config, key)
-    if value is ABSENT:
-        group, _, rest = key.partition(".")
-        name = lookup(config, f"{group}.name")
-        choice = group if name is ABSENT else f"{group}={name}"
-        what = f"{key} is needed, but {choice} does not set it."
-        similar = suggestion(key, keys_of(config), 0.85).strip()
-        raise ConfigError(what, where=where, remedy=similar or f"add {rest or key} to {choice}.")
-    return value
+    if value is not ABSENT:
+        return value
+    group, _, rest = key.partition(".")
+    choice = group
+    name = lookup(config, f"{group}.name")
+    if name is not ABSENT:
+        choice = f"{group}={name}"
+    similar = suggestion(key, keys_of(config), 0.85).strip()
+    raise ConfigError(
+        f"{key} is needed, but {choice} does not set it.",
+        where=where,
+        remedy=similar or f"add {rest or key} to {choice}.",
+    )
 
 
-def _unmet_rnn(config: Mapping[str, Any]) -> str | None:
+def _unmet_rnn(config: Config) -> str | None:
     """The ``cells`` of the rnn choice, and the requirements of every user-supplied kernel."""
     rnn = config["rnn"]
     cells = rnn.get("cells")
@@ -83,14 +95,15 @@ def _unmet_rnn(config: Mapping[str, Any]) -> str | None:
         return None
     if lookup(config, "model.recurrent") is False:
         return "this model has no recurrent layer: it takes rnn=none"
+    options = rnn.get("options") or {}
     for key, option in DROPOUTS.items():
         requested = lookup(config, key) not in (ABSENT, None, 0.0)
-        if requested and option not in (rnn.get("options") or {}):
+        if requested and option not in options:
             return f"{name} has no {option}: its file does not list it in options"
     return None
 
 
-def _unmet_replicas(config: Mapping[str, Any]) -> str | None:
+def _unmet_replicas(config: Config) -> str | None:
     replicas = nvidia.replicas_of(config["device"])
     if replicas == 1:
         return None
@@ -105,7 +118,7 @@ def _unmet_replicas(config: Mapping[str, Any]) -> str | None:
         return "XLA compiles a step for one device; choose a build without jit_compile"
     if batch % replicas:
         below = batch - batch % replicas
-        choices = f"{below + replicas}"
+        choices = str(below + replicas)
         if below:
             choices = f"{below} or {choices}"
         return (
@@ -115,7 +128,7 @@ def _unmet_replicas(config: Mapping[str, Any]) -> str | None:
     return None
 
 
-def _unmet_precision(config: Mapping[str, Any]) -> str | None:
+def _unmet_precision(config: Config) -> str | None:
     precision = requested_precision(config)
     if precision == "tf32" and config["device"].get("kind") != "gpu":
         return "TF32 exists on NVIDIA GPUs only"
@@ -126,16 +139,17 @@ def _unmet_precision(config: Mapping[str, Any]) -> str | None:
     return f"this Keras has no dtype policy {precision}"
 
 
-def check_options(config: Mapping[str, Any], choice: Mapping[str, Any], at: str) -> None:
+def check_options(config: Config, choice: Config, at: str) -> None:
     """Raises a `ConfigError` for ``rnn.options`` that the implementation would ignore, because the
     name of the grid point would not describe what is measured. `choice`: the section of the rnn
     choice, without overrides; `at`: the location, for errors."""
     rnn = config["rnn"]
     implementation = rnn["implementation"]
+    given = rnn.get("options") or {}
     of_choice = choice.get("options") or {}
     if is_user_file(implementation):
         known = sorted(of_choice)
-        unknown = [key for key in rnn.get("options") or {} if key not in known]
+        unknown = [key for key in given if key not in known]
     else:
         known = honoured(config) or []
         unknown = not_honoured(config)
@@ -143,23 +157,23 @@ def check_options(config: Mapping[str, Any], choice: Mapping[str, Any], at: str)
         return
     key = unknown[0]
     name = f"rnn={rnn.get('name')}"
-    detail = ""
+    implemented = name
     if implementation != rnn.get("name"):
-        detail = f" (rnn.implementation {implementation})"
-    similar = suggestion(PREFIX + key, [PREFIX + each for each in known], 0.85)
+        implemented += f" (rnn.implementation {implementation})"
     if key in of_choice:
         remedy = f"remove {key} from the file of {name}."
     else:
-        remedy = f"remove rnn.options.{key}, or give {name} a grid of its own without it."
+        remedy = f"remove {PREFIX}{key}, or give {name} a grid of its own without it."
+    similar = suggestion(PREFIX + key, [PREFIX + each for each in known], 0.85)
     raise ConfigError(
-        f"{name}{detail} does not honour rnn.options.{key}; "
+        f"{implemented} does not honour {PREFIX}{key}; "
         f"it honours {', '.join(known) or 'no options'}.",
         where=at,
         remedy=f"{similar}{remedy}",
     )
 
 
-def unmet_here(config: Mapping[str, Any]) -> str | None:
+def unmet_here(config: Config) -> str | None:
     """Why `config` cannot run on this machine, or None."""
     return nvidia.unmet_device(config["device"], cores(), cards())
 
