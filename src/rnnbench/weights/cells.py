@@ -99,6 +99,11 @@ class Cell:
         return len(self.arrays["recurrent_kernel"])
 
     @property
+    def group(self) -> str:
+        """The group of its layer in a file of Keras 3."""
+        return self.sources[0].place.rpartition("/vars/")[0]
+
+    @property
     def direction(self) -> str | None:
         """``forward`` or ``backward``, None in a layer of one direction."""
         last = self.scope.rpartition("/")[2]

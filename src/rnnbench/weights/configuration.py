@@ -231,8 +231,7 @@ def _by_place(cells: Sequence[Cell], tree: Sequence[Node]) -> dict[int, Node]:
     """The nodes of cells by their ids, in a ``.keras`` file."""
     found = {}
     for cell in cells:
-        place = cell.sources[0].place.rpartition("/vars/")[0]
-        same = [node for node in tree if node.arrays == place]
+        same = [node for node in tree if node.arrays == cell.group]
         if len(same) == 1:
             found[id(cell)] = same[0]
     return found
