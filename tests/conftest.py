@@ -20,7 +20,7 @@ from xdist.scheduler import LoadScopeScheduling
 
 from rnnbench.locks import locked
 from rnnbench.records.store import Place, record_files
-from rnnbench.tracking.store import prepare
+from rnnbench.tracking import store
 from rnnworker import members
 
 # The same examples in every run, so that results are reproducible; `make faults` draws new ones.
@@ -28,7 +28,8 @@ settings.register_profile("suite", derandomize=True, deadline=None)
 if os.environ.get("RNNBENCH_FAULTS") != "all":
     settings.load_profile("suite")
 
-prepare()  # Any test may import MLflow first, which reads its settings then.
+store.prepare()  # Any test may import MLflow first, which reads its settings then.
+create_store = store._create
 
 ROOT = Path(__file__).parents[1]
 SHARED = Path(os.environ.get("RNNBENCH_SHARED", ROOT.parent / "shared"))
@@ -54,6 +55,26 @@ def own_environment():
     """Undoes what a test leaves in the environment: TensorFlow 2 sets TF2_BEHAVIOR when it is
     imported, and TensorFlow 1 obeys it."""
     with mock.patch.dict(os.environ):
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def copied_store(tmp_path_factory: pytest.TempPathFactory):
+    """MLflow applies all its migrations to a new database, which takes 2 s of a processor. So the
+    first test of a session that needs a store creates it, and the others copy that one."""
+
+    def copy(database: Path) -> None:
+        shared = shared_folder(tmp_path_factory) / "store"
+        template = shared / "mlflow.db"
+        shared.mkdir(exist_ok=True)
+        with locked(shared / "lock"):
+            if not template.exists():
+                create_store(template)
+        store._remove(database)
+        shutil.copyfile(template, database)
+        store.adopt_artifacts(database)
+
+    with mock.patch.object(store, "_create", copy):
         yield
 
 
