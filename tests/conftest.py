@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import psutil
 import pytest
+import vl_convert
 from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling
 
@@ -75,6 +79,23 @@ def copied_store(tmp_path_factory: pytest.TempPathFactory):
         store.adopt_artifacts(database)
 
     with mock.patch.object(store, "_create", copy):
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def charts_drawn_once() -> Iterator[None]:
+    """Drawing a chart takes up to 0.3 s of a processor, the same chart is always drawn in the same
+    way, and pages of tests have many in common."""
+    draw = vl_convert.vegalite_to_svg
+    drawn: dict[str, str] = {}
+
+    def remembered(chart: Any) -> str:
+        key = json.dumps(chart)
+        if key not in drawn:
+            drawn[key] = draw(chart)
+        return drawn[key]
+
+    with mock.patch.object(vl_convert, "vegalite_to_svg", remembered):
         yield
 
 
