@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import psutil
 import pytest
+import vl_convert
 from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling
 
 from rnnbench.locks import locked
 from rnnbench.records.store import Place, record_files
-from rnnbench.tracking.store import prepare
+from rnnbench.tracking import store
 from rnnworker import members
 
 # The same examples in every run, so that results are reproducible; `make faults` draws new ones.
@@ -28,7 +32,8 @@ settings.register_profile("suite", derandomize=True, deadline=None)
 if os.environ.get("RNNBENCH_FAULTS") != "all":
     settings.load_profile("suite")
 
-prepare()  # Any test may import MLflow first, which reads its settings then.
+store.prepare()  # Any test may import MLflow first, which reads its settings then.
+create_store = store._create
 
 ROOT = Path(__file__).parents[1]
 SHARED = Path(os.environ.get("RNNBENCH_SHARED", ROOT.parent / "shared"))
@@ -54,6 +59,43 @@ def own_environment():
     """Undoes what a test leaves in the environment: TensorFlow 2 sets TF2_BEHAVIOR when it is
     imported, and TensorFlow 1 obeys it."""
     with mock.patch.dict(os.environ):
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def copied_store(tmp_path_factory: pytest.TempPathFactory):
+    """MLflow applies all its migrations to a new database, which takes 2 s of a processor. So the
+    first test of a session that needs a store creates it, and the others copy that one."""
+
+    def copy(database: Path) -> None:
+        shared = shared_folder(tmp_path_factory) / "store"
+        template = shared / "mlflow.db"
+        shared.mkdir(exist_ok=True)
+        with locked(shared / "lock"):
+            if not template.exists():
+                create_store(template)
+        store._remove(database)
+        shutil.copyfile(template, database)
+        store.adopt_artifacts(database)
+
+    with mock.patch.object(store, "_create", copy):
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def charts_drawn_once() -> Iterator[None]:
+    """Drawing a chart takes up to 0.3 s of a processor, the same chart is always drawn in the same
+    way, and pages of tests have many in common."""
+    draw = vl_convert.vegalite_to_svg
+    drawn: dict[str, str] = {}
+
+    def remembered(chart: Any) -> str:
+        key = json.dumps(chart)
+        if key not in drawn:
+            drawn[key] = draw(chart)
+        return drawn[key]
+
+    with mock.patch.object(vl_convert, "vegalite_to_svg", remembered):
         yield
 
 

@@ -74,11 +74,11 @@ def test_values_that_are_not_finite_numbers_are_omitted(value):
 def test_dataset_has_the_md5_that_dvc_pins_and_its_source():
     record = make_record()
     dataset = mapping.dataset(record)
-    assert dataset and dataset.digest == DIGITS_MD5 and json.loads(dataset.source)["uri"]
-    assert mapping.dataset(replace(record, identity={})) is None
+    assert dataset["digest"] == DIGITS_MD5 and json.loads(dataset["source"])["uri"]
+    assert mapping.dataset(replace(record, identity={})) == {}
     config = {**record.run.config, "dataset": {"name": "digits", "about": "Ziffern: 8×8"}}
     described = mapping.dataset(replace(record, config=config))
-    assert described and json.loads(described.profile) == {"about": "Ziffern: 8×8"}
+    assert json.loads(described["profile"]) == {"about": "Ziffern: 8×8"}
 
 
 def test_the_complete_duplicate_is_kept():

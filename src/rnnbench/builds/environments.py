@@ -132,7 +132,9 @@ def _make(pins: Pins, folder: Path) -> None:
     lock.write_text(lock_without(pins), encoding="utf-8")
     target = ("--python", created, "--link-mode", "copy")
     uv("pip", "sync", *target, "--require-hashes", str(lock))
+    wheel_file = None
     if pins.wheel is not None:
+        wheel_file = pins.wheel.name
         wheel = str(pins.wheel.resolve())
         uv("pip", "install", *target, "--no-deps", "--no-index", wheel)
 
@@ -153,7 +155,7 @@ def _make(pins: Pins, folder: Path) -> None:
         "python": pins.python,
         "interpreter": str(python),
         "lock": pins.lock.name,
-        "wheel": None if pins.wheel is None else pins.wheel.name,
+        "wheel": wheel_file,
         "versions": versions,
         "packages": str(packages.relative_to(folder)),
         "seconds": round(time.monotonic() - start, 1),

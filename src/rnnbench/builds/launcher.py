@@ -80,7 +80,8 @@ def launcher(build: Build, root: Path) -> tuple[str, ...]:
     pins = pins_of(build, root)
     if pins:
         return (str((pins.folder(root) / "bin" / "python").absolute()),)
-    python, command = build.get("python"), build.get("command")
+    python = build.get("python")
+    command = build.get("command")
     if python and command:
         remedy = "keep the one that starts the build's Python."
         raise wrong(build, "has both a `python` and a `command`.", remedy)
@@ -108,10 +109,13 @@ def launcher(build: Build, root: Path) -> tuple[str, ...]:
         path = str((root / Path(path).expanduser()).absolute())
     program = shutil.which(path)
     if program is None:
-        key = "command" if command else "python"
+        key = "python"
+        if command:
+            key = "command"
         what = f"{key} {path} is not an executable program on this machine."
         raise wrong(build, what, f"install it, or correct {key}.")
-    return (program, *words[1:])
+    words[0] = program
+    return tuple(words)
 
 
 def environment(build: Build) -> dict[str, str]:

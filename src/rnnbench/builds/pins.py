@@ -187,7 +187,7 @@ def wheel_name(wheel: Path) -> tuple[str, str]:
 
     The distribution is normalized.
     """
-    name, version, *_ = wheel.stem.split("-")
+    name, version = wheel.stem.split("-")[:2]
     return normal(name), version
 
 

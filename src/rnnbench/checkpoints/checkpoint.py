@@ -4,7 +4,7 @@ names of arrays."""
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,12 +12,11 @@ import h5py
 import numpy as np
 
 from rnnbench.weights.cells import PARTS, Array, Refusal
-from rnnbench.weights.layer_tree import CONTAINERS
 
 # What a file holds at most in memory: times its size, and bytes besides.
 INFLATION = 100
 SMALL = 2**20
-CELL = re.compile(r"(lstm|gru|simple_rnn)_cell(_\d+)?")
+CELL = re.compile(r"/(lstm|gru|simple_rnn)_cell(_\d+)?(?=/[^/]*$)")
 
 
 @dataclass(frozen=True)
@@ -25,8 +24,9 @@ class Checkpoint:
     """The arrays of a file.
 
     `kind`: how the arrays are stored, such as ``.keras`` or ``torch``;
-    `content`: the bytes of a file of Keras, ``.npz`` or safetensors;
+    `content`: the bytes of a file of Keras;
     `config`: the model's configuration, if the file has one;
+    `container`: the group with the layers in a file of Keras 3, or of Keras 2.13;
     `order`: whether the file has that of the ``layers``, also of the ``arrays`` in a layer, or
     ``none``;
     `optimizer`: the number of arrays of the optimizer and the metrics, which are not in `arrays`;
@@ -37,17 +37,10 @@ class Checkpoint:
     arrays: Sequence[Array]
     content: bytes = b""
     config: dict[str, Any] | None = None
+    container: str = "layers"
     order: str = "none"
     optimizer: int = 0
     attributes: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def container(self) -> str:
-        """The group that has the layers of a model in a file of Keras 3, or of Keras 2.13."""
-        of_keras_3, of_keras_2 = CONTAINERS
-        if any(of_keras_2 in array.place for array in self.arrays):
-            return of_keras_2
-        return of_keras_3
 
 
 def check_claim(claimed: int, size: int) -> None:
@@ -69,15 +62,21 @@ def numbers(name: str, values: Any) -> np.ndarray:
     return np.asarray(values)
 
 
-def named(contents: Sequence[tuple[str, np.ndarray]]) -> list[Array]:
-    """Arrays that have names alone, as Keras or torch gives them: the first part is the layer."""
+def named(contents: Iterable[tuple[str, Any]]) -> list[Array]:
+    """Arrays that have names alone, as Keras or torch gives them: the first part is the layer.
+
+    `contents`: pairs of a name and values. Raises `Refusal` for values that are not numbers.
+    """
     arrays = []
     for place, values in contents:
         name = re.sub(r":\d+$", "", place)
         if name in PARTS:
             name = f"rnn/{name}"
-        layer = name.partition("/")[0] if "/" in name else ""
-        arrays.append(Array(name, place, values, layer))
+        layer, separator, _ = name.partition("/")
+        if not separator:
+            layer = ""
+        array = Array(name, place, numbers(place, values), layer)
+        arrays.append(array)
     return tidy(arrays)
 
 
@@ -86,17 +85,17 @@ def tidy(arrays: Sequence[Array]) -> list[Array]:
     directions, unless two of them would have one name."""
     tidied = []
     for array in arrays:
-        layer, *scopes = array.scope.split("/")
-        if scopes and CELL.fullmatch(scopes[-1]):
-            scopes.pop()
-        kept = [layer]
-        for scope in scopes:
-            kept.append(re.sub(r"^(forward|backward)_.*", r"\1", scope))
-        name = "/".join([*kept, array.part]).lstrip("/")
-        tidied.append(array._replace(name=name))
+        name = CELL.sub("", array.name)
+        name = re.sub(r"/(forward|backward)_[^/]*(?=/)", r"/\1", name)
+        tidied.append(array._replace(name=name.lstrip("/")))
 
-    if len({array.name for array in tidied}) == len(arrays):
+    if have_unique_names(tidied):
         return tidied
-    if len({array.name for array in arrays}) == len(arrays):
+    if have_unique_names(arrays):
         return list(arrays)
     return [array._replace(name=f"{array.layer}/{array.place}") for array in arrays]
+
+
+def have_unique_names(arrays: Sequence[Array]) -> bool:
+    names = {array.name for array in arrays}
+    return len(names) == len(arrays)

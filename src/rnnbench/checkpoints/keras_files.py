@@ -1,4 +1,25 @@
-"""Files of Keras: HDF5 of Keras 2 and 3, and ``.keras``."""
+"""Files of Keras: HDF5 of Keras 2 and 3, and ``.keras``.
+
+In a file of Keras 2, attributes name the layers, and the arrays of each layer in order. Only a file
+with a whole model has the first group and the configuration, as the attribute ``model_config``::
+
+    model_weights                       layer_names: lstm, dense
+        lstm                            weight_names: lstm/lstm_cell/kernel:0, …
+            lstm/lstm_cell/kernel:0     an array
+    optimizer_weights
+
+In a file of Keras 3, groups are named after the classes of layers, and the arrays are numbered::
+
+    layers                              or _layer_checkpoint_dependencies, of Keras 2.13
+        lstm
+            cell
+                vars
+                    0                   an array
+        lstm_1                          the second layer of this class
+    optimizer
+
+A ``.keras`` file is a ZIP archive with ``config.json``, ``metadata.json`` and such a file.
+"""
 
 from __future__ import annotations
 
@@ -6,21 +27,27 @@ import io
 import json
 import re
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any
 
 import h5py
 import numpy as np
 
-from rnnbench.checkpoints.checkpoint import Checkpoint, check_claim, numbers, tidy
+from rnnbench.checkpoints.checkpoint import (
+    Checkpoint,
+    check_claim,
+    have_unique_names,
+    numbers,
+    tidy,
+)
 from rnnbench.checkpoints.kinds import SAVEZ
 from rnnbench.weights.cells import DIRECTIONS, PARTS, Array, Refusal
 from rnnbench.weights.layer_tree import CONTAINERS, Node, check_model, is_recurrent, nodes
 from rnnworker.recurrent.checkpoint_layouts import cell_of
 
-STATE = ("/optimizer/", "/metrics/")  # of training, in files of Keras 3 and 2.13
+STATE = ("optimizer/", "metrics/")  # of training, in files of Keras 3 and 2.13
+UNNAMED = (*CONTAINERS, "vars", "cell", "")  # groups that are not in the names of layers
 
 
 def read_hdf5(content: bytes) -> Checkpoint:
@@ -28,7 +55,7 @@ def read_hdf5(content: bytes) -> Checkpoint:
     with opened(content) as file:
         if "model_weights" in file or "layer_names" in file.attrs or "layer_names0" in file.attrs:
             return _of_keras_2(file, content)
-        return _of_keras_3(file, content, None)
+        return _of_keras_3(file, ".weights.h5", content, None, {})
 
 
 def read_archive(content: bytes) -> Checkpoint:
@@ -43,14 +70,9 @@ def read_archive(content: bytes) -> Checkpoint:
         weights = members.read("model.weights.h5")
 
     check_model(config)
+    attributes = {"keras_version": str(metadata.get("keras_version"))}
     with opened(weights) as file:
-        checkpoint = _of_keras_3(file, content, config)
-    return replace(
-        checkpoint,
-        kind=".keras",
-        config=config,
-        attributes={"keras_version": str(metadata.get("keras_version"))},
-    )
+        return _of_keras_3(file, ".keras", content, config, attributes)
 
 
 @contextmanager
@@ -59,53 +81,50 @@ def opened(content: bytes) -> Iterator[h5py.File]:
     that its size contradicts. Raises `Refusal`."""
     remedy = "save the model in one file."
     with h5py.File(io.BytesIO(content)) as file:
+        names: list[str] = []
+        file.visit_links(names.append)
         claimed = 0
-
-        def check(name: str, link: object) -> None:
-            nonlocal claimed
+        for name in names:
+            link = file.get(name, getlink=True)
             if isinstance(link, h5py.ExternalLink):
                 raise Refusal(f"{name} is a link to another file.", remedy)
             if not isinstance(link, h5py.HardLink):
-                return
+                continue
             found = file[name]
             if isinstance(found, h5py.Dataset):
                 claimed += found.size * found.dtype.itemsize
                 if found.external or found.is_virtual:
                     raise Refusal(f"the bytes of {name} are in another file.", remedy)
 
-        file.visititems_links(check)
         check_claim(claimed, len(content))
         yield file
 
 
 def texts(group: h5py.Group, name: str) -> list[str]:
-    """An attribute with names, which Keras divides into several if it is long."""
-    parts = []
-    if name in group.attrs:
-        parts.append(group.attrs[name])
-    while f"{name}{len(parts)}" in group.attrs:
-        parts.append(group.attrs[f"{name}{len(parts)}"])
-
+    """The names in the attribute `name`."""
     found = []
-    for part in parts:
-        found += [_decoded(text) for text in part]
+    for key in attributes_of(group, name):
+        found += [_decoded(text) for text in group.attrs[key]]
     return found
 
 
+def attributes_of(group: h5py.Group, name: str) -> list[str]:
+    """The attribute `name`, or the numbered ones that Keras divides it into if it is long."""
+    keys = [key for key in group.attrs if re.fullmatch(rf"{name}\d*", key)]
+    return sorted(keys, key=natural)
+
+
 def _decoded(value: Any) -> str:
-    return value.decode() if isinstance(value, bytes) else str(value)
+    if isinstance(value, bytes):
+        return value.decode()
+    return str(value)
 
 
 def _datasets(file: h5py.File) -> list[str]:
     """The places of all arrays."""
-    found: list[str] = []
-
-    def visit(name: str, item: object) -> None:
-        if isinstance(item, h5py.Dataset):
-            found.append(item.name)
-
-    file.visititems(visit)
-    return found
+    places: list[str] = []
+    file.visit(places.append)
+    return [place for place in places if isinstance(file[place], h5py.Dataset)]
 
 
 def _of_keras_2(file: h5py.File, content: bytes) -> Checkpoint:
@@ -132,117 +151,137 @@ def _of_keras_2(file: h5py.File, content: bytes) -> Checkpoint:
             "load and save the model once with Keras 2.0 to 2.2.",
         )
 
-    places = {f"/{root}{array.layer}/{array.place}" for array in arrays}
+    places = {f"{root}{array.layer}/{array.place}" for array in arrays}
     optimizer = 0
     lost = []
     for place in _datasets(file):
-        if place.startswith("/optimizer_weights"):
+        if place.startswith("optimizer_weights"):
             optimizer += 1
         elif place not in places:
             lost.append(place)
     if lost:
-        raise Refusal(f"no layer names its array {min(lost)}.", "use a file that Keras wrote.")
+        raise Refusal(f"no layer names its array /{min(lost)}.", "use a file that Keras wrote.")
 
     attributes = {}
     for name in ("keras_version", "backend"):
         if name in weights.attrs:
             attributes[name] = _decoded(weights.attrs[name])
-    config = file.attrs.get("model_config")
-    if config is not None:
-        config = json.loads(_decoded(config))
+    config = None
+    if "model_config" in file.attrs:
+        config = json.loads(_decoded(file.attrs["model_config"]))
     if config is not None:
         check_model(config)
-    return Checkpoint(".h5", arrays, content, config, "arrays", optimizer, attributes)
+    return Checkpoint(
+        ".h5",
+        arrays,
+        content,
+        config,
+        order="arrays",
+        optimizer=optimizer,
+        attributes=attributes,
+    )
 
 
-def _of_keras_3(file: h5py.File, content: bytes, config: dict[str, Any] | None) -> Checkpoint:
-    """A file in which the place of an array says to which layer it belongs."""
-    container = CONTAINERS[CONTAINERS[1] in file]
-    tree = list(nodes(config, container)) if config else []
+def _of_keras_3(
+    file: h5py.File,
+    kind: str,
+    content: bytes,
+    config: dict[str, Any] | None,
+    attributes: Mapping[str, str],
+) -> Checkpoint:
+    """A file in which the place of an array says to which layer it belongs. The arguments after
+    `file` are those of the `Checkpoint`."""
+    container, of_keras_2 = CONTAINERS
+    if of_keras_2 in file:
+        container = of_keras_2
     groups: dict[str, list[str]] = {}
     optimizer = 0
     for place in _datasets(file):
         if place.startswith(STATE):
             optimizer += 1
         else:
-            group, _, key = place.strip("/").rpartition("/")
+            group, _, key = place.rpartition("/")
             groups.setdefault(group, []).append(key)
     if not any("vars" in group for group in groups):
         raise Refusal("it is an HDF5 file, but not a checkpoint of Keras.", SAVEZ)
 
+    # Without a configuration, one node without a name has all groups.
+    tree = {node.place: node for node in nodes(config or {}, container)}
+    owned: dict[str, list[str]] = {place: [] for place in tree}
+    for group in sorted(groups, key=natural):
+        owner = deepest(group, tree)
+        owned[owner].append(group)
+
     arrays: list[Array] = []
-    for group in sorted(groups, key=lambda group: (_deepest(group, tree)[0], natural(group))):
-        _, node = _deepest(group, tree)
-        keys = sorted(groups[group], key=natural)
-        values = [numbers(group, file[group][key]) for key in keys]
-        scope = _scope(group, node)
-        layer = scope.partition("/")[0]
-        is_cell = _is_cell(group, keys, values, node)
-        for number, key in enumerate(keys):
-            part = PARTS[number] if is_cell else f"var_{key}"
-            arrays.append(Array(f"{scope}/{part}", f"{group}/{key}", values[number], layer))
-    if len({array.name for array in arrays}) < len(arrays):
+    for owner, node in tree.items():
+        for group in owned[owner]:
+            keys = sorted(groups[group], key=natural)
+            values = [numbers(group, file[group][key]) for key in keys]
+            scope = _scope(group, node)
+            layer = scope.partition("/")[0]
+            parts = [f"var_{key}" for key in keys]
+            if _is_cell(group, keys, values, node):
+                parts = list(PARTS[: len(keys)])
+            for key, part, array in zip(keys, parts, values, strict=True):
+                arrays.append(Array(f"{scope}/{part}", f"{group}/{key}", array, layer))
+    if not have_unique_names(arrays):
         arrays = [array._replace(name=array.place) for array in arrays]
 
-    order = "layers" if len(tree) > 1 else "none"
-    return Checkpoint(".weights.h5", arrays, content, None, order, optimizer)
+    order = "none"
+    if len(tree) > 1:
+        order = "layers"
+    return Checkpoint(kind, arrays, content, config, container, order, optimizer, attributes)
 
 
-def _deepest(group: str, tree: Sequence[Node]) -> tuple[int, Node | None]:
-    """The number and the node of the layer that has the arrays in `group`."""
-    best = 0
-    found: Node | None = None
-    for number, node in enumerate(tree):
-        inside = not node.place or f"{group}/".startswith(f"{node.place}/")
-        if inside and (found is None or len(node.place) > len(found.place)):
-            best = number
-            found = node
-    return best, found
+def deepest(place: str, groups: Container[str]) -> str:
+    """The deepest of the `groups` that contains `place`, or an empty text: the file itself."""
+    while place and place not in groups:
+        place = place.rpartition("/")[0]
+    return place
 
 
-def _is_cell(
-    group: str,
-    keys: Sequence[str],
-    values: Sequence[np.ndarray],
-    node: Node | None,
-) -> bool:
+def _is_cell(group: str, keys: Sequence[str], values: Sequence[np.ndarray], node: Node) -> bool:
     """Whether the arrays are those of a recurrent cell: the configuration says it, the name does,
     or all shapes are those of a CuDNN layer."""
-    if list(keys) not in (["0", "1"], ["0", "1", "2"]):
+    if keys not in (["0", "1"], ["0", "1", "2"]):
         return False
     owner = group.removesuffix("/vars")
-    if node is not None and is_recurrent(node):
+    if is_recurrent(node):
         return owner == node.arrays
 
-    *above, last = owner.split("/")
+    above, _, last = owner.rpartition("/")
     if last in ("cell", "forward_layer", "backward_layer") or last.startswith("cu_dnn"):
         return True
-    if above[-1:] == ["cells"]:
+    if f"/{above}".endswith("/cells"):
         return True
 
     if len(keys) != 3 or cell_of(values[1]) not in ("lstm", "gru"):
         return False
-    kernel, recurrent, bias = (each.shape for each in values)
-    columns = recurrent[1]
-    return kernel[1:] == (columns,) and bias == (2 * columns,)
+    kernel, recurrent, bias = values
+    columns = recurrent.shape[1]
+    return kernel.shape[1:] == (columns,) and bias.shape == (2 * columns,)
 
 
-def _scope(group: str, node: Node | None) -> str:
+def _scope(group: str, node: Node) -> str:
     """The name of the layer with the arrays in `group`, from the configuration where it has one."""
-    names: list[str] = []
-    rest = group
-    if node is not None:
-        names += node.names
-        rest = group.removeprefix(node.place)
+    names = list(node.names)
+    rest = group.removeprefix(node.place)
     for part in rest.strip("/").split("/"):
-        if part in (*CONTAINERS, "vars", "cell", ""):
+        if part in UNNAMED:
             continue
         direction = part.removesuffix("_layer")
-        names.append(direction if direction in DIRECTIONS else part)
+        if direction in DIRECTIONS:
+            part = direction
+        names.append(part)
     return "/".join(names) or "model"
 
 
 def natural(text: str) -> list[tuple[str, int]]:
     """Sorts ``lstm_2`` before ``lstm_10``, and ``forward`` before ``backward``."""
-    parts = re.split(r"(\d+)", text.replace("/backward", "/gackward"))
-    return [("", int(part)) if part.isdigit() else (part, 0) for part in parts]
+    key = []
+    for part in re.split(r"(\d+)", text.replace("/backward", "/gackward")):
+        if part.isdigit():
+            key.append(("", int(part)))
+        else:
+            key.append((part, 0))
+    return key

@@ -17,7 +17,7 @@ import numpy as np
 import safetensors
 
 from rnnbench.checkpoints import keras_files
-from rnnbench.checkpoints.checkpoint import Checkpoint, check_claim, named, numbers
+from rnnbench.checkpoints.checkpoint import Checkpoint, check_claim, named
 from rnnbench.checkpoints.kinds import kind_of
 from rnnbench.errors import BuildError
 from rnnbench.weights.cells import DIRECTIONS, Refusal
@@ -40,7 +40,7 @@ def read(path: Path, worker: Worker) -> Checkpoint:
     try:
         content = path.read_bytes()
         if kind == "safetensors":
-            checkpoint = _safetensors(content, path)
+            checkpoint = _safetensors(path)
         elif kind == ".npz":
             checkpoint = _npz(content)
         elif kind == ".keras":
@@ -69,7 +69,7 @@ def _by_library(path: Path, kind: str, worker: Worker) -> Checkpoint:
 
     contents = []
     for number, name in enumerate(answer["names"]):
-        contents.append((name, numbers(name, values[str(number)])))
+        contents.append((name, values[str(number)]))
     arrays = named(contents)
     if kind == "TensorFlow":
         # The layer of a variable is its scope.
@@ -100,10 +100,8 @@ def _npz(content: bytes) -> Checkpoint:
                     check_claim(claimed, member.file_size)
         comment = archive.comment
 
-    contents = []
-    with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
-        for name in arrays.files:
-            contents.append((name, numbers(name, arrays[name])))
+    with np.load(io.BytesIO(content), allow_pickle=False) as contents:
+        arrays = named(contents.items())
 
     # What rnnbench wrote about the arrays. Other programs write other comments.
     try:
@@ -113,16 +111,16 @@ def _npz(content: bytes) -> Checkpoint:
     if not isinstance(about, dict):
         about = {}
     order = about.pop("order", "none")
-    return Checkpoint(".npz", named(contents), content, order=order, attributes=about)
+    return Checkpoint(".npz", arrays, order=order, attributes=about)
 
 
-def _safetensors(content: bytes, path: Path) -> Checkpoint:
+def _safetensors(path: Path) -> Checkpoint:
     with safetensors.safe_open(path, framework="numpy") as file:
         about = dict(file.metadata() or {})
         names = json.loads(about.pop("names", "null")) or list(file.keys())
-        contents = [(name, numbers(name, file.get_tensor(name))) for name in names]
+        contents = [(name, file.get_tensor(name)) for name in names]
         if set(names) != set(file.keys()):
             raise Refusal("its header names other arrays than it has.", "use a complete file.")
 
     order = about.pop("order", "none")
-    return Checkpoint("safetensors", named(contents), content, order=order, attributes=about)
+    return Checkpoint("safetensors", named(contents), order=order, attributes=about)

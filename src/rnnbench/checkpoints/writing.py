@@ -19,8 +19,8 @@ import h5py
 import numpy as np
 import safetensors.numpy
 
-from rnnbench.checkpoints.checkpoint import Checkpoint
-from rnnbench.checkpoints.keras_files import natural, texts
+from rnnbench.checkpoints.checkpoint import Checkpoint, have_unique_names
+from rnnbench.checkpoints.keras_files import attributes_of, deepest, natural, texts
 from rnnbench.weights.cells import PARTS, Array, Cell, Item, Refusal
 from rnnbench.weights.configuration import convert_classes
 from rnnbench.weights.layer_tree import nodes
@@ -38,8 +38,7 @@ ORDERS = (
     ("depthwise_kernel", "pointwise_kernel", "bias"),
 )
 ATTRIBUTE_BYTES = 64000  # of HDF5
-# Layer → the names and values of its arrays, in order.
-Layers = Mapping[str, Sequence[tuple[str, np.ndarray]]]
+TOP_LEVEL = "top_level_model_weights"
 
 
 def arrays_of(items: Sequence[Item], layout: str | None) -> list[Array]:
@@ -55,8 +54,8 @@ def arrays_of(items: Sequence[Item], layout: str | None) -> list[Array]:
             place = re.sub(r"(bias|(recurrent_)?kernel)(?=:\d+$|$)", part, like)
             arrays.append(Array(f"{item.scope}/{part}", place, values, item.layer))
 
-    names = [array.name for array in arrays]
-    if len(set(names)) < len(names):
+    if not have_unique_names(arrays):
+        names = [array.name for array in arrays]
         most_frequent = max(names, key=names.count)
         raise Refusal(f"two arrays are called {most_frequent}.", "rename one.")
     return arrays
@@ -93,39 +92,40 @@ def hdf5(arrays: Sequence[Array], order: str, versions: Mapping[str, str]) -> by
     if order == "none" and len(layers) > 1:
         raise _unordered(f"its {len(layers)} layers ({', '.join(layers)})")
 
-    contents = {}
     for layer, own in layers.items():
         if order != "arrays":
             own = _in_order(layer, own)
-        contents[layer] = [(f"{array.name}:0", array.values) for array in own]
+        layers[layer] = [array._replace(place=f"{array.name}:0") for array in own]
 
     content = io.BytesIO()
     with h5py.File(content, "w") as file:
         for name, text in {**VERSIONS, **versions}.items():
             file.attrs[name] = text.encode()
-        _write_layers(file, contents)
+        _write_layers(file, layers)
     return content.getvalue()
 
 
 def _in_order(layer: str, arrays: Sequence[Array]) -> list[Array]:
     """The arrays of one layer in Keras's order."""
+    by_name = {array.name: array for array in arrays}
     scopes: dict[str, dict[str, Array]] = {}
-    for array in sorted(arrays, key=lambda array: natural(array.name)):
+    for name in sorted(by_name, key=natural):
+        array = by_name[name]
         scopes.setdefault(array.scope, {})[array.part] = array
     directions = [scope.rpartition("/")[2] for scope in scopes]
     if len(scopes) > 1 and directions != ["forward", "backward"]:
         raise _unordered(f"the layers in {layer} ({', '.join(scopes)})")
 
-    ordered = []
+    ordered: list[Array] = []
     for own in scopes.values():
-        known = [parts for parts in ORDERS if set(own) <= set(parts)]
-        numbered = all(part.startswith("var_") for part in own)
+        # By number, if the parts are numbered.
+        parts = list(own)
+        known = [order for order in ORDERS if set(parts) <= set(order)]
         if known:
-            ordered += [own[part] for part in known[0] if part in own]
-        elif numbered or len(own) == 1:
-            ordered += own.values()
-        else:
-            raise _unordered(f"the arrays {', '.join(own)} of layer {layer}")
+            parts.sort(key=known[0].index)
+        elif len(parts) > 1 and not all(part.startswith("var_") for part in parts):
+            raise _unordered(f"the arrays {', '.join(parts)} of layer {layer}")
+        ordered += [own[part] for part in parts]
     return ordered
 
 
@@ -136,22 +136,24 @@ def _unordered(what: str) -> Refusal:
     )
 
 
-def _write_layers(file: h5py.Group, layers: Layers) -> None:
-    """Writes or replaces layers. Keras 2 decodes the names, Keras 3 does not mind."""
-    for layer, weights in layers.items():
+def _write_layers(file: h5py.Group, layers: Mapping[str, Sequence[Array]]) -> None:
+    """Writes or replaces layers, with each array at its place in its layer.
+
+    Keras 2 decodes the names, Keras 3 does not mind.
+    """
+    for layer, arrays in layers.items():
         file.pop(layer, None)
         group = file.create_group(layer)
-        _set_texts(group, "weight_names", [key for key, _ in weights])
-        for key, values in weights:
-            group.create_dataset(key, data=values)
+        _set_texts(group, "weight_names", [array.place for array in arrays])
+        for array in arrays:
+            group.create_dataset(array.place, data=array.values)
     _set_texts(file, "layer_names", list(layers))
 
 
 def _set_texts(group: h5py.Group, name: str, values: Sequence[str]) -> None:
     """Writes an attribute with names as Keras does: a long one is divided into several."""
-    for key in list(group.attrs):
-        if re.fullmatch(rf"{name}\d*", key):
-            del group.attrs[key]
+    for key in attributes_of(group, name):
+        del group.attrs[key]
 
     encoded = np.array([value.encode() for value in values], dtype="S")
     if encoded.nbytes <= ATTRIBUTE_BYTES:
@@ -212,16 +214,16 @@ def _edited_keras_2(
     content = io.BytesIO(checkpoint.content)
     with h5py.File(content, "r+") as file:
         weights = file.get("model_weights", file)
-        layers: dict[str, list[tuple[str, np.ndarray]]] = {}
+        layers: dict[str, list[Array]] = {}
         for layer in texts(weights, "layer_names"):
             layers[layer] = []
         for array in arrays:
-            layers.setdefault(array.layer, []).append((array.place, array.values))
+            layers.setdefault(array.layer, []).append(array)
 
         # This group is no layer: the second call removes it from the names of layers.
         top = {}
-        if "top_level_model_weights" in layers:
-            top["top_level_model_weights"] = layers.pop("top_level_model_weights")
+        if TOP_LEVEL in layers:
+            top[TOP_LEVEL] = layers.pop(TOP_LEVEL)
         _write_layers(weights, top)
         _write_layers(weights, layers)
 
@@ -240,32 +242,30 @@ def _edited_keras_2(
 def _edited_keras_3(data: bytes, changed: Sequence[Cell], renamed: Mapping[str, str]) -> bytes:
     """The weights of Keras 3 with groups `renamed`, and with the `changed` cells, of CuDNN layers,
     where the cells of Keras's layers are."""
-    replaced: set[str] = set()
+    replaced = set()
     for cell in changed:
-        replaced.update(array.place for array in cell.sources)
-    prefixes = sorted(renamed, key=len, reverse=True)
+        for array in cell.sources:
+            replaced.add(array.place)
 
     def new(place: str) -> str:
-        for prefix in prefixes:
-            if prefix and f"{place}/".startswith(f"{prefix}/"):
-                return renamed[prefix] + place.removeprefix(prefix)
-        return place
+        group = deepest(place, renamed)
+        return renamed.get(group, "") + place.removeprefix(group)
 
     content = io.BytesIO()
     with h5py.File(io.BytesIO(data)) as source, h5py.File(content, "w") as target:
-
-        def copied(place: str, item: Any) -> None:
+        places: list[str] = []
+        source.visit(places.append)
+        for place in places:
+            item = source[place]
             if isinstance(item, h5py.Group):
                 target.require_group(new(place)).attrs.update(item.attrs)
             elif place not in replaced:
                 source.copy(item, target, new(place))
-
-        source.visititems(copied)
         if changed:
             target.pop("optimizer", None)
             target.pop("metrics", None)
         for cell in changed:
-            owner = new(cell.sources[0].place.rpartition("/vars/")[0])
+            owner = new(cell.group)
             for number, values in enumerate(cell.in_layout("keras").values()):
                 target[f"{owner}/cell/vars/{number}"] = values
     return content.getvalue()
@@ -276,7 +276,7 @@ def _renamed(checkpoint: Checkpoint, changed: Sequence[Cell]) -> dict[str, str]:
     Keras's class are beside them, because their numbers depend on the order of the layers."""
     renamed = {}
     for cell in changed:
-        parent, _, owner = cell.sources[0].place.rpartition("/vars/")[0].rpartition("/")
+        parent, _, owner = cell.group.rpartition("/")
         if not owner.startswith("cu_dnn"):
             continue
         kind = cell.kind.lower()

@@ -15,6 +15,7 @@ from rnnworker.array_names import ARRAYS, WEIGHTS
 if TYPE_CHECKING:
     import numpy as np
 
+Shape = tuple[int, ...]
 NUMBERS = "biuf"  # kinds of dtypes
 # Suffix → pandas's function that reads the file.
 TABLES = {
@@ -34,12 +35,14 @@ def check_arrays(
     model: str,
     counts: tuple[int | None, int | None] | None = None,
 ) -> None:
-    """Raises a `ConfigError` that says what the file at `path` has and what is needed, unless it is
-    an ``.npz`` file of the arrays `needed` by the `model`, or one without pickles if that is None:
-    the model reads the file itself.
+    """Raises a `ConfigError`, which says what the file has and what is needed, unless the model can
+    read the file.
 
-    `counts`: the numbers of samples for training and validation that the model takes from the file
-    (None: all); None if it may change the arrays' shapes.
+    - `path`: an ``.npz`` file without pickles; or any file, if the model reads it itself.
+    - `needed`: the names of the arrays that the model reads, None if it reads the file itself.
+    - `model`: its name.
+    - `counts`: the numbers of samples for training and validation that the model takes from the
+      file (None: all); None if it may change the arrays' shapes.
     """
     if path.suffix != ".npz":
         if needed is None:
@@ -50,22 +53,17 @@ def check_arrays(
             "Or write `arrays: null` in the model's YAML file if `prepare` reads the file itself.",
         )
 
-    arrays = _headers(path)
-    for name, (_, kind) in arrays.items():
-        if kind.hasobject:
-            raise _error(
-                f"{name} in {path} holds pickled objects, which are not loaded: they can run code.",
-                AS_NUMBERS,
-            )
-
+    shapes, types = _headers(path)
     read: list[str] = []
     for name in needed or ():
         # Several inputs or outputs are arrays such as ``x_train.a``.
-        parts = [each for each in arrays if each.startswith(f"{name}.")]
-        read += [name] if name in arrays or not parts else parts
-    missing = [name for name in read if name not in arrays]
+        parts = [each for each in shapes if each.startswith(f"{name}.")]
+        if name in shapes or not parts:
+            parts = [name]
+        read += parts
+    missing = [name for name in read if name not in shapes]
     if missing:
-        found = [f"{name} {shape} {kind}" for name, (shape, kind) in arrays.items()]
+        found = [f"{name} {shapes[name]} {types[name]}" for name in shapes]
         has = ", ".join(found[:8]) or "no arrays"
         raise _error(
             f"{path} has {has}, but not {', '.join(missing)}; {model} reads {', '.join(read)}.",
@@ -74,33 +72,37 @@ def check_arrays(
         )
 
     for name in read:
-        shape, kind = arrays[name]
-        if kind.kind not in NUMBERS:
-            raise _error(f"{name} in {path} is of type {kind}, not of numbers.", AS_NUMBERS)
+        shape = shapes[name]
+        if types[name].kind not in NUMBERS:
+            raise _error(f"{name} in {path} is of type {types[name]}, not of numbers.", AS_NUMBERS)
         if not shape or not shape[0]:
             raise _error(f"{name} in {path} has no samples.", "save at least one sample.")
-        of_x = f"x{name.partition('.')[0][1:]}"
-        if of_x in arrays and arrays[of_x][0][:1] != shape[:1]:
+        inputs = f"x{name.partition('.')[0][1:]}"
+        of_inputs = shapes.get(inputs, shape)
+        if of_inputs[:1] != shape[:1]:
             raise _error(
-                f"{path} has {of_x} {arrays[of_x][0]} and {name} {shape}.",
+                f"{path} has {inputs} {of_inputs} and {name} {shape}.",
                 "give both the same number of samples, along the first axis.",
             )
     if counts is not None:
-        shapes = {name: arrays[name][0] for name in read}
-        _check_samples(path, shapes, *counts)
+        of_model = {name: shapes[name] for name in read}
+        _check_samples(path, of_model, *counts)
 
 
 def _check_samples(
-    path: Path, shapes: Mapping[str, tuple[int, ...]], train: int | None, val: int | None
+    path: Path, shapes: Mapping[str, Shape], train: int | None, val: int | None
 ) -> None:
     """Raises a `ConfigError` unless the arrays have as many samples as the model takes, and samples
     of one shape."""
-    for name, count in (("x_train", train), ("x_val", val), ("x_test", val)):
+    for name, key, count in (
+        ("x_train", "model.train_samples", train),
+        ("x_val", "model.val_samples", val),
+        ("x_test", "model.val_samples", val),
+    ):
         if name not in shapes:
             continue
         shape = shapes[name]
         if count and count > shape[0]:
-            key = "model.train_samples" if name == "x_train" else "model.val_samples"
             raise _error(
                 f"{key} is {count}, but {name} in {path} has {shape[0]} samples.",
                 f"write {key}={shape[0]} or fewer.",
@@ -117,7 +119,8 @@ def check_nothing_further(path: Path) -> None:
     """Raises a `ConfigError` if the ``.npz`` file at `path`, whose arrays are used by name, has one
     that would not be used."""
     known = (*ARRAYS, *WEIGHTS)
-    names = {name.partition(".")[0] for name in _headers(path)}
+    shapes, _ = _headers(path)
+    names = {name.partition(".")[0] for name in shapes}
     further = names.difference(known)
     if further:
         raise _error(
@@ -126,27 +129,35 @@ def check_nothing_further(path: Path) -> None:
         )
 
 
-def _headers(path: Path) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
-    """The shape and type of each array."""
+def _headers(path: Path) -> tuple[dict[str, Shape], dict[str, np.dtype]]:
+    """The shapes and the types of all arrays, by their names. Raises a `ConfigError` if the file
+    cannot be read, or has pickles."""
     from numpy.lib import format  # late: plans without such a file need no NumPy
 
-    found = {}
+    shapes = {}
+    types = {}
     try:
         with zipfile.ZipFile(path) as archive:
             for member in archive.namelist():
                 if not member.endswith(".npy"):
                     continue
+                name = member.removesuffix(".npy")
                 with archive.open(member) as file:
-                    version = format.read_magic(file)
                     read = format.read_array_header_2_0
-                    if version == (1, 0):
+                    if format.read_magic(file) == (1, 0):
                         read = format.read_array_header_1_0
-                    shape, _, kind = read(file)
-                    found[member.removesuffix(".npy")] = shape, kind
+                    shapes[name], _, types[name] = read(file)
     except FAULTS as error:
         what = f"{path} cannot be read as an .npz file ({error})."
         raise _error(what, f"write it with numpy.savez ({DOCS}).") from error
-    return found
+
+    for name, kind in types.items():
+        if kind.hasobject:
+            raise _error(
+                f"{name} in {path} holds pickled objects, which are not loaded: they can run code.",
+                AS_NUMBERS,
+            )
+    return shapes, types
 
 
 def _conversion(path: Path) -> str:

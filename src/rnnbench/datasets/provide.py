@@ -15,6 +15,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -42,21 +43,23 @@ class Unavailable(Exception):
 def read_dataset(name: str, root: Path) -> dict[str, Any]:
     """The choice ``conf/dataset/NAME.yaml`` of rnnbench or of the project in `root` as plain data.
     Raises `ConfigError`, which lists the choices, if there is none of that name."""
-    folders = [home(root) / "conf"]
-    folders += [root / folder for folder in own_conf(root)]
-    known: dict[str, Path] = {}
-    for folder in folders:
+    base = home(root) / "conf"
+    own = [root / folder for folder in own_conf(root)]
+    known = {}
+    for folder in [base, *own]:
         for file in folder.glob("dataset/*.yaml"):
             known[file.stem] = file
     if name not in known:
         raise ConfigError(
             f"there is no dataset {name!r}.",
-            where=str(folders[0] / "dataset"),
+            where=str(base / "dataset"),
             remedy=f"use one of {', '.join(sorted(known))}.",
         )
 
     data = read_yaml(known[name])
-    path = data.get("path") if isinstance(data, dict) else None
+    path = None
+    if isinstance(data, dict):
+        path = data.get("path")
     if not isinstance(path, str) or path == "???":
         raise ConfigError(
             "has no path, so there is nothing to provide.",
@@ -73,9 +76,14 @@ def provide(dataset: Mapping[str, Any], root: Path) -> Path:
     ``RNNBENCH_DATA_MIRROR``, the dataset's URL or its generator, in this order; if a source has
     wrong bytes, a warning is logged and the next one is tried. An existing file with wrong bytes is
     renamed to ``NAME.wrong-MD5`` once the pinned bytes are available. The file is then added to the
-    DVC cache. `dataset`: a choice of ``conf/dataset``: ``name``, ``path`` (relative to `root`, the
-    project's folder), ``file`` (its name in a mirror; default: the last part of ``path``), ``url``
-    or None.
+    DVC cache.
+
+    - `dataset`: a choice of ``conf/dataset``, with these keys:
+        - ``name``, for messages;
+        - ``path``, relative to `root`;
+        - ``file``, its name in a mirror (default: the last part of ``path``);
+        - ``url``, or None.
+    - `root`: the project's folder.
 
     Raises `ConfigError` if ``data.dvc`` has no entry for it, and `DatasetError`, which lists each
     source with its reason, if none has the bytes. Safe to call from several processes at once.
@@ -106,13 +114,13 @@ def provide(dataset: Mapping[str, Any], root: Path) -> Path:
 def _sources(pin: Pinned, file: str, url: str | None, root: Path) -> Sources:
     """The sources of the pinned bytes, in the order in which they are tried."""
     sources: dict[str, Callable[[Path], None]] = {}
-    sources["DVC cache"] = lambda path: from_cache(pin, root, path)
+    sources["DVC cache"] = partial(from_cache, pin, root)
     mirror = os.environ.get(MIRROR)
     if mirror:
         copy = Path(mirror) / file
-        sources[f"mirror {copy}"] = lambda path: _from_mirror(copy, path)
+        sources[f"mirror {copy}"] = partial(_from_mirror, copy)
     if url:
-        sources[url] = lambda path: download(url, path)
+        sources[url] = partial(download, url)
     if file in GENERATORS:
         sources["generator"] = GENERATORS[file]
     return sources
@@ -122,7 +130,9 @@ def _obtain(pin: Pinned, target: Path, sources: Sources) -> None:
     """Puts the pinned bytes to `target`, from the first source that has them."""
     # A fixed name is safe because the lock is held; leftovers of a killed process are overwritten.
     temporary = target.with_name(f".{target.name}.part")
-    present = md5_of(target) if target.exists() else None
+    present = ""
+    if target.exists():
+        present = md5_of(target)
     reasons = []
     try:
         for name, write in sources.items():
@@ -179,8 +189,8 @@ def download(url: str, target: Path) -> None:
             target.open("wb") as file,
         ):
             response.raise_for_status()
-            length = response.headers.get("Content-Length")
-            task = bar.add_task(target.name, total=int(length) if length else None)
+            length = int(response.headers.get("Content-Length") or 0)
+            task = bar.add_task(target.name, total=length or None)
             for chunk in response.iter_content(1 << 18):
                 file.write(chunk)
                 bar.advance(task, len(chunk))

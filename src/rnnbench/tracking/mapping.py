@@ -10,10 +10,10 @@ import json
 import re
 import statistics
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from rnnbench.records.record import Record, run_value
+from rnnbench.records.record import Epoch, Record, run_value
 from rnnbench.records.timestamps import milliseconds
 
 VERSION = 2  # of what is logged of a record; a run of an earlier version is logged again
@@ -57,29 +57,20 @@ CALLS = ("evaluate", "predict")
 EPOCH = ("loss", "acc", "val_loss", "val_acc", "val_seconds")
 
 
-class DatasetInput(NamedTuple):
-    """A dataset as MLflow records it; `source` is JSON in the form of `source_type`, `profile` is
-    JSON. MLflow keeps one profile for each name and digest, so it has nothing of a single run."""
-
-    name: str
-    digest: str
-    source_type: str
-    source: str
-    schema: None
-    profile: str
-
-
 def params(choices: Mapping[str, str], config: Mapping[str, Any]) -> dict[str, str]:
     """The choice of every axis, then every hyperparameter of the config by its dotted key."""
-    settings = {key: value for key, value in config.items() if key not in ("limits", "alias")}
-    texts = {axis: _text(choice) for axis, choice in choices.items()}
-    for key, value in _flat(settings):
+    values: dict[str, Any] = dict(choices)
+    for key, value in _flat(config):
+        section = key.partition(".")[0]
         parents, _, last = key.rpartition(".")
         repeats_axis = last == "name" and parents in choices
-        if last not in NOT_A_PARAM and not repeats_axis:
-            texts.setdefault(key, _text(value))
+        if section not in ("limits", "alias") and last not in NOT_A_PARAM and not repeats_axis:
+            values.setdefault(key, value)
 
-    return {mlflow_key(key): shortened(text, PARAM_LENGTH) for key, text in texts.items()}
+    texts = {}
+    for key, value in values.items():
+        texts[mlflow_key(key)] = shortened(_text(value), PARAM_LENGTH)
+    return texts
 
 
 def tags(record: Record) -> dict[str, str]:
@@ -101,7 +92,7 @@ def tags(record: Record) -> dict[str, str]:
         "rnnbench.order": record.run.order,
         "rnnbench.alias": record.run.alias,
         "rnnbench.round": record.round_id,
-        "rnnbench.companion": True if record.is_companion else None,
+        "rnnbench.companion": record.is_companion or None,
         "dataset.md5": record.run.identity.get("dataset_md5"),
         "mlflow.note.content": note(record),
     }
@@ -120,7 +111,10 @@ def facts(record: Record) -> dict[str, Any]:
     """Hardware, environment (without its packages) and the measured values that are not numbers."""
     environment = dict(record.environment)
     environment.pop("packages", None)
-    measured = {key: value for key, value in record.measured.items() if not is_number(value)}
+    measured = {}
+    for key, value in record.measured.items():
+        if not is_number(value):
+            measured[key] = value
     return {
         "hardware": record.hardware,
         "environment": environment,
@@ -140,32 +134,36 @@ def note(record: Record) -> str:
         acc = epochs[-1].val_acc
         if acc is not None:
             parts.append(f"validation accuracy {acc:.4g}")
-    why = f": {record.why}" if record.why else "."
-    return f"{', '.join(parts)}; {record.verdict.status}{why}"
+    summary = f"{', '.join(parts)}; {record.verdict.status}"
+    if record.why:
+        return f"{summary}: {record.why}"
+    return f"{summary}."
 
 
-def dataset(record: Record) -> DatasetInput | None:
-    """The run's dataset, with the md5 that DVC pins as its digest; None if it has none."""
+def dataset(record: Record) -> dict[str, str]:
+    """The arguments of MLflow's ``Dataset`` for the run's dataset, empty if it has none.
+
+    - `digest`: the md5 that DVC pins;
+    - `source`: JSON in the form of `source_type`;
+    - `profile`: JSON. MLflow keeps one for each name and digest, so it has nothing of a single run.
+    """
     config = record.run.config.get("dataset") or {}
     md5 = record.run.identity.get("dataset_md5")
     if not md5:
-        return None
-    url = config.get("url")
-    if url:
+        return {}
+    source_type = "local"
+    source = {"uri": config.get("path") or ""}
+    if config.get("url"):
         source_type = "http"
-        source = {"url": url}
-    else:
-        source_type = "local"
-        source = {"uri": config.get("path") or ""}
+        source = {"url": config["url"]}
     profile = {key: config[key] for key in ("about", "file", "url") if config.get(key)}
-    return DatasetInput(
-        name=str(config.get("name", "dataset"))[:NAME_LENGTH],
-        digest=str(md5)[:DIGEST_LENGTH],
-        source_type=source_type,
-        source=json.dumps(source),
-        schema=None,
-        profile=json.dumps(profile, ensure_ascii=False),
-    )
+    return {
+        "name": str(config.get("name", "dataset"))[:NAME_LENGTH],
+        "digest": str(md5)[:DIGEST_LENGTH],
+        "source_type": source_type,
+        "source": json.dumps(source),
+        "profile": json.dumps(profile, ensure_ascii=False),
+    }
 
 
 def shortened(text: str, length: int) -> str:
@@ -204,8 +202,11 @@ def metrics(record: Record) -> list[Point]:
     """All metrics of a finished run."""
     start = milliseconds(record.started)
     end = milliseconds(record.finished)
-    zero = record.phases[0].start if record.phases else 0.0
-    epochs = record.epochs if record.phases else ()
+    epochs: Sequence[Epoch] = ()
+    zero = 0.0
+    if record.phases:
+        epochs = record.epochs
+        zero = record.phases[0].start
 
     def at(seconds: float) -> int:
         return start + round((seconds - zero) * 1000)
@@ -236,9 +237,9 @@ def metrics(record: Record) -> list[Point]:
         # The phase "train" also includes the turns of the others and the validations.
         points.append(Point("train_seconds", sum(all_seconds), end, 0))
 
-    existing = {point.key for point in points}
+    taken = {point.key for point in points}
     for key, value in record.measured.items():
-        if is_number(value) and key not in existing:
+        if is_number(value) and key not in taken:
             points.append(Point(mlflow_key(key), float(value), end, 0))
 
     taken = {point.key for point in points}

@@ -82,6 +82,9 @@ SETTINGS = {
     "MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR": "1",
 }
 
+# MLflow and the packages that it uses, whose errors are faults of the store.
+OF_MLFLOW = ("mlflow", "sqlalchemy", "alembic", "requests", "urllib3", "sqlite3")
+
 # MLflow 3 shows an experiment without a kind as generative AI, whose runs are evaluations.
 KIND = {"mlflow.experimentKind": "custom_model_development"}
 
@@ -123,7 +126,7 @@ def experiment_id(client: MlflowClient, root: Path, name: str) -> str:
 def all_runs(client: MlflowClient, experiment: str, condition: str = "") -> list[Run]:
     """All runs of the experiment `experiment` (an id) that satisfy the condition."""
     page = client.search_runs([experiment], condition)
-    runs: list[Run] = [*page]
+    runs = list(page)
     while page.token:
         page = client.search_runs([experiment], condition, page_token=page.token)
         runs += page
@@ -142,7 +145,8 @@ def _translated(uri: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if not (isinstance(error, OSError) or _is_mlflow_error(error)):
+        packages = {kind.__module__.partition(".")[0] for kind in type(error).__mro__}
+        if not isinstance(error, OSError) and packages.isdisjoint(OF_MLFLOW):
             raise
         # `from None`: the cause would reveal the password in the address.
         raise TrackingError(
@@ -151,12 +155,6 @@ def _translated(uri: str) -> Iterator[None]:
             remedy=f"correct {VARIABLE}, or check that the store exists and has space. "
             "The records are safe; run the same command again to log them.",
         ) from None
-
-
-def _is_mlflow_error(error: BaseException) -> bool:
-    """Whether MLflow or a library it uses raised the error; imports neither."""
-    families = {"mlflow", "sqlalchemy", "alembic", "requests", "urllib3", "sqlite3"}
-    return any(kind.__module__.partition(".")[0] in families for kind in type(error).__mro__)
 
 
 def _first_line(error: Any) -> str:
@@ -218,9 +216,11 @@ def inspect(database: Path) -> str:
         raise
     except sqlite3.DatabaseError:
         return CORRUPT
+    if not tables:
+        return MISSING
     if "alembic_version" in tables:
         return VALID
-    return CORRUPT if tables else MISSING
+    return CORRUPT
 
 
 def adopt_artifacts(database: Path) -> None:
@@ -228,9 +228,8 @@ def adopt_artifacts(database: Path) -> None:
     otherwise a project that was moved or copied writes into the folder where it was created."""
     here = str(database.parent / ARTIFACTS)
     with closing(sqlite3.connect(database, timeout=20)) as connection, connection:
-        row = connection.execute(
-            "SELECT artifact_location FROM experiments WHERE experiment_id = 0"
-        ).fetchone()
+        query = "SELECT artifact_location FROM experiments WHERE experiment_id = 0"
+        row = connection.execute(query).fetchone()
         if not row:
             return
         there = str(row[0]).removesuffix("/0")

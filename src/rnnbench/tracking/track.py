@@ -12,8 +12,7 @@ import json
 import math
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import zip_longest
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -49,14 +48,14 @@ REPORT = "rnnbench.report"
 NOTE = "mlflow.note.content"
 NAME = "mlflow.runName"
 # The columns of the view, after the axes.
-COLUMNS = (
+COLUMNS = [
     "metrics.`speedup`",
     "tags.`equal`",
     "metrics.`median_epoch_seconds`",
     "metrics.`val_acc`",
     "tags.`verdict`",
     "tags.`reasons`",
-)
+]
 
 
 def track(records: Sequence[tuple[Record, Path]], root: Path) -> dict[str, str]:
@@ -113,7 +112,9 @@ def _upsert(client: MlflowClient, experiment: str, record: Record, file: Path) -
         _log_values(client, run, record, {})
     run_id = str(run.info.run_id)
     _log_files(client, run_id, record, file)
-    status = "FAILED" if record.verdict.status == "void" else "FINISHED"
+    status = "FINISHED"
+    if record.verdict.status == "void":
+        status = "FAILED"
     client.set_terminated(run_id, status, milliseconds(record.finished))
     client.set_tag(run_id, COMPLETE, digest)
     if not runs:
@@ -132,19 +133,17 @@ def _log_values(client: MlflowClient, run: Run, record: Record, tags: Mapping[st
         if key not in run.data.params:
             params.append(Param(key, value))
     run_tags = [RunTag(key, value) for key, value in tags.items()]
-    requests = zip_longest(
-        _batches(metrics, METRICS),
-        _batches(params, PARAMS),
-        _batches(run_tags, PARAMS),
-        fillvalue=(),
-    )
-    for request in requests:
-        client.log_batch(run.info.run_id, *request)
+    while metrics or params or run_tags:
+        client.log_batch(run.info.run_id, metrics[:METRICS], params[:PARAMS], run_tags[:PARAMS])
+        metrics = metrics[METRICS:]
+        params = params[PARAMS:]
+        run_tags = run_tags[PARAMS:]
 
     used = mapping.dataset(record)
-    if used is not None:
+    if used:
         context = InputTag("mlflow.data.context", "training")
-        client.log_inputs(run.info.run_id, [DatasetInput(Dataset(*used), [context])])
+        dataset = DatasetInput(Dataset(**used), [context])
+        client.log_inputs(run.info.run_id, [dataset])
 
 
 def _log_files(client: MlflowClient, run_id: str, record: Record, file: Path) -> None:
@@ -176,12 +175,6 @@ def _delete(client: MlflowClient, duplicates: Sequence[Run]) -> None:
     repeated."""
     for run in duplicates:
         client.delete_run(run.info.run_id)
-
-
-def _batches(items: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:
-    """Yields the items in parts of at most `size`."""
-    for start in range(0, len(items), size):
-        yield items[start : start + size]
 
 
 def publish(
@@ -288,9 +281,8 @@ def view_of(axes: Sequence[str]) -> dict[str, Any]:
     """The state of MLflow's list of runs: columns for the axes, metrics and verdict, fastest run
     first."""
     columns = [f"params.`{axis}`" for axis in axes]
-    columns += COLUMNS
     return {
-        "selectedColumns": columns,
+        "selectedColumns": columns + COLUMNS,
         "orderByKey": "metrics.`median_epoch_seconds`",
         "orderByAsc": True,
     }
@@ -366,15 +358,12 @@ def _update_run(
 def read_tracked(folders: Iterable[Path]) -> dict[str, str]:
     """Record key → MLflow run id, from ``tracked/*.json`` in an experiment's `folders`. Unreadable
     files are skipped: the next ``rnnbench track`` writes them again."""
-    files: list[Path] = []
-    for folder in folders:
-        files += sorted(folder.glob("tracked/*.json"))
-
     run_ids: dict[str, str] = {}
-    for file in files:
-        try:
-            entries = list(read_json(file).values())
-            run_ids |= {str(entry["record"]): str(entry["run_id"]) for entry in entries}
-        except (RecordError, AttributeError, TypeError, KeyError):
-            continue
+    for folder in folders:
+        for file in sorted(folder.glob("tracked/*.json")):
+            try:
+                entries = read_json(file).values()
+                run_ids |= {str(entry["record"]): str(entry["run_id"]) for entry in entries}
+            except (RecordError, AttributeError, TypeError, KeyError):
+                continue
     return run_ids

@@ -99,10 +99,17 @@ class Cell:
         return len(self.arrays["recurrent_kernel"])
 
     @property
+    def group(self) -> str:
+        """The group of its layer in a file of Keras 3."""
+        return self.sources[0].place.rpartition("/vars/")[0]
+
+    @property
     def direction(self) -> str | None:
         """``forward`` or ``backward``, None in a layer of one direction."""
         last = self.scope.rpartition("/")[2]
-        return last if last in DIRECTIONS else None
+        if last in DIRECTIONS:
+            return last
+        return None
 
     def in_layout(self, layout: str | None) -> dict[str, np.ndarray]:
         """The arrays by part in ``keras`` or ``cudnn``, or (None) as they are in the file."""
@@ -145,8 +152,9 @@ def items_of(arrays: Sequence[Array], buffer: Buffer | None = None) -> list[Item
         scopes.setdefault(array.scope, {})[array.part] = array
 
     items: list[Item] = []
-    of_torch: list[Array] = []
-    others: list[Array] = []
+    of_keras = set()
+    of_torch = []
+    others = []
     for array in arrays:
         parts = scopes[array.scope]
         recurrent = parts.get("recurrent_kernel")
@@ -155,8 +163,8 @@ def items_of(arrays: Sequence[Array], buffer: Buffer | None = None) -> list[Item
         elif array.part == OPAQUE:
             items += _of_buffer(array, buffer)
         elif array.part in PARTS and recurrent is not None and recurrent.values.ndim == 2:
-            first = next(each for part, each in parts.items() if part in PARTS)
-            if array is first:
+            if array.scope not in of_keras:
+                of_keras.add(array.scope)
                 items.append(_of_keras(array.scope, parts))
         else:
             items.append(array)
@@ -189,26 +197,21 @@ def _of_keras(scope: str, parts: Mapping[str, Array]) -> Cell:
     if name is None or kernel.values.ndim != 2 or kernel.values.shape[1] != columns:
         raise Refusal(f"layer {scope}: {shapes} are not the arrays of an LSTM, GRU or SimpleRNN.")
 
-    if "bias" not in parts:
-        if re.search("cu_?dnn", kernel.place):
-            raise Refusal(f"layer {scope}: {shapes}: the bias of a CuDNN layer is missing.")
-        layout = "keras"
-    else:
+    layout = "keras"
+    if "bias" in parts:
         bias = parts["bias"].values.shape
-        if bias == (columns,) or (name == "gru" and bias == (2, columns)):
-            layout = "keras"
-        elif name != "rnn_tanh" and bias == (2 * columns,):
+        if name != "rnn_tanh" and bias == (2 * columns,):
             layout = "cudnn"
-        else:
+        elif bias != (columns,) and (name != "gru" or bias != (2, columns)):
             raise Refusal(f"layer {scope}: {shapes}: {KINDS[name]} has no bias of {bias}.")
+    elif re.search("cu_?dnn", kernel.place):
+        raise Refusal(f"layer {scope}: {shapes}: the bias of a CuDNN layer is missing.")
 
-    sources = tuple(parts.values())
+    canonical = {CANONICAL[part]: array.values for part, array in parts.items()}
+    exact = True
     if layout == "cudnn":
-        values = [array.values for array in sources]
-        canonical, exact = layouts.from_cudnn_layer(name, values)
-    else:
-        canonical = {CANONICAL[array.part]: array.values for array in sources}
-        exact = True
+        canonical, exact = layouts.from_cudnn_layer(name, list(canonical.values()))
+    sources = tuple(parts.values())
     return _checked(scope, kernel.layer, layout, canonical, sources, exact)
 
 
@@ -241,10 +244,10 @@ def _of_torch(arrays: Sequence[Array]) -> list[Cell]:
     for array in arrays:
         match = TORCH.fullmatch(array.name)
         assert match
-        module = (match[1] or "rnn").replace(".", "/")
-        backward = match[4] is not None
-        parts = directions.setdefault((module, int(match[3]), backward), {})
-        parts[match[2]] = array
+        module, part, level, reverse = match.groups()
+        module = (module or "rnn").replace(".", "/")
+        parts = directions.setdefault((module, int(level), reverse is not None), {})
+        parts[part] = array
 
     cells = []
     stacks: dict[str, dict[int, list[Cell]]] = {}

@@ -33,7 +33,9 @@ def check_agreement(cell: Cell, node: Node) -> None:
     settings = node.layer["config"]
     units = settings.get("units", settings.get("output_dim"))
     bias = settings.get("use_bias", True)
-    layout = "cudnn" if node.kind in CUDNN else "keras"
+    layout = "keras"
+    if node.kind in CUDNN:
+        layout = "cudnn"
     kind = node.kind.removeprefix("CuDNN").removesuffix("Cell")
     has_bias = "bias" in cell.arrays
     said = f"{kind} of {units} units, layout {layout}, use_bias={bias}"
@@ -94,18 +96,15 @@ def _why_not_cudnn(cell: Cell) -> str | None:
     if cell.layout != "keras":
         return None
 
-    layer_class = cell.layer_class or ""
     in_rnn = re.search(r"(^|/)(cells|stacked_rnn_cells(_\d+)?)/", cell.sources[0].place)
-    if layer_class.endswith("Cell") or in_rnn:
+    if in_rnn or str(cell.layer_class).endswith("Cell"):
         return "it is a cell of an RNN layer, and there are no CuDNN cells"
 
-    settings = cell.settings
     if cell.kind == "GRU" and not resets_after(cell):
-        if settings is None and "bias" not in cell.arrays:
+        if cell.settings is None and "bias" not in cell.arrays:
             return "it has no bias, and the file does not say that it has reset_after=True"
         return "it applies the reset gate before the product (reset_after=False)"
-    if settings is None:
-        return None
+    settings = cell.settings or {}
     for name in ("dropout", "recurrent_dropout", "time_major"):
         if settings.get(name):
             return f"it has {name}={settings[name]}"
@@ -122,9 +121,6 @@ def convert_classes(model: dict[str, Any], layout: str | None) -> None:
         layer = node.layer
         kind = node.kind
         _make_readable(layer)
-        if not is_recurrent(node):
-            continue
-
         config = layer["config"]
         if layout is None and kind in CUDNN:
             layer["module"] = None
@@ -148,25 +144,24 @@ def _make_readable(layer: dict[str, Any]) -> None:
         layer["class_name"] = MODULES[module]
         layer["registered_name"] = None
 
-    config = layer.get("config")
+    config = layer["config"]
     kind = layer["class_name"]
     layers = config
-    if not isinstance(config, list):
-        layers = (config or {}).get("layers")
+    if isinstance(config, dict):
+        layers = config.get("layers")
     if kind == "Sequential" and layers and layers[0]["class_name"] != "InputLayer":
         # In Keras 2, the first layer has the shape of the input.
         first = layers[0]["config"]
-        shape = first.get("batch_input_shape")
-        if shape:
+        if first.get("batch_input_shape"):
             settings = {
-                "batch_input_shape": shape,
+                "batch_input_shape": first["batch_input_shape"],
                 "dtype": first.get("dtype", "float32"),
                 "name": "input",
                 "sparse": False,
             }
             layers.insert(0, {"class_name": "InputLayer", "config": settings})
 
-    if not isinstance(config, dict):
+    if isinstance(config, list):
         return
     if kind != "InputLayer":
         config.pop("batch_input_shape", None)
@@ -195,23 +190,26 @@ def described(
     layers, as in a ``.keras`` file. Raises `Refusal` if configuration and arrays disagree.
     """
     tree = [node for node in nodes(model, container) if is_recurrent(node)]
-    cells: dict[str, list[Cell]] = {}
+    layers: dict[str, list[Cell]] = {}
     for item in items:
         if isinstance(item, Cell):
-            cells.setdefault(item.layer, []).append(item)
+            layers.setdefault(item.layer, []).append(item)
 
-    found: dict[int, Node] = {}
-    for layer, own in cells.items():
-        if by_place:
-            found |= _by_place(own, tree)
-        else:
-            of_layer = [node for node in tree if node.names[:1] == (layer,)]
-            found |= _by_name(own, of_layer)
+    found: dict[str, Node] = {}
+    if by_place:
+        at = {node.arrays: node for node in tree}
+        for item in items:
+            if isinstance(item, Cell) and item.group in at:
+                found[item.scope] = at[item.group]
+    else:
+        for layer, cells in layers.items():
+            below = [node for node in tree if node.names[:1] == (layer,)]
+            found |= _by_name(cells, below)
 
     settled: list[Item] = []
     for item in items:
-        if isinstance(item, Cell) and id(item) in found:
-            node = found[id(item)]
+        if isinstance(item, Cell) and item.scope in found:
+            node = found[item.scope]
             check_agreement(item, node)
             item = replace(item, settings=node.layer["config"], layer_class=node.kind)
         settled.append(item)
@@ -227,40 +225,32 @@ def described(
     return settled
 
 
-def _by_place(cells: Sequence[Cell], tree: Sequence[Node]) -> dict[int, Node]:
-    """The nodes of cells by their ids, in a ``.keras`` file."""
-    found = {}
-    for cell in cells:
-        place = cell.sources[0].place.rpartition("/vars/")[0]
-        same = [node for node in tree if node.arrays == place]
-        if len(same) == 1:
-            found[id(cell)] = same[0]
-    return found
-
-
-def _by_name(cells: Sequence[Cell], tree: Sequence[Node]) -> dict[int, Node]:
-    """The nodes of the cells of one layer by their ids, in an ``.h5`` file.
+def _by_name(cells: Sequence[Cell], tree: Sequence[Node]) -> dict[str, Node]:
+    """The nodes of the cells of one layer by their scopes, in an ``.h5`` file.
 
     They are found by their names, or else by their order, in which those that are not trained come
     last.
     """
-    found = {}
+    found: dict[str, Node] = {}
     for cell in cells:
         names = cell.scope.split("/")
         same = [node for node in tree if _ends(node.names) == _ends(names)]
         if len(same) > 1:
             same = [node for node in same if set(node.names) <= set(names)]
         if len(same) == 1:
-            found[id(cell)] = same[0]
+            found[cell.scope] = same[0]
 
-    several = len({node.names for node in found.values()}) < len(found)
-    complete = len(found) == len(cells)
-    if complete and not several:
+    distinct = {node.names for node in found.values()}
+    if len(distinct) == len(cells):
         return found
     if len(tree) == len(cells):
-        ordered = sorted(tree, key=lambda node: not node.trainable)
-        return {id(cell): node for cell, node in zip(cells, ordered, strict=True)}
-    return {} if several else found
+        trained = [node for node in tree if node.trainable]
+        frozen = [node for node in tree if not node.trainable]
+        scopes = [cell.scope for cell in cells]
+        return dict(zip(scopes, trained + frozen, strict=True))
+    if len(distinct) < len(found):
+        return {}
+    return found
 
 
 def _ends(names: Sequence[str]) -> tuple[str, ...]:

@@ -1,4 +1,14 @@
-"""The layers in a model's configuration, and the places of their arrays in a ``.keras`` file."""
+"""The layers in a model's configuration, and the places of their arrays in a ``.keras`` file.
+
+A model, ``Bidirectional``, ``TimeDistributed`` and ``RNN`` are layers that contain layers or cells.
+A bidirectional GRU called ``both`` is the first layer of its class in this model::
+
+    place                                       names
+                                                                        the model
+    layers/bidirectional                        both                    Bidirectional
+    layers/bidirectional/forward_layer          both, forward           GRU
+    layers/bidirectional/backward_layer         both, backward          GRU
+"""
 
 from __future__ import annotations
 
@@ -60,14 +70,14 @@ def nodes(
     yield Node(layer, place.strip("/"), names, trainable)
 
     for child, inside, name in _children(layer, container):
-        below = names if name is None else (*names, name)
+        below = names
+        if name:
+            below += (name,)
         yield from nodes(child, container, f"{place}/{inside}", below, trainable)
 
 
-def _children(
-    layer: dict[str, Any], container: str
-) -> Iterator[tuple[dict[str, Any], str, str | None]]:
-    """Yields the layers in a layer, each with its place below it and its name, if it has one."""
+def _children(layer: dict[str, Any], container: str) -> Iterator[tuple[dict[str, Any], str, str]]:
+    """Yields the layers in a layer, each with its place below it and its name; a cell has none."""
     config = layer.get("config")
     if isinstance(config, list):  # a Sequential of early Keras 2
         yield from _numbered(config, container)
@@ -85,7 +95,7 @@ def _children(
 
     cell = config.get("cell")
     if isinstance(cell, dict):
-        yield cell, "cell", None
+        yield cell, "cell", ""
     yield from _numbered(config.get("cells", []), "cells")
 
 
@@ -93,28 +103,26 @@ def _numbered(
     layers: Sequence[dict[str, Any]], container: str
 ) -> Iterator[tuple[dict[str, Any], str, str]]:
     """Yields layers of a list with their places and names. Keras saves them under their classes in
-    snake case, numbered."""
+    snake case, numbered from the second of a class: ``lstm``, ``lstm_1``, ``cu_dnnlstm``."""
     counts: Counter[str] = Counter()
-    keys = []
     for layer in layers:
         # A Model that has layers in its configuration is made a Functional.
         name = re.sub("^Model$", "Functional", layer["class_name"])
-        kind = re.sub(r"\W+", "", name)
-        kind = re.sub("(.)([A-Z][a-z]+)", r"\1_\2", kind)
-        kind = re.sub("([a-z])([A-Z])", r"\1_\2", kind).lower()
-        keys.append(f"{kind}_{counts[kind]}" if counts[kind] else kind)
-        counts[kind] += 1
-
-    for layer, key in zip(layers, keys, strict=True):
+        key = re.sub(r"\W+", "", name)
+        key = re.sub("(.)([A-Z][a-z]+)", r"\1_\2", key)
+        key = re.sub("([a-z])([A-Z])", r"\1_\2", key).lower()
+        counts[key] += 1
+        if counts[key] > 1:
+            key = f"{key}_{counts[key] - 1}"
         yield layer, f"{container}/{key}", _name(layer, key)
 
 
 def _name(layer: Mapping[str, Any], otherwise: str) -> str:
     config = layer.get("config")
-    own = None
+    name = layer.get("name")
     if isinstance(config, dict):  # early Keras 2 has a list
-        own = config.get("name")
-    return str(own or layer.get("name") or otherwise)
+        name = config.get("name") or name
+    return str(name or otherwise)
 
 
 def check_model(model: Any) -> None:
