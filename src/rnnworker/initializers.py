@@ -23,15 +23,25 @@ ROTATED_ROWS = 64  # at a time, to bound memory
 
 
 def _constant(shape, stream, settings):
-    return numpy.zeros(shape) + numpy.asarray(settings.get("value", 0.0))
+    value = settings.get("value", 0.0)
+    return numpy.zeros(shape) + numpy.asarray(value)
+
+
+def _identity(shape, stream, settings):
+    gain = settings.get("gain", 1.0)
+    return gain * numpy.eye(*shape)
 
 
 def _uniform(shape, stream, settings):
-    return stream.uniform(settings.get("minval", -0.05), settings.get("maxval", 0.05), shape)
+    low = settings.get("minval", -0.05)
+    high = settings.get("maxval", 0.05)
+    return stream.uniform(low, high, shape)
 
 
 def _normal(shape, stream, settings):
-    return stream.normal(settings.get("mean", 0.0), settings.get("stddev", 0.05), shape)
+    mean = settings.get("mean", 0.0)
+    deviation = settings.get("stddev", 0.05)
+    return stream.normal(mean, deviation, shape)
 
 
 def _truncated_normal(shape, stream, settings):
@@ -61,7 +71,8 @@ def _scaled(shape, stream, settings):
     deviation = numpy.sqrt(scale / fan)
     if distribution == "untruncated_normal":
         return stream.normal(0.0, deviation, shape)
-    return _truncated_normal(shape, stream, {"stddev": deviation / TRUNCATED})
+    cut_off = {"stddev": deviation / TRUNCATED}
+    return _truncated_normal(shape, stream, cut_off)
 
 
 def fans(shape):
@@ -122,10 +133,8 @@ DRAWN = {
     "VarianceScaling": _scaled,
     "Orthogonal": _orthogonal,
     "OrthogonalInitializer": _orthogonal,
-    "Identity": lambda shape, stream, settings: settings.get("gain", 1.0) * numpy.eye(*shape),
-    "IdentityInitializer": lambda shape, stream, settings: (
-        settings.get("gain", 1.0) * numpy.eye(*shape)
-    ),
+    "Identity": _identity,
+    "IdentityInitializer": _identity,
 }
 for _name in SCALINGS:
     DRAWN[_name] = _scaling(_name)

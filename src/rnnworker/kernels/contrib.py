@@ -70,7 +70,9 @@ def _layer_class(keras, tensorflow, cell, name):
             # Keras's optimizers can only update resource variables.
             with tensorflow.variable_scope(None, default_name=self.name, use_resource=True):
                 self.cell = _cell(tensorflow, cell, name, self.units)
-                sizes = [None, None, inputs] if name == "LSTMBlockFusedCell" else [None, inputs]
+                sizes = [None, inputs]
+                if name == "LSTMBlockFusedCell":
+                    sizes = [None, None, inputs]
                 self.cell.build(tensorflow.TensorShape(sizes))
                 self.cell.built = True
 

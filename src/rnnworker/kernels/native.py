@@ -87,9 +87,7 @@ def _torch_layer(keras, cell):
                     initial = initial[0]
             with self.casting(inputs):
                 hidden, last = self.wrapped.module(inputs, initial)
-            if not has_memory:
-                last = [last]
-            states = [state[0] for state in last]
+            states = [state[0] for state in last] if has_memory else [last[0]]
             if self.return_sequences:
                 return hidden, states
             return hidden[:, -1], states
@@ -101,10 +99,12 @@ def _torch_layer(keras, cell):
             return torch.autocast(inputs.device.type, inputs.dtype)
 
         def pack(self, arrays):
-            return [value.T for value in cells.pack(torch_layout(cell), arrays)]
+            values = cells.pack(torch_layout(cell), arrays)
+            return [value.T for value in values]
 
         def unpack(self, values):
-            return cells.unpack(torch_layout(cell), [value.T for value in values], self.units)
+            values = [value.T for value in values]
+            return cells.unpack(torch_layout(cell), values, self.units)
 
     return TorchNative
 
@@ -144,43 +144,52 @@ def scan_cell(cell, x, arrays, sequences, initial=None):
     time, units) if `sequences`, else the last one (batch, units); the last states)."""
     import jax
 
-    recurrent, bias = arrays["recurrent"], arrays["bias"]
+    numpy = jax.numpy
+    recurrent = arrays["recurrent"]
+    bias = arrays["bias"]
     recurrent_bias = None
     if cell == "gru":
         bias, recurrent_bias = bias
-    projected = jax.numpy.swapaxes(x @ arrays["kernel"] + bias, 0, 1)
+    projected = x @ arrays["kernel"] + bias
+    projected = numpy.swapaxes(projected, 0, 1)
     if initial is None:
-        zeros = jax.numpy.zeros((x.shape[0], recurrent.shape[0]), projected.dtype)
+        zeros = numpy.zeros((x.shape[0], recurrent.shape[0]), projected.dtype)
         initial = (zeros, zeros) if cell == "lstm" else (zeros,)
     step = _steps(jax)[cell]
 
     def body(state, at_once):
         state = step(state, at_once, recurrent, recurrent_bias)
-        return state, state[0] if sequences else None
+        if not sequences:
+            return state, None
+        return state, state[0]
 
     state, hidden = jax.lax.scan(body, tuple(initial), projected)
-    if sequences:
-        return jax.numpy.swapaxes(hidden, 0, 1), state
-    return state[0], state
+    if not sequences:
+        return state[0], state
+    return numpy.swapaxes(hidden, 0, 1), state
 
 
 def _steps(jax):
     """Cell → function of (state, x·W + b, R, second bias) that returns the next state, whose first
     part is the output."""
-    numpy, sigmoid = jax.numpy, jax.nn.sigmoid
+    numpy = jax.numpy
+    sigmoid = jax.nn.sigmoid
 
     def lstm(state, projected, recurrent, _):
         hidden, memory = state
-        i, f, c, o = numpy.split(projected + hidden @ recurrent, 4, axis=1)
+        gates = projected + hidden @ recurrent
+        i, f, c, o = numpy.split(gates, 4, axis=1)
         memory = sigmoid(f) * memory + sigmoid(i) * numpy.tanh(c)
         return sigmoid(o) * numpy.tanh(memory), memory
 
     def gru(state, projected, recurrent, bias):
         (hidden,) = state
         p_z, p_r, p_h = numpy.split(projected, 3, axis=1)
-        q_z, q_r, q_h = numpy.split(hidden @ recurrent + bias, 3, axis=1)
+        q = hidden @ recurrent + bias
+        q_z, q_r, q_h = numpy.split(q, 3, axis=1)
         z = sigmoid(p_z + q_z)
-        new = numpy.tanh(p_h + sigmoid(p_r + q_r) * q_h)
+        r = sigmoid(p_r + q_r)
+        new = numpy.tanh(p_h + r * q_h)
         return (z * hidden + (1 - z) * new,)
 
     def gru_reset_before(state, projected, recurrent, _):
@@ -188,8 +197,8 @@ def _steps(jax):
         gates = 2 * hidden.shape[1]
         both = sigmoid(projected[:, :gates] + hidden @ recurrent[:, :gates])
         z, r = numpy.split(both, 2, axis=1)
-        product = (r * hidden) @ recurrent[:, gates:]
-        new = numpy.tanh(projected[:, gates:] + product)
+        reset = r * hidden
+        new = numpy.tanh(projected[:, gates:] + reset @ recurrent[:, gates:])
         return (z * hidden + (1 - z) * new,)
 
     def simple(activation):

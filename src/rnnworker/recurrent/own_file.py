@@ -29,9 +29,14 @@ class Implementation:
         return layer
 
     def to_canonical(self, layer, values=None):
-        name = "to_canonical" if values is None else "gradients_to_canonical"
-        convert = getattr(self._module, name, self._module.to_canonical)
-        return self._checked(convert.__name__, convert(layer, values))
+        convert = self._module.to_canonical
+        if values is not None:
+            convert = getattr(self._module, "gradients_to_canonical", convert)
+        arrays = convert(layer, values)
+        reason = violation(self._cell, self._units, arrays)
+        if reason:
+            raise self._error("{} {} (docs/own_kernel.md)".format(convert.__name__, reason))
+        return arrays
 
     def from_canonical(self, layer, arrays):
         self._module.from_canonical(layer, arrays)
@@ -43,12 +48,6 @@ class Implementation:
                     "undo the other"
                 )
                 raise self._error(message.format(name))
-
-    def _checked(self, function, arrays):
-        reason = violation(self._cell, self._units, arrays)
-        if reason:
-            raise self._error("{} {} (docs/own_kernel.md)".format(function, reason))
-        return arrays
 
     def _error(self, message):
         return ValueError("{}: {}".format(self.path, message))
@@ -63,11 +62,13 @@ def violation(cell, units, arrays):
     if set(arrays) | {"bias"} != {"kernel", "recurrent", "bias"}:
         return fault.format(sorted(arrays))
     shapes = {name: tuple(numpy.shape(array)) for name, array in arrays.items()}
-    size = shapes["recurrent"][0] if shapes["recurrent"] else 0
-    if size not in units:
-        size = max(units)
+    inputs = "inputs"
+    if shapes["kernel"]:
+        inputs = shapes["kernel"][0]
+    size = max(units)
+    if shapes["recurrent"] and shapes["recurrent"][0] in units:
+        size = shapes["recurrent"][0]
     columns = GATES[cell] * size
-    inputs = shapes["kernel"][0] if shapes["kernel"] else "inputs"
     expected = {
         "kernel": (inputs, columns),
         "recurrent": (size, columns),
