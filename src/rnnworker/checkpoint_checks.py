@@ -57,16 +57,14 @@ def _keras():
 
 
 def _models_differ(keras, source, target):
-    models = []
-    for path in (source, target):
-        with keras.saving.custom_object_scope(_cudnn_classes(keras)):  # Bidirectional makes copies
-            models.append(keras.models.load_model(path, compile=False))
-    inputs = _random_inputs(keras, models[0])
+    with keras.saving.custom_object_scope(_cudnn_classes(keras)):  # Bidirectional makes copies
+        before = keras.models.load_model(source, compile=False)
+        after = keras.models.load_model(target, compile=False)
+    inputs = _random_inputs(keras, before)
     if len(inputs) == 1:
         inputs = inputs[0]
-    outputs = [trees.leaves(model(inputs)) for model in models]
-    differences = [_difference(keras, first, second) for first, second in zip(*outputs)]
-    return max(differences)
+    pairs = zip(trees.leaves(before(inputs)), trees.leaves(after(inputs)))
+    return max(_difference(keras, first, second) for first, second in pairs)
 
 
 def _difference(keras, first, second):
@@ -79,16 +77,18 @@ def _difference(keras, first, second):
 def _random_inputs(keras, model):
     """An array for each input of a model."""
     stream = numpy.random.RandomState(0)
-    has_embedding = any(isinstance(layer, keras.layers.Embedding) for layer in model.layers)
+    embedding = keras.layers.Embedding
+    has_embedding = any(isinstance(layer, embedding) for layer in model.layers)
     inputs = []
     for tensor in model.inputs:
-        samples = tensor.shape[0] or SAMPLES
-        shape = [samples] + [STEPS if size is None else size for size in tensor.shape[1:]]
-        if has_embedding or "int" in str(tensor.dtype):
+        shape = [STEPS if size is None else size for size in tensor.shape]
+        shape[0] = tensor.shape[0] or SAMPLES
+        kind = str(tensor.dtype)
+        if has_embedding or "int" in kind:
             drawn = stream.randint(0, 2, shape)
         else:
             drawn = stream.normal(size=shape)
-        inputs.append(drawn.astype(str(tensor.dtype)))
+        inputs.append(drawn.astype(kind))
     return inputs
 
 
@@ -153,37 +153,47 @@ def _cell_class(keras):
             q = []  # the same of the state
             for gate in range(self.gates):
                 start = gate * self.units
-                columns = slice(start, start + self.units)
-                matrix = ops.reshape(self.kernel[:, columns], (self.units, inputs.shape[-1]))
-                a.append(ops.matmul(inputs, ops.transpose(matrix)) + biases[0, gate])
-                matrix = ops.transpose(self.state[:, columns])
-                q.append(ops.matmul(states[0], matrix) + biases[1, gate])
-            if self.gates == GATES["SimpleRNN"]:
-                hidden = ops.tanh(a[0] + q[0])
-                return hidden, [hidden]
-            if self.gates == GATES["GRU"]:
-                z = ops.sigmoid(a[0] + q[0])
-                r = ops.sigmoid(a[1] + q[1])
-                new = ops.tanh(a[2] + r * q[2])
-                hidden = (1 - z) * new + z * states[0]
-                return hidden, [hidden]
-            i, f, c, o = [first + second for first, second in zip(a, q)]
-            memory = ops.sigmoid(f) * states[1] + ops.sigmoid(i) * ops.tanh(c)
-            hidden = ops.sigmoid(o) * ops.tanh(memory)
-            return hidden, [hidden, memory]
+                end = start + self.units
+                rows = ops.reshape(self.kernel[:, start:end], (self.units, inputs.shape[-1]))
+                product = ops.matmul(inputs, ops.transpose(rows))
+                a.append(product + biases[0, gate])
+                rows = self.state[:, start:end]
+                product = ops.matmul(states[0], ops.transpose(rows))
+                q.append(product + biases[1, gate])
+            new = step(ops, a, q, states)
+            return new[0], new
 
     return Cell
+
+
+def step(ops, a, q, states):
+    """The next states, the output first, from the products of each gate."""
+    if len(a) == GATES["SimpleRNN"]:
+        return [ops.tanh(a[0] + q[0])]
+    if len(a) == GATES["GRU"]:
+        z = ops.sigmoid(a[0] + q[0])
+        r = ops.sigmoid(a[1] + q[1])
+        new = ops.tanh(a[2] + r * q[2])
+        return [(1 - z) * new + z * states[0]]
+    i = ops.sigmoid(a[0] + q[0])
+    f = ops.sigmoid(a[1] + q[1])
+    c = ops.tanh(a[2] + q[2])
+    o = ops.sigmoid(a[3] + q[3])
+    memory = f * states[1] + i * c
+    return [o * ops.tanh(memory), memory]
 
 
 def _cells_differ(keras, cell, arrays, activation):
     """The largest difference between the outputs of a cell in both files."""
     stream = numpy.random.RandomState(0)
-    x = stream.normal(size=(SAMPLES, STEPS, cell["inputs"])).astype("float32")
+    x = stream.normal(size=(SAMPLES, STEPS, cell["inputs"]))
+    x = x.astype("float32")
     outputs = []
     for side in ("source", "target"):
         own = []
         for part in cell[side]["parts"]:
-            own.append(arrays["{}/{}/{}".format(cell["number"], side, part)])
+            name = "{}/{}/{}".format(cell["number"], side, part)
+            own.append(arrays[name])
         layout = cell[side]["layout"]
         if layout == "keras":
             layer = _keras_layer(keras, cell, own, activation)
@@ -227,23 +237,31 @@ def weights_of_cell(cell, layout, own):
         matrices, of_state, biases = _of_buffer(own[0].ravel(), cell, gates)
     if gates == GATES["GRU"]:  # theirs are r, z, h
         order = [1, 0, 2]
-        matrices, of_state, biases = matrices[order], of_state[order], biases[:, order]
+        matrices = matrices[order]
+        of_state = of_state[order]
+        biases = biases[:, order]
     kernel = [matrix.reshape(-1, units) for matrix in matrices]
-    return [numpy.concatenate(kernel, 1), numpy.concatenate(of_state, 1), biases.ravel()]
+    kernel = numpy.concatenate(kernel, axis=1)
+    of_state = numpy.concatenate(of_state, axis=1)
+    return [kernel, of_state, biases.ravel()]
 
 
 def _of_buffer(buffer, cell, gates):
     """Of pseudo-layer ``cell["place"]`` in a buffer of cuDNN."""
-    units, directions = cell["units"], cell["directions"]
+    units = cell["units"]
+    directions = cell["directions"]
     count = cell["layers"] * directions
     columns = gates * units
     biases = buffer[-2 * columns * count :].reshape(count, 2, gates, units)
     rows = (buffer.size - biases.size) // columns  # of all matrices
+    of_states = count * units
     of_upper = (count - directions) * directions * units
-    features = (rows - count * units - of_upper) // directions
+    features = (rows - of_states - of_upper) // directions
     start = 0
     for number in range(cell["place"] + 1):
-        inputs = features if number < directions else directions * units
+        inputs = features
+        if number >= directions:
+            inputs = directions * units
         end = start + columns * inputs
         matrices = buffer[start:end].reshape(gates, units, inputs)
         start = end + columns * units

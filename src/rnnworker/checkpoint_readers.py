@@ -51,9 +51,11 @@ def tensorflow(path):
     keys = {key for key in shapes if types[key].is_floating or types[key].is_integer}
     claimed = 0
     for key in keys:
-        claimed += int(numpy.prod(shapes[key])) * types[key].size
-    files = glob.glob(glob.escape(prefix) + ".data-*")
-    size = sum(map(os.path.getsize, files))
+        count = int(numpy.prod(shapes[key]))
+        claimed += count * types[key].size
+    size = 0
+    for file in glob.glob(glob.escape(prefix) + ".data-*"):
+        size += os.path.getsize(file)
     if claimed > size:
         what = "its arrays should have {:,} bytes, but its files have only {:,}."
         raise Refusal(what.format(claimed, size), "use the complete checkpoint.")
@@ -67,11 +69,14 @@ def tensorflow(path):
     if set(ordered) != of_model:
         ordered = sorted(of_model)
         order = "none"
-    names = [named.get(key, key).replace(ATTRIBUTE, "") for key in ordered]
+    names = [named.get(key, key) for key in ordered]
+    names = [name.replace(ATTRIBUTE, "") for name in names]
     if len(set(names)) < len(names):
         names = [key.replace(ATTRIBUTE, "") for key in ordered]
+    arrays = {}
     try:
-        arrays = {str(number): reader.get_tensor(key) for number, key in enumerate(ordered)}
+        for number, key in enumerate(ordered):
+            arrays[str(number)] = reader.get_tensor(key)
     except Exception as error:
         raise Refusal(words(error), "use a checkpoint that is not damaged.") from error
     return {
@@ -197,8 +202,10 @@ def torch(path):
     for key in STATE_DICTS:
         if prefixes == {key} and isinstance(loaded.get(key), dict):
             names = [name.partition(".")[2] for name in of_model]
+    arrays = {}
     try:
-        arrays = {str(number): found[name].numpy() for number, name in enumerate(of_model)}
+        for number, name in enumerate(of_model):
+            arrays[str(number)] = found[name].numpy()
     except (TypeError, RuntimeError) as error:
         raise Refusal(words(error), "convert it to float32 before saving it.") from error
     return {

@@ -50,7 +50,9 @@ def _truncated_normal(shape, stream, settings):
     while outside.any():
         values[outside] = stream.normal(size=int(outside.sum()))
         outside = abs(values) > 2
-    return settings.get("mean", 0.0) + settings.get("stddev", 0.05) * values
+    mean = settings.get("mean", 0.0)
+    deviation = settings.get("stddev", 0.05)
+    return mean + deviation * values
 
 
 def _scaled(shape, stream, settings):
@@ -94,11 +96,13 @@ def _orthogonal(shape, stream, settings):
         if rows > columns:
             q = q.T
     else:
-        q, r = numpy.linalg.qr(stream.normal(size=(many, few)))
+        drawn = stream.normal(size=(many, few))
+        q, r = numpy.linalg.qr(drawn)
         q = q * numpy.sign(numpy.diag(r))
         if rows < columns:
             q = q.T
-    return settings.get("gain", 1.0) * q.reshape(shape)
+    gain = settings.get("gain", 1.0)
+    return gain * q.reshape(shape)
 
 
 def _rotated(rows, columns, stream):
@@ -108,11 +112,12 @@ def _rotated(rows, columns, stream):
     signs = stream.choice((-1.0, 1.0), size=(3, columns))
     result = numpy.empty((rows, columns), "float32")
     for first in range(0, rows, ROTATED_ROWS):
-        vectors = numpy.eye(min(ROTATED_ROWS, rows - first), columns, first)
+        end = min(first + ROTATED_ROWS, rows)
+        vectors = numpy.eye(end - first, columns, first)
         for sign in signs:
             spectrum = numpy.fft.fft(vectors * sign)
             vectors = (spectrum.real - spectrum.imag) / numpy.sqrt(columns)
-        result[first : first + ROTATED_ROWS] = vectors
+        result[first:end] = vectors
     return result
 
 

@@ -223,10 +223,14 @@ def _elu(value):
 
 
 def _hard_sigmoid(slope):
-    return (
-        lambda value: numpy.clip(slope * value + 0.5, 0.0, 1.0),
-        lambda out: slope * ((out > 0) & (out < 1)),
-    )
+    def function(value):
+        return numpy.clip(slope * value + 0.5, 0.0, 1.0)
+
+    def derivative(out):
+        is_between = (out > 0) & (out < 1)
+        return slope * is_between
+
+    return function, derivative
 
 
 # Name → the function, and its derivative as a function of its value.

@@ -19,10 +19,12 @@ def named(tree, name=""):
         tree = dict(enumerate(tree))
     if not isinstance(tree, dict):
         return [(name, tree)]
-    prefix = name + "." if name else ""
     found = []
     for key in tree:
-        found += named(tree[key], "{}{}".format(prefix, key))
+        inner = str(key)
+        if name:
+            inner = "{}.{}".format(name, key)
+        found += named(tree[key], inner)
     return found
 
 
@@ -42,7 +44,10 @@ def taken(tree, chosen):
 
 def shapes(tree):
     """The shape of one sample, as a list; of several arrays, by their names."""
-    found = {name: list(numpy.shape(array)[1:]) for name, array in named(tree)}
+    found = {}
+    for name, array in named(tree):
+        shape = numpy.shape(array)
+        found[name] = list(shape[1:])
     if list(found) == [""]:
         return found[""]
     return found

@@ -30,11 +30,10 @@ def make(keras, cell, units, options):
 
         def build(self, shape):
             inputs = int(shape[-1])
+            columns = 3 * self.units
+            sizes = [(inputs, columns), (self.units, columns), (2, columns)]  # of a GRU
             if is_lstm:
                 sizes = shapes(self.layout, inputs, self.units)
-            else:
-                columns = 3 * self.units
-                sizes = [(inputs, columns), (self.units, columns), (2, columns)]
             self.arrays = []
             for number, size in enumerate(sizes):
                 name = "weight_{}".format(number)
@@ -54,9 +53,11 @@ def _lstm(tensorflow, x, states, matrix, bias):
     inputs = tensorflow.concat([x, hidden], 1)
     gates = tensorflow.matmul(inputs, matrix)
     gates = tensorflow.nn.bias_add(gates, bias)
+    sigmoid = tensorflow.sigmoid
+    tanh = tensorflow.tanh
     i, c, f, o = tensorflow.split(gates, 4, axis=1)
-    memory = tensorflow.sigmoid(f) * memory + tensorflow.sigmoid(i) * tensorflow.tanh(c)
-    return [tensorflow.sigmoid(o) * tensorflow.tanh(memory), memory]
+    memory = sigmoid(f) * memory + sigmoid(i) * tanh(c)
+    return [sigmoid(o) * tanh(memory), memory]
 
 
 def _gru(tensorflow, x, states, inputs, recurrent, bias):

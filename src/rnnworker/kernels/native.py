@@ -69,28 +69,28 @@ def _torch_layer(keras, cell):
             self.wrapped = module
 
         def outputs(self, inputs):
-            if self.go_backwards:
-                inputs = torch.flip(inputs, [1])
-            with self.casting(inputs):
-                hidden, _ = self.wrapped.module(inputs)
-            if self.return_sequences:
-                return hidden
-            return hidden[:, -1]
+            outputs, _ = self.outputs_and_last(inputs)
+            return outputs
 
         def outputs_and_states(self, inputs, initial):
-            if self.go_backwards:
-                inputs = torch.flip(inputs, [1])
-            has_memory = self.states == 2  # torch takes and returns a pair of states, or one state
+            # torch takes and returns a pair of states, or one state, each (1, batch, units).
             if initial is not None:
                 initial = tuple(state[None].contiguous() for state in initial)
-                if not has_memory:
+                if self.states == 1:
                     initial = initial[0]
+            outputs, last = self.outputs_and_last(inputs, initial)
+            if self.states == 1:
+                return outputs, [last[0]]
+            return outputs, [state[0] for state in last]
+
+        def outputs_and_last(self, inputs, initial=None):
+            if self.go_backwards:
+                inputs = torch.flip(inputs, [1])
             with self.casting(inputs):
                 hidden, last = self.wrapped.module(inputs, initial)
-            states = [state[0] for state in last] if has_memory else [last[0]]
-            if self.return_sequences:
-                return hidden, states
-            return hidden[:, -1], states
+            if not self.return_sequences:
+                hidden = hidden[:, -1]
+            return hidden, last
 
         def casting(self, inputs):
             """Keras casts only its own variables; torch's ``autocast`` casts torch's parameters."""
@@ -118,15 +118,17 @@ def _jax_layer(keras, cell):
 
         def make_weights(self, inputs):
             columns = GATES[cell] * self.units
-            bias = (2, columns) if cell == "gru" else (columns,)
-            self.arrays = [
-                self.zeros("kernel", inputs, columns),
-                self.zeros("recurrent", self.units, columns),
-                self.zeros("bias", *bias),
-            ]
+            kernel = self.zeros("kernel", inputs, columns)
+            recurrent = self.zeros("recurrent", self.units, columns)
+            if cell == "gru":
+                bias = self.zeros("bias", 2, columns)
+            else:
+                bias = self.zeros("bias", columns)
+            self.arrays = [kernel, recurrent, bias]
 
         def outputs(self, inputs):
-            return self.outputs_and_states(inputs, None)[0]
+            outputs, _ = self.outputs_and_states(inputs, None)
+            return outputs
 
         def outputs_and_states(self, inputs, initial):
             if self.go_backwards:

@@ -40,7 +40,8 @@ def implementation(name):
         raise ValueError("rnn.implementation {!r} must be one of {}".format(name, known))
     if is_keras(name):
         keras = importlib.import_module("rnnworker.kernels.keras")
-        return types.SimpleNamespace(make=keras.MAKE[name])
+        make = keras.MAKE[name]
+        return types.SimpleNamespace(make=make)
     return importlib.import_module("rnnworker.kernels." + name)
 
 
@@ -74,10 +75,10 @@ class Recurrent:
 
     def made_for(self, layer):
         """The `Made` of one of the `layers`."""
-        made = self.made_here(layer)
-        if made is None:
+        found = self.made_here(layer)
+        if found is None:
             raise KeyError(layer.name)
-        return made
+        return found
 
     def made_here(self, layer):
         """The `Made` of a `layer`; None if it was not made here."""
@@ -208,7 +209,8 @@ class Recurrent:
 
     def of_keras(self):
         """The same with Keras's own layers, whose weights it reads."""
-        return Recurrent(self.keras, dict(self._config, rnn={"implementation": "keras"}))
+        config = dict(self._config, rnn={"implementation": "keras"})
+        return Recurrent(self.keras, config)
 
     def from_canonical(self, layer, arrays):
         parts = composed.parts_of(layer)
@@ -292,15 +294,17 @@ class Made:
         layer.build = recording
 
     def _check_steps(self):
-        steps = products.sizes(self.input_shape)[1]
-        if self.longest is None or steps is None or steps <= self.longest:
+        if self.longest is None:
             return
+        steps = products.sizes(self.input_shape)[1]
+        if steps is None or steps <= self.longest:
+            return
+        minutes = max(1, steps * UNROLLED_SECONDS / 60)
         fault = (
             "{}: rnn=unrolled would compile {} time steps for about {:.0f} min in each run, "
             "and for several times as long in a certificate: leave it out, or write "
             "+rnn.options.{}={}"
         )
-        minutes = max(1, steps * UNROLLED_SECONDS / 60)
         raise Refusal(fault.format(self.place, steps, minutes, LONGEST, steps))
 
     def function(self):

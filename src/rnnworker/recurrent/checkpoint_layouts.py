@@ -55,18 +55,25 @@ def from_torch(values):
         raise ValueError("has the arrays {}, not {}".format(names, TORCH))
     kernel = values["weight_ih"].T
     recurrent = values["weight_hh"].T
-    biases = [values[name] for name in TORCH[2:] if name in values]
     cell = cell_of(recurrent)
     columns = recurrent.shape[-1]
     fit = cell is not None and kernel.ndim == 2 and kernel.shape[1] == columns
-    if not fit or any(bias.shape != (columns,) for bias in biases):
+    for name in TORCH[2:]:
+        if name in values and values[name].shape != (columns,):
+            fit = False
+    if not fit:
         shapes = ["{} {}".format(name, values[name].shape) for name in names]
         raise ValueError("has arrays of contradicting shapes: " + ", ".join(shapes))
     exact = True
-    if biases and cell != "gru":
-        bias, exact = _sum(*biases)
-        biases = [bias]
-    weights = [kernel, recurrent] + biases
+    weights = [kernel, recurrent]
+    if "bias_ih" in values:
+        first = values["bias_ih"]
+        second = values["bias_hh"]
+        if cell == "gru":
+            weights += [first, second]
+        else:
+            bias, exact = _sum(first, second)
+            weights.append(bias)
     layout = cudnn_layout.layout(cell)[: len(weights)]
     return cells.unpack(layout, weights, len(recurrent)), exact
 
@@ -75,7 +82,6 @@ def from_buffer(values, cell, layers, directions, units):
     """Returns (list of the canonical arrays of each pseudo-layer, exact) of a whole buffer."""
     count = layers * directions
     columns = len(cudnn_layout.ORDERS[cell]) * units
-    biases = 2 * columns * count
     least = cudnn_layout.trained_size(cell, 0, units, layers, directions)
     if cell != "gru":
         least += columns * count  # of the biases that are not trained
@@ -85,9 +91,10 @@ def from_buffer(values, cell, layers, directions, units):
         raise ValueError(message.format(values.size, layers, units, cell, directions))
     exact = True
     if cell == "lstm":
-        pairs = values[-biases:].reshape(count, 2, columns)
+        end = values.size - 2 * columns * count
+        pairs = values[end:].reshape(count, 2, columns)
         bias, exact = _sum(pairs[:, 0], pairs[:, 1])
-        values = numpy.concatenate([values[:-biases], bias.ravel()])
+        values = numpy.concatenate([values[:end], bias.ravel()])
     arrays = cudnn_layout.unpack(cell, values, inputs, units, layers, directions)
     return cudnn_layout.pseudo_layers(arrays), exact
 

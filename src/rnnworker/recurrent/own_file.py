@@ -61,21 +61,21 @@ def violation(cell, units, arrays):
         return fault.format(type(arrays).__name__)
     if set(arrays) | {"bias"} != {"kernel", "recurrent", "bias"}:
         return fault.format(sorted(arrays))
-    shapes = {name: tuple(numpy.shape(array)) for name, array in arrays.items()}
-    inputs = "inputs"
-    if shapes["kernel"]:
-        inputs = shapes["kernel"][0]
+    kernel = numpy.shape(arrays["kernel"])
+    inputs = kernel[0] if kernel else "inputs"
+    recurrent = numpy.shape(arrays["recurrent"])
     size = max(units)
-    if shapes["recurrent"] and shapes["recurrent"][0] in units:
-        size = shapes["recurrent"][0]
+    if recurrent and recurrent[0] in units:
+        size = recurrent[0]
     columns = GATES[cell] * size
     expected = {
         "kernel": (inputs, columns),
         "recurrent": (size, columns),
         "bias": (2, columns) if cell == "gru" else (columns,),
     }
-    for name in sorted(shapes):
-        if shapes[name] != expected[name]:
+    for name in sorted(arrays):
+        shape = numpy.shape(arrays[name])
+        if shape != expected[name]:
             message = "returns {} of shape {}: for cell={} with {} units it must be {}"
-            return message.format(name, shapes[name], cell, size, expected[name])
+            return message.format(name, shape, cell, size, expected[name])
     return None
