@@ -130,9 +130,14 @@ def expected(config, cells=()):
     (nested) mapping to lists whose keys are tried in this order: ``rnn.options.class``, the cell,
     ``device.kind``, ``build.framework``. Its names are TensorFlow's or the framework's."""
     framework = config["build"].get("framework")
+    options = config["rnn"].get("options") or {}
     kernels = []
     for cell in cells or [config.get("cell", {}).get("name")]:
-        of_cell = _of_cell(config, cell)
+        keys = (options.get("class"), cell, config["device"]["kind"], framework)
+        of_cell = config["rnn"].get("kernels")
+        while isinstance(of_cell, dict):
+            known = [key for key in keys if key in of_cell]
+            of_cell = of_cell[known[0]] if known else None
         if of_cell is None:
             return None
         kernels += of_cell
@@ -143,18 +148,6 @@ def expected(config, cells=()):
         return ["xla"]
     names = FRAMEWORKS[framework].kernels if framework else {}
     return sorted({names.get(kernel, kernel) for kernel in kernels})
-
-
-def _of_cell(config, cell):
-    kernels = config["rnn"].get("kernels")
-    options = config["rnn"].get("options") or {}
-    device = config["device"]["kind"]
-    framework = config["build"].get("framework")
-    keys = (options.get("class"), cell, device, framework)
-    while isinstance(kernels, dict):
-        known = [key for key in keys if key in kernels]
-        kernels = kernels[known[0]] if known else None
-    return kernels
 
 
 def contradicts(kernel):

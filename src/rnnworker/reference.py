@@ -122,17 +122,16 @@ def _forward(cell, x, arrays, function, sequences):
 
 
 def _both_directions(cell, x, parts, function, sequences):
-    forward = parts["forward_"]
-    backward = parts["backward_"]
-    onwards, back_onwards = _forward(cell, x, forward, function, sequences)
-    reverse, back_reverse = _forward(cell, _in_reverse(x), backward, function, sequences)
-    outputs = numpy.concatenate([onwards, _in_reverse(reverse)], axis=-1)
+    reverse = dict(function, go_backwards=True)
+    first, back_first = _forward(cell, x, parts["forward_"], function, sequences)
+    second, back_second = _forward(cell, x, parts["backward_"], reverse, sequences)
+    outputs = numpy.concatenate([first, _in_reverse(second)], axis=-1)
 
     def back(upstream):
-        first, second = numpy.split(upstream, 2, axis=-1)
-        of_forward = back_onwards(first)
-        of_backward = back_reverse(_in_reverse(second))
-        of_x = of_forward.pop("x") + _in_reverse(of_backward.pop("x"))
+        of_first, of_second = numpy.split(upstream, 2, axis=-1)
+        of_forward = back_first(of_first)
+        of_backward = back_second(_in_reverse(of_second))
+        of_x = of_forward.pop("x") + of_backward.pop("x")
         gradients = canonical_weights.join(parts, [of_forward, of_backward])
         gradients["x"] = of_x
         return gradients
@@ -223,14 +222,10 @@ def _elu(value):
 
 
 def _hard_sigmoid(slope):
-    def function(value):
-        return numpy.clip(slope * value + 0.5, 0.0, 1.0)
-
-    def derivative(out):
-        is_between = (out > 0) & (out < 1)
-        return slope * is_between
-
-    return function, derivative
+    return (
+        lambda value: numpy.clip(slope * value + 0.5, 0.0, 1.0),
+        lambda out: slope * ((out > 0) & (out < 1)),
+    )
 
 
 # Name → the function, and its derivative as a function of its value.

@@ -65,17 +65,12 @@ def nested(arrays, names):
             parts.setdefault(first, {})[rest] = arrays[name]
         else:
             found[name] = arrays[name]
-    for name in parts:
+    for name, tree in parts.items():
         if name in found:
             fault = "there is {0}, and {0}.{1}: leave one of them out"
-            raise ValueError(fault.format(name, min(parts[name])))
-        found[name] = _listed(parts[name])
+            raise ValueError(fault.format(name, min(tree)))
+        numbers = [str(number) for number in range(len(tree))]
+        if set(tree) == set(numbers):
+            tree = tuple(tree[number] for number in numbers)
+        found[name] = tree
     return found
-
-
-def _listed(tree):
-    """A tuple if the names in a dict are numbers from 0, else the dict."""
-    numbers = [str(number) for number in range(len(tree))]
-    if set(tree) != set(numbers):
-        return tree
-    return tuple(tree[number] for number in numbers)

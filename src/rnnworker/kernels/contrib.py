@@ -49,20 +49,7 @@ def make(keras, cell, units, options):
     import tensorflow
 
     name = class_name(cell, options.get("class"))
-    return _layer_class(keras, tensorflow, cell, name)(units, **layer_settings(options))
 
-
-def class_name(cell, requested):
-    """The class for `cell` if ``rnn.options.class`` is `requested` (or None)."""
-    if requested is None:
-        return CLASSES[cell][0]
-    if requested not in CLASSES[cell]:
-        message = "rnn.options.class {!r} must be one of {} for {}"
-        raise ValueError(message.format(requested, ", ".join(CLASSES[cell]), cell))
-    return requested
-
-
-def _layer_class(keras, tensorflow, cell, name):
     class Contrib(sequence_layer(keras, tensorflow)):
         layout = LAYOUTS[cell]
 
@@ -80,9 +67,20 @@ def _layer_class(keras, tensorflow, cell, name):
             if name == "LSTMBlockFusedCell":
                 return self.cell(sequence, dtype=sequence.dtype)[0]
             run = tensorflow.nn.dynamic_rnn
-            return run(self.cell, sequence, dtype=sequence.dtype, time_major=True)[0]
+            outputs, _ = run(self.cell, sequence, dtype=sequence.dtype, time_major=True)
+            return outputs
 
-    return Contrib
+    return Contrib(units, **layer_settings(options))
+
+
+def class_name(cell, requested):
+    """The class for `cell` if ``rnn.options.class`` is `requested` (or None)."""
+    if requested is None:
+        return CLASSES[cell][0]
+    if requested not in CLASSES[cell]:
+        message = "rnn.options.class {!r} must be one of {} for {}"
+        raise ValueError(message.format(requested, ", ".join(CLASSES[cell]), cell))
+    return requested
 
 
 def _cell(tensorflow, cell, name, units):

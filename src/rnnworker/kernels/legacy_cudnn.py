@@ -24,7 +24,18 @@ LAYERS = {"lstm": "CuDNNLSTM", "gru": "CuDNNGRU"}
 
 def make(keras, cell, units, options):
     options = supported("a CuDNN layer", cell, WITH_CUDNN, options)
-    layer_class = _layer_class(keras, LAYERS[cell])
+    name = LAYERS[cell]
+    layers = keras.layers
+    if not hasattr(layers, name):
+        version = keras_version(keras)
+        if not version.startswith("2."):
+            raise ValueError("Keras {} has no {}".format(version, name))
+        import tensorflow
+
+        layers = tensorflow.compat.v1.keras.layers
+        if not hasattr(layers, name):
+            raise ValueError("this build's Keras has no {}".format(name))
+    layer_class = getattr(layers, name)
     if cell == "lstm":
         return _with_one_bias(layer_class)(units, unit_forget_bias=False, **options)
     return layer_class(units, **options)
@@ -91,18 +102,3 @@ def _with_one_bias(layer_class):
                 object.__setattr__(self, "bias", variable)
 
     return CuDNNLSTM
-
-
-def _layer_class(keras, name):
-    """The class `name` among the layers of this Keras, or among the layers of version 1."""
-    if hasattr(keras.layers, name):
-        return getattr(keras.layers, name)
-    version = keras_version(keras)
-    if not version.startswith("2."):
-        raise ValueError("Keras {} has no {}".format(version, name))
-    import tensorflow
-
-    layers = tensorflow.compat.v1.keras.layers
-    if not hasattr(layers, name):
-        raise ValueError("this build's Keras has no {}".format(name))
-    return getattr(layers, name)

@@ -178,16 +178,24 @@ class Recurrent:
         if getattr(self.module, "MAKES_STACKS", False):
             directions = 2 if bidirectional else 1
             return self.module.make(self.keras, cell, units, options, layers, directions)
-        if layers == 1:
-            return self._single(cell, units, bidirectional, options)
-        name = options.pop("name", None)
+        settings = {}  # of the whole layer, if it is not a single one
+        if "name" in options and (bidirectional or layers > 1):
+            settings["name"] = options.pop("name")
         inner = []
         for number in range(layers):
             own = dict(options)
             if number < layers - 1:
                 own["return_sequences"] = True
-            inner.append(self._single(cell, units, bidirectional, own))
-        return composed.stack(self.keras, inner, name)
+            layer = self.module.make(self.keras, cell, units, dict(own))
+            if bidirectional:
+                own["go_backwards"] = True
+                backward = self.module.make(self.keras, cell, units, own)
+                of_pair = settings if layers == 1 else {}
+                layer = composed.both_directions(self.keras, layer, backward, settings=of_pair)
+            inner.append(layer)
+        if layers == 1:
+            return layer
+        return composed.stack(self.keras, inner, **settings)
 
     def to_canonical(self, layer, values=None):
         """The canonical arrays of a layer in `layers`: its weights, or in their place `values`, the
@@ -221,19 +229,6 @@ class Recurrent:
         of_parts = canonical_weights.split(arrays)
         for prefix, part in parts.items():
             self.from_canonical(part, of_parts[prefix])
-
-    def _single(self, cell, units, bidirectional, options):
-        options = dict(options)
-        if not bidirectional:
-            return self.module.make(self.keras, cell, units, options)
-        settings = {}
-        name = options.pop("name", None)
-        if name:
-            settings["name"] = name
-        reverse = dict(options, go_backwards=True)
-        forward = self.module.make(self.keras, cell, units, options)
-        backward = self.module.make(self.keras, cell, units, reverse)
-        return composed.both_directions(self.keras, forward, backward, settings=settings)
 
     def _options(self, cell, given, single):
         """The arguments of a layer: those that the model has `given`, and those of the grid."""
