@@ -87,34 +87,44 @@ def weights_of_classes(y, class_weight):
 def _check(prepared, function):
     """Raises ValueError or `Refusal` if the arrays that `function` has prepared are not
     `ARRAYS`."""
+    if isinstance(prepared, dict):
+        missing = sorted(set(ARRAYS) - set(prepared))
+        if missing:
+            found = ", ".join(sorted(map(str, prepared))) or "nothing"
+            fault = "{} did not return {}, but {}"
+            raise ValueError(fault.format(function, ", ".join(missing), found))
+    fault = _fault(prepared)
+    if fault:
+        raise Refusal("{} returns {}".format(function, fault))
+
+
+def _fault(prepared):
+    """What is wrong with prepared arrays, none of which is missing; None if nothing is."""
     if not isinstance(prepared, dict):
-        fault = "{} returns a {}: it must return a dict of {}"
-        raise Refusal(fault.format(function, type(prepared).__name__, ", ".join(ARRAYS)))
-    missing = sorted(set(ARRAYS) - set(prepared))
-    if missing:
-        found = ", ".join(sorted(map(str, prepared))) or "nothing"
-        fault = "{} did not return {}, but {}"
-        raise ValueError(fault.format(function, ", ".join(missing), found))
+        fault = "a {}: it must return a dict of {}"
+        return fault.format(type(prepared).__name__, ", ".join(ARRAYS))
     known = ARRAYS + WEIGHTS
     further = sorted(set(prepared) - set(known))
     if further:
-        fault = "{} returns {}, which rnnbench does not read: it must return {} only"
-        raise Refusal(fault.format(function, ", ".join(further), ", ".join(known)))
+        fault = "{}, which rnnbench does not read: it must return {} only"
+        return fault.format(", ".join(further), ", ".join(known))
     for name in prepared:
         if not trees.leaves(prepared[name]):
-            raise Refusal("{} returns no arrays in {}".format(function, name))
-    for part in ("train", "val"):
-        _check_rows(prepared, part, function)
+            return "no arrays in " + name
     same_names = [("x_train", "x_val"), ("y_train", "y_val")]
     for part in ("train", "val"):
+        fault = _fault_of_rows(trees.named(_of_part(prepared, part)))
+        if fault:
+            return fault
         if prepared.get("sample_weight_" + part) is not None:
             same_names.append(("sample_weight_" + part, "y_" + part))
     for first, second in same_names:
         of_first = _names(prepared[first])
         of_second = _names(prepared[second])
         if of_first != of_second:
-            fault = "{} returns other arrays in {} than in {}: {} and {}"
-            raise Refusal(fault.format(function, first, second, of_first, of_second))
+            fault = "other arrays in {} than in {}: {} and {}"
+            return fault.format(first, second, of_first, of_second)
+    return None
 
 
 def _names(tree):
@@ -123,30 +133,23 @@ def _names(tree):
     return ", ".join(names) or "one array"
 
 
-def _check_rows(prepared, part, function):
-    """All arrays of a part must have equally many samples."""
-    every = trees.named(_of_part(prepared, part))
-    first, array = every[0]
-    for name, other in every:
-        _check_array(other, name, function)
-        if len(other) != len(array):
-            fault = "{} returns {} samples in {} and {} in {}: each sample needs its target"
-            raise Refusal(fault.format(function, len(array), first, len(other), name))
-
-
-def _check_array(array, name, function):
-    """Raises `Refusal` unless `array`, the `name` of what `function` has prepared, has numbers of
-    at least one sample."""
-    if not isinstance(array, numpy.ndarray):
-        fault = (
-            "{} returns {} as a {}: it must be a NumPy array, or a dict, list or tuple of arrays"
-        )
-        raise Refusal(fault.format(function, name, type(array).__name__))
-    if array.dtype.kind not in "biuf":
-        fault = "{} returns {} of the type {}: it must have numbers that are not complex"
-        raise Refusal(fault.format(function, name, array.dtype))
-    if array.ndim == 0 or len(array) == 0:
-        raise Refusal("{} returns {} without samples".format(function, name))
+def _fault_of_rows(arrays):
+    """What is wrong with `arrays`, each (name, array), of which each must have numbers of at least
+    one sample, and all equally many samples."""
+    first, of_first = arrays[0]
+    for name, array in arrays:
+        if not isinstance(array, numpy.ndarray):
+            fault = "{} as a {}: it must be a NumPy array, or a dict, list or tuple of arrays"
+            return fault.format(name, type(array).__name__)
+        if array.dtype.kind not in "biuf":
+            fault = "{} of the type {}: it must have numbers that are not complex"
+            return fault.format(name, array.dtype)
+        if array.ndim == 0 or len(array) == 0:
+            return name + " without samples"
+        if len(array) != len(of_first):
+            fault = "{} samples in {} and {} in {}: each sample needs its target"
+            return fault.format(len(of_first), first, len(array), name)
+    return None
 
 
 def source(path, pinned_md5=None):
