@@ -10,7 +10,8 @@ import os
 import sys
 
 
-def _load_package():
+def load_package():
+    """Makes ``import rnnworker`` find this folder, wherever it lies."""
     folder = os.path.dirname(os.path.abspath(__file__))
     sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry or ".") != folder]
     spec = importlib.util.spec_from_file_location(
@@ -25,7 +26,7 @@ def _load_package():
 
 if __name__ == "__main__":
     if "rnnworker" not in sys.modules:
-        _load_package()
+        load_package()
     if sys.argv[1] == "--import":
         from rnnworker.importer import main
 

@@ -103,9 +103,10 @@ def refusal(config, argument, value):
         return None
     if argument == "zero_output_for_mask" and config["rnn"]["implementation"] in BUILT_IN:
         return None  # the built-in implementations that do not honour it refuse every mask
-    same = SAME.get((argument, value), ()) if isinstance(value, bool) else ()
-    if config["rnn"]["implementation"] in same:
-        return None
+    if isinstance(value, bool):
+        same = SAME.get((argument, value), ())
+        if config["rnn"]["implementation"] in same:
+            return None
     what = "{}={}".format(argument, _shown(value))
     if cell not in CELLS_WITH.get(argument, (cell,)):
         return "cell={} has no {}".format(cell, argument)
@@ -114,18 +115,22 @@ def refusal(config, argument, value):
     if argument in NOWHERE:
         return "rnnbench does not support {} for any implementation".format(what)
     if argument not in known_arguments():
+        unknown = "a recurrent layer has no argument " + argument
         similar = difflib.get_close_matches(argument, known_arguments(), 1)
-        hint = ": did you mean {}?".format(similar[0]) if similar else ""
-        return "a recurrent layer has no argument {}{}".format(argument, hint)
+        if not similar:
+            return unknown
+        return "{}: did you mean {}?".format(unknown, similar[0])
     rnn = config["rnn"]
     if is_user_file(rnn["implementation"]):
         honours = "list {} in options of its YAML if make honours it".format(argument)
         return "rnn={} does not support {}; {}".format(rnn.get("name"), what, honours)
-    on_cpu = (config.get("device") or {}).get("kind") == "cpu"
-    usable = [name for name in BUILT_IN if not on_cpu or name not in ON_GPUS]
-    able = [name for name in usable if supports(_with(config, name), argument)]
-    able = ", ".join(able) + " can" if able else "no implementation can with this cell and build"
-    return "rnn={} does not support {}; {}".format(rnn["implementation"], what, able)
+    able = _able(config, argument)
+    device = config.get("device") or {}
+    if device.get("kind") == "cpu":
+        able = [name for name in able if name not in ON_GPUS]
+    who = ", ".join(able) or "no implementation"
+    where = "" if able else " with this cell and build"
+    return "rnn={} does not support {}; {} can{}".format(rnn["implementation"], what, who, where)
 
 
 def check_call(asked_for, mask, initial_state):
@@ -155,7 +160,7 @@ def table(cell, framework):
     }
     found = {}
     for argument in known_arguments():
-        able = [name for name in BUILT_IN if supports(_with(config, name), argument)]
+        able = _able(config, argument)
         if able:
             found[argument] = able
     return found
@@ -181,5 +186,11 @@ def _is_without_effect(argument, value, cell):
     return argument in WITHOUT_EFFECT and value == WITHOUT_EFFECT[argument]
 
 
-def _with(config, implementation):
-    return dict(config, rnn={"implementation": implementation})
+def _able(config, argument):
+    """The built-in implementations that honour an argument with the cell and build of `config`."""
+    able = []
+    for name in BUILT_IN:
+        own = dict(config, rnn={"implementation": name})
+        if supports(own, argument):
+            able.append(name)
+    return able

@@ -15,8 +15,18 @@ import re
 from rnnworker.frameworks.names import FRAMEWORKS
 
 KERNELS = (
-    *("cudnn", "block", "block_cell", "while", "unrolled", "xla"),
-    *("torch:cudnn", "torch:onednn", "torch:native", "torch:loop", "jax:cudnn", "jax:scan"),
+    "cudnn",
+    "block",
+    "block_cell",
+    "while",
+    "unrolled",
+    "xla",
+    "torch:cudnn",
+    "torch:onednn",
+    "torch:native",
+    "torch:loop",
+    "jax:cudnn",
+    "jax:scan",
 )
 # Kernel of torch → its ops. The op over a whole sequence calls that of cuDNN or oneDNN if one is
 # used, so the first kernel that is found counts.
@@ -31,12 +41,13 @@ TORCH = (
 LONGEST, SHORT = 1000, 100
 NUMBER = re.compile(r"(_\d+)+$")  # that TensorFlow appends to a name that exists already
 
-FUSED = (
-    ("cudnn", "CudnnRNN"),
-    ("block", "BlockLSTM"),
-    ("block_cell", "LSTMBlockCell"),
-    ("block_cell", "GRUBlockCell"),
-)
+# What the names of fused ops begin with → their kernel.
+FUSED = {
+    "CudnnRNN": "cudnn",
+    "BlockLSTM": "block",
+    "LSTMBlockCell": "block_cell",
+    "GRUBlockCell": "block_cell",
+}
 COMPILED = ("XlaLaunch", "_XlaRun", "_XlaCompile", "XlaLocalLaunch")
 BACKWARD = ("gradient_tape", "gradients/", "_grad/")
 
@@ -44,31 +55,34 @@ BACKWARD = ("gradient_tape", "gradients/", "_grad/")
 def without_layers(ops, recurrent, others):
     """`ops` without those in the layers `others` (names), such as the loop of a TimeDistributed,
     which would be taken for a recurrent one. `recurrent`: the names of the recurrent layers."""
-    own = {NUMBER.sub("", name) for name in recurrent}
-    foreign = {NUMBER.sub("", name) for name in others} - own
+    own = _unnumbered(recurrent)
+    foreign = _unnumbered(others) - own
     kept = []
     for path, kind, count in ops:
-        parts = {NUMBER.sub("", part) for part in path.split("/")}
+        parts = _unnumbered(path.split("/"))
         if not parts & foreign or parts & own:
             kept.append((path, kind, count))
     return kept
+
+
+def _unnumbered(names):
+    return {NUMBER.sub("", name) for name in names}
 
 
 def kernels_in_tensorflow(ops, steps):
     """Returns the kernels that a training step in TensorFlow ran, sorted. `ops`: (path, op type,
     number of executions) of that step; `steps`: number of time steps of the recurrent layers; None
     if there is no such layer."""
-    kinds = {kind for _, kind, _ in ops}
-    kernels = {
-        kernel for kernel, start in FUSED for kind in kinds if kind.lstrip("_").startswith(start)
-    }
-    if kinds & set(COMPILED):
-        kernels.add("xla")
-    products = [
-        count
-        for path, kind, count in ops
-        if "MatMul" in kind and not any(part in path for part in BACKWARD)
-    ]
+    kernels = set()
+    products = []  # how often each product of the forward pass ran
+    for path, kind, count in ops:
+        for start in FUSED:
+            if kind.lstrip("_").startswith(start):
+                kernels.add(FUSED[start])
+        if kind in COMPILED:
+            kernels.add("xla")
+        if "MatMul" in kind and not any(part in path for part in BACKWARD):
+            products.append(count)
     # A node that runs more than once in one training step is in a loop. For each of them there may
     # be one product outside the loop, of the inputs of all time steps.
     looped = sum(count > 1 for count in products)
@@ -87,20 +101,25 @@ def kernels_in_torch(counts, steps):
             return [kernel]
     products = counts.get("aten::matmul", 0) + counts.get("aten::linear", 0)
     # At least one per time step: Keras may multiply the inputs of all steps before its loop.
-    return ["torch:loop"] if steps and steps > 1 and products >= steps else []
+    if steps and steps > 1 and products >= steps:
+        return ["torch:loop"]
+    return []
 
 
 def kernels_in_jax(primitives, steps):
     """As `kernels_in_tensorflow`, from the primitives of a traced training step, each (names of the
     enclosing loops, name of the primitive)."""
     kernels = set()
-    if any(name in ("rnn_fwd", "rnn_bwd") for _, name in primitives):
-        kernels.add("jax:cudnn")
-    products = [loops for loops, name in primitives if name == "dot_general"]
-    if any(products):
-        kernels.add("jax:scan")
+    outside = 0  # products outside loops
+    for loops, name in primitives:
+        if name in ("rnn_fwd", "rnn_bwd"):
+            kernels.add("jax:cudnn")
+        elif name == "dot_general" and loops:
+            kernels.add("jax:scan")
+        elif name == "dot_general":
+            outside += 1
     # Each time step multiplies inputs and state, and computes the gradients of both matrices.
-    if steps and steps > 1 and sum(not loops for loops in products) >= 4 * steps:
+    if steps and steps > 1 and outside >= 4 * steps:
         kernels.add("unrolled")
     return sorted(kernels)
 
@@ -110,27 +129,25 @@ def expected(config, cells=()):
     by the framework's names; None if any kernel is accepted. ``rnn.kernels`` is a list, or a
     (nested) mapping to lists whose keys are tried in this order: ``rnn.options.class``, the cell,
     ``device.kind``, ``build.framework``. Its names are TensorFlow's or the framework's."""
-    framework, kernels = config["build"].get("framework"), []
+    framework = config["build"].get("framework")
+    options = config["rnn"].get("options") or {}
+    kernels = []
     for cell in cells or [config.get("cell", {}).get("name")]:
-        of_cell = _of_cell(config, cell)
+        keys = (options.get("class"), cell, config["device"]["kind"], framework)
+        of_cell = config["rnn"].get("kernels")
+        while isinstance(of_cell, dict):
+            known = [key for key in keys if key in of_cell]
+            of_cell = of_cell[known[0]] if known else None
         if of_cell is None:
             return None
         kernels += of_cell
     # jax compiles every step, but its loop is visible in the traced step before compilation.
     if config["build"].get("jit_compile") and framework != "keras3_jax":
-        # Code compiled by torch does not reveal its ops.
-        return None if framework == "keras3_torch" else ["xla"]
+        if framework == "keras3_torch":
+            return None  # code compiled by torch does not reveal its ops
+        return ["xla"]
     names = FRAMEWORKS[framework].kernels if framework else {}
     return sorted({names.get(kernel, kernel) for kernel in kernels})
-
-
-def _of_cell(config, cell):
-    kernels, options = config["rnn"].get("kernels"), config["rnn"].get("options") or {}
-    device, framework = config["device"]["kind"], config["build"].get("framework")
-    keys = (options.get("class"), cell, device, framework)
-    while isinstance(kernels, dict):
-        kernels = next((kernels[key] for key in keys if key in kernels), None)
-    return kernels
 
 
 def contradicts(kernel):
@@ -148,33 +165,44 @@ def why_not_cudnn(facts):
     ``unroll``, ``use_bias``, ``reset_after``, ``mask``; unknown facts are absent or None.
     """
     known = facts.get
-    simple = known("cell") in ("rnn_tanh", "rnn_relu")
-    reasons = [
-        (known("device") == "cpu", "the device is a CPU"),
-        (known("device") == "gpu" and known("gpus") == 0, "the framework sees no GPU"),
-        (known("cuda_build") is False, "the build has no CUDA support"),
-        (known("use_cudnn") is False, "the layer has use_cudnn=False"),
-        (simple, "Keras has no cuDNN path for a simple recurrent layer"),
-    ]
-    for name, required in (("activation", "tanh"), ("recurrent_activation", "sigmoid")):
-        value = known(name)
-        differs = not simple and value is not None and value != required
-        reasons.append((differs, "{} is {}, cuDNN supports only {}".format(name, value, required)))
-    reasons += [
-        (known("recurrent_dropout"), "cuDNN has no recurrent dropout"),
-        (known("unroll"), "the layer is unrolled"),
-        (known("use_bias") is False, "the layer has no bias"),
-        (known("reset_after") is False, "the GRU resets before the product (reset_after=False)"),
-        (known("mask"), "the inputs are masked and may not be right-padded"),
-    ]
-    return [reason for applies, reason in reasons if applies]
+    reasons = []
+    if known("device") == "cpu":
+        reasons.append("the device is a CPU")
+    if known("device") == "gpu" and known("gpus") == 0:
+        reasons.append("the framework sees no GPU")
+    if known("cuda_build") is False:
+        reasons.append("the build has no CUDA support")
+    if known("use_cudnn") is False:
+        reasons.append("the layer has use_cudnn=False")
+    if known("cell") in ("rnn_tanh", "rnn_relu"):
+        reasons.append("Keras has no cuDNN path for a simple recurrent layer")
+    else:
+        for name, required in (("activation", "tanh"), ("recurrent_activation", "sigmoid")):
+            value = known(name)
+            if value not in (None, required):
+                only = "{} is {}, cuDNN supports only {}"
+                reasons.append(only.format(name, value, required))
+    if known("recurrent_dropout"):
+        reasons.append("cuDNN has no recurrent dropout")
+    if known("unroll"):
+        reasons.append("the layer is unrolled")
+    if known("use_bias") is False:
+        reasons.append("the layer has no bias")
+    if known("reset_after") is False:
+        reasons.append("the GRU resets before the product (reset_after=False)")
+    if known("mask"):
+        reasons.append("the inputs are masked and may not be right-padded")
+    return reasons
 
 
 def layer_facts(layer):
     """Returns the settings of a Keras layer that decide whether cuDNN can be used."""
-    facts, cell = {}, getattr(layer, "cell", None)
+    facts = {}
+    cell = getattr(layer, "cell", None)
     for name in ("recurrent_dropout", "unroll", "use_bias", "reset_after", "use_cudnn"):
-        facts[name] = getattr(layer, name, getattr(cell, name, None))
+        of_cell = getattr(cell, name, None)
+        facts[name] = getattr(layer, name, of_cell)
     for name in ("activation", "recurrent_activation"):
-        facts[name] = getattr(getattr(layer, name, None), "__name__", None)
+        activation = getattr(layer, name, None)
+        facts[name] = getattr(activation, "__name__", None)
     return facts

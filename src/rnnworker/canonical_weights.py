@@ -41,12 +41,14 @@ def initial(layers, seed):
     (class name, settings)}, and ``kept``, {array name: its values}, which stay."""
     weights = []
     for index, layer in enumerate(layers):
-        arrays, kept = {}, layer.get("kept", {})
+        kept = layer.get("kept", {})
+        arrays = {}
         for name, shape in layer["shapes"]:
             if name in kept:
                 arrays[name] = kept[name]
             else:
-                arrays[name] = _array(layer, name, tuple(shape), stream(seed, index, name))
+                own = stream(seed, index, name)
+                arrays[name] = _array(layer, name, tuple(shape), own)
         weights.append(arrays)
     return weights
 
@@ -57,8 +59,8 @@ def origin(layers):
     found = {"drawn": [], "kept": []}
     for layer in layers:
         for name, _ in layer["shapes"]:
-            part = name.split("_")[-1] if layer["kind"] == "recurrent" else name
-            is_constant = layer["initializers"].get(part, ("",))[0] == "Constant"
+            initializer = layer["initializers"].get(_part(layer, name))
+            is_constant = initializer is not None and initializer[0] == "Constant"
             how = "kept" if is_constant or name in layer["kept"] else "drawn"
             found[how].append("{}/{}".format(layer["name"], name))
     return found
@@ -87,32 +89,42 @@ def layer_prefixes(count):
 
 def join(prefixes, parts):
     """Returns the canonical arrays of a layer that consists of several; `parts`: those of each."""
-    return {
-        prefix + name: array
-        for prefix, arrays in zip(prefixes, parts)
-        for name, array in arrays.items()
-    }
+    joined = {}
+    for prefix, arrays in zip(prefixes, parts):
+        for name in arrays:
+            joined[prefix + name] = arrays[name]
+    return joined
 
 
 def split(arrays):
     """The reverse of `join`: {prefix: canonical arrays} of the layers of a stack, or of the
     directions of a layer, in order; empty for a single layer in one direction."""
     parts = {}
-    for name, array in arrays.items():
+    for name in arrays:
         match = PREFIX.match(name)
         if match:
-            parts.setdefault(match.group(), {})[name[match.end() :]] = array
+            part = parts.setdefault(match.group(), {})
+            part[name[match.end() :]] = arrays[name]
     # Forward before backward, layer2 before layer10.
-    return {prefix: parts[prefix] for prefix in sorted(parts, key=lambda each: (len(each), each))}
+    prefixes = sorted(parts, key=lambda prefix: (len(prefix), prefix))
+    return {prefix: parts[prefix] for prefix in prefixes}
 
 
 def stream(*seeds):
     """Returns a ``numpy.random.RandomState`` that depends on the texts of `seeds`."""
-    return numpy.random.RandomState(zlib.crc32("/".join(map(str, seeds)).encode("utf-8")))
+    text = "/".join(map(str, seeds))
+    return numpy.random.RandomState(zlib.crc32(text.encode("utf-8")))
+
+
+def _part(layer, name):
+    """The name of an array without its direction and its place in a stack."""
+    if layer["kind"] != "recurrent":
+        return name
+    return name.split("_")[-1]
 
 
 def _array(layer, name, shape, stream):
-    part = name.split("_")[-1] if layer["kind"] == "recurrent" else name
+    part = _part(layer, name)
     initializer, settings = layer["initializers"][part]
     array = initializers.DRAWN[initializer](shape, stream, settings)
     if part == "bias" and layer.get("unit_forget_bias"):

@@ -31,13 +31,15 @@ def arrays(config, path, pinned_md5=None):
     - `path`, `pinned_md5`: as in `source`.
     """
     model = config["model"]
-    prepare = user_functions.function(model["data"]["prepare"])
+    name_of_prepare = model["data"]["prepare"]
+    prepare = user_functions.function(name_of_prepare)
     prepared = prepare(source(path, pinned_md5), model_keys.recorded(config, "prepare"))
-    _check(prepared, model["data"]["prepare"])
+    _check(prepared, name_of_prepare)
     found = {}
     for name in prepared:
         part = name.rpartition("_")[2]
-        found[name] = trees.taken(prepared[name], slice(model.get(part + "_samples")))
+        samples = model.get(part + "_samples")
+        found[name] = trees.taken(prepared[name], slice(samples))
     if model.get("class_weight"):
         if WEIGHTS[0] in found:
             raise Refusal("class_weight and sample_weight_train are both given: remove one of them")
@@ -48,8 +50,12 @@ def arrays(config, path, pinned_md5=None):
 def samples(arrays, part):
     """The samples of a `part`, ``train`` or ``val``, as Keras's steps take them: (x, y), or (x, y,
     weights)."""
+    return tuple(_of_part(arrays, part).values())
+
+
+def _of_part(arrays, part):
     names = ("x_" + part, "y_" + part, "sample_weight_" + part)
-    return tuple(arrays[name] for name in names if name in arrays)
+    return {name: arrays[name] for name in names if name in arrays}
 
 
 def weights_of_classes(y, class_weight):
@@ -62,7 +68,8 @@ def weights_of_classes(y, class_weight):
     classes = y.reshape(len(y), -1)
     if classes.shape[1] > 1:
         is_0_or_1 = (classes == 0) | (classes == 1)
-        if not is_0_or_1.all() or (classes.sum(1) != 1).any():
+        has_one = classes.sum(1) == 1
+        if not is_0_or_1.all() or not has_one.all():
             raise Refusal(fault)
         classes = classes.argmax(1)
     classes = classes.reshape(-1)
@@ -80,39 +87,44 @@ def weights_of_classes(y, class_weight):
 def _check(prepared, function):
     """Raises ValueError or `Refusal` if the arrays that `function` has prepared are not
     `ARRAYS`."""
+    if isinstance(prepared, dict):
+        missing = sorted(set(ARRAYS) - set(prepared))
+        if missing:
+            found = ", ".join(sorted(map(str, prepared))) or "nothing"
+            fault = "{} did not return {}, but {}"
+            raise ValueError(fault.format(function, ", ".join(missing), found))
+    fault = _fault(prepared)
+    if fault:
+        raise Refusal("{} returns {}".format(function, fault))
+
+
+def _fault(prepared):
+    """What is wrong with prepared arrays, none of which is missing; None if nothing is."""
     if not isinstance(prepared, dict):
-        fault = "{} returns a {}: it must return a dict of {}"
-        raise Refusal(fault.format(function, type(prepared).__name__, ", ".join(ARRAYS)))
-    missing = sorted(set(ARRAYS) - set(prepared))
-    if missing:
-        found = ", ".join(sorted(map(str, prepared))) or "nothing"
-        fault = "{} did not return {}, but {}"
-        raise ValueError(fault.format(function, ", ".join(missing), found))
+        fault = "a {}: it must return a dict of {}"
+        return fault.format(type(prepared).__name__, ", ".join(ARRAYS))
     known = ARRAYS + WEIGHTS
     further = sorted(set(prepared) - set(known))
     if further:
-        fault = "{} returns {}, which rnnbench does not read: it must return {} only"
-        raise Refusal(fault.format(function, ", ".join(further), ", ".join(known)))
+        fault = "{}, which rnnbench does not read: it must return {} only"
+        return fault.format(", ".join(further), ", ".join(known))
     for name in prepared:
         if not trees.leaves(prepared[name]):
-            raise Refusal("{} returns no arrays in {}".format(function, name))
+            return "no arrays in " + name
+    same_names = [("x_train", "x_val"), ("y_train", "y_val")]
     for part in ("train", "val"):
-        _check_rows(prepared, part, function)
-    for part in ("x", "y"):
-        of_train = _names(prepared[part + "_train"])
-        of_val = _names(prepared[part + "_val"])
-        if of_train != of_val:
-            fault = "{0} returns other arrays in {1}_train than in {1}_val: {2} and {3}"
-            raise Refusal(fault.format(function, part, of_train, of_val))
-    for part in ("train", "val"):
-        weights = prepared.get("sample_weight_" + part)
-        if weights is None:
-            continue
-        of_weights = _names(weights)
-        of_targets = _names(prepared["y_" + part])
-        if of_weights != of_targets:
-            fault = "{0} returns other arrays in sample_weight_{1} than in y_{1}: {2} and {3}"
-            raise Refusal(fault.format(function, part, of_weights, of_targets))
+        fault = _fault_of_rows(trees.named(_of_part(prepared, part)))
+        if fault:
+            return fault
+        if prepared.get("sample_weight_" + part) is not None:
+            same_names.append(("sample_weight_" + part, "y_" + part))
+    for first, second in same_names:
+        of_first = _names(prepared[first])
+        of_second = _names(prepared[second])
+        if of_first != of_second:
+            fault = "other arrays in {} than in {}: {} and {}"
+            return fault.format(first, second, of_first, of_second)
+    return None
 
 
 def _names(tree):
@@ -121,34 +133,23 @@ def _names(tree):
     return ", ".join(names) or "one array"
 
 
-def _check_rows(prepared, part, function):
-    """All arrays of a part must have equally many samples."""
-    of_part = {}
-    for name in ("x_" + part, "y_" + part, "sample_weight_" + part):
-        if name in prepared:
-            of_part[name] = prepared[name]
-    every = trees.named(of_part)
-    first, array = every[0]
-    for name, other in every:
-        _check_array(other, name, function)
-        if len(other) != len(array):
-            fault = "{} returns {} samples in {} and {} in {}: each sample needs its target"
-            raise Refusal(fault.format(function, len(array), first, len(other), name))
-
-
-def _check_array(array, name, function):
-    """Raises `Refusal` unless `array`, the `name` of what `function` has prepared, has numbers of
-    at least one sample."""
-    if not isinstance(array, numpy.ndarray):
-        fault = (
-            "{} returns {} as a {}: it must be a NumPy array, or a dict, list or tuple of arrays"
-        )
-        raise Refusal(fault.format(function, name, type(array).__name__))
-    if array.dtype.kind not in "biuf":
-        fault = "{} returns {} of the type {}: it must have numbers that are not complex"
-        raise Refusal(fault.format(function, name, array.dtype))
-    if array.ndim == 0 or len(array) == 0:
-        raise Refusal("{} returns {} without samples".format(function, name))
+def _fault_of_rows(arrays):
+    """What is wrong with `arrays`, each (name, array), of which each must have numbers of at least
+    one sample, and all equally many samples."""
+    first, of_first = arrays[0]
+    for name, array in arrays:
+        if not isinstance(array, numpy.ndarray):
+            fault = "{} as a {}: it must be a NumPy array, or a dict, list or tuple of arrays"
+            return fault.format(name, type(array).__name__)
+        if array.dtype.kind not in "biuf":
+            fault = "{} of the type {}: it must have numbers that are not complex"
+            return fault.format(name, array.dtype)
+        if array.ndim == 0 or len(array) == 0:
+            return name + " without samples"
+        if len(array) != len(of_first):
+            fault = "{} samples in {} and {} in {}: each sample needs its target"
+            return fault.format(len(of_first), first, len(array), name)
+    return None
 
 
 def source(path, pinned_md5=None):
@@ -193,7 +194,8 @@ def _names_of_numpy_2():
     if numpy.__version__.startswith("1."):
         for name in ("numpy._core", "numpy._core.multiarray"):
             if name not in sys.modules:
-                sys.modules[name] = importlib.import_module(name.replace("_core", "core"))
+                known = name.replace("_core", "core")
+                sys.modules[name] = importlib.import_module(known)
                 added.append(name)
     try:
         yield
@@ -220,8 +222,9 @@ def text(path):
 def epoch_order(seed, epoch, samples):
     """Returns the order of the samples in an epoch, the same for every implementation and
     framework. ``RandomState`` is used because its stream is frozen across NumPy versions."""
-    stream = numpy.random.RandomState((seed * 100003 + epoch) % 2**32)
-    return stream.permutation(samples).astype("int64")
+    seed = (seed * 100003 + epoch) % 2**32
+    order = numpy.random.RandomState(seed).permutation(samples)
+    return order.astype("int64")
 
 
 def epoch_images(images, config, epoch):
@@ -233,6 +236,6 @@ def epoch_images(images, config, epoch):
         return images
     if isinstance(images, (dict, tuple)):
         raise Refusal("{} augments one array, and the model has several inputs".format(augment))
+    change = user_functions.function(augment)
     stream = canonical_weights.stream(config["seed"], epoch, "augment")
-    config = model_keys.recorded(config, "augment")
-    return user_functions.function(augment)(images, stream, config)
+    return change(images, stream, model_keys.recorded(config, "augment"))

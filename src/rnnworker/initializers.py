@@ -23,15 +23,25 @@ ROTATED_ROWS = 64  # at a time, to bound memory
 
 
 def _constant(shape, stream, settings):
-    return numpy.zeros(shape) + numpy.asarray(settings.get("value", 0.0))
+    value = settings.get("value", 0.0)
+    return numpy.zeros(shape) + numpy.asarray(value)
+
+
+def _identity(shape, stream, settings):
+    gain = settings.get("gain", 1.0)
+    return gain * numpy.eye(*shape)
 
 
 def _uniform(shape, stream, settings):
-    return stream.uniform(settings.get("minval", -0.05), settings.get("maxval", 0.05), shape)
+    low = settings.get("minval", -0.05)
+    high = settings.get("maxval", 0.05)
+    return stream.uniform(low, high, shape)
 
 
 def _normal(shape, stream, settings):
-    return stream.normal(settings.get("mean", 0.0), settings.get("stddev", 0.05), shape)
+    mean = settings.get("mean", 0.0)
+    deviation = settings.get("stddev", 0.05)
+    return stream.normal(mean, deviation, shape)
 
 
 def _truncated_normal(shape, stream, settings):
@@ -40,7 +50,9 @@ def _truncated_normal(shape, stream, settings):
     while outside.any():
         values[outside] = stream.normal(size=int(outside.sum()))
         outside = abs(values) > 2
-    return settings.get("mean", 0.0) + settings.get("stddev", 0.05) * values
+    mean = settings.get("mean", 0.0)
+    deviation = settings.get("stddev", 0.05)
+    return mean + deviation * values
 
 
 def _scaled(shape, stream, settings):
@@ -61,7 +73,8 @@ def _scaled(shape, stream, settings):
     deviation = numpy.sqrt(scale / fan)
     if distribution == "untruncated_normal":
         return stream.normal(0.0, deviation, shape)
-    return _truncated_normal(shape, stream, {"stddev": deviation / TRUNCATED})
+    cut_off = {"stddev": deviation / TRUNCATED}
+    return _truncated_normal(shape, stream, cut_off)
 
 
 def fans(shape):
@@ -83,11 +96,13 @@ def _orthogonal(shape, stream, settings):
         if rows > columns:
             q = q.T
     else:
-        q, r = numpy.linalg.qr(stream.normal(size=(many, few)))
+        drawn = stream.normal(size=(many, few))
+        q, r = numpy.linalg.qr(drawn)
         q = q * numpy.sign(numpy.diag(r))
         if rows < columns:
             q = q.T
-    return settings.get("gain", 1.0) * q.reshape(shape)
+    gain = settings.get("gain", 1.0)
+    return gain * q.reshape(shape)
 
 
 def _rotated(rows, columns, stream):
@@ -97,11 +112,12 @@ def _rotated(rows, columns, stream):
     signs = stream.choice((-1.0, 1.0), size=(3, columns))
     result = numpy.empty((rows, columns), "float32")
     for first in range(0, rows, ROTATED_ROWS):
-        vectors = numpy.eye(min(ROTATED_ROWS, rows - first), columns, first)
+        end = min(first + ROTATED_ROWS, rows)
+        vectors = numpy.eye(end - first, columns, first)
         for sign in signs:
             spectrum = numpy.fft.fft(vectors * sign)
             vectors = (spectrum.real - spectrum.imag) / numpy.sqrt(columns)
-        result[first : first + ROTATED_ROWS] = vectors
+        result[first:end] = vectors
     return result
 
 
@@ -122,10 +138,8 @@ DRAWN = {
     "VarianceScaling": _scaled,
     "Orthogonal": _orthogonal,
     "OrthogonalInitializer": _orthogonal,
-    "Identity": lambda shape, stream, settings: settings.get("gain", 1.0) * numpy.eye(*shape),
-    "IdentityInitializer": lambda shape, stream, settings: (
-        settings.get("gain", 1.0) * numpy.eye(*shape)
-    ),
+    "Identity": _identity,
+    "IdentityInitializer": _identity,
 }
 for _name in SCALINGS:
     DRAWN[_name] = _scaling(_name)

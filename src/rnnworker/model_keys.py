@@ -6,15 +6,39 @@ from rnnworker.arguments import Refusal
 
 # Keys that rnnbench reads itself.
 OWN = (
-    *("name", "about", "source", "requires", "defaults", "function", "data", "batch", "epochs"),
-    *("optimizer", "loss", "metrics", "recurrent", "arrays", "train_samples", "val_samples"),
+    "name",
+    "about",
+    "source",
+    "requires",
+    "defaults",
+    "function",
+    "data",
+    "batch",
+    "epochs",
+    "optimizer",
+    "loss",
+    "metrics",
+    "recurrent",
+    "arrays",
+    "train_samples",
+    "val_samples",
     "class_weight",
 )
 FIT = (
-    *("callbacks", "shuffle", "validation_split"),
-    *("validation_data", "validation_steps", "validation_batch_size", "validation_freq"),
-    *("steps_per_epoch", "initial_epoch", "verbose", "workers", "use_multiprocessing"),
-    *("max_queue_size", "batch_size"),
+    "callbacks",
+    "shuffle",
+    "validation_split",
+    "validation_data",
+    "validation_steps",
+    "validation_batch_size",
+    "validation_freq",
+    "steps_per_epoch",
+    "initial_epoch",
+    "verbose",
+    "workers",
+    "use_multiprocessing",
+    "max_queue_size",
+    "batch_size",
 )
 HINTS = {
     "callbacks": "; all runs that are compared take the same steps, so no callback may stop or "
@@ -80,7 +104,9 @@ def check(config):
     all have been called."""
     if not {"prepare", "build"} <= set(_read):
         return
-    read = set(OWN).union(*_read.values())
+    read = set(OWN)
+    for keys in _read.values():
+        read |= keys
     for key in config["model"]:
         if key in read:
             continue

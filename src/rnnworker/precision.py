@@ -25,7 +25,8 @@ NOT_FINITE = 1e10
 def batch_sizes(samples, batch):
     """Returns the sizes of the batches that `samples` are split into, whole ones and the last: a
     certificate holds for those that it tested."""
-    return {size for size in (min(batch, samples), samples % batch) if size}
+    sizes = {min(batch, samples), samples % batch}
+    return sizes - {0}
 
 
 def requested_precision(config):
@@ -33,12 +34,19 @@ def requested_precision(config):
 
 
 def policy(config):
-    return requested_precision(config) if requested_precision(config) in MIXED else DEFAULT
+    requested = requested_precision(config)
+    if requested in MIXED:
+        return requested
+    return DEFAULT
 
 
 def as_expected(config, facts):
     """Returns whether `facts` read back from the session, ``{"policy", "layers", "tf32"}``, match
     `config`: ``layers`` are compute dtypes of recurrent layers, ``tf32`` is None if unknown."""
-    tf32_matches = facts["tf32"] is None or facts["tf32"] == (requested_precision(config) == "tf32")
-    other_dtypes = set(facts["layers"]) - {policy(config).replace("mixed_", "")}
-    return tf32_matches and facts["policy"] == policy(config) and not other_dtypes
+    expected = policy(config)
+    if facts["policy"] != expected:
+        return False
+    if set(facts["layers"]) - {expected.replace("mixed_", "")}:
+        return False
+    is_tf32 = requested_precision(config) == "tf32"
+    return facts["tf32"] in (None, is_tf32)

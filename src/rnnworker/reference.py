@@ -42,13 +42,13 @@ def function_of(cell, options, keras_3):
         function["activation"] = "relu"
     if cell.startswith("rnn_"):
         del function["recurrent_activation"]
+    version = 3 if keras_3 else 2
     for name in sorted(function):
         activation = options.get(name, function[name])
         if activation is None:
             activation = "linear"
         if activation == "hard_sigmoid":
-            version = "3" if keras_3 else "2"
-            activation = "hard_sigmoid of Keras " + version
+            activation = "hard_sigmoid of Keras {}".format(version)
         if not isinstance(activation, str) or activation not in ACTIVATIONS:
             known = ", ".join(sorted(ACTIVATIONS))
             shown = getattr(activation, "__name__", activation)
@@ -93,29 +93,50 @@ def run(cell, x, arrays, output_gradient, function=None):
     x = numpy.asarray(x, "float64")
     upstream = numpy.asarray(output_gradient, "float64")
     arrays = {name: numpy.asarray(array, "float64") for name, array in arrays.items()}
-    if function and function["go_backwards"]:
+    if function is None:
+        function = function_of(cell, {}, True)
+    returns_sequences = upstream.ndim == 3
+    outputs, back = _forward(cell, x, arrays, function, returns_sequences)
+    return outputs, back(upstream)
+
+
+def _forward(cell, x, arrays, function, sequences):
+    """(outputs of a layer, its backward step): of all time steps if `sequences`, else of the last
+    one. The backward step maps the gradient of the outputs to those of ``x`` and of each array."""
+    if function["go_backwards"]:
         onwards = dict(function, go_backwards=False)
-        outputs, gradients = run(cell, _in_reverse(x), arrays, upstream, onwards)
-        gradients["x"] = _in_reverse(gradients["x"])
-        return outputs, gradients
+        outputs, back_onwards = _forward(cell, _in_reverse(x), arrays, onwards, sequences)
+
+        def back(upstream):
+            gradients = back_onwards(upstream)
+            gradients["x"] = _in_reverse(gradients["x"])
+            return gradients
+
+        return outputs, back
     parts = canonical_weights.split(arrays)
     if "forward_" in parts:
-        return _both_directions(cell, x, parts, upstream, function)
+        return _both_directions(cell, x, parts, function, sequences)
     if parts:
-        return _stack(cell, x, parts, upstream, function)
-    return _one_direction(cell, x, arrays, upstream, function)
+        return _stack(cell, x, parts, function, sequences)
+    return _one_direction(cell, x, arrays, function, sequences)
 
 
-def _both_directions(cell, x, parts, upstream, function):
-    first, second = numpy.split(upstream, 2, axis=-1)
-    second = _in_reverse(second)
-    onwards, forward = run(cell, x, parts["forward_"], first, function)
-    reverse, backward = run(cell, _in_reverse(x), parts["backward_"], second, function)
-    of_x = forward.pop("x") + _in_reverse(backward.pop("x"))
-    gradients = canonical_weights.join(parts, [forward, backward])
-    gradients["x"] = of_x
-    outputs = numpy.concatenate([onwards, _in_reverse(reverse)], axis=-1)
-    return outputs, gradients
+def _both_directions(cell, x, parts, function, sequences):
+    reverse = dict(function, go_backwards=True)
+    first, back_first = _forward(cell, x, parts["forward_"], function, sequences)
+    second, back_second = _forward(cell, x, parts["backward_"], reverse, sequences)
+    outputs = numpy.concatenate([first, _in_reverse(second)], axis=-1)
+
+    def back(upstream):
+        of_first, of_second = numpy.split(upstream, 2, axis=-1)
+        of_forward = back_first(of_first)
+        of_backward = back_second(_in_reverse(of_second))
+        of_x = of_forward.pop("x") + of_backward.pop("x")
+        gradients = canonical_weights.join(parts, [of_forward, of_backward])
+        gradients["x"] = of_x
+        return gradients
+
+    return outputs, back
 
 
 def _in_reverse(array):
@@ -125,30 +146,29 @@ def _in_reverse(array):
     return array
 
 
-def _stack(cell, x, parts, upstream, function):
-    """Runs each layer but the last twice: for its outputs from the first to the last, then for its
-    gradients from the last to the first."""
-    layers = list(parts.values())
-    inputs = [x]
-    nothing = numpy.zeros(x.shape[:2] + upstream.shape[-1:])
-    for arrays in layers[:-1]:
-        outputs, _ = run(cell, inputs[-1], arrays, nothing, function)
-        inputs.append(outputs)
-    outputs, found = run(cell, inputs[-1], layers[-1], upstream, function)
-    upstream = found.pop("x")
-    of_layers = [found]
-    for below, arrays in zip(reversed(inputs[:-1]), reversed(layers[:-1])):
-        _, found = run(cell, below, arrays, upstream, function)
-        upstream = found.pop("x")
-        of_layers.insert(0, found)
-    gradients = canonical_weights.join(parts, of_layers)
-    gradients["x"] = upstream
-    return outputs, gradients
+def _stack(cell, x, parts, function, sequences):
+    steps_back = []
+    outputs = x
+    for number, arrays in enumerate(parts.values(), 1):
+        is_inner = number < len(parts)
+        outputs, back_layer = _forward(cell, outputs, arrays, function, sequences or is_inner)
+        steps_back.append(back_layer)
+
+    def back(upstream):
+        of_layers = []
+        for back_layer in reversed(steps_back):
+            gradients = back_layer(upstream)
+            upstream = gradients.pop("x")
+            of_layers.insert(0, gradients)
+        gradients = canonical_weights.join(parts, of_layers)
+        gradients["x"] = upstream
+        return gradients
+
+    return outputs, back
 
 
-def _one_direction(cell, x, arrays, upstream, function):
+def _one_direction(cell, x, arrays, function, sequences):
     step, states = CELLS[cell]
-    function = function or function_of(cell, {}, True)
     squash = ACTIVATIONS[function["activation"]]
     gate = ACTIVATIONS.get(function["recurrent_activation"])
     batch, times, _ = x.shape
@@ -162,31 +182,35 @@ def _one_direction(cell, x, arrays, upstream, function):
     bias = numpy.atleast_2d(arrays["bias"])[0]
     bias_gradient = numpy.atleast_2d(gradients["bias"])[0]
     projected = x @ arrays["kernel"] + bias
-    state = (numpy.zeros((batch, units)),) * states
-    gradient = state
+    zeros = (numpy.zeros((batch, units)),) * states
+    state = zeros
     outputs = []
     steps_back = []
     for time in range(times):
-        state, back = step(projected[:, time], state, arrays, gradients, squash, gate)
+        state, step_back = step(projected[:, time], state, arrays, gradients, squash, gate)
         outputs.append(state[0])
-        steps_back.append(back)
-    if upstream.ndim == 2:  # the gradient of the last output alone
-        of_outputs = numpy.zeros((batch, times, units))
-        of_outputs[:, -1] = upstream
-        result = outputs[-1]
-    else:
-        of_outputs = upstream
-        result = numpy.stack(outputs, axis=1)
-    of_projected = numpy.empty_like(projected)
-    for time in reversed(range(times)):
-        of_hidden = gradient[0] + of_outputs[:, time]
-        of_projected[:, time], gradient = steps_back[time](of_hidden, *gradient[1:])
-    gradients["kernel"] = numpy.tensordot(x, of_projected, ((0, 1), (0, 1)))
-    bias_gradient += of_projected.sum(axis=(0, 1))
-    if not has_bias:
-        del gradients["bias"]
-    gradients["x"] = of_projected @ arrays["kernel"].T
-    return result, gradients
+        steps_back.append(step_back)
+
+    def back(upstream):
+        if not sequences:
+            of_last = upstream
+            upstream = numpy.zeros((batch, times, units))
+            upstream[:, -1] = of_last
+        gradient = zeros
+        of_projected = numpy.empty_like(projected)
+        for time in reversed(range(times)):
+            of_hidden = gradient[0] + upstream[:, time]
+            of_projected[:, time], gradient = steps_back[time](of_hidden, *gradient[1:])
+        gradients["kernel"] = numpy.tensordot(x, of_projected, ((0, 1), (0, 1)))
+        bias_gradient[:] += of_projected.sum(axis=(0, 1))
+        if not has_bias:
+            del gradients["bias"]
+        gradients["x"] = of_projected @ arrays["kernel"].T
+        return gradients
+
+    if sequences:
+        return numpy.stack(outputs, axis=1), back
+    return outputs[-1], back
 
 
 def _sigmoid(value):
@@ -231,7 +255,8 @@ def _lstm(projected, state, arrays, gradients, squash, gate):
     recurrent = arrays["recurrent"]
     squash, of_squash = squash
     gate, of_gate = gate
-    i, f, c, o = numpy.split(projected + hidden @ recurrent, 4, axis=1)
+    gates = projected + hidden @ recurrent
+    i, f, c, o = numpy.split(gates, 4, axis=1)
     i = gate(i)
     f = gate(f)
     c = squash(c)
@@ -241,15 +266,14 @@ def _lstm(projected, state, arrays, gradients, squash, gate):
 
     def back(grad_hidden, grad_new):
         grad_new = grad_new + grad_hidden * o * of_squash(squashed)
-        gates = [
-            grad_new * c * of_gate(i),
-            grad_new * memory * of_gate(f),
-            grad_new * i * of_squash(c),
-            grad_hidden * squashed * of_gate(o),
-        ]
-        gates = numpy.concatenate(gates, axis=1)
-        gradients["recurrent"] += hidden.T @ gates
-        return gates, (gates @ recurrent.T, grad_new * f)
+        grad_i = grad_new * c * of_gate(i)
+        grad_f = grad_new * memory * of_gate(f)
+        grad_c = grad_new * i * of_squash(c)
+        grad_o = grad_hidden * squashed * of_gate(o)
+        grad_gates = numpy.concatenate([grad_i, grad_f, grad_c, grad_o], axis=1)
+        gradients["recurrent"] += hidden.T @ grad_gates
+        grad_before = grad_gates @ recurrent.T
+        return grad_gates, (grad_before, grad_new * f)
 
     return (o * squashed, new), back
 
@@ -301,7 +325,8 @@ def _gru_reset_before(projected, state, arrays, gradients, squash, gate):
         gradients["recurrent"][:, :gates] += hidden.T @ grad_zr
         gradients["recurrent"][:, gates:] += reset.T @ grad_n
         grad_before = grad_hidden * z + grad_reset * r + grad_zr @ recurrent_zr.T
-        return numpy.concatenate([grad_zr, grad_n], axis=1), (grad_before,)
+        grad_projected = numpy.concatenate([grad_zr, grad_n], axis=1)
+        return grad_projected, (grad_before,)
 
     return (z * hidden + (1 - z) * n,), back
 
@@ -315,7 +340,8 @@ def _rnn(projected, state, arrays, gradients, squash, gate):
     def back(grad_hidden):
         grad = grad_hidden * of_squash(new)
         gradients["recurrent"] += hidden.T @ grad
-        return grad, (grad @ recurrent.T,)
+        grad_before = grad @ recurrent.T
+        return grad, (grad_before,)
 
     return (new,), back
 

@@ -19,10 +19,12 @@ def named(tree, name=""):
         tree = dict(enumerate(tree))
     if not isinstance(tree, dict):
         return [(name, tree)]
-    prefix = name + "." if name else ""
     found = []
     for key in tree:
-        found += named(tree[key], "{}{}".format(prefix, key))
+        inner = str(key)
+        if name:
+            inner = "{}.{}".format(name, key)
+        found += named(tree[key], inner)
     return found
 
 
@@ -42,7 +44,10 @@ def taken(tree, chosen):
 
 def shapes(tree):
     """The shape of one sample, as a list; of several arrays, by their names."""
-    found = {name: list(numpy.shape(array)[1:]) for name, array in named(tree)}
+    found = {}
+    for name, array in named(tree):
+        shape = numpy.shape(array)
+        found[name] = list(shape[1:])
     if list(found) == [""]:
         return found[""]
     return found
@@ -60,17 +65,12 @@ def nested(arrays, names):
             parts.setdefault(first, {})[rest] = arrays[name]
         else:
             found[name] = arrays[name]
-    for name in parts:
+    for name, tree in parts.items():
         if name in found:
             fault = "there is {0}, and {0}.{1}: leave one of them out"
-            raise ValueError(fault.format(name, min(parts[name])))
-        found[name] = _listed(parts[name])
+            raise ValueError(fault.format(name, min(tree)))
+        numbers = [str(number) for number in range(len(tree))]
+        if set(tree) == set(numbers):
+            tree = tuple(tree[number] for number in numbers)
+        found[name] = tree
     return found
-
-
-def _listed(tree):
-    """A tuple if the names in a dict are numbers from 0, else the dict."""
-    numbers = [str(number) for number in range(len(tree))]
-    if set(tree) != set(numbers):
-        return tree
-    return tuple(tree[number] for number in numbers)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+import rnnworker
 from rnnbench.errors import BuildError
 from rnnbench.running import in_build
 from tests.conftest import ROOT
@@ -34,6 +36,8 @@ def main(folder):
 
 @pytest.fixture(autouse=True)
 def _worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("__init__.py", "__main__.py"):
+        shutil.copy(Path(rnnworker.__file__).with_name(name), tmp_path)
     (tmp_path / "checkpoints.py").write_text(STAND_IN)
     monkeypatch.setattr(in_build, "WORKER", str(tmp_path))
 

@@ -10,7 +10,8 @@ import pytest
 
 from rnnbench.errors import BuildError
 from rnnbench.running import in_build
-from rnnworker import checkpoints
+from rnnworker.checkpoint_readers import Refusal
+from rnnworker.checkpoints import ACTIONS
 
 
 def ask(
@@ -21,8 +22,8 @@ def ask(
     if arrays is not None:
         question["arrays"] = dict(arrays)
     try:
-        answer = getattr(checkpoints, action)(**question)
-    except checkpoints.Refusal as error:
+        answer = ACTIONS[action](**question)
+    except Refusal as error:
         raise BuildError(error.args[0], where="build current", remedy=error.args[1]) from error
     return answer, answer.pop("arrays", {})
 

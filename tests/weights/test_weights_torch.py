@@ -13,7 +13,7 @@ import pytest
 
 from rnnbench.commands.weights import Stated, convert
 from rnnbench.weights.cells import Refusal
-from rnnworker import checkpoints
+from rnnworker import checkpoint_readers
 
 
 def stack(
@@ -86,7 +86,7 @@ def load(monkeypatch: pytest.MonkeyPatch) -> Callable[[Any], dict[str, Any]]:
 
         module = SimpleNamespace(load=framework_load, Tensor=Tensor)
         monkeypatch.setitem(sys.modules, "torch", module)  # type: ignore[arg-type]
-        return checkpoints.torch("x.pt")
+        return checkpoint_readers.torch("x.pt")
 
     return load
 
@@ -120,6 +120,6 @@ def test_the_arrays_beside_a_state_dict_are_kept_unless_they_are_the_optimizers(
 def test_what_is_no_state_dict_is_refused_without_advice_to_run_it(
     found: Any, reason: str, load: Callable[[Any], dict[str, Any]]
 ) -> None:
-    with pytest.raises(checkpoints.Refusal, match=reason) as error:
+    with pytest.raises(checkpoint_readers.Refusal, match=reason) as error:
         load(found)
     assert "weights_only" not in str(error.value.args)

@@ -16,6 +16,7 @@ from tests.running.test_running_train import planned
 from tests.test_architecture import FRAMEWORKS, WORKER, imports
 from tests.worker.building import python_of
 
+CHECKPOINTS = ("checkpoint_checks.py", "checkpoint_readers.py")  # use the build's framework
 FILES = sorted(WORKER.rglob("*.py"))
 # Modules added after 3.6 or removed since; the rest of the standard library may be imported.
 NOT_IN_3_6 = {"dataclasses", "contextvars", "graphlib", "tomllib", "zoneinfo", "imp", "distutils"}
@@ -77,7 +78,7 @@ def test_imports_are_standard_library_numpy_and_the_framework_only() -> None:
     for file in FILES:
         extra = {name.partition(".")[0] for name in imports(file)} - allowed
         package = file.relative_to(WORKER).parts[0]
-        if package in ("frameworks", "kernels", "recurrent", "checkpoints.py"):
+        if package in ("frameworks", "kernels", "recurrent", *CHECKPOINTS):
             # Before Python 3.8, pkg_resources lists the installed packages.
             extra -= {*FRAMEWORKS, "pkg_resources"}
         assert not extra, f"{file} imports {extra}"

@@ -20,8 +20,12 @@ from rnnworker.workers import WORKER, environment_of, write
 
 HERE = {"name": "current", "framework": "keras3_tensorflow"}  # the interpreter of rnnbench
 SECONDS = 600
-# A file alone: its folder must not be on the path of the build, nor count as code of a run.
-START = "import runpy, sys; runpy.run_path(sys.argv[1])['main'](sys.argv[2])"
+# As the worker's own start: its folder must not be on the path of the build. Not in the worker's
+# ``__main__``, because it would count as code of a run.
+START = (
+    "import runpy, sys; runpy.run_path(sys.argv[1])['load_package'](); "
+    "from rnnworker.checkpoints import main; main(sys.argv[2])"
+)
 
 
 def ask(
@@ -48,7 +52,7 @@ def ask(
         write(f"{folder}/job.json", {"action": action, "question": question})
         command = [*launcher(build, root), "-B"]
         words = shlex.join(command)
-        command += ["-c", START, f"{WORKER}/checkpoints.py", folder]
+        command += ["-c", START, f"{WORKER}/__main__.py", folder]
         variables = environment_of({"build": build}, 1)
         variables["CUDA_VISIBLE_DEVICES"] = "-1"
         variables["KERAS_BACKEND"] = FRAMEWORKS[build["framework"]].backend

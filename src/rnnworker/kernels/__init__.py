@@ -1,3 +1,4 @@
-"""One module per RNN implementation with ``make``, and with ``make_stack`` if one op of it computes
-several layers or both directions; Keras's own layers share `keras`. ``OPTIONS`` names the
-``rnn.options`` that a module honours. ``rnnworker.recurrent`` finds them by their names."""
+"""One module per RNN implementation with ``make``; Keras's own layers share `keras`. ``OPTIONS``
+names the ``rnn.options`` that a module honours. With ``MAKES_STACKS``, ``make`` also takes the
+number of ``layers`` and ``directions``, which one op computes. ``rnnworker.recurrent`` finds the
+modules by their names."""

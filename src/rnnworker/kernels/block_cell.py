@@ -27,10 +27,11 @@ def make(keras, cell, units, options):
 
         def hidden_states(self, sequence):
             weights = self.tensors()
+            states = 1
+            step = _gru_cell(tensorflow)
             if cell == "lstm":
-                step, states = _lstm_cell(tensorflow), 2
-            else:
-                step, states = _gru_cell(tensorflow), 1
+                states = 2
+                step = _lstm_cell(tensorflow)
             return _loop(tensorflow, step, weights, sequence, self.units, states)
 
     return BlockCell(units, **layer_settings(options))
@@ -74,13 +75,11 @@ def _lstm_cell(tensorflow):
             "h_prev": hidden,
             "w": matrix,
             "b": bias,
+            "wci": peephole,
+            "wcf": peephole,
+            "wco": peephole,
+            "use_peephole": False,
         }
-        arguments.update(
-            wci=peephole,
-            wcf=peephole,
-            wco=peephole,
-            use_peephole=False,
-        )
         new = ops.LSTMBlockCell(forget_bias=FORGET_BIAS, cell_clip=CELL_CLIP, **arguments)
 
         def gradient(memory_gradient, hidden_gradient):
@@ -116,8 +115,9 @@ def _gru_cell(tensorflow):
             "h_prev": hidden,
             "w_ru": gates,
             "w_c": candidate,
+            "b_ru": gates_bias,
+            "b_c": candidate_bias,
         }
-        arguments.update(b_ru=gates_bias, b_c=candidate_bias)
         new = ops.GRUBlockCell(**arguments)
 
         def gradient(hidden_gradient):

@@ -49,7 +49,28 @@ def make(keras, cell, units, options):
     import tensorflow
 
     name = class_name(cell, options.get("class"))
-    return _layer_class(keras, tensorflow, cell, name)(units, **layer_settings(options))
+
+    class Contrib(sequence_layer(keras, tensorflow)):
+        layout = LAYOUTS[cell]
+
+        def make_weights(self, inputs):
+            # Keras's optimizers can only update resource variables.
+            with tensorflow.variable_scope(None, default_name=self.name, use_resource=True):
+                self.cell = _cell(tensorflow, cell, name, self.units)
+                sizes = [None, inputs]
+                if name == "LSTMBlockFusedCell":
+                    sizes = [None, None, inputs]
+                self.cell.build(tensorflow.TensorShape(sizes))
+                self.cell.built = True
+
+        def hidden_states(self, sequence):
+            if name == "LSTMBlockFusedCell":
+                return self.cell(sequence, dtype=sequence.dtype)[0]
+            run = tensorflow.nn.dynamic_rnn
+            outputs, _ = run(self.cell, sequence, dtype=sequence.dtype, time_major=True)
+            return outputs
+
+    return Contrib(units, **layer_settings(options))
 
 
 def class_name(cell, requested):
@@ -60,27 +81,6 @@ def class_name(cell, requested):
         message = "rnn.options.class {!r} must be one of {} for {}"
         raise ValueError(message.format(requested, ", ".join(CLASSES[cell]), cell))
     return requested
-
-
-def _layer_class(keras, tensorflow, cell, name):
-    class Contrib(sequence_layer(keras, tensorflow)):
-        layout = LAYOUTS[cell]
-
-        def make_weights(self, inputs):
-            # Keras's optimizers can only update resource variables.
-            with tensorflow.variable_scope(None, default_name=self.name, use_resource=True):
-                self.cell = _cell(tensorflow, cell, name, self.units)
-                sizes = [None, None, inputs] if name == "LSTMBlockFusedCell" else [None, inputs]
-                self.cell.build(tensorflow.TensorShape(sizes))
-                self.cell.built = True
-
-        def hidden_states(self, sequence):
-            if name == "LSTMBlockFusedCell":
-                return self.cell(sequence, dtype=sequence.dtype)[0]
-            run = tensorflow.nn.dynamic_rnn
-            return run(self.cell, sequence, dtype=sequence.dtype, time_major=True)[0]
-
-    return Contrib
 
 
 def _cell(tensorflow, cell, name, units):

@@ -12,6 +12,7 @@ from rnnworker.recurrent import cudnn_layout
 from rnnworker.recurrent.cells import supported
 from rnnworker.recurrent.layer import layer_settings
 
+MAKES_STACKS = True
 CLASSES = {
     "lstm": "CudnnLSTM",
     "gru": "CudnnGRU",
@@ -20,11 +21,7 @@ CLASSES = {
 }
 
 
-def make(keras, cell, units, options):
-    return make_stack(keras, cell, units, 1, 1, options)
-
-
-def make_stack(keras, cell, units, layers, directions, options):
+def make(keras, cell, units, options, layers=1, directions=1):
     """One layer that computes a stack of `layers` in 1 or 2 `directions`."""
     supported("tf.contrib.cudnn_rnn", cell, sorted(cudnn_layout.ORDERS), options)
     import tensorflow

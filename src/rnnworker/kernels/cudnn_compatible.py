@@ -14,28 +14,30 @@ def make(keras, cell, units, options):
     options = supported("a cuDNN-compatible cell", cell, ("lstm", "gru"), options)
     import tensorflow
 
-    step = {"lstm": _lstm, "gru": _gru}[cell]
+    is_lstm = cell == "lstm"
+    step = _lstm if is_lstm else _gru
 
     class CudnnCompatibleCell(keras.layers.Layer):
         """x (batch, inputs), states → h, states: h, and c of an LSTM."""
 
-        if cell == "lstm":
+        if is_lstm:
             layout = "lstm_icfo"
 
         def __init__(self, units, **settings):
             super().__init__(**settings)
             self.units = self.output_size = units
-            self.state_size = [units, units] if cell == "lstm" else units
+            self.state_size = [units, units] if is_lstm else units
 
         def build(self, shape):
-            inputs, columns = int(shape[-1]), 3 * self.units
+            inputs = int(shape[-1])
+            columns = 3 * self.units
             sizes = [(inputs, columns), (self.units, columns), (2, columns)]  # of a GRU
-            if cell == "lstm":
+            if is_lstm:
                 sizes = shapes(self.layout, inputs, self.units)
-            self.arrays = [
-                self.add_weight(shape=size, initializer="zeros", name="weight_{}".format(number))
-                for number, size in enumerate(sizes)
-            ]
+            self.arrays = []
+            for number, size in enumerate(sizes):
+                name = "weight_{}".format(number)
+                self.arrays.append(self.add_weight(shape=size, initializer="zeros", name=name))
             self.built = True
 
         def call(self, x, states):
@@ -49,16 +51,21 @@ def make(keras, cell, units, options):
 def _lstm(tensorflow, x, states, matrix, bias):
     hidden, memory = states
     inputs = tensorflow.concat([x, hidden], 1)
-    gates = tensorflow.nn.bias_add(tensorflow.matmul(inputs, matrix), bias)
+    gates = tensorflow.matmul(inputs, matrix)
+    gates = tensorflow.nn.bias_add(gates, bias)
+    sigmoid = tensorflow.sigmoid
+    tanh = tensorflow.tanh
     i, c, f, o = tensorflow.split(gates, 4, axis=1)
-    memory = tensorflow.sigmoid(f) * memory + tensorflow.sigmoid(i) * tensorflow.tanh(c)
-    return [tensorflow.sigmoid(o) * tensorflow.tanh(memory), memory]
+    memory = sigmoid(f) * memory + sigmoid(i) * tanh(c)
+    return [sigmoid(o) * tanh(memory), memory]
 
 
 def _gru(tensorflow, x, states, inputs, recurrent, bias):
     hidden = states[0]
-    from_x = tensorflow.split(tensorflow.matmul(x, inputs) + bias[0], 3, axis=1)
-    from_h = tensorflow.split(tensorflow.matmul(hidden, recurrent) + bias[1], 3, axis=1)
+    from_x = tensorflow.matmul(x, inputs) + bias[0]
+    from_x = tensorflow.split(from_x, 3, axis=1)
+    from_h = tensorflow.matmul(hidden, recurrent) + bias[1]
+    from_h = tensorflow.split(from_h, 3, axis=1)
     update = tensorflow.sigmoid(from_x[0] + from_h[0])
     reset = tensorflow.sigmoid(from_x[1] + from_h[1])
     candidate = tensorflow.tanh(from_x[2] + reset * from_h[2])

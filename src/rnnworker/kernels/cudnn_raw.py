@@ -13,15 +13,12 @@ from rnnworker.recurrent import cudnn_layout
 from rnnworker.recurrent.cells import supported
 from rnnworker.recurrent.layer import layer_settings
 
+MAKES_STACKS = True
 OPTIONS = ("op",)
 OPS = ("CudnnRNNV2", "CudnnRNNV3")
 
 
-def make(keras, cell, units, options):
-    return make_stack(keras, cell, units, 1, 1, options)
-
-
-def make_stack(keras, cell, units, layers, directions, options):
+def make(keras, cell, units, options, layers=1, directions=1):
     """One layer that computes a stack of `layers` in 1 or 2 `directions`."""
     supported("CudnnRNN", cell, sorted(cudnn_layout.ORDERS), options)
     import tensorflow
@@ -35,18 +32,19 @@ def make_stack(keras, cell, units, layers, directions, options):
         def hidden_states(self, sequence):
             shape = tensorflow.shape(sequence)
             zeros = tensorflow.zeros([layers * directions, shape[1], self.units], sequence.dtype)
-            memory = zeros if cell == "lstm" else tensorflow.constant(0, sequence.dtype)
-            arguments = {"input": sequence, "input_h": zeros, "input_c": memory}
-            arguments["direction"] = cudnn_layout.DIRECTIONS[directions]
+            arguments = {
+                "rnn_mode": cell,
+                "is_training": True,
+                "direction": cudnn_layout.DIRECTIONS[directions],
+                "input": sequence,
+                "input_h": zeros,
+                "input_c": zeros,
+            }
+            if cell != "lstm":
+                arguments["input_c"] = tensorflow.constant(0, sequence.dtype)
             if op == "CudnnRNNV3":
                 arguments["sequence_lengths"] = tensorflow.fill([shape[1]], shape[0])
             call = getattr(tensorflow.raw_ops, op)
-            params = self.whole_buffer()
-            return call(
-                rnn_mode=cell,
-                is_training=True,
-                params=params,
-                **arguments,
-            ).output
+            return call(params=self.whole_buffer(), **arguments).output
 
     return CudnnRaw(units, **layer_settings(options))

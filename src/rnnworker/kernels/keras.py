@@ -54,10 +54,13 @@ def generic(keras, cell, units, options, use_cudnn=False):
 
 def _cell(keras, cell, units, options):
     name, settings = LAYERS[cell]
-    inner = {key: value for key, value in options.items() if key in CELL_OPTIONS}
-    outer = {key: value for key, value in options.items() if key not in CELL_OPTIONS}
-    inner_cell = getattr(keras.layers, name + "Cell")(units, **dict(settings, **inner))
-    return keras.layers.RNN(inner_cell, **outer)
+    inner = dict(settings)
+    outer = {}
+    for option in options:
+        where = inner if option in CELL_OPTIONS else outer
+        where[option] = options[option]
+    cell_class = getattr(keras.layers, name + "Cell")
+    return keras.layers.RNN(cell_class(units, **inner), **outer)
 
 
 def _unrolled(keras, cell, units, options):
@@ -138,7 +141,8 @@ def _raise_instead(loop, cudnn):
             return loop(*arguments, **settings)
         if device.type == "cuda":
             names = inspect.signature(cudnn).parameters
-            cudnn(device=device, **{name: values[name] for name in names if name in values})
+            taken = {name: values[name] for name in names if name in values}
+            cudnn(device=device, **taken)
         raise RuntimeError(
             "Keras would run its loop in place of cuDNN: the inputs are on {}, or cuDNN failed "
             "once".format(device)

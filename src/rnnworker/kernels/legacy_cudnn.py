@@ -20,48 +20,64 @@ OPTIONS = (
     "bias_constraint",
 )
 LAYERS = {"lstm": "CuDNNLSTM", "gru": "CuDNNGRU"}
-GATES = {"CuDNNLSTM": 4, "CuDNNGRU": 3}
 
 
 def make(keras, cell, units, options):
     options = supported("a CuDNN layer", cell, WITH_CUDNN, options)
-    layer_class = _layer_class(keras, LAYERS[cell])
+    name = LAYERS[cell]
+    layers = keras.layers
+    if not hasattr(layers, name):
+        version = keras_version(keras)
+        if not version.startswith("2."):
+            raise ValueError("Keras {} has no {}".format(version, name))
+        import tensorflow
+
+        layers = tensorflow.compat.v1.keras.layers
+        if not hasattr(layers, name):
+            raise ValueError("this build's Keras has no {}".format(name))
+    layer_class = getattr(layers, name)
     if cell == "lstm":
         return _with_one_bias(layer_class)(units, unit_forget_bias=False, **options)
     return layer_class(units, **options)
 
 
 def to_canonical(layer, values=None):
-    return unpack(type(layer).__name__, layer.get_weights() if values is None else values)
+    if values is None:
+        values = layer.get_weights()
+    return unpack(values)
 
 
 def from_canonical(layer, arrays):
-    layer.set_weights(pack(type(layer).__name__, arrays))
+    layer.set_weights(pack(arrays))
 
 
-def pack(name, arrays):
-    """Canonical arrays → [kernel, recurrent, bias], the trained weights of the class `name`."""
-    gates = GATES[name]
+def pack(arrays):
+    """Canonical arrays of an LSTM or GRU → [kernel, recurrent, bias], the trained weights of a
+    layer."""
+    units = len(arrays["recurrent"])
     return [
-        _map_gates(arrays["kernel"], gates, lambda gate: gate.T.reshape(gate.shape)),
-        _map_gates(arrays["recurrent"], gates, lambda gate: gate.T),
+        _map_gates(arrays["kernel"], units, lambda gate: gate.T.reshape(gate.shape)),
+        _map_gates(arrays["recurrent"], units, numpy.transpose),
         arrays["bias"].ravel(),
     ]
 
 
-def unpack(name, values):
+def unpack(values):
     """The reverse of `pack`, for weights and for gradients."""
-    gates = GATES[name]
     kernel, recurrent, bias = values
+    units, columns = numpy.shape(recurrent)
+    if columns == 3 * units:  # of a GRU
+        bias = numpy.reshape(bias, (2, columns))
     return {
-        "kernel": _map_gates(kernel, gates, lambda gate: gate.reshape(gate.shape[::-1]).T),
-        "recurrent": _map_gates(recurrent, gates, lambda gate: gate.T),
-        "bias": bias if name == "CuDNNLSTM" else numpy.reshape(bias, (2, -1)),
+        "kernel": _map_gates(kernel, units, lambda gate: gate.reshape(gate.shape[::-1]).T),
+        "recurrent": _map_gates(recurrent, units, numpy.transpose),
+        "bias": bias,
     }
 
 
-def _map_gates(matrix, gates, change):
-    return numpy.concatenate([change(gate) for gate in numpy.split(matrix, gates, axis=1)], axis=1)
+def _map_gates(matrix, units, change):
+    gates = numpy.split(matrix, matrix.shape[1] // units, axis=1)
+    return numpy.concatenate([change(gate) for gate in gates], axis=1)
 
 
 def _with_one_bias(layer_class):
@@ -86,18 +102,3 @@ def _with_one_bias(layer_class):
                 object.__setattr__(self, "bias", variable)
 
     return CuDNNLSTM
-
-
-def _layer_class(keras, name):
-    """The class `name` among the layers of this Keras, or among the layers of version 1."""
-    if hasattr(keras.layers, name):
-        return getattr(keras.layers, name)
-    version = keras_version(keras)
-    if not version.startswith("2."):
-        raise ValueError("Keras {} has no {}".format(version, name))
-    import tensorflow
-
-    layers = tensorflow.compat.v1.keras.layers
-    if not hasattr(layers, name):
-        raise ValueError("this build's Keras has no {}".format(name))
-    return getattr(layers, name)

@@ -69,30 +69,28 @@ def _torch_layer(keras, cell):
             self.wrapped = module
 
         def outputs(self, inputs):
-            if self.go_backwards:
-                inputs = torch.flip(inputs, [1])
-            with self.casting(inputs):
-                hidden, _ = self.wrapped.module(inputs)
-            if self.return_sequences:
-                return hidden
-            return hidden[:, -1]
+            outputs, _ = self.outputs_and_last(inputs)
+            return outputs
 
         def outputs_and_states(self, inputs, initial):
-            if self.go_backwards:
-                inputs = torch.flip(inputs, [1])
-            has_memory = self.states == 2  # torch takes and returns a pair of states, or one state
+            # torch takes and returns a pair of states, or one state, each (1, batch, units).
             if initial is not None:
                 initial = tuple(state[None].contiguous() for state in initial)
-                if not has_memory:
+                if self.states == 1:
                     initial = initial[0]
+            outputs, last = self.outputs_and_last(inputs, initial)
+            if self.states == 1:
+                return outputs, [last[0]]
+            return outputs, [state[0] for state in last]
+
+        def outputs_and_last(self, inputs, initial=None):
+            if self.go_backwards:
+                inputs = torch.flip(inputs, [1])
             with self.casting(inputs):
                 hidden, last = self.wrapped.module(inputs, initial)
-            if not has_memory:
-                last = [last]
-            states = [state[0] for state in last]
-            if self.return_sequences:
-                return hidden, states
-            return hidden[:, -1], states
+            if not self.return_sequences:
+                hidden = hidden[:, -1]
+            return hidden, last
 
         def casting(self, inputs):
             """Keras casts only its own variables; torch's ``autocast`` casts torch's parameters."""
@@ -101,10 +99,12 @@ def _torch_layer(keras, cell):
             return torch.autocast(inputs.device.type, inputs.dtype)
 
         def pack(self, arrays):
-            return [value.T for value in cells.pack(torch_layout(cell), arrays)]
+            values = cells.pack(torch_layout(cell), arrays)
+            return [value.T for value in values]
 
         def unpack(self, values):
-            return cells.unpack(torch_layout(cell), [value.T for value in values], self.units)
+            values = [value.T for value in values]
+            return cells.unpack(torch_layout(cell), values, self.units)
 
     return TorchNative
 
@@ -118,15 +118,17 @@ def _jax_layer(keras, cell):
 
         def make_weights(self, inputs):
             columns = GATES[cell] * self.units
-            bias = (2, columns) if cell == "gru" else (columns,)
-            self.arrays = [
-                self.zeros("kernel", inputs, columns),
-                self.zeros("recurrent", self.units, columns),
-                self.zeros("bias", *bias),
-            ]
+            kernel = self.zeros("kernel", inputs, columns)
+            recurrent = self.zeros("recurrent", self.units, columns)
+            if cell == "gru":
+                bias = self.zeros("bias", 2, columns)
+            else:
+                bias = self.zeros("bias", columns)
+            self.arrays = [kernel, recurrent, bias]
 
         def outputs(self, inputs):
-            return self.outputs_and_states(inputs, None)[0]
+            outputs, _ = self.outputs_and_states(inputs, None)
+            return outputs
 
         def outputs_and_states(self, inputs, initial):
             if self.go_backwards:
@@ -144,43 +146,52 @@ def scan_cell(cell, x, arrays, sequences, initial=None):
     time, units) if `sequences`, else the last one (batch, units); the last states)."""
     import jax
 
-    recurrent, bias = arrays["recurrent"], arrays["bias"]
+    numpy = jax.numpy
+    recurrent = arrays["recurrent"]
+    bias = arrays["bias"]
     recurrent_bias = None
     if cell == "gru":
         bias, recurrent_bias = bias
-    projected = jax.numpy.swapaxes(x @ arrays["kernel"] + bias, 0, 1)
+    projected = x @ arrays["kernel"] + bias
+    projected = numpy.swapaxes(projected, 0, 1)
     if initial is None:
-        zeros = jax.numpy.zeros((x.shape[0], recurrent.shape[0]), projected.dtype)
+        zeros = numpy.zeros((x.shape[0], recurrent.shape[0]), projected.dtype)
         initial = (zeros, zeros) if cell == "lstm" else (zeros,)
     step = _steps(jax)[cell]
 
     def body(state, at_once):
         state = step(state, at_once, recurrent, recurrent_bias)
-        return state, state[0] if sequences else None
+        if not sequences:
+            return state, None
+        return state, state[0]
 
     state, hidden = jax.lax.scan(body, tuple(initial), projected)
-    if sequences:
-        return jax.numpy.swapaxes(hidden, 0, 1), state
-    return state[0], state
+    if not sequences:
+        return state[0], state
+    return numpy.swapaxes(hidden, 0, 1), state
 
 
 def _steps(jax):
     """Cell → function of (state, x·W + b, R, second bias) that returns the next state, whose first
     part is the output."""
-    numpy, sigmoid = jax.numpy, jax.nn.sigmoid
+    numpy = jax.numpy
+    sigmoid = jax.nn.sigmoid
 
     def lstm(state, projected, recurrent, _):
         hidden, memory = state
-        i, f, c, o = numpy.split(projected + hidden @ recurrent, 4, axis=1)
+        gates = projected + hidden @ recurrent
+        i, f, c, o = numpy.split(gates, 4, axis=1)
         memory = sigmoid(f) * memory + sigmoid(i) * numpy.tanh(c)
         return sigmoid(o) * numpy.tanh(memory), memory
 
     def gru(state, projected, recurrent, bias):
         (hidden,) = state
         p_z, p_r, p_h = numpy.split(projected, 3, axis=1)
-        q_z, q_r, q_h = numpy.split(hidden @ recurrent + bias, 3, axis=1)
+        q = hidden @ recurrent + bias
+        q_z, q_r, q_h = numpy.split(q, 3, axis=1)
         z = sigmoid(p_z + q_z)
-        new = numpy.tanh(p_h + sigmoid(p_r + q_r) * q_h)
+        r = sigmoid(p_r + q_r)
+        new = numpy.tanh(p_h + r * q_h)
         return (z * hidden + (1 - z) * new,)
 
     def gru_reset_before(state, projected, recurrent, _):
@@ -188,8 +199,8 @@ def _steps(jax):
         gates = 2 * hidden.shape[1]
         both = sigmoid(projected[:, :gates] + hidden @ recurrent[:, :gates])
         z, r = numpy.split(both, 2, axis=1)
-        product = (r * hidden) @ recurrent[:, gates:]
-        new = numpy.tanh(projected[:, gates:] + product)
+        reset = r * hidden
+        new = numpy.tanh(projected[:, gates:] + reset @ recurrent[:, gates:])
         return (z * hidden + (1 - z) * new,)
 
     def simple(activation):

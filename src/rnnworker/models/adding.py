@@ -18,7 +18,8 @@ def prepare(source, config):
     arrays = {}
     for name in ("train", "val"):
         x, y = sequences(model[name + "_samples"], model["sequence"], stream)
-        arrays["x_" + name], arrays["y_" + name] = x, y
+        arrays["x_" + name] = x
+        arrays["y_" + name] = y
     return arrays
 
 
@@ -42,8 +43,11 @@ def sequences(samples, length, stream):
     first = stream.randint(0, min(10, half), samples)
     second = (first + stream.randint(1, half, samples)) % half
     rows = numpy.arange(samples)
-    x[:, 0, 1] = x[:, -1, 1] = EDGE
-    x[rows, first, 1] = x[rows, second, 1] = MARKED
+    markers = x[:, :, 1]
+    markers[:, 0] = EDGE
+    markers[:, -1] = EDGE
+    markers[rows, first] = MARKED
+    markers[rows, second] = MARKED
     values = x[:, :, 0].copy()
     values[:, 0] = 0.0
     target = 0.5 + (values[rows, first] + values[rows, second]) / 4.0
@@ -54,5 +58,6 @@ def build(keras, recurrent, config):
     """RNN → a dense layer with one unit."""
     model = config["model"]
     inputs = keras.layers.Input(shape=(model["sequence"], 2))
-    hidden = recurrent(model["units"], recurrent_dropout=model["recurrent_dropout"])(inputs)
-    return keras.models.Model(inputs, keras.layers.Dense(1)(hidden))
+    rnn = recurrent(model["units"], recurrent_dropout=model["recurrent_dropout"])
+    outputs = keras.layers.Dense(1)(rnn(inputs))
+    return keras.models.Model(inputs, outputs)

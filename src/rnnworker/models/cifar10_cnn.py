@@ -27,26 +27,37 @@ def augment(images, stream, config):
     """
     samples, height, width = images.shape[:3]
     shift = config["model"]["shift"]
-    down = numpy.rint(stream.uniform(-shift, shift, samples) * height).astype("int64")
-    right = numpy.rint(stream.uniform(-shift, shift, samples) * width).astype("int64")
+    down = stream.uniform(-shift, shift, samples) * height
+    right = stream.uniform(-shift, shift, samples) * width
     mirrored = stream.uniform(size=samples) < 0.5
-    rows = numpy.clip(numpy.arange(height) + down[:, None], 0, height - 1)
-    columns = numpy.clip(numpy.arange(width) + right[:, None], 0, width - 1)
+    rows = _shifted(height, down)
+    columns = _shifted(width, right)
     columns[mirrored] = columns[mirrored, ::-1]
     indices = numpy.arange(samples)[:, None, None]
     return images[indices, rows[:, :, None], columns[:, None, :]]
 
 
+def _shifted(size, shifts):
+    """The pixels along an axis that are seen after each of the shifts: (samples, size)."""
+    shifts = numpy.rint(shifts).astype("int64")
+    pixels = numpy.arange(size) + shifts[:, None]
+    return numpy.clip(pixels, 0, size - 1)
+
+
 def build(keras, recurrent, config):
     """Two blocks of two 3 × 3 convolutions (32 and 64 filters) and pooling, one dense layer,
     softmax. The first convolution of a block keeps the size of the images, the second does not."""
-    layers, model = keras.layers, config["model"]
-    rates = model["dropout"]
+    layers = keras.layers
+    model = config["model"]
+    first, second, third = model["dropout"]
     inputs = hidden = layers.Input(shape=SHAPE)
-    for filters, rate in ((32, rates[0]), (64, rates[1])):
+    for filters, rate in ((32, first), (64, second)):
         hidden = layers.Conv2D(filters, (3, 3), padding="same", activation="relu")(hidden)
         hidden = layers.Conv2D(filters, (3, 3), activation="relu")(hidden)
-        hidden = layers.Dropout(rate)(layers.MaxPooling2D((2, 2))(hidden))
-    hidden = layers.Dense(model["units"], activation="relu")(layers.Flatten()(hidden))
-    outputs = layers.Dense(10, activation="softmax")(layers.Dropout(rates[2])(hidden))
+        hidden = layers.MaxPooling2D((2, 2))(hidden)
+        hidden = layers.Dropout(rate)(hidden)
+    hidden = layers.Flatten()(hidden)
+    hidden = layers.Dense(model["units"], activation="relu")(hidden)
+    hidden = layers.Dropout(third)(hidden)
+    outputs = layers.Dense(10, activation="softmax")(hidden)
     return keras.models.Model(inputs, outputs)

@@ -10,12 +10,12 @@ def prepare(source, config):
 
 def build(keras, recurrent, config):
     """Embedding → bidirectional RNN, last outputs side by side → dropout → sigmoid."""
-    layers, model = keras.layers, config["model"]
+    layers = keras.layers
+    model = config["model"]
     inputs = layers.Input(shape=(model["sequence"],), dtype="int32")
     vectors = layers.Embedding(model["words"], model["embedding"])(inputs)
-    hidden = recurrent.bidirectional(model["units"], recurrent_dropout=model["recurrent_dropout"])(
-        vectors
-    )
-    hidden = layers.Dropout(model["dropout"])(hidden)
+    dropout = model["recurrent_dropout"]
+    rnn = recurrent.bidirectional(model["units"], recurrent_dropout=dropout)
+    hidden = layers.Dropout(model["dropout"])(rnn(vectors))
     outputs = layers.Dense(1, activation="sigmoid")(hidden)
     return keras.models.Model(inputs, outputs)

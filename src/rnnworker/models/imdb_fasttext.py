@@ -17,7 +17,8 @@ def prepare(source, config):
     arrays = imdb.reviews(source, model)
     known = _frequent(arrays["x_train"], model["words"], model["bigrams"])
     for name in ("x_train", "x_val"):
-        extended = [append_pairs(review, known, model["words"]) for review in arrays[name]]
+        reviews = arrays[name]
+        extended = [append_pairs(review, known, model["words"]) for review in reviews]
         arrays[name] = imdb.pad(extended, model["sequence"])
     return arrays
 
@@ -30,16 +31,20 @@ def append_pairs(review, known, words):
     pairs = _pairs(review, words)
     if not len(known):
         return review
-    positions = numpy.minimum(numpy.searchsorted(known, pairs), len(known) - 1)
+    positions = numpy.searchsorted(known, pairs)
+    positions = numpy.minimum(positions, len(known) - 1)
     matches = positions[known[positions] == pairs]
-    return numpy.concatenate([review, words + matches.astype("int32")])
+    indices = words + matches.astype("int32")
+    return numpy.concatenate([review, indices])
 
 
 def build(keras, recurrent, config):
     """Embedding → mean over the review → sigmoid."""
-    layers, model = keras.layers, config["model"]
+    layers = keras.layers
+    model = config["model"]
+    indices = model["words"] + model["bigrams"]
     inputs = layers.Input(shape=(model["sequence"],), dtype="int32")
-    vectors = layers.Embedding(model["words"] + model["bigrams"], model["embedding"])(inputs)
+    vectors = layers.Embedding(indices, model["embedding"])(inputs)
     mean = layers.GlobalAveragePooling1D()(vectors)
     outputs = layers.Dense(1, activation="sigmoid")(mean)
     return keras.models.Model(inputs, outputs)

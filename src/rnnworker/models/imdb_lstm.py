@@ -10,13 +10,14 @@ def prepare(source, config):
 
 def build(keras, recurrent, config):
     """Embedding → RNN → sigmoid."""
-    layers, model = keras.layers, config["model"]
+    layers = keras.layers
+    model = config["model"]
     inputs = layers.Input(shape=(model["sequence"],), dtype="int32")
     vectors = layers.Embedding(model["words"], model["embedding"])(inputs)
-    hidden = recurrent(
+    rnn = recurrent(
         model["units"],
         dropout=model["input_dropout"],
         recurrent_dropout=model["recurrent_dropout"],
-    )(vectors)
-    outputs = layers.Dense(1, activation="sigmoid")(hidden)
+    )
+    outputs = layers.Dense(1, activation="sigmoid")(rnn(vectors))
     return keras.models.Model(inputs, outputs)

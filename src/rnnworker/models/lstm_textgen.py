@@ -18,14 +18,12 @@ def prepare(source, config):
     text = data.text(source).lower()
     alphabet = sorted(set(text))
     if len(alphabet) != model["characters"]:
-        raise ValueError(
-            "the text has {0} different characters: write model.characters={0}".format(
-                len(alphabet)
-            )
-        )
+        fault = "the text has {0} different characters: write model.characters={0}"
+        raise ValueError(fault.format(len(alphabet)))
     code = {character: index for index, character in enumerate(alphabet)}
     codes = numpy.array([code[character] for character in text])
-    cut = round(len(codes) * (1.0 - model["held_out"]))
+    share = 1.0 - model["held_out"]
+    cut = round(len(codes) * share)
     x_train, y_train = _windows(codes[:cut], model, model["train_samples"])
     x_val, y_val = _windows(codes[cut:], model, model["val_samples"])
     return {
@@ -40,13 +38,15 @@ def build(keras, recurrent, config):
     """One-hot characters → RNN → softmax over the characters."""
     model = config["model"]
     inputs = keras.layers.Input(shape=(model["sequence"], model["characters"]))
-    hidden = recurrent(model["units"], recurrent_dropout=model["recurrent_dropout"])(inputs)
-    outputs = keras.layers.Dense(model["characters"], activation="softmax")(hidden)
+    rnn = recurrent(model["units"], recurrent_dropout=model["recurrent_dropout"])
+    outputs = keras.layers.Dense(model["characters"], activation="softmax")(rnn(inputs))
     return keras.models.Model(inputs, outputs)
 
 
 def _windows(codes, model, limit):
-    starts = numpy.arange(0, len(codes) - model["sequence"], model["step"])[:limit]
-    positions = starts[:, None] + numpy.arange(model["sequence"])
+    length = model["sequence"]
+    starts = numpy.arange(0, len(codes) - length, model["step"])[:limit]
+    positions = starts[:, None] + numpy.arange(length)
     one_hot = numpy.eye(model["characters"], dtype=bool)
-    return one_hot[codes[positions]], codes[starts + model["sequence"]].astype("int64")
+    following = codes[starts + length]
+    return one_hot[codes[positions]], following.astype("int64")

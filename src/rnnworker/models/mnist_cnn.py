@@ -12,13 +12,16 @@ def prepare(source, config):
 
 def build(keras, recurrent, config):
     """Two 3 × 3 convolutions of 32 and 64 filters, pooling, one dense layer, softmax."""
-    layers, model = keras.layers, config["model"]
+    layers = keras.layers
+    model = config["model"]
     first, second = model["dropout"]
     inputs = layers.Input(shape=SHAPE)
     hidden = layers.Conv2D(32, (3, 3), activation="relu")(inputs)
     hidden = layers.Conv2D(64, (3, 3), activation="relu")(hidden)
     hidden = layers.MaxPooling2D((2, 2))(hidden)
-    hidden = layers.Flatten()(layers.Dropout(first)(hidden))
+    hidden = layers.Dropout(first)(hidden)
+    hidden = layers.Flatten()(hidden)
     hidden = layers.Dense(model["units"], activation="relu")(hidden)
-    outputs = layers.Dense(10, activation="softmax")(layers.Dropout(second)(hidden))
+    hidden = layers.Dropout(second)(hidden)
+    outputs = layers.Dense(10, activation="softmax")(hidden)
     return keras.models.Model(inputs, outputs)

@@ -15,19 +15,25 @@ def build(keras, recurrent, config):
 
     The published LSTM had relu in place of tanh, but its cuDNN version had tanh; here both are
     the cell that ``cell`` names."""
-    layers, model = keras.layers, config["model"]
+    layers = keras.layers
+    model = config["model"]
+    units = model["units"]
+    inner = model["recurrent_dropout"]
     first, second, third = model["dropout"]
-    inner = {"recurrent_dropout": model["recurrent_dropout"]}
     inputs = layers.Input(shape=_shape(config))
-    hidden = recurrent(model["units"], return_sequences=True, **inner)(inputs)
-    hidden = recurrent(model["units"], **inner)(layers.Dropout(first)(hidden))
-    hidden = layers.Dense(model["dense"], activation="relu")(layers.Dropout(second)(hidden))
-    outputs = layers.Dense(10, activation="softmax")(layers.Dropout(third)(hidden))
+    hidden = recurrent(units, return_sequences=True, recurrent_dropout=inner)(inputs)
+    hidden = layers.Dropout(first)(hidden)
+    hidden = recurrent(units, recurrent_dropout=inner)(hidden)
+    hidden = layers.Dropout(second)(hidden)
+    hidden = layers.Dense(model["dense"], activation="relu")(hidden)
+    hidden = layers.Dropout(third)(hidden)
+    outputs = layers.Dense(10, activation="softmax")(hidden)
     return keras.models.Model(inputs, outputs)
 
 
 def _shape(config):
-    steps, pixels = config["model"]["sequence"], images.MNIST_SIDE**2
+    steps = config["model"]["sequence"]
+    pixels = images.MNIST_SIDE**2
     if pixels % steps:
         raise ValueError("model.sequence={} does not divide the 784 pixels".format(steps))
     return (steps, pixels // steps)

@@ -20,17 +20,18 @@ def prepare(source, config):
     arrays = {}
     for name in ("train", "val"):
         samples = model[name + "_samples"]
+        shape = (samples, steps)
         labels = stream.randint(0, 2, samples)
         share = 0.35 + 0.3 * labels  # of words from the upper half
-        is_upper = stream.uniform(size=(samples, steps)) < share[:, None]
-        x = 1 + stream.randint(0, half - 1, (samples, steps))
+        is_upper = stream.uniform(size=shape) < share[:, None]
+        x = 1 + stream.randint(0, half - 1, shape)
         x = (x + half * is_upper).astype("int32")
         lengths = stream.randint(steps // 2, steps + 1, samples)
-        is_padding = numpy.arange(steps)[None, :] >= lengths[:, None]
-        if padding == "right":
+        is_padding = numpy.arange(steps) >= lengths[:, None]
+        if padding == "left":
+            is_padding = is_padding[:, ::-1]
+        if padding != "none":
             x[is_padding] = 0
-        elif padding == "left":
-            x[is_padding[:, ::-1]] = 0
         arrays["x_" + name] = x
         arrays["y_" + name] = labels.astype("float32").reshape(-1, 1)
     return arrays
@@ -45,6 +46,5 @@ def build(keras, recurrent, config):
     embedding = layers.Embedding(model["words"], model["embedding"], mask_zero=masked)
     vectors = embedding(inputs)
     rnn = recurrent(model["units"], recurrent_dropout=model["recurrent_dropout"])
-    hidden = rnn(vectors)
-    outputs = layers.Dense(1, activation="sigmoid")(hidden)
+    outputs = layers.Dense(1, activation="sigmoid")(rnn(vectors))
     return keras.models.Model(inputs, outputs)

@@ -9,8 +9,11 @@ def build(keras, recurrent, config):
     and loss. Raises `Refusal` in Keras 2, and if the file is not the one that was planned."""
     path = config["model"]["file"]
     if not hasattr(keras, "ops"):
-        fault = "{}: Keras 2 cannot exchange the layers of a saved model: build=current, "
-        raise Refusal((fault + "keras3_torch and keras3_jax can").format(path))
+        fault = (
+            "{}: Keras 2 cannot exchange the layers of a saved model: build=current, "
+            "keras3_torch and keras3_jax can"
+        )
+        raise Refusal(fault.format(path))
     if data.md5(path) != config["model"]["md5"]:
         raise Refusal("{} has changed since it was planned: start again".format(path))
     return keras.models.load_model(path)

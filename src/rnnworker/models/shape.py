@@ -27,7 +27,8 @@ def prepare(source, config):
         for row, label in zip(x, labels):
             row[:] = stream.standard_normal(row.shape)
             row += PATTERN * patterns[label]
-        arrays["x_" + name], arrays["y_" + name] = x, labels
+        arrays["x_" + name] = x
+        arrays["y_" + name] = labels
     return arrays
 
 
@@ -36,11 +37,11 @@ def build(keras, recurrent, config):
     (default false) make the RNN a stack."""
     model = config["model"]
     inputs = keras.layers.Input(shape=(model["sequence"], model["features"]))
-    hidden = recurrent.stack(
+    rnn = recurrent.stack(
         model["units"],
         layers=model.get("layers", 1),
         bidirectional=model.get("bidirectional", False),
         recurrent_dropout=model["recurrent_dropout"],
-    )(inputs)
-    outputs = keras.layers.Dense(CLASSES, activation="softmax")(hidden)
+    )
+    outputs = keras.layers.Dense(CLASSES, activation="softmax")(rnn(inputs))
     return keras.models.Model(inputs, outputs)

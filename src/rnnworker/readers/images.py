@@ -12,7 +12,8 @@ import tarfile
 
 import numpy
 
-MNIST_SIDE, CIFAR10_SIDE = 28, 32
+MNIST_SIDE = 28
+CIFAR10_SIDE = 32
 
 
 def labelled(source, shape):
@@ -20,22 +21,28 @@ def labelled(source, shape):
     ``x_test`` is the validation set, as in the published examples."""
     arrays = {}
     for part, name in (("train", "train"), ("test", "val")):
-        pixels = source["x_" + part].reshape((-1,) + tuple(shape))
-        arrays["x_" + name] = pixels.astype("float32") / 255.0
-        arrays["y_" + name] = source["y_" + part].reshape(-1).astype("int64")
+        pixels = source["x_" + part].astype("float32") / 255.0
+        labels = source["y_" + part].reshape(-1)
+        arrays["x_" + name] = pixels.reshape((-1,) + tuple(shape))
+        arrays["y_" + name] = labels.astype("int64")
     return arrays
 
 
 def unpickle_cifar10(path):
     """``x_train, y_train, x_test, y_test``: images (samples, 32, 32, 3) uint8, labels int64."""
-    training = ["data_batch_{}".format(number) for number in range(1, 6)]
+    batches = {
+        "train": ["data_batch_{}".format(number) for number in range(1, 6)],
+        "test": ["test_batch"],
+    }
     arrays = {}
     with tarfile.open(path) as archive:
-        members = {member.name.split("/")[-1]: member for member in archive.getmembers()}
-        for part, names in (("train", training), ("test", ["test_batch"])):
+        members = {}
+        for member in archive.getmembers():
+            members[member.name.split("/")[-1]] = member
+        for part in batches:
             pixels = []
             labels = []
-            for name in names:
+            for name in batches[part]:
                 file = archive.extractfile(members[name])
                 batch = pickle.load(file, encoding="bytes")
                 pixels.append(batch[b"data"])

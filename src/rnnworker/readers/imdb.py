@@ -13,10 +13,14 @@ stream of seed 113.
 Source: keras/datasets/imdb.py and keras/preprocessing/sequence.py of 2.0.6.
 """
 
+import itertools
+
 import numpy
 
 SEEDS = {"train": 113, "test": 226}
-START, UNKNOWN, FIRST_RANK = 1, 2, 3
+START = 1
+UNKNOWN = 2
+FIRST_RANK = 3
 
 
 def reviews(source, model):
@@ -24,7 +28,8 @@ def reviews(source, model):
     ``x_train, y_train, x_val, y_val``. `source`: the file's arrays; `model`: ``words``, the number
     of word indices, including the reserved ones, and the numbers of samples to keep (None: all),
     ``train_samples`` and ``val_samples``."""
-    result, words = {}, model["words"]
+    result = {}
+    words = model["words"]
     for part, name in (("train", "train"), ("test", "val")):
         values, offsets = _ragged(source, "x_" + part)
         order = numpy.arange(len(offsets) - 1)
@@ -33,10 +38,14 @@ def reviews(source, model):
         values = values.astype("int32") + FIRST_RANK
         values[values >= words] = UNKNOWN
         start = numpy.array([START], "int32")
-        result["x_" + name] = [
-            numpy.concatenate([start, values[offsets[i] : offsets[i + 1]]]) for i in order
-        ]
-        result["y_" + name] = source["y_" + part][order].reshape(-1, 1).astype("float32")
+        kept = []
+        for number in order:
+            first = offsets[number]
+            end = offsets[number + 1]
+            kept.append(numpy.concatenate([start, values[first:end]]))
+        labels = source["y_" + part][order]
+        result["x_" + name] = kept
+        result["y_" + name] = labels.reshape(-1, 1).astype("float32")
     return result
 
 
@@ -45,7 +54,8 @@ def pad(sequences, length):
     result = numpy.zeros((len(sequences), length), "int32")
     for row, sequence in zip(result, sequences):
         end = sequence[-length:]
-        row[length - len(end) :] = end
+        first = length - len(end)
+        row[first:] = end
     return result
 
 
@@ -63,6 +73,6 @@ def _ragged(source, name):
     if name + "_offsets" in source:
         return source[name + "_values"], source[name + "_offsets"]
     lengths = [len(review) for review in source[name]]
-    offsets = numpy.concatenate([[0], numpy.cumsum(lengths)]).astype("int64")
-    values = numpy.fromiter((word for review in source[name] for word in review), "int64")
-    return values, offsets
+    offsets = numpy.cumsum([0] + lengths).astype("int64")
+    words = itertools.chain.from_iterable(source[name])
+    return numpy.fromiter(words, "int64"), offsets

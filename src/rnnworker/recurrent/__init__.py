@@ -40,7 +40,8 @@ def implementation(name):
         raise ValueError("rnn.implementation {!r} must be one of {}".format(name, known))
     if is_keras(name):
         keras = importlib.import_module("rnnworker.kernels.keras")
-        return types.SimpleNamespace(make=keras.MAKE[name])
+        make = keras.MAKE[name]
+        return types.SimpleNamespace(make=make)
     return importlib.import_module("rnnworker.kernels." + name)
 
 
@@ -58,13 +59,13 @@ class Recurrent:
         self.keras = keras
         self._config = config
         self._rnn = config["rnn"]
-        self._without_dropout = bool(config.get("certifying"))
-        self.module = implementation(self._rnn["implementation"])
+        self._implementation = self._rnn["implementation"]
+        self.module = implementation(self._implementation)
         ignored = not_honoured(config)
         if ignored:
             message = "rnn.implementation {} does not honour rnn.options.{}: it honours {}"
             known = ", ".join(honoured(config)) or "no options"
-            raise ValueError(message.format(self._rnn["implementation"], ignored[0], known))
+            raise ValueError(message.format(self._implementation, ignored[0], known))
         self.made = []
         self.is_making = False  # whether an implementation, not the model, asks for layers
 
@@ -74,10 +75,10 @@ class Recurrent:
 
     def made_for(self, layer):
         """The `Made` of one of the `layers`."""
-        made = self.made_here(layer)
-        if made is None:
+        found = self.made_here(layer)
+        if found is None:
             raise KeyError(layer.name)
-        return made
+        return found
 
     def made_here(self, layer):
         """The `Made` of a `layer`; None if it was not made here."""
@@ -106,11 +107,12 @@ class Recurrent:
 
     def make(self, cell, units, options, layers=1, bidirectional=False):
         """As `stack`, with the name of a cell."""
+        place = caller()
+        name = self._rnn.get("name") or self._implementation
         is_single = layers == 1 and not bidirectional
         options = self._options(cell, options, is_single)
         longest = options.pop(LONGEST, LONGEST_UNROLLED)
-        stated = dict(options)
-        place = caller()
+        stated = {}
         for argument in options:
             stated[argument] = activation_name(self.keras, options[argument], argument)
         for initializer in ("unit_forget_bias",) + arguments.INITIALIZERS:
@@ -119,17 +121,17 @@ class Recurrent:
             with self.making():
                 layer = self._layer(cell, units, layers, bidirectional, options)
         except Refusal as error:
-            raise Refusal("{}: rnn={}: {}".format(place, self._name, error)) from error
+            raise Refusal("{}: rnn={}: {}".format(place, name, error)) from error
         except TypeError as error:  # an older Keras lacks the argument
-            if not is_keras(self._rnn["implementation"]):
+            if not is_keras(self._implementation):
                 raise
             raise Refusal("{}: this build's Keras refuses it: {}".format(place, error)) from error
         # For a refusal of what the layer is called with.
         for inner in composed.inner_layers(layer):
-            inner.asked_for = "{}: rnn={}".format(place, self._name)
+            inner.asked_for = "{}: rnn={}".format(place, name)
         made = Made(layer, cell, units, stated, options, place)
-        framework = (self._config.get("build") or {}).get("framework")
-        if self._rnn["implementation"] == "unrolled" and framework != "keras3_torch":
+        build = self._config.get("build") or {}
+        if self._implementation == "unrolled" and build.get("framework") != "keras3_torch":
             made.longest = longest
         self.made.append(made)
         return layer
@@ -172,23 +174,28 @@ class Recurrent:
         finally:
             self.is_making = False
 
-    @property
-    def _name(self):
-        return self._rnn.get("name") or self._rnn["implementation"]
-
     def _layer(self, cell, units, layers, bidirectional, options):
-        if hasattr(self.module, "make_stack"):
+        if getattr(self.module, "MAKES_STACKS", False):
             directions = 2 if bidirectional else 1
-            return self.module.make_stack(self.keras, cell, units, layers, directions, options)
-        if layers == 1:
-            return self._single(cell, units, bidirectional, options)
-        name = options.pop("name", None)
-        of_lower = dict(options, return_sequences=True)
+            return self.module.make(self.keras, cell, units, options, layers, directions)
+        settings = {}  # of the whole layer, if it is not a single one
+        if "name" in options and (bidirectional or layers > 1):
+            settings["name"] = options.pop("name")
         inner = []
-        for _ in range(layers - 1):
-            inner.append(self._single(cell, units, bidirectional, of_lower))
-        inner.append(self._single(cell, units, bidirectional, options))
-        return composed.stack(self.keras, inner, name)
+        for number in range(layers):
+            own = dict(options)
+            if number < layers - 1:
+                own["return_sequences"] = True
+            layer = self.module.make(self.keras, cell, units, dict(own))
+            if bidirectional:
+                own["go_backwards"] = True
+                backward = self.module.make(self.keras, cell, units, own)
+                of_pair = settings if layers == 1 else {}
+                layer = composed.both_directions(self.keras, layer, backward, settings=of_pair)
+            inner.append(layer)
+        if layers == 1:
+            return layer
+        return composed.stack(self.keras, inner, **settings)
 
     def to_canonical(self, layer, values=None):
         """The canonical arrays of a layer in `layers`: its weights, or in their place `values`, the
@@ -202,15 +209,16 @@ class Recurrent:
         for part in parts.values():
             its_values = None
             if values is not None:
-                stop = first + len(part.trainable_weights)
-                its_values = list(values[first:stop])
-                first = stop
+                end = first + len(part.trainable_weights)
+                its_values = list(values[first:end])
+                first = end
             converted.append(self.to_canonical(part, its_values))
         return canonical_weights.join(parts, converted)
 
     def of_keras(self):
         """The same with Keras's own layers, whose weights it reads."""
-        return Recurrent(self.keras, dict(self._config, rnn={"implementation": "keras"}))
+        config = dict(self._config, rnn={"implementation": "keras"})
+        return Recurrent(self.keras, config)
 
     def from_canonical(self, layer, arrays):
         parts = composed.parts_of(layer)
@@ -222,23 +230,11 @@ class Recurrent:
         for prefix, part in parts.items():
             self.from_canonical(part, of_parts[prefix])
 
-    def _single(self, cell, units, bidirectional, options):
-        options = dict(options)
-        if not bidirectional:
-            return self.module.make(self.keras, cell, units, options)
-        settings = {}
-        name = options.pop("name", None)
-        if name:
-            settings["name"] = name
-        forward = self.module.make(self.keras, cell, units, dict(options))
-        backward = self.module.make(self.keras, cell, units, dict(options, go_backwards=True))
-        return composed.both_directions(self.keras, forward, backward, settings=settings)
-
     def _options(self, cell, given, single):
         """The arguments of a layer: those that the model has `given`, and those of the grid."""
         config = dict(self._config, cell={"name": cell})
         of_grid = dict(self._rnn.get("options") or {})
-        is_own = is_user_file(self._rnn["implementation"])
+        is_own = is_user_file(self._implementation)
         for argument in sorted(given):
             value = activation_name(self.keras, given[argument], argument)
             reason = arguments.refusal(config, argument, value)
@@ -249,15 +245,16 @@ class Recurrent:
                 reason = "go_backwards is for a single layer in one direction"
             if reason:
                 raise Refusal("{}: {}".format(caller(), reason))
-        defaults = {"return_sequences": False, "dropout": 0.0, "recurrent_dropout": 0.0}
-        options = dict(defaults, **dict(of_grid, **given))
-        for argument in list(options):
-            # Without effect, since it was not refused; most layers have no such argument.
-            known = arguments.supports(config, argument)
-            if not known and argument not in of_grid and argument not in defaults:
-                del options[argument]
-        if self._without_dropout:
-            options.update(dropout=0.0, recurrent_dropout=0.0)
+        without_dropout = {"dropout": 0.0, "recurrent_dropout": 0.0}
+        options = {"return_sequences": False}
+        options.update(without_dropout)
+        options.update(of_grid)
+        for argument, value in given.items():
+            # Any other one has no effect, since it was not refused; most layers do not have it.
+            if argument in options or arguments.supports(config, argument):
+                options[argument] = value
+        if self._config.get("certifying"):
+            options.update(without_dropout)
         return options
 
 
@@ -280,8 +277,8 @@ class Made:
 
         @functools.wraps(build)
         def recording(*arguments, **settings):
-            every = arguments + tuple(settings.values())
-            shape = every[0]
+            stated = list(arguments) + list(settings.values())
+            shape = stated[0]
             # Keras 2 gives a layer with initial states a list of shapes.
             if isinstance(shape, list) and hasattr(shape[0], "__len__"):
                 shape = shape[0]
@@ -292,15 +289,17 @@ class Made:
         layer.build = recording
 
     def _check_steps(self):
-        steps = products.sizes(self.input_shape)[1]
-        if self.longest is None or steps is None or steps <= self.longest:
+        if self.longest is None:
             return
+        steps = products.sizes(self.input_shape)[1]
+        if steps is None or steps <= self.longest:
+            return
+        minutes = max(1, steps * UNROLLED_SECONDS / 60)
         fault = (
             "{}: rnn=unrolled would compile {} time steps for about {:.0f} min in each run, "
             "and for several times as long in a certificate: leave it out, or write "
             "+rnn.options.{}={}"
         )
-        minutes = max(1, steps * UNROLLED_SECONDS / 60)
         raise Refusal(fault.format(self.place, steps, minutes, LONGEST, steps))
 
     def function(self):

@@ -9,7 +9,7 @@ import sys
 
 import numpy
 
-from rnnworker.arguments import Refusal
+from rnnworker.arguments import DROPOUT, Refusal
 
 # Explicit, because the default of a gate is hard_sigmoid in Keras 2.0.6 and TensorFlow 1.
 GATED = {"activation": "tanh", "recurrent_activation": "sigmoid"}
@@ -53,7 +53,11 @@ def shapes(layout, inputs, units):
         "kernel": (inputs,),
         "recurrent": (units,),
     }
-    return [rows.get(name, ()) + (len(gates) * units,) for name, gates in LAYOUTS[layout]]
+    found = []
+    for name, gates in LAYOUTS[layout]:
+        columns = len(gates) * units
+        found.append(rows.get(name, ()) + (columns,))
+    return found
 
 
 def layer_class(keras, name):
@@ -72,10 +76,11 @@ def supported(name, cell, cells, options):
     this cell or these options."""
     if cell not in cells:
         raise Refusal("{} supports {}, not {}".format(name, " and ".join(cells), cell))
-    dropouts = ("dropout", "recurrent_dropout")
-    if any(options.get(dropout) for dropout in dropouts):
-        raise Refusal("{} has no dropout inside the cell".format(name))
-    return {option: value for option, value in options.items() if option not in dropouts}
+    others = dict(options)
+    for dropout in DROPOUT:
+        if others.pop(dropout, None):
+            raise Refusal("{} has no dropout inside the cell".format(name))
+    return others
 
 
 def to_canonical(layer, values=None):
@@ -116,8 +121,9 @@ def pack(layout, arrays):
     for name, gates in layout:
         parts = []
         for gate in gates:
-            first = gate * units
-            parts.append(rows[name][..., first : first + units])
+            start = gate * units
+            end = start + units
+            parts.append(rows[name][..., start:end])
         packed.append(numpy.concatenate(parts, -1))
     return packed
 
@@ -133,10 +139,12 @@ def unpack(layout, values, units):
                 parts["recurrent", gate] = part[-units:]
             else:
                 parts[name, gate] = part
-    gates = range(1 + max(gate for _, gate in parts))
     rows = {}
-    for name in {name for name, _ in parts} - {"frozen"}:
-        rows[name] = numpy.concatenate([parts[name, gate] for gate in gates], -1)
+    # In the order of the gates.
+    for name, gate in sorted(parts):
+        rows.setdefault(name, []).append(parts[name, gate])
+    rows.pop("frozen", None)
+    rows = {name: numpy.concatenate(rows[name], -1) for name in rows}
     if "second_bias" in rows:
         rows["bias"] = numpy.stack([rows["bias"], rows.pop("second_bias")])
     return rows

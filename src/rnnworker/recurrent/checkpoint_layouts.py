@@ -28,10 +28,11 @@ def cell_of(recurrent):
 
 def from_cudnn_layer(cell, values):
     """Returns (canonical arrays, exact) of [kernel, recurrent kernel, bias] of a CuDNN layer."""
-    arrays = legacy_cudnn.unpack(legacy_cudnn.LAYERS[cell], values)
+    arrays = legacy_cudnn.unpack(values)
     exact = True
     if cell == "lstm":
-        arrays["bias"], exact = _sum(arrays["bias"].reshape(2, -1))
+        first, second = arrays["bias"].reshape(2, -1)
+        arrays["bias"], exact = _sum(first, second)
     return arrays, exact
 
 
@@ -43,7 +44,7 @@ def to_cudnn_layer(cell, arrays):
         bias = numpy.zeros((2, kernel.shape[1]), kernel.dtype)
     elif cell == "lstm":
         bias = numpy.stack([bias / 2, bias / 2])  # as by Keras's converter
-    return legacy_cudnn.pack(legacy_cudnn.LAYERS[cell], dict(arrays, bias=bias))
+    return legacy_cudnn.pack(dict(arrays, bias=bias))
 
 
 def from_torch(values):
@@ -54,43 +55,50 @@ def from_torch(values):
         raise ValueError("has the arrays {}, not {}".format(names, TORCH))
     kernel = values["weight_ih"].T
     recurrent = values["weight_hh"].T
-    biases = [values[name] for name in TORCH[2:] if name in values]
     cell = cell_of(recurrent)
     columns = recurrent.shape[-1]
     fit = cell is not None and kernel.ndim == 2 and kernel.shape[1] == columns
-    if not fit or any(bias.shape != (columns,) for bias in biases):
+    for name in TORCH[2:]:
+        if name in values and values[name].shape != (columns,):
+            fit = False
+    if not fit:
         shapes = ["{} {}".format(name, values[name].shape) for name in names]
         raise ValueError("has arrays of contradicting shapes: " + ", ".join(shapes))
     exact = True
-    if biases and cell != "gru":
-        bias, exact = _sum(biases)
-        biases = [bias]
-    layout = cudnn_layout.layout(cell)[: 2 + len(biases)]
-    units = recurrent.shape[0]
-    return cells.unpack(layout, [kernel, recurrent] + biases, units), exact
+    weights = [kernel, recurrent]
+    if "bias_ih" in values:
+        first = values["bias_ih"]
+        second = values["bias_hh"]
+        if cell == "gru":
+            weights += [first, second]
+        else:
+            bias, exact = _sum(first, second)
+            weights.append(bias)
+    layout = cudnn_layout.layout(cell)[: len(weights)]
+    return cells.unpack(layout, weights, len(recurrent)), exact
 
 
 def from_buffer(values, cell, layers, directions, units):
     """Returns (list of the canonical arrays of each pseudo-layer, exact) of a whole buffer."""
+    count = layers * directions
     columns = len(cudnn_layout.ORDERS[cell]) * units
-    biases = 2 * columns * layers * directions
     least = cudnn_layout.trained_size(cell, 0, units, layers, directions)
     if cell != "gru":
-        least += biases // 2  # those that are not trained
+        least += columns * count  # of the biases that are not trained
     inputs, rest = divmod(values.size - least, columns * directions)
     if rest or inputs < 1:
         message = "has {} numbers, which {} layers of {} {} units in {} directions do not have"
         raise ValueError(message.format(values.size, layers, units, cell, directions))
     exact = True
     if cell == "lstm":
-        pairs = values[-biases:].reshape(-1, 2, columns)
-        bias, exact = _sum([pairs[:, 0], pairs[:, 1]])
-        values = numpy.concatenate([values[:-biases], bias.ravel()])
+        end = values.size - 2 * columns * count
+        pairs = values[end:].reshape(count, 2, columns)
+        bias, exact = _sum(pairs[:, 0], pairs[:, 1])
+        values = numpy.concatenate([values[:end], bias.ravel()])
     arrays = cudnn_layout.unpack(cell, values, inputs, units, layers, directions)
     return cudnn_layout.pseudo_layers(arrays), exact
 
 
-def _sum(biases):
-    first, second = biases
-    equal = bool(numpy.array_equal(first, second))
-    return first + second, equal
+def _sum(first, second):
+    """The sum of two biases, and whether they are equal."""
+    return first + second, bool(numpy.array_equal(first, second))

@@ -22,8 +22,10 @@ def both_directions(keras, forward, backward, merge_mode="concat", settings=None
     """A layer of two layers that differ only in ``go_backwards``: their outputs as Keras's
     `merge_mode` says, forward first. `settings`: further ones of a layer."""
     settings = dict(settings or {})
-    if _is_unregistered(forward) or _is_unregistered(getattr(forward, "cell", None)):
-        return _pair_class(keras)(forward, backward, merge_mode, **settings)
+    for made in (forward, getattr(forward, "cell", None)):
+        if type(made).__module__.startswith(UNREGISTERED):
+            pair_class = _pair_class(keras)
+            return pair_class(forward, backward, merge_mode, **settings)
     bidirectional = layer_class(keras, "Bidirectional")
     # Keras 2.0.6 has no such argument: it makes the backward layer from the forward layer.
     if accepts(bidirectional, "backward_layer"):
@@ -67,17 +69,18 @@ def stack(keras, layers, name=None):
                 inputs = layer(inputs)
             return inputs
 
-    return Stack(layers, **({"name": name} if name else {}))
+    return Stack(layers, name=name)
 
 
 def parts_of(layer):
     """{prefix in canonical form: part} of the layers of a stack, or of both directions of a layer;
     empty for any other layer."""
     if hasattr(layer, "stacked_layers"):
-        parts = list(layer.stacked_layers)
-        return dict(zip(layer_prefixes(len(parts)), parts))
+        prefixes = layer_prefixes(len(layer.stacked_layers))
+        return dict(zip(prefixes, layer.stacked_layers))
     if hasattr(layer, "forward_layer"):
-        return dict(zip(DIRECTIONS, (layer.forward_layer, layer.backward_layer)))
+        forward, backward = DIRECTIONS
+        return {forward: layer.forward_layer, backward: layer.backward_layer}
     return {}
 
 
@@ -85,20 +88,33 @@ def parts_of(layer):
 PLAIN = {"return_state": False, "stateful": False, "merge_mode": "concat"}
 
 
+def _not_plain(layer):
+    """[(layer, attribute, value)] of what differs from `PLAIN`, in `layer` and those inside it."""
+    found = []
+    for each in (layer, *inner_layers(layer)):
+        for name in PLAIN:
+            value = getattr(each, name, PLAIN[name])
+            if value != PLAIN[name]:
+                found.append((each, name, value))
+    return found
+
+
+def is_plain(layer):
+    """Whether `plain` would change nothing."""
+    return not _not_plain(layer)
+
+
 @contextlib.contextmanager
 def plain(layer):
     """Lets `layer` map a sequence to its outputs alone: no states that are returned or kept, both
     directions side by side."""
-    changed = []
-    for each in (layer, *inner_layers(layer)):
-        for name, value in PLAIN.items():
-            if hasattr(each, name):
-                changed.append((each, name, getattr(each, name)))
-                setattr(each, name, value)
+    changed = _not_plain(layer)
+    for each, name, _ in changed:
+        setattr(each, name, PLAIN[name])
     try:
         yield
     finally:
-        for each, name, value in reversed(changed):
+        for each, name, value in changed:
             setattr(each, name, value)
 
 
@@ -122,30 +138,26 @@ def inner_of(layer):
     if isinstance(inner, (list, tuple)):
         return list(inner)
     wrapped = getattr(layer, "layer", None)
-    return [] if wrapped is None else [wrapped]
+    if wrapped is None:
+        return []
+    return [wrapped]
 
 
 def flat(layers):
     """`layers` and all layers inside them."""
-    return [each for layer in layers for each in (layer, *flat(inner_of(layer)))]
-
-
-def is_plain(layer):
-    """Whether `plain` would change nothing."""
-    return all(
-        getattr(each, name, value) == value
-        for each in (layer, *inner_layers(layer))
-        for name, value in PLAIN.items()
-    )
+    found = []
+    for layer in layers:
+        found.append(layer)
+        found += flat(inner_of(layer))
+    return found
 
 
 def inner_layers(layer):
     """The single layers that `layer`, one of a model's recurrent layers, consists of."""
-    return [inner for part in parts_of(layer).values() for inner in inner_layers(part)] or [layer]
-
-
-def _is_unregistered(instance):
-    return type(instance).__module__.startswith(UNREGISTERED)
+    found = []
+    for part in parts_of(layer).values():
+        found += inner_layers(part)
+    return found or [layer]
 
 
 def _pair_class(keras):
@@ -159,7 +171,8 @@ def _pair_class(keras):
                 fault = "{}: Bidirectional has no merge_mode {!r}, only {}"
                 known = ", ".join(map(str, MERGED))
                 raise Refusal(fault.format(forward.asked_for, merge_mode, known))
-            self.forward_layer, self.backward_layer = forward, backward
+            self.forward_layer = forward
+            self.backward_layer = backward
             if getattr(forward, "return_state", False):
                 fault = "{} does not support return_state in Bidirectional; {} can"
                 raise Refusal(fault.format(forward.asked_for, ", ".join(KERAS_LAYERS)))
@@ -176,11 +189,14 @@ def _pair_class(keras):
             inner = tuple(self.forward_layer.compute_output_shape(shape))
             if self.merge_mode is None:
                 return [inner, inner]
-            return inner[:-1] + ((2 if self.merge_mode == "concat" else 1) * inner[-1],)
+            if self.merge_mode == "concat":
+                return inner[:-1] + (2 * inner[-1],)
+            return inner
 
         def call(self, inputs, mask=None, training=None, initial_state=None):
             check_call(self.forward_layer.asked_for, mask, initial_state)
-            forward, backward = self.forward_layer(inputs), self.backward_layer(inputs)
+            forward = self.forward_layer(inputs)
+            backward = self.backward_layer(inputs)
             if self.return_sequences:
                 backward = _in_reverse(keras, backward)
             if self.merge_mode == "concat":

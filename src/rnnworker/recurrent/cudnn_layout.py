@@ -18,8 +18,6 @@ sets would get the whole gradient of the bias, and their sum would learn twice a
 single bias. Both sets of a GRU are trained, as in Keras.
 """
 
-import itertools
-
 import numpy
 
 from rnnworker import canonical_weights
@@ -63,54 +61,76 @@ def buffer_layer(keras, tensorflow, cell, layers, both):
 
 def trained_size(cell, inputs, units, layers=1, directions=1):
     """The length of the trained part: the whole buffer of a GRU, else without the second biases."""
-    biases = _trained_rows(cell) * layers * directions * len(ORDERS[cell]) * units
-    return sum(_matrix_sizes(cell, inputs, units, layers, directions)) + biases
+    rows = 0
+    for features in _features(inputs, units, layers, directions):
+        rows += features + units + _trained_biases(cell)
+    return rows * len(ORDERS[cell]) * units
 
 
 def with_untrained(tensorflow, trained, cell, inputs, units, layers=1, directions=1):
     """The whole buffer as a tensor: the variable `trained` with the zeros that are not trained."""
     trained = tensorflow.convert_to_tensor(trained)
-    if _trained_rows(cell) == 2:
+    if _trained_biases(cell) == 2:
         return trained
     bias = len(ORDERS[cell]) * units
-    matrices = sum(_matrix_sizes(cell, inputs, units, layers, directions))
-    sizes = [matrices + bias] + [bias] * (layers * directions - 1)
-    pieces = tensorflow.split(trained, sizes) if len(sizes) > 1 else [trained]
+    others = layers * directions - 1
+    pieces = [trained]
+    if others:
+        # The first piece has all matrices and the first bias, each other one has a bias.
+        first = trained_size(cell, inputs, units, layers, directions) - others * bias
+        pieces = tensorflow.split(trained, [first] + [bias] * others)
     zeros = tensorflow.zeros([bias], trained.dtype)
-    return tensorflow.concat(list(itertools.chain(*((piece, zeros) for piece in pieces))), 0)
+    whole = []
+    for piece in pieces:
+        whole += [piece, zeros]
+    return tensorflow.concat(whole, 0)
 
 
 def layout(cell):
     """The trained weights of a pseudo-layer (see `cells.LAYOUTS`), their matrices transposed."""
-    names = cells.ARRAYS + (("second_bias",) if cell == "gru" else ())
+    names = cells.ARRAYS
+    if _trained_biases(cell) == 2:
+        names += ("second_bias",)
     return tuple((name, ORDERS[cell]) for name in names)
 
 
 def pack(cell, arrays):
     """Canonical arrays → the trained part of the buffer."""
-    packed = [cells.pack(layout(cell), part) for part in pseudo_layers(arrays)]
-    matrices = [matrix.T.ravel() for weights in packed for matrix in weights[:2]]
-    return numpy.concatenate(matrices + [bias for weights in packed for bias in weights[2:]])
+    matrices = []
+    biases = []
+    for part in pseudo_layers(arrays):
+        weights = cells.pack(layout(cell), part)
+        matrices += [matrix.T.ravel() for matrix in weights[:2]]
+        biases += weights[2:]
+    return numpy.concatenate(matrices + biases)
 
 
 def unpack(cell, trained, inputs, units, layers=1, directions=1):
     """The reverse of `pack`, for weights and for gradients."""
-    sizes = _matrix_sizes(cell, inputs, units, layers, directions)
-    flat = numpy.split(numpy.asarray(trained), numpy.cumsum(sizes))
+    trained = numpy.asarray(trained)
     columns = len(ORDERS[cell]) * units
-    biases = flat.pop().reshape(layers * directions, -1, columns)
-    matrices = [matrix.reshape(columns, -1).T for matrix in flat]
-    parts = [
-        cells.unpack(layout(cell), weights + tuple(rows), units)
-        for weights, rows in zip(zip(matrices[::2], matrices[1::2]), biases)
-    ]
+    matrices = []
+    start = 0
+    for features in _features(inputs, units, layers, directions):
+        for rows in (features, units):
+            end = start + rows * columns
+            matrices.append(trained[start:end].reshape(columns, rows).T)
+            start = end
+    parts = []
+    biases = trained[start:].reshape(layers * directions, -1, columns)
+    for number, its_biases in enumerate(biases):
+        first = 2 * number
+        weights = matrices[first : first + 2] + list(its_biases)
+        parts.append(cells.unpack(layout(cell), weights, units))
     return nested(parts, directions)
 
 
 def pseudo_layers(arrays):
     """The canonical arrays of each pseudo-layer, in cuDNN's order."""
-    parts = canonical_weights.split(arrays).values()
-    return [each for part in parts for each in pseudo_layers(part)] or [arrays]
+    found = []
+    for part in canonical_weights.split(arrays).values():
+        found += pseudo_layers(part)
+    return found or [arrays]
 
 
 def nested(parts, directions):
@@ -119,17 +139,17 @@ def nested(parts, directions):
     if directions == 2:
         pairs = zip(parts[::2], parts[1::2])
         parts = [join(canonical_weights.DIRECTIONS, pair) for pair in pairs]
-    count = len(parts)
-    return join(canonical_weights.layer_prefixes(count), parts) if count > 1 else parts[0]
+    if len(parts) == 1:
+        return parts[0]
+    return join(canonical_weights.layer_prefixes(len(parts)), parts)
 
 
-def _trained_rows(cell):
+def _trained_biases(cell):
+    """How many biases of a pseudo-layer are trained."""
     return 2 if cell == "gru" else 1
 
 
-def _matrix_sizes(cell, inputs, units, layers, directions):
-    """The length of each matrix of all gates, input and recurrent, in the buffer's order."""
-    columns = len(ORDERS[cell]) * units
-    rows = [inputs] * directions + [directions * units] * (layers - 1) * directions
-    # TensorFlow 1.15 cannot convert a comprehension with two loops.
-    return [columns * each for each in itertools.chain(*((each, units) for each in rows))]
+def _features(inputs, units, layers, directions):
+    """The number of inputs of each pseudo-layer."""
+    upper = (layers - 1) * directions
+    return [inputs] * directions + [directions * units] * upper

@@ -3,6 +3,85 @@
 from rnnworker.arguments import OF_ANY_LAYER, Refusal, check_call
 from rnnworker.recurrent.cells import shapes
 
+# The arguments of a `RecurrentMethods`, in its options.
+ARGUMENTS = ("return_sequences", "return_state", "go_backwards", "name") + OF_ANY_LAYER
+
+
+class RecurrentMethods:
+    """The methods of a layer inputs (batch, time, features) → last output (batch, units), or all
+    outputs. A subclass with 2 ``directions`` has outputs of twice the units."""
+
+    directions = 1
+    states = 0
+    supports_masking = True  # only in `compute_mask`
+
+    def __init__(
+        self,
+        units,
+        return_sequences=False,
+        go_backwards=False,
+        return_state=False,
+        **settings,
+    ):
+        super().__init__(**settings)
+        self.units = units
+        self.return_state = return_state
+        self.return_sequences = return_sequences
+        self.go_backwards = go_backwards
+
+    def build(self, shape):
+        self.inputs_size = int(shape[-1])
+        self.make_weights(self.inputs_size)
+        self.built = True
+
+    def get_config(self):
+        """Keras asks for it to make another layer of the same kind, which would have other
+        weights."""
+        fault = (
+            "Keras cannot make a copy of {}: write recurrent.bidirectional(…) in place of "
+            "keras.layers.Bidirectional(recurrent(…))"
+        )
+        raise Refusal(fault.format(type(self).__name__))
+
+    def make_weights(self, inputs):
+        self.arrays = []
+        for number, shape in enumerate(shapes(self.layout, inputs, self.units)):
+            self.arrays.append(self.zeros("weight_{}".format(number), *shape))
+
+    def zeros(self, name, *shape):
+        return self.add_weight(shape=shape, initializer="zeros", name=name)
+
+    def compute_output_shape(self, shape):
+        features = self.directions * self.units
+        outputs = (shape[0], features)
+        if self.return_sequences:
+            outputs = (shape[0], shape[1], features)
+        if not self.return_state:
+            return outputs
+        state = (shape[0], self.units)
+        return [outputs] + [state] * self.states
+
+    def compute_mask(self, inputs, mask=None):
+        """Keras 3 passes no mask to a layer that is called with initial states, and yet marks its
+        outputs, on which the loss depends, with it."""
+        if isinstance(mask, (list, tuple)):
+            mask = mask[0]
+        if not self.return_sequences:
+            mask = None
+        if not self.return_state:
+            return mask
+        return [mask] + [None] * self.states
+
+    def call(self, inputs, mask=None, training=None, initial_state=None):
+        asked_for = getattr(self, "asked_for", type(self).__name__)
+        check_call(asked_for, mask, None if self.states else initial_state)
+        if initial_state is None and not self.return_state:
+            return self.outputs(inputs)
+        outputs, states = self.outputs_and_states(inputs, initial_state)
+        if not self.return_state:
+            return outputs
+        return [outputs] + list(states)
+
 
 def recurrent_layer(keras):
     """The base class of layers over (batch, time, features), a class of the given Keras. Subclasses
@@ -12,74 +91,8 @@ def recurrent_layer(keras):
     number, also ``outputs_and_states(inputs, initial)``: (outputs, last states), from the states
     `initial`, each (batch, units), or None for zeros."""
 
-    class RecurrentLayer(keras.layers.Layer):
-        """inputs (batch, time, features) → last output (batch, units), or all outputs. A subclass
-        with 2 ``directions`` has outputs of twice the units."""
-
-        directions = 1
-        states = 0
-        supports_masking = True  # only in `compute_mask`
-
-        def __init__(
-            self,
-            units,
-            return_sequences=False,
-            go_backwards=False,
-            return_state=False,
-            **settings,
-        ):
-            super().__init__(**settings)
-            self.units = units
-            self.return_state = return_state
-            self.return_sequences = return_sequences
-            self.go_backwards = go_backwards
-
-        def build(self, shape):
-            self.inputs_size = int(shape[-1])
-            self.make_weights(self.inputs_size)
-            self.built = True
-
-        def get_config(self):
-            """Keras asks for it to make another layer of the same kind, which would have other
-            weights."""
-            raise Refusal(
-                "Keras cannot make a copy of {}: write recurrent.bidirectional(…) in place of "
-                "keras.layers.Bidirectional(recurrent(…))".format(type(self).__name__)
-            )
-
-        def make_weights(self, inputs):
-            self.arrays = [
-                self.zeros("weight_{}".format(number), *shape)
-                for number, shape in enumerate(shapes(self.layout, inputs, self.units))
-            ]
-
-        def zeros(self, name, *shape):
-            return self.add_weight(shape=shape, initializer="zeros", name=name)
-
-        def compute_output_shape(self, shape):
-            features = self.directions * self.units
-            outputs = (shape[0], features)
-            if self.return_sequences:
-                outputs = (shape[0], shape[1], features)
-            if not self.return_state:
-                return outputs
-            return [outputs] + [(shape[0], self.units)] * self.states
-
-        def compute_mask(self, inputs, mask=None):
-            """Keras 3 passes no mask to a layer that is called with initial states, and yet marks
-            its outputs, on which the loss depends, with it."""
-            if isinstance(mask, (list, tuple)):
-                mask = mask[0]
-            of_outputs = mask if self.return_sequences else None
-            return [of_outputs] + [None] * self.states if self.return_state else of_outputs
-
-        def call(self, inputs, mask=None, training=None, initial_state=None):
-            asked_for = getattr(self, "asked_for", type(self).__name__)
-            check_call(asked_for, mask, None if self.states else initial_state)
-            if initial_state is None and not self.return_state:
-                return self.outputs(inputs)
-            outputs, states = self.outputs_and_states(inputs, initial_state)
-            return [outputs] + list(states) if self.return_state else outputs
+    class RecurrentLayer(RecurrentMethods, keras.layers.Layer):
+        pass
 
     return RecurrentLayer
 
@@ -93,11 +106,14 @@ def sequence_layer(keras, tensorflow):
             return [tensorflow.convert_to_tensor(variable) for variable in self.arrays]
 
         def outputs(self, inputs):
-            return self.outputs_of(inputs, self.hidden_states(self.sequence_of(inputs)))
+            sequence = self.sequence_of(inputs)
+            return self.outputs_of(inputs, self.hidden_states(sequence))
 
         def sequence_of(self, inputs):
             sequence = tensorflow.transpose(inputs, [1, 0, 2])
-            return tensorflow.reverse(sequence, [0]) if self.go_backwards else sequence
+            if self.go_backwards:
+                return tensorflow.reverse(sequence, [0])
+            return sequence
 
         def outputs_of(self, inputs, hidden):
             features = self.directions * self.units
@@ -107,13 +123,13 @@ def sequence_layer(keras, tensorflow):
             if self.directions == 1:
                 return hidden[-1]
             # The backward direction ends at the first time step.
-            ends = [hidden[-1, :, : self.units], hidden[0, :, self.units :]]
-            return tensorflow.concat(ends, -1)
+            forward = hidden[-1, :, : self.units]
+            backward = hidden[0, :, self.units :]
+            return tensorflow.concat([forward, backward], -1)
 
     return SequenceLayer
 
 
 def layer_settings(options):
     """The `options` that a `recurrent_layer` has as arguments."""
-    names = ("return_sequences", "return_state", "go_backwards", "name") + OF_ANY_LAYER
-    return {name: options[name] for name in names if name in options}
+    return {name: options[name] for name in ARGUMENTS if name in options}

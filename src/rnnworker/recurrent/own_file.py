@@ -29,9 +29,14 @@ class Implementation:
         return layer
 
     def to_canonical(self, layer, values=None):
-        name = "to_canonical" if values is None else "gradients_to_canonical"
-        convert = getattr(self._module, name, self._module.to_canonical)
-        return self._checked(convert.__name__, convert(layer, values))
+        convert = self._module.to_canonical
+        if values is not None:
+            convert = getattr(self._module, "gradients_to_canonical", convert)
+        arrays = convert(layer, values)
+        reason = violation(self._cell, self._units, arrays)
+        if reason:
+            raise self._error("{} {} (docs/own_kernel.md)".format(convert.__name__, reason))
+        return arrays
 
     def from_canonical(self, layer, arrays):
         self._module.from_canonical(layer, arrays)
@@ -43,12 +48,6 @@ class Implementation:
                     "undo the other"
                 )
                 raise self._error(message.format(name))
-
-    def _checked(self, function, arrays):
-        reason = violation(self._cell, self._units, arrays)
-        if reason:
-            raise self._error("{} {} (docs/own_kernel.md)".format(function, reason))
-        return arrays
 
     def _error(self, message):
         return ValueError("{}: {}".format(self.path, message))
@@ -62,19 +61,21 @@ def violation(cell, units, arrays):
         return fault.format(type(arrays).__name__)
     if set(arrays) | {"bias"} != {"kernel", "recurrent", "bias"}:
         return fault.format(sorted(arrays))
-    shapes = {name: tuple(numpy.shape(array)) for name, array in arrays.items()}
-    size = shapes["recurrent"][0] if shapes["recurrent"] else 0
-    if size not in units:
-        size = max(units)
+    kernel = numpy.shape(arrays["kernel"])
+    inputs = kernel[0] if kernel else "inputs"
+    recurrent = numpy.shape(arrays["recurrent"])
+    size = max(units)
+    if recurrent and recurrent[0] in units:
+        size = recurrent[0]
     columns = GATES[cell] * size
-    inputs = shapes["kernel"][0] if shapes["kernel"] else "inputs"
     expected = {
         "kernel": (inputs, columns),
         "recurrent": (size, columns),
         "bias": (2, columns) if cell == "gru" else (columns,),
     }
-    for name in sorted(shapes):
-        if shapes[name] != expected[name]:
+    for name in sorted(arrays):
+        shape = numpy.shape(arrays[name])
+        if shape != expected[name]:
             message = "returns {} of shape {}: for cell={} with {} units it must be {}"
-            return message.format(name, shapes[name], cell, size, expected[name])
+            return message.format(name, shape, cell, size, expected[name])
     return None

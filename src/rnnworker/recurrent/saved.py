@@ -15,7 +15,8 @@ def loader(keras, recurrent):
             whole = original(filepath, custom_objects, compile, **settings)
         scope = keras.saving.custom_object_scope(custom_objects or {})
         with scope, placed(str(filepath)):
-            model = type(whole).from_config(whole.get_config())
+            config = whole.get_config()
+            model = type(whole).from_config(config)
             if not model.built:
                 raise Refusal("{} does not say the shape of the model's inputs".format(filepath))
             _copy_weights(whole, model, recurrent)
@@ -34,8 +35,10 @@ def _copy_weights(of_file, layer, recurrent):
     if recurrent.made_here(layer) is not None:
         arrays = recurrent.of_keras().to_canonical(of_file)
         recurrent.from_canonical(layer, arrays)
-    elif any(recurrent.made_here(each) is not None for each in flat(inner_of(layer))):
-        for inner, new in zip(inner_of(of_file), inner_of(layer)):
-            _copy_weights(inner, new, recurrent)
+        return
+    inner = inner_of(layer)
+    if any(recurrent.made_here(each) is not None for each in flat(inner)):
+        for old, new in zip(inner_of(of_file), inner):
+            _copy_weights(old, new, recurrent)
     else:
         layer.set_weights(of_file.get_weights())

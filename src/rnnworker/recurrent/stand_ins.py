@@ -57,7 +57,8 @@ def originals(keras):
 def _modules_with(name, original):
     """The modules from which a user's file may take the layer `name` of Keras."""
     for public in PUBLIC:
-        if public.partition(".")[0] in sys.modules:
+        package = public.partition(".")[0]
+        if package in sys.modules:
             with contextlib.suppress(ImportError):  # it may be another Keras that is incomplete
                 importlib.import_module(public)
     found = []
@@ -69,32 +70,35 @@ def _modules_with(name, original):
 
 
 def _stand_in(name, original):
-    if original not in _stand_ins:
-        made = _made_bidirectional if name == "Bidirectional" else _made_recurrent
+    if original in _stand_ins:
+        return _stand_ins[original]
+    own = {"original": original}
+    make = _made_bidirectional
+    if name != "Bidirectional":
+        own["from_config"] = classmethod(_from_config)
+        make = _made_recurrent
 
-        class StandIn(type(original)):
-            def __call__(cls, *values, **settings):
-                is_stand_in = cls is _stand_ins[original]
-                if not _current or _current[-1].is_making:
-                    new = original if is_stand_in else super().__call__
-                    return new(*values, **settings)
-                if not is_stand_in:
-                    fault = (
-                        "{}: no implementation can stand for the class {}, which derives from "
-                        "keras.layers.{}"
-                    )
-                    raise Refusal(fault.format(caller(), cls.__name__, name))
-                return made(_current[-1], original, values, settings)
+    class StandIn(type(original)):
+        def __call__(cls, *values, **settings):
+            is_stand_in = cls is _stand_ins[original]
+            if not _current or _current[-1].is_making:
+                if is_stand_in:
+                    return original(*values, **settings)
+                return super().__call__(*values, **settings)
+            if not is_stand_in:
+                fault = (
+                    "{}: no implementation can stand for the class {}, which derives from "
+                    "keras.layers.{}"
+                )
+                raise Refusal(fault.format(caller(), cls.__name__, name))
+            return make(_current[-1], original, values, settings)
 
-            def __instancecheck__(cls, instance):
-                if cls is _stand_ins[original]:
-                    return isinstance(instance, original)
-                return super().__instancecheck__(instance)
+        def __instancecheck__(cls, instance):
+            if cls is _stand_ins[original]:
+                return isinstance(instance, original)
+            return super().__instancecheck__(instance)
 
-        own = {"original": original}
-        if name != "Bidirectional":
-            own["from_config"] = classmethod(_from_config)
-        _stand_ins[original] = StandIn(name, (original,), own)
+    _stand_ins[original] = StandIn(name, (original,), own)
     return _stand_ins[original]
 
 
@@ -107,7 +111,8 @@ def _from_config(stand_in, config):
     if layer.compute_dtype != recurrent.keras.config.dtype_policy().compute_dtype:
         fault = "{}, layer {}: it computes in {}: write precision=… in the grid"
         raise Refusal(fault.format(caller(), layer.name, layer.compute_dtype))
-    settings = {name: config[name] for name in config if name != "dtype"}
+    settings = dict(config)
+    settings.pop("dtype", None)
     for name in settings:
         if isinstance(settings[name], dict):  # an initializer, a regularizer, a constraint
             settings[name] = getattr(layer, name)
@@ -120,10 +125,9 @@ def _made_recurrent(recurrent, original, values, settings):
     if "units" not in stated:
         raise Refusal("{}: {} has no units".format(caller(), original.__name__))
 
-    def name_of(value):
-        return activation_name(recurrent.keras, value)
-
-    cell = cell_of(original, stated, name_of)
+    if "activation" in stated:
+        stated["activation"] = activation_name(recurrent.keras, stated["activation"])
+    cell = cell_of(original, stated)
     return recurrent.make(cell, stated.pop("units"), stated)
 
 
@@ -144,24 +148,24 @@ def _made_bidirectional(recurrent, original, values, settings):
 def _bound(original, values, settings):
     """{argument: value} of what a model passes to a class of Keras."""
     signature = inspect.signature(original.__init__)
+    itself = next(iter(signature.parameters))
     try:
-        bound = signature.bind(None, *values, **settings).arguments
+        bound = signature.bind(None, *values, **settings)
     except TypeError as error:
         raise Refusal("{}: {}: {}".format(caller(), original.__name__, error)) from error
-    stated = dict(bound)
-    stated.pop(next(iter(signature.parameters)))
+    stated = dict(bound.arguments)
+    stated.pop(itself)
     stated.update(stated.pop("kwargs", {}))
     return stated
 
 
-def cell_of(original, stated, name_of=lambda value: value):
+def cell_of(original, stated):
     """The cell of a layer of the class `original` with the arguments `stated`, from which those
-    that the cell implies are removed. Defaults of this Keras that are not rnnbench's are added.
-    `name_of`: maps an activation to its name."""
+    that the cell implies are removed. Defaults of this Keras that are not rnnbench's are added."""
     name = original.__name__
     defaults = inspect.signature(original.__init__).parameters
     if name == "SimpleRNN":
-        if name_of(stated.get("activation", "tanh")) == "relu":
+        if stated.get("activation") == "relu":
             del stated["activation"]
             return "rnn_relu"
         return "rnn_tanh"

@@ -1,0 +1,269 @@
+"""Loads converted checkpoints with Keras 3: saves them in another format, and compares what source
+and target compute. The layouts are described again here, so that the check does not share the
+converter's mistakes."""
+
+import numpy
+
+from rnnworker import trees
+from rnnworker.checkpoint_readers import Refusal, words
+
+SAMPLES, STEPS = 3, 7
+GATES = {"LSTM": 4, "GRU": 3, "SimpleRNN": 1}
+
+
+def resave(source, target):
+    """Loads a model with Keras 3 and saves it in the format that the name of `target` says."""
+    keras = _keras()
+    try:
+        model = keras.models.load_model(source, compile=False)
+        if target.endswith(".weights.h5"):
+            model.save_weights(target)
+        else:
+            model.save(target)
+    except Exception as error:
+        what = "Keras {} cannot load and save this model: {}"
+        what = what.format(keras.__version__, words(error))
+        raise Refusal(what, "write the format of the source, or .npz.") from error
+    return {}
+
+
+def check(source, target, cells, arrays, activation):
+    """Runs both networks on random inputs: the whole models if Keras 3 can load them, else each
+    recurrent cell on its own. Returns ``largest``, the largest difference (None: nothing was run),
+    and what was run."""
+    keras = _keras()
+    why = None
+    if source and target:
+        try:
+            return {"largest": _models_differ(keras, source, target), "ran": "models"}
+        except Exception as error:
+            why = words(error)
+    differences = [_cells_differ(keras, cell, arrays, activation) for cell in cells]
+    return {
+        "largest": max(differences, default=None),
+        "ran": "cells",
+        "why": why,
+    }
+
+
+def _keras():
+    try:
+        import keras
+    except ImportError:
+        raise Refusal("has no Keras 3.", "--build tf_2_21.") from None
+    if not keras.__version__.startswith("3."):
+        raise Refusal("has Keras {}, not 3.".format(keras.__version__), "--build tf_2_21.")
+    return keras
+
+
+def _models_differ(keras, source, target):
+    with keras.saving.custom_object_scope(_cudnn_classes(keras)):  # Bidirectional makes copies
+        before = keras.models.load_model(source, compile=False)
+        after = keras.models.load_model(target, compile=False)
+    inputs = _random_inputs(keras, before)
+    if len(inputs) == 1:
+        inputs = inputs[0]
+    pairs = zip(trees.leaves(before(inputs)), trees.leaves(after(inputs)))
+    return max(_difference(keras, first, second) for first, second in pairs)
+
+
+def _difference(keras, first, second):
+    """The largest difference between two outputs."""
+    first = keras.ops.convert_to_numpy(first)
+    second = keras.ops.convert_to_numpy(second)
+    return float(numpy.abs(first - second).max())
+
+
+def _random_inputs(keras, model):
+    """An array for each input of a model."""
+    stream = numpy.random.RandomState(0)
+    embedding = keras.layers.Embedding
+    has_embedding = any(isinstance(layer, embedding) for layer in model.layers)
+    inputs = []
+    for tensor in model.inputs:
+        shape = [STEPS if size is None else size for size in tensor.shape]
+        shape[0] = tensor.shape[0] or SAMPLES
+        kind = str(tensor.dtype)
+        if has_embedding or "int" in kind:
+            drawn = stream.randint(0, 2, shape)
+        else:
+            drawn = stream.normal(size=shape)
+        inputs.append(drawn.astype(kind))
+    return inputs
+
+
+def _cudnn_classes(keras):
+    """CuDNN's layers of Keras 2 by name."""
+    cell_class = _cell_class(keras)
+    kept = ("return_sequences", "return_state", "go_backwards", "stateful", "name")
+
+    class CuDNN(keras.layers.RNN):
+        gates = None  # of the subclass
+
+        def __init__(self, units, **settings):
+            settings = {name: settings[name] for name in kept if name in settings}
+            super().__init__(cell_class(units, self.gates), **settings)
+            self.units = units
+
+        def get_config(self):
+            config = super().get_config()
+            config.pop("cell")
+            return dict(config, units=self.units)
+
+        @classmethod
+        def from_config(cls, config):
+            return cls(**config)
+
+        def load_own_variables(self, store):
+            for number, variable in enumerate(self.cell.weights):
+                variable.assign(store[str(number)])
+
+    return {
+        "CuDNNLSTM": type("CuDNNLSTM", (CuDNN,), {"gates": GATES["LSTM"]}),
+        "CuDNNGRU": type("CuDNNGRU", (CuDNN,), {"gates": GATES["GRU"]}),
+    }
+
+
+def _cell_class(keras):
+    ops = keras.ops
+
+    class Cell(keras.layers.Layer):
+        """NVIDIA's equations, with the weights of a CuDNN layer of Keras 2: of each gate, i, f, c,
+        o or z, r, h, the rows of its part of `kernel`, read in order, are cuDNN's, and its part of
+        `state` is. Source: cuDNN's documentation, cudnnRNNMode_t; Keras 2.2.4."""
+
+        def __init__(self, units, gates, **settings):
+            super().__init__(**settings)
+            self.units = self.output_size = units
+            self.gates = gates
+            self.state_size = [units, units] if gates == GATES["LSTM"] else [units]
+
+        def build(self, shape):
+            columns = self.gates * self.units
+            self.kernel = self.add_weight(shape=(shape[-1], columns), name="kernel")
+            self.state = self.add_weight(shape=(self.units, columns), name="state")
+            self.bias = self.add_weight(shape=(2 * columns,), name="bias")
+
+        def load_own_variables(self, store):
+            pass  # they are the layer's
+
+        def call(self, inputs, states, training=None):
+            biases = ops.reshape(self.bias, (2, self.gates, self.units))
+            a = []  # inputs times their matrix plus their bias
+            q = []  # the same of the state
+            for gate in range(self.gates):
+                start = gate * self.units
+                end = start + self.units
+                rows = ops.reshape(self.kernel[:, start:end], (self.units, inputs.shape[-1]))
+                product = ops.matmul(inputs, ops.transpose(rows))
+                a.append(product + biases[0, gate])
+                rows = self.state[:, start:end]
+                product = ops.matmul(states[0], ops.transpose(rows))
+                q.append(product + biases[1, gate])
+            new = step(ops, a, q, states)
+            return new[0], new
+
+    return Cell
+
+
+def step(ops, a, q, states):
+    """The next states, the output first, from the products of each gate."""
+    if len(a) == GATES["SimpleRNN"]:
+        return [ops.tanh(a[0] + q[0])]
+    if len(a) == GATES["GRU"]:
+        z = ops.sigmoid(a[0] + q[0])
+        r = ops.sigmoid(a[1] + q[1])
+        new = ops.tanh(a[2] + r * q[2])
+        return [(1 - z) * new + z * states[0]]
+    i = ops.sigmoid(a[0] + q[0])
+    f = ops.sigmoid(a[1] + q[1])
+    c = ops.tanh(a[2] + q[2])
+    o = ops.sigmoid(a[3] + q[3])
+    memory = f * states[1] + i * c
+    return [o * ops.tanh(memory), memory]
+
+
+def _cells_differ(keras, cell, arrays, activation):
+    """The largest difference between the outputs of a cell in both files."""
+    stream = numpy.random.RandomState(0)
+    x = stream.normal(size=(SAMPLES, STEPS, cell["inputs"]))
+    x = x.astype("float32")
+    outputs = []
+    for side in ("source", "target"):
+        own = []
+        for part in cell[side]["parts"]:
+            name = "{}/{}/{}".format(cell["number"], side, part)
+            own.append(arrays[name])
+        layout = cell[side]["layout"]
+        if layout == "keras":
+            layer = _keras_layer(keras, cell, own, activation)
+        else:
+            inner = _cell_class(keras)(cell["units"], GATES[cell["kind"]])
+            layer = keras.layers.RNN(inner, return_sequences=True)
+            own = weights_of_cell(cell, layout, own)
+        layer.build(x.shape)
+        layer.set_weights(own)
+        outputs.append(layer(x))
+    return _difference(keras, *outputs)
+
+
+def _keras_layer(keras, cell, own, activation):
+    """Keras's layer for the arrays `own` in Keras's layout."""
+    has_bias = len(own) == 3
+    settings = dict(cell["settings"] or {}, units=cell["units"], use_bias=has_bias)
+    if cell["kind"] != "SimpleRNN":
+        settings.setdefault("recurrent_activation", activation)
+    if cell["kind"] == "GRU":
+        has_two_biases = has_bias and own[2].ndim == 2
+        settings["reset_after"] = has_two_biases or cell["reset_after"]
+    layer_class = getattr(keras.layers, cell["kind"])
+    return layer_class(return_sequences=True, **settings)
+
+
+def weights_of_cell(cell, layout, own):
+    """The weights of `_cell_class`, from a file's `own` arrays in a `layout`: ``cudnn``, ``torch``
+    or ``buffer``."""
+    if layout == "cudnn":
+        return own
+    gates = GATES[cell["kind"]]
+    units = cell["units"]
+    if layout == "torch":
+        matrices = own[0].reshape(gates, units, -1)
+        of_state = own[1].reshape(gates, units, units)
+        biases = numpy.zeros((2, gates, units))
+        if len(own) > 2:
+            biases = numpy.reshape(own[2:], biases.shape)
+    else:
+        matrices, of_state, biases = _of_buffer(own[0].ravel(), cell, gates)
+    if gates == GATES["GRU"]:  # theirs are r, z, h
+        order = [1, 0, 2]
+        matrices = matrices[order]
+        of_state = of_state[order]
+        biases = biases[:, order]
+    kernel = [matrix.reshape(-1, units) for matrix in matrices]
+    kernel = numpy.concatenate(kernel, axis=1)
+    of_state = numpy.concatenate(of_state, axis=1)
+    return [kernel, of_state, biases.ravel()]
+
+
+def _of_buffer(buffer, cell, gates):
+    """Of pseudo-layer ``cell["place"]`` in a buffer of cuDNN."""
+    units = cell["units"]
+    directions = cell["directions"]
+    count = cell["layers"] * directions
+    columns = gates * units
+    biases = buffer[-2 * columns * count :].reshape(count, 2, gates, units)
+    rows = (buffer.size - biases.size) // columns  # of all matrices
+    of_states = count * units
+    of_upper = (count - directions) * directions * units
+    features = (rows - of_states - of_upper) // directions
+    start = 0
+    for number in range(cell["place"] + 1):
+        inputs = features
+        if number >= directions:
+            inputs = directions * units
+        end = start + columns * inputs
+        matrices = buffer[start:end].reshape(gates, units, inputs)
+        start = end + columns * units
+        of_state = buffer[end:start].reshape(gates, units, units)
+    return matrices, of_state, biases[cell["place"]]
