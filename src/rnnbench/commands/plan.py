@@ -21,8 +21,8 @@ from rnnbench.planning.forecast import ENVIRONMENT_BYTES, Forecast, forecast, re
 from rnnbench.planning.plan import Plan
 from rnnbench.planning.planner import NothingToRun, make_plan
 from rnnbench.records import timestamps
-from rnnbench.records.pointer import is_valid
 from rnnbench.records.record import Record, Run
+from rnnbench.records.rounds import results_in, unfinished
 from rnnbench.records.store import read_record, readable, record_files
 from rnnbench.report.numbers import counted
 from rnnbench.running import host_check
@@ -63,7 +63,7 @@ def plan(arguments: Sequence[str]) -> int:
     if options.why:
         text = changes_by_run(made, results, root)
     else:
-        to_do = [run for run in made.runs.values() if not _is_done(run, made, results)]
+        to_do = _to_do(made, results)
         left = {run.name: _samples(run.config["model"]) for run in to_do}
         here = machine.fingerprint()["machine"]
         files = [file for name in made.runs for file in record_files(results, here, name)[-1:]]
@@ -149,16 +149,14 @@ def changes_by_run(plan: Plan, results: Path, root: Path) -> list[str]:
     local_machine = machine.fingerprint()["machine"]
     new = 0
     names_by_changes: dict[tuple[str, ...], list[str]] = {}
-    for run in plan.runs.values():
-        if _is_done(run, plan, results):
-            continue
+    for run in _to_do(plan, results):
         files = record_files(results, local_machine, run.name)
         if not files:
             new += 1
             continue
         with suppress(RecordError):
             record = read_record(files[-1])
-            unchanged = ("nothing: its record is void, marked for retry or not adopted",)
+            unchanged = ("nothing: its record is void or not adopted",)
             before, after = (full_identity(r.config, r.identity) for r in (record.run, run))
             changes = tuple(changed(before, after)) or unchanged
             if LOCK in changes:
@@ -223,10 +221,11 @@ def changed(before: Mapping[str, Any], after: Mapping[str, Any], prefix: str = "
     return changes
 
 
-def _is_done(run: Run, plan: Plan, results: Path) -> bool:
-    pointer = results / plan.site / plan.experiment.name / f"{run.name}.json"
+def _to_do(plan: Plan, root: Path) -> list[Run]:
+    """The planned runs that will be measured. `root`: the results folder."""
+    results, _ = results_in(root / plan.site / plan.experiment.name)
     rule = msgspec.to_builtins(plan.experiment.repeats)
-    return is_valid(pointer, results, rule, run.digest)
+    return unfinished(plan.runs.values(), results, root, rule)
 
 
 def _elsewhere(plan: Plan, results: Path, here: str) -> list[FinishedRun]:
