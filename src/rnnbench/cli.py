@@ -43,8 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"rnnbench {importlib.metadata.version('rnnbench')}")
         return 0
     command, *rest = arguments
-    modules = [module for module, names in MODULES.items() if command in names]
-    if not modules:
+    if command not in MODULES:
         say(f"unknown command {command!r}. Fix: use one of {', '.join(COMMANDS)}.")
         return 2
     try:
@@ -52,8 +51,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             sys.stderr = _Tee(sys.stderr, os.environ["RNNBENCH_LOG"])  # type: ignore[assignment]
         if command not in ANYWHERE and not any(map(names_folder_or_help, rest)):
             check_project(Path())
-        commands = importlib.import_module(f"rnnbench.commands.{modules[0]}")
-        code: int = getattr(commands, function_name(command))(rest)
+        commands = importlib.import_module(f"rnnbench.commands.{MODULES[command]}")
+        function = command
+        if keyword.iskeyword(command):  # which cannot be the name of a function
+            function = f"{command}_"
+        code: int = getattr(commands, function)(rest)
         sys.stdout.flush()  # here, where a reader that has ended is no error
         return code
     except RnnbenchError as error:
@@ -77,11 +79,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def names_folder_or_help(argument: str) -> bool:
     """Whether a command with this argument needs no project in the current folder."""
     return argument in ("-h", "--help") or argument.startswith(("--results", "--root"))
-
-
-def function_name(command: str) -> str:
-    """The name of a command's function: a keyword of Python cannot be one."""
-    return f"{command}_" if keyword.iskeyword(command) else command
 
 
 class _Tee:

@@ -38,11 +38,13 @@ class RnnbenchError(Exception):
         super().__init__(what)
 
     def __str__(self) -> str:
-        head = f"{self.where}: {self.what}" if self.where else self.what
-        text = head
+        text = self.what
+        if self.where:
+            text = f"{self.where}: {text}"
         if self.remedy:
-            end = "" if head.endswith((".", "!", "?")) else "."
-            text = f"{head}{end} Fix: {self.remedy}"
+            if not text.endswith((".", "!", "?")):
+                text += "."
+            text += f" Fix: {self.remedy}"
         return plain(" ".join(text.split()))
 
 
@@ -111,5 +113,6 @@ def converted(data: Any, kind: type[Kind], where: str, remedy: str, *, strict: b
     except msgspec.ValidationError as error:
         text, _, path = str(error).partition(" - at `$")
         key = path.strip(".`")
-        what = f"{key}: {text}." if key else f"{text}."
-        raise ConfigError(what, where=where, remedy=remedy) from None
+        if key:
+            text = f"{key}: {text}"
+        raise ConfigError(f"{text}.", where=where, remedy=remedy) from None

@@ -9,6 +9,7 @@ stop within a time limit.
 import contextlib
 import datetime
 import fcntl
+import glob
 import hashlib
 import json
 import os
@@ -18,7 +19,7 @@ import time
 
 from rnnworker import cards, cohorts, machine, processors, rounds, workers
 from rnnworker.bundle_options import LACKING, LEFT, Builds, parser_of
-from rnnworker.durations import Durations
+from rnnworker.durations import OUTCOME, Durations
 from rnnworker.members import Outcome
 from rnnworker.shared_file import open_shared
 from rnnworker.workers import read, write
@@ -43,8 +44,10 @@ def main(folder, arguments):
     packed = read(os.path.join(folder, "bundle.json"))["files"]
     for name, digest in sorted(packed.items()):
         with open(os.path.join(folder, name), "rb") as file:
-            if hashlib.sha256(file.read()).hexdigest() != digest:
-                sys.exit("{} is not what was packed: copy the bundle again.".format(name))
+            content = file.read()
+        if hashlib.sha256(content).hexdigest() != digest:
+            sys.exit("{} is not what was packed: copy the bundle again.".format(name))
+
     try:
         session = Session(folder, options, begin)
     except ValueError as error:
@@ -60,35 +63,42 @@ class Session:
         self.folder = folder
         self.options = options
         self.deadline = None
+        self.phase_seconds = CERTIFICATE_SECONDS
         if options.limit is not None:
             self.deadline = begin + options.limit
+            share = max(LEAST_SECONDS, SHARE * options.limit)
+            self.phase_seconds = min(CERTIFICATE_SECONDS, share)
+
         with open(os.path.join(folder, "plan.jsonl")) as file:
             self.runs = [json.loads(line) for line in file if line.strip()]
         self.places = {run["name"]: place for place, run in enumerate(self.runs, 1)}
-        self.certificates = {}  # key → planned certificate
+        self.certificates = {}  # key → planned certificate, with a name
         if not options.no_certificates:
             self.certificates = read(os.path.join(folder, "certificates.json"))
+        for key, planned in self.certificates.items():
+            planned["name"] = "certificates/" + key
         experiment = read(os.path.join(folder, "experiment.json"))
         self.reference = experiment.get("reference") or {}
         # User-supplied Python files: path on the machine that made the bundle → local path.
         own = read(os.path.join(folder, "bundle.json"))["own"]
         self.own = {path: os.path.join(folder, name) for path, name in own.items()}
+
         self.hardware = machine.fingerprint()
         self.cores = len(processors.read_topology())
         names = {run["config"]["build"]["name"] for run in self.runs}
         self.builds = Builds(options.python, options.site, names)
-        self.durations = Durations()
-        self.settled = set()  # certificates that need no further work
-        self.unmade = set()  # certificates that are left for lack of time
-        self.given_up = set()  # those of them that take too long for this session
+
+        self.settled = set()  # names of certificates that need no further work
+        self.unmade = set()  # of those that are left for lack of time
+        self.given_up = set()  # of those among them that take too long for this session
         self.packed = time.monotonic()
         self.packing = 0.0  # seconds that it took
         self.out = os.path.join(options.out, "out")
         os.makedirs(self.out, exist_ok=True)
-        planned = [(run["name"], run) for run in self.runs]
-        for key, entry in self.certificates.items():
-            planned.append(("certificates/" + key, entry))
-        self.durations.recall(self.out, planned)
+        self.durations = Durations(options.limit)
+        self.durations.recall(self.out, self.runs)
+        self.durations.recall(self.out, self.certificates.values())
+
         self.skipped = {}
         self.skipped_file = os.path.join(self.out, "skipped.json")
         if os.path.exists(self.skipped_file):  # from an earlier start, maybe with other Pythons
@@ -96,13 +106,14 @@ class Session:
 
     def measure(self):
         """Executes all runs that are left. Returns the exit code."""
-        self.check_builds([run["config"] for run in self.runs if not self.done(run)])
+        self.check_builds()
         left = 0
         # What used up most of an earlier session may hang, so that it comes last.
         for run in sorted(self.runs, key=lambda run: run["name"] in self.durations.endless):
             if self.done(run):
-                self.certify([run.get("certificate")])
+                self.certify([run])
                 continue
+
             why = self.obstacle(run["config"])
             if why:
                 self.skipped[run["name"]] = why
@@ -110,8 +121,9 @@ class Session:
                 if run["config"]["build"]["name"] not in self.builds.unfit:
                     self._say(run["name"], "skipped: {}".format(why))
                 continue
+
             together = self.cohort_of(run)
-            self.certify([member.get("certificate") for member in together])
+            self.certify(together)
             results = {}
             if self.fits(together):
                 results = self.train(together)
@@ -122,6 +134,7 @@ class Session:
             else:
                 self.pack()
         self.pack(always=True)
+
         if left:
             print("{} runs are left: start it again.".format(left))
         if self.unmade:
@@ -133,14 +146,15 @@ class Session:
         return 0
 
     def _say(self, name, message):
-        line = "[{}/{}] {}  {}".format(self.places[name], len(self.runs), name, message)
-        print(line, flush=True)
+        place = self.places[name]
+        print("[{}/{}] {}  {}".format(place, len(self.runs), name, message), flush=True)
 
-    def check_builds(self, configs):
-        """Refuses each build of the `configs` whose Python cannot run it."""
+    def check_builds(self):
+        """Refuses each build of the runs that are left whose Python cannot run it."""
         last_of_build = {}
-        for config in configs:
-            if not self.obstacle(config):
+        for run in self.runs:
+            config = run["config"]
+            if not self.done(run) and not self.obstacle(config):
                 last_of_build[config["build"]["name"]] = config
         for config in last_of_build.values():
             if self.time_left() <= 0:
@@ -164,36 +178,29 @@ class Session:
         why = cards.unmet_device(device, self.cores, names)
         return why or self.builds.unfit.get(config["build"]["name"])
 
-    def done(self, planned, name=None):
-        """Returns whether there is an outcome of `planned` (of a run, or of `name`, which holds for
-        machines of the same kind); with ``--again``, whether there is a successful one."""
-        name = name or planned["name"]
-        folder = os.path.join(self.out, name)
-        if not os.path.isdir(folder):
-            return False
-        for started in os.listdir(folder):
-            path = os.path.join(folder, started, "outcome.json")
-            if not os.path.exists(path):
-                continue
+    def done(self, planned):
+        """Returns whether there is an outcome of `planned`; with ``--again``, whether there is a
+        successful one. That of a certificate holds for machines of the same kind."""
+        attempts = glob.escape(os.path.join(self.out, planned["name"]))
+        for path in glob.glob(os.path.join(attempts, "*", OUTCOME)):
             outcome = read(path)
             if outcome["digest"] != planned["digest"]:
                 continue
-            round_ = outcome.get("round") or {}
-            if name in round_.get("companions", ()):
+            about = outcome.get("round") or {}
+            if planned["name"] in about.get("companions", ()):
                 continue
             if self.options.again and outcome.get("exit_code"):
                 continue
-            hardware = outcome.get("hardware") or {}
-            is_run = "name" in planned
-            if is_run or machine.kind(hardware) == machine.kind(self.hardware):
-                return True
+            if "implementations" in planned:
+                made_on = machine.kind(outcome.get("hardware") or {})
+                if made_on != machine.kind(self.hardware):
+                    continue
+            return True
         return False
 
-    def fits(self, planned, name=None):
+    def fits(self, planned):
         """Returns whether all of `planned` are likely to end in the time that is left."""
-        seconds = 0.0
-        for entry in planned:
-            seconds += self.durations.needed(entry, name or entry["name"])
+        seconds = sum(self.durations.needed(each) for each in planned)
         return MARGIN * seconds <= self.time_left()
 
     def cohort_of(self, run):
@@ -202,37 +209,37 @@ class Session:
         time left, nvidia-smi, which can take a second, is asked how many fit on a card."""
         if not cohorts.takes_turns(run["config"]) or not self.fits([run]):
             return [run]
+
         able = []
         for other in self.runs:
             if other.get("round") == run.get("round") and not self.obstacle(other["config"]):
                 able.append(other)
         missing = [other for other in able if not self.done(other)]
-        base = cohorts.reference_of(able, self.reference)
-        card = cards.query_contexts(workers.card_of(run["config"], self.hardware["gpus"]))
-        for cohort in cohorts.cohorts(missing, base, card=card):
+        compared = cohorts.reference_of(able, self.reference)
+        card = workers.card_of(run["config"], self.hardware["gpus"])
+        contexts = cards.query_contexts(card)
+        for cohort in cohorts.cohorts(missing, compared, card=contexts):
             if run in cohort and self.fits(cohort):
                 return cohort
         return [run]
 
-    def certify(self, keys):
-        """Makes those certificates of the `keys` that are missing, possible on this machine and
+    def certify(self, runs):
+        """Makes those certificates of the `runs` that are missing, possible on this machine and
         likely to end in time. A failed one counts as made and affects no run."""
-        for key in dict.fromkeys(keys):
-            entry = self.certificates.get(key)
-            name = "certificates/{}".format(key)
-            if entry is None or name in self.settled or name in self.given_up:
+        for run in runs:
+            planned = self.certificates.get(run.get("certificate"))
+            if planned is None:
                 continue
-            if not self.done(entry, name) and not self.obstacle(entry["config"]):
+            name = planned["name"]
+            if name in self.settled or name in self.given_up:
+                continue
+            if not self.done(planned) and not self.obstacle(planned["config"]):
                 result = None
-                seconds = CERTIFICATE_SECONDS
-                if self.options.limit is not None:
-                    share = max(LEAST_SECONDS, SHARE * self.options.limit)
-                    seconds = min(seconds, share)
-                if self.durations.too_long.get(name, 0.0) >= seconds:
+                if self.durations.too_long.get(name, 0.0) >= self.phase_seconds:
                     print("{}  needs a longer --stop-after".format(name), flush=True)
                     self.given_up.add(name)
-                elif self.fits([entry], name):
-                    result = self.check(name, entry, seconds)
+                elif self.fits([planned]):
+                    result = self.check(planned)
                 if result is None:
                     self.unmade.add(name)
                     continue
@@ -247,131 +254,145 @@ class Session:
         others is measured again on its own."""
         started = _now()
         runs = cohorts.starting_order(runs)
+        names = [run["name"] for run in runs]
+        companions = [run["name"] for run in runs if self.done(run)]
         about = {
             "id": "{}/{}".format(runs[0].get("round"), started),
-            "members": [run["name"] for run in runs],
-            "companions": [run["name"] for run in runs if self.done(run)],
+            "members": names,
+            "companions": companions,
         }
-        jobs = []
-        for run in runs:
-            folder = self._folder(run["name"], started)
-            (job,) = jobs_of(run)
-            jobs.append((run["name"], folder, job))
-        outcomes = self._run_workers(jobs, [run["config"].get("limits") for run in runs])
-        results = {}
+
+        folders = {name: self._folder(name, started) for name in names}
+        members = []
+        for place, run in enumerate(runs):
+            job = {"config": run["config"]}
+            limits = run["config"].get("limits") or {}
+            members.append(self._member(run, folders[run["name"]], job, limits, place))
+        outcomes = self._supervise(members)
+
+        results = dict.fromkeys(names)
         again = []
-        for run, (name, folder, _) in zip(runs, jobs):
+        for run in runs:
+            name = run["name"]
             outcome = outcomes.get(name)
-            results[name] = None
             if outcome is None:
                 continue
             if outcome.cut:
-                self._keep_cut(folder, run, name, outcome.seconds)
-            elif cohorts.must_retry_alone(run["config"], outcome, len(runs)):
-                if name not in about["companions"]:
-                    again.append(run)
-            else:
-                self.durations.note(run, name, outcome.seconds)
-                results[name] = self._keep(folder, name, run, started, outcome, round=about)
+                self.durations.keep_cut(folders[name], run, outcome.seconds)
+            elif not cohorts.must_retry_alone(run["config"], outcome, len(runs)):
+                self.durations.note(run, outcome.seconds)
+                results[name] = self._keep(folders[name], run, started, outcome, about)
+            elif name not in companions:
+                again.append(run)
         for run in again:
             print("{} ran out of memory; retrying it on its own".format(run["name"]), flush=True)
             results.update(self.train([run]))
         return results
 
-    def check(self, name, planned, seconds):
-        """Makes a certificate, in one worker process per device, in which no phase may take more
-        than `seconds`. Prints and returns a message on the result; returns None if the end of the
-        session cut it short, or if `seconds` did and a longer session allows more."""
+    def check(self, planned):
+        """Makes a certificate, in one worker process per device. Prints and returns a message on
+        the result. Returns None if the end of the session cut it short, or if a phase took longer
+        than this session allows and a longer session allows more."""
         started = _now()
-        begin = time.monotonic()
+        name = planned["name"]
         folder = self._folder(name, started)
+        limits = {"default": self.phase_seconds}
         first = None
-        for number, job in enumerate(jobs_of(planned)):
+        took = 0.0
+        for number, job in enumerate(workers.certificate_jobs(planned)):
             files = folder
             if number:  # a further device
                 if self.obstacle(job["config"]):
                     continue
                 files = os.path.join(folder, str(number))
                 os.makedirs(files, exist_ok=True)
-            outcome = self._run_workers([(name, files, job)], [{"default": seconds}])[name]
-            took = time.monotonic() - begin
-            if outcome.over_limit and seconds < CERTIFICATE_SECONDS:
-                why = TOO_LONG.format(seconds, outcome.over_limit)
+            member = self._member(planned, files, job, limits)
+            outcome = self._supervise([member])[name]
+            took += outcome.seconds
+
+            if outcome.over_limit and self.phase_seconds < CERTIFICATE_SECONDS:
+                why = TOO_LONG.format(self.phase_seconds, outcome.over_limit)
                 print("{}  {}".format(name, why), flush=True)
-                self._keep_cut(folder, planned, name, took, phase_seconds=seconds)
+                self.durations.keep_cut(folder, planned, took, self.phase_seconds)
                 self.given_up.add(name)
                 return None
             if outcome.cut:
                 print("{}  {}".format(name, CUT), flush=True)
-                self._keep_cut(folder, planned, name, took)
+                self.durations.keep_cut(folder, planned, took)
                 return None
-            first = first or outcome
             if number:
                 facts = dict(outcome.facts(), device=job["device"])
-                write(os.path.join(files, "outcome.json"), facts)
-        self.durations.note(planned, name, time.monotonic() - begin)
-        message = self._keep(folder, name, planned, started, first)
+                write(os.path.join(files, OUTCOME), facts)
+            else:
+                first = outcome
+
+        self.durations.note(planned, took)
+        message = self._keep(folder, planned, started, first)
         print("{}  {}".format(name, message), flush=True)
         return message
 
     def _folder(self, name, started):
+        """Makes the folder of an attempt that began at `started`."""
         folder = os.path.join(self.out, name, started)
         os.makedirs(folder)
         return folder
 
-    def _keep_cut(self, folder, planned, name, seconds, **more):
-        self.durations.keep_cut(folder, planned, name, seconds, self.options.limit, **more)
+    def _keep(self, folder, planned, started, outcome, about=None):
+        """Writes the outcome and returns a message on the result. `about`: the round of a run."""
+        facts = outcome.facts()
+        if about:
+            facts["round"] = about
+        facts["name"] = planned["name"]
+        facts["digest"] = planned["digest"]
+        facts["started"] = started
+        facts["finished"] = _now()
+        facts["hardware"] = self.hardware
+        write(os.path.join(folder, OUTCOME), facts)
 
-    def _keep(self, folder, name, planned, started, outcome, **more):
-        """Writes the outcome and returns a message on the result."""
-        facts = dict(
-            outcome.facts(),
-            name=name,
-            digest=planned["digest"],
-            started=started,
-            **more,
-        )
-        facts.update(finished=_now(), hardware=self.hardware)
-        write(os.path.join(folder, "outcome.json"), facts)
         if outcome.over_limit:
             return "over the limit of phase {}".format(outcome.over_limit)
         message = "exit code {}, {:.0f} s".format(outcome.exit_code, outcome.seconds)
+
         errors = [event for event in outcome.events if event["event"] == "error"]
         if not errors:
             return message
         error = "{type}: {message}".format(**errors[-1])
-        if outcome.phase == "import" and "round" in more:
-            why = "{} cannot import its framework ({}); repair that installation"
+        if outcome.phase == "import" and about:
             build = planned["config"]["build"]
-            self.builds.refuse(build, why.format(self.builds.python_of(build), error))
+            python = self.builds.python_of(build)
+            why = "{} cannot import its framework ({}); repair that installation"
+            self.builds.refuse(build, why.format(python, error))
         return "{}, in phase {}: {}".format(message, outcome.phase, error)
 
-    def _run_workers(self, jobs, limits):
-        """Runs one process for each of `jobs` (name, folder of its files, job), in turns, with the
-        `limits` of each. Returns {name: outcome}."""
-        members = []
-        for place, (name, folder, job) in enumerate(jobs):
-            job = with_local_paths(job, self.own)
-            config = job.pop("config")
-            config = dict(config, build=self.builds.with_sites(config["build"]))
-            job = workers.job_of(
-                config,
-                self.folder,
-                place=place,
-                nvml=os.path.join(self.folder, "pynvml.py"),
-                gpus=self.hardware["gpus"],
-                **job,
-            )
-            launcher = [self.builds.python_of(config["build"])]
-            files = os.path.join(folder, "")
-            members.append(workers.member_of(name, job, launcher, files, limits[place] or {}))
+    def _member(self, planned, folder, job, limits, place=0):
+        """Returns the worker of `planned` that does `job` and has its files in `folder`. `place`:
+        its number among the workers that run at the same time."""
+        job = with_local_paths(job, self.own)
+
+        config = job.pop("config")
+        build = self.builds.with_sites(config["build"])
+        job = workers.job_of(
+            dict(config, build=build),
+            self.folder,
+            pinned_md5=planned.get("pinned_md5"),
+            place=place,
+            nvml=os.path.join(self.folder, "pynvml.py"),
+            gpus=self.hardware["gpus"],
+            **job,
+        )
+        launcher = [self.builds.python_of(build)]
+        files = os.path.join(folder, "")
+        return workers.member_of(planned["name"], job, launcher, files, limits)
+
+    def _supervise(self, members):
+        """Runs `members` while nothing else on this host is timed. Returns {name: outcome}."""
         with os.fdopen(open_shared(TIMING_LOCK), "r+") as lock:
             if self._lock(lock):
                 end = None
                 if self.deadline is not None:
                     end = self.deadline - self.packing
                 return rounds.supervise(members, end=end)
-        return {name: Outcome(cut=True, seconds=0.0) for name, _, _ in jobs}
+        return {member.name: Outcome(cut=True, seconds=0.0) for member in members}
 
     def _lock(self, file):
         """Waits until nothing else is timed on this host; returns whether that was in time."""
@@ -388,25 +409,18 @@ class Session:
 
     def pack(self, always=False):
         """Packs all results so far into one file, for machines that return only few files."""
-        recent = time.monotonic() - self.packed < PACK_SECONDS
-        if not self.options.pack or (recent and not always):
+        if not self.options.pack:
             return
         begin = time.monotonic()
+        if begin - self.packed < PACK_SECONDS and not always:
+            return
+
         partial = self.options.pack + ".new"
         with tarfile.open(partial, "w:gz") as archive:
             archive.add(self.out, arcname="out")
         os.replace(partial, self.options.pack)
         self.packed = time.monotonic()
         self.packing = self.packed - begin
-
-
-def jobs_of(planned):
-    """Returns the worker's jobs for a planned run, which has one, or for a certificate, which has
-    one per device."""
-    jobs = [{"config": planned["config"]}]
-    if "implementations" in planned:
-        jobs = workers.certificate_jobs(planned)
-    return [dict(job, pinned_md5=planned.get("pinned_md5")) for job in jobs]
 
 
 def with_local_paths(value, paths):

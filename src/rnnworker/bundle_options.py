@@ -91,8 +91,29 @@ class Builds:
         build = config["build"]
         python = self.python_of(build)
         environment = workers.environment_of({"build": self.with_sites(build)}, 1)
-        seconds = min(CHECK_SECONDS, max(1.0, time_left()))
-        why = missing_requirement(build, python, environment, seconds)
+        command = [python, "-c", PRINT_MISSING]
+        command += FRAMEWORKS[build["framework"]].imports
+        why = None
+        try:
+            output = subprocess.check_output(
+                command,
+                stdin=subprocess.DEVNULL,
+                stderr=subprocess.STDOUT,
+                env=environment,
+                universal_newlines=True,
+                timeout=min(CHECK_SECONDS, max(1.0, time_left())),
+            )
+        except OSError as error:
+            why = "{} cannot be started ({})".format(python, error.strerror or error)
+        except subprocess.SubprocessError as error:
+            why = "{} does not work ({})".format(python, error)
+        else:
+            names = output.split()
+            if names:
+                what = "it" if len(names) == 1 else "them"
+                missing = " and no ".join(names)
+                why = "{} has no {}; install {} there".format(python, missing, what)
+
         if why and time_left() > 0:
             self.refuse(build, why)
         elif build["framework"] == "keras3_jax" and config["device"]["kind"] == "gpu":
@@ -101,6 +122,7 @@ class Builds:
                 print("build {}: {}".format(build["name"], advice), flush=True)
 
     def refuse(self, build, why):
+        """Notes and prints why the Python of `build` cannot run it."""
         self.unfit[build["name"]] = why
         message = (
             "build {0} cannot run: {1}, or use --python {0}=PATH or --site {0}=FOLDER. "
@@ -109,6 +131,7 @@ class Builds:
         print(message.format(build["name"], why), flush=True)
 
     def python_of(self, build):
+        """Returns the path of the interpreter of `build`."""
         return self.pythons.get(build["name"], sys.executable)
 
     def with_sites(self, build):
@@ -131,28 +154,3 @@ def _of_builds(pairs, builds):
             message = "{} is not BUILD=PATH with a build of this bundle ({})"
             raise ValueError(message.format(pair, ", ".join(sorted(builds))))
         yield build, value
-
-
-def missing_requirement(build, python, environment, seconds=CHECK_SECONDS):
-    """Returns the reason why the interpreter `python` cannot run `build`, or does not answer within
-    `seconds`; None if there is none."""
-    command = [python, "-c", PRINT_MISSING]
-    command += FRAMEWORKS[build["framework"]].imports
-    try:
-        output = subprocess.check_output(
-            command,
-            stdin=subprocess.DEVNULL,
-            stderr=subprocess.STDOUT,
-            env=environment,
-            universal_newlines=True,
-            timeout=seconds,
-        )
-    except OSError as error:
-        return "{} cannot be started ({})".format(python, error.strerror or error)
-    except subprocess.SubprocessError as error:
-        return "{} does not work ({})".format(python, error)
-    names = output.split()
-    if not names:
-        return None
-    what = "it" if len(names) == 1 else "them"
-    return "{} has no {}; install {} there".format(python, " and no ".join(names), what)

@@ -26,27 +26,35 @@ SECONDS = 30
 TRIES = 2  # a driver that wakes up fails once
 # Why the clocks of a card are reduced.
 REASONS = (
-    *("SwPowerCap", "HwSlowdown", "SyncBoost", "SwThermalSlowdown", "HwThermalSlowdown"),
-    *("HwPowerBrakeSlowdown", "ApplicationsClocksSetting"),
+    "SwPowerCap",
+    "HwSlowdown",
+    "SyncBoost",
+    "SwThermalSlowdown",
+    "HwThermalSlowdown",
+    "HwPowerBrakeSlowdown",
+    "ApplicationsClocksSetting",
 )
 
 
 def query_cards():
     """Returns the GPUs that nvidia-smi reports, [{field: text}]; None if it fails."""
-    cards = _nvidia_smi(QUERY)
-    return None if cards is None else parse_cards(cards)
+    text = _nvidia_smi(QUERY)
+    if text is None:
+        return None
+    return parse_cards(text)
 
 
 def _nvidia_smi(query, *arguments):
-    command = ("nvidia-smi", "--query-gpu=" + query, "--format=csv,noheader,nounits") + arguments
+    command = ["nvidia-smi", "--query-gpu=" + query, "--format=csv,noheader,nounits"]
+    command += arguments
     for _ in range(TRIES):
         try:
             output = subprocess.check_output(command, stderr=subprocess.DEVNULL, timeout=SECONDS)
-            return output.decode("utf-8", "replace")
         except subprocess.CalledProcessError:
             continue
         except (OSError, subprocess.SubprocessError):
-            break
+            return None
+        return output.decode("utf-8", "replace")
     return None
 
 
@@ -56,15 +64,18 @@ def query_contexts(card):
     further cards."""
     if not card or not card["uuid"] or card.get("further"):
         return None
-    return parse_contexts(_nvidia_smi("compute_mode,memory.free", "-i", card["uuid"]) or "")
+    text = _nvidia_smi("compute_mode,memory.free", "-i", card["uuid"])
+    return parse_contexts(text or "")
 
 
 def parse_contexts(text):
     """Parses nvidia-smi's line of ``compute_mode,memory.free`` for `query_contexts`."""
-    mode, comma, free = text.strip().partition(",")
-    if not comma or _unknown(mode.strip()) or not free.strip().isdigit():
+    mode, _, free = text.partition(",")
+    mode = mode.strip()
+    free = free.strip()
+    if _unknown(mode) or not free.isdigit():
         return None
-    return {"mode": mode.strip(), "free_bytes": int(free) * 2**20}
+    return {"mode": mode, "free_bytes": int(free) * 2**20}
 
 
 def parse_cards(text):
@@ -72,9 +83,13 @@ def parse_cards(text):
     cards = []
     for line in text.splitlines():
         values = [value.strip() for value in line.split(",")]
-        if values[0]:
-            known = zip(FIELDS, values)
-            cards.append({field: value for field, value in known if not _unknown(value)})
+        if not values[0]:
+            continue
+        card = {}
+        for field, value in zip(FIELDS, values):
+            if not _unknown(value):
+                card[field] = value
+        cards.append(card)
     return cards
 
 
@@ -87,16 +102,22 @@ def visible(cards, variable):
     can use, in the order of the variable, as {name, uuid, bus}; `uuid` and `bus` are None if
     unknown. Indices count cards by PCI address, as in nvidia-smi. The list ends at the first
     invalid entry."""
-    devices = [{name: card.get(name) for name in ("name", "uuid", "bus")} for card in cards]
+    devices = []
+    for card in cards:
+        device = {"name": card.get("name"), "uuid": card.get("uuid"), "bus": card.get("bus")}
+        devices.append(device)
     if variable is None:
         return devices
+
     result = []
-    for wanted in map(str.strip, variable.split(",")):
+    for wanted in variable.split(","):
+        wanted = wanted.strip()
+        found = []
         if wanted.isdigit():
             found = devices[int(wanted) :][:1]
-        else:
+        elif wanted.startswith("GPU-"):
             found = [each for each in devices if (each["uuid"] or "").startswith(wanted)]
-        if len(found) != 1 or not (wanted.isdigit() or wanted.startswith("GPU-")):
+        if len(found) != 1:
             break
         result += found
     return result
@@ -112,18 +133,19 @@ def select_card(device, cards, environment):
     visible in `environment` and of the requested model; None if there is none. With replicas it is
     the first of as many cards of one model, whose others are its ``further`` cards; None if
     there are fewer."""
-    usable = [
-        card
-        for card in visible(cards, environment.get(VISIBLE))
-        if not device.get("gpu") or is_model(device["gpu"], card["name"])
-    ]
+    wanted = device.get("gpu")
     count = replicas_of(device)
-    if count == 1:
-        return usable[0] if usable else None
-    # Without UUIDs, a process would see the machine's other cards too.
-    usable = [card for card in usable if card["uuid"]]
-    for first in usable:
-        alike = [card for card in usable if card["name"] == first["name"]]
+    usable = {}  # model → cards
+    for card in visible(cards, environment.get(VISIBLE)):
+        if wanted and not is_model(wanted, card["name"]):
+            continue
+        if count == 1:
+            return card
+        # Without UUIDs, a process would see the machine's other cards too.
+        if card["uuid"]:
+            usable.setdefault(card["name"], []).append(card)
+
+    for alike in usable.values():
         if len(alike) >= count:
             return dict(alike[0], further=alike[1:count])
     return None
@@ -131,32 +153,38 @@ def select_card(device, cards, environment):
 
 def all_cards(card):
     """Returns the `card` that `select_card` returned and its further ones; none for None."""
-    return [card] + list(card.get("further") or ()) if card else []
+    if not card:
+        return []
+    return [card] + (card.get("further") or [])
 
 
 def unmet_device(device, cores, names):
     """Returns why a machine with `cores` cores and GPUs with the driver's `names` cannot provide
     `device`; None if it can. A device without a thread count uses all available cores."""
     if device.get("kind") == "gpu":
-        wanted, count = device.get("gpu"), replicas_of(device)
-        found = collections.Counter(name for name in names if not wanted or is_model(wanted, name))
         if not names:
             return "no NVIDIA GPU on this machine"
-        if not found:
-            return "no {} on this machine, which has {}".format(wanted, ", ".join(names))
+        wanted = device.get("gpu")
+        of_model = ""
+        if wanted:
+            of_model = " ({})".format(wanted)
+            matching = [name for name in names if is_model(wanted, name)]
+            if not matching:
+                return "no {} on this machine, which has {}".format(wanted, ", ".join(names))
+            names = matching
+        found = collections.Counter(names)
+        count = replicas_of(device)
         if max(found.values()) < count:
-            of_model = " ({})".format(wanted) if wanted else ""
-            has = ", ".join("{} {}".format(found[name], name) for name in sorted(found))
-            return (
-                "needs {} visible GPUs of one model{}, found {}; "
-                "choose device=gpu for one card".format(
-                    count,
-                    of_model,
-                    has,
-                )
+            has = ["{} {}".format(number, name) for name, number in sorted(found.items())]
+            message = (
+                "needs {} visible GPUs of one model{}, found {}; choose device=gpu for one card"
             )
+            return message.format(count, of_model, ", ".join(has))
     if (device.get("threads") or 0) > cores:
-        return "this machine offers {} core{}".format(cores, "" if cores == 1 else "s")
+        message = "this machine offers {} core"
+        if cores != 1:
+            message += "s"
+        return message.format(cores)
     return None
 
 
@@ -174,9 +202,11 @@ def is_model(wanted, name):
     ``P100 PCIE`` matches ``Tesla P100-PCIE-16GB``, but ``RTX 2070`` does not match
     ``GeForce RTX 2070 SUPER``, and ``H100`` (the SXM card) does not match ``NVIDIA H100 PCIe``.
     `wanted` may omit the size or type of memory; if given, it must match."""
-    wanted_words, name_words = _words(wanted), _words(name)
-    models = [{w for w in words if not MEMORY.match(w)} for words in (wanted_words, name_words)]
-    return models[0] == models[1] and wanted_words <= name_words
+    wanted_words = _words(wanted)
+    name_words = _words(name)
+    if not wanted_words <= name_words:
+        return False
+    return all(MEMORY.match(word) for word in name_words - wanted_words)
 
 
 def _words(name):
@@ -187,25 +217,34 @@ def card_reader(job):
     """Returns a function that reads the state of the job's GPU (`CardState.read`); those of its
     further GPUs are in ``further``. Without a GPU, or if one cannot be read (the log says why),
     that function returns None."""
-    card, file = job.get("card") or {}, job.get("nvml")
+    card = job.get("card") or {}
+    file = job.get("nvml")
     if not card.get("uuid") or not file:
         return no_card
     try:
         library = user_functions.from_file(file, "")
-        first, *further = [CardState(library, each["uuid"]) for each in all_cards(card)]
+        states = [CardState(library, each["uuid"]) for each in all_cards(card)]
     except Exception as error:  # a run does not fail because of a missing or old driver
         print("The state of the GPU is not read: {}".format(error), file=sys.stderr, flush=True)
         return no_card
-    if not further:
-        return first.read
-    return lambda: dict(first.read(), further=[each.read() for each in further])
+
+    def read():
+        first, *further = [state.read() for state in states]
+        if further:
+            first["further"] = further
+        return first
+
+    return read
 
 
 def no_card():
+    """Reads the state of no GPU."""
     return None
 
 
 class CardState:
+    """A GPU whose state the driver reports. Raises the library's ``NVMLError`` if it cannot."""
+
     def __init__(self, library, uuid):
         self.library = library
         for left in reversed(range(TRIES)):
@@ -226,7 +265,8 @@ class CardState:
         - `ecc`: uncorrected errors since boot; `memory_bytes` in use; `others`: number of other
           processes that compute on the GPU.
         """
-        nvml, query = self.library, self._query
+        nvml = self.library
+        query = self._query
         return {
             "t": time.monotonic(),
             "joules": query("TotalEnergyConsumption", read=_thousandth),
@@ -248,14 +288,18 @@ class CardState:
         }
 
     def _query(self, name, *arguments, read=int):
+        function = getattr(self.library, "nvmlDeviceGet" + name)
         try:
-            return read(getattr(self.library, "nvmlDeviceGet" + name)(self.handle, *arguments))
+            return read(function(self.handle, *arguments))
         except self.library.NVMLError:
             return None
 
     def _reasons(self, mask):
-        bits = [getattr(self.library, "nvmlClocksThrottleReason" + name) for name in REASONS]
-        return [name for name, bit in zip(REASONS, bits) if mask & bit]
+        reasons = []
+        for name in REASONS:
+            if mask & getattr(self.library, "nvmlClocksThrottleReason" + name):
+                reasons.append(name)
+        return reasons
 
 
 def _thousandth(value):

@@ -39,8 +39,10 @@ PROBED = ("outputs", "gradients")  # the errors of a layer
 STEPS = 20
 TRAINED_STEPS = 60
 APPLIED_STEPS = 30
-# Of a model with many weights, because its gradients are compared on the host, in seconds a step.
-LARGE_WEIGHTS, LARGE_STEPS = 10**7, 5
+# Where a step takes seconds: with sequences of more than `attest.LONGEST` time steps, or with so
+# many weights, whose gradients are compared on the host.
+FEW_STEPS = 5
+MANY_WEIGHTS = 10**7
 # Multiplications of the reference in its forward pass through a layer, for some seconds: all rows
 # of 64 for 512 units over 100 steps, 4 rows for 4096 units over 25 steps.
 MOST_PRODUCTS = 2**33
@@ -190,15 +192,15 @@ def compared_rows(rows, steps, arrays):
     return min(rows, max(1, MOST_PRODUCTS // (products * steps)))
 
 
-def applied_steps(weights):
+def applied_steps(weights, is_long):
     """Returns the number of training steps that are compared with their gradient, for a model with
-    these canonical `weights`."""
+    these canonical `weights`; `is_long`: its sequences are."""
     count = 0
     for arrays in weights:
         count += sum(array.size for array in arrays.values())
-    if count < LARGE_WEIGHTS:
-        return APPLIED_STEPS
-    return LARGE_STEPS
+    if is_long or count >= MANY_WEIGHTS:
+        return FEW_STEPS
+    return APPLIED_STEPS
 
 
 class Trial:
@@ -224,6 +226,7 @@ class Trial:
             raise Refusal(fault.format(file))
         self.layers = self.session.layers()
         self.weights = canonical_weights.initial(self.layers, self.config["seed"])
+        self.is_long = max(self.session.lengths(), default=0) > attest.LONGEST
 
     def measure(self):
         """Returns the result of this implementation on its own, ``certified`` or ``failed`` with
@@ -236,10 +239,11 @@ class Trial:
         session.load_weights(self.weights)
         if not self._has_loaded(self.weights):
             why.append("it did not start from the canonical weights")
-        batches = first_batches(session.arrays, self.config, STEPS)
+        steps = FEW_STEPS if self.is_long else STEPS
+        batches = first_batches(session.arrays, self.config, steps)
         curve = [session.train_batch(*batch) for batch in batches]
         if not numpy.all(numpy.isfinite(curve)):
-            why.append("its loss is not finite within {} steps".format(STEPS))
+            why.append("its loss is not finite within {} steps".format(steps))
         facts = session.precision_facts()
         if not facts["as_asked"]:
             why.append("it computed in {}, not in {}".format(facts["policy"], facts["asked"]))
@@ -251,7 +255,8 @@ class Trial:
         session.reset()
         samples = trees.rows(session.arrays["x_train"])
         batches = -(-samples // self.config["model"]["batch"])
-        session.train_steps(min(TRAINED_STEPS, batches))
+        trained = FEW_STEPS if self.is_long else TRAINED_STEPS
+        session.train_steps(min(trained, batches))
         session.forget_states()
         self.saved.update(
             loss_curve=curve,
@@ -269,8 +274,9 @@ class Trial:
     def error_of(self, trainer):
         """Returns the relative error of the outputs with the weights that another trial has
         trained, against the outputs of that trial."""
-        self.session.load_weights(trainer.saved["trained"])
-        outputs = trees.leaves(self.session.outputs(SERVED_SAMPLES))
+        with self.session.current():
+            self.session.load_weights(trainer.saved["trained"])
+            outputs = trees.leaves(self.session.outputs(SERVED_SAMPLES))
         expected = trees.leaves(trainer.saved["trained_outputs"])
         return max(map(relative_error, outputs, expected))
 
@@ -395,7 +401,7 @@ def applied(trial, job, rnn, arrays, tolerance):
         if keras_checks.has_own_step(trial.session):
             return dict(empty, why=OWN_STEP)
         trial.session.load_weights(trial.weights)
-        steps = applied_steps(trial.weights)
+        steps = applied_steps(trial.weights, trial.is_long)
         batches = first_batches(arrays, trial.config, steps)
         found = differences_of(trial.session, batches)
         off = [value for value in found if not value <= tolerance["gradients"]]

@@ -18,9 +18,7 @@ def takes_turns(config):
     measure = config.get("measure") or {}
     if not measure.get("turns", True):
         return False
-    if _is_on_gpu(config):
-        return config["device"].get("turns") is True
-    return True
+    return not _is_on_gpu(config) or config["device"].get("turns") is True
 
 
 def _is_on_gpu(config):
@@ -32,10 +30,12 @@ def reference_of(planned, reference):
     `reference` (axis or option → choice); None if there is none."""
     if not reference:
         return None
-    wanted = dict({"alias": ""}, **reference)
+    wanted = {"alias": ""}
+    wanted.update(reference)
     for run in planned:
         choices = {key: str(value) for key, value in run["overrides"].items()}
-        choices.update(run["choices"], alias=run["alias"] or "")
+        choices.update(run["choices"])
+        choices["alias"] = run["alias"] or ""
         if all(choices.get(axis) == choice for axis, choice in wanted.items()):
             return run
     return None
@@ -48,7 +48,10 @@ def cohorts(missing, reference, peaks=(), available=None, card=None):
     not take turns (``measure.turns: false``, or on a GPU without memory for two) is a cohort on its
     own. `peaks`: peak bytes of those that were measured before; `available`: bytes of free memory,
     read from this host if None; `card`: as `cards.query_contexts` returns it."""
-    on_card = gpu_capacity(card)
+    on_card = 1
+    # With another compute mode, the card admits only one process.
+    if card is not None and card["mode"] == "Default":
+        on_card = memory_capacity(card["free_bytes"], GUESS_BYTES_OF_CARD)
 
     def in_turns(run):
         if _is_on_gpu(run["config"]) and on_card == 1:
@@ -65,16 +68,17 @@ def cohorts(missing, reference, peaks=(), available=None, card=None):
         together.append(run)
         if _is_on_gpu(run["config"]):
             size = min(size, on_card)
-    if reference is None or not in_turns(reference):
-        for start in range(0, len(together), size):
-            groups.append(together[start : start + size])
-        return groups
-    others = [run for run in together if run["name"] != reference["name"]]
-    if together and not others:
-        return groups + [[reference]]
-    size = max(1, size - 1)
-    for start in range(0, len(others), size):
-        groups.append([reference] + others[start : start + size])
+
+    in_each = []
+    if reference is not None and in_turns(reference):
+        others = [run for run in together if run["name"] != reference["name"]]
+        if together and not others:
+            return groups + [[reference]]
+        together = others
+        in_each = [reference]
+        size = max(1, size - 1)
+    for start in range(0, len(together), size):
+        groups.append(in_each + together[start : start + size])
     return groups
 
 
@@ -83,10 +87,11 @@ def max_size(runs, peaks=(), available=None):
     some of them; each of the others is expected to need `GUESS_BYTES`."""
     if available is None:
         available = available_bytes()
-    needs = list(peaks)
-    if len(needs) < max(1, len(runs)):
-        needs.append(GUESS_BYTES)
-    size = memory_capacity(available, max(needs))
+    largest = max(peaks, default=GUESS_BYTES)
+    if len(peaks) < len(runs):
+        largest = max(largest, GUESS_BYTES)
+
+    size = memory_capacity(available, largest)
     for run in runs:
         limits = run["config"].get("limits") or {}
         size = min(size, limits.get("members") or MOST)
@@ -100,14 +105,6 @@ def memory_capacity(available, each=GUESS_BYTES):
         return MOST
     fitting = int(SHARE * available // each)
     return max(1, min(MOST, fitting))
-
-
-def gpu_capacity(card, each=GUESS_BYTES_OF_CARD):
-    """Returns how many runs of `each` bytes of GPU memory may be on a GPU at the same time; 1 if
-    `card` (from `cards.query_contexts`) is None or its compute mode admits only one process."""
-    if card is None or card["mode"] != "Default":
-        return 1
-    return memory_capacity(card["free_bytes"], each)
 
 
 def starting_order(runs):

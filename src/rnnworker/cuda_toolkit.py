@@ -35,18 +35,22 @@ def advice_for(launcher, environment):
     except (OSError, subprocess.SubprocessError):
         return None  # the check of the build's packages says what is wrong with its Python
     names = output.decode("utf-8", "replace").split()
-    return ADVICE.format(" and no ".join(names)) if names else None
+    if not names:
+        return None
+    return ADVICE.format(" and no ".join(names))
 
 
 def lacking(roots, path=None):
     """Returns which of `LIBDEVICE` and `PTXAS` none of the folders `roots` has, the second one also
     along `path` (None: ``PATH``)."""
-    found = {
-        name: any(os.path.exists(os.path.join(root, name)) for root in roots)
-        for name in (LIBDEVICE, PTXAS)
-    }
-    found[PTXAS] = found[PTXAS] or shutil.which("ptxas", path=path) is not None
-    return [name for name in (LIBDEVICE, PTXAS) if not found[name]]
+    names = []
+    for name in (LIBDEVICE, PTXAS):
+        found = [root for root in roots if os.path.exists(os.path.join(root, name))]
+        if name == PTXAS and shutil.which("ptxas", path=path):
+            found.append("along the path")
+        if not found:
+            names.append(name)
+    return names
 
 
 def roots(variable, folders_of):
@@ -66,8 +70,11 @@ def _folders_of(package):
         spec = importlib.util.find_spec(package)
     except ImportError:
         return []
-    return list(spec.submodule_search_locations or ()) if spec else []
+    if spec is None:
+        return []
+    return list(spec.submodule_search_locations or ())
 
 
 if __name__ == "__main__":
-    print("\n".join(lacking(roots(os.environ.get("CUDA_ROOT"), _folders_of))))
+    searched = roots(os.environ.get("CUDA_ROOT"), _folders_of)
+    print("\n".join(lacking(searched)))

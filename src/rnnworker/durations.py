@@ -16,61 +16,66 @@ class Durations:
     - `too_long`: name → seconds that one of its phases took without an end.
     """
 
-    def __init__(self):
+    def __init__(self, session=None):
+        """`session`: the seconds after which this start ends; None: never."""
+        self.session = session
         self.endless = set()
         self.too_long = {}
         self._took = {}  # (build, configuration) → longest duration
         self._at_least = {}  # the same of what was ended before it was done
 
     def recall(self, out, planned):
-        """Notes what the outcomes in the folder `out` say of `planned`, pairs of name and entry."""
-        for name, entry in planned:
-            attempts = glob.escape(os.path.join(out, name))
+        """Notes what the outcomes in the folder `out` say of `planned` runs or certificates."""
+        for each in planned:
+            attempts = glob.escape(os.path.join(out, each["name"]))
             for attempt in glob.glob(os.path.join(attempts, "*")):
                 cut = os.path.join(attempt, CUT)
                 if os.path.exists(cut):
-                    self._note_cut(entry, name, read(cut))
+                    self._note_cut(each, read(cut))
                     continue
-                # A certificate has an outcome for each device.
-                escaped = glob.escape(attempt)
-                made = glob.glob(os.path.join(escaped, OUTCOME))
-                made += glob.glob(os.path.join(escaped, "*", OUTCOME))
-                if made:
-                    seconds = [read(path).get("seconds") or 0.0 for path in made]
-                    self.note(entry, name, sum(seconds))
+                # A certificate has an outcome for each device, those of further ones in folders.
+                pattern = os.path.join(glob.escape(attempt), "**", OUTCOME)
+                outcomes = glob.glob(pattern, recursive=True)
+                if outcomes:
+                    seconds = [read(path).get("seconds") or 0.0 for path in outcomes]
+                    self.note(each, sum(seconds))
 
-    def note(self, planned, name, took):
-        key = _key(planned, name)
+    def note(self, planned, took):
+        """Notes that `planned` took that many seconds."""
+        key = _key(planned)
         self._took[key] = max(took, self._took.get(key, 0.0))
 
-    def keep_cut(self, folder, planned, name, seconds, session, phase_seconds=None):
-        """Writes into the `folder` of an attempt that it was ended after `seconds`: by the end of a
-        session of `session` seconds, or because a phase took `phase_seconds`."""
+    def keep_cut(self, folder, planned, seconds, phase_seconds=None):
+        """Writes into the `folder` of an attempt that it was ended after `seconds`: by the end of
+        this start, or because a phase took `phase_seconds`."""
         cut = {
             "seconds": seconds,
-            "session": session,
+            "session": self.session,
             "phase_seconds": phase_seconds,
         }
         write(os.path.join(folder, CUT), cut)
-        self._note_cut(planned, name, cut)
+        self._note_cut(planned, cut)
 
-    def _note_cut(self, planned, name, cut):
-        key = _key(planned, name)
-        self._at_least[key] = max(cut["seconds"], self._at_least.get(key, 0.0))
+    def _note_cut(self, planned, cut):
+        key = _key(planned)
+        name = planned["name"]
+        seconds = cut["seconds"]
+        self._at_least[key] = max(seconds, self._at_least.get(key, 0.0))
         if cut["phase_seconds"] is not None:
             self.too_long[name] = max(cut["phase_seconds"], self.too_long.get(name, 0.0))
-        if cut["session"] is not None and cut["seconds"] > cut["session"] / 2:
+        if cut["session"] is not None and seconds > cut["session"] / 2:
             self.endless.add(name)
 
-    def needed(self, planned, name):
+    def needed(self, planned):
         """Returns the seconds that `planned` is expected to take: those of the longest of its
         configuration so far, else of its kind in its build, else of anything in its build, else a
         guess; and not less than it took without an end."""
-        key = _key(planned, name)
+        key = _key(planned)
         build, configuration = key
         at_least = self._at_least.get(key, 0.0)
         if key in self._took:
             return max(at_least, self._took[key])
+
         kind = os.path.dirname(configuration)
         of_build = []
         of_kind = []
@@ -83,7 +88,8 @@ class Durations:
         return max(at_least, guess)
 
 
-def _key(planned, name):
+def _key(planned):
     """Returns (build, name without the repeat): repeats take the same time."""
     build = planned["config"]["build"]["name"]
+    name = planned["name"]
     return build, name.rpartition("-r")[0] or name

@@ -25,7 +25,9 @@ def to_json_data(value):
         number = float(value)
     except (TypeError, ValueError):
         return str(value)
-    return number if math.isfinite(number) else None
+    if math.isfinite(number):
+        return number
+    return None
 
 
 class Events:
@@ -42,6 +44,7 @@ class Events:
         self._lock = threading.Lock()
 
     def emit(self, event, **fields):
+        """Writes an event at once, with those that were held."""
         self.emit_later(event, **fields)
         self._write()
 
@@ -59,7 +62,9 @@ class Events:
 
     def emit_later(self, event, **fields):
         """Holds an event until the next one is written."""
-        line = json.dumps(to_json_data(dict(fields, event=event, t=time.monotonic()))) + "\n"
+        fields["event"] = event
+        fields["t"] = time.monotonic()
+        line = json.dumps(to_json_data(fields)) + "\n"
         with self._lock:
             self._held += line.encode("utf-8")
 
@@ -69,7 +74,8 @@ class Events:
                 self._late.cancel()
                 self._late = None
             while self._held:
-                self._held = self._held[os.write(self._descriptor, self._held) :]
+                written = os.write(self._descriptor, self._held)
+                self._held = self._held[written:]
             self._written = time.monotonic()
 
     def handshake(self):
@@ -82,6 +88,7 @@ class Events:
         return self._ask("gate", **fields)
 
     def _ask(self, event, **fields):
+        """Writes an event and returns the answer; ends this process if nobody is left to answer."""
         if self._answers is None:
             return None
         self.emit(event, **fields)
@@ -94,5 +101,7 @@ class Events:
 def from_environment():
     """Returns the `Events` that the environment variables of this process describe."""
     descriptor = int(os.environ.get("RNNWORKER_EVENTS", "1"))
-    answers = sys.stdin if os.environ.get("RNNWORKER_HANDSHAKE") == "1" else None
+    answers = None
+    if os.environ.get("RNNWORKER_HANDSHAKE") == "1":
+        answers = sys.stdin
     return Events(descriptor, answers)

@@ -32,12 +32,12 @@ def may_fork(config):
 def kind_of(member):
     """Returns the name of the socket of an importer for members with the command of `member`
     (without the job file) and its environment."""
-    kept = sorted(
-        (name, value)
-        for name, value in member.environment.items()
-        if name not in VARIABLE and not name.startswith("RNNBENCH_")
-    )
-    return hashlib.sha256(repr((list(member.command[:-1]), kept)).encode("utf-8")).hexdigest()[:16]
+    kept = []
+    for name, value in sorted(member.environment.items()):
+        if name not in VARIABLE and not name.startswith("RNNBENCH_"):
+            kept.append((name, value))
+    process = repr((list(member.command[:-1]), kept))
+    return hashlib.sha256(process.encode("utf-8")).hexdigest()[:16]
 
 
 class Importers:
@@ -55,30 +55,34 @@ class Importers:
             return None
         kind = kind_of(member)
         if kind not in self._importers:
-            importer = _joined(kind, member)
-            if importer is None and self._kinds.count(kind) > 1:
-                importer = Importer(member)
-            if importer is not None:
+            importer = None
+            connection = _connection(kind)
+            if connection or self._kinds.count(kind) > 1:
+                importer = Importer(member, connection)
                 importer.watch(selector)
             self._importers[kind] = importer
         importer = self._importers[kind]
-        return None if importer is None or importer.gone else importer
+        if importer is None or importer.gone:
+            return None
+        return importer
 
     def started(self):
+        """Returns the importers that have been started or joined."""
         return [importer for importer in self._importers.values() if importer]
 
 
-def _joined(kind, member):
-    """Returns the workflow's importer of this `kind`, if it has one that is alive."""
-    if not os.environ.get(FOLDER):
+def _connection(kind):
+    """Returns a connection to the workflow's importer of this `kind`, if there is one."""
+    folder = os.environ.get(FOLDER)
+    if not folder:
         return None
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     try:
-        connection.connect(os.path.join(os.environ[FOLDER], kind))
+        connection.connect(os.path.join(folder, kind))
     except OSError:
         connection.close()
         return None
-    return Importer(member, connection)
+    return connection
 
 
 class Importer:
@@ -86,23 +90,29 @@ class Importer:
     end of `connection`. With the socket `listener`, it also serves those that connect to it."""
 
     def __init__(self, member, connection=None, listener=None):
-        self.ready = self.gone = False
+        self.ready = False
+        self.gone = False
         self.deadline = time.monotonic() + member.limit("import")
         self._process = None
         if connection:
             self._socket = connection
             return
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        passed = [theirs.fileno()] + ([listener.fileno()] if listener else [])
-        arguments = ["--import", member.command[-1]] + [str(number) for number in passed]
+
+        passed = [theirs.fileno()]
+        if listener:
+            passed.append(listener.fileno())
+        command = list(member.command)
+        command.insert(-1, "--import")
+        command += [str(descriptor) for descriptor in passed]
         with theirs, open(str(member.log), "ab") as output:
             self._process = subprocess.Popen(
-                list(member.command[:-1]) + arguments,
+                command,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
                 env=member.environment,
-                pass_fds=tuple(passed) + tuple(member.inherit),
+                pass_fds=passed + list(member.inherit),
                 start_new_session=True,
             )
 
@@ -137,7 +147,8 @@ class Importer:
                 passed = array.array("i", [status, answers, output.fileno(), events])
                 passed.extend(member.inherit)
                 rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, passed)]
-                self._socket.sendmsg([member.command[-1].encode("utf-8")], rights)
+                job_file = member.command[-1].encode("utf-8")
+                self._socket.sendmsg([job_file], rights)
         except BaseException:
             os.close(stdin)
             os.close(reports)
@@ -165,7 +176,8 @@ class Forked:
     exit code, becomes readable at its end; the caller closes it."""
 
     def __init__(self, stdin, ended):
-        self.stdin, self.ended = os.fdopen(stdin, "wb"), ended
+        self.stdin = os.fdopen(stdin, "wb")
+        self.ended = ended
         self._lines = os.fdopen(ended, "rb", 0, closefd=False)  # without a buffer, for `select`
         self._code = None
         line = self._lines.readline()
@@ -177,11 +189,15 @@ class Forked:
 
     def poll(self, timeout=0):
         """Returns the exit code; None while running, -9 if its importer has ended (killing it)."""
-        if self._code is None and select.select([self.ended], [], [], timeout)[0]:
-            self._code = int(self._lines.readline() or SIGKILLED)
+        if self._code is None:
+            has_ended, _, _ = select.select([self.ended], [], [], timeout)
+            if has_ended:
+                self._code = int(self._lines.readline() or SIGKILLED)
         return self._code
 
     def wait(self, timeout=None):
-        if self.poll(timeout) is None:
+        """Returns the exit code. Raises `subprocess.TimeoutExpired` after `timeout` seconds."""
+        code = self.poll(timeout)
+        if code is None:
             raise subprocess.TimeoutExpired("a forked worker", timeout)
-        return self._code
+        return code

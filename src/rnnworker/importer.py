@@ -34,35 +34,40 @@ def main(job_file, *sockets):
     with open(job_file) as file:
         job = json.load(file)
     run.die_with_parent(job.get("parent"))
+
     begin = time.monotonic()
     config = job["config"]
-    session = importlib.import_module(
-        "rnnworker.frameworks." + FRAMEWORKS[config["build"]["framework"]].module
-    )
+    framework = FRAMEWORKS[config["build"]["framework"]]
+    session = importlib.import_module("rnnworker.frameworks." + framework.module)
     session.preload(config)
-    took, resident = time.monotonic() - begin, _resident()
-    owner, *listeners = (
-        socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET, fileno=int(number))
-        for number in sockets
-    )
+    took = time.monotonic() - begin
+    resident = _resident()
+
+    opened = []
+    for number in sockets:
+        opened.append(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET, fileno=int(number)))
+    owner = opened[0]
     owner.send(b"ready")
-    job_file = _Importer(owner, listeners).serve()
+    job_file = _Importer(owner, opened[1:]).serve()
     if not job_file:
         return 0
-    return run.main([job_file], run.Imported(took, resident - _resident()))
+    imported = run.Imported(took, resident - _resident())
+    return run.main([job_file], imported)
 
 
 def _resident():
     """Returns the resident memory of this process in bytes, including mapped files."""
     with open("/proc/self/statm") as file:
-        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        pages = file.read().split()[1]
+    return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
 
 class _Importer:
     """The event loop of the importer over the sockets of supervisors and the ends of workers."""
 
     def __init__(self, owner, listeners):
-        self.owner, self.listeners = owner, listeners
+        self.owner = owner
+        self.listeners = listeners
         self.workers = {owner: {}}  # connection → {process: descriptor for its exit code}
         # The end of a child makes a descriptor readable.
         self.child_ends, writer = os.pipe()
@@ -76,24 +81,25 @@ class _Importer:
         while True:
             watched = [self.child_ends] + self.listeners + list(self.workers)
             ready, _, _ = select.select(watched, [], [])
-            if self.child_ends in ready:
-                os.read(self.child_ends, 4096)
-                for children in self.workers.values():
-                    _report_exits(children)
-            for listener in set(self.listeners).intersection(ready):
-                connection, _ = listener.accept()
-                self.workers[connection] = {}
-                with contextlib.suppress(OSError):  # it may be gone already; that is read from it
-                    connection.send(b"ready")
-            for connection in set(self.workers).intersection(ready):
-                job_file, descriptors = _receive(connection)
-                if job_file:
-                    if self._is_forked(connection, descriptors):
-                        return job_file
-                elif connection is self.owner:
-                    return None
+            for source in ready:
+                if source == self.child_ends:
+                    os.read(self.child_ends, 4096)
+                    for children in self.workers.values():
+                        _report_exits(children)
+                elif source in self.listeners:
+                    connection, _ = source.accept()
+                    self.workers[connection] = {}
+                    with contextlib.suppress(OSError):  # it may be gone; that is read from it
+                        connection.send(b"ready")
                 else:
-                    self._drop(connection)
+                    job_file, descriptors = _receive(source)
+                    if job_file:
+                        if self._is_forked(source, descriptors):
+                            return job_file
+                    elif source is self.owner:
+                        return None
+                    else:
+                        self._drop(source)
 
     def _is_forked(self, connection, descriptors):
         """Forks a worker. Returns True in the worker, False in the importer."""
@@ -103,6 +109,7 @@ class _Importer:
             # Python 3.12 warns if there are threads; those started by imports hold no lock.
             warnings.simplefilter("ignore", DeprecationWarning)
             pid = os.fork()
+
         if pid:
             for descriptor in descriptors[1:]:
                 os.close(descriptor)
@@ -132,7 +139,10 @@ def _report_exits(children):
     for pid in list(children):
         ended, status = os.waitpid(pid, os.WNOHANG)
         if ended:
-            code = -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+            if os.WIFSIGNALED(status):
+                code = -os.WTERMSIG(status)
+            else:
+                code = os.WEXITSTATUS(status)
             descriptor = children.pop(pid)
             with contextlib.suppress(BrokenPipeError):  # the supervisor has closed this one
                 os.write(descriptor, "{}\n".format(code).encode("ascii"))
@@ -140,6 +150,8 @@ def _report_exits(children):
 
 
 def _receive(connection):
+    """Returns the job file of a message and the descriptors that came with it; "" and none if the
+    connection has been closed."""
     descriptors = array.array("i")
     space = socket.CMSG_LEN(DESCRIPTORS * descriptors.itemsize)
     try:
@@ -148,7 +160,8 @@ def _receive(connection):
         return "", []
     for level, kind, data in ancillary:
         if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
-            descriptors.frombytes(data[: len(data) - len(data) % descriptors.itemsize])
+            whole = len(data) - len(data) % descriptors.itemsize
+            descriptors.frombytes(data[:whole])
     return message.decode("utf-8"), list(descriptors)
 
 

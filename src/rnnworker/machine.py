@@ -20,6 +20,8 @@ FLAGS = ("avx", "avx2", "fma", "avx512f", "avx512_vnni", "avx512_bf16", "amx_til
 def fingerprint():
     """Returns facts about this machine as JSON data; unknown facts are None or absent."""
     processor = processor_facts()
+    files_of_containers = map(os.path.exists, ("/.dockerenv", "/run/.containerenv"))
+    variables_of_containers = map(os.environ.get, ("container", "APPTAINER_CONTAINER"))
     facts = {
         "cpu": processor["name"] or platform.processor() or platform.machine(),
         "architecture": platform.machine(),
@@ -37,8 +39,7 @@ def fingerprint():
         "kernel": platform.release(),
         "system": platform.system(),
         "virtual": processor["virtual"],
-        "container": any(map(os.path.exists, ("/.dockerenv", "/run/.containerenv")))
-        or any(map(os.environ.get, ("container", "APPTAINER_CONTAINER"))),
+        "container": any(files_of_containers) or any(variables_of_containers),
         "gpus": gpus(),
         "gpu_models": gpu_models(),
         "boot": boot(),
@@ -53,20 +54,28 @@ def processor_facts():
     information = text("/proc/cpuinfo") or ""
     lines = re.findall(r"^([\w ]+?)[ \t]*:[ \t]*(\S.*?)[ \t]*$", information, re.MULTILINE)
     first = dict(reversed(lines)).get
-    flags = first("flags") and first("flags").split()
-    name = first("model name")
-    if not name:
-        arm = [first("CPU implementer"), first("CPU part")]  # which have no model name
-        name = "ARM {} {}".format(*arm) if all(arm) else None
-    kind = [first("vendor_id"), first("cpu family"), first("model")]
     sockets = {value for field, value in lines if field == "physical id"}
-    return {
-        "name": name,
-        "flags": flags and [flag for flag in FLAGS if flag in flags],
-        "virtual": flags and "hypervisor" in flags,
+    facts = {
+        "name": first("model name"),
+        "flags": None,
+        "virtual": None,
         "sockets": len(sockets) or None,
-        "processor": " ".join(kind) if all(kind) else None,
+        "processor": None,
     }
+
+    arm = [first("CPU implementer"), first("CPU part")]  # which have no model name
+    if not facts["name"] and all(arm):
+        facts["name"] = "ARM {} {}".format(*arm)
+
+    kind = [first("vendor_id"), first("cpu family"), first("model")]
+    if all(kind):
+        facts["processor"] = " ".join(kind)
+
+    if first("flags"):
+        flags = first("flags").split()
+        facts["flags"] = [flag for flag in FLAGS if flag in flags]
+        facts["virtual"] = "hypervisor" in flags
+    return facts
 
 
 def key(facts):
@@ -74,26 +83,29 @@ def key(facts):
     that are stable between boots, including the machine id, which is never shown. Only facts from
     the kernel are used, because a command that fails once would change the key. A virtual machine
     may start on another processor of the same name (``AMD EPYC``), which is another machine."""
-    models = facts.get("gpu_models") or []
     common, virtual = kind(facts)
-    stable = [*common, text("/etc/machine-id"), *virtual]
-    digest = hashlib.sha256(repr(stable).encode("utf-8")).hexdigest()[:6]
+    stable = common + [text("/etc/machine-id")] + virtual
+
+    digest = hashlib.sha256(repr(stable).encode("utf-8")).hexdigest()
     name = re.sub(r"\(r\)|\(tm\)|cpu|processor|@.*$", " ", str(facts.get("cpu")).lower())
     words = re.findall(r"[a-z0-9]+", name)[:3]
     parts = ["_".join(words) or "cpu", "{}c".format(facts.get("cores"))]
-    for model in models[:1]:
-        parts.append("_".join(re.findall(r"[a-z0-9]+", model.lower())))
-    return "-".join([*parts, digest])
+    if facts.get("gpu_models"):
+        model = facts["gpu_models"][0].lower()
+        parts.append("_".join(re.findall(r"[a-z0-9]+", model)))
+    parts.append(digest[:6])
+    return "-".join(parts)
 
 
 def kind(facts):
     """Returns what machines of one kind have in common: two lists, the second of facts that differ
     between virtual machines only."""
+    memory_bytes = facts.get("memory_bytes") or 0
     common = [
         facts.get("cpu"),
         facts.get("cores"),
         facts.get("architecture"),
-        round((facts.get("memory_bytes") or 0) / 2.0**30),
+        round(memory_bytes / 2.0**30),
         facts.get("gpu_models") or [],
     ]
     virtual = []
@@ -112,6 +124,7 @@ def gpu_models():
     which are those of nvidia-smi, else their PCI ids, else one placeholder per device file."""
     if not _has_driver():
         return []
+
     models = _listed_models()
     if models:
         return models
@@ -132,7 +145,8 @@ def gpus():
     reported = cards.query_cards()
     if reported is not None:
         return reported
-    models, uuids = _listed_models(), _information("GPU UUID")
+    models = _listed_models()
+    uuids = _information("GPU UUID")
     if len(uuids) != len(models):
         return [{"name": model} for model in models]
     return [{"name": model, "uuid": uuid} for model, uuid in zip(models, uuids)]
@@ -144,16 +158,22 @@ def _has_driver():
 
 def _listed_models():
     models = _information("Model")
-    return [] if "Unknown" in models else models
+    if "Unknown" in models:
+        return []
+    return models
 
 
 def _information(field):
     """Returns a field of the kernel driver's information on each GPU, in the order of their PCI
     addresses; an empty list if it is missing for any GPU."""
-    files = sorted(glob.glob(DRIVER + "/gpus/*/information"))
     pattern = "^{}:[ \\t]*(\\S.*?)[ \\t]*$".format(field)
-    found = [re.search(pattern, text(file) or "", re.MULTILINE) for file in files]
-    return [match.group(1) for match in found] if all(found) else []
+    values = []
+    for file in sorted(glob.glob(DRIVER + "/gpus/*/information")):
+        match = re.search(pattern, text(file) or "", re.MULTILINE)
+        if match is None:
+            return []
+        values.append(match.group(1))
+    return values
 
 
 def caches():

@@ -50,7 +50,8 @@ class Outcome:
     seconds = None  # its share of the time that its round took
 
     def __init__(self, events=(), turns=(), **facts):
-        self.events, self.turns = list(events), list(turns)
+        self.events = list(events)
+        self.turns = list(turns)
         for name, value in facts.items():
             getattr(Outcome, name)  # raises for what is no fact
             setattr(self, name, value)
@@ -62,8 +63,9 @@ class Outcome:
             return False
         for event in self.events:
             if event["event"] == "error":
-                message = "{}: {}".format(event.get("type", ""), event.get("message", ""))
-                return event.get("type") in OUT_OF_MEMORY_ERRORS or says_out_of_memory(message)
+                kind = event.get("type", "")
+                message = "{}: {}".format(kind, event.get("message", ""))
+                return kind in OUT_OF_MEMORY_ERRORS or says_out_of_memory(message)
         if self.exit_code == SIGKILLED and self.oom_kill:
             return True
         return self.exit_code < 0 and says_out_of_memory(self.log_tail)
@@ -81,17 +83,20 @@ class Outcome:
 
 def says_out_of_memory(text):
     """Whether an error or the end of a log says that memory ran out."""
-    return any(message in text.lower() for message in OUT_OF_MEMORY)
+    text = text.lower()
+    return any(message in text for message in OUT_OF_MEMORY)
 
 
 def tail(log):
     """Returns the last `TAIL_BYTES` of a log; empty if it cannot be read."""
     try:
         with open(str(log), "rb") as file:
-            file.seek(max(0, file.seek(0, 2) - TAIL_BYTES))
-            return file.read().decode("utf-8", "replace")
+            size = file.seek(0, 2)
+            file.seek(max(0, size - TAIL_BYTES))
+            content = file.read()
     except OSError:
         return ""
+    return content.decode("utf-8", "replace")
 
 
 class Member(typing.NamedTuple):
@@ -109,7 +114,8 @@ class Member(typing.NamedTuple):
 
     def limit(self, phase):
         """Returns the seconds that it may work in `phase`."""
-        return float(self.limits.get(phase, self.limits.get("default", DEFAULT_LIMIT)))
+        default = self.limits.get("default", DEFAULT_LIMIT)
+        return float(self.limits.get(phase, default))
 
 
 def event_of(line):
@@ -118,36 +124,50 @@ def event_of(line):
         event = json.loads(line.decode("utf-8"))
     except (ValueError, RecursionError):
         return None
-    return event if isinstance(event, dict) and isinstance(event.get("event"), str) else None
+    if isinstance(event, dict) and isinstance(event.get("event"), str):
+        return event
+    return None
 
 
 class Running:
     """A member's process and its state: `is_working`, `is_waiting` (at the gate) or ended."""
 
     def __init__(self, member, parse, importer=None):
-        self.member, self.name, self.parse = member, member.name, parse
+        self.member = member
+        self.name = member.name
+        self.parse = parse
         self.outcome = Outcome()
-        self.is_working, self.is_waiting = True, False
+        self.is_working = True
+        self.is_waiting = False
+
         self.gate_event = {}  # the last one
         self.step_seconds = None  # seconds per training step in the last turn that has any
-        self.deadline = self.left = 0.0  # of its phase; the seconds left of it while it waits
+        self.deadline = 0.0  # of its phase
+        self.left = 0.0  # the seconds left of its phase while it waits
         self.buffer = b""
-        self.pidfd = None
+
         self.log = open(str(member.events_file), "ab", buffering=0)  # noqa: SIM115 (see finish)
         self.reader, writer = os.pipe()
         try:
-            self.process = importer.fork(member, writer) if importer else _started(member, writer)
+            if importer:
+                self.process = importer.fork(member, writer)
+            else:
+                self.process = _started(member, writer)
         except BaseException:
             self.log.close()
             os.close(self.reader)
             raise
         finally:
             os.close(writer)
+
+        self.pidfd = None
         if importer:
             self.pidfd = self.process.ended
         elif hasattr(os, "pidfd_open"):
             self.pidfd = os.pidfd_open(self.process.pid)
-        self._descriptors = [self.reader] + ([] if self.pidfd is None else [self.pidfd])
+        self._descriptors = [self.reader]
+        if self.pidfd is not None:
+            self._descriptors.append(self.pidfd)
         self._begin("start")
 
     @property
@@ -155,6 +175,7 @@ class Running:
         return self.is_working or self.is_waiting
 
     def watch(self, selector):
+        """Has `selector` report what the process writes, and its end."""
         for descriptor in self._descriptors:
             selector.register(descriptor, selectors.EVENT_READ, self)
 
@@ -163,11 +184,14 @@ class Running:
         if not self.is_alive:
             return
         # The process may have ended while a child of it still holds the empty pipe open.
-        readable = select.select([self.reader], [], [], 0)[0]
-        data = os.read(self.reader, 65536) if readable else b""
+        data = b""
+        readable, _, _ = select.select([self.reader], [], [], 0)
+        if readable:
+            data = os.read(self.reader, 65536)
         if not data:
             self.close(selector)
             return
+
         self.log.write(data)
         lines = (self.buffer + data).split(b"\n")
         self.buffer = lines.pop()
@@ -175,19 +199,25 @@ class Running:
             self._take(self.parse(line))
 
     def _take(self, event):
+        """Notes an event, which may ask for an answer. None: a line that was no event."""
         if event is None:
             self.outcome.garbage += 1
             return
         self.outcome.events.append(event)
         kind = event["event"]
-        if kind in ("phase_begin", "phase_end"):
-            self._begin(LAST_PHASE if kind == "phase_end" else str(event.get("phase")))
+        if kind == "phase_begin":
+            self._begin(str(event.get("phase")))
+        elif kind == "phase_end":
+            self._begin(LAST_PHASE)
         self.member.on_event(event)
+
         if kind == "turn" and event.get("steps") and event.get("seconds"):
             self.step_seconds = event["seconds"] / event["steps"]
         if kind == "gate":
-            self.gate_event, self.left = event, self.deadline - time.monotonic()
-            self.is_working, self.is_waiting = False, True
+            self.gate_event = event
+            self.left = self.deadline - time.monotonic()
+            self.is_working = False
+            self.is_waiting = True
         elif kind == "handshake":
             self._send("go")
             self._begin(self.outcome.phase)
@@ -196,9 +226,13 @@ class Running:
         """Gives it a `turn` of this `length`, in steps: the untimed lead-in, then the timed ones;
         all that are left if it is not given."""
         self.outcome.turns.append(turn)
-        self.is_working, self.is_waiting = True, False
+        self.is_working = True
+        self.is_waiting = False
         self.deadline = time.monotonic() + self.left
-        self._send(" ".join(map(str, ("turn", turn["turn"]) + length)))
+        line = "turn {}".format(turn["turn"])
+        for steps in length:
+            line += " {}".format(steps)
+        self._send(line)
 
     def check_limit(self, selector):
         """Ends the member if it exceeds its limit, even if it never stops writing, or if its
@@ -210,11 +244,13 @@ class Running:
             self.close(selector)
 
     def cut_short(self):
+        """Kills the process, because the time for all members is over."""
         if self.is_alive:
             self.outcome.cut = True
             _signal_group(self.process.pid, signal.SIGKILL)
 
     def close(self, selector):
+        """Ends the process, which `selector` no longer watches."""
         for descriptor in self._descriptors:
             selector.unregister(descriptor)
         self.finish()
@@ -228,11 +264,16 @@ class Running:
         """Ends the process and its children, and closes all descriptors. Idempotent."""
         if self.log is None:
             return
-        self.is_working = self.is_waiting = False
+        self.is_working = False
+        self.is_waiting = False
         try:
             self.close_stdin()
             _end(self.process)
-            self.outcome.exit_code = _as_signal(self.process.wait())
+            self.outcome.exit_code = self.process.wait()
+            # A launcher (a shell, a container) exits with 128 + the number of the signal that
+            # ended its child.
+            if self.outcome.exit_code - 128 in DEADLY:
+                self.outcome.exit_code = 128 - self.outcome.exit_code
             self.outcome.log_tail = tail(self.member.log)
         finally:
             self.log.close()
@@ -244,9 +285,11 @@ class Running:
         """Returns the CPU seconds used by the process and its threads, to a clock tick."""
         stat = proc_files.text("/proc/{}/stat".format(self.process.pid)) or ""
         fields = stat.rpartition(")")[2].split()
-        return sum(map(int, fields[11:13])) / float(os.sysconf("SC_CLK_TCK"))
+        ticks = sum(int(field) for field in fields[11:13])
+        return ticks / float(os.sysconf("SC_CLK_TCK"))
 
     def _begin(self, phase):
+        """Begins a phase, which has a limit of its own."""
         self.outcome.phase = phase
         self.deadline = time.monotonic() + self.member.limit(phase)
 
@@ -257,13 +300,17 @@ class Running:
 
 
 def _started(member, writer):
+    """Starts the process of `member`, which writes its events to the descriptor `writer`."""
+    environment = dict(member.environment)
+    environment["RNNWORKER_EVENTS"] = str(writer)
+    environment["RNNWORKER_HANDSHAKE"] = "1"
     with open(str(member.log), "ab") as output:
         return subprocess.Popen(
             member.command,
             stdin=subprocess.PIPE,
             stdout=output,
             stderr=output,
-            env=dict(member.environment, RNNWORKER_EVENTS=str(writer), RNNWORKER_HANDSHAKE="1"),
+            env=environment,
             pass_fds=(writer,) + tuple(member.inherit),
             start_new_session=True,
         )
@@ -278,12 +325,6 @@ def _end(process):
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(timeout=GRACE_SECONDS)
     _signal_group(process.pid, signal.SIGKILL)
-
-
-def _as_signal(exit_code):
-    """Returns the exit code, negative for a signal. A launcher (a shell, a container) exits with
-    128 + the number of the signal that ended its child."""
-    return 128 - exit_code if exit_code - 128 in DEADLY else exit_code
 
 
 def _signal_group(group, number):

@@ -15,7 +15,8 @@ def for_keras_3(keras, stated):
     """Returns the optimizer object for Keras 3, or for Keras 2 on TensorFlow 2; `stated` is the
     YAML's ``optimizer``. Raises ValueError if this Keras has no such optimizer."""
     settings = dict(stated)
-    name, decay = settings.pop("name"), settings.pop("decay", 0.0)
+    name = settings.pop("name")
+    decay = settings.pop("decay", 0.0)
     if decay:
         settings["learning_rate"] = keras.optimizers.schedules.InverseTimeDecay(
             settings["learning_rate"],
@@ -26,7 +27,8 @@ def for_keras_3(keras, stated):
     classes = {entry.lower(): entry for entry in dir(keras.optimizers) if entry[0].isupper()}
     if name.lower() not in classes:
         raise ValueError("model.optimizer.name: this Keras has no optimizer {!r}".format(name))
-    return getattr(keras.optimizers, classes[name.lower()])(**settings)
+    optimizer = getattr(keras.optimizers, classes[name.lower()])
+    return optimizer(**settings)
 
 
 def for_keras_2(stated):

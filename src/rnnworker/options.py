@@ -14,17 +14,18 @@ from rnnworker.frameworks.names import FRAMEWORKS
 
 OF_MODEL = "of_model"  # the cell of a grid if the model's own layers decide
 GATED = ("lstm", "gru", "gru_reset_before", OF_MODEL)
-_WEIGHTS = tuple(
-    "{}_{}".format(part, what)
-    for what in ("regularizer", "constraint")
-    for part in ("kernel", "recurrent", "bias")
+_WEIGHTS = (
+    "kernel_regularizer",
+    "recurrent_regularizer",
+    "bias_regularizer",
+    "kernel_constraint",
+    "recurrent_constraint",
+    "bias_constraint",
 )
 _LAYER = ("activation",) + _WEIGHTS
 LONGEST = "longest"  # of `unrolled`: the most time steps that it compiles
-# Keras 3's SimpleRNN ignores activity_regularizer.
-_GATED_LAYER = ("recurrent_activation", "activity_regularizer")
 # Options that change the layer's function; the others select how it is computed.
-OF_THE_FUNCTION = _GATED_LAYER + _LAYER + ("use_bias",)
+OF_THE_FUNCTION = ("recurrent_activation", "activity_regularizer") + _LAYER + ("use_bias",)
 
 PREFIX = "rnn.options."
 
@@ -36,7 +37,11 @@ def is_user_file(implementation):
 
 def named(reference):
     """Returns {name: value} of the options in an experiment's reference (``rnn.options.NAME``)."""
-    return {key[len(PREFIX) :]: value for key, value in reference.items() if key.startswith(PREFIX)}
+    options = {}
+    for key, value in reference.items():
+        if key.startswith(PREFIX):
+            options[key[len(PREFIX) :]] = value
+    return options
 
 
 # Keras's own layers, and the implementations without a layer; all are in ``kernels/keras.py``.
@@ -51,7 +56,7 @@ _KERAS = {
 }
 _FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "kernels")
 _FILES = {os.path.splitext(name)[0] for name in os.listdir(_FOLDER) if name.endswith(".py")}
-IMPLEMENTATIONS = (*_KERAS, *sorted(_FILES - {"__init__", "keras"}))
+IMPLEMENTATIONS = tuple(_KERAS) + tuple(sorted(_FILES - {"__init__", "keras"}))
 _GENERIC = ("keras", "auto", "unrolled", "cell")
 
 
@@ -68,18 +73,23 @@ def is_function(stated):
 def honoured(config):
     """Returns the options that the implementation of a run's config honours, sorted: all that are
     given for a user-supplied file, None for an unknown implementation."""
-    rnn, cell = config["rnn"], config["cell"]["name"]
+    rnn = config["rnn"]
+    cell = config["cell"]["name"]
     name = rnn.get("implementation")
     if is_user_file(name):
         return sorted(rnn.get("options") or {})
     if name not in IMPLEMENTATIONS:
         return None
-    framework = (config.get("build") or {}).get("framework")
-    options = list(_KERAS[name] if is_keras(name) else _own_options(name))
+    if not is_keras(name):
+        return sorted(_own_options(name))
+    options = list(_KERAS[name])
     if name in _GENERIC:
         options.append("use_bias")
         if cell in GATED:
-            options += _GATED_LAYER[:1] if name == "cell" else _GATED_LAYER
+            options.append("recurrent_activation")
+            if name != "cell":  # Keras 3's SimpleRNN ignores it
+                options.append("activity_regularizer")
+        framework = (config.get("build") or {}).get("framework")
         # Keras 2.0.6 honours `implementation` in SimpleRNN too; later versions ignore it there.
         has_modes = cell in GATED or framework == "keras206_tensorflow1"
         known = FRAMEWORKS.get(framework)
@@ -95,7 +105,9 @@ def not_honoured(config):
     if not given:
         return []
     known = honoured(config)
-    return [] if known is None else [name for name in given if name not in known]
+    if known is None:
+        return []
+    return [name for name in given if name not in known]
 
 
 @functools.lru_cache(maxsize=None)

@@ -48,22 +48,12 @@ def memory_bytes(name="MemTotal", file="/proc/meminfo"):
 def available_bytes(proc="/proc"):
     """Returns the bytes of memory that can be used without swapping and within the limits of the
     control groups of this process; None if they are unknown."""
-    free = memory_bytes("MemAvailable", os.path.join(str(proc), "meminfo"))
-    limit = memory_limit(os.path.join(str(proc), "self"))
-    known = [each for each in (limit, free) if each is not None]
-    return min(known, default=None)
-
-
-def memory_limit(process="/proc/self"):
-    """Returns the memory limit in bytes of the control groups of `process`, as the scheduler of a
-    cluster sets it for a job; None if they have no limit."""
-    limits = []
-    for folder in _groups_and_parents("memory", process):
-        for name in ("memory.max", "memory.limit_in_bytes"):
-            limit = number(os.path.join(folder, name))
-            if limit is not None:
-                limits.append(limit)
-    return min(limits, default=None)
+    known = [memory_bytes("MemAvailable", os.path.join(str(proc), "meminfo"))]
+    # The scheduler of a cluster sets such limits for a job.
+    for folder in _groups_and_parents("memory", os.path.join(str(proc), "self")):
+        known.append(number(os.path.join(folder, "memory.max")))
+        known.append(number(os.path.join(folder, "memory.limit_in_bytes")))
+    return min((size for size in known if size is not None), default=None)
 
 
 def quota(process="/proc/self"):
@@ -75,7 +65,8 @@ def quota(process="/proc/self"):
         files = [text(os.path.join(folder, name)) or "" for name in names]
         match = re.match("([1-9][0-9]*) ([1-9][0-9]*)$", " ".join(files).strip())
         if match:  # otherwise it is "max", or -1
-            quotas.append(float(match.group(1)) / float(match.group(2)))
+            quota_us, period_us = match.groups()
+            quotas.append(float(quota_us) / float(period_us))
     return min(quotas, default=None)
 
 
@@ -85,19 +76,16 @@ def oom_kills(process="/proc/self", host="/proc/vmstat"):
 
     In the host's root group, which version 2 does not count, the kills on the whole host: a SIGKILL
     of a worker at the same time is almost certainly one of them. None if the kernel counts none."""
+    files = []
     for group in _groups("memory", process):
         for name in ("memory.events.local", "memory.events", "memory.oom_control"):
-            kills = _oom_kills(os.path.join(group, name))
-            if kills is not None:
-                return kills
-    return _oom_kills(host)
-
-
-def _oom_kills(file):
-    match = re.search(r"^oom_kill (\d+)$", text(file) or "", re.M)
-    if match is None:
-        return None
-    return int(match.group(1))
+            files.append(os.path.join(group, name))
+    files.append(host)
+    for file in files:
+        match = re.search(r"^oom_kill (\d+)$", text(file) or "", re.M)
+        if match:
+            return int(match.group(1))
+    return None
 
 
 def _groups(controller, process):
@@ -112,12 +100,15 @@ def _groups(controller, process):
             mount = line.split(" ")
             root, point = mount[3:5]
             kind, _, options = mount[mount.index("-") + 1 :][:3]
-            is_v2 = kind == "cgroup2" and not controllers
-            is_v1 = kind == "cgroup" and controller in controllers.split(",")
-            is_v1 = is_v1 and controller in options.split(",")
-            is_host = is_v1 and controller == "memory" and path == "/"
+            if kind == "cgroup2":
+                restricts = not controllers
+            elif kind == "cgroup" and controller in options.split(","):
+                is_host = controller == "memory" and path == "/"
+                restricts = controller in controllers.split(",") and not is_host
+            else:
+                restricts = False
             inside = os.path.relpath(path, root)
-            if (is_v2 or is_v1) and not is_host and inside[:2] != "..":
+            if restricts and inside[:2] != "..":
                 yield os.path.normpath(os.path.join(point, inside))
 
 

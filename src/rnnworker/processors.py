@@ -46,7 +46,8 @@ def read_topology(base="/sys/devices/system/cpu", cores=None):
         socket = proc_files.number(os.path.join(folder, "physical_package_id"), 0)
         core = proc_files.number(os.path.join(folder, "core_id"), cpu)
         topology.append(Processor(cpu, socket, core))
-    cores = proc_files.quota() if cores is None else cores
+    if cores is None:
+        cores = proc_files.quota()
     if cores is None or cores >= len(topology):
         return tuple(topology)
     kept = choose(topology, max(1, int(cores)))
@@ -68,8 +69,9 @@ def choose(topology, threads):
         core = (processor.socket, processor.core)
         ranked.append((siblings[core], processor.socket, processor.number))
         siblings[core] += 1
-    chosen = sorted(ranked)[:threads]
-    return tuple(sorted(number for _, _, number in chosen))
+    ranked.sort()
+    chosen = [number for _, _, number in ranked[:threads]]
+    return tuple(sorted(chosen))
 
 
 def for_device(topology, device, card=None, base="/sys"):
@@ -90,27 +92,26 @@ def processors_near(topology, card, base="/sys"):
     """Returns the processors of `topology` on the NUMA node of `card` (``bus``: its PCI address),
     or all of `topology` if the node is unknown or none of its processors is available."""
     bus = (card or {}).get("bus") or ""
-    # The kernel writes the PCI domain with four digits, nvidia-smi with eight.
-    match = re.search(r"[0-9a-fA-F]{4}:[0-9a-fA-F:.]+$", bus)
-    address = match.group().lower() if match else ""
-    node = proc_files.number(os.path.join(base, "bus/pci/devices", address, "numa_node"), -1)
+    # The kernel writes 0000:10:00.0, nvidia-smi writes the first number with eight digits.
+    device = os.path.join(base, "bus/pci/devices", bus[-12:].lower())
+    node = proc_files.number(os.path.join(device, "numa_node"), -1)
     if node < 0:
         return tuple(topology)
     listed = os.path.join(base, "devices/system/node/node{}/cpulist".format(node))
     numbers = proc_files.processors(listed)
-    near = tuple(processor for processor in topology if processor.number in numbers)
-    return near or tuple(topology)
+    near = [processor for processor in topology if processor.number in numbers]
+    return tuple(near or topology)
 
 
 def start_cores(topology, cores, place):
     """Returns the processors on which the run at `place` (from 0) in its round starts: as many as
     `cores`, on the same sockets, and different ones for each place if there are enough."""
+    count = len(cores)
     sockets = {processor.socket for processor in topology if processor.number in cores}
-    available = sorted(processor.number for processor in topology if processor.socket in sockets)
-    first = available.index(min(cores)) + place * len(cores)
-    chosen = []
-    for following in range(first, first + len(cores)):
-        chosen.append(available[following % len(available)])
+    near = [processor.number for processor in topology if processor.socket in sockets]
+    near.sort()
+    first = near.index(min(cores)) + place * count
+    chosen = [near[number % len(near)] for number in range(first, first + count)]
     return tuple(sorted(chosen))
 
 
@@ -133,19 +134,22 @@ def load_so_far(stat="/proc/stat"):
     own = resource.getrusage(resource.RUSAGE_SELF)
     children = resource.getrusage(resource.RUSAGE_CHILDREN)
     second = float(os.sysconf("SC_CLK_TCK"))
-    load = {}
-    has_ticks = False
-    for line in re.findall(r"^cpu(\d+ .*)$", proc_files.text(stat) or "", re.MULTILINE):
-        cpu, *ticks = map(int, line.split()[:9])
-        user, nice, system, _, _, irq, softirq, steal = ticks
-        busy = user + nice + system + irq + softirq
-        load[cpu] = (busy / second, steal / second)
-        has_ticks = has_ticks or any(ticks)
-    return {
-        # Some sandboxes (gVisor) list only zeros.
-        "processors": load if has_ticks else {},
+    load = {
+        "processors": {},
         "own": own.ru_utime + own.ru_stime + children.ru_utime + children.ru_stime,
     }
+
+    has_ticks = False
+    lines = re.findall(r"^cpu(\d+) (.*)$", proc_files.text(stat) or "", re.MULTILINE)
+    for cpu, listed in lines:
+        ticks = [int(field) for field in listed.split()[:8]]
+        user, nice, system, _, _, irq, softirq, steal = ticks
+        busy = user + nice + system + irq + softirq
+        load["processors"][int(cpu)] = (busy / second, steal / second)
+        has_ticks = has_ticks or any(ticks)
+    if not has_ticks:  # some sandboxes (gVisor) list only zeros
+        load["processors"] = {}
+    return load
 
 
 def load_between(before, after):
@@ -155,23 +159,27 @@ def load_between(before, after):
     load = {"own": after["own"] - before["own"]}
     if not after["processors"]:
         return load
-    load.update(busy=0.0, steal=0.0)
-    known = set(before["processors"]) & set(after["processors"])
-    for cpu in os.sched_getaffinity(0) & known:
-        busy, steal = after["processors"][cpu]
-        busy_before, steal_before = before["processors"][cpu]
-        load["busy"] += busy - busy_before
-        load["steal"] += steal - steal_before
+
+    load["busy"] = 0.0
+    load["steal"] = 0.0
+    for cpu in os.sched_getaffinity(0):
+        if cpu in before["processors"] and cpu in after["processors"]:
+            busy, steal = after["processors"][cpu]
+            busy_before, steal_before = before["processors"][cpu]
+            load["busy"] += busy - busy_before
+            load["steal"] += steal - steal_before
     return total_load({}, load)
 
 
 def total_load(first, second):
     """Returns the sum of two loads. `foreign` is computed from the sums, because the kernel counts
     busy time in ticks of 10 ms, and over a short time often has one too many or too few."""
-    sums = {name: first.get(name, 0) + value for name, value in second.items()}
-    if "busy" in sums:
-        sums["foreign"] = max(0.0, sums["busy"] - sums["own"])
-    return sums
+    total = {}
+    for name, seconds in second.items():
+        total[name] = first.get(name, 0) + seconds
+    if "busy" in total:
+        total["foreign"] = max(0.0, total["busy"] - total["own"])
+    return total
 
 
 class RandomReads:
@@ -193,7 +201,19 @@ class RandomReads:
     def seconds(self):
         """Returns the seconds of the reads on the slowest core."""
         if self._read is None:
-            self._read = _reading(self.bytes)
+            import numpy
+
+            array = numpy.arange(self.bytes // 8, dtype="float64")
+            count = READS * self.bytes // BYTES
+            places = numpy.random.RandomState(0).randint(0, len(array), count)
+            self._read = functools.partial(
+                numpy.take,
+                array,
+                places.astype(numpy.intp),
+                out=numpy.empty(count),
+                mode="clip",
+            )
+
         if len(self._cores) < 2:
             return self._once()
         usual = os.sched_getaffinity(0)
@@ -203,6 +223,7 @@ class RandomReads:
             os.sched_setaffinity(0, usual)
 
     def _once(self, core=None):
+        """Returns the median of several timings, on `core` if it is given."""
         if core is not None:
             os.sched_setaffinity(0, {core})
         self._read()  # fills the cache
@@ -216,7 +237,9 @@ class RandomReads:
 
 def mean_reads(before, after):
     """The geometric mean of what a timer returned before and after a turn."""
-    return before and after and math.sqrt(before * after)
+    if before is None or after is None:
+        return None
+    return math.sqrt(before * after)
 
 
 def reads_bytes(caches):
@@ -228,17 +251,10 @@ def reads_bytes(caches):
     return min(BYTES, int(kibibytes.group(1)) * 512)
 
 
-def _reading(size):
-    import numpy
-
-    count = READS * size // BYTES
-    array = numpy.arange(size // 8, dtype="float64")
-    places = numpy.random.RandomState(0).randint(0, len(array), count).astype(numpy.intp)
-    return functools.partial(numpy.take, array, places, out=numpy.empty(count), mode="clip")
-
-
 if __name__ == "__main__":
     reads = RandomReads(sorted(os.sched_getaffinity(0)))
-    known = KNOWN.get((machine.processor_facts()["processor"], reads.bytes))
+    processor = machine.processor_facts()["processor"]
+    known = KNOWN.get((processor, reads.bytes))
     if known:
-        print(sorted(reads.seconds() for _ in range(TRIES))[TRIES // 2] / known)
+        seconds = sorted(reads.seconds() for _ in range(TRIES))
+        print(seconds[TRIES // 2] / known)

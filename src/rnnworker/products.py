@@ -30,7 +30,9 @@ def with_sizes(session, layers):
     sized = []
     for layer, described in zip(session.weighted(), layers):
         try:
-            inputs, outputs = map(sizes, session.layer_shapes(layer))
+            inputs, outputs = session.layer_shapes(layer)
+            inputs = sizes(inputs)
+            outputs = sizes(outputs)
         except (AttributeError, KeyError, ValueError):  # a model of a class of its own
             inputs = [None]
             outputs = [None, None]
@@ -52,19 +54,27 @@ def forward_flops(layers):
     layer multiplies once. Embeddings and element-wise operations are not products."""
     flops = 0
     for layer in layers:
-        if layer["kind"] == "recurrent" and layer["steps"]:
+        kind = layer["kind"]
+        if kind == "recurrent" and layer["steps"]:
             for name, shape in layer["shapes"]:
                 if name.split("_")[-1] in RECURRENT:
                     flops += 2 * shape[0] * shape[1] * layer["steps"]
-        elif layer["kind"] == "other" and layer["dense"] and layer["rows"]:
+        elif kind == "other" and layer["dense"] and layer["rows"]:
             k, n = dict(layer["shapes"])["kernel"]
             flops += 2 * layer["rows"] * k * n
-        elif layer["kind"] != "embedding" and any(len(shape) > 1 for _, shape in layer["shapes"]):
-            return None
+        elif kind != "embedding":
+            for _, shape in layer["shapes"]:
+                if len(shape) > 1:
+                    return None
     return flops
 
 
 def sizes(shape):
     """Returns a shape as integers; TensorFlow 1 has ``Dimension`` objects instead."""
-    values = [getattr(size, "value", size) for size in shape]
-    return tuple(None if value is None else int(value) for value in values)
+    values = []
+    for size in shape:
+        value = getattr(size, "value", size)
+        if value is not None:
+            value = int(value)
+        values.append(value)
+    return tuple(values)

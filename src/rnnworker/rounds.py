@@ -38,8 +38,7 @@ def supervise(members, seed=0, end=None, parse=event_of):
     `seed`: of the order of turns. `end`: the monotonic time at which all remaining members are
     killed; None: never. `parse`: converts a line of bytes to an event, or to None if it is not one.
     """
-    members = list(members)
-    round_ = _Round(members, random.Random(seed), parse)
+    round_ = _Round(list(members), random.Random(seed), parse)
     begun = time.monotonic()
     kills = proc_files.oom_kills()
     try:
@@ -49,14 +48,20 @@ def supervise(members, seed=0, end=None, parse=event_of):
             member.close_stdin()
         for process in round_.processes():
             process.finish()
+
     killed = kills is not None and proc_files.oom_kills() != kills
+    took = time.monotonic() - begun
+    outcomes = {}
     for member in round_.running:
         member.outcome.oom_kill = killed
-        member.outcome.seconds = (time.monotonic() - begun) / len(round_.running)
-    return {member.name: member.outcome for member in round_.running}
+        member.outcome.seconds = took / len(round_.running)
+        outcomes[member.name] = member.outcome
+    return outcomes
 
 
 class _Round:
+    """The members of a round, which of them are alive, and whose turn it is."""
+
     def __init__(self, members, stream, parse):
         self.planned = members[:]
         self.running = []
@@ -75,6 +80,7 @@ class _Round:
         self.asleep = {}  # CPU seconds of the waiting members at the start of the turn
 
     def attend(self, end):
+        """Starts members and gives turns until all have ended, or until the time `end`."""
         with selectors.DefaultSelector() as selector:
             while self._start(selector):
                 now = time.monotonic()
@@ -89,6 +95,7 @@ class _Round:
                     process.check_limit(selector)
 
     def processes(self):
+        """Returns the members and importers that have been started."""
         return self.running + self.importers.started()
 
     def _start(self, selector):
@@ -97,25 +104,25 @@ class _Round:
             working = [process for process in self.processes() if process.is_working]
             if len(working) >= self.at_once:
                 break
+
             importer = self.importers.importer_for(member, selector)
-            if importer is None or importer.ready:
-                self.planned.remove(member)
-                started = self._running(member, importer)
-                self.running.append(started)
-                started.watch(selector)
+            if importer and not importer.ready:
+                continue
+            self.planned.remove(member)
+            try:
+                started = Running(member, self.parse, importer)
+            except OSError:
+                if importer is None:
+                    raise
+                # The importer has ended in the meantime: the member starts on its own.
+                importer.gone = True
+                started = Running(member, self.parse)
+            self.running.append(started)
+            started.watch(selector)
         return bool(self.planned) or any(member.is_alive for member in self.running)
 
-    def _running(self, member, importer):
-        try:
-            return Running(member, self.parse, importer)
-        except OSError:
-            if importer is None:
-                raise
-            # The importer has ended in the meantime: the member starts on its own.
-            importer.gone = True
-            return Running(member, self.parse)
-
     def _timeout(self, now, end):
+        """Returns the seconds after which a limit has to be checked; None: never."""
         deadlines = [process.deadline for process in self.processes() if process.is_working]
         if end is not None:
             deadlines.append(end)
@@ -130,14 +137,13 @@ class _Round:
         if self.planned or any(member.is_working for member in self.running):
             return
         waiting = {member.name: member for member in self.running if member.is_waiting}
-        if self.asleep:
-            used_asleep = {}
-            for name, before in self.asleep.items():
-                if name in waiting:
-                    used_asleep[name] = round(waiting[name].cpu_seconds() - before, 2)
-            self.last.outcome.turns[-1]["asleep"] = used_asleep
+        for name, before in self.asleep.items():
+            if name in waiting:
+                used = waiting[name].cpu_seconds() - before
+                self.last.outcome.turns[-1]["asleep"][name] = round(used, 2)
         if not waiting:
             return
+
         self.order = [name for name in self.order if name in waiting]
         if not self.order:
             if self.names != sorted(waiting):
@@ -145,16 +151,18 @@ class _Round:
                 self.orders = cycles(self.names, self.stream)
             self.order = next(self.orders)
             self.cycle += 1
+
         length = self._length(waiting.values())
         chosen = waiting.pop(self.order.pop(0))
         self.asleep = {name: member.cpu_seconds() for name, member in waiting.items()}
-        after = self.last.name if self.last else None
         turn = {
             "turn": self.turn,
             "cycle": self.cycle - 1,
-            "after": after,
+            "after": None,
             "asleep": {},
         }
+        if self.last:
+            turn["after"] = self.last.name
         chosen.take_turn(turn, *length)
         self.turn += 1
         self.last = chosen
@@ -164,11 +172,12 @@ class _Round:
         () for a single member, which gets all remaining steps."""
         if self.is_single:
             return ()
-        training = [member for member in members if member.gate_event.get("left")]
-        step_seconds = [member.step_seconds for member in training]
-        if self.length is None and training and all(step_seconds):
-            left = max(member.gate_event["left"] for member in training)
-            self.length = turn_length(step_seconds, left)
+        if self.length is None:
+            training = [member for member in members if member.gate_event.get("left")]
+            step_seconds = [member.step_seconds for member in training]
+            if training and all(step_seconds):
+                left = max(member.gate_event["left"] for member in training)
+                self.length = turn_length(step_seconds, left)
         return self.length or FIRST
 
 
@@ -206,6 +215,7 @@ def williams(size):
         else:
             place -= step
         first.append(place % size)
+
     rows = []
     for shift in range(size):
         rows.append([(element + shift) % size for element in first])

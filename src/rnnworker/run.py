@@ -30,6 +30,7 @@ def main(arguments, imported=None):
         job = json.load(file)
     if imported is None:
         die_with_parent(job.get("parent"))
+
     reads = {}
     facts = {}
     if job.get("card"):
@@ -40,14 +41,21 @@ def main(arguments, imported=None):
         facts["reads_bytes"] = random_reads.bytes
     turns = Turns(events, cards.card_reader(job), **reads)
     phases = Phases(events, turns)
+
     events.emit("hello", pid=os.getpid(), python=sys.version.split()[0], begin=begin)
     # The runs of a round start in parallel, until their training on separate cores.
     cores = job.get("start_cores") or job.get("cores")
     if cores:
         os.sched_setaffinity(0, cores)
-    _limit_memory(job.get("memory_bytes"))
+    # The kernel counts private writable memory, so that no process has to watch the timed one.
+    # Address space that a framework only reserves does not count; this rules out RLIMIT_AS.
+    # RLIMIT_RSS has had no effect since Linux 2.4. GPU memory is not counted.
+    limit = job.get("memory_bytes")
+    if limit is not None:
+        resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
     events.emit("facts", hardware=machine.fingerprint(), measured=facts)
     events.handshake()
+
     mode = job.get("mode")
     try:
         if mode:
@@ -72,6 +80,7 @@ def main(arguments, imported=None):
 
 
 def _run(job, events, phases, turns, imported=None):
+    """Goes through the phases of a run."""
     from rnnworker import canonical_weights, frameworks
 
     config = job["config"]
@@ -81,6 +90,7 @@ def _run(job, events, phases, turns, imported=None):
             details["before_fork"] = imported.seconds
         session = frameworks.open_session(config, job["threads"])
     events.emit("facts", environment=session.environment(), measured=session.device_facts())
+
     with phases.phase("data") as details:
         details.update(session.load_data(job["dataset"], job.get("pinned_md5")))
     with phases.phase("build") as details:
@@ -102,47 +112,40 @@ def _run(job, events, phases, turns, imported=None):
     with phases.phase("warmup") as details:
         seconds = measure.get("warmup_seconds", 0.0)
         details["steps"] = session.warm_up(measure["warmup_steps"], seconds)
+
     started = []
     if job.get("start_cores", job.get("cores")) != job.get("cores"):
         processors.move(job["cores"])
         events.emit("facts", measured=session.device_facts())
     with phases.phase("train", timed=True) as details:
         # Earlier phases have trained the model, so `fit` restarts from the canonical weights.
-        details.update(
-            session.fit(
-                lambda epoch: events.emit_soon("epoch", **epoch),
-                lambda: started.append(canonical_weights.digest(session.dump_weights())),
-                turns,
-            )
+        fitted = session.fit(
+            lambda epoch: events.emit_soon("epoch", **epoch),
+            lambda: started.append(canonical_weights.digest(session.dump_weights())),
+            turns,
         )
+        details.update(fitted)
     events.emit("facts", measured={"started_weights_sha256": started[0]})
     if details.get("stopped"):
         return
+
     for name, call in (("evaluate", session.evaluate), ("predict", session.predict)):
         with phases.phase(name, timed=True) as details:
             details["samples"] = session.validation_samples
             turns.take()
             details["first_call"], details["result"] = _timed(call)
             details["calls"] = [_timed(call)[0] for _ in range(measure[name + "_calls"])]
+
     if job.get("card") and hasattr(session, "card_memory_peak"):
-        events.emit("facts", measured={"card_peak_memory_bytes": session.card_memory_peak()})
+        peak = session.card_memory_peak()
+        events.emit("facts", measured={"card_peak_memory_bytes": peak})
 
 
 def _timed(call):
+    """Returns the seconds that `call` took, and its result."""
     start = time.monotonic()
     result = call()
     return time.monotonic() - start, result
-
-
-def _limit_memory(limit):
-    """Limits the private writable memory of this process to `limit` bytes (None: not at all).
-
-    The kernel counts it, so that no process has to watch the timed one. Address space that a
-    framework only reserves does not count; this rules out RLIMIT_AS. RLIMIT_RSS has had no effect
-    since Linux 2.4. GPU memory is not counted.
-    """
-    if limit is not None:
-        resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
 
 
 def die_with_parent(parent):

@@ -26,8 +26,10 @@ WHOLE = Grant(0, 0, None)
 def grant_of(line):
     """Parses the supervisor's answer, such as ``turn 5 3 11``; ``turn 0`` grants all steps that are
     left."""
-    number, *rest = (int(field) for field in line.split()[1:])
-    return Grant(number, *rest) if rest else WHOLE._replace(turn=number)
+    numbers = [int(field) for field in line.split()[1:]]
+    if len(numbers) == 1:
+        return WHOLE._replace(turn=numbers[0])
+    return Grant(*numbers)
 
 
 def second_clock():
@@ -48,7 +50,8 @@ class Phases:
     """Opens, closes and reports the phases of a run, one after another."""
 
     def __init__(self, events, turns):
-        self._events, self._turns = events, turns
+        self._events = events
+        self._turns = turns
         self.current = None
 
     @contextlib.contextmanager
@@ -62,17 +65,23 @@ class Phases:
         if timed:
             collect_and_freeze()
             self._turns.begin(name)
+
         before = processors.load_so_far()
-        start, second_start = time.monotonic(), second_clock()
+        start = time.monotonic()
+        second_start = second_clock()
+
         yield details
         if timed:
             self._turns.end()
-        end, second_end = time.monotonic(), second_clock()
-        used = self._turns.load if timed else {}
-        details["load"] = used or processors.load_between(before, processors.load_so_far())
+        end = time.monotonic()
+        second_end = second_clock()
+
+        details["load"] = processors.load_between(before, processors.load_so_far())
         if timed:
+            details["load"] = self._turns.load or details["load"]
             details["waited"] = self._turns.waited
             details["second_clock"] = second_end - second_start - self._turns.waited_second
+
         self._events.emit(
             "phase_end",
             phase=name,
@@ -91,12 +100,17 @@ class Turns:
     before and after each turn."""
 
     def __init__(self, events, read_card=cards.no_card, reads=lambda: None):
-        self._events, self._read_card, self._reads = events, read_card, reads
+        self._events = events
+        self._read_card = read_card
+        self._reads = reads
         self.begin(None)
 
     def begin(self, phase):
-        self._phase, self._turn = phase, None
-        self.waited = self.waited_second = 0.0
+        """Begins to account for a timed phase."""
+        self._phase = phase
+        self._turn = None
+        self.waited = 0.0
+        self.waited_second = 0.0
         self.load = {}
 
     def take(self, **fields):
@@ -104,9 +118,12 @@ class Turns:
         with self._waiting():
             self._report()
             line = self._events.gate(phase=self._phase, **fields)
-            grant = grant_of(line) if line else WHOLE
-            self._card_before, self._reads_before = self._read_card(), self._reads()
-            self._before = processors.load_so_far()
+            grant = WHOLE
+            if line:
+                grant = grant_of(line)
+            self._card_before = self._read_card()
+            self._reads_before = self._reads()
+            self._load_before = processors.load_so_far()
             self._turn = {
                 "turn": grant.turn,
                 "lead": grant.lead,
@@ -119,27 +136,34 @@ class Turns:
         self._turn.update(measured)
 
     def end(self):
+        """Ends the last turn of the phase."""
         with self._waiting():
             self._report()
 
     @contextlib.contextmanager
     def _waiting(self):
-        start, second_start = time.monotonic(), second_clock()
+        """Context of what is not work of the run."""
+        start = time.monotonic()
+        second_start = second_clock()
         yield
         self.waited += time.monotonic() - start
         self.waited_second += second_clock() - second_start
 
     def _report(self):
-        if self._turn is None:
+        """Reports the turn that ends, if there is one, with the load during it."""
+        turn = self._turn
+        if turn is None:
             return
-        turn, self._turn = self._turn, None
-        used = processors.load_between(self._before, processors.load_so_far())
+        self._turn = None
+
+        used = processors.load_between(self._load_before, processors.load_so_far())
         self.load = processors.total_load(self.load, used)
         if self._card_before is not None:
             turn["card"] = [self._card_before, self._read_card()]
         turn["cores"] = len(os.sched_getaffinity(0))
         turn["reads"] = processors.mean_reads(self._reads_before, self._reads())
-        self._events.emit_later("turn", phase=self._phase, **dict(turn, **used))
+        turn.update(used)
+        self._events.emit_later("turn", phase=self._phase, **turn)
 
 
 class StepClock:
@@ -151,7 +175,9 @@ class StepClock:
     """
 
     def __init__(self, turns, steps, epochs, finish=lambda values: None):
-        self._turns, self._steps, self._finish = turns, steps, finish
+        self._turns = turns
+        self._steps = steps
+        self._finish = finish
         self._left = steps * epochs  # steps left in the training
         self._lead = 0  # lead-in steps left in this turn
         self._wanted = None  # number of steps to be timed in this turn; None: all
@@ -165,13 +191,20 @@ class StepClock:
         if self._slice is None:
             self._take()
             self.first_wait = self._turns.waited
-            began = began and began + self.first_wait
-        self.start = time.monotonic() if began is None else began
-        self._waited, self._done = self._turns.waited, 0
-        self._rim = self._seconds = 0.0
-        self._timed = 0
+            if began is not None:
+                began += self.first_wait
+        if began is None:
+            began = time.monotonic()
+        self.start = began
+        self._waited = self._turns.waited
+        self._rim = 0.0
+        self._seconds = 0.0  # of the timed steps
+        self._done = 0  # steps
+        self._timed = 0  # steps
 
     def before(self, values=None):
+        """Comes before each training step. Ends a turn that has all of its steps, waits for the
+        next one, and begins to time after the lead-in. `values`: the step's inputs."""
         if not self._done:
             self._rim += time.monotonic() - self.start
         if self._mark is not None and self._is_full():
@@ -181,11 +214,14 @@ class StepClock:
             self._take()
         if self._mark is None and self._lead <= 0:
             self._finish(values)
-            self._mark, self._since = time.monotonic(), 0
+            self._mark = time.monotonic()
+            self._since = 0
             if self._slice["start"] is None:
                 self._slice["start"] = self._mark
 
     def after(self, values=None):
+        """Comes after each training step. The last one of an epoch ends a stretch of timed steps,
+        because what follows belongs to the rim. `values`: the step's outputs."""
         self._done += 1
         self._left -= 1
         if self._mark is None:
@@ -213,28 +249,31 @@ class StepClock:
         return {"start": self.start, "seconds": seconds, "took": took, "rim": rim}
 
     def ends(self):
-        self._report()
+        """Reports the measurement of this turn, if there is one."""
+        if self._slice is not None:
+            self._turns.timed(full=self._wanted is None or self._ends, **self._slice)
+            self._slice = None
 
     def _is_full(self):
+        """Returns whether all steps of this turn have been timed."""
         return self._wanted is not None and self._slice["steps"] + self._since >= self._wanted
 
     def _stop(self, values):
+        """Ends a stretch of timed steps."""
         self._finish(values)
         elapsed = time.monotonic() - self._mark
         self._seconds += elapsed
         self._timed += self._since
         self._slice["seconds"] += elapsed
         self._slice["steps"] += self._since
-        self._mark, self._since = None, 0
+        self._mark = None
+        self._since = 0
 
     def _take(self):
-        self._report()
+        """Waits for the next turn."""
+        self.ends()
         grant = self._turns.take(left=self._left)
-        self._lead, self._wanted = grant.lead, grant.steps
+        self._lead = grant.lead
+        self._wanted = grant.steps
         self._slice = {"start": None, "seconds": 0.0, "steps": 0}
         self._ends = False
-
-    def _report(self):
-        if self._slice is not None:
-            self._turns.timed(full=self._wanted is None or self._ends, **self._slice)
-            self._slice = None

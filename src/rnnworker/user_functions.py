@@ -36,6 +36,7 @@ def from_file(path, prefix=USER_MODULE_PREFIX):
     file. Raises ValueError if the file does not exist."""
     if not os.path.exists(path):
         raise ValueError("{} does not exist".format(path))
+
     stem = os.path.splitext(os.path.basename(path))[0]
     digest = zlib.crc32(os.path.abspath(path).encode("utf-8"))
     name = "{}{}_{:08x}".format(prefix, stem, digest)
@@ -78,14 +79,17 @@ def one_line(error, model=None):
             last_place = len(lines)
         if line:
             lines.append(line)
+
     if last_place is not None and lines[0] in PLACES:
         first = last_place + PLACES[lines[0]]
         lines = lines[first:]
     if len(lines) > 1 and "Exception encountered when calling" in lines[0]:
         lines = lines[1:]  # Keras puts the cause on the next line
+
     message = lines[0] if lines else repr(error)
     if message.startswith(type(error).__name__ + ": "):
         message = message.partition(": ")[2]
+
     location = _location(error, model or "")
     if not message.startswith(location):
         message = location + message
@@ -98,6 +102,7 @@ def described(error, model=None):
 
 
 def _location(error, model):
+    """Returns where `error` was raised, as `one_line` says it; "" if that is unknown."""
     location = ""
     module = "rnnworker."  # where the error was raised
     for frame, line in traceback.walk_tb(error.__traceback__):

@@ -31,41 +31,51 @@ def job_of(config, root, pinned_md5=None, place=0, nvml=None, gpus=None, **more)
     - `gpus`: those of this host, which are queried if None.
     - `more`: further keys of the job.
     """
-    topology, card = processors.read_topology(), card_of(config, gpus)
+    topology = processors.read_topology()
+    card = card_of(config, gpus)
     cores = processors.for_device(topology, config["device"], card)
+    start_cores = processors.start_cores(topology, cores, place)
     dataset = (config.get("dataset") or {}).get("path")
+    limits = config.get("limits") or {}
+
     job = {
         "config": config,
         "card": card,
-        "nvml": nvml if card else None,
+        "nvml": None,
         "threads": len(cores),
         "cores": list(cores),
-        "start_cores": list(processors.start_cores(topology, cores, place)),
-        "dataset": os.path.join(str(root), dataset) if dataset else None,
+        "start_cores": list(start_cores),
+        "dataset": None,
         "pinned_md5": pinned_md5,
-        "memory_bytes": (config.get("limits") or {}).get("memory_bytes"),
+        "memory_bytes": limits.get("memory_bytes"),
         "parent": os.getpid(),
     }
-    return dict(job, **more)
+
+    if card:
+        job["nvml"] = nvml
+    if dataset:
+        job["dataset"] = os.path.join(str(root), dataset)
+    job.update(more)
+    return job
 
 
 def certificate_jobs(planned):
     """Returns the jobs for `planned`, an entry of ``certificates.json``, one per device: the first
     also compares the implementations with each other."""
     sections = {entry["name"]: entry["rnn"] for entry in planned["implementations"]}
-    return [
-        {
+    jobs = []
+    for place in planned["devices"]:
+        names = place["implementations"]
+        job = {
             "mode": "certify",
             "config": dict(planned["config"], device=place["device"]),
             "device": place["name"],
             "batches": place["batches"],
-            "implementations": [
-                {"name": name, "rnn": sections[name]} for name in place["implementations"]
-            ],
-            "further_device": number > 0,
+            "implementations": [{"name": name, "rnn": sections[name]} for name in names],
+            "further_device": bool(jobs),
         }
-        for number, place in enumerate(planned["devices"])
-    ]
+        jobs.append(job)
+    return jobs
 
 
 def card_of(config, gpus=None):
@@ -73,7 +83,8 @@ def card_of(config, gpus=None):
     those of this host; None on a CPU."""
     if config["device"].get("kind") != "gpu":
         return None
-    gpus = machine.gpus() if gpus is None else gpus
+    if gpus is None:
+        gpus = machine.gpus()
     return cards.select_card(config["device"], gpus, variables_of(config))
 
 
@@ -85,22 +96,25 @@ def variables_of(config):
 def build_variables(build):
     """Returns the environment variables that a build adds, as strings: booleans become 1 and 0,
     None becomes the empty string."""
-    return {
-        name: "" if value is None else str(int(value) if isinstance(value, bool) else value)
-        for name, value in (build.get("environment") or {}).items()
-    }
+    variables = {}
+    for name, value in (build.get("environment") or {}).items():
+        if value is None:
+            value = ""
+        elif isinstance(value, bool):
+            value = int(value)
+        variables[name] = str(value)
+    return variables
 
 
-def environment_of(config, threads, card=None, environment=None):
-    """Returns the worker's environment: `environment` (by default this process's) without the
-    variables that would change a run; then the build's variables, and `card` as the only visible
-    card."""
-    kept = {
-        name: value
-        for name, value in (os.environ if environment is None else environment).items()
-        if name not in REMOVED and not name.startswith(REMOVED_PREFIXES)
-    }
-    kept.update(OMP_NUM_THREADS=str(threads), PYTHONUNBUFFERED="1")
+def environment_of(config, threads, card=None):
+    """Returns the worker's environment: this process's without the variables that would change a
+    run; then the build's variables, and `card` as the only visible card."""
+    kept = {}
+    for name, value in os.environ.items():
+        if name not in REMOVED and not name.startswith(REMOVED_PREFIXES):
+            kept[name] = value
+    kept["OMP_NUM_THREADS"] = str(threads)
+    kept["PYTHONUNBUFFERED"] = "1"
     kept.update(build_variables(config["build"]))
     kept.update(cards.variables(card))
     return kept
@@ -112,13 +126,21 @@ def member_of(name, job, launcher, files, limits, **more):
     ``events.jsonl`` and ``job.json``; `limits` and `more`: as in `Member`."""
     job_file = files + "job.json"
     write(job_file, job)
-    command = list(launcher) + [WORKER, job_file]
-    environment = environment_of(job["config"], job["threads"], job["card"])
-    log, events, forks = files + "log", files + "events.jsonl", may_fork(job["config"])
-    return Member(name, command, environment, log, events, limits, forks=forks, **more)
+    config = job["config"]
+    return Member(
+        name=name,
+        command=list(launcher) + [WORKER, job_file],
+        environment=environment_of(config, job["threads"], job["card"]),
+        log=files + "log",
+        events_file=files + "events.jsonl",
+        limits=limits,
+        forks=may_fork(config),
+        **more,
+    )
 
 
 def read(path):
+    """Returns the content of a JSON file."""
     with open(path) as file:
         return json.load(file)
 

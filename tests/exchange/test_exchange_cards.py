@@ -57,17 +57,10 @@ def test_replicas_need_as_many_gpus_of_one_model(session) -> None:
     )
 
 
-def test_a_worker_sees_only_the_gpu_of_its_run(session, monkeypatch, tmp_path: Path) -> None:
-    started = []
-
-    def supervise(members, end):
-        started.extend(members)
-
-    monkeypatch.setattr(bundle.rounds, "supervise", supervise)
-    monkeypatch.setattr(bundle, "TIMING_LOCK", str(tmp_path / "lock"))
+def test_a_worker_sees_only_the_gpu_of_its_run(session, tmp_path: Path) -> None:
     place = tmp_path / "place"
     place.mkdir()
-    session(TWO)._run_workers([("run", str(place), {"config": config("H100")})], [{}])
-    (member,) = started
+    job = {"config": config("H100")}
+    member = session(TWO)._member({"name": "run"}, str(place), job, limits={})
     assert member.environment["CUDA_VISIBLE_DEVICES"] == "GPU-a1"
     assert json.loads((place / "job.json").read_text())["card"]["uuid"] == "GPU-a1"

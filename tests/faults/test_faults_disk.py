@@ -94,8 +94,9 @@ class Phase:
     free: tuple[int, ...]
 
     def arguments(self, project: Project) -> list[str]:
-        a_round = next(project.folder.glob("results/*/small/rounds/*.json"))
-        export, site = project.environment["EXPORT"], a_round.parents[1]
+        (plan,) = project.folder.glob("results/*/small/plan.jsonl")
+        export, site = project.environment["EXPORT"], plan.parent
+        a_round = next(site.glob("rounds/*.json"), None)
         return self.command.format(round=a_round, site=site, export=export).split()
 
     def undo(self, project: Project) -> None:
@@ -128,7 +129,7 @@ PHASES = {
     ),
     "records are imported": Phase(
         "import --restore {export}",
-        ("results/records", "results/*/small/*-s*-r*.json"),
+        ("results/records", "results/*/small/rounds"),
         has_records,
         (0, 300_000, 4096, 330_000),
     ),

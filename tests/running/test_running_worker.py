@@ -14,7 +14,7 @@ from rnnworker.workers import environment_of
 from tests.conftest import ROOT
 
 
-def test_the_worker_environment_lacks_variables_that_would_interfere() -> None:
+def test_the_worker_environment_lacks_variables_that_would_interfere(monkeypatch) -> None:
     threads = ("OMP", "MKL", "OPENBLAS", "NUMEXPR", "GOTO")
     ours = {
         **{"HOME": "/home/me", "PATH": "/bin", "PYTHONHOME": "/ours", "VIRTUAL_ENV": "/ours"},
@@ -22,15 +22,16 @@ def test_the_worker_environment_lacks_variables_that_would_interfere() -> None:
         **{"PYTHONPATH": "/ours", "VECLIB_MAXIMUM_THREADS": "8", "SNAKEMAKE_PROFILE": "x"},
         **{"MLFLOW_TRACKING_URI": "http://somewhere", "MLFLOW_RUN_ID": "1"},
     }
+    monkeypatch.setattr(os, "environ", ours)
     kept = {"HOME": "/home/me", "OMP_NUM_THREADS": "2", "PYTHONUNBUFFERED": "1"}
     config = {"build": {"environment": {"TF_FLAG": True, "PATH": "/theirs"}}}
     expected = {**kept, "PATH": "/theirs", "TF_FLAG": "1"}
-    assert environment_of(config, 2, environment=ours) == expected
+    assert environment_of(config, 2) == expected
     assert ours["PATH"] == "/bin"
     # A build may set what was removed.
     config = {"build": {"environment": {"PYTHONPATH": "/theirs", "OMP_NUM_THREADS": 7}}}
     expected = {**kept, "PATH": "/bin", "PYTHONPATH": "/theirs", "OMP_NUM_THREADS": "7"}
-    assert environment_of(config, 2, environment=ours) == expected
+    assert environment_of(config, 2) == expected
 
 
 def git(folder, *arguments):

@@ -3,6 +3,7 @@ step applied and the computed ones, all by hand."""
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from functools import partial
 from types import SimpleNamespace
 
@@ -155,9 +156,8 @@ def test_steps_that_are_off_are_counted(monkeypatch) -> None:
         differences.loss_gradients.GRADIENTS, "none", lambda session: lambda x, y: [x[0]]
     )
     x = numpy.array([[0.5, 0.25]], "float32")
-    trial = SimpleNamespace(
-        session=Session(), weights=[], config={"model": {"batch": 1}, "seed": 0}
-    )
+    config = {"model": {"batch": 1}, "seed": 0}
+    trial = SimpleNamespace(session=Session(), weights=[], config=config, is_long=False)
     data = {"x_train": x, "y_train": x}
     result = certify.applied(trial, {"threads": 1}, {}, data, {"gradients": 1e-4})
     worst = result.pop("worst")
@@ -165,12 +165,20 @@ def test_steps_that_are_off_are_counted(monkeypatch) -> None:
     assert worst == pytest.approx(0.5, abs=1e-5)
 
 
-@pytest.mark.parametrize(("inputs", "steps"), [(4, certify.APPLIED_STEPS), (12, 2)])
-def test_few_steps_of_a_large_model_are_compared(monkeypatch, inputs: int, steps: int) -> None:
-    monkeypatch.setattr(certify, "LARGE_WEIGHTS", 100)
-    monkeypatch.setattr(certify, "LARGE_STEPS", 2)
+@pytest.mark.parametrize(
+    ("inputs", "is_long", "steps"),
+    [
+        (4, False, certify.APPLIED_STEPS),
+        (12, False, certify.FEW_STEPS),
+        (4, True, certify.FEW_STEPS),
+    ],
+)
+def test_few_steps_of_a_large_model_are_compared(
+    monkeypatch, inputs: int, is_long: bool, steps: int
+) -> None:
+    monkeypatch.setattr(certify, "MANY_WEIGHTS", 100)
     weights = [{"kernel": numpy.zeros((inputs, 8))}, {"bias": numpy.zeros(8)}]
-    assert certify.applied_steps(weights) == steps
+    assert certify.applied_steps(weights, is_long) == steps
 
 
 RUN = reference.run
@@ -241,7 +249,9 @@ def test_weights_are_exchanged_between_implementations_of_one_function() -> None
         saved["trained_outputs"] = numpy.ones(2)
         made = SimpleNamespace(function={"use_bias": use_bias}, saved=saved)
         made.session = SimpleNamespace(
-            load_weights=lambda weights: None, outputs=lambda samples: numpy.array([served, 1.0])
+            current=nullcontext,
+            load_weights=lambda weights: None,
+            outputs=lambda samples: numpy.array([served, 1.0]),
         )
         made.error_of = partial(certify.Trial.error_of, made)
         return made

@@ -83,6 +83,8 @@ def test_doctor_says_so_on_a_machine_with_a_gpu(tmp_path: Path, monkeypatch, car
     python = answering(tmp_path / "python")
     jax = {"name": "keras3_jax_cuda", "framework": "keras3_jax", "python": python}
     torch = {"name": "keras3_torch_cuda", "framework": "keras3_torch", "python": python}
-    lines = list(commands._toolkits([jax, torch], tmp_path))
+    monkeypatch.setattr(commands, "missing", lambda build, root: None)
+    states, *lines = commands._builds([jax, torch], tmp_path)
+    assert states == "builds     keras3_jax_cuda, keras3_torch_cuda"
     assert len(lines) == said
     assert all(line.startswith("warning    keras3_jax_cuda: jax finds no ") for line in lines)

@@ -9,8 +9,9 @@ import pytest
 
 from rnnworker.durations import GUESS_SECONDS, Durations
 
-BUILD = {"config": {"build": {"name": "b"}}}
-OTHER = {"config": {"build": {"name": "other"}}}
+
+def planned(name: str, build: str = "b") -> dict:
+    return {"name": name, "config": {"build": {"name": build}}}
 
 
 def write(path: Path, **content: object) -> None:
@@ -20,22 +21,22 @@ def write(path: Path, **content: object) -> None:
 
 def recalled(out: Path, *names: str) -> Durations:
     durations = Durations()
-    durations.recall(str(out), [(name, BUILD) for name in names])
+    durations.recall(str(out), [planned(name) for name in names])
     return durations
 
 
 def test_the_longest_of_a_configuration_counts_then_of_its_kind_then_of_its_build() -> None:
     durations = Durations()
-    assert durations.needed(BUILD, "m-s0-r0") == GUESS_SECONDS
-    durations.note(BUILD, "m-s0-r0", 4.0)
-    durations.note(BUILD, "m-s0-r1", 6.0)
-    durations.note(BUILD, "m-s0-r2", 5.0)
-    assert durations.needed(BUILD, "m-s0-r7") == durations.needed(BUILD, "n-s0-r0") == 6.0
-    assert durations.needed(BUILD, "certificates/k") == 6.0
-    durations.note(BUILD, "certificates/k", 50.0)
-    assert durations.needed(BUILD, "certificates/l") == 50.0
-    assert durations.needed(BUILD, "n-s0-r0") == 6.0
-    assert durations.needed(OTHER, "m-s0-r0") == GUESS_SECONDS
+    assert durations.needed(planned("m-s0-r0")) == GUESS_SECONDS
+    durations.note(planned("m-s0-r0"), 4.0)
+    durations.note(planned("m-s0-r1"), 6.0)
+    durations.note(planned("m-s0-r2"), 5.0)
+    assert durations.needed(planned("m-s0-r7")) == durations.needed(planned("n-s0-r0")) == 6.0
+    assert durations.needed(planned("certificates/k")) == 6.0
+    durations.note(planned("certificates/k"), 50.0)
+    assert durations.needed(planned("certificates/l")) == 50.0
+    assert durations.needed(planned("n-s0-r0")) == 6.0
+    assert durations.needed(planned("m-s0-r0", "other")) == GUESS_SECONDS
 
 
 def test_outcomes_of_earlier_starts_are_recalled(tmp_path: Path) -> None:
@@ -47,8 +48,8 @@ def test_outcomes_of_earlier_starts_are_recalled(tmp_path: Path) -> None:
     write(out / "certificates/k/1/1/outcome.json", seconds=21.0)
     write(out / "certificates/l/1/outcome.json", seconds=None)
     durations = recalled(out, "m-s0-r0", "m-s0-r1", "certificates/k", "certificates/l")
-    assert durations.needed(BUILD, "m-s0-r1") == 9.0
-    assert durations.needed(BUILD, "certificates/k") == 41.0, "both devices"
+    assert durations.needed(planned("m-s0-r1")) == 9.0
+    assert durations.needed(planned("certificates/k")) == 41.0, "both devices"
     assert not durations.endless and not durations.too_long
 
 
@@ -56,23 +57,23 @@ def test_outcomes_of_earlier_starts_are_recalled(tmp_path: Path) -> None:
 def test_what_was_cut_takes_longer_than_that(tmp_path: Path, seconds, endless) -> None:
     folder = tmp_path / "certificates/k/1"
     folder.mkdir(parents=True)
-    Durations().keep_cut(str(folder), BUILD, "certificates/k", seconds, 540.0)
+    Durations(540.0).keep_cut(str(folder), planned("certificates/k"), seconds)
     durations = recalled(tmp_path, "certificates/k")
-    assert durations.needed(BUILD, "certificates/k") == seconds
+    assert durations.needed(planned("certificates/k")) == seconds
     assert durations.endless == ({"certificates/k"} if endless else set())
-    durations.note(BUILD, "certificates/k", 500.0)
-    assert durations.needed(BUILD, "certificates/k") == 500.0
+    durations.note(planned("certificates/k"), 500.0)
+    assert durations.needed(planned("certificates/k")) == 500.0
 
 
 def test_a_short_cut_does_not_shorten_the_guess(tmp_path: Path) -> None:
-    Durations().keep_cut(str(tmp_path), BUILD, "m-s0-r0", 2.0, 60.0)
+    Durations(60.0).keep_cut(str(tmp_path), planned("m-s0-r0"), 2.0)
     durations = Durations()
-    durations.recall(str(tmp_path.parent), [(tmp_path.name, BUILD)])
-    assert durations.needed(BUILD, "m-s0-r0") == GUESS_SECONDS
+    durations.recall(str(tmp_path.parent), [planned(tmp_path.name)])
+    assert durations.needed(planned("m-s0-r0")) == GUESS_SECONDS
 
 
 def test_a_phase_that_took_too_long_is_recalled(tmp_path: Path) -> None:
     folder = tmp_path / "certificates/k/1"
     folder.mkdir(parents=True)
-    Durations().keep_cut(str(folder), BUILD, "certificates/k", 90.0, 240.0, phase_seconds=60.0)
+    Durations(240.0).keep_cut(str(folder), planned("certificates/k"), 90.0, phase_seconds=60.0)
     assert recalled(tmp_path, "certificates/k").too_long == {"certificates/k": 60.0}

@@ -92,8 +92,7 @@ def test_random_models_are_certified_or_refused(
 ) -> None:
     # Each build gets other models.
     start = FIRST + 1000 * list(IMPLEMENTATIONS).index(build)
-    # TensorFlow 1 has all models in one graph, the whole of which it prepares for each new call.
-    count = max(1, COUNT // 4) if build == "tf_1_15" else COUNT
+    count = max(1, COUNT // 4) if build == "tf_1_15" else COUNT  # it is the slowest
     seeds = range(start, start + count)
     jobs = [job_of(seed, build, tmp_path) for seed in seeds]
 

@@ -1,6 +1,6 @@
-"""The commands of ``rnnbench``: functions of the modules in `MODULES` that have a command's name
-and, as their docstring, its help. `COMMANDS` are those that a person meets, each with a summary;
-only the workflow and the Makefile call the others."""
+"""The commands of ``rnnbench``: functions that have a command's name and, as their docstring, its
+help, in the modules of this package that `MODULES` names. `COMMANDS` are those that a person meets,
+each with a summary; only the workflow and the Makefile call the others."""
 
 COMMANDS = {
     "run": "run an experiment with Snakemake",
@@ -24,14 +24,25 @@ COMMANDS = {
 # Those that need no project: they convert a file, or the workflow names the project to them.
 ANYWHERE = ("weights", "round", "certify")
 MODULES = {
-    "exchange": ("export", "import", "bundle"),
-    "experiment": ("run", "grid"),
-    "machine": ("dataset", "doctor", "environment", "lock"),
-    "plan": ("plan",),
-    "report": ("report", "published"),
-    "results": ("retry", "gc"),
-    "rules": ("round", "certify"),
-    "show": ("show", "compare"),
-    "track": ("track", "ui"),
-    "weights": ("weights",),
+    "bundle": "exchange",
+    "certify": "rules",
+    "compare": "show",
+    "dataset": "machine",
+    "doctor": "machine",
+    "environment": "machine",
+    "export": "exchange",
+    "gc": "results",
+    "grid": "experiment",
+    "import": "exchange",
+    "lock": "machine",
+    "plan": "plan",
+    "published": "report",
+    "report": "report",
+    "retry": "results",
+    "round": "rules",
+    "run": "experiment",
+    "show": "show",
+    "track": "track",
+    "ui": "track",
+    "weights": "weights",
 }

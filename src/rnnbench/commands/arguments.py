@@ -16,46 +16,26 @@ DEFAULT_EXPERIMENT = "quick"
 NAMED = "experiment="
 
 
-def command_parser(command: Callable[..., int]) -> argparse.ArgumentParser:
+Argument = dict[str, Any]  # the keywords of `add_argument`
+Arguments = dict[str, Argument]  # by the argument's name or its flags
+
+
+def command_parser(command: Callable[..., int], arguments: Arguments) -> argparse.ArgumentParser:
     """The parser of a command, whose function has its name and its help."""
-    return argparse.ArgumentParser(
+    parser = argparse.ArgumentParser(
         prog=f"rnnbench {command.__name__.rstrip('_')}",
         description=inspect.getdoc(command),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    for flags, argument in arguments.items():
+        parser.add_argument(*flags.split(), **argument)
+    return parser
 
 
-def add_folder(parser: argparse.ArgumentParser, option: str, default: str, folder: str) -> None:
-    """Adds an option for a `folder`, as its help calls it."""
-    text = f"{folder} (default: %(default)s)"
-    parser.add_argument(option, type=Path, default=Path(default), metavar="DIR", help=text)
-
-
-def add_results(parser: argparse.ArgumentParser, folder: str = "the results folder") -> None:
-    add_folder(parser, "--results", "results", folder)
-
-
-def add_experiment(parser: argparse.ArgumentParser) -> None:
-    """Adds the name of an experiment with results. The path of its file stands for its name."""
-
-    def name_of(text: str) -> str:
-        is_path = text.endswith((".yaml", ".yml")) and "=" not in text
-        return Path(text).stem if is_path else text
-
-    parser.add_argument(
-        "experiment",
-        type=name_of,
-        help="the experiment's name, with overrides such as quick+model.epochs=3",
-    )
-
-
-def add_root(parser: argparse.ArgumentParser) -> None:
-    add_folder(parser, "--root", ".", "the project folder")
-
-
-def add_conf(parser: argparse.ArgumentParser) -> None:
-    text = "a further config folder, with your own choices or experiments; repeatable"
-    parser.add_argument("--conf", action="append", default=[], type=Path, metavar="DIR", help=text)
+def name_of(text: str) -> str:
+    """The name of an experiment with results. The path of its file stands for its name."""
+    is_path = text.endswith((".yaml", ".yml")) and "=" not in text
+    return Path(text).stem if is_path else text
 
 
 def positive(text: str) -> float:
@@ -66,34 +46,45 @@ def positive(text: str) -> float:
     return value
 
 
-def add_output(parser: argparse.ArgumentParser, metavar: str, what: str) -> None:
-    parser.add_argument(
-        *("-o", "--output"), type=Path, required=True, metavar=metavar, help=f"the {what} to write"
-    )
+def folder_option(default: str | Path, what: str) -> Argument:
+    """An option for a folder; `what` is its help."""
+    text = f"{what} (default: %(default)s)"
+    return {"type": Path, "default": Path(default), "metavar": "DIR", "help": text}
 
 
-def experiment_parser(command: Callable[..., int]) -> argparse.ArgumentParser:
-    """The parser of a command that takes an experiment, overrides and ``--conf``; see
-    `parse_experiment`."""
-    parser = command_parser(command)
-    parser.add_argument(
-        "words",
-        nargs="*",
-        metavar="EXPERIMENT KEY=VALUE",
-        help="the name of an experiment in conf/experiment/ or the path of a YAML file "
+EXPERIMENT: Argument = {
+    "type": name_of,
+    "help": "the experiment's name, with overrides such as quick+model.epochs=3",
+}
+RESULTS = folder_option("results", "the results folder")
+ROOT = folder_option(".", "the project folder")
+CONF: Argument = {
+    "action": "append",
+    "default": [],
+    "type": Path,
+    "metavar": "DIR",
+    "help": "a further config folder, with your own choices or experiments; repeatable",
+}
+ONLY_SITES: Argument = {"action": "append", "help": "only this site; repeatable (default: all)"}
+# The arguments of a command that plans an experiment; see `parse_experiment`.
+PLANNED: Arguments = {
+    "words": {
+        "nargs": "*",
+        "metavar": "EXPERIMENT KEY=VALUE",
+        "help": "the name of an experiment in conf/experiment/ or the path of a YAML file "
         f"(default: {DEFAULT_EXPERIMENT}), then Hydra overrides; an override replaces its key in "
         "all grids, and the experiment becomes a new one, NAME+KEY=VALUE",
-    )
-    add_conf(parser)
-    return parser
+    },
+    "--conf": CONF,
+}
 
 
 def parse_experiment(
     parser: argparse.ArgumentParser, arguments: Sequence[str], root: Path
 ) -> argparse.Namespace:
-    """The options of an `experiment_parser`, with the name `experiment`, its `overrides`, and the
-    config folders `conf`, rnnbench's first. What they do not name, the settings of the project in
-    `root` do. Raises `ConfigError`."""
+    """The options of a parser with the arguments `PLANNED`: the name `experiment`, its `overrides`,
+    and the config folders `conf`. What the command line does not name, the settings of the project
+    in `root` do. Raises `ConfigError`."""
     options = parser.parse_intermixed_args(arguments)
     check_project(root)
     configured = settings(root)
@@ -102,10 +93,7 @@ def parse_experiment(
     if not options.overrides:
         text = overrides_text(configured, str(SETTINGS))
         options.overrides = tuple(split_overrides(text))
-    if options.conf:
-        options.conf = conf_folders(root, options.conf)
-    else:
-        options.conf = conf_folders(root, own_conf(root), f"{SETTINGS}: conf")
+    options.conf = project_conf(root, options.conf)
     return options
 
 
@@ -118,13 +106,19 @@ def overrides_text(configured: Mapping[str, Any], where: str) -> str:
 def parse_words(words: Sequence[str]) -> tuple[str | None, tuple[str, ...]]:
     """The experiment, if any, and the Hydra overrides in `words`. Raises `ConfigError` if they name
     two experiments."""
-    names = [word.removeprefix(NAMED) for word in words if _is_name(word)]
+    names = []
+    overrides = []
+    for word in words:
+        if word.startswith(NAMED) or not ("=" in word or word.startswith("~")):
+            names.append(word.removeprefix(NAMED))
+        else:
+            overrides.append(word)
     if len(names) > 1:
         what = f"names two experiments, {names[0]} and {names[1]}."
         remedy = "name only one experiment; an override is KEY=VALUE."
         raise ConfigError(what, where="command line", remedy=remedy)
-    overrides = tuple(word for word in words if not _is_name(word))
-    return names[0] if names else None, overrides
+    name = names[0] if names else None
+    return name, tuple(overrides)
 
 
 def conf_folders(root: Path, further: Sequence[Path], option: str = "--conf") -> list[Path]:
@@ -137,5 +131,9 @@ def conf_folders(root: Path, further: Sequence[Path], option: str = "--conf") ->
     return [home(root) / "conf", *further]
 
 
-def _is_name(word: str) -> bool:
-    return word.startswith(NAMED) or ("=" not in word and not word.startswith("~"))
+def project_conf(root: Path, given: Sequence[Path] = ()) -> list[Path]:
+    """The config folders of the project in `root`: rnnbench's, and the folders `given` by
+    ``--conf`` or, without them, by the settings. Raises `ConfigError`."""
+    if given:
+        return conf_folders(root, given)
+    return conf_folders(root, own_conf(root), f"{SETTINGS}: conf")

@@ -7,18 +7,18 @@ import json
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import rnnworker
 from rnnbench.builds.pins import pins_of
 from rnnbench.commands.arguments import (
-    add_experiment,
-    add_output,
-    add_results,
+    EXPERIMENT,
+    ONLY_SITES,
+    PLANNED,
+    RESULTS,
+    Arguments,
     command_parser,
-    experiment_parser,
     parse_experiment,
 )
 from rnnbench.datasets.pins import pinned
@@ -58,9 +58,17 @@ def bundle(arguments: Sequence[str]) -> int:
     from rnnbench.planning.planner import make_plan
 
     root = Path.cwd()
-    parser = experiment_parser(bundle)
-    add_output(parser, "FOLDER", "new or empty folder")
+    declared: Arguments = {
+        "-o --output": {
+            "type": Path,
+            "required": True,
+            "metavar": "FOLDER",
+            "help": "the new or empty folder to write",
+        },
+    }
+    parser = command_parser(bundle, PLANNED | declared)
     options = parse_experiment(parser, arguments, root)
+
     overrides = " ".join(options.overrides)
     # Not separate: bundles of parts of an experiment become one report when they are imported.
     name = options.experiment
@@ -68,6 +76,7 @@ def bundle(arguments: Sequence[str]) -> int:
     plan = make_plan(name, conf, root, site=SITE, overrides=overrides, separate=False)
     for dataset in sorted(set(plan.datasets.values())):
         provide(read_dataset(dataset, root), root)
+
     pins = pinned(root)
     lines = ""
     for run in plan.runs.values():
@@ -79,7 +88,8 @@ def bundle(arguments: Sequence[str]) -> int:
         "certificates.json": json_bytes(certificates),
         "run.py": RUN.encode(),
     }
-    size = _write(options.output, plan, contents, {path: root / path for path in plan.datasets})
+
+    size = _write(options.output, plan, contents, root)
     print(
         f"{options.output}: {len(plan.runs)} runs, {size / 1e6:.1f} MB; "
         "on the target machine: python run.py"
@@ -92,28 +102,42 @@ def bundle(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _write(
-    folder: Path, plan: Plan, contents: Mapping[str, bytes], datasets: Mapping[str, Path]
-) -> int:
-    """Writes `contents`, `datasets`, the worker and the user's Python files into `folder`, which
+def _write(folder: Path, plan: Plan, contents: Mapping[str, bytes], root: Path) -> int:
+    """Writes `contents`, the data sets, the worker and the user's Python files into `folder`, which
     must be new or empty. Returns the number of bytes."""
     if folder.exists() and any(folder.iterdir()):
         raise ConfigError("is not empty.", where=str(folder), remedy="name a new folder.")
-    sources = dict(datasets)
+
+    configs = [run.config for run in plan.runs.values()]
+    for certificate in plan.certificates.values():
+        for implementation in certificate.implementations:
+            configs.append({"rnn": implementation["rnn"]})
+    own_files: set[Path] = set()
+    for config in configs:
+        own_files |= user_files(config)
+
+    sources = {path: root / path for path in plan.datasets}
     own = {}
-    for file in _own_files(plan):
+    for file in sorted(own_files):
         short = hashlib.sha256(str(file).encode()).hexdigest()[:8]
-        own[str(file)] = f"own/{short}/{file.name}"
-        sources[own[str(file)]] = file
+        name = f"own/{short}/{file.name}"
+        own[str(file)] = name  # runs name the files by their local paths
+        sources[name] = file
+
     package = Path(rnnworker.__file__).parent
-    sources |= {f.relative_to(package.parent).as_posix(): f for f in package.rglob("*.py")}
+    for file in package.rglob("*.py"):
+        sources[file.relative_to(package.parent).as_posix()] = file
     library = nvml()
     if library:
         sources[NVML] = Path(library)
-    files = {**contents, **{name: file.read_bytes() for name, file in sources.items()}}
+
+    files = dict(contents)
+    for name, file in sources.items():
+        files[name] = file.read_bytes()
     digests = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
     about = {"schema": SCHEMA, "experiment": plan.experiment.name, "files": digests, "own": own}
     files["bundle.json"] = json_bytes(about)
+
     try:
         for name, content in files.items():
             write_bytes(folder / name, content)
@@ -121,13 +145,6 @@ def _write(
         shutil.rmtree(folder, ignore_errors=True)
         raise
     return sum(map(len, files.values()))
-
-
-def _own_files(plan: Plan) -> list[Path]:
-    """The user's Python files, which runs name by their local paths."""
-    certified = (entry for item in plan.certificates.values() for entry in item.implementations)
-    configs = [run.config for run in plan.runs.values()] + [{"rnn": e["rnn"]} for e in certified]
-    return sorted(set().union(*map(user_files, configs)))
 
 
 def _entry(planned: Run | Certificate, root: Path, pins: Mapping[str, Any]) -> dict[str, Any]:
@@ -147,26 +164,39 @@ def _entry(planned: Run | Certificate, root: Path, pins: Mapping[str, Any]) -> d
 
 def export(arguments: Sequence[str]) -> int:
     """Write an experiment's records to one file for another machine."""
-    parser = command_parser(export)
-    add_experiment(parser)
-    add_output(parser, "FILE.zip", "file")
-    parser.add_argument("--site", action="append", help="only this site; repeatable (default: all)")
-    add_results(parser)
-    options = parser.parse_args(arguments)
-    folders = planned_folders(options.results, options.experiment)
-    known = {folder.parent.name: folder for folder in folders}
-    sites = options.site or list(known)
-    if not known or set(sites) - set(known):
-        what = f"has no runs of {options.experiment} at {', '.join(sites) or 'any site'}."
-        measured = [folder.name for folder in planned_folders(options.results, "*")]
-        remedy = f"{suggestion(options.experiment, measured)}run the experiment first."
-        if known:
-            remedy = f"name a site that has some: {', '.join(known)}."
+    declared: Arguments = {
+        "experiment": EXPERIMENT,
+        "-o --output": {
+            "type": Path,
+            "required": True,
+            "metavar": "FILE.zip",
+            "help": "the file to write",
+        },
+        "--site": ONLY_SITES,
+        "--results": RESULTS,
+    }
+    options = command_parser(export, declared).parse_args(arguments)
+
+    experiment = options.experiment
+    folders = {}
+    for folder in planned_folders(options.results, experiment):
+        folders[folder.parent.name] = folder
+    sites = options.site or list(folders)
+    if not folders or set(sites) - set(folders):
+        what = f"has no runs of {experiment} at {', '.join(sites) or 'any site'}."
+        if folders:
+            remedy = f"name a site that has some: {', '.join(folders)}."
+        else:
+            measured = [folder.name for folder in planned_folders(options.results, "*")]
+            remedy = f"{suggestion(experiment, measured)}run the experiment first."
         raise ConfigError(what, where=str(options.results), remedy=remedy)
-    files = {name: file for site in sites for name, file in archive.files_of(known[site]).items()}
+
+    files: dict[str, Path] = {}
+    for site in sites:
+        files |= archive.files_of(folders[site])
     archive.write(options.output, files)
     records = sum(map(is_record, files.values()))
-    print(f"{options.output}: {records} records of {options.experiment} at {', '.join(sites)}")
+    print(f"{options.output}: {records} records of {experiment} at {', '.join(sites)}")
     return 0
 
 
@@ -178,58 +208,76 @@ def import_(arguments: Sequence[str]) -> int:
     such as a backup: they go into results/ itself, and the command names each file that it
     replaces.
     """
-    parser = command_parser(import_)
-    sources = "a file that `rnnbench export` wrote, or a bundle's folder after its runs"
-    parser.add_argument("sources", nargs="+", type=Path, metavar="FILE|FOLDER", help=sources)
-    restore = "bring back results of this machine: a backup, or a bundle that ran here"
-    parser.add_argument("--restore", action="store_true", help=restore)
-    add_results(parser)
-    options = parser.parse_args(arguments)
+    declared: Arguments = {
+        "sources": {
+            "nargs": "+",
+            "type": Path,
+            "metavar": "FILE|FOLDER",
+            "help": "a file that `rnnbench export` wrote, or a bundle's folder after its runs",
+        },
+        "--restore": {
+            "action": "store_true",
+            "help": "bring back results of this machine: a backup, or a bundle that ran here",
+        },
+        "--results": RESULTS,
+    }
+    options = command_parser(import_, declared).parse_args(arguments)
     with exclusive(options.results, "rnnbench import"):
         _import(options.sources, options.results, options.restore)
     return 0
 
 
 def _import(sources: Sequence[Path], results: Path, restore: bool) -> None:
-    root = results if restore else results / IMPORTED
-    local = set() if restore else _own_names(results)
-    with ExitStack() as stack:
+    """Checks all `sources` and then writes what is admitted of each."""
+    root = results
+    local: set[str] = set()
+    if not restore:
+        root = results / IMPORTED
+        # This machine, and every site and machine that has results in this project.
+        local.add(machine.fingerprint()["machine"])
+        for pattern in ("*", "records/*"):
+            local |= {folder.name for folder in results.glob(pattern)}
+
+    with tempfile.TemporaryDirectory(prefix=incoming.UNPACKED, dir=results) as unpacked:
         checked = {}
-        for source in sources:
-            files = tempfile.TemporaryDirectory(prefix=incoming.UNPACKED, dir=results)
-            folder = Path(stack.enter_context(files))
+        for number, source in enumerate(sources):
             if not source.exists():
                 raise RecordError("does not exist.", where=str(source))
-            read = outcomes.lay_out if source.is_dir() else archive.unpack
+            folder = Path(unpacked, str(number))
+            folder.mkdir()
             try:
-                read(source, folder)
+                if source.is_dir():
+                    outcomes.lay_out(source, folder)
+                else:
+                    archive.unpack(source, folder)
                 checked[source] = incoming.examine(folder, root, local)
             except RecordError as error:
                 raise _refused(source, folder, error) from error
+
         for source, admitted in checked.items():
             admitted.write()
-            print(
+            text = (
                 f"{source}: {admitted.records} records of {admitted.experiment}, "
                 f"{len(admitted.files)} files written, {admitted.known} known already"
-                + (f", {admitted.kept} newer files kept" if admitted.kept else "")
             )
+            if admitted.kept:
+                text += f", {admitted.kept} newer files kept"
+            print(text)
             if admitted.probes:
                 print(f"left out: {admitted.probes} probes, which rnnbench no longer makes")
-            for name in admitted.replaced if restore else ():
-                print(f"replaced: {root / name}")
+            if restore:
+                for name in admitted.replaced:
+                    print(f"replaced: {root / name}")
 
 
 def _refused(source: Path, folder: Path, error: RecordError) -> RecordError:
-    where = error.where.replace(f"{folder}/", "") if error.where != str(source) else ""
-    what = f"{where}: {error.what}" if where else error.what
+    """The error to show for one in a file that was unpacked into `folder`."""
+    what = error.what.rstrip(".")
+    if error.where not in ("", str(source)):
+        where = error.where.replace(f"{folder}/", "")
+        what = f"{where}: {what}"
     return RecordError(
-        f"{what.rstrip('.')}; nothing was imported.",
+        f"{what}; nothing was imported.",
         where=str(source),
         remedy=error.remedy or "export it again on its machine, with the same version of rnnbench.",
     )
-
-
-def _own_names(results: Path) -> set[str]:
-    """This machine, and every site and machine that has results in this project."""
-    folders = [*results.glob("*"), *results.glob("records/*")]
-    return {machine.fingerprint()["machine"], *(folder.name for folder in folders)}

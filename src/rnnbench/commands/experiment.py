@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import re
@@ -9,10 +10,16 @@ import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 from rnnbench.axes import NAMES
-from rnnbench.commands.arguments import experiment_parser, parse_experiment, positive
+from rnnbench.commands.arguments import (
+    PLANNED,
+    Arguments,
+    command_parser,
+    parse_experiment,
+    positive,
+)
 
 if TYPE_CHECKING:
     from rnnbench.grid.point import GridPoint
@@ -30,33 +37,55 @@ def run(arguments: Sequence[str]) -> int:
 
 def command_of(arguments: Sequence[str]) -> list[str]:
     """The arguments of Snakemake."""
-    parser = experiment_parser(run)
-    cores = "the number of CPU cores to use (default: %(default)s)"
-    parser.add_argument("--cores", default="all", help=cores)
-    budget = "measure no further repeats after this many minutes, in experiments with `repeats`"
-    parser.add_argument("--budget", type=positive, metavar="MINUTES", help=budget)
-    void = "exit with 0, instead of 3, if all runs of a configuration are void"
-    parser.add_argument("--allow-void", action="store_true", help=void)
-    refuse = parser.error
+    declared: Arguments = {
+        "--cores": {
+            "type": _cores,
+            "default": "all",
+            "help": "the number of CPU cores to use (default: %(default)s)",
+        },
+        "--budget": {
+            "type": positive,
+            "metavar": "MINUTES",
+            "help": "measure no further repeats after this many minutes, in experiments with "
+            "`repeats`",
+        },
+        "--allow-void": {
+            "action": "store_true",
+            "help": "exit with 0, instead of 3, if all runs of a configuration are void",
+        },
+    }
+    parser = command_parser(run, PLANNED | declared)
 
-    def refuse_with_hint(message: str) -> NoReturn:
-        if message.startswith("unrecognized"):
-            message += "; write options of Snakemake after --, as in rnnbench run quick -- -n"
-        refuse(message)
+    own = list(arguments)
+    for_snakemake: list[str] = []
+    if "--" in own:
+        separator = own.index("--")
+        for_snakemake = own[separator + 1 :]
+        own = own[:separator]
+    _, unknown = parser.parse_known_intermixed_args(own)
+    if unknown:
+        hint = "write options of Snakemake after --, as in rnnbench run quick -- -n"
+        parser.error(f"unrecognized arguments: {' '.join(unknown)}; {hint}")
+    options = parse_experiment(parser, own, Path())
 
-    parser.error = refuse_with_hint  # type: ignore[method-assign]
-    given = list(arguments)
-    separator = given.index("--") if "--" in given else len(given)
-    options = parse_experiment(parser, given[:separator], Path())
-    if not re.fullmatch(r"all|[1-9]\d*", options.cores):
-        parser.error(f"argument --cores: {options.cores} is not a number ≥ 1 or all")
     settings = [f"experiment={options.experiment}"]
-    settings += [f"overrides={' '.join(options.overrides)}"] if options.overrides else []
-    settings += [] if options.budget is None else [f"budget={options.budget:g}"]
-    settings += ["allow_void=true"] if options.allow_void else []
-    _, *further = options.conf
-    settings += [f"conf={','.join(map(str, further))}"] if further else []
-    return ["--cores", options.cores, *given[separator + 1 :], "--config", *settings]
+    if options.overrides:
+        settings.append(f"overrides={' '.join(options.overrides)}")
+    if options.budget is not None:
+        settings.append(f"budget={options.budget:g}")
+    if options.allow_void:
+        settings.append("allow_void=true")
+    further = ",".join(map(str, options.conf[1:]))
+    if further:
+        settings.append(f"conf={further}")
+    return ["--cores", options.cores, *for_snakemake, "--config", *settings]
+
+
+def _cores(text: str) -> str:
+    """The value of ``--cores``, as Snakemake takes it."""
+    if not re.fullmatch(r"all|[1-9]\d*", text):
+        raise argparse.ArgumentTypeError(f"{text} is not a number ≥ 1 or all")
+    return text
 
 
 def grid(arguments: Sequence[str]) -> int:
@@ -70,10 +99,16 @@ def grid(arguments: Sequence[str]) -> int:
     from rnnbench.grid.experiment import load_experiment
     from rnnbench.planning.planner import unmet_at
 
-    parser = experiment_parser(grid)
-    parser.add_argument("--json", action="store_true", help="print a JSON list instead of a table")
-    cfg = "print the configuration of the first grid point as YAML, with the origin of each value"
-    parser.add_argument("--cfg", action="store_true", help=cfg)
+    declared: Arguments = {
+        "--json": {"action": "store_true", "help": "print a JSON list instead of a table"},
+        "--cfg": {
+            "action": "store_true",
+            "help": "print the configuration of the first grid point as YAML, with the origin of "
+            "each value",
+        },
+    }
+    parser = command_parser(grid, PLANNED | declared)
+
     root = Path.cwd()
     options = parse_experiment(parser, arguments, root)
     experiment = load_experiment(options.experiment, options.conf)
@@ -84,7 +119,8 @@ def grid(arguments: Sequence[str]) -> int:
         print(f"# {points[0].name}: grid point 1 of {len(points)}")
         print(with_origins(points[0], options.conf), end="")
     elif options.json:
-        print(json.dumps([as_json(point) for point in points], indent=2, ensure_ascii=False))
+        entries = [as_json(point) for point in points]
+        print(json.dumps(entries, indent=2, ensure_ascii=False))
     else:
         _print_table(points)
     return 0
@@ -105,28 +141,41 @@ def as_json(point: GridPoint) -> dict[str, object]:
 
 
 def _print_table(points: Sequence[GridPoint]) -> None:
+    """Prints a row for each grid point, with a column for each axis that has several choices."""
     from rich.console import Console
 
     from rnnbench.report.numbers import counted  # imports SciPy, which no other use needs
 
-    console = Console(highlight=False, markup=False, soft_wrap=True)
-    axes = [group for group in NAMES if any(group in point.choices for point in points)]
-    varied = [axis for axis in axes if len({point.choices.get(axis) for point in points}) > 1]
-    common = [f"{axis}={points[0].choices[axis]}" for axis in axes if axis not in varied]
+    common = []
+    varied = []
+    for axis in NAMES:
+        choices = {point.choices.get(axis) for point in points}
+        if len(choices) > 1:
+            varied.append(axis)
+        elif choices != {None}:
+            common.append(f"{axis}={choices.pop()}")
     if common:
         print(f"all grid points: {' '.join(common)}")
-    header = ("name", *varied, "", "why")
-    rows = [_row(point, varied) for point in points]
-    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
-    for row in (header, *rows):
+
+    rows = [["name", *varied, "", "why"]]
+    for point in points:
+        chosen = [point.choices.get(axis, "") for axis in varied]
+        state = "run" if point.skip is None else "skip"
+        rows.append([point.name, *chosen, state, point.skip or ""])
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+
+    console = Console(highlight=False, markup=False, soft_wrap=True)
+    for row in rows:
         line = "  ".join(map(str.ljust, row, widths)).rstrip()
-        style = "bold" if row is header else "yellow" if row[-1] else "none"
-        # To a pipe, rich would take ten times as long.
-        console.print(line, style=style) if console.is_terminal else print(line)
+        style = "none"
+        if row is rows[0]:
+            style = "bold"
+        elif row[-1]:
+            style = "yellow"
+        if console.is_terminal:
+            console.print(line, style=style)
+        else:
+            print(line)  # to a pipe, rich would take ten times as long
+
     skipped = sum(point.skip is not None for point in points)
     print(f"{counted(len(points), 'grid point')}: {len(points) - skipped} run, {skipped} skipped")
-
-
-def _row(point: GridPoint, axes: Sequence[str]) -> tuple[str, ...]:
-    chosen = (point.choices.get(axis, "") for axis in axes)
-    return point.name, *chosen, "run" if point.skip is None else "skip", point.skip or ""

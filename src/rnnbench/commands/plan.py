@@ -12,7 +12,7 @@ import msgspec
 from rich.filesize import decimal
 
 from rnnbench.builds.launcher import versions
-from rnnbench.commands.arguments import experiment_parser, parse_experiment
+from rnnbench.commands.arguments import PLANNED, Arguments, command_parser, parse_experiment
 from rnnbench.errors import RecordError, RnnbenchError
 from rnnbench.grid.files import user_files
 from rnnbench.grid.point import full_identity
@@ -38,109 +38,134 @@ MAX_RECORDS = 400  # each takes about 5 ms to read
 
 def plan(arguments: Sequence[str]) -> int:
     """Estimate the runs, time, disk space and repeats that an experiment needs."""
-    parser = experiment_parser(plan)
-    parser.add_argument("--site", help="the name of a cluster (default: this machine)")
-    parser.add_argument(
-        "--why",
-        action="store_true",
-        help="print only what has changed for the runs that will be measured again",
-    )
+    declared: Arguments = {
+        "--site": {"help": "the name of a cluster (default: this machine)"},
+        "--why": {
+            "action": "store_true",
+            "help": "print only what has changed for the runs that will be measured again",
+        },
+    }
+    parser = command_parser(plan, PLANNED | declared)
+
     root = Path.cwd()
     options = parse_experiment(parser, arguments, root)
+    name = options.experiment
     overrides = " ".join(options.overrides)
     try:
-        made = make_plan(
-            options.experiment,
-            options.conf,
-            root,
-            site=options.site,
-            overrides=overrides,
-        )
+        made = make_plan(name, options.conf, root, site=options.site, overrides=overrides)
     except NothingToRun as error:
         print(error)
         return 0
+
     results = root / "results"
     if options.why:
         text = changes_by_run(made, results, root)
     else:
-        to_do = _to_do(made, results)
-        left = {run.name: _samples(run.config["model"]) for run in to_do}
-        here = machine.fingerprint()["machine"]
-        files = [file for name in made.runs for file in record_files(results, here, name)[-1:]]
-        sizes = []
-        for file in files:
-            parts = file.parent.glob(f"{file.stem}.*")
-            sizes.append(sum(part.stat().st_size for part in parts))
-        rule = made.experiment.repeats
-        estimate = forecast(
-            left,
-            _finished(files),
-            lambda: _elsewhere(made, results, here),
-            sizes,
-            {name for name in left if rule and made.runs[name].repeat >= rule.least},
-            rule.budget_s if rule else None,
-        )
-        lacking = sum(not pins.folder(root).exists() for pins in made.environments.values())
-        words = " ".join([options.experiment, *options.overrides])
-        text = estimate_lines(made, estimate, lacking, words)
-        if left:
-            warnings = host_check.warnings(host_check.read_host_facts())
-            text += [f"now:   {warning}" for warning in warnings]
+        text = estimate_lines(made, results, root, f"{name} {overrides}".strip())
     print("\n".join(text))
     return 0
 
 
-def estimate_lines(plan: Plan, estimate: Forecast, environments: int, words: str) -> list[str]:
-    """The lines to print. `environments`: how many must be made; `words`: those of the command."""
+def estimate_lines(plan: Plan, results: Path, root: Path, words: str) -> list[str]:
+    """What the plan needs, as lines to print. `words`: those of the command."""
+    estimate = _estimate(plan, results)
     runs = len(plan.runs)
-    text = [
-        f"{plan.experiment.name}: {counted(runs, 'run')} in {counted(len(plan.rounds), 'round')}, "
+    rounds = counted(len(plan.rounds), "round")
+    line = (
+        f"{plan.experiment.name}: {counted(runs, 'run')} in {rounds}, "
         f"{runs - estimate.left} done, {estimate.left} to do"
-    ]
+    )
     if plan.skipped:
         points = counted(len(plan.skipped), "grid point")
-        text[0] += f" ({points} cannot run here: `rnnbench grid {words}` says why)"
+        line += f" ({points} cannot run here: `rnnbench grid {words}` says why)"
+    text = [line]
     if estimate.left:
-        text += _cost_lines(plan, estimate, environments)
+        text += _cost_lines(plan, estimate, root)
+
     basis = "a guess"
     if estimate.degrees_of_freedom:
         basis = f"measured, {estimate.degrees_of_freedom} degrees of freedom"
         if estimate.borrowed:
             basis += ", including other configurations on this machine"
     text.append(f"spread between runs: {estimate.spread:.2%} ({basis})")
+
     text.append("repeats of each configuration needed to show that it takes longer by")
     for difference in DIFFERENCES:
         repeats = repeats_for(difference, estimate.spread)
         text.append(f"  {difference:4.0%}:  {repeats or 'more than 10,000'}")
     text.append("  (compared with another one; 95 % interval, power 80 %)")
+    if estimate.left:
+        for warning in host_check.warnings(host_check.read_host_facts()):
+            text.append(f"now:   {warning}")
     return text
 
 
-def _cost_lines(plan: Plan, estimate: Forecast, environments: int) -> list[str]:
+def _estimate(plan: Plan, results: Path) -> Forecast:
+    """What the runs to do will need, from the records of this machine."""
+    samples = {}
+    newest = []
+    sizes = []
+    here = machine.fingerprint()["machine"]
+    for run in _to_do(plan, results):
+        model = run.config["model"]
+        # 0 if it trains on all samples of its data
+        samples[run.name] = model["epochs"] * (model.get("train_samples") or 0)
+    for run in plan.runs.values():
+        for file in record_files(results, here, run.name)[-1:]:
+            newest.append(file)
+            size = 0
+            for part in file.parent.glob(f"{file.stem}.*"):
+                size += part.stat().st_size
+            sizes.append(size)
+
+    def elsewhere() -> list[FinishedRun]:
+        """The newest records of runs that are not in the plan."""
+        files = record_files(results, here)
+        others = [file for file in files if file.parent.name not in plan.runs]
+        others.sort(key=lambda file: file.name, reverse=True)
+        return _finished(others[:MAX_RECORDS])
+
+    optional: set[str] = set()
+    budget = None
+    rule = plan.experiment.repeats
+    if rule:
+        optional = {name for name in samples if plan.runs[name].repeat >= rule.least}
+        budget = rule.budget_s
+    return forecast(samples, _finished(newest), elsewhere, sizes, optional, budget)
+
+
+def _finished(files: Sequence[Path]) -> list[FinishedRun]:
+    records, _ = readable(files, read_record)
+    return finished(records)
+
+
+def _cost_lines(plan: Plan, estimate: Forecast, root: Path) -> list[str]:
+    """The time and the disk space that the runs to do need."""
     basis = "from finished runs of the same configurations"
     about = "about"
     if estimate.guessed == estimate.left:
         basis = "a guess: none of the configurations has a finished run here"
         models = [run.config["model"] for run in plan.runs.values()]
-        if any(model.get("train_samples", 0) is None for model in models):
+        if None in [model.get("train_samples", 0) for model in models]:
             about = "at least"
-            basis = f"{basis}, and they train on all samples"
+            basis += ", and they train on all samples"
     elif estimate.guessed:
         runs = counted(estimate.guessed, "run")
         basis = f"for {runs} a guess, from the runs of other configurations"
+
     time = f"time:  {about} {duration(estimate.seconds)} ({basis})"
     if plan.experiment.repeats and about == "about":
         time += ", at most: repeats beyond the minimum are measured only if needed"
+
     disk = f"disk:  about {decimal(round(estimate.bytes))} of records"
-    if environments:
-        size = decimal(round(environments * ENVIRONMENT_BYTES))
-        disk += f", and about {size} for {counted(environments, 'environment')} (a guess)"
+    lacking = 0
+    for pins in plan.environments.values():
+        if not pins.folder(root).exists():
+            lacking += 1
+    if lacking:
+        size = decimal(lacking * ENVIRONMENT_BYTES)
+        disk += f", and about {size} for {counted(lacking, 'environment')} (a guess)"
     return [time, disk]
-
-
-def _samples(model: Mapping[str, Any]) -> int:
-    """That a run trains in all its epochs; 0 if it trains on all samples of its data."""
-    return model["epochs"] * (model.get("train_samples") or 0)
 
 
 def changes_by_run(plan: Plan, results: Path, root: Path) -> list[str]:
@@ -148,28 +173,43 @@ def changes_by_run(plan: Plan, results: Path, root: Path) -> list[str]:
     the same changes share an entry."""
     local_machine = machine.fingerprint()["machine"]
     new = 0
-    names_by_changes: dict[tuple[str, ...], list[str]] = {}
+    names_by_changes: dict[str, list[str]] = {}
     for run in _to_do(plan, results):
         files = record_files(results, local_machine, run.name)
         if not files:
             new += 1
             continue
         with suppress(RecordError):
-            record = read_record(files[-1])
-            unchanged = ("nothing: its record is void or not adopted",)
-            before, after = (full_identity(r.config, r.identity) for r in (record.run, run))
-            changes = tuple(changed(before, after)) or unchanged
-            if LOCK in changes:
-                changes += tuple(_changed_packages(run, record, root))
-            if CODE in changes:
-                edited = [f"  {file} was edited" for file in _edited(run, record.finished)]
-                changes += tuple(edited or ["  the code of rnnbench itself"])
-            names_by_changes.setdefault(changes, []).append(run.name)
-    text = [f"{counted(new, 'run')} without a record"] if new else []
-    for changes, names in names_by_changes.items():
-        text.append(f"{counted(len(names), 'run')}, such as {names[0]}:")
-        text += [f"  {change}" for change in changes]
+            changes = _changes(run, read_record(files[-1]), root)
+            names_by_changes.setdefault("\n  ".join(changes), []).append(run.name)
+
+    text = []
+    if new:
+        text.append(f"{counted(new, 'run')} without a record")
+    for changes_of_all, names in names_by_changes.items():
+        runs = counted(len(names), "run")
+        text.append(f"{runs}, such as {names[0]}:\n  {changes_of_all}")
     return text or ["nothing to do"]
+
+
+def _changes(run: Run, record: Record, root: Path) -> list[str]:
+    """What changed for a `run` since its `record`, with the packages or files behind it."""
+    before = full_identity(record.run.config, record.run.identity)
+    changes = changed(before, full_identity(run.config, run.identity))
+    if not changes:
+        return ["nothing: its record is void or not adopted"]
+    if LOCK in changes:
+        changes += _changed_packages(run, record, root)
+    if CODE in changes:
+        moment = timestamps.read(record.finished).timestamp()
+        edited = False
+        for file in sorted(user_files(run.config)):
+            if file.is_file() and file.stat().st_mtime > moment:
+                changes.append(f"  {file} was edited")
+                edited = True
+        if not edited:
+            changes.append("  the code of rnnbench itself")
+    return changes
 
 
 def _changed_packages(run: Run, record: Record, root: Path) -> list[str]:
@@ -183,38 +223,32 @@ def _changed_packages(run: Run, record: Record, root: Path) -> list[str]:
     for text in record.environment.get("packages") or ():
         package, _, version = text.partition("==")
         packages[package] = version
+    if not packages:
+        return []
+
     changes = []
     for name, version in today["distributions"].items():
         before = packages.get(name.lower())
-        if packages and before != version:
+        if before != version:
             changes.append(f"  {name}: {before or 'none'} → {version}")
-    if packages and not changes:
-        changes.append(
-            f"  the packages are the same, so its Python changed: today {today['python']}"
-        )
+    if not changes:
+        python = today["python"]
+        changes.append(f"  the packages are the same, so its Python changed: today {python}")
     return changes
-
-
-def _edited(run: Run, since: str) -> list[Path]:
-    """The Python files of users that `run` uses and that were edited later."""
-    moment = timestamps.read(since).timestamp()
-    files = sorted(user_files(run.config))
-    return [file for file in files if file.is_file() and file.stat().st_mtime > moment]
 
 
 def changed(before: Mapping[str, Any], after: Mapping[str, Any], prefix: str = "") -> list[str]:
     """The keys in which two identities differ, such as ``model.epochs: 5 → 9``. Values of digests
     are left out."""
     changes = []
-    for key in dict.fromkeys([*before, *after]):
+    for key in {**before, **after}:
         old = before.get(key)
         new = after.get(key)
         name = f"{prefix}{key}".removeprefix("config.")
         if isinstance(old, Mapping) and isinstance(new, Mapping):
             changes += changed(old, new, f"{prefix}{key}.")
         elif old != new:
-            texts = [value for value in (old, new) if isinstance(value, str)]
-            if any(map(DIGEST.fullmatch, texts)):
+            if any(map(DIGEST.fullmatch, (str(old), str(new)))):
                 changes.append(f"{name} changed")
             else:
                 changes.append(f"{name}: {old!r} → {new!r}")
@@ -226,14 +260,3 @@ def _to_do(plan: Plan, root: Path) -> list[Run]:
     results, _ = results_in(root / plan.site / plan.experiment.name)
     rule = msgspec.to_builtins(plan.experiment.repeats)
     return unfinished(plan.runs.values(), results, root, rule)
-
-
-def _elsewhere(plan: Plan, results: Path, here: str) -> list[FinishedRun]:
-    """The newest records of the machine `here` of runs that are not in the plan."""
-    others = [path for path in record_files(results, here) if path.parent.name not in plan.runs]
-    return _finished(sorted(others, key=lambda path: path.name, reverse=True)[:MAX_RECORDS])
-
-
-def _finished(files: Sequence[Path]) -> list[FinishedRun]:
-    records, _ = readable(files, read_record)
-    return finished(records)

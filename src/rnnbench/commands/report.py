@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from rnnbench.commands.arguments import (
-    add_experiment,
-    add_folder,
-    add_results,
+    EXPERIMENT,
+    ONLY_SITES,
+    RESULTS,
+    Arguments,
     command_parser,
+    folder_option,
     positive,
 )
 from rnnbench.errors import ConfigError, RecordError, RnnbenchError, say
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
     from rnnbench.report.content import Content
     from rnnbench.report.tables import ReportInputs
 
+PUBLISHED_ROWS = "the folder with the published rows, *.csv"
+
 
 def report(arguments: Sequence[str]) -> int:
     """Write the report of an experiment from its records: tables, figures and one page."""
@@ -39,12 +43,15 @@ def report(arguments: Sequence[str]) -> int:
 
     folders = folders_of(options)
     plans, faults = readable(folders, lambda folder: (folder, read_runs(folder / "plan.jsonl")))
-    runs = [run for _, planned in plans for run in planned]
+    runs: list[Run] = []
     named: dict[str, Record] = {}
     missing: list[str] = []
     not_measured: dict[str, NotNeeded] = {}
     for folder, planned in plans:
-        site = f" at {folder.parent.name}" if len(folders) > 1 else ""
+        runs += planned
+        site = ""
+        if len(folders) > 1:
+            site = f" at {folder.parent.name}"
         results, damaged = results_in(folder)
         finished = []
         for run in planned:
@@ -59,14 +66,17 @@ def report(arguments: Sequence[str]) -> int:
         named |= found
         faults += [*damaged, *unreadable]
     records = list(named.values())
+
     # A site where nothing can run says less about the experiment.
-    first = next((folder for folder, planned in plans if planned), folders[0])
+    with_runs = [folder for folder, planned in plans if planned]
+    first = (with_runs or folders)[0]
     experiment = read_experiment(first / "experiment.json")
     skipped = [msgspec.to_builtins(each) for each in experiment.skipped]
     inputs = report_inputs(options, folders, records, faults)
     report = Content(records, experiment, skipped, missing, map(str, faults), inputs, not_measured)
     out = options.out or Path("reports") / options.experiment
     page = write_report(report, out)[0]
+
     if inputs.mlflow and options.out is None:
         _log_to_mlflow(report, runs, out)
     if options.out is None:
@@ -88,9 +98,17 @@ def _log_to_mlflow(report: Content, planned: Sequence[Run], out: Path) -> None:
 
     about = report.experiment
     text = "\n\n".join([f"**{about.title}**", *report.said, about.about]).strip()
-    numbers = report.speedups, report.unequal_runs, report.equal_runs
     try:
-        address = publish(Path(), about.name, text, planned, *numbers, out)
+        address = publish(
+            Path(),
+            about.name,
+            text,
+            planned,
+            report.speedups,
+            report.unequal_runs,
+            report.equal_runs,
+            out,
+        )
         uri = tracking_uri(Path())
         if address and is_server(uri):
             print(f"MLflow: {redacted(uri, uri).rstrip('/')}/{address}")
@@ -101,11 +119,9 @@ def _log_to_mlflow(report: Content, planned: Sequence[Run], out: Path) -> None:
 def folders_of(options: argparse.Namespace) -> list[Path]:
     """The experiment's folder at each requested site, this machine's first and imported ones
     last."""
-    folders = [
-        folder
-        for site in options.site or ["*"]
-        for folder in planned_folders(options.results, options.experiment, site)
-    ]
+    folders = []
+    for site in options.site or ["*"]:
+        folders += planned_folders(options.results, options.experiment, site)
     if not folders:
         what = f"no site has a plan of {options.experiment}."
         # The name of an experiment with overrides is no argument of `run`.
@@ -137,7 +153,8 @@ def report_inputs(
     faults += unreadable
     devices = {record.run.choices.get("device", "") for record in records}
     prices = choose_prices(options.price, options.prices, devices)
-    if (options.deadline or options.money) and not (prices and any(map(prices.price_of, devices))):
+    has_prices = prices is not None and any(map(prices.price_of, devices))
+    if (options.deadline or options.money) and not has_prices:
         what = f"needs prices, but no price list has {', '.join(sorted(devices))}."
         where = "--deadline" if options.deadline else "--money"
         raise ConfigError(what, where=where, remedy="give --price NAME or FILE, a list with one.")
@@ -153,37 +170,47 @@ def report_inputs(
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = command_parser(report)
-    add_experiment(parser)
-    add_results(parser)
-    parser.add_argument("--site", action="append", help="only this site; repeatable (default: all)")
-    out = "the folder to write the report into (default: reports/EXPERIMENT)"
-    parser.add_argument("--out", type=Path, metavar="DIR", help=out)
-    parser.add_argument(
-        "--price",
-        metavar="NAME|FILE",
-        help="the price list: a name in the folder of --prices, or a file of your own "
-        "(default: the list in that folder that has prices for most of the devices)",
-    )
+    """The parser of `report`."""
     base = home(Path())
-    add_folder(parser, "--prices", str(base / "conf/price"), "the folder with the price lists")
-    published = "the folder with the published rows, *.csv"
-    add_folder(parser, "--published", str(base / "reports/published"), published)
-    deadline = "recommend the cheapest choice that trains within this time (default: no limit)"
-    parser.add_argument("--deadline", type=positive, metavar="SECONDS", help=deadline)
-    money = "recommend the fastest choice that costs at most this much (default: no limit)"
-    parser.add_argument("--money", type=positive, metavar="USD", help=money)
-    return parser
+    declared: Arguments = {
+        "experiment": EXPERIMENT,
+        "--results": RESULTS,
+        "--site": ONLY_SITES,
+        "--out": {
+            "type": Path,
+            "metavar": "DIR",
+            "help": "the folder to write the report into (default: reports/EXPERIMENT)",
+        },
+        "--price": {
+            "metavar": "NAME|FILE",
+            "help": "the price list: a name in the folder of --prices, or a file of your own "
+            "(default: the list in that folder that has prices for most of the devices)",
+        },
+        "--prices": folder_option(base / "conf/price", "the folder with the price lists"),
+        "--published": folder_option(base / "reports/published", PUBLISHED_ROWS),
+        "--deadline": {
+            "type": positive,
+            "metavar": "SECONDS",
+            "help": "recommend the cheapest choice that trains within this time "
+            "(default: no limit)",
+        },
+        "--money": {
+            "type": positive,
+            "metavar": "USD",
+            "help": "recommend the fastest choice that costs at most this much (default: no limit)",
+        },
+    }
+    return command_parser(report, declared)
 
 
 def published(arguments: Sequence[str]) -> int:
     """Write the page of published comparisons, reports/published.html."""
-    parser = command_parser(published)
-    rows_folder = str(home(Path()) / "reports/published")
-    add_folder(parser, "--rows", rows_folder, "the folder with the published rows, *.csv")
-    add_folder(parser, "--out", "reports", "the folder to write published.html into")
-    add_results(parser)
-    options = parser.parse_args(arguments)
+    declared: Arguments = {
+        "--rows": folder_option(home(Path()) / "reports/published", PUBLISHED_ROWS),
+        "--out": folder_option("reports", "the folder to write published.html into"),
+        "--results": RESULTS,
+    }
+    options = command_parser(published, declared).parse_args(arguments)
 
     from rnnbench.commands.show import read_certified
     from rnnbench.report.page import write_index, write_published
@@ -196,6 +223,7 @@ def published(arguments: Sequence[str]) -> int:
     claims = read_claims(options.rows)
     if not rows:
         raise ConfigError("has no published rows (*.csv).", where=str(options.rows))
+
     local_machine = machine.fingerprint()["machine"]
     records, certificates = read_certified(options.results)
     local = [record for record in records if record.machine == local_machine]

@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from rnnbench.builds.pins import ENVIRONMENTS, pins_of
-from rnnbench.commands.arguments import add_experiment, add_results, add_root, command_parser
+from rnnbench.commands.arguments import EXPERIMENT, RESULTS, ROOT, Arguments, command_parser
 from rnnbench.errors import ConfigError, RnnbenchError
 from rnnbench.exchange.incoming import UNPACKED
 from rnnbench.grid.point import configuration_of
@@ -39,17 +39,23 @@ def retry(arguments: Sequence[str]) -> int:
 
     Their records are kept under another name; new records are stored next to them.
     """
-    parser = command_parser(retry)
-    add_experiment(parser)
-    names = "the name of a run, or a pattern with * (default: all void runs)"
-    parser.add_argument("names", nargs="*", metavar="NAME", help=names)
-    parser.add_argument("--site", help="the site whose runs are retried (default: this machine)")
-    add_results(parser)
-    options = parser.parse_args(arguments)
+    declared: Arguments = {
+        "experiment": EXPERIMENT,
+        "names": {
+            "nargs": "*",
+            "metavar": "NAME",
+            "help": "the name of a run, or a pattern with * (default: all void runs)",
+        },
+        "--site": {"help": "the site whose runs are retried (default: this machine)"},
+        "--results": RESULTS,
+    }
+    options = command_parser(retry, declared).parse_args(arguments)
+
     site = options.site or machine.fingerprint()["machine"]
     folder = options.results / site / options.experiment
-    if not folder.is_dir():
-        raise _no_finished_run(folder)
+    if not round_files(folder):
+        remedy = "run snakemake first."
+        raise ConfigError("has no finished run.", where=str(folder), remedy=remedy)
     with exclusive(options.results, "rnnbench retry"):
         chosen, total = _set_aside(folder, options.names)
     print(f"The next snakemake measures {len(chosen)} of {total} runs again.")
@@ -60,8 +66,6 @@ def _set_aside(folder: Path, names: Sequence[str]) -> tuple[Sequence[str], int]:
     """Sets the records of the chosen runs aside, and removes the runs from the files of their
     rounds. Returns their names and the number of all runs."""
     results, _ = results_in(folder)
-    if not results:
-        raise _no_finished_run(folder)
     chosen = _chosen(results, names)
     if not chosen:
         chosen = sorted(name for name, each in results.items() if each.verdict == "void")
@@ -92,25 +96,19 @@ def _set_aside(folder: Path, names: Sequence[str]) -> tuple[Sequence[str], int]:
     return chosen, len(results)
 
 
-def _no_finished_run(folder: Path) -> ConfigError:
-    return ConfigError(
-        "has no finished run.",
-        where=str(folder),
-        remedy="run snakemake first.",
-    )
-
-
 def _chosen(runs: Iterable[str], patterns: Sequence[str]) -> list[str]:
     """Those of the `runs` that match one of the `patterns`, each of which matches some."""
-    matches = {pattern: fnmatch.filter(runs, pattern) for pattern in patterns}
-    for pattern, found in matches.items():
+    chosen: set[str] = set()
+    for pattern in patterns:
+        found = fnmatch.filter(runs, pattern)
         if not found:
             raise ConfigError(
                 f"no finished run is named {pattern!r}.",
                 where="retry",
                 remedy="`rnnbench grid EXPERIMENT` prints the names; a pattern has a *, in quotes.",
             )
-    return sorted(set().union(*matches.values()))
+        chosen.update(found)
+    return sorted(chosen)
 
 
 def gc(arguments: Sequence[str]) -> int:
@@ -120,40 +118,62 @@ def gc(arguments: Sequence[str]) -> int:
     and events of attempts that left no record; partially written files of killed processes; and
     MLflow databases that were set aside as corrupt. Records are always kept, even unreadable ones.
     """
-    parser = command_parser(gc)
-    parser.add_argument("--yes", action="store_true", help="remove without asking")
-    add_root(parser)
-    options = parser.parse_args(arguments)
+    declared: Arguments = {
+        "--yes": {"action": "store_true", "help": "remove without asking"},
+        "--root": ROOT,
+    }
+    options = command_parser(gc, declared).parse_args(arguments)
+
     root = options.root.resolve()
     results = root / "results"
     if not results.is_dir():
         print("There is no results folder, and nothing to remove.")
         return 0
     with exclusive(results, "rnnbench gc"):
-        return _collect(root, results, options.yes)
+        _collect(root, results, options.yes)
+    return 0
 
 
-def _collect(root: Path, results: Path, yes: bool) -> int:
-    garbage = {path: (_size(path), why) for path, why in unused(root, results)}
+def _collect(root: Path, results: Path, yes: bool) -> None:
+    """Lists the unused files, asks unless `yes`, and removes them."""
+    garbage = dict(unused(root, results))
     if not garbage:
         print("All files in results/ are in use: there is nothing to remove.")
-        return 0
-    for path, (size, why) in garbage.items():
+        return
+
+    total = 0
+    for path, why in garbage.items():
+        files = path.rglob("*") if _is_folder(path) else [path]
+        size = sum(file.lstat().st_size for file in files)
+        total += size
         print(f"{size / 1e6:9.1f} MB  {path.relative_to(root)}  ({why})")
-    total = sum(size for size, _ in garbage.values()) / 1e6
-    question = f"Remove these {len(garbage)} ({total:.1f} MB)? [y/N] "
-    if not yes and not (sys.stdin.isatty() and input(question).strip().lower() in ("y", "yes")):
-        print("Nothing was removed." if sys.stdin.isatty() else "Nothing was removed: add --yes.")
-        return 0
+
+    what = f"{len(garbage)} ({total / 1e6:.1f} MB)"
+    if not yes and not sys.stdin.isatty():
+        print("Nothing was removed: add --yes.")
+        return
+    if not yes:
+        answer = input(f"Remove these {what}? [y/N] ")
+        if answer.strip().lower() not in ("y", "yes"):
+            print("Nothing was removed.")
+            return
+
     for path in garbage:
-        shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
-    print(f"Removed {len(garbage)} ({total:.1f} MB).")
-    return 0
+        if _is_folder(path):
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+    print(f"Removed {what}.")
+
+
+def _is_folder(path: Path) -> bool:
+    return path.is_dir() and not path.is_symlink()
 
 
 def unused(root: Path, results: Path) -> Iterator[tuple[Path, str]]:
     """The removable files and folders, each with the reason."""
-    yield from _environments(root, results)
+    for path in _unused_environments(root, results):
+        yield path, "no plan uses it"
     old = time.time() - YOUNG_SECONDS
     for path in sorted(results.glob("records/*/*/[!.]*")):
         started = path.name.partition(".")[0]
@@ -163,7 +183,7 @@ def unused(root: Path, results: Path) -> Iterator[tuple[Path, str]]:
             yield path, "of an attempt that left no record"
     for pattern in ("**/.*.json.*", "*/*/.plan.jsonl.*"):
         for path in sorted(results.glob(pattern)):
-            in_environment = path.parts[len(results.parts)] == "envs"
+            in_environment = path.is_relative_to(results / "envs")
             if path.is_file() and not in_environment and _is_older(path, old):
                 yield path, "partially written"
     for path in sorted(results.glob(f"{UNPACKED}*")):
@@ -172,33 +192,30 @@ def unused(root: Path, results: Path) -> Iterator[tuple[Path, str]]:
         yield path, "a corrupt MLflow store; the records hold all of its data"
 
 
-def _environments(root: Path, results: Path) -> Iterator[tuple[Path, str]]:
-    used = _used_environments(root, results)
+def _unused_environments(root: Path, results: Path) -> Iterator[Path]:
+    """The files and folders of environments that no plan uses with its present pins."""
+    builds = {}
+    for plan in results.glob("*/*/plan.jsonl"):
+        for run in read_runs(plan):
+            build = run.config["build"]
+            builds[json.dumps(build, sort_keys=True)] = build
+
+    used = set()
+    for build in builds.values():
+        with suppress(RnnbenchError):
+            pins = pins_of(build, root)
+            if pins:
+                used.add(pins.key)
+
     folder = root / ENVIRONMENTS
     for path in sorted(folder.glob("*-????????*")):
         key = path.name.partition(".json")[0].removesuffix(".lock")
         # Lock files are empty, and a process may be waiting for one.
         if key not in used and path.suffix != ".lock":
-            yield path, "no plan uses it"
-
-
-def _used_environments(root: Path, results: Path) -> set[str]:
-    planned = (run.config["build"] for f in results.glob("*/*/plan.jsonl") for run in read_runs(f))
-    builds = {json.dumps(build, sort_keys=True): build for build in planned}
-    used: set[str] = set()
-    for build in builds.values():
-        with suppress(RnnbenchError):
-            pins = pins_of(build, root)
-            used |= {pins.key} if pins else set()
-    return used
+            yield path
 
 
 def _is_older(path: Path, moment: float) -> bool:
     with suppress(OSError):
         return path.lstat().st_mtime < moment
     return False
-
-
-def _size(path: Path) -> int:
-    files = path.rglob("*") if path.is_dir() and not path.is_symlink() else [path]
-    return sum(file.lstat().st_size for file in files)

@@ -18,11 +18,12 @@ from msgspec import to_builtins
 
 import rnnworker
 from rnnbench.builds.launcher import lock_of
-from rnnbench.commands.arguments import add_root, command_parser
+from rnnbench.commands.arguments import ROOT, Arguments, command_parser
 from rnnbench.datasets.pins import own_md5, pinned, verify
 from rnnbench.errors import RecordError, RunError
 from rnnbench.grid.experiment import Repeats
 from rnnbench.grid.files import user_files
+from rnnbench.grid.overrides import Config
 from rnnbench.grid.point import configuration_of, digest_of_round
 from rnnbench.planning.digests import worker_digest
 from rnnbench.planning.plan import code_of
@@ -64,47 +65,58 @@ def certify(arguments: Sequence[str]) -> int:
     file, place, digest = requested(certify, arguments, "certificates")
     planned = read_json(place.folder / "certificates.json").get(file.stem)
     check_planned(planned and planned["digest"], digest, f"certificate {file.stem}")
+
     config = planned["config"]
-    identity = planned["identity"]
-    code = code_of(config, planned["implementations"], planned["devices"])
+    implementations = planned["implementations"]
+    code = code_of(config, implementations, planned["devices"])
     where = f"certificate {planned['key']}"
-    rnns = {entry["name"]: entry["rnn"] for entry in planned["implementations"]}
+    rnns = {}
     configs = [config]
-    for rnn in rnns.values():
-        configs.append({"rnn": rnn})
+    for each in implementations:
+        rnns[each["name"]] = each["rnn"]
+        configs.append({"rnn": each["rnn"]})
     check = watched(where, configs, place.root)
-    pinned_md5 = check_inputs(where, identity, config, place.root, code)
+    pinned_md5 = check_inputs(where, planned["identity"], config, place.root, code)
+
     certificate = make_certificate(planned, place, check, pinned_md5=pinned_md5)
     for line in certificate_summary(certificate, rnns):
         print_progress(line)
     return 0
 
 
-def certificate_summary(
-    certificate: Mapping[str, Any], rnns: Mapping[str, Mapping[str, Any]]
-) -> list[str]:
+def certificate_summary(certificate: Mapping[str, Any], rnns: Mapping[str, Config]) -> list[str]:
     """The lines to print: the counts, then one line for each implementation that failed, or one for
     all if they failed alike. `rnns`: implementation → its ``rnn`` config section."""
+    key = certificate["key"]
     results = certificate["implementations"]
     counts = Counter(result["status"] for result in results.values())
-    texts = [f"{counts[key]} {key.replace('_', ' ')}" for key in STATUSES if counts[key]]
-    lines = [f"certificate {certificate['key']}: {', '.join(texts)}"]
-    fault = certificate_of(certificate, certificate["key"]).fault_of_all(rnns)
+    texts = []
+    for status in STATUSES:
+        if counts[status]:
+            texts.append(f"{counts[status]} {status.replace('_', ' ')}")
+    lines = [f"certificate {key}: {', '.join(texts)}"]
+
+    fault = certificate_of(certificate, key).fault_of_all(rnns)
     if fault:
         fix = "Fix: correct the model, the data or the options."
         if says_out_of_memory(fault):
             fix = f"Fix: {LESS_MEMORY}."
-        return [*lines, f"  every implementation failed: {fault.rstrip('.')}. {fix}"]
+        lines.append(f"  every implementation failed: {fault.rstrip('.')}. {fix}")
+        return lines
     for name, result in results.items():
+        if result["status"] not in ("refused", "failed"):
+            continue
+        why = result["why"].rstrip(".")
         if result["status"] == "refused":
-            lines.append(f"  {name} is refused: {result['why'].rstrip('.')}")
-        if result["status"] == "failed":
-            lines.append(f"  {name} failed: {result['why'].rstrip('.')}")
-            file = rnns[name].get("implementation")
-            if says_out_of_memory(result["why"]):
-                lines[-1] += f". Fix: {LESS_MEMORY}."
-            elif is_user_file(file):
-                lines[-1] += f". Fix: correct {file} or its YAML, as docs/own_kernel.md describes."
+            lines.append(f"  {name} is refused: {why}")
+            continue
+        line = f"  {name} failed: {why}"
+        file = rnns[name].get("implementation")
+        if says_out_of_memory(why):
+            line += f". Fix: {LESS_MEMORY}."
+        elif is_user_file(file):
+            line += f". Fix: correct {file} or its YAML, as docs/own_kernel.md describes."
+        lines.append(line)
     return lines
 
 
@@ -113,13 +125,15 @@ def requested(
 ) -> tuple[Path, Place, str]:
     """The file ``results/SITE/EXPERIMENT/FOLDER/KEY.json`` that the `arguments` of a command
     request, the place to make it in, and its planned digest."""
-    parser = command_parser(command)
-    parser.add_argument(
-        "file", type=Path, help=f"the file to write: results/SITE/EXPERIMENT/{folder}/KEY.json"
-    )
-    parser.add_argument("--digest", required=True, help="the digest in the plan")
-    add_root(parser)
-    options = parser.parse_args(arguments)
+    declared: Arguments = {
+        "file": {
+            "type": Path,
+            "help": f"the file to write: results/SITE/EXPERIMENT/{folder}/KEY.json",
+        },
+        "--digest": {"required": True, "help": "the digest in the plan"},
+        "--root": ROOT,
+    }
+    options = command_parser(command, declared).parse_args(arguments)
     file = options.file.resolve()
     experiment, site, results = file.parents[1:4]
     place = Place(options.root.resolve(), results, site.name, experiment.name, timing_lock())
@@ -139,7 +153,7 @@ def check_planned(planned: str | None, requested: str, where: str) -> None:
 def check_inputs(
     where: str,
     identity: Mapping[str, Any],
-    config: Mapping[str, Any],
+    config: Config,
     root: Path,
     worker: str,
 ) -> str | None:
@@ -163,13 +177,15 @@ def check_inputs(
     return pinned_md5
 
 
-def watched(where: str, configs: Sequence[Mapping[str, Any]], root: Path) -> Callable[[], None]:
+def watched(where: str, configs: Sequence[Config], root: Path) -> Callable[[], None]:
     """A function that raises `RunError` if a file of the data or of the Python code that runs with
     `configs` use has been edited since this call. To be called before `check_inputs`, so that what
     the workers have read by the time of the check is what was compared with the plan."""
-    data = {Path((config.get("dataset") or {}).get("path") or "") for config in configs}
-    own = {root / file for file in data.union(*map(user_files, configs))}
-    files = own.union(Path(rnnworker.__file__).parent.rglob("*.py"))
+    files = set(Path(rnnworker.__file__).parent.rglob("*.py"))
+    for config in configs:
+        dataset = config.get("dataset") or {}
+        for file in [dataset.get("path") or "", *user_files(config)]:
+            files.add(root / file)
 
     def look() -> dict[Path, tuple[int, int, int]]:
         state = {}
@@ -215,19 +231,26 @@ def round(arguments: Sequence[str]) -> int:
     planned, number, total = read_round(place.folder / "plan.jsonl", file.stem)
     digests = {run.name: run.digest for run in planned}
     check_planned(digest_of_round(digests), digest, file.stem)
+
     label = progress_label(number, total)
+    title = f"{label} {file.stem}"
     experiment = read_experiment(place.folder / "experiment.json")
     base = reference_of([run.as_dict() for run in planned], experiment.reference)
-    reference = str(base["name"]) if base else None
-    rule = Repeats(**experiment.repeats) if experiment.repeats else None
-    unneeded = _unneeded(planned, place, f"{label} {file.stem}", rule, reference)
+    reference = None
+    if base:
+        reference = str(base["name"])
+    rule = None
+    if experiment.repeats:
+        rule = Repeats(**experiment.repeats)
+
+    unneeded = _unneeded(planned, place, title, rule, reference)
     needed = [run for run in planned if run.name not in unneeded]
     if needed:
         _measure(needed, place, label, reference, _remaining_time(place, total - number, rule))
     results = results_of(adoptable_records(needed, place)) | unneeded
     write_results(file, {run.name: results[run.name] for run in planned if run.name in results})
     if needed and reference and len(planned) > 1:
-        print_so_far(planned, place, label, reference)
+        _print_so_far(planned, place, label, reference)
     return 0
 
 
@@ -238,11 +261,13 @@ def _measure(
     reference: str | None,
     remaining: str,
 ) -> None:
+    """Measures the `needed` runs of a round and prints what each came to."""
     check = watched(needed[0].round, [run.config for run in needed], place.root)
     pins = {}
     for each in needed:
         code = worker_digest(each.config)
         pins[each.name] = check_inputs(each.name, each.identity, each.config, place.root, code)
+
     records = measure(
         needed,
         place,
@@ -252,21 +277,24 @@ def _measure(
         pinned_md5=pins,
         remaining=remaining,
     )
-    summaries: dict[str, list[str]] = {}
-    for run, record in records.items():
-        summaries.setdefault(_summary(record), []).append(run)
-    for summary, (run, *others) in summaries.items():
-        more = f" and {len(others)} more" if others else ""
-        print_progress(f"{label} {run}{more}: {summary}")
+    names_by_summary: dict[str, list[str]] = {}
+    for name, record in records.items():
+        names_by_summary.setdefault(_summary(record), []).append(name)
+    for summary, names in names_by_summary.items():
+        text = names[0]
+        if len(names) > 1:
+            text += f" and {len(names) - 1} more"
+        print_progress(f"{label} {text}: {summary}")
 
 
-def print_so_far(planned: Sequence[Run], place: Place, label: str, reference: str) -> None:
+def _print_so_far(planned: Sequence[Run], place: Place, label: str, reference: str) -> None:
     # Imported when nothing is timed: they load NumPy and SciPy.
     from rnnbench.planning.finished import finished_runs
     from rnnbench.planning.repeats import ratios_of
     from rnnbench.report.rounds import so_far
 
-    text = so_far(planned, ratios_of(planned, finished_runs(place), reference), reference)
+    ratios = ratios_of(planned, finished_runs(place), reference)
+    text = so_far(planned, ratios, reference)
     if text:
         print_progress(f"{label} {configuration_of(planned[0].round)} {text}")
 
@@ -305,12 +333,16 @@ def _unneeded(
                 not_needed=reasons[run.name][0],
                 repeats=to_builtins(rule),
             )
+
     if not _was_unneeded(planned[0], place):
-        texts = {name: text for name, (_, text) in reasons.items()}
-        for why in dict.fromkeys(texts.values()):
-            names = [name for name, text in texts.items() if text == why]
-            some = f" ({', '.join(names)})" if len(names) < len(reasons) else ""
-            print_progress(f"{label}: not measured{some}: {why}")
+        names_by_text: dict[str, list[str]] = {}
+        for name, (_, text) in reasons.items():
+            names_by_text.setdefault(text, []).append(name)
+        for text, names in names_by_text.items():
+            some = ""
+            if len(names_by_text) > 1:
+                some = f" ({', '.join(names)})"
+            print_progress(f"{label}: not measured{some}: {text}")
     return unneeded
 
 
@@ -322,20 +354,21 @@ def _was_unneeded(run: Run, place: Place) -> bool:
 
 
 def _summary(record: Record) -> str:
-    verdict = record.verdict
-    parts: list[str] = [verdict.status]
-    if verdict.reasons:
-        parts = [f"{verdict.status}: {verdict.reasons[0].text}"]
-        others = len(verdict.reasons) - 1
-        if others:
-            parts[0] += f" (and {others} more)"
-    if record.epochs and verdict.status != "void":
-        last = record.epochs[-1]
+    """The verdict with its first reason, the time of an epoch and the accuracy."""
+    status = record.verdict.status
+    reasons = record.verdict.reasons
+    text: str = status
+    if reasons:
+        text += f": {reasons[0].text}"
+    if len(reasons) > 1:
+        text += f" (and {len(reasons) - 1} more)"
+    if record.epochs and status != "void":
         seconds = run_value([epoch.seconds for epoch in record.epochs])
-        parts.append(f"{seconds:.3g} s per epoch")
-        if last.val_acc is not None:
-            parts.append(f"val_acc {last.val_acc:.3f}")
-    return ", ".join(parts)
+        text += f", {seconds:.3g} s per epoch"
+        accuracy = record.epochs[-1].val_acc
+        if accuracy is not None:
+            text += f", val_acc {accuracy:.3f}"
+    return text
 
 
 def _remaining_time(place: Place, left: int, rule: Repeats | None) -> str:

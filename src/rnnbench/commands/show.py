@@ -7,19 +7,20 @@ import fnmatch
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rnnbench.commands.arguments import (
-    add_results,
+    RESULTS,
+    Arguments,
     command_parser,
-    conf_folders,
     overrides_text,
     positive,
+    project_conf,
 )
 from rnnbench.errors import ConfigError, say, suggestion
-from rnnbench.project import SETTINGS, own_conf, settings
+from rnnbench.project import SETTINGS, settings
 from rnnbench.records.rounds import records_of
 from rnnbench.records.store import (
     imported_machines,
@@ -34,17 +35,19 @@ from rnnbench.records.store import (
 
 if TYPE_CHECKING:
     from rnnbench.records.record import Record
+    from rnnbench.report.numbers import Row
     from rnnbench.tables.certificates import Certificates
 
 
 def show(arguments: Sequence[str]) -> int:
     """Show the newest record of a run: verdict, phases, epochs and provenance."""
-    parser = command_parser(show)
-    parser.add_argument(
-        "run", help="the name of a run, a pattern that matches one run, or the path of a record"
-    )
-    add_results(parser)
-    options = parser.parse_args(arguments)
+    declared: Arguments = {
+        "run": {
+            "help": "the name of a run, a pattern that matches one run, or the path of a record",
+        },
+        "--results": RESULTS,
+    }
+    options = command_parser(show, declared).parse_args(arguments)
 
     from rnnbench.report.terminal import print_run
 
@@ -56,9 +59,12 @@ def show(arguments: Sequence[str]) -> int:
 
 
 def _newest(results: Path, pattern: str) -> Path:
+    """The newest record of the only run that matches the `pattern`, preferably no companion."""
     if "/" in pattern:
         raise ConfigError(f"{pattern!r} is not a run's name.", where="show")
-    files = [file for root in roots(results) for file in record_files(root, name=pattern)]
+    files = []
+    for root in roots(results):
+        files += record_files(root, name=pattern)
     names = {path.parent.name for path in files}
     if not names:
         raise ConfigError(
@@ -73,8 +79,11 @@ def _newest(results: Path, pattern: str) -> Path:
             where="show",
             remedy="name one of them.",
         )
-    newest = sorted(files, key=lambda path: path.name, reverse=True)
-    return next((path for path in newest if not read_record(path).is_companion), newest[0])
+    files.sort(key=lambda path: path.name, reverse=True)
+    for path in files:
+        if not read_record(path).is_companion:
+            return path
+    return files[0]
 
 
 def compare(arguments: Sequence[str]) -> int:
@@ -91,10 +100,6 @@ def compare(arguments: Sequence[str]) -> int:
     that could show it.
     """
     options = _compare_options(arguments)
-    of_model = of_a_model(options)
-    choices = options.a, options.b
-    options.a, options.b = (Path(each).stem if _is_file(each) else each for each in choices)
-
     from rnnbench.report.notes import session_notes, turn_notes
     from rnnbench.report.terminal import print_answers, print_comparison
     from rnnbench.tables.comparison import selected, versus, void_messages
@@ -102,11 +107,12 @@ def compare(arguments: Sequence[str]) -> int:
     from rnnbench.tables.frame import tidy
 
     limit = _condition(options.fail_if, options.a, options.b)
-    if of_model or options.overrides or options.budget:
-        options.experiment = _measured(options, choices, of_model)
+    if of_a_model(options) or options.overrides or options.budget:
+        options.experiment = _measured(options)
     records, certificates = read_certified(options.results, options.experiment, options.site)
     if not records:
         raise _no_records(options)
+
     frame = tidy(records)
     a = options.a.split(",")
     b = options.b.split(",")
@@ -117,7 +123,9 @@ def compare(arguments: Sequence[str]) -> int:
         runs = frame[frame["phase"] == "run"]
         unknown = [terms for terms in (a, b) if selected(runs, terms).empty]
         raise _no_pair(options, unknown, void)
+
     text = table.drop(columns="unequal").to_json(orient="records", indent=2)
+    with_interval = table.dropna(subset=["low", "high"])
     if options.json == "-":
         print(text)
     else:
@@ -125,23 +133,22 @@ def compare(arguments: Sequence[str]) -> int:
             Path(options.json).write_text(f"{text}\n")
         print_comparison(table, options.a, options.b)
         lines: list[str] = []
-        if table["low"].notna().any():
+        if not with_interval.empty:
             runs = selected(measured.runs, a, b)
             lines += session_notes(runs, {record.key: record.finished for record in records})
             if options.experiment != "*":  # runs of other experiments may be in no pair
                 lines += turn_notes(runs)
-        for line in dict.fromkeys([*lines, *void]):
+        lines += void
+        for line in dict.fromkeys(lines):
             print(line)
         print_answers(table)
+
     if limit is None:
         return 0
-    rows = table.dropna(subset=["low", "high"]).to_dict("records")
-    return _exit_code(limit, rows, options.fail_if)
+    return _exit_code(limit, with_interval.to_dict("records"), options.fail_if)
 
 
-def _exit_code(
-    limit: Callable[[Mapping[Any, Any]], bool], rows: Sequence[Mapping[Any, Any]], condition: str
-) -> int:
+def _exit_code(limit: Callable[[Row], bool], rows: Sequence[Row], condition: str) -> int:
     """1 if a pair is shown to be beyond the limit of `--fail-if`. `rows`: the pairs of the table of
     `versus` with an interval."""
     if not rows:
@@ -156,41 +163,62 @@ def _exit_code(
     return int(failed)
 
 
+COMPARED: Arguments = {
+    "a": {"help": "the terms of A, such as unrolled or unrolled,cpu_2"},
+    "b": {"help": "the terms of B, such as keras"},
+    "overrides": {
+        "nargs": "*",
+        "default": [],
+        "metavar": "KEY=VALUE",
+        "help": "measure with these Hydra overrides",
+    },
+    "--model": {
+        "metavar": "FILE.py:FUNCTION",
+        "help": "a function that returns a Keras model, or FILE.keras, a saved model (model=…)",
+    },
+    "--data": {
+        "metavar": "FILE",
+        "help": "its data: an .npz file with x_train, y_train, x_val and y_val "
+        "(dataset=file dataset.path=…)",
+    },
+    "--loss": {
+        "metavar": "NAME|FILE.py:FUNCTION",
+        "help": "the loss, if the function does not compile the model (model.loss=…)",
+    },
+    "--optimizer": {
+        "metavar": "NAME",
+        "help": "the optimizer, if the function does not compile the model "
+        "(model.optimizer={name:…})",
+    },
+    "--budget": {
+        "type": positive,
+        "metavar": "MINUTES",
+        "help": "how long to measure, after the certificate (default: 1)",
+    },
+    "--json": {
+        "metavar": "FILE",
+        "help": "write the table to FILE, or to standard output if FILE is -",
+    },
+    "--fail-if": {
+        "metavar": "CONDITION",
+        "help": "such as 'unrolled<1.2': fail if the whole interval of the speed-up of `unrolled` "
+        "is below 1.2",
+    },
+    "--experiment": {"default": "*", "help": "only this experiment (default: all)"},
+    "--site": {"default": "*", "help": "only this site (default: all)"},
+    "--results": RESULTS,
+}
+
+
 def _compare_options(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = command_parser(compare)
-    parser.add_argument("a", help="the terms of A, such as unrolled or unrolled,cpu_2")
-    parser.add_argument("b", help="the terms of B, such as keras")
-    parser.add_argument(
-        "overrides",
-        nargs="*",
-        default=[],
-        metavar="KEY=VALUE",
-        help="measure with these Hydra overrides",
-    )
-    for option, metavar, key, text in OF_A_MODEL:
-        parser.add_argument(option, metavar=metavar, help=f"{text} ({key})")
-    parser.add_argument(
-        "--budget",
-        type=positive,
-        metavar="MINUTES",
-        help="how long to measure, after the certificate (default: 1)",
-    )
-    parser.add_argument(
-        "--json", metavar="FILE", help="write the table to FILE, or to standard output if FILE is -"
-    )
-    parser.add_argument(
-        "--fail-if",
-        metavar="CONDITION",
-        help="such as 'unrolled<1.2': fail if the whole interval of the speed-up of `unrolled` is "
-        "below 1.2",
-    )
-    parser.add_argument("--experiment", default="*", help="only this experiment (default: all)")
-    parser.add_argument("--site", default="*", help="only this site (default: all)")
-    add_results(parser)
+    """The options of `compare`, whose files exist or can be written. `choices` are A and B as they
+    were given, perhaps as files; `a` and `b` are their names."""
+    parser = command_parser(compare, COMPARED)
     options = parser.parse_intermixed_args(arguments)
     for choice in (options.a, options.b):
         if _is_file(choice) and not Path(choice).is_file():
             raise ConfigError("no such file.", where=choice, remedy="correct the path.")
+
     table_file = Path(options.json or "-").resolve()
     if table_file.is_dir() or not table_file.parent.is_dir():
         raise ConfigError(
@@ -198,6 +226,8 @@ def _compare_options(arguments: Sequence[str]) -> argparse.Namespace:
             where=f"--json {options.json}",
             remedy="correct the path or make the folder.",
         )
+    options.choices = options.a, options.b
+    options.a, options.b = [Path(each).stem if _is_file(each) else each for each in options.choices]
     return options
 
 
@@ -222,8 +252,8 @@ def _no_pair(
     """`unknown`: the terms that match no measured run."""
     what = f"no run of {options.a!r} equals a run of {options.b!r} in everything else."
     remedy = "name what differs: a choice, a machine, key=value or a pattern of run names."
-    for terms in unknown:
-        what = f"no measured run matches {','.join(terms)!r}."
+    if unknown:
+        what = f"no measured run matches {','.join(unknown[-1])!r}."
         remedy = "correct it, or add --budget 1, which measures A and B."
     if void:
         what += f" {'; '.join(void)}."
@@ -231,79 +261,60 @@ def _no_pair(
     return ConfigError(what, where="compare", remedy=remedy)
 
 
-# Option of `compare`, its metavar, the Hydra override that it stands for, help.
-OF_A_MODEL = (
-    (
-        *("--model", "FILE.py:FUNCTION", "model=…"),
-        "a function that returns a Keras model, or FILE.keras, a saved model",
-    ),
-    (
-        "--data",
-        "FILE",
-        "dataset=file dataset.path=…",
-        "its data: an .npz file with x_train, y_train, x_val and y_val",
-    ),
-    (
-        *("--loss", "NAME|FILE.py:FUNCTION", "model.loss=…"),
-        "the loss, if the function does not compile the model",
-    ),
-    (
-        *("--optimizer", "NAME", "model.optimizer={name:…}"),
-        "the optimizer, if the function does not compile the model",
-    ),
-)
-
-
 def of_a_model(options: argparse.Namespace) -> list[str]:
-    """The Hydra overrides that the options `OF_A_MODEL` stand for, with absolute paths."""
+    """The Hydra overrides that the options for a model stand for, with absolute paths."""
     overrides = []
     if options.model:
-        overrides.append(f"model={Path(options.model).expanduser().absolute()}")
+        path = Path(options.model).expanduser().absolute()
+        overrides.append(f"model={path}")
     if options.data:
         path = Path(options.data).expanduser().absolute()
         overrides += ["dataset=file", f"dataset.path={path}"]
     if options.loss:
-        is_file = ".py:" in options.loss
-        loss = Path(options.loss).expanduser().absolute() if is_file else options.loss
+        loss = options.loss
+        if ".py:" in loss:
+            loss = Path(loss).expanduser().absolute()
         overrides.append(f"model.loss={loss}")
     if options.optimizer:
         overrides.append(f"model.optimizer={{name:{options.optimizer}}}")
     return overrides
 
 
-def _condition(text: str | None, a: str, b: str) -> Callable[[Mapping[Any, Any]], bool] | None:
+def _condition(text: str | None, a: str, b: str) -> Callable[[Row], bool] | None:
     """Whether a row of `versus` shows the condition ``NAME<FACTOR`` or ``NAME>FACTOR``, on the
     speed-up of A over B or of B over A: whether its whole interval fulfils it."""
     if text is None:
         return None
     match = re.fullmatch(r"\s*(.+?)\s*([<>])\s*(\d+(?:\.\d+)?)\s*", text)
-    name, sign, factor = match.groups() if match else ("", "", "")
-    if name not in (a, b):
+    if match is None or match[1] not in (a, b):
         raise ConfigError(
             f"{text!r} is no condition.",
             where="--fail-if",
             remedy=f"write '{a}<1.2' or '{b}>1.5', in quotes.",
         )
 
-    def holds(row: Mapping[Any, Any]) -> bool:
+    name, sign, number = match.groups()
+    factor = float(number)
+
+    def holds(row: Row) -> bool:
         low = row["low"]
         high = row["high"]
         if name == b:
             low, high = 1 / high, 1 / low
-        return high < float(factor) if sign == "<" else low > float(factor)
+        if sign == "<":
+            return bool(high < factor)
+        return bool(low > factor)
 
     return holds
 
 
 def _is_file(choice: str) -> bool:
+    """Whether a choice is the path of a file of the user."""
     return choice.endswith((".yaml", ".yml"))
 
 
-def _measured(
-    options: argparse.Namespace, choices: tuple[str, str], of_model: Sequence[str]
-) -> str:
-    """Measures the `choices` A and B in turns and returns the experiment's name. `of_model`: what
-    `of_a_model` returned."""
+def _measured(options: argparse.Namespace) -> str:
+    """Measures A and B in turns and returns the experiment's name."""
     if (options.experiment, options.site, options.results) != ("*", "*", Path("results")):
         raise ConfigError(
             "--experiment, --site and --results choose among what is measured already.",
@@ -311,26 +322,61 @@ def _measured(
             remedy="leave them out, or leave out KEY=VALUE and --budget.",
         )
     from rnnbench.grid.experiment import load_experiment, split_overrides, varied
+
+    root = Path.cwd()
+    conf = project_conf(root)
+    budget = options.budget or 1.0
+    file = _write_experiment(options, conf, 60 * budget)
+
+    # Both would otherwise come from the project's settings.
+    overrides = options.overrides
+    if not overrides:
+        overrides = split_overrides(overrides_text(settings(root), str(SETTINGS)))
+    command = [sys.executable, "-m", "rnnbench", "run", str(file), *overrides]
+    command += ["--budget", repr(budget)]
+    command.append("--allow-void")  # the comparison says why they are void
+
+    def measure(command: Sequence[str]) -> None:
+        done = subprocess.run(command, stdout=sys.stderr, check=False)
+        if done.returncode:
+            raise ConfigError(
+                f"{options.a} and {options.b} could not be measured.",
+                where="compare",
+                remedy="see the messages above.",
+            )
+
+    name = varied(load_experiment(str(file), conf), overrides).name
+    measure([*command, "--", "--until", "certify"])
+    _check_can_be_compared(name, options.results)
+    measure(command)
+    return name
+
+
+def _write_experiment(options: argparse.Namespace, conf: Sequence[Path], seconds: float) -> Path:
+    """The file of the experiment that measures A and B for so many `seconds`. It is kept, because
+    the page names the command that measures it again."""
     from rnnbench.grid.files import name_of_choice
     from rnnbench.grid.point import short_path
 
-    root = Path.cwd()
-    conf = conf_folders(root, own_conf(root), f"{SETTINGS}: conf")
-    axis = _axis_of(choices, conf)
-    paths = [str(Path(choice).resolve()) if _is_file(choice) else choice for choice in choices]
-    budget = 60 * (options.budget or 1.0)
-    # A round takes five seconds or more; one that is not needed takes a second all the same.
-    most = max(3, min(30, int(budget / 5)))
     title = f"{options.a} against {options.b}"
     if options.model:
         title += f" in {name_of_choice(Path(options.model))}"
+
+    axis = _axis_of(options.choices, conf)
+    values = []
+    for choice in options.choices:
+        if _is_file(choice):
+            choice = str(Path(choice).resolve())
+        values.append(choice)
+    # A round takes five seconds or more; one that is not needed takes a second all the same.
+    most = max(3, min(30, int(seconds / 5)))
     experiment = {
         "title": title,
-        "grids": [[f"{axis}={','.join(paths)}", *of_model]],
+        "grids": [[f"{axis}={','.join(values)}", *of_a_model(options)]],
         "reference": {axis: options.a},
-        "repeats": {"least": 3, "most": most, "until": 0.02, "budget_s": budget},
+        "repeats": {"least": 3, "most": most, "until": 0.02, "budget_s": seconds},
     }
-    # Kept, because the page names the command that measures it again. JSON is YAML.
+
     parts = sorted((options.a, options.b))
     for path in (options.model, options.data):
         if path:
@@ -338,25 +384,9 @@ def _measured(
     for name in (options.loss, options.optimizer):
         if name:
             parts.append(name)
-    file = options.results / "compare" / f"{'-'.join(parts)}.yaml"
-    write_json(file, experiment)
-    # Both would otherwise come from the project's settings.
-    overrides = options.overrides or split_overrides(overrides_text(settings(root), str(SETTINGS)))
-    command = [sys.executable, "-m", "rnnbench", "run", str(file), *overrides]
-    command += ["--budget", repr(budget / 60)]
-    command.append("--allow-void")  # the comparison says why they are void
-    name = varied(load_experiment(str(file), conf), overrides).name
-    for stage in (["--", "--until", "certify"], []):
-        code = subprocess.run([*command, *stage], stdout=sys.stderr, check=False).returncode
-        if code:
-            raise ConfigError(
-                f"{options.a} and {options.b} could not be measured.",
-                where="compare",
-                remedy="see the messages above.",
-            )
-        if stage:
-            _check_can_be_compared(name, options.results)
-    return name
+    file: Path = options.results / "compare" / f"{'-'.join(parts)}.yaml"
+    write_json(file, experiment)  # JSON is YAML
+    return file
 
 
 def _check_can_be_compared(experiment: str, results: Path) -> None:
@@ -371,8 +401,9 @@ def _check_can_be_compared(experiment: str, results: Path) -> None:
         certificate = certificate_of(read_json(file), str(file))
         entries = certificate.implementations
         wrong = {name: each for name, each in entries.items() if each.status != "certified"}
+        none_can = len(wrong) == len(entries) > 1
         for name, each in wrong.items():
-            if each.status == "refused" or len(wrong) == len(entries) > 1:
+            if each.status == "refused" or none_can:
                 raise ConfigError(
                     f"{name} cannot compute {certificate.model}: {str(each.why).rstrip('.?')}.",
                     where="compare",
@@ -388,17 +419,21 @@ def _axis_of(choices: Sequence[str], conf: Sequence[Path]) -> str:
     named = [choice for choice in choices if not _is_file(choice)]
     if not named:
         return "rnn"
+
     every: set[str] = set()
     for axis in NAMES:
-        known = files_of(conf, axis)
-        if all(choice in known for choice in named):
+        known = files_of(conf, axis).keys()
+        if known >= set(named):
             return axis
-        every |= set(known)
-    meant = "".join(suggestion(each, every) for each in named if each not in every)
+        every |= known
+    remedy = f"name two files of conf/AXIS/ or your own; axes are {', '.join(NAMES)}."
+    for choice in reversed(named):
+        if choice not in every:
+            remedy = suggestion(choice, every) + remedy
     raise ConfigError(
         f"{' and '.join(choices)} are not two choices of one axis.",
         where="compare",
-        remedy=f"{meant}name two files of conf/AXIS/ or your own; axes are {', '.join(NAMES)}.",
+        remedy=remedy,
     )
 
 
@@ -413,7 +448,8 @@ def read_certified(
     folders = site_folders(results, experiment, site)
     records, faults = records_of(folders)
     every, unreadable = read_certificates(folder / "certificates" for folder in folders)
-    for fault in [*faults, *unreadable]:
+    for fault in faults + unreadable:
         say(fault)
+
     certificates = Certificates(every, tuple(records), imported_machines(results))
     return certificates.mark_wrong_gradients(records), certificates

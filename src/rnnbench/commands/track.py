@@ -11,10 +11,10 @@ import sys
 import time
 import webbrowser
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from rnnbench.commands.arguments import add_results, add_root, command_parser
+from rnnbench.commands.arguments import ROOT, Arguments, command_parser, folder_option
 from rnnbench.errors import RecordError, TrackingError, say
 from rnnbench.records.record import Record
 from rnnbench.records.rounds import Result, read_records, read_results
@@ -46,60 +46,80 @@ def track(arguments: Sequence[str]) -> int:
     With --output, a store that cannot be reached does not count as a failure; the error is written
     into the file.
     """
-    parser = command_parser(track)
-    parser.add_argument(
-        "rounds", nargs="*", type=Path, metavar="FILE.json", help="the file of a round"
-    )
-    add_root(parser)
-    add_results(parser, "the results folder, relative to --root")
-    parser.add_argument("--output", type=Path, help="a JSON file to write: run → MLflow run id")
-    parser.add_argument("--init", action="store_true", help="only make sure that the store exists")
-    parser.add_argument("--all", action="store_true", help="log all records in the results folder")
-    options = parser.parse_args(arguments)
+    declared: Arguments = {
+        "rounds": {
+            "nargs": "*",
+            "type": Path,
+            "metavar": "FILE.json",
+            "help": "the file of a round",
+        },
+        "--root": ROOT,
+        "--results": folder_option("results", "the results folder, relative to --root"),
+        "--output": {"type": Path, "help": "a JSON file to write: run → MLflow run id"},
+        "--init": {"action": "store_true", "help": "only make sure that the store exists"},
+        "--all": {"action": "store_true", "help": "log all records in the results folder"},
+    }
+    options = command_parser(track, declared).parse_args(arguments)
     try:
         return _track(options)
     except TrackingError as error:
         if not options.output:
             raise
         say(error)  # a workflow goes on without MLflow
-        write_json(options.output, {} if options.init else {NOT_TRACKED: str(error)})
+        content = {}
+        if not options.init:
+            content = {NOT_TRACKED: str(error)}
+        write_json(options.output, content)
         return 0
 
 
-def _track(arguments: argparse.Namespace) -> int:
+def _track(options: argparse.Namespace) -> int:
     """Returns the exit code: 1 if a record cannot be read. The others are logged, but ``--output``
     is not written."""
-    root = arguments.root
-    results = arguments.root / arguments.results
+    root = options.root
+    results = root / options.results
     aside = ensure_store(root)
     if aside:
         say(
             f"{aside}: an incomplete database, set aside. A new store is filled from all records. "
             "Fix: restart any running MLflow UI."
         )
-    requested, faults = _requested(results, arguments.rounds)
+    requested, faults = _requested(results, options.rounds)
     records = requested
-    if aside or arguments.all:
-        files = (file for root in roots(results) for file in record_files(root))
+    if aside or options.all:
+        files = []
+        for folder in roots(results):
+            files += record_files(folder)
         read, unreadable = readable(files, lambda file: (file.resolve(), read_record(file)))
         records = dict(read) | requested
-        faults += unreadable if arguments.all else []
+        if options.all:
+            faults += unreadable
+
     for fault in faults:
         say(fault)
-    pairs = [(record, file) for file, record in records.items()]
-    runs = log_records(pairs, root) if pairs else {}
-    if arguments.output and not faults:
-        named = _named(requested.values())
-        logged = {name: {"run_id": runs[each.key], "record": each.key} for name, each in named}
-        write_json(arguments.output, logged)
-    return 1 if faults else 0
+    runs: Mapping[str, str] = {}
+    if records:
+        runs = log_records([(record, file) for file, record in records.items()], root)
+    if faults:
+        return 1
+    if options.output:
+        # By its run's name, or by its key if it is a companion or the run has several records.
+        counts = Counter(each.name for each in requested.values() if not each.is_companion)
+        logged = {}
+        for record in requested.values():
+            name = record.key
+            if counts[record.name] == 1 and not record.is_companion:
+                name = record.name
+            logged[name] = {"run_id": runs[record.key], "record": record.key}
+        write_json(options.output, logged)
+    return 0
 
 
 def ui(arguments: Sequence[str]) -> int:
     """Serve this project's MLflow store, and print the link to the runs of each experiment; on a
     desktop, the browser opens the latest."""
-    parser = command_parser(ui)
-    parser.add_argument("--port", type=int, default=5000, help="default: %(default)s")
+    declared: Arguments = {"--port": {"type": int, "default": 5000, "help": "default: %(default)s"}}
+    parser = command_parser(ui, declared)
     options = parser.parse_args(arguments)
     if not 0 < options.port < 65536:
         parser.error(f"argument --port: {options.port} is not a number from 1 to 65535")
@@ -111,22 +131,23 @@ def ui(arguments: Sequence[str]) -> int:
                 where=f"port {options.port}",
                 remedy=f"run `rnnbench ui --port {options.port + 1}`.",
             )
+
     track(["--init"])  # a damaged store is set aside and filled again
     links = addresses(Path())
     if is_server(uri):
         _show(redacted(uri, uri).rstrip("/"), links)
         return 0
+
     command = [sys.executable, "-m", "mlflow", "ui", "--backend-store-uri", uri]
-    # One person looks at it; only what is wrong is printed between the links.
+    # One user needs one worker; only warnings are printed, so that the links stay visible.
     command += ["--workers", "1", "--uvicorn-opts", "--log-level warning"]
+    command += ["--port", str(options.port)]
     quiet = {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "PYTHONWARNINGS": "ignore"}
-    environment = {**os.environ, **quiet}
     for ending in (signal.SIGTERM, signal.SIGHUP):  # so that the server ends too
         signal.signal(ending, signal.default_int_handler)
+
     # In a session of its own, so that Ctrl-C ends it by SIGTERM, on which it prints nothing.
-    server = subprocess.Popen(
-        [*command, "--port", str(options.port)], env=environment, start_new_session=True
-    )
+    server = subprocess.Popen(command, env=os.environ | quiet, start_new_session=True)
     try:
         address = f"http://127.0.0.1:{options.port}"
         _wait_for(server, address)
@@ -141,6 +162,7 @@ def ui(arguments: Sequence[str]) -> int:
 
 
 def _wait_for(server: subprocess.Popen[bytes], address: str) -> None:
+    """Returns when the server answers. Raises `TrackingError` if it ends or is too slow."""
     begin = time.monotonic()
     while server.poll() is None and time.monotonic() - begin < START:
         try:
@@ -154,12 +176,14 @@ def _wait_for(server: subprocess.Popen[bytes], address: str) -> None:
 
 
 def _show(address: str, links: Mapping[str, str]) -> None:
+    """Prints the links (experiment → path, latest first), and opens the first on a desktop."""
     for name, path in links.items():
         print(f"{name}: {address}/{path}", flush=True)
     if not links:
         print(f"MLflow: {address} (no experiment has a report yet; `make run` makes one)")
     elif any(map(os.environ.get, DESKTOP)):
-        webbrowser.open(f"{address}/{next(iter(links.values()))}")
+        latest, *_ = links.values()
+        webbrowser.open(f"{address}/{latest}")
 
 
 def _requested(root: Path, rounds: Sequence[Path]) -> tuple[dict[Path, Record], list[RecordError]]:
@@ -172,12 +196,3 @@ def _requested(root: Path, rounds: Sequence[Path]) -> tuple[dict[Path, Record], 
     records, unreadable = read_records(results, root)
     found = {(root / record.path).resolve(): record for record in records.values()}
     return found, [*faults, *unreadable]
-
-
-def _named(records: Collection[Record]) -> Iterator[tuple[str, Record]]:
-    """Each record with its run's name, or with its key if it is a companion or the run has several
-    records."""
-    counts = Counter(record.name for record in records if not record.is_companion)
-    for record in records:
-        unique = counts[record.name] == 1 and not record.is_companion
-        yield record.name if unique else record.key, record

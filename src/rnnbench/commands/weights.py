@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
-import stat
 import tempfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -17,10 +15,9 @@ import numpy as np
 
 from rnnbench.checkpoints.reading import Checkpoint, Worker, read
 from rnnbench.checkpoints.writing import arrays_of, hdf5, in_place, npz, safetensors_file
-from rnnbench.commands.arguments import add_conf, add_output, command_parser, conf_folders
+from rnnbench.commands.arguments import CONF, Arguments, command_parser, project_conf
 from rnnbench.errors import BuildError, RecordError
 from rnnbench.plain_text import plain
-from rnnbench.project import own_conf
 from rnnbench.records.store import write_bytes
 from rnnbench.running import in_build
 from rnnbench.weights.cells import (
@@ -48,54 +45,31 @@ def weights(arguments: Sequence[str]) -> int:
     canonical (Keras's layers as named arrays in .npz or .safetensors). The name of TARGET decides
     the format: .h5, .keras, .weights.h5, .npz or .safetensors.
     """
-    parser = command_parser(weights)
-    source = "a file of Keras, torch or safetensors, an .npz file, or a checkpoint of TensorFlow"
-    parser.add_argument("source", type=Path, help=source)
-    parser.add_argument("--to", required=True, choices=LAYOUTS, help="the layout to write")
-    add_output(parser, "TARGET", "file")
-    parser.add_argument("--force", action="store_true", help="replace TARGET if it exists")
-    activation = "the recurrent activation, if the file does not state it: sigmoid, hard_sigmoid, …"
-    parser.add_argument("--recurrent-activation", metavar="NAME", help=activation)
-    buffer = "what opaque buffers of cuDNN hold: lstm or gru, then three numbers"
-    parser.add_argument(
-        "--buffer", type=_buffer, metavar="CELL,LAYERS,DIRECTIONS,UNITS", help=buffer
-    )
-    check = "run both networks on random inputs and print the largest difference"
-    parser.add_argument("--check", action="store_true", help=check)
-    build = "the build whose framework reads and checks (default: rnnbench's own interpreter)"
-    parser.add_argument("--build", metavar="NAME", help=build)
-    add_conf(parser)
-    options = parser.parse_args(arguments)
-    target = _format_of_target(options.output)
-    _check_target(options.output, options.source, options.force)
-    worker = partial(in_build.ask, root=Path.cwd(), build=_build(options.build, options.conf))
+    options = command_parser(weights, ARGUMENTS).parse_args(arguments)
+    source = options.source
+    target = options.output
+    target_format = _format_of_target(target, source, options.force)
+    build = _build(options.build, options.conf)
+    worker = partial(in_build.ask, root=Path.cwd(), build=build)
     stated = Stated(options.recurrent_activation, options.buffer)
+
+    file = source
+    fault = "cannot be read or converted"
     try:
-        conversion = convert(options.source, options.to, target, stated, worker)
-        _check_target(options.output, options.source, options.force)
-        write_bytes(options.output, conversion.content)
-    except Refusal as error:
-        raise RecordError(
-            f"cannot be read or converted: {error.what}",
-            where=str(options.source),
-            remedy=error.remedy,
-        ) from error
-    except BuildError as error:
-        raise RecordError(
-            f"cannot be read or converted: {error.where} {error.what}",
-            where=str(options.source),
-            remedy=error.remedy,
-        ) from error
-    lines = conversion.lines()
-    if options.check:
-        try:
-            lines += _check(options.output, conversion, stated, worker)
-        except BuildError as error:
-            raise RecordError(
-                f"is written, but not checked: {error.where} {error.what}",
-                where=str(options.output),
-                remedy=error.remedy,
-            ) from error
+        conversion = convert(source, options.to, target_format, stated, worker)
+        _format_of_target(target, source, options.force)  # it may have been made meanwhile
+        write_bytes(target, conversion.content)
+        lines = conversion.lines()
+        if options.check:
+            file = target
+            fault = "is written, but not checked"
+            lines += _check(target, conversion, stated, worker)
+    except (Refusal, BuildError) as error:
+        what = error.what
+        if isinstance(error, BuildError):
+            what = f"{error.where} {what}"
+        raise RecordError(f"{fault}: {what}", where=str(file), remedy=error.remedy) from error
+
     for line in lines:
         print(plain(line))
     return 0
@@ -111,6 +85,12 @@ class Stated:
 
 @dataclass(frozen=True)
 class Conversion:
+    """A checkpoint with its `items`, as they were read, and what is written.
+
+    - `layout`, `target`: the layout and format of the target.
+    - `content`: its bytes.
+    """
+
     checkpoint: Checkpoint
     items: Sequence[Item]
     layout: str
@@ -121,35 +101,41 @@ class Conversion:
         """What became of each array, for people."""
         cells = [item for item in self.items if isinstance(item, Cell)]
         changed = [cell for cell in cells if cell.layout != self.layout]
-        converted = len({array.name for cell in changed for array in cell.sources})
+        names = set()
+        for cell in changed:
+            names |= {array.name for array in cell.sources}
         total = len(self.checkpoint.arrays)
-        kinds = Counter(f"{cell.kind} of {cell.units} units" for cell in changed)
-        counted = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
-        line = f"{total} arrays: {converted} converted"
-        if counted:
-            line += f" ({counted})"
-        lines = [f"{line}, {total - converted} copied"]
+        line = f"{total} arrays: {len(names)} converted"
+        if changed:
+            kinds = Counter(map(_size, changed))
+            counts = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
+            line += f" ({counts})"
+        lines = [f"{line}, {total - len(names)} copied"]
+
         for cell in cells:
-            facts = [f"{cell.kind} of {cell.units} units"]
+            facts = [_size(cell)]
             if cell.kind == "GRU" and resets_after(cell):
                 facts.append("reset_after")
             if "bias" not in cell.arrays:
                 facts.append("no bias")
-            if cell in changed:
-                facts.append(f"{cell.layout} → {self.layout}")
-            else:
+            if cell.layout == self.layout:
                 facts.append(f"already {cell.layout}")
-            if cell in changed and not cell.exact and self.layout == "keras":
-                facts.append("its two biases are added")
+            else:
+                facts.append(f"{cell.layout} → {self.layout}")
+                if self.layout == "keras" and not cell.exact:
+                    facts.append("its two biases are added")
             lines.append(f"{cell.scope}: {', '.join(facts)}")
+
         for item in self.items:
             if isinstance(item, Array) and not np.isfinite(item.values).all():
                 lines.append(f"{item.name}: copied, but has NaN or infinite values")
+
         version = 3 if _is_of_keras_3(self.checkpoint) else 2
         hard = "hard_sigmoid is 0.2 x + 0.5 in Keras 2 and x / 6 + 0.5 in Keras 3: use it in Keras "
         for cell in cells:
             if _has_hard_sigmoid(cell):
                 lines.append(f"{cell.scope}: {hard}{version}, as the source")
+
         kept = self.target == ".keras" or b"model_config" in self.content
         if self.checkpoint.config is not None and not kept:
             lines.append("not in the target: the model's configuration; load it with load_weights")
@@ -157,6 +143,10 @@ class Conversion:
             state = f"{self.checkpoint.optimizer} arrays of the optimizer and the metrics"
             lines.append(f"not in the target: {state}")
         return lines
+
+
+def _size(cell: Cell) -> str:
+    return f"{cell.kind} of {cell.units} units"
 
 
 def _has_hard_sigmoid(cell: Cell) -> bool:
@@ -182,11 +172,13 @@ def convert(
     if checkpoint.config is not None:
         by_place = checkpoint.kind != ".h5"
         items = described(checkpoint.config, checkpoint.container, items, by_place)
+
     cells = [item for item in items if isinstance(item, Cell)]
     check_directions([cell for cell in cells if cell.settings is None])
     for cell in cells:
         if layout == "cudnn":
             check_fits_cudnn(cell, stated.recurrent_activation)
+
     if to == "canonical" and target in OF_KERAS:
         raise Refusal(f"{target} files have Keras's names.", "write .npz, or --to keras.")
     if layout == "cudnn" and target in (".keras", ".weights.h5"):
@@ -195,10 +187,12 @@ def convert(
     if hard and target in (".keras", ".weights.h5") and not _is_of_keras_3(checkpoint):
         what = f"layer {hard[0]} has the hard_sigmoid of Keras 2 (0.2 x + 0.5); "
         raise Refusal(f"{what}Keras 3 computes x / 6 + 0.5.", "write .h5, for Keras 2.")
+
     # Keras 3 has no CuDNN layers: their two biases would not survive.
-    stays = layout == "cudnn" and any(cell.layout == "cudnn" for cell in cells)
-    if {target, checkpoint.kind} <= set(OF_KERAS) and checkpoint.kind != target and not stays:
-        return _by_keras(source, to, target, stated, worker, checkpoint, items)
+    stays = layout == "cudnn" and "cudnn" in [cell.layout for cell in cells]
+    of_keras = checkpoint.kind in OF_KERAS and target in OF_KERAS
+    if of_keras and checkpoint.kind != target and not stays:
+        return _by_keras(to, target, stated, worker, checkpoint, items)
     if not cells and checkpoint.kind not in OF_KERAS:
         raise Refusal(
             "none of its arrays is named like an array of an LSTM or GRU layer.",
@@ -209,6 +203,7 @@ def convert(
 
 
 def _content(checkpoint: Checkpoint, items: Sequence[Item], layout: str, target: str) -> bytes:
+    """The bytes of the target. Raises `Refusal`."""
     of_keras_3 = layout == "cudnn" and _is_of_keras_3(checkpoint)
     if checkpoint.kind == target and target in OF_KERAS and not of_keras_3:
         return in_place(checkpoint, items, layout)
@@ -223,27 +218,26 @@ def _content(checkpoint: Checkpoint, items: Sequence[Item], layout: str, target:
             f"it has no configuration of a model, which {target} needs.",
             "write .h5, .npz or .safetensors.",
         )
+
+    stacks = set()  # of layers of torch or cuDNN
+    others = False
+    for item in items:
+        if isinstance(item, Cell) and item.layout in ("torch", "buffer"):
+            stacks.add(item.layer.rpartition("_l")[0])
+        else:
+            others = True
+    if stacks and others:
+        raise Refusal(
+            "it has arrays of torch's other layers, in torch's layout.",
+            "write .npz or .safetensors.",
+        )
     order = checkpoint.order
-    of_torch = [_module(item) for item in items]
-    if any(of_torch):
-        if not all(of_torch):
-            raise Refusal(
-                "it has arrays of torch's other layers, in torch's layout.",
-                "write .npz or .safetensors.",
-            )
-        order = "arrays" if len(set(of_torch)) == 1 else "none"
+    if stacks:
+        order = "arrays" if len(stacks) == 1 else "none"
     return hdf5(arrays, order, checkpoint.attributes)
 
 
-def _module(item: Item) -> str | None:
-    """The stack of layers of torch or cuDNN that the item belongs to."""
-    if isinstance(item, Cell) and item.layout in ("torch", "buffer"):
-        return item.layer.rpartition("_l")[0]
-    return None
-
-
 def _by_keras(
-    source: Path,
     to: str,
     target: str,
     stated: Stated,
@@ -285,45 +279,45 @@ def _check(target: Path, conversion: Conversion, stated: Stated, worker: Worker)
             where=str(target),
             remedy="report this as an error of rnnbench.",
         )
+
     questions = []
     arrays = {}
-    for number, pair in enumerate(pairs):
-        sides = {}
-        for side, each in zip(("source", "target"), pair, strict=True):
-            parts = [array.part for array in each.sources]
-            sides[side] = {"layout": each.layout, "parts": parts}
+    buffer = stated.buffer or Buffer("", 1, 1, 1)
+    for number, (cell, converted) in enumerate(pairs):
+        settings = cell.settings or {}
+        known = {name: settings[name] for name in ACTIVATIONS if settings.get(name) is not None}
+        question = {
+            "number": number,
+            "kind": cell.kind,
+            "units": cell.units,
+            "settings": known,
+            "inputs": len(cell.arrays["kernel"]),
+            "reset_after": resets_after(cell),
+            "layers": buffer.layers,
+            "directions": buffer.directions,
+            "place": number,
+        }
+        for side, each in (("source", cell), ("target", converted)):
+            question[side] = {
+                "layout": each.layout,
+                "parts": [array.part for array in each.sources],
+            }
             for array in each.sources:
                 arrays[f"{number}/{side}/{array.part}"] = array.values
-        cell = pair[0]
-        settings = {name: (cell.settings or {}).get(name) for name in ACTIVATIONS}
-        known = {name: value for name, value in settings.items() if value is not None}
-        buffer = stated.buffer or Buffer("", 1, 1, 1)
-        questions.append(
-            {
-                "number": number,
-                "kind": cell.kind,
-                "units": cell.units,
-                "settings": known,
-                "inputs": len(cell.arrays["kernel"]),
-                "reset_after": resets_after(cell),
-                "layers": buffer.layers,
-                "directions": buffer.directions,
-                "place": number,
-                **sides,
-            }
-        )
-    whole: dict[str, str | None] = {}
+        questions.append(question)
+
+    whole: dict[str, str | None] = {"source": None, "target": None}
     with tempfile.TemporaryDirectory(prefix="rnnbench-") as folder:
         for side, file in (("source", conversion.checkpoint), ("target", written)):
-            path = Path(folder, f"{side}{file.kind}")
-            whole[side] = None
             if file.config is not None:
+                path = Path(folder, f"{side}{file.kind}")
                 path.write_bytes(in_place(file, items_of(file.arrays), None))
                 whole[side] = str(path)
         if not pairs and None in whole.values():
             return ["check: nothing to run: it has no LSTM, GRU or SimpleRNN"]
         activation = stated.recurrent_activation or "sigmoid"
         answer, _ = worker("check", cells=questions, arrays=arrays, activation=activation, **whole)
+
     lines = []
     if answer["ran"] == "models":
         return [f"check: both models, random inputs: largest difference {answer['largest']:.2g}"]
@@ -353,49 +347,43 @@ def _pairs(before: Sequence[Item], after: Sequence[Item]) -> list[tuple[Cell, Ce
 
 
 def _have_equal_matrices(first: Cell, second: Cell) -> bool:
+    """Whether their kernels and recurrent kernels are equal."""
     parts = PARTS[:2]
     return all(np.array_equal(first.arrays[part], second.arrays[part]) for part in parts)
 
 
-def _format_of_target(target: Path) -> str:
-    found = next((suffix for suffix in TARGETS if target.name.endswith(suffix)), None)
-    if found is None:
-        raise RecordError(
-            "the name does not say its format.",
-            where=str(target),
-            remedy=f"end its name in {', '.join(TARGETS)}.",
-        )
-    return found
+def _format_of_target(target: Path, source: Path, force: bool) -> str:
+    """The format that the name of `target` says. Raises a `RecordError` unless it may be written:
+    nothing but a file is replaced, and only with `force`; the source is never."""
+    formats = [suffix for suffix in TARGETS if target.name.endswith(suffix)]
+    own = [source]
+    if not source.is_file():  # several files with one prefix
+        prefix = source
+        if source.suffix in (".index", ".meta"):
+            prefix = source.with_suffix("")
+        own += prefix.parent.glob(f"{prefix.name}.*")
+    is_own = source.is_dir() and target.resolve().is_relative_to(source.resolve())
+    for each in own:
+        if each.exists() and target.exists() and target.samefile(each):
+            is_own = True
 
-
-def _check_target(target: Path, source: Path, force: bool) -> None:
-    """Raises a `RecordError` unless `target` may be written: nothing but a file is replaced, and
-    only with `force`; the source is never."""
-    prefix = source.with_suffix("") if source.suffix in (".index", ".meta") else source
-    own = [source, *prefix.parent.glob(f"{prefix.name}.*")] if not source.is_file() else [source]
-    inside = source.is_dir() and target.resolve().is_relative_to(source.resolve())
-    what = remedy = None
-    if not target.parent.is_dir():
-        what = "its folder does not exist."
-        remedy = "make the folder."
+    fault = None
+    if not formats:
+        fault = "the name does not say its format.", f"end its name in {', '.join(TARGETS)}."
+    elif not target.parent.is_dir():
+        fault = "its folder does not exist.", "make the folder."
     elif target.is_symlink():
-        what = "is a link."
-        remedy = "name a file."
-    elif inside or (target.exists() and any(_is_same(target, each) for each in own)):
-        what = "is part of the source."
-        remedy = "name another file."
-    elif target.exists() and not stat.S_ISREG(os.stat(target).st_mode):
-        what = "is not a file."
-        remedy = "name a file."
+        fault = "is a link.", "name a file."
+    elif is_own:
+        fault = "is part of the source.", "name another file."
+    elif target.exists() and not target.is_file():
+        fault = "is not a file.", "name a file."
     elif target.exists() and not force:
-        what = "exists."
-        remedy = "add --force to replace it."
-    if what is not None:
-        raise RecordError(what, where=str(target), remedy=remedy or "")
-
-
-def _is_same(first: Path, second: Path) -> bool:
-    return second.exists() and os.path.samefile(first, second)
+        fault = "exists.", "add --force to replace it."
+    if fault is not None:
+        what, remedy = fault
+        raise RecordError(what, where=str(target), remedy=remedy)
+    return formats[0]
 
 
 def _build(name: str | None, further: Sequence[Path]) -> Mapping[str, Any]:
@@ -406,13 +394,9 @@ def _build(name: str | None, further: Sequence[Path]) -> Mapping[str, Any]:
     from rnnbench.grid.files import file_of, files_of
 
     root = Path.cwd()
-    conf = conf_folders(root, further or own_conf(root))
+    conf = project_conf(root, further)
     file = file_of(files_of(conf, "build"), "build", name, "--build", root)
-    library = compose_choices(
-        conf,
-        {"build": {file.stem: file}},
-        default_model=True,
-    )
+    library = compose_choices(conf, {"build": {file.stem: file}}, default_model=True)
     return library.sections["build", file.stem]
 
 
@@ -424,3 +408,38 @@ def _buffer(text: str) -> Buffer:
     if not layers or not units or directions not in (1, 2):
         raise argparse.ArgumentTypeError(f"{text} has no layers or units, or not 1 or 2 directions")
     return Buffer(cell, layers, directions, units)
+
+
+ARGUMENTS: Arguments = {
+    "source": {
+        "type": Path,
+        "help": "a file of Keras, torch or safetensors, an .npz file, or a checkpoint of "
+        "TensorFlow",
+    },
+    "--to": {"required": True, "choices": LAYOUTS, "help": "the layout to write"},
+    "-o --output": {
+        "type": Path,
+        "required": True,
+        "metavar": "TARGET",
+        "help": "the file to write",
+    },
+    "--force": {"action": "store_true", "help": "replace TARGET if it exists"},
+    "--recurrent-activation": {
+        "metavar": "NAME",
+        "help": "the recurrent activation, if the file does not state it: sigmoid, hard_sigmoid, …",
+    },
+    "--buffer": {
+        "type": _buffer,
+        "metavar": "CELL,LAYERS,DIRECTIONS,UNITS",
+        "help": "what opaque buffers of cuDNN hold: lstm or gru, then three numbers",
+    },
+    "--check": {
+        "action": "store_true",
+        "help": "run both networks on random inputs and print the largest difference",
+    },
+    "--build": {
+        "metavar": "NAME",
+        "help": "the build whose framework reads and checks (default: rnnbench's own interpreter)",
+    },
+    "--conf": CONF,
+}

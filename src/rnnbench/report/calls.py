@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 
 import pandas as pd
 
@@ -21,7 +22,7 @@ from rnnbench.report.labels import (
 )
 from rnnbench.report.numbers import Row
 from rnnbench.report.section import WORDS, Section
-from rnnbench.report.speed import speedup_text, speedup_words
+from rnnbench.report.speed import SPEEDUP, speedup_text, speedup_words
 from rnnbench.report.tables import Tables
 from rnnbench.report.views import Column, interval_of, view_of
 from rnnbench.tables.time import COMPARED, IS_REFERENCE, NO_DIFFERENCE, NO_REFERENCE
@@ -44,10 +45,11 @@ CALL_COLUMNS = (
 
 
 def calls_section(m: Tables) -> Section:
-    """Latency, throughput and speed-ups."""
+    """Latency, throughput and speed-ups of ``evaluate()`` and ``predict()``."""
     csv = {"calls": m.calls}
     if m.calls.empty:
         return Section("calls", csv=csv)
+
     labelled = with_labels(m.calls).assign(speedup_suspect=False)
     labelled = labelled.sort_values("call", kind="stable")
     view = view_of(
@@ -60,98 +62,96 @@ def calls_section(m: Tables) -> Section:
         ["block"],
     )
     figures = list(_latencies(labelled, m))
-    leads = ["calls-table"]
-    leads += [each.id for each in figures]
     return Section(
         "calls",
         (WORDS["calls"]["text"],),
         figures=figures,
         views=(view,),
-        leads=leads,
+        leads=["calls-table", *(each.id for each in figures)],
         csv=csv,
     )
 
 
 def _latencies(labelled: pd.DataFrame, m: Tables) -> Iterator[Figure]:
-    """Milliseconds of predict() by batch, if several batch sizes of a network were measured."""
+    """Milliseconds of predict() by batch, if several batch sizes of a network were measured.
+
+    `labelled`: the table of calls with its labels. A figure has one network and one device.
+    """
     predictions = labelled[(labelled["call"] == "predict") & labelled["batch"].notna()]
-    milliseconds = 1e3 * predictions[["seconds", "low", "high"]].astype(float)
     # Other sizes do not make another network.
     variants = []
     for variant in predictions["variant"]:
         variants.append(variant.those(lambda key: key not in ("model.batch", "model.val_samples")))
     labels = variant_labels(variants)
-    networks = predictions.assign(
-        size=predictions["batch"],
-        value=milliseconds["seconds"],
-        low=milliseconds["low"],
-        high=milliseconds["high"],
-        network=[labels[variant] for variant in variants],
-    )
-    drawn = 0
+    networks = predictions.assign(network=[labels[variant] for variant in variants])
+
     by = [*GROUP[:-1], "network", "column_name"]
-    for (*network, device), rows in networks.groupby(by, sort=False):
-        if drawn == FIGURES:
-            break
-        if rows["batch"].nunique() > 1:
-            drawn += 1
-            chart = charts.by_batch(rows, m.palette)
-            title = f"Milliseconds of predict() by batch on {device}"
-            if len(labels) > 1:
-                title += f", {network[-1]}"
-            yield figure("calls", joined(network), str(device), title, chart)
+    several = networks.groupby(by)["batch"].transform("nunique") > 1
+    groups = networks[several].groupby(by, sort=False)
+    for (*network, device), rows in islice(groups, FIGURES):
+        chart = charts.by_batch(rows, m.palette)
+        title = f"Milliseconds of predict() by batch on {device}"
+        if len(labels) > 1:
+            title += f", {network[-1]}"
+        yield figure("calls", joined(network), device, title, chart)
 
 
 def call_answers(m: Tables) -> list[Answer]:
-    """For each network and device, the fastest implementation of predict() at each batch size.
-    Configurations that compute another function take no part."""
+    """For each network and device, the fastest implementation of predict() at each batch size:
+    ``On one thread, predict() of digits_rnn takes 1.01 ms for a batch of 1 with `block`.``
+
+    Configurations that compute another function take no part.
+    """
     takes_part = m.calls["words"].isin((*COMPARED, IS_REFERENCE, NO_REFERENCE))
     predictions = with_labels(m.calls[(m.calls["call"] == "predict") & takes_part])
     if predictions.empty:
         return [Answer("No run has timed predict() yet, so there is no answer.")]
+
     network_axes = GROUP[:-1]
     varied = [name for name in network_axes if predictions[name].nunique() > 1]
     variants = variant_labels(predictions["variant"])
     base = reference_label(m.reference) or "nothing"
-    sentences = []
+    answers = []
     for _, rows in predictions.groupby([*network_axes, "column_name"], sort=False):
         ordered = rows.sort_values(["batch", "samples", "seconds"], kind="stable")
         best = ordered.drop_duplicates("variant")
         has_variants = best["batch"].duplicated().any()
         clauses = []
         for row in best.head(SIZES).to_dict("records"):
-            variant = ""
-            if has_variants:
-                variant = f", {variants[row['variant']]},"
+            variant = f", {variants[row['variant']]}," if has_variants else ""
             clauses.append(_fastest_call(row, base, variant))
         if len(best) > SIZES:
             clauses.append(f"the table has {len(best) - SIZES} more")
-        first = best.iloc[0].to_dict()
+
+        first = best.iloc[0]
         place = first["column_name"]
         if place == first["device"]:
             place = device_words(place, first["variant"])
         network = short_group(first, varied, variants)
-        sentences.append(f"On {place}, predict() of {network} takes {'; '.join(clauses)}.")
-    answers = [Answer(sentence) for sentence in sentences[:SENTENCES]]
-    if len(sentences) > SENTENCES:
-        more = n.counted(len(sentences) - SENTENCES, "more network")
-        answers[-1] = Answer(answers[-1].speed_sentence, f"The table has {more}.")
-    return answers
+        answers.append(Answer(f"On {place}, predict() of {network} takes {'; '.join(clauses)}."))
+
+    shown = answers[:SENTENCES]
+    if len(answers) > SENTENCES:
+        more = n.counted(len(answers) - SENTENCES, "more network")
+        shown[-1] = Answer(shown[-1].speed_sentence, f"The table has {more}.")
+    return shown
 
 
 def _fastest_call(row: Row, base: str, variant: str) -> str:
-    """```1.01 ms for a batch of 1 with `block`, 2.00 times as fast as `keras` (1.98 to 2.02)``."""
-    samples = row["samples"]
-    batch = row["batch"]
-    what = f"for a batch of {batch:.0f}"
-    if samples > batch:
-        what = f"for {samples:.0f} samples in batches of {batch:.0f}"
+    """``1.01 ms for a batch of 1 with `block`, 2.00 times as fast as `keras` (1.98 to 2.02)``.
+
+    - `row`: of the table of calls.
+    - `base`: the label of the reference.
+    - `variant`: the overrides between commas, if they are to be named.
+    """
+    batch = f"{row['batch']:.0f}"
+    what = f"for a batch of {batch}"
+    if row["samples"] > row["batch"]:
+        what = f"for {row['samples']:.0f} samples in batches of {batch}"
     milliseconds = n.plain(1e3 * row["seconds"])
     name = n.daggered(row["implementation"] or row["model"], row["suspect"])
     clause = f"{milliseconds} ms {what}{variant} with {name}"
-    speedup = row["speedup"]
-    low = row["speedup_low"]
-    high = row["speedup_high"]
+    speedup, low, high = (row[column] for column in SPEEDUP)
     if row["words"] not in COMPARED or not n.is_number(low):
         return clause
     if row["words"] == NO_DIFFERENCE:

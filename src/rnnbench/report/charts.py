@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import textwrap
 from collections.abc import Mapping, Sequence
 from importlib import resources
@@ -18,7 +19,9 @@ Spec = dict[str, Any]
 Palette = Mapping[str, str]  # implementation → colour
 Limits = tuple[float, float]  # the ends of an axis
 TEMPLATES = resources.files("rnnbench.report") / "templates"
-SPECS: Spec = json.loads((TEMPLATES / "specs.json").read_text("utf-8"))
+SPECS_TEXT = (TEMPLATES / "specs.json").read_text("utf-8")
+SPECS: Spec = json.loads(SPECS_TEXT)
+FIELDS = {"series", *re.findall(r'"field": "(\w+)"', SPECS_TEXT)}  # what is drawn of rows
 ROW = 36
 NARROW_ROW = 30
 LOG_FROM = 8  # largest / smallest value from which an axis of seconds is logarithmic
@@ -33,14 +36,20 @@ VALUE = ["value", "low", "high"]
 
 
 def _chart(name: str, rows: pd.DataFrame, **slots: Any) -> Spec:
-    """The specification `name` with its `slots` (``"$low"``) filled in. A layer whose own data have
-    no rows is not drawn."""
+    """A chart of `rows`.
+
+    - `name`: of its specification.
+    - `slots`: what stands in the specification for texts like ``"$low"``.
+
+    A layer whose own data have no rows is not drawn.
+    """
     spec = _filled(SPECS[name], slots)
     layers = [layer for layer in spec["layer"] if layer.get("data") != _data(rows[:0])]
     return {**spec, "data": _data(rows), "layer": layers}
 
 
 def _filled(part: Any, slots: Mapping[str, Any]) -> Any:
+    """A `part` of a specification with its slots filled in."""
     if isinstance(part, dict):
         return {key: _filled(value, slots) for key, value in part.items()}
     if isinstance(part, list):
@@ -51,13 +60,24 @@ def _filled(part: Any, slots: Mapping[str, Any]) -> Any:
 
 
 def _data(rows: pd.DataFrame) -> Spec:
+    """The `FIELDS` that `rows` have as columns."""
+    drawn = rows[[name for name in rows if name in FIELDS]]
     # JSON has no NaN.
-    known = rows.astype(object).where(rows.notna(), None)
+    known = drawn.astype(object).where(drawn.notna(), None)
     return {"values": known.to_dict("records")}
 
 
+def values(rows: pd.DataFrame, measure: Sequence[str]) -> pd.DataFrame:
+    """`rows` with the columns `value`, `low` and `high`, from the three columns of a `measure`."""
+    value, low, high = measure
+    return rows.assign(value=rows[value], low=rows[low], high=rows[high])
+
+
 def _colour(rows: pd.DataFrame, palette: Palette, legend: Spec | None = None) -> Spec:
-    """The colours of `series`. A legend lists only what is drawn."""
+    """How the colours follow from `series`.
+
+    `legend`: how it looks, None for no legend. It lists only what is drawn.
+    """
     drawn = of_these(palette, rows["series"])
     if legend and max(map(len, drawn)) > NAME_LINE:
         legend = {**legend, "columns": 1}
@@ -77,18 +97,21 @@ def times(
     runs: pd.DataFrame,
 ) -> Spec:
     """A bar per `place` at its `value`, with its interval `low` to `high` (missing: none), above a
-    dot per run (`place`, `series`, `value`, `suspect`: open), and its `label` to the right of the
-    plot, clear of gridlines and of the data. Colours are by `series`; `x` and `names`: the axes."""
+    dot per run, and its `label` to the right of the plot, clear of gridlines and of the data.
+
+    - `rows`: `place`, `series`, which has the colour, `value`, `low`, `high`, `label`.
+    - `x`, `names`: the axes.
+    - `runs`: `place`, `series`, `value`, `suspect` (bool: the dot is open).
+    """
     places = list(rows["place"].unique())
-    shown = runs[["place", "series", "value", "suspect"]]
     return _chart(
         "times",
-        rows[["place", "series", *VALUE, "label"]],
+        rows,
         height=ROW * len(places),
         places=places,
         names=names,
-        clean_runs=_data(shown[~shown["suspect"]]),
-        suspect_runs=_data(shown[shown["suspect"]]),
+        clean_runs=_data(runs[~runs["suspect"]]),
+        suspect_runs=_data(runs[runs["suspect"]]),
         colour=_colour(rows, palette),
         **x,
     )
@@ -101,12 +124,14 @@ def ratios(
     names: Spec,
     row: int = ROW,
 ) -> Spec:
-    """A dot per `place`, otherwise as `times`; a dashed line is drawn at 1. `row`: height of a
-    place."""
+    """A dot per `place`, otherwise as `times`; a dashed line is drawn at 1.
+
+    `row`: the height of a place in pixels.
+    """
     places = list(rows["place"].unique())
     return _chart(
         "ratios",
-        rows[["place", "series", *VALUE, "label"]],
+        rows,
         height=row * len(places),
         places=places,
         names=names,
@@ -116,7 +141,10 @@ def ratios(
 
 
 def names_axis(shown: Mapping[str, str]) -> Spec:
-    """The axis of places, which are identified by name and labelled as `shown`."""
+    """The axis of places.
+
+    `shown`: name → label. A long label takes several lines.
+    """
     lines = {}
     longest = 0
     for name, text in shown.items():
@@ -133,7 +161,10 @@ def names_axis(shown: Mapping[str, str]) -> Spec:
 
 
 def seconds_axis(limits: Limits) -> Spec:
-    """Logarithmic if `limits` are far apart; otherwise its title says if it does not start at 0."""
+    """An axis of seconds per epoch between `limits`.
+
+    It is logarithmic if they are far apart. Otherwise its title says if it does not start at 0.
+    """
     low, high = limits
     title = "seconds per epoch"
     scale: Spec = {"domain": [low, high], "nice": False}
@@ -151,16 +182,18 @@ def seconds_axis(limits: Limits) -> Spec:
 
 
 def ratio_axis(title: str, limits: Limits) -> Spec:
+    """A logarithmic axis between `limits`."""
     return {
         "axis": {"title": title, "format": "~g", "values": ratio_ticks(*limits)},
         "scale": {"type": "log", "domain": list(limits), "nice": False},
     }
 
 
-def seconds_limits(values: pd.Series[float]) -> Limits:
-    """The ends of an axis of seconds."""
-    low = values.min()
-    high = values.max()
+def seconds_limits(intervals: pd.DataFrame, runs: pd.Series[float]) -> Limits:
+    """The ends of an axis of seconds for all `intervals` and `runs`."""
+    known = intervals.astype(float)
+    low = min(known.min().min(), runs.min())
+    high = max(known.max().max(), runs.max())
     if high > LOG_FROM * low:
         return low / 1.2, high * 1.2
     edge = 0.05 * max(high - low, 0.02 * high)
@@ -169,27 +202,32 @@ def seconds_limits(values: pd.Series[float]) -> Limits:
     return 0.0, high + edge
 
 
-def ratio_limits(values: pd.Series[float]) -> Limits:
-    """The ends of an axis of ratios, 1 included."""
-    low = min(1.0, values.min())
-    high = max(1.0, values.max())
-    edge = max(1.01, (high / low) ** 0.06)
+def ratio_limits(intervals: pd.DataFrame, edge: float | None = None) -> Limits:
+    """The ends of an axis of ratios, 1 included. They are beyond all `intervals` by the factor
+    `edge`, by default at least 1.01."""
+    known = intervals.astype(float)
+    low = min(1.0, known.min().min())
+    high = max(1.0, known.max().max())
+    if edge is None:
+        edge = max(1.01, (high / low) ** 0.06)
     return low / edge, high * edge
 
 
 def relative(rows: pd.DataFrame, palette: Palette, title: str) -> Spec:
-    """`ratios` whose axis ends 5 % beyond them and 1."""
-    values = rows[VALUE].astype(float)
-    low = min(1.0, values.min().min())
-    high = max(1.0, values.max().max())
-    x = ratio_axis(title, (low / 1.05, high * 1.05))
+    """`ratios` whose axis ends 5 % beyond them and 1.
+
+    `rows`: `place`, `series`, `value`, `low`, `high`, `label`.
+    """
+    x = ratio_axis(title, ratio_limits(rows[VALUE], 1.05))
     names = {"title": None, "labelLimit": 150}
     return ratios(rows, palette, x, names, NARROW_ROW)
 
 
 def ratio_ticks(low: float, high: float) -> list[float]:
-    """About six round ratios inside an axis: 1, 2, 5, 10 on a long axis, otherwise equidistant and
-    including 1."""
+    """About six round ratios inside an axis from `low` to `high`.
+
+    On a long axis these are 1, 2, 5, 10; otherwise they are equidistant and include 1.
+    """
     if high / low > 4:
         length = math.log10(high / low)
         if length < 1.2:
@@ -206,9 +244,14 @@ def ratio_ticks(low: float, high: float) -> list[float]:
 
 
 def _decades(low: float, high: float, within: Sequence[int]) -> list[float]:
-    """The powers of ten inside an axis, and their multiples `within` a decade."""
+    """The powers of ten inside an axis, and their multiples `within` a decade.
+
+    `low`, `high`: the ends of the axis.
+    """
+    first = math.floor(math.log10(low))
+    last = math.ceil(math.log10(high))
     ticks = []
-    for power in _powers(low, high):
+    for power in range(first, last + 1):
         for multiple in within:
             tick = multiple * 10.0**power
             if low <= tick <= high:
@@ -216,43 +259,40 @@ def _decades(low: float, high: float, within: Sequence[int]) -> list[float]:
     return ticks
 
 
-def _powers(low: float, high: float) -> range:
-    """The powers of ten around an axis."""
-    first = math.floor(math.log10(low))
-    last = math.ceil(math.log10(high))
-    return range(first, last + 1)
-
-
 def by_threads(rows: pd.DataFrame, palette: Palette) -> Spec:
-    """`value` (a speed-up) by `size` with intervals; the lines `ideal` and `fitted`."""
+    """`speedup` by `threads` with intervals; the lines `ideal` and `fitted`.
+
+    `rows`: has also the columns `series`, `speedup_low` and `speedup_high`.
+    """
+    rows = values(rows, ["speedup", "speedup_low", "speedup_high"]).assign(size=rows["threads"])
     most = rows["ideal"].max() * 1.01
     ticks = [2.0**power for power in range(11) if 2**power <= most]
-    return _by_size("by_threads", rows, palette, ticks, ["ideal", "fitted"])
+    return _by_size("by_threads", rows, palette, ticks)
 
 
 def by_batch(rows: pd.DataFrame, palette: Palette) -> Spec:
-    """`value` (milliseconds) by `size` with intervals."""
-    known = rows[VALUE].astype(float)
-    low = known.min().min()
-    high = known.max().max()
-    ticks = [10.0**power for power in _powers(low, high)]
-    return _by_size("by_batch", rows, palette, ticks, [])
+    """Milliseconds by `batch` with intervals, from `seconds`, `low` and `high`.
+
+    `rows`: has also the column `series`.
+    """
+    milliseconds = 1e3 * rows[["seconds", "low", "high"]].astype(float)
+    rows = rows.assign(low=milliseconds["low"], high=milliseconds["high"])
+    rows = rows.assign(value=milliseconds["seconds"], size=rows["batch"])
+    ticks = _decades(milliseconds.min().min(), milliseconds.max().max(), (1,))
+    return _by_size("by_batch", rows, palette, ticks)
 
 
-def _by_size(
-    name: str,
-    rows: pd.DataFrame,
-    palette: Palette,
-    ticks: list[float],
-    lines: list[str],
-) -> Spec:
-    """On logarithmic axes, with `ticks` of values. `lines`: columns of further lines."""
-    rows = rows[["series", "size", *VALUE, *lines]].copy()
-    for end in ("low", "high"):
-        rows[end] = rows[end].astype(float).fillna(rows["value"])
+def _by_size(name: str, rows: pd.DataFrame, palette: Palette, ticks: list[float]) -> Spec:
+    """On logarithmic axes, with `ticks` of values.
+
+    - `name`: of the specification.
+    - `rows`: `series`, `size`, `value`, `low`, `high` (missing: no interval).
+    """
+    low = rows["low"].astype(float).fillna(rows["value"])
+    high = rows["high"].astype(float).fillna(rows["value"])
     return _chart(
         name,
-        rows,
+        rows.assign(low=low, high=high),
         sizes=[int(size) for size in sorted(rows["size"].unique())],
         ticks=ticks,
         colour=_colour(rows, palette, LEGEND),
@@ -260,16 +300,22 @@ def _by_size(
 
 
 def by_seconds(rows: pd.DataFrame, palette: Palette) -> Spec:
-    """`mean` by `elapsed` seconds of training, with a dot at the end of each epoch."""
-    shown = rows[["series", "elapsed", "mean"]]
-    return _chart("by_seconds", shown, colour=_colour(rows, palette, LEGEND))
+    """`mean` by `elapsed` seconds of training, with a dot at the end of each epoch.
+
+    `rows`: has also the column `series`. Each series has a line.
+    """
+    return _chart("by_seconds", rows, colour=_colour(rows, palette, LEGEND))
 
 
 def learning_curves(rows: pd.DataFrame, palette: Palette) -> Spec:
     """`mean` by `epoch`: a line per series, labelled as `shown` at its end, with a band from `low`
-    to `high`. Each line is drawn solid, then again dashed with its own offset, so that the colours
-    of coincident curves alternate."""
-    rows = rows[["series", "shown", "epoch", "mean", "low", "high"]]
+    to `high`.
+
+    Each line is drawn solid, then again dashed with its own offset, so that the colours of
+    coincident curves alternate.
+
+    `rows`: one for each series and epoch.
+    """
     low = float(rows["low"].min())
     high = float(rows["high"].max())
     edge = 0.04 * ((high - low) or abs(high) or 1)
@@ -277,12 +323,13 @@ def learning_curves(rows: pd.DataFrame, palette: Palette) -> Spec:
     widths = rows["high"] - rows["low"]
     if not (widths > edge / 100).any():
         band = rows[:0]
+
     last = float(rows["epoch"].max())
-    ends = rows[rows["epoch"] == last].drop_duplicates("series")
-    labels = ends[["series", "shown", "mean"]]
+    labels = rows[rows["epoch"] == last].drop_duplicates("series")
     per_pixel = (high - low + 2 * edge) / CURVES_HEIGHT
     places = _apart([(high + edge - value) / per_pixel for value in labels["mean"]])
     labels = labels.assign(mean=[high + edge - place * per_pixel for place in places])
+
     chart = _chart(
         "learning_curves",
         rows,
@@ -293,6 +340,7 @@ def learning_curves(rows: pd.DataFrame, palette: Palette) -> Spec:
         band=_data(band),
         labels=_data(labels),
     )
+
     names = rows["series"].unique()
     if len(names) > 1:
         solid = chart["layer"][-3]
@@ -312,7 +360,10 @@ def learning_curves(rows: pd.DataFrame, palette: Palette) -> Spec:
 
 
 def _apart(wanted: list[float]) -> list[float]:
-    """Positions for labels, close to `wanted`, one label height apart and within the chart."""
+    """Positions for labels in pixels, close to the `wanted` ones.
+
+    They are at least one label height apart and within the chart.
+    """
     places = list(wanted)
     lowest = -math.inf
     for index in sorted(range(len(wanted)), key=lambda index: wanted[index]):
@@ -323,12 +374,16 @@ def _apart(wanted: list[float]) -> list[float]:
 
 
 def in_order(rows: pd.DataFrame, palette: Palette) -> Spec:
-    """A point per run, open if `suspect`, by its `place` in the order of measurement: its epoch
-    time `relative` to the mean of its configuration. A drift of the machine would appear as a
-    slope."""
+    """A point per run, open if `suspect`, by its `place` in the order of measurement.
+
+    Its height is its epoch time `relative` to the mean of its configuration, so a drift of the
+    machine would appear as a slope.
+
+    `rows`: has also the column `series`.
+    """
     percent = 100 * (rows["relative"] - 1)
     reach = max(1.0, 1.1 * float(percent.abs().max()))
-    rows = rows[["place", "series", "suspect"]].assign(percent=percent)
+    rows = rows.assign(percent=percent)
     return _chart(
         "in_order",
         rows,
@@ -340,9 +395,10 @@ def in_order(rows: pd.DataFrame, palette: Palette) -> Spec:
 
 
 def cost_front(rows: pd.DataFrame, palette: Palette) -> Spec:
-    """`seconds` against `usd` of one training, both logarithmic; the rows that are `on_front`, the
-    Pareto front, are connected and labelled with their `place`."""
-    rows = rows[["place", "seconds", "usd", "on_front", "series"]]
+    """`seconds` against `usd` of one training run, both logarithmic.
+
+    The rows that are `on_front`, the Pareto front, are connected and labelled with their `place`.
+    """
     front = rows[rows["on_front"].astype(bool)]
     low = rows["seconds"].min()
     high = rows["seconds"].max()
@@ -362,20 +418,25 @@ def cost_front(rows: pd.DataFrame, palette: Palette) -> Spec:
 
 
 def _log_ticks(low: float, high: float) -> list[float]:
+    """The ticks of a logarithmic axis: 1, 3, 10 or, on a long axis, the powers of ten."""
     if math.log10(high / low) < 2.5:
         return _decades(low, high, (1, 3))
     return _decades(low, high, (1,))
 
 
 def heat_map(rows: pd.DataFrame) -> Spec:
-    """`build` by `device`; each field has its `text` above its `span`, and a colour that is the
-    stronger, the lower its `share` (≥ 1: seconds / those of the fastest build), and light enough
-    for the text of both colour schemes."""
+    """`build` by `device`; each field has its `text` above its `span`.
+
+    Its colour is the stronger, the lower its `share` (≥ 1: seconds / seconds of the fastest build),
+    and light enough for the text of both colour schemes.
+
+    `rows`: one for each field.
+    """
     devices = list(rows["device"].unique())
     builds = list(rows["build"].unique())
     return _chart(
         "heat_map",
-        rows[["build", "device", "share", "text", "span"]],
+        rows,
         width=84 * len(devices),
         height=46 * len(builds),
         devices=devices,

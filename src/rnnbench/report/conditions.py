@@ -8,6 +8,7 @@ from typing import Any
 
 from rnnbench.records.record import Record
 from rnnbench.report import numbers as n
+from rnnbench.report.labels import joined
 from rnnbench.tables.frame import flat_text
 from rnnbench.tables.scaling import threads_of
 
@@ -15,15 +16,27 @@ SOFTWARE = {"tensorflow": "TensorFlow", "torch": "PyTorch", "jax": "JAX", "keras
 VECTORS = {"avx512f": "AVX-512", "avx2": "AVX2", "avx": "AVX"}
 # Keys of a model that are not hyperparameters.
 UNNAMED = {
-    "about", "source", "function", "data", "name", "recurrent", "arrays", "requires",
-    "train_samples", "val_samples", "metrics",
-}  # fmt: skip
+    "about",
+    "source",
+    "function",
+    "data",
+    "name",
+    "recurrent",
+    "arrays",
+    "requires",
+    "train_samples",
+    "val_samples",
+    "metrics",
+}
 PARTS = {"train": "training", "val": "validation"}  # of the data
 NAMED = 4  # machines, builds and devices named next to the answer
 
 
 def conditions(records: Sequence[Record]) -> dict[str, str]:
-    """Machines, builds, devices and models."""
+    """Machines, builds, devices and models, in a line each: ``current: TensorFlow 2.21.0``.
+
+    The keys are their headings. A line that would be empty is left out.
+    """
     machines: dict[str, str] = {}
     builds: dict[str, str] = {}
     devices: dict[str, str] = {}
@@ -35,18 +48,18 @@ def conditions(records: Sequence[Record]) -> dict[str, str]:
             version = record.environment.get(key)
             if version:
                 versions.append(f"{software} {version}")
+
         threads = threads_of(device)
         words = n.counted(threads, "thread") if threads else ""
         _name(machines, record.machine, _machine_words(record.hardware))
         _name(builds, build, ", ".join(versions))
         _name(devices, device, words)
-    named_devices = []
-    for device in sorted(devices, key=lambda name: (threads_of(name) or 0, name)):
-        named_devices.append(_named(device, devices[device]))
+
+    by_threads = sorted(devices, key=lambda name: (threads_of(name) or 0, name))
     found = {
         "Machine": _listed(machines),
         "Software": _listed(builds),
-        "Devices": n.few(named_devices, NAMED),
+        "Devices": _listed({device: devices[device] for device in by_threads}, name_one=True),
         "Training": _listed(_training(records)),
     }
     return {kind: words for kind, words in found.items() if words}
@@ -58,41 +71,41 @@ def _name(found: dict[str, str], name: str, words: str) -> None:
         found[name] = words
 
 
-def _named(name: str, words: str) -> str:
-    if words:
-        return f"{name}: {words}"
-    return name
+def _listed(found: Mapping[str, str], name_one: bool = False) -> str:
+    """Each name with its words, if it has some: ``cpu_1: 1 thread; cpu_2: 2 threads``.
 
-
-def _listed(found: Mapping[str, str]) -> str:
-    """Each name with its words; if there is only one, its words alone."""
-    if len(found) == 1:
+    `name_one`: whether the name is also there if it is the only one.
+    """
+    if len(found) == 1 and not name_one:
         return "".join(found.values())
-    return n.few([_named(*each) for each in found.items()], NAMED)
+    return n.few([joined(named, ": ") for named in found.items()], NAMED)
 
 
 def _machine_words(hardware: Mapping[str, Any]) -> str:
-    """The processor with its widest vector instructions and, in a virtual machine, where several
-    kinds have one name, family and model: ``AMD EPYC (family 25, model 17, AVX-512)``; then the
-    cores and cards. Unlike other fields of a record, `hardware` has no checked types: others are
-    left out."""
+    """The processor with its widest vector instructions; then the cores and cards.
+
+    In a virtual machine, several kinds of processor have one name, so the family and model follow:
+    ``AMD EPYC (family 25, model 17, AVX-512)``. Unlike other fields of a record, `hardware` has no
+    checked types: others are left out.
+    """
+    is_virtual = hardware.get("virtual")
     facts = []
     kind = str(hardware.get("processor")).split()
-    if hardware.get("virtual") and len(kind) == 3:
+    if is_virtual and len(kind) == 3:
         _, family, model = kind
         facts = [f"family {family}", f"model {model}"]
     flags = hardware.get("flags")
     if isinstance(flags, list):
-        for flag, vectors in VECTORS.items():
-            if flag in flags:
-                facts.append(vectors)
-                break
+        vectors = [VECTORS[flag] for flag in VECTORS if flag in flags]
+        facts += vectors[:1]
+
     words = []
     name = hardware.get("cpu")
     if isinstance(name, str):
         if facts:
             name += f" ({', '.join(facts)})"
         words.append(name)
+
     cores = hardware.get("cores")
     threads = hardware.get("threads_per_core") or 1
     if isinstance(cores, int) and isinstance(threads, int):
@@ -100,26 +113,33 @@ def _machine_words(hardware: Mapping[str, Any]) -> str:
     cards = hardware.get("gpu_models")
     if isinstance(cards, list):
         for card, count in Counter(cards).items():
-            words.append(f"{count} × {card}" if count > 1 else str(card))
-    if hardware.get("virtual"):
+            if count > 1:
+                card = f"{count} × {card}"
+            words.append(str(card))
+    if is_virtual:
         words.append("virtual machine on a host that may be shared")
     return ", ".join(filter(None, words))
 
 
 def _training(records: Sequence[Record]) -> dict[str, str]:
-    """Each model with its hyperparameters, each of these with all of its values."""
-    found: dict[str, dict[str, dict[str, None]]] = {}
+    """Each model with its hyperparameters, each of these with all of its values:
+    ``batch 32 or 64, epochs 5, loss mse``.
+
+    Models, hyperparameters and values are in the order of the records.
+    """
+    found: dict[str, dict[str, list[str]]] = {}
     for record in records:
         of_model = found.setdefault(record.run.choices.get("model", ""), {})
         for key, value in _hyperparameters(record).items():
             text = flat_text(value)
             if text and key not in UNNAMED:
-                of_model.setdefault(key, {})[text] = None
+                of_model.setdefault(key, []).append(text)
+
     words = {}
     for name, facts in found.items():
         listed = []
         for key, texts in facts.items():
-            listed.append(f"{key} {' or '.join(texts)}")
+            listed.append(f"{key} {' or '.join(dict.fromkeys(texts))}")
         words[name] = ", ".join(listed)
     return words
 
@@ -128,13 +148,21 @@ def _hyperparameters(record: Record) -> dict[str, Any]:
     """What the model's configuration says, completed by what the framework reported: the loss and
     the optimizer, the number of samples and which of them have weights."""
     model = dict(record.run.config.get("model") or {})
-    for part, compiled in _compiled(record).items():
-        model[part] = model.get(part) or compiled
-    optimizer = model.pop("optimizer")
+    compiled = record.measured.get("optimizer") or {}
+    rate = compiled.get("learning_rate")
+    if isinstance(rate, float):
+        rate = f"{rate:.6g}"  # stored in single precision
+    if isinstance(rate, Mapping):  # a schedule
+        rate = rate.get("class_name")
+
+    model["loss"] = model.get("loss") or record.measured.get("loss")
+    reported = {"name": compiled.get("class_name"), "learning_rate": rate}
+    optimizer = model.pop("optimizer", None) or reported
     if isinstance(optimizer, Mapping):
         settings = dict(optimizer)
         model["optimizer"] = settings.pop("name", None)
         model |= settings
+
     if record.epochs and record.epochs[0].samples:
         model["training samples"] = record.epochs[0].samples
     for phase in record.phases:
@@ -143,20 +171,3 @@ def _hyperparameters(record: Record) -> dict[str, Any]:
             model["sample weights"] = " and ".join(PARTS[part] for part in weighted)
             break
     return model
-
-
-def _compiled(record: Record) -> dict[str, Any]:
-    """The loss and the optimizer with which the framework trained."""
-    optimizer = record.measured.get("optimizer") or {}
-    rate = optimizer.get("learning_rate")
-    if isinstance(rate, float):
-        rate = f"{rate:.6g}"  # stored in single precision
-    if isinstance(rate, Mapping):  # a schedule
-        rate = rate.get("class_name")
-    return {
-        "loss": record.measured.get("loss"),
-        "optimizer": {
-            "name": optimizer.get("class_name"),
-            "learning_rate": rate,
-        },
-    }

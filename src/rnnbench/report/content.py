@@ -18,6 +18,7 @@ from rnnbench.report.answer import answers, headline
 from rnnbench.report.calls import call_answers
 from rnnbench.report.conditions import conditions
 from rnnbench.report.figures import Figure
+from rnnbench.report.labels import joined
 from rnnbench.report.provenance import provenance_section
 from rnnbench.report.published import sections_without_runs
 from rnnbench.report.runs import runs_section
@@ -43,12 +44,16 @@ class Content:
     - `beside`: certificates, prices, published rows, limits.
     - `unneeded`: planned runs that the experiment's ``repeats`` skipped → reason.
 
-    **Attributes:** among others, `answers` with their `notes`; `lead_figures`, `lead_views` and
-    `lead_notes`: what stands below the answer; `caveat`: why a reader should look at the verdicts
-    first (``""``: no reason); `sections`; `last` (start of the latest run); `csv` (file name →
-    table); `speedups` and `unequal_runs` (record key → the speed-up with its interval, by column,
-    or the ratio marked ≠, of its configuration); `equal_runs` (record key → whether it computes
-    the function of the reference, and why not).
+    **Attributes:** among others,
+
+    - `answers` with their `notes`.
+    - `lead_figures`, `lead_views` and `lead_notes`: what stands below the answer.
+    - `caveat`: why a reader should look at the verdicts first (None: no reason).
+    - `sections`; `csv`: file name → table.
+    - `last`: the start of the latest run.
+    - `speedups`: record key → the speed-up of its configuration with its interval, by column.
+    - `unequal_runs`: record key → the ratio of its configuration, marked ≠.
+    - `equal_runs`: record key → whether it computes the function of the reference, and why not.
     """
 
     def __init__(
@@ -67,22 +72,33 @@ class Content:
         self.experiment = experiment
         self.summary = _summary(m.runs)
         self.conditions = conditions(m.records)
-        self.last = "" if m.runs.empty else str(m.runs["started"].max())
+        self.last = str(m.runs["started"].max()) if len(m.runs) else ""
+        self.caveat = _caveat(m.runs, len(missing), len(faults))
+
         rerun = experiment.rerun or f"snakemake --cores all --config experiment={experiment.name}"
         made = sections_without_runs(m)
-        for make in SECTIONS:
-            made.append(make(m))
+        made += [make(m) for make in SECTIONS]
         made.append(runs_section(m, rerun, list(skipped), missing, faults, unneeded))
         made.append(provenance_section(m, rerun))
-        self.csv: dict[str, pd.DataFrame] = {}
-        for section in made:
-            self.csv |= section.csv
-        self.caveat = _caveat(m.runs, len(missing), len(faults))
         by_id = {section.id: section for section in made}
         lead = by_id[LEADS[experiment.lead]]
         # A section without a table to lead with leaves the place to the section on time.
-        if not any(view.rows for view in lead.views if view.id in lead.leads):
+        if not any(view.rows for view in lead.lead_views):
             lead = by_id["speed"]
+        self.lead_views = lead.lead_views
+        # A table of kernels has no figure.
+        self.lead_figures = lead.lead_figures or by_id["speed"].lead_figures
+
+        self.csv: dict[str, pd.DataFrame] = {}
+        self.sections: list[Section] = []
+        for section in made:
+            self.csv |= section.csv
+            figures = [each for each in section.figures if each not in self.lead_figures]
+            views = [view for view in section.views if view not in self.lead_views]
+            rest = replace(section, figures=figures, views=views)
+            if rest:
+                self.sections.append(rest)
+
         if lead.id == "calls":
             self.answers = call_answers(m)
         elif m.is_long:
@@ -90,21 +106,11 @@ class Content:
         else:
             self.answers = answers(m)
         self.notes = list(notes.answer_notes(m, lead.id))
-        self.lead_views = [view for view in lead.views if view.id in lead.leads]
-        # A table of kernels has no figure.
-        self.lead_figures = _lead_figures(lead) or _lead_figures(by_id["speed"])
-        self.sections: list[Section] = []
-        for section in made:
-            rest = self._without_lead(section)
-            if rest:
-                self.sections.append(rest)
         uncertified = list(notes.uncertified_notes(m.time))
         self.lead_notes = [*uncertified, *notes.exclusion_notes(m.time, m.fastest)]
+
         # What the terminal and MLflow say.
         self.said = [str(text) for text in (*self.answers, *self.notes, *uncertified)]
-        self.speedups: dict[str, dict[str, float]] = {}
-        self.unequal_runs: dict[str, str] = {}
-        self.equal_runs: dict[str, str] = {}
         self._compare_runs(m)
 
     @property
@@ -115,33 +121,28 @@ class Content:
             figures += section.figures
         return figures
 
-    def _without_lead(self, section: Section) -> Section:
-        figures = [figure for figure in section.figures if figure not in self.lead_figures]
-        views = [view for view in section.views if view not in self.lead_views]
-        return replace(section, figures=figures, views=views)
-
     def _compare_runs(self, m: Tables) -> None:
         """Sets `speedups`, `unequal_runs` and `equal_runs`."""
+        self.speedups: dict[str, dict[str, float]] = {}
+        self.unequal_runs: dict[str, str] = {}
+        self.equal_runs: dict[str, str] = {}
         base = reference_label(m.reference) or "nothing"
         for key, row in by_run(m.frame, m.time).items():
             if row["unequal"]:
                 self.unequal_runs[key] = f"{row['unequal']} against {base}: {row['difference']}"
             if row["equal"]:
-                self.equal_runs[key] = str(row["equal"])
-                if row["equal_why"]:
-                    self.equal_runs[key] += f": {row['equal_why']}"
+                self.equal_runs[key] = joined((row["equal"], row["equal_why"]), ": ")
             if n.is_number(row["speedup"]):
-                of_run = {name: row[name] for name in SPEEDUP if n.is_number(row[name])}
-                self.speedups[key] = of_run
-
-
-def _lead_figures(section: Section) -> list[Figure]:
-    return [figure for figure in section.figures if figure.id in section.leads]
+                self.speedups[key] = {name: row[name] for name in SPEEDUP if n.is_number(row[name])}
 
 
 def _caveat(every: pd.DataFrame, missing: int, faults: int) -> Note | None:
-    has_unclean = every["verdict"].ne("clean").any()
-    if not (missing or faults or has_unclean):
+    """Why a reader should look at the verdicts first.
+
+    - `every`: the table of runs.
+    - `missing`: planned runs without a record. `faults`: files that cannot be read.
+    """
+    if not (missing or faults or every["verdict"].ne("clean").any()):
         return None
     text = notes.verdict_text(every)
     if missing:
@@ -152,12 +153,12 @@ def _caveat(every: pd.DataFrame, missing: int, faults: int) -> Note | None:
 
 
 def _summary(every: pd.DataFrame) -> str:
+    """``24 runs on HOST, last on 2026-11-21``."""
     if every.empty:
         return "no runs"
     machines = every["machine"].unique()
     names = n.counted(len(machines), "machine")
     if len(machines) < 4:
         names = ", ".join(machines)
-    when = n.moment(every["started"].iloc[-1])
-    day, _ = when.split(" ")
+    day, _ = n.moment(every["started"].iloc[-1]).split(" ")
     return f"{n.counted(len(every), 'run')} on {names}, last on {day}"

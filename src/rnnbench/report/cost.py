@@ -12,13 +12,14 @@ from rnnbench.axes import TASK
 from rnnbench.report import charts
 from rnnbench.report import numbers as n
 from rnnbench.report.figures import Figure, figure
-from rnnbench.report.labels import configuration_anchors, joined
+from rnnbench.report.labels import DRAWN, configuration_anchor, joined
 from rnnbench.report.numbers import Row
 from rnnbench.report.section import WORDS, Section
-from rnnbench.report.tables import DRAWN, ReportInputs, Tables
+from rnnbench.report.tables import ReportInputs, Tables
 from rnnbench.report.views import Column, interval_of, view_of
 from rnnbench.sources.prices import PriceList
 from rnnbench.tables.cost import cheapest_within, fastest_under
+from rnnbench.tables.frame import ends
 from rnnbench.tables.time import NO_DIFFERENCE
 
 PLACES = 4  # named as no worse than the recommended one
@@ -26,13 +27,8 @@ PLACES = 4  # named as no worse than the recommended one
 relative_interval = interval_of("relative", n.ratio_span)
 
 
-def _relative_time(row: Row) -> str:
-    if row["reference"]:
-        return "reference"
-    return n.ratio(row["relative"])
-
-
 def _relative_span(row: Row) -> str:
+    """The interval of the relative time, and whether it contains 1."""
     span = relative_interval(row)
     if n.is_number(row["relative_low"]) and row["relative_low"] <= 1 <= row["relative_high"]:
         return f"{span},\n{NO_DIFFERENCE}"
@@ -40,6 +36,7 @@ def _relative_span(row: Row) -> str:
 
 
 def _kind(kind: str) -> str:
+    """A kind of price: ``on demand``."""
     return kind.replace("_", " ") or n.NOTHING
 
 
@@ -48,7 +45,11 @@ TIME_COLUMNS = (
     Column("fastest implementation", "series", number=False, linked=True),
     Column("seconds", "seconds", n.plain, ONE_TRAINING, marked=True),
     Column("95 % CI", text=interval_of("seconds"), spanner=ONE_TRAINING),
-    Column("relative time", text=_relative_time, spanner=ONE_TRAINING),
+    Column(
+        "relative time",
+        text=lambda row: "reference" if row["reference"] else n.ratio(row["relative"]),
+        spanner=ONE_TRAINING,
+    ),
     Column("95 % CI", text=_relative_span, spanner=ONE_TRAINING),
 )
 COST_COLUMNS = (
@@ -76,6 +77,7 @@ def cost_section(m: Tables) -> Section:
     csv = {"cost": table}
     if table.empty or table.groupby(TASK)["device"].count().max() < 2:
         return Section("money", csv=csv)
+
     labelled = _labelled(table)
     columns: tuple[Column, ...] = TIME_COLUMNS
     if table["usd_per_hour"].notna().any():
@@ -91,15 +93,15 @@ def cost_section(m: Tables) -> Section:
             ["block"],
         )
     ]
+
     words = WORDS["money"]["no_prices"]
     if prices:
         if table["usd"].notna().any():
             note = f" {prices.note}" if prices.note else ""
             words = WORDS["money"]["prices"].format(prices, note)
-        others = pd.DataFrame(list(_other_prices(labelled, prices)))
         views.append(
             view_of(
-                others,
+                pd.DataFrame(list(_other_prices(labelled, prices))),
                 "price-kinds",
                 "One training run at other kinds of price",
                 "device",
@@ -108,6 +110,7 @@ def cost_section(m: Tables) -> Section:
                 ["block"],
             )
         )
+
     figures = list(_figures(labelled, m))
     times = [each.id for each in figures if each.kind == "relative-time"]
     return Section(
@@ -121,78 +124,91 @@ def cost_section(m: Tables) -> Section:
 
 
 def _other_prices(labelled: pd.DataFrame, prices: PriceList) -> Iterator[dict[Any, Any]]:
-    """The places at prices of other kinds than theirs, relative to the same reference."""
+    """The places at prices of other kinds than theirs, relative to the same reference.
+
+    `labelled`: the table of cost with its labels. Yields rows with the columns of `KIND_COLUMNS`.
+    """
     for _, places in labelled.groupby(TASK, sort=False):
         base = places.loc[places["reference"], "usd_per_hour"].iloc[0]
         for row in places[places["usd"].notna()].to_dict("records"):
             for price in prices.prices:
                 if price.device != row["device"] or price.kind in ("", row["price_kind"]):
                     continue
-                other = dict(row)
-                other["kind"] = price.kind
-                other["usd_per_hour"] = price.usd_per_hour
-                other["usd"] = row["seconds"] / 3600 * price.usd_per_hour
-                for name in ("relative_low", "relative", "relative_high"):
+                other = {
+                    **row,
+                    "kind": price.kind,
+                    "usd_per_hour": price.usd_per_hour,
+                    "usd": row["seconds"] / 3600 * price.usd_per_hour,
+                }
+                for name in ends("relative"):
                     if n.is_number(row[name]):  # a single run has no interval
                         other[name] = row[name] / base * price.usd_per_hour
                 yield other
 
 
 def recommendations(table: pd.DataFrame, inputs: ReportInputs) -> Iterator[str]:
-    """One sentence per task of `table` (`tables.cost`) and limit that is given."""
+    """One sentence per task of `table` (`tables.cost`) and limit that is given:
+    ``Cheapest way to train mnist_rnn within 60 s: `cudnn` on p100, 4.62 s and 0.00187 USD.``"""
+    choices = (
+        ("Cheapest", f"within {n.plain(inputs.deadline)} s", cheapest_within, inputs.deadline),
+        ("Fastest", f"for at most {n.plain(inputs.budget)} USD", fastest_under, inputs.budget),
+    )
     for task, places in _labelled(table).groupby("task", sort=False):
-        if inputs.deadline is not None:
-            limit = f"within {n.plain(inputs.deadline)} s"
-            best, others = cheapest_within(places, inputs.deadline)
-            yield _recommendation(f"Cheapest way to train {task}", limit, best, others)
-        if inputs.budget is not None:
-            limit = f"for at most {n.plain(inputs.budget)} USD"
-            best, others = fastest_under(places, inputs.budget)
-            yield _recommendation(f"Fastest way to train {task}", limit, best, others)
-
-
-def _recommendation(
-    what: str,
-    limit: str,
-    best: dict[str, Any] | None,
-    others: pd.DataFrame,
-) -> str:
-    """`others`: the places that may be as good as the `best` one."""
-    what = f"{what} {limit}"
-    if best is None:
-        return f"{what}: no priced device trains it {limit}, judged by its whole interval."
-    seconds = n.plain(best["seconds"])
-    usd = n.plain(best["usd"])
-    tie = ""
-    if len(others):
-        places = n.few(list(others["label"]), PLACES, ", ")
-        tie = f" ({NO_DIFFERENCE} from {places})"
-    return f"{what}: `{best['series']}` on {best['label']}, {seconds} s and {usd} USD{tie}."
+        for which, limit, choose, bound in choices:
+            if bound is None:
+                continue
+            what = f"{which} way to train {task} {limit}"
+            best, as_good = choose(places, bound)
+            if best is None:
+                yield f"{what}: no priced device trains it {limit}, judged by its whole interval."
+                continue
+            place = f"`{best['series']}` on {best['label']}"
+            seconds = n.plain(best["seconds"])
+            usd = n.plain(best["usd"])
+            tie = ""
+            if len(as_good):
+                tie = f" ({NO_DIFFERENCE} from {n.few(as_good['label'], PLACES, ', ')})"
+            yield f"{what}: {place}, {seconds} s and {usd} USD{tie}."
 
 
 def _labelled(table: pd.DataFrame) -> pd.DataFrame:
-    """`table` with the columns `task` (as text), `block` (the task, if there are several), `label`
-    (the place), `series` and `anchor`."""
+    """`table` with its labels:
+
+    - `task` as text; `block`: the same if there are several, else ``""``.
+    - `label`: the device, with its machine if the device has several, and its build if there are
+      several.
+    - `series`: the implementation. `anchor`: the id of its runs on the page.
+    """
     several_builds = table["build"].nunique() > 1
     machines = table.groupby("device")["machine"].nunique()
     varied = [name for name in TASK[1:] if table[name].nunique() > 1]
     tasks = []
     labels = []
+    anchors = []
     for row in table.to_dict("records"):
+        anchors.append(configuration_anchor(row))
         tasks.append(joined(row[name] for name in ("model", *varied)))
-        machine = row["machine"] if machines[row["device"]] > 1 else ""
-        build = row["build"] if several_builds else ""
-        labels.append(joined((row["device"], machine, build)))
+        label = [row["device"]]
+        if machines[row["device"]] > 1:
+            label.append(row["machine"])
+        if several_builds:
+            label.append(row["build"])
+        labels.append(joined(label))
+
     return table.assign(
         label=labels,
         task=tasks,
         block=tasks if len(set(tasks)) > 1 else "",
-        anchor=configuration_anchors(table),
+        anchor=anchors,
         series=table["implementation"].replace("", "model"),
     )
 
 
 def _figures(labelled: pd.DataFrame, m: Tables) -> Iterator[Figure]:
+    """Relative time, relative cost, and both against each other, of each task.
+
+    `labelled`: the table of cost with its labels. Tasks with one place only have no figure.
+    """
     labelled = labelled.assign(place=labelled["label"])
     # A figure shrinks with the width of its title.
     by_model = labelled.groupby("task")["model"].first().is_unique
@@ -200,26 +216,24 @@ def _figures(labelled: pd.DataFrame, m: Tables) -> Iterator[Figure]:
     for task, rows in islice(labelled.groupby("task", sort=False), DRAWN):
         if len(rows) < 2:
             continue
-        name = str(rows["model"].iloc[0] if by_model else task)
-        group = ""
-        which = str(task)
+        name = group = which = str(task)
+        if by_model:
+            name = rows["model"].iloc[0]
         if several:
-            group = str(task)
             which = ""
+        else:
+            group = ""
         for kind, measure in (("time", "relative"), ("cost", "relative_usd")):
             drawn = rows[rows[measure].notna()]
             if len(drawn) > 1:
-                drawn = drawn.assign(
-                    value=drawn[measure],
-                    low=drawn[f"{measure}_low"],
-                    high=drawn[f"{measure}_high"],
-                )
+                drawn = charts.values(drawn, ends(measure))
                 is_tie = (drawn["low"] <= 1) & (drawn["high"] >= 1) & ~drawn["reference"]
                 ratios = drawn["value"].map(n.ratio)
                 drawn["label"] = ratios.where(~is_tie, ratios + f" {NO_DIFFERENCE}")
                 axis = f"{kind} relative to the reference"
                 chart = charts.relative(drawn, m.palette, axis)
                 yield figure(f"relative-{kind}", group, which, f"Relative {kind}, {name}", chart)
+
         priced = rows[rows["usd"].notna()]
         if len(priced) > 1:
             chart = charts.cost_front(priced, m.palette)

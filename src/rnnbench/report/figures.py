@@ -23,9 +23,14 @@ FILE_STYLE = (
 
 @dataclass(frozen=True)
 class Figure:
-    """`id`: unique in a report, and the name of its file; `kind`: ``time``, ``speedup``,
-    ``curve``, ``order``, …; `svg`: the element to insert into a page; `wide`: over the whole width
-    of the page."""
+    """A chart on the page.
+
+    - `id`: unique in a report, and the name of its file.
+    - `kind`: ``time``, ``speedup``, ``curve``, ``order``, …
+    - `group`: its heading in a section with several groups (``""`` for none).
+    - `svg`: the element to insert into a page.
+    - `wide`: over the whole width of the page.
+    """
 
     id: str
     kind: str
@@ -36,12 +41,20 @@ class Figure:
 
 
 def figure(
-    kind: str, group: str, which: str, title: str, chart: Spec, wide: bool = False
+    kind: str,
+    group: object,
+    which: object,
+    title: str,
+    chart: Spec,
+    wide: bool = False,
 ) -> Figure:
     """Renders `chart` under its title. Screen readers get the title only; the tables have the same
-    numbers."""
-    names = [part for part in group.split(" · ") if part]
-    id = f"{kind}-{element_id(*names, which)}"
+    numbers.
+
+    `which`: what tells the figure from others of its kind and group, such as the device.
+    """
+    names = [part for part in str(group).split(" · ") if part]
+    id = f"{kind}-{element_id(*names, str(which))}"
     svg = vl_convert.vegalite_to_svg({**chart, "config": CONFIG, "title": title})
     # Ids are unique on the page, and the title is the name of the figure.
     svg = re.sub(r' (?:role|aria-[a-z]+)="[^"]*"', "", svg)
@@ -51,7 +64,7 @@ def figure(
     head, rest = svg.split(">", 1)
     name = f'<title id="{id}-title">{html.escape(title)}</title>'
     svg = f'{head} role="img" aria-labelledby="{id}-title">{name}{rest}'
-    return Figure(id, kind, group, title, svg, wide)
+    return Figure(id, kind, str(group), title, svg, wide)
 
 
 def to_png(svg: str) -> bytes:

@@ -19,44 +19,66 @@ from rnnbench.tables.scaling import threads_of
 # The columns that identify a configuration on one machine.
 ANCHORED = ["implementation" if name == "rnn" else name for name in NAMES] + ["variant", "machine"]
 SEPARATOR = " · "
+DRAWN = 12  # figures of a section; its tables have all rows
 NUMBERS = [
-    "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven",
+    "zero",
+    "one",
+    "two",
+    "three",
+    "four",
+    "five",
+    "six",
+    "seven",
+    "eight",
+    "nine",
+    "ten",
+    "eleven",
     "twelve",
-]  # fmt: skip
+]
 
 # Okabe and Ito (2008), distinguishable with colour blindness; without yellow and black, which are
 # invisible on a light or a dark page. Then grey, Tol's olive (2021) and a violet: no ten colours
 # are distinguishable for everybody. These implementations have the same colour everywhere.
 COLOURS = {
-    "keras": "#0072B2", "block": "#D55E00", "cudnn": "#009E73", "unrolled": "#CC79A7",
-    "cell": "#E69F00", "cudnn_raw": "#56B4E9", "auto": "#8A8A8A", "native": "#999933",
+    "keras": "#0072B2",
+    "block": "#D55E00",
+    "cudnn": "#009E73",
+    "unrolled": "#CC79A7",
+    "cell": "#E69F00",
+    "cudnn_raw": "#56B4E9",
+    "auto": "#8A8A8A",
+    "native": "#999933",
     "contrib": "#8172B3",
-}  # fmt: skip
+}
 
 
-def joined(parts: Iterable[Any]) -> str:
+def joined(parts: Iterable[Any], separator: str = SEPARATOR) -> str:
     """The `parts` that are not empty: ``mnist_rnn · lstm``."""
-    return SEPARATOR.join(str(part) for part in parts if part)
+    return separator.join(str(part) for part in parts if part)
 
 
 def short_group(row: Any, varied: Collection[str], variants: Mapping[Overrides, str]) -> str:
     """The group as named in a sentence: the model, and those other axes that are `varied`:
-    ``digits_rnn (gru, units=512)``. `variants`: the `variant_labels` of all groups."""
+    ``digits_rnn (gru, units=512)``.
+
+    - `row`: has the columns of a group.
+    - `variants`: the `variant_labels` of all groups.
+    """
     rest = []
     for name in GROUP[1:]:
-        value = row[name]
-        if name == "variant":
-            value = variants.get(value, value)
-        if value and name in varied:
-            rest.append(str(value))
-    model = str(row["model"])
-    if rest:
-        return f"{model} ({', '.join(rest)})"
-    return model
+        if name in varied:
+            rest.append(variants.get(row[name], row[name]))
+    text = joined(rest, ", ")
+    if text:
+        return f"{row['model']} ({text})"
+    return str(row["model"])
 
 
 def threads_in_words(device: str, variant: Overrides) -> int | None:
-    """The threads of a device that is named after them; None for another one."""
+    """The threads of a device that is named after them; None for another one.
+
+    `variant`: its overrides, which may set another number of threads.
+    """
     if variant.get("device.threads"):
         return None
     return threads_of(device)
@@ -74,9 +96,12 @@ def device_words(device: str, variant: Overrides) -> str:
 
 
 def variant_labels(variants: Iterable[Overrides]) -> dict[Overrides, str]:
-    """Variant (``batch=8, epochs=2``) → its label among all `variants`: without the parts that all
-    of them have and without values that follow from other keys (``${model.batch}``). A variant
-    without any other part is named after the keys of the others: ``default batch``."""
+    """Variant → its label among all `variants`: ``batch=8, epochs=2``.
+
+    A label leaves out what all variants have, and values that follow from other keys
+    (``${model.batch}``). A variant without any other part is named after the keys of the others:
+    ``default batch``. If labels were the same, they have all parts.
+    """
     distinct = list(dict.fromkeys(variants))
     complete = {variant: str(variant) for variant in distinct}
     if len(distinct) < 2:
@@ -84,6 +109,7 @@ def variant_labels(variants: Iterable[Overrides]) -> dict[Overrides, str]:
     common = set(distinct[0].texts)
     for variant in distinct:
         common &= set(variant.texts)
+
     labels = {}
     keys = set()
     for variant in distinct:
@@ -107,77 +133,86 @@ def regrouped(
     time_table: pd.DataFrame,
     reference: Mapping[str, str],
 ) -> pd.DataFrame:
-    """`table` with the axes of the `reference` that vary in `time_table` (for example the build)
-    among the implementations, sorted by speed, instead of the groups, so that rows that are
-    compared are in one group. `table` has the columns of a configuration; the column `anchor` keeps
-    the links to its runs."""
+    """`table` with the axes of the `reference` that vary, for example the build, among the
+    implementations instead of the groups. Rows that are compared are then in one group.
+
+    - `table`: has the columns of a configuration. The result is sorted by speed, and its column
+      `anchor` keeps the links to the runs.
+    - `time_table`: says which axes vary, and how fast each implementation is.
+    """
     axes = [axis for axis in reference if axis in GROUP and time_table[axis].nunique() > 1]
     if not axes:
         return table
     named = list(axes)
     if time_table["implementation"].nunique() > 1:
         named.insert(0, "implementation")
-    timed = _joined_columns(time_table, named, ", ")
+
+    timed = _joined_columns(time_table, named)
     medians = time_table["epoch_seconds"].groupby(timed).median()
     moved = table.assign(
-        anchor=configuration_anchors(table),
-        implementation=_joined_columns(table, named, ", "),
+        anchor=[configuration_anchor(row) for row in table.to_dict("records")],
+        implementation=_joined_columns(table, named),
     )
     moved[axes] = ""
     return moved.sort_values("implementation", key=lambda names: names.map(medians), kind="stable")
 
 
-def _joined_columns(table: pd.DataFrame, names: Sequence[str], separator: str) -> list[str]:
-    """The texts of the columns `names` of each row that are not empty, joined."""
-    texts = []
-    for row in table[list(names)].itertuples(index=False, name=None):
-        texts.append(separator.join(str(value) for value in row if value))
-    return texts
+def _joined_columns(table: pd.DataFrame, names: Sequence[str]) -> list[str]:
+    """The texts of the columns `names` of each row that are not empty: ``keras, tf_2_21``."""
+    rows = table[list(names)].itertuples(index=False, name=None)
+    return [joined(row, ", ") for row in rows]
 
 
 def with_labels(table: pd.DataFrame) -> pd.DataFrame:
-    """`table` with the columns `group_name` (``digits_rnn · lstm · current · units=512``; if there
-    are several groups, only the axes in which they differ), `column_name` (the device, with its
-    machine if the device has several), `shown` (the implementation, with a dagger if a run is
-    suspect), `series` (without), `block` (the group, if there are several) and `anchor` (the id of
-    its runs on the page)."""
+    """`table`, which has the columns of a configuration, with their labels:
+
+    - `group_name`: ``digits_rnn · lstm · current · units=512``; if there are several groups, only
+      the axes in which they differ. `block`: the same if there are several, else ``""``.
+    - `column_name`: the device, with its machine if the device has several.
+    - `series`: the implementation. `shown`: the same, with a dagger if a run is suspect.
+    - `anchor`: the id of its runs on the page.
+    """
     varied = [name for name in GROUP if table[name].nunique() > 1] or GROUP
-    labels = variant_labels(table["variant"])
-    named = table.assign(variant=[labels[variant] for variant in table["variant"]])
-    groups = _joined_columns(named, varied, SEPARATOR)
+    variants = variant_labels(table["variant"])
     machines = table.groupby("device")["machine"].nunique()
-    devices = []
-    for device, machine in zip(table["device"], table["machine"], strict=True):
-        name = device or "unnamed device"
-        if machines[device] > 1:
-            name += f" on {machine}"
-        devices.append(name)
     series = table["implementation"].replace("", "model")
-    shown = list(series)
-    if "suspect" in table:
-        shown = [marked(*each) for each in zip(series, table["suspect"], strict=True)]
-    labelled = table.assign(
+
+    groups = []
+    devices = []
+    shown = []
+    anchors = []
+    for row, name in zip(table.to_dict("records"), series, strict=True):
+        anchors.append(row.get("anchor") or configuration_anchor(row))
+        group = {**row, "variant": variants[row["variant"]]}
+        groups.append(joined(group[axis] for axis in varied))
+        device = row["device"] or "unnamed device"
+        if machines[row["device"]] > 1:
+            device += f" on {row['machine']}"
+        devices.append(device)
+        shown.append(marked(name, row.get("suspect", False)))
+
+    return table.assign(
         group_name=groups,
         block=groups if len(set(groups)) > 1 else "",
         column_name=devices,
         series=series,
         shown=shown,
+        anchor=anchors,
     )
-    if "anchor" not in table:
-        labelled["anchor"] = configuration_anchors(table)
-    return labelled
+
+
+def first_places(table: pd.DataFrame) -> pd.DataFrame:
+    """The rows of the first `DRAWN` pairs of `group_name` and `column_name`, which get a figure."""
+    place = table.groupby(["group_name", "column_name"], sort=False).ngroup()
+    return table[place < DRAWN]
 
 
 def configuration_anchor(cell: Row) -> str:
-    """The id of a configuration on one machine: ``cell-digits_rnn-lstm-keras-cpu_1-…``. `cell` has
-    the columns `ANCHORED`."""
+    """The id of a configuration on one machine: ``cell-digits_rnn-lstm-keras-cpu_1-…``.
+
+    `cell`: has the columns `ANCHORED`.
+    """
     return element_id("cell", *(cell[name] for name in ANCHORED))
-
-
-def configuration_anchors(table: pd.DataFrame) -> list[str]:
-    """`configuration_anchor` of each row."""
-    rows = table[ANCHORED].to_dict("records")
-    return [configuration_anchor(row) for row in rows]
 
 
 def run_anchor(run: Record) -> str:
@@ -215,14 +250,17 @@ def _escaped(text: str) -> str:
 
 
 def colours(implementations: Iterable[str]) -> dict[str, str]:
-    """Implementation → colour. Names in `COLOURS` have the same colour in every experiment; the
-    others get the free colours in alphabetical order. If there are none left, colours repeat, so
-    every mark is also labelled."""
+    """Implementation → colour.
+
+    Names in `COLOURS` have the same colour in every experiment; the others get the free colours in
+    alphabetical order. If there are none left, colours repeat, so every mark is also labelled.
+    """
     names = {name or "model" for name in implementations}
     palette = of_these(COLOURS, names)
     free = [colour for name, colour in COLOURS.items() if name not in names]
     if not free:
         free = list(COLOURS.values())
+
     others = sorted(names - {*COLOURS, "model"})
     if "model" in names:
         others.insert(0, "model")
@@ -232,17 +270,18 @@ def colours(implementations: Iterable[str]) -> dict[str, str]:
 
 
 def of_these(palette: Mapping[str, str], names: Iterable[str]) -> dict[str, str]:
-    """The colours of `names` only, so that a legend lists only what is drawn."""
+    """The colours of `names` only, so that a legend lists only what is drawn.
+
+    `palette`: name → colour, whose order is kept.
+    """
     drawn = set(names)
     return {name: palette[name] for name in palette if name in drawn}
 
 
-def same_group(reference: Mapping[str, str]) -> list[str]:
-    """The axes within which configurations are compared."""
-    return [name for name in GROUP if name not in reference]
-
-
 def left_out_text(left_out: LeftOut) -> str:
-    """```block`, `cell` (why)``."""
+    """```block`, `cell` (why)``.
+
+    `left_out`: the configurations that are not compared for one reason.
+    """
     names = ", ".join(f"`{name}`" for name in left_out.names)
     return f"{names} ({left_out.why})"

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import re
-from itertools import islice
-
-import pandas as pd
 
 from rnnbench.report import charts, notes
 from rnnbench.report import numbers as n
 from rnnbench.report.figures import figure
-from rnnbench.report.labels import colours, with_labels
+from rnnbench.report.labels import colours, first_places, with_labels
 from rnnbench.report.numbers import Row
 from rnnbench.report.section import WORDS, Section
-from rnnbench.report.speed import first_places
-from rnnbench.report.tables import DRAWN, Tables
-from rnnbench.report.views import CellText, Column, TableView, by_device, interval_of, view_of
+from rnnbench.report.tables import Tables
+from rnnbench.report.views import CellText, Column, by_device, interval_of, view_of
 from rnnbench.sources.certificates import NOT_LEARNING
 from rnnbench.tables.learning import MIN_SEEDS, TOO_FEW_SEEDS, curves, target
 from rnnbench.tables.metrics import COLUMNS as METRICS_COLUMNS
@@ -25,24 +21,29 @@ CURVES = {"loss": "Training loss", "val_acc": "Validation accuracy"}
 
 
 def _spread_of(name: str, text: CellText) -> CellText:
-    """The standard deviation of the column `name` between seeds."""
+    """The standard deviation of the column `name` between seeds.
 
-    def spread(row: Row) -> str:
+    `text`: how the values of the column are written. One seed has no deviation.
+    """
+
+    def text_of(row: Row) -> str:
         if not n.is_number(row[name]):
             return n.NOTHING
         if row["seeds"] < 2:
             return "one seed"
         return f"± {text(row[f'{name}_sd'])}"
 
-    return spread
+    return text_of
 
 
 def _validation(row: Row) -> str:
+    """The validation accuracy, and whether the implementation does not learn what it computes."""
     text = n.marked(n.share(row["val_acc"]), row["suspect"])
     return f"{text},\n{NOT_LEARNING}" if row["not_learning"] else text
 
 
 def _difference_interval(row: Row) -> str:
+    """The interval of a difference in accuracy, or why there is none."""
     if row["is_reference"]:
         return IS_REFERENCE
     if n.is_number(row["val_acc_low"]):
@@ -82,29 +83,39 @@ TARGET_COLUMNS = (
 
 
 def accuracy_section(m: Tables) -> Section:
+    """What is reached at the last epoch, and its difference from the reference. Models without an
+    accuracy, such as of regression, have their losses only."""
     csv = {"accuracy": m.accuracy, "metrics": m.metrics, "alike": m.alike}
     if m.accuracy.empty:
         return Section("learnt", csv=csv)
-    reached = m.regroup(m.accuracy)
-    differences = m.regroup(m.learning)
-    title = "Difference from the reference, seed by seed"
-    views: tuple[TableView, ...]
-    if m.accuracy["acc"].isna().all():  # models without an accuracy, such as of regression
-        views = (
-            by_device("accuracy", "Loss at the last epoch", reached, LOSS_COLUMNS),
-            by_device("learning", title, differences, (LARGEST_LOSS,)),
-        )
-    else:
-        has_intervals = m.learning["val_acc_low"].notna().any()
-        below = (WORDS["learnt"]["note"],) if has_intervals else ()
-        views = (
-            by_device("accuracy", "Accuracy at the last epoch", reached, ACCURACY_COLUMNS),
-            by_device("learning", title, differences, DIFFERENCE_COLUMNS, below),
-        )
+    title = "Accuracy at the last epoch"
+    columns: tuple[Column, ...] = ACCURACY_COLUMNS
+    differences: tuple[Column, ...] = DIFFERENCE_COLUMNS
+    notes_below: tuple[str, ...] = ()
+    if m.accuracy["acc"].isna().all():
+        title = "Loss at the last epoch"
+        columns = LOSS_COLUMNS
+        differences = (LARGEST_LOSS,)
+    elif m.learning["val_acc_low"].notna().any():
+        notes_below = (WORDS["learnt"]["note"],)
+    views = [
+        by_device("accuracy", title, m.regroup(m.accuracy), columns),
+        by_device(
+            "learning",
+            "Difference from the reference, seed by seed",
+            m.regroup(m.learning),
+            differences,
+            notes_below,
+        ),
+    ]
     if len(m.metrics):
+        columns_of_metrics = []
+        for name in m.metrics.columns[len(METRICS_COLUMNS) :]:
+            heading = re.sub("^val_", "validation ", name)
+            columns_of_metrics.append(Column(heading, name, n.plain, marked=True))
         table = m.regroup(m.metrics)
-        columns = _metric_columns(m.metrics)
-        views += (by_device("metrics", "Metrics at the last epoch", table, columns),)
+        views.append(by_device("metrics", "Metrics at the last epoch", table, columns_of_metrics))
+
     texts = [WORDS["learnt"]["text"]]
     random_layers = notes.random_note(m.records)
     if random_layers:
@@ -112,16 +123,8 @@ def accuracy_section(m: Tables) -> Section:
     return Section("learnt", texts, views=views, opens=True, csv=csv)
 
 
-def _metric_columns(table: pd.DataFrame) -> tuple[Column, ...]:
-    """A column for each metric of the `table` of `metrics`."""
-    columns = []
-    for name in table.columns[len(METRICS_COLUMNS) :]:
-        heading = re.sub("^val_", "validation ", name)
-        columns.append(Column(heading, name, n.plain, marked=True))
-    return tuple(columns)
-
-
 def curves_section(m: Tables) -> Section:
+    """Loss and accuracy by epoch."""
     palette = colours(m.regrouped["implementation"])
     figures = []
     for measure, title in CURVES.items():
@@ -130,30 +133,31 @@ def curves_section(m: Tables) -> Section:
         for (group, device), rows in places:
             chart = charts.learning_curves(rows, palette)
             which = f"{device}-{measure}"
-            figures.append(figure("curve", str(group), which, f"{title} on {device}", chart))
+            figures.append(figure("curve", group, which, f"{title} on {device}", chart))
     if not figures:
         return Section("curves")
     return Section("curves", (WORDS["curves"]["text"],), figures=figures)
 
 
 def target_section(m: Tables) -> Section:
+    """Seconds until a validation accuracy is reached, and accuracy over time."""
     table = target(m.frame)
     csv = {"target": table}
     if table.empty:
         return Section("target", csv=csv)
+
     labelled = with_labels(table)
     several = labelled["group_name"].nunique() > 1
     lines = with_labels(curves(m.frame, "val_acc"))
-    places = lines.groupby(["group_name", "column_name"], sort=False)
+    places = first_places(lines).groupby(["group_name", "column_name"], sort=False)
     figures = []
-    for key, cells in islice(places, DRAWN):
-        group, device = map(str, key)
+    for (group, device), cells in places:
         title = f"Validation accuracy over time on {device}"
-        if not several:
-            device = f"{group} {device}"
-            group = ""
         chart = charts.by_seconds(cells, m.palette)
-        figures.append(figure("second", group, device, title, chart))
+        if several:
+            figures.append(figure("second", group, device, title, chart))
+        else:
+            figures.append(figure("second", "", f"{group} {device}", title, chart))
     view = view_of(
         labelled,
         "target-table",

@@ -7,6 +7,7 @@ show the notes of each section in one way.
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import pandas as pd
@@ -23,10 +24,9 @@ from rnnbench.report.rounds import unneeded_text
 from rnnbench.report.section import Note
 from rnnbench.report.tables import Tables
 from rnnbench.tables.certificates import UNKNOWN
-from rnnbench.tables.contests import extra_ratios
 from rnnbench.tables.effects import examined
 from rnnbench.tables.ratios import LEAST_SESSIONS, sessions
-from rnnbench.tables.time import NOT_EQUAL, ratios_shown
+from rnnbench.tables.time import NOT_EQUAL
 from rnnworker.frameworks.names import FRAMEWORKS
 
 LONG_MINUTES = 120  # above that, a duration is in hours
@@ -34,8 +34,10 @@ SHOWN = 12  # names in one sentence, and reasons
 
 
 def answer_notes(m: Tables, lead: str = "speed") -> Iterator[str]:
-    """What is said below the answer: which intervals it has, and what they hold for. `lead`: id of
-    the section that leads."""
+    """What is said below the answer: which intervals it has, and what they hold for.
+
+    `lead`: id of the section that leads.
+    """
     fastest = m.fastest
     if lead == "calls":
         bounds = list(m.calls["speedup_low"])
@@ -55,37 +57,32 @@ def answer_notes(m: Tables, lead: str = "speed") -> Iterator[str]:
                 "individual intervals unless they say otherwise"
             )
         yield f"In brackets: 95 % confidence intervals{choice}."
-    places: dict[str, None] = {}
-    for row in fastest[fastest["slowed"].astype(bool)].to_dict("records"):
-        places[device_words(row["device"], row["variant"])] = None
-    if places:
+
+    slowed = fastest[fastest["slowed"].astype(bool)].to_dict("records")
+    if slowed:
+        places = dict.fromkeys(device_words(row["device"], row["variant"]) for row in slowed)
         yield (
             f"On {' and '.join(places)}, the machine was slowed down from outside, and too few "
             "undisturbed rounds are left: the ratios of the undisturbed machine may differ."
         )
-    if ratios_on_page(m):
+
+    if m.ratios_shown:
         finished = {record.key: record.finished for record in m.records}
         yield from session_notes(m.run_values, finished)
         yield from turn_notes(m.run_values)
     yield from recommendations(m.cost, m.inputs)
 
 
-def ratios_on_page(m: Tables) -> int:
-    """The number of ratios with an interval."""
-    count = ratios_shown(m.time) + extra_ratios(m.fastest) + ratios_shown(m.calls)
-    for bound in (m.cost["relative_low"], m.builds["change_low"], m.scaling["speedup_low"]):
-        count += int(bound.notna().sum())
-    return count
-
-
 def uncertified_notes(speed: pd.DataFrame) -> Iterator[Note]:
-    """Which speed-ups of the time table no certificate supports."""
+    """Which speed-ups of the time table no certificate supports.
+
+    `speed`: the time table.
+    """
     has_ratio = speed[speed["speedup"].notna()]
     unknown = has_ratio[has_ratio["equal"] == UNKNOWN]
     names = []
     for name, rows in unknown.groupby("implementation", sort=False):
-        of_name = has_ratio[has_ratio["implementation"] == name]
-        names.append(f"`{name}`{_where(rows, of_name)}")
+        names.append(f"`{name}`{_where(rows, has_ratio)}")
     if names:
         text = (
             f"{', '.join(names)}. There is no certificate that they compute the same function as "
@@ -95,30 +92,30 @@ def uncertified_notes(speed: pd.DataFrame) -> Iterator[Note]:
 
 
 def exclusion_notes(speed: pd.DataFrame, fastest: pd.DataFrame) -> Iterator[Note]:
-    """Why rows of the time table have no speed-up, and what is in no table."""
-    different = speed[speed["words"] == NOT_EQUAL]
-    head = "≠ is not a speed-up but a ratio of the times of two different functions"
-    for why, rows in different.groupby("difference", sort=False):
-        yield Note(head, _why(str(why), rows, speed), "ran")
-    not_learning = speed[speed["not_learning"] != ""]
-    for why, rows in not_learning.groupby("not_learning", sort=False):
-        yield Note("No speed-up", _why(str(why), rows, speed), "ran")
-    void: dict[str, None] = {}
+    """Why rows of the time table have no speed-up, and what is in no table.
+
+    - `speed`: the time table.
+    - `fastest`: the table of the fastest.
+    """
+    unequal = "≠ is not a speed-up but a ratio of the times of two different functions"
+    for head, reason, rows_without in (
+        (unequal, "difference", speed[speed["words"] == NOT_EQUAL]),
+        ("No speed-up", "not_learning", speed[speed["not_learning"] != ""]),
+    ):
+        for why, rows in rows_without.groupby(reason, sort=False):
+            yield Note(head, f"{why!s}{_where(rows, speed)}.", "ran")
+    void = []
     for of_one in fastest["void"]:
-        for each in of_one:
-            void[left_out_text(each)] = None
+        void += [left_out_text(each) for each in of_one]
     if void:
-        yield Note("Void, so excluded from the tables", f"{'; '.join(void)}.", "trust")
+        text = f"{'; '.join(dict.fromkeys(void))}."
+        yield Note("Void, so excluded from the tables", text, "trust")
 
 
-def _why(why: str, rows: pd.DataFrame, speed: pd.DataFrame) -> str:
-    named = speed[speed["implementation"].isin(rows["implementation"])]
-    return f"{why}{_where(rows, named)}."
-
-
-def _where(rows: pd.DataFrame, every: pd.DataFrame) -> str:
-    """The groups of `rows`, if `every` row of these implementations has others too: `` (for
-    mnist_rnn)``."""
+def _where(rows: pd.DataFrame, table: pd.DataFrame) -> str:
+    """The groups of `rows`, if the implementations of `rows` have others too in `table`:
+    `` (for mnist_rnn)``."""
+    every = table[table["implementation"].isin(rows["implementation"])]
     groups = every[GROUP].drop_duplicates()
     own = rows[GROUP].drop_duplicates()
     if len(own) == len(groups):
@@ -131,14 +128,18 @@ def _where(rows: pd.DataFrame, every: pd.DataFrame) -> str:
 
 def session_notes(usable: pd.DataFrame, finished: Mapping[str, str]) -> Iterator[str]:
     """What the intervals hold for, on each machine with fewer than `LEAST_SESSIONS` sessions.
-    `usable`: from `run_values`; `finished`: record → when it ended."""
+
+    - `usable`: from `run_values`.
+    - `finished`: record → when it ended.
+    """
     starts = []
     for machine, started in zip(usable["machine"], usable["started"], strict=True):
         seconds = timestamps.read(started).timestamp()
         starts.append((machine, seconds))
+
     numbers = sessions(starts)
-    session = [numbers[start] for start in starts]
-    machines = usable.assign(session=session).groupby("machine", sort=False)
+    with_session = usable.assign(session=[numbers[start] for start in starts])
+    machines = with_session.groupby("machine", sort=False)
     for machine, runs in machines:
         count = runs["session"].nunique()
         if count >= LEAST_SESSIONS or len(runs) < 2:
@@ -151,16 +152,16 @@ def session_notes(usable: pd.DataFrame, finished: Mapping[str, str]) -> Iterator
             first = timestamps.read(runs["started"].min())
             last = timestamps.read(max(finished[record] for record in runs["record"]))
             minutes = max(1, math.ceil((last - first).total_seconds() / 60))
-            took = n.counted(minutes, "minute")
+            when = f"within {n.counted(minutes, 'minute')}"
             if minutes > LONG_MINUTES:
-                took = f"{minutes // 60} h {minutes % 60} min"
-            when = f"within {took}"
+                when = f"within {minutes // 60} h {minutes % 60} min"
         yield (
             f"Measured {where}{when}: at another hour, on another machine or for another network, "
             "results may differ by more than the intervals suggest."
         )
 
 
+# Optimizers that divide by a mean of squares.
 SQUARE_AVERAGING = ("adam", "adamax", "nadam", "rmsprop", "adagrad", "adadelta")
 EPSILON = (
     "is trained with RMSprop, which adds epsilon to the square root in {some} and inside it in "
@@ -206,13 +207,15 @@ def optimizer_notes(records: Iterable[Record]) -> Iterator[str]:
         for sentence in sentences:
             of_model = builds.setdefault((str(model.get("name")), sentence), {})
             of_model[f"`{build.get('name')}`"] = str(build.get("framework"))
+
     for (model_name, sentence), frameworks in builds.items():
-        some: list[str] = []
-        others: list[str] = []
+        some = []
+        others = []
         for name, framework in frameworks.items():
-            differs = getattr(FRAMEWORKS.get(framework), DIFFERING[sentence], False)
-            side = some if differs else others
-            side.append(name)
+            if getattr(FRAMEWORKS.get(framework), DIFFERING[sentence], False):
+                some.append(name)
+            else:
+                others.append(name)
         if some and others:
             difference = sentence.format(some=", ".join(some), others=", ".join(others))
             yield (
@@ -222,6 +225,10 @@ def optimizer_notes(records: Iterable[Record]) -> Iterator[str]:
 
 
 def verdict_text(every: pd.DataFrame) -> str:
+    """How many runs there are of each verdict, and what it means.
+
+    `every`: the table of runs.
+    """
     counts = every["verdict"].value_counts()
     return (
         f"{n.counted(len(every), 'run')}: {counts.get('clean', 0)} clean, "
@@ -231,6 +238,10 @@ def verdict_text(every: pd.DataFrame) -> str:
 
 
 def ratio_note(count: int) -> str:
+    """How many ratios the page shows, and what is to be expected of so many.
+
+    `count`: of all ratios with an interval.
+    """
     if count == 0:
         return "No ratio with a confidence interval is shown."
     return (
@@ -242,8 +253,10 @@ def ratio_note(count: int) -> str:
 
 
 def turn_notes(usable: pd.DataFrame) -> Iterator[str]:
-    """Which runs were meant to be compared in turns, but had too few of them. `usable`: from
-    `run_values`."""
+    """Which runs were meant to be compared in turns, but had too few of them.
+
+    `usable`: from `run_values`.
+    """
     without = usable[usable["round"].ne("") & usable["log"].isna()]
     if len(without):
         models = sorted(without["model"].unique())
@@ -255,16 +268,18 @@ def turn_notes(usable: pd.DataFrame) -> Iterator[str]:
 
 
 def disturbance_notes(records: Sequence[Record]) -> Iterator[str]:
-    """How many cycles of the rounds were disturbed or slowed, and which numbers contain them."""
-    cycles = 0
-    disturbed = 0
-    used = 0
-    slowed = 0
+    """How many cycles of the rounds were disturbed or slowed, and which numbers contain them.
+
+    A cycle is disturbed if other processes used the cores, and slowed if the machine was slower
+    than in the other cycles.
+    """
+    cycles = disturbed = used = slowed = 0
     for own in examined(records):
         cycles += int(own.seen.sum())
         disturbed += int(own.disturbed.sum())
         used += int((own.disturbed & own.counts).sum())
         slowed += int(own.slowed.sum())
+
     if disturbed:
         which = "these"
         if used:
@@ -284,16 +299,22 @@ def disturbance_notes(records: Sequence[Record]) -> Iterator[str]:
 
 
 def stopping_notes(unneeded: Mapping[str, NotNeeded]) -> Iterator[str]:
-    """Which repeats were not measured, and by which rule."""
+    """Which repeats were not measured, and by which rule.
+
+    `unneeded`: planned runs that the experiment's ``repeats`` skipped → reason.
+    """
     if not unneeded:
         return
     reasons: dict[str, str] = {}
     for name, why in unneeded.items():
         reasons.setdefault(configuration_of(name), unneeded_text(why))
-    with_reason: dict[str, list[str]] = {}
-    for name, reason in reasons.items():
-        with_reason.setdefault(reason, []).append(name)
-    listed = [f"{n.few(names, SHOWN, ', ')}: {reason}." for reason, names in with_reason.items()]
+    with_reason = defaultdict(list)
+    for configuration, reason in reasons.items():
+        with_reason[reason].append(configuration)
+
+    listed = []
+    for reason, names in with_reason.items():
+        listed.append(f"{n.few(names, SHOWN, ', ')}: {reason}.")
     further = ""
     if len(listed) > SHOWN:
         further = f" And {n.counted(len(listed) - SHOWN, 'more reason')}."
@@ -308,7 +329,11 @@ def stopping_notes(unneeded: Mapping[str, NotNeeded]) -> Iterator[str]:
 
 
 def comparison_notes(speed: pd.DataFrame, accuracies: pd.DataFrame) -> Iterator[str]:
-    """What must not be compared."""
+    """What must not be compared.
+
+    - `speed`: the time table.
+    - `accuracies`: the table of accuracy.
+    """
     for _, rows in accuracies.groupby(TASK[:-1], sort=False):
         epochs = rows["epochs"].dropna()
         if epochs.nunique() > 1:
@@ -329,17 +354,17 @@ def comparison_notes(speed: pd.DataFrame, accuracies: pd.DataFrame) -> Iterator[
 
 
 def random_note(records: Sequence[Record]) -> str:
-    """Names the models with layers that draw random numbers; ``""`` without any."""
-    layers: dict[str, dict[str, None]] = {}
+    """Names the models with layers that draw random numbers, such as dropout; ``""`` for none."""
+    layers = defaultdict(list)
     for record in records:
         for name in record.measured.get("random_layers") or ():
-            of_model = layers.setdefault(record.run.choices["model"], {})
-            of_model[f"`{name}`"] = None
+            layers[record.run.choices["model"]].append(f"`{name}`")
     if not layers:
         return ""
+
     texts = []
     for model, names in layers.items():
-        texts.append(f"{n.few(list(names), 3, ', ')} of {model}")
+        texts.append(f"{n.few(names, 3, ', ')} of {model}")
     return (
         f"In each training step, these layers draw random numbers: {n.few(texts, 3)}. "
         "Implementations may draw different ones, and their curves then differ by chance. The "
@@ -349,7 +374,9 @@ def random_note(records: Sequence[Record]) -> str:
 
 def order_notes(places: pd.DataFrame) -> Iterator[str]:
     """Whether each machine measured its runs, or groups of runs in turns, in the planned order.
-    `places`: from `order`."""
+
+    `places`: from `order`.
+    """
     if places.empty:
         return
     first = places.groupby(["machine", "together"], sort=False)["planned"].min()
@@ -357,8 +384,7 @@ def order_notes(places: pd.DataFrame) -> Iterator[str]:
     for _, positions in first.groupby("machine", sort=False):
         if not positions.is_monotonic_increasing:
             exactly = "not exactly "
-    runs = places.groupby("together")["name"].count()
-    rounds = int((runs > 1).sum())
+    rounds = int(places["together"].value_counts().gt(1).sum())
     turns = ""
     if rounds:
         turns = f" in {n.counted(rounds, 'round')} of runs that took turns,"

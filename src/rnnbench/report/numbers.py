@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from rnnbench.records import timestamps
@@ -19,6 +19,7 @@ FINEST = 5  # decimals of a bound close to 1; a bound that is closer reads as 1
 
 
 def is_number(value: Any) -> bool:
+    """Whether `value` is neither missing, text nor infinite."""
     return value is not None and not isinstance(value, str) and math.isfinite(value)
 
 
@@ -43,6 +44,7 @@ def precise(value: Any) -> str:
 
 
 def whole(value: Any) -> str:
+    """`value` without decimals."""
     return str(int(value)) if is_number(value) else NOTHING
 
 
@@ -88,8 +90,11 @@ def times(value: Any) -> str:
 
 
 def ratio_span(low: Any, high: Any, like: Any, between: str = "–") -> str:
-    """The interval of a ratio with the decimals of `ratio(like)`, or more if needed to show on
-    which side of 1 a bound is: ``0.998–2.013``, not ``1.00–2.01``."""
+    """The interval of a ratio.
+
+    It has the decimals of `ratio(like)`, or more if they are needed to show on which side of 1 a
+    bound is: ``0.998–2.013``, not ``1.00–2.01``.
+    """
     if not (is_number(low) and is_number(high)):
         return NOTHING
     decimals = len(ratio(like).rstrip(TIMES).partition(".")[2])
@@ -105,13 +110,16 @@ def unequal(value: Unequal) -> str:
 
 
 def unequal_span(value: Unequal, between: str = "–") -> str:
+    """The interval of such a ratio."""
     return ratio_span(value.low, value.high, value.estimate, between)
 
 
 def pair(row: Row) -> str:
-    """The ratio of a pair in the table of `versus` with its interval, ``1.21× (1.19–1.23)``; ``""``
-    if the pair has no ratio."""
-    if isinstance(row["unequal"], Unequal):
+    """The ratio of a pair with its interval: ``1.21× (1.19–1.23)``.
+
+    `row`: of the table of `versus`. The text is empty if the pair has no ratio.
+    """
+    if row["unequal"]:
         text = unequal(row["unequal"])
         span = unequal_span(row["unequal"])
     elif is_number(row["ratio"]):
@@ -135,6 +143,7 @@ def shares_apart(value: Any) -> str:
 
 
 def shares_apart_span(low: Any, high: Any) -> str:
+    """The interval of such a difference: ``-0.541 to -0.322``."""
     return f"{shares_apart(low)} to {shares_apart(high)}"
 
 
@@ -148,6 +157,7 @@ def percent(value: Any) -> str:
 
 
 def percent_span(low: Any, high: Any) -> str:
+    """The interval of a share: ``0.42–8.5 %``, ``63–over 100 %``."""
     if not (is_number(low) and is_number(high)):
         return NOTHING
     first = percent(low).removesuffix(" %")
@@ -157,6 +167,7 @@ def percent_span(low: Any, high: Any) -> str:
 
 
 def mebibytes(value: Any) -> str:
+    """Bytes in MiB, without decimals."""
     return f"{value / 2**20:.0f}" if is_number(value) else NOTHING
 
 
@@ -182,20 +193,26 @@ def capitalized(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def few(texts: Sequence[str], most: int, separator: str = "; ") -> str:
-    """The first `most` of `texts`, and the number of the others."""
-    listed = separator.join(texts[:most])
-    if len(texts) > most:
-        listed += f" and {len(texts) - most} more"
+def few(texts: Iterable[str], most: int, separator: str = "; ") -> str:
+    """The first `most` of the different `texts`, and the number of the others:
+    ``gru; lstm and 3 more``."""
+    different = list(dict.fromkeys(texts))
+    listed = separator.join(different[:most])
+    if len(different) > most:
+        listed += f" and {len(different) - most} more"
     return listed
 
 
 def sentences(clauses: Iterable[str]) -> str:
+    """The `clauses` as sentences, each with a capital letter and a full stop."""
     return " ".join(f"{capitalized(clause)}." for clause in clauses)
 
 
 def counted(number: int, one: str) -> str:
-    """``1 run``, ``24 runs``."""
+    """``1 run``, ``24 runs``.
+
+    `one`: the noun in the singular, with a regular plural.
+    """
     if number == 1:
         return f"1 {one}"
     return f"{number} {one}s"

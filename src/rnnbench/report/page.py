@@ -41,18 +41,38 @@ FACTS = {"name", "title", "summary", "answers"}
 
 def write_report(report: Content, out: Path) -> list[Path]:
     """Writes ``report.html``, ``report.md``, ``card.json``, the `TABLES` and what is in ``figures``
-    below `out`. Returns their paths, the page first."""
-    texts: dict[str, str | bytes] = {PAGE: to_page(report), MARKDOWN: to_readme(report)}
+    below `out`. Returns their paths, the page first.
+
+    **Raises** `ValueError` if a section has a table that is not in `TABLES`.
+    """
     undeclared = set(report.csv) - set(TABLES)
     if undeclared:
         raise ValueError(f"records.report_files.TABLES lacks {', '.join(sorted(undeclared))}")
+
+    texts: dict[str, str | bytes] = {}
+    texts[PAGE] = to_page(report)
+    texts[MARKDOWN] = to_readme(report)
     for name in TABLES:
-        texts[table_file(name)] = _csv(report.csv[name])
+        table = report.csv[name]
+        if "method" in table:
+            table = table.assign(method=table["method"].map(method_text, na_action="ignore"))
+        # An apostrophe stands before texts that a spreadsheet would compute.
+        table = table.replace(r"^([=+@-])", r"'\1", regex=True)
+        texts[table_file(name)] = table.to_csv(index=False)
     for figure in report.figures:
         texts[f"{FIGURES}/{figure.id}.svg"] = standalone(figure.svg)
     if report.lead_figures:
         texts[PREVIEW] = to_png(report.lead_figures[0].svg)
-    texts[CARD] = card(report, [*texts, CARD])
+    facts = {
+        "name": report.experiment.name,
+        "title": report.experiment.title,
+        "summary": report.summary,
+        "answers": [answer.speed_sentence for answer in report.answers],
+        "last": report.last,
+        "files": [*texts, CARD],
+    }
+    texts[CARD] = json.dumps(facts, indent=1) + "\n"
+
     # Figures and tables of an earlier report would look current.
     (out / FIGURES).mkdir(parents=True, exist_ok=True)
     for stale in (*out.glob(f"{FIGURES}/*"), *out.glob("tables/*.csv")):
@@ -68,9 +88,12 @@ def write_published(
     claims: Sequence[Claim] = (),
     ours: Mapping[str, pd.DataFrame] = MappingProxyType({}),
 ) -> list[Path]:
-    """Writes ``published.html`` into `out`. Returns a list with its path. `sources`: what to tell
-    about the rows; `claims`: quoted claims about them; `ours`: claim → what was measured here
-    (`measured_claims`)."""
+    """Writes ``published.html`` into `out`. Returns a list with its path.
+
+    - `sources`: what to tell about the rows.
+    - `claims`: quoted claims about them.
+    - `ours`: claim → what was measured here (`measured_claims`).
+    """
     table = published_frame(rows)
     sections = source_sections(table, sources)
     if claims:
@@ -87,14 +110,20 @@ def write_published(
 
 
 def _write_texts(texts: dict[str, str | bytes], out: Path) -> list[Path]:
-    """Writes each text to its path below `out`: the page, which is the first, last."""
+    """Writes each text to its path below `out`: the page, which is the first, last. Returns their
+    paths."""
     for name, text in reversed(texts.items()):
-        write_bytes(out / name, text if isinstance(text, bytes) else text.encode("utf-8"))
+        if isinstance(text, str):
+            text = text.encode("utf-8")
+        write_bytes(out / name, text)
     return [out / name for name in texts]
 
 
 def to_page(report: Content) -> str:
-    """The self-contained HTML page."""
+    """The self-contained HTML page.
+
+    It has all styles, scripts and figures, and needs no other file.
+    """
     return _rendered(
         "report.html.j2",
         page=report,
@@ -110,13 +139,6 @@ def to_readme(report: Content) -> str:
     return re.sub(r"\n{3,}", "\n\n", _rendered("report.md.j2", page=report))
 
 
-def _csv(table: pd.DataFrame) -> str:
-    if "method" in table:
-        table = table.assign(method=table["method"].map(method_text, na_action="ignore"))
-    # An apostrophe stands before texts that a spreadsheet would compute.
-    return table.replace(r"^([=+@-])", r"'\1", regex=True).to_csv(index=False)
-
-
 def _only_text(value: Any) -> Any:
     """`value` without what Markdown would show as HTML, a link or an image."""
     if isinstance(value, Markup):
@@ -125,6 +147,7 @@ def _only_text(value: Any) -> Any:
 
 
 def _rendered(template: str, **values: Any) -> str:
+    """The `template` filled in with `values`."""
     html = template.endswith(".html.j2")
     environment = Environment(
         loader=PackageLoader("rnnbench.report", "templates"),
@@ -163,40 +186,23 @@ def unbroken(text: str) -> str:
     return re.sub(r"(?<=\de)-(?=\d)", HYPHEN, text)
 
 
-def card(report: Content, files: Sequence[str]) -> str:
-    """The entry of a report in the index, and its `files`, as the JSON text of ``card.json``."""
-    facts = {
-        "name": report.experiment.name,
-        "title": report.experiment.title,
-        "summary": report.summary,
-        "answers": [answer.speed_sentence for answer in report.answers],
-        "last": report.last,
-        "files": list(files),
-    }
-    return json.dumps(facts, indent=1) + "\n"
-
-
-def _entries(reports: Path) -> list[dict[str, Any]]:
-    """The cards of all reports below `reports` that have a page, by latest run, newest first.
-    `path` is relative to `reports`. Unreadable cards are left out: the next report of the
-    experiment rewrites its card."""
-    result = []
-    for path in sorted(reports.glob(f"*/{CARD}")):
-        with contextlib.suppress(OSError, ValueError, TypeError):
-            facts = json.loads(path.read_text(encoding="utf-8"))
-            if set(facts) >= FACTS and path.with_name("report.html").is_file():
-                result.append({**facts, "path": f"{path.parent.name}/report.html"})
-    return sorted(result, key=lambda facts: facts.get("last", ""), reverse=True)
-
-
 def write_index(reports: Path) -> Path:
-    """Writes ``index.html`` for the reports below `reports`. Returns its path."""
+    """Writes ``index.html`` for the reports below `reports`, by latest run, newest first. Returns
+    its path.
+
+    Reports whose card cannot be read are left out: the next report of the experiment rewrites it.
+    """
     with locked(reports / ".index.lock"):
-        published = (reports / "published.html").is_file()
+        entries = []
+        for path in sorted(reports.glob(f"*/{CARD}")):
+            with contextlib.suppress(OSError, ValueError, TypeError):
+                facts = json.loads(path.read_text(encoding="utf-8"))
+                if set(facts) >= FACTS and path.with_name(PAGE).is_file():
+                    entries.append({**facts, "path": f"{path.parent.name}/{PAGE}"})
         text = _rendered(
             "index.html.j2",
-            entries=_entries(reports),
-            published=published,
+            entries=sorted(entries, key=lambda facts: facts.get("last", ""), reverse=True),
+            published=(reports / "published.html").is_file(),
             section_ids=[],
             title="Reports",
         )

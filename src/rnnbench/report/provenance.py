@@ -3,7 +3,7 @@ their raw epochs, to which the numbers in the tables link."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import defaultdict
 
 from rnnbench.grid.point import configuration_of
 from rnnbench.records.record import Record, run_value
@@ -22,7 +22,10 @@ PROVENANCE_COLUMNS = (Column("value", "value", number=False),)
 
 
 def provenance_section(m: Tables, rerun: str) -> Section:
-    """`rerun`: the command that measures the experiment again."""
+    """Machines, builds, datasets, and the runs of each configuration.
+
+    `rerun`: the command that measures the experiment again.
+    """
     words = WORDS["origin"]
     paragraphs = [words["text"]]
     if len(m.records) > MANY:
@@ -48,30 +51,25 @@ def provenance_section(m: Tables, rerun: str) -> Section:
     )
 
 
-def by_start(records: Iterable[Record]) -> list[Record]:
-    return sorted(records, key=lambda record: (record.started, record.key))
-
-
 def raw_configurations(m: Tables) -> list[RawConfiguration]:
     """All runs by configuration, in the order of their first starts."""
-    groups: dict[tuple[str, str], list[Record]] = {}
-    for record in by_start(m.records):
+    groups = defaultdict(list)
+    for record in m.by_start:
         place = configuration_of(record.name), record.machine
-        groups.setdefault(place, []).append(record)
+        groups[place].append(record)
+
     result = []
     for (name, machine), records in groups.items():
-        first = records[0]
         facts_of_each = [_facts(record) for record in records]
-        common = dict(facts_of_each[0])
-        for facts in facts_of_each:
-            for key in list(common):
-                if facts.get(key) != common[key]:
-                    del common[key]
+        common = {}
+        for fact, value in facts_of_each[0].items():
+            if all(facts.get(fact) == value for facts in facts_of_each):
+                common[fact] = value
         runs = []
         for record, facts in zip(records, facts_of_each, strict=True):
-            own = {key: facts[key] for key in facts if key not in common}
+            own = {fact: facts[fact] for fact in facts if fact not in common}
             runs.append(RawRun(record, own, m.inputs.mlflow.get(record.key, "")))
-        row = move_named_options(run_facts(first), m.reference)
+        row = move_named_options(run_facts(records[0]), m.reference)
         result.append(
             RawConfiguration(
                 anchor=configuration_anchor(row),
@@ -88,13 +86,13 @@ def raw_configurations(m: Tables) -> list[RawConfiguration]:
 def median_epoch(record: Record) -> str:
     """The seconds of a run per epoch."""
     times = [epoch.seconds for epoch in record.epochs]
-    if times:
-        return n.plain(run_value(times))
-    return n.NOTHING
+    if not times:
+        return n.NOTHING
+    return n.plain(run_value(times))
 
 
 def _facts(record: Record) -> dict[str, str]:
-    """The machine, build, dataset and code of a run, and its use of the GPU."""
+    """The machine, build, dataset and code of a run, and its use of the GPU, as far as known."""
     identity = record.run.identity
     measured = record.measured
     facts = {
@@ -108,7 +106,9 @@ def _facts(record: Record) -> dict[str, str]:
     cards = all_cards(measured.get("card"))
     if cards:
         name = cards[0].get("name") or ""
-        facts["GPU"] = name if len(cards) == 1 else f"{len(cards)} × {name}"
+        if len(cards) > 1:
+            name = f"{len(cards)} × {name}"
+        facts["GPU"] = name
     joules = measured.get("joules_per_sample")
     watts = measured.get("card_watts")
     if joules is not None and watts is not None:

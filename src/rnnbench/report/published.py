@@ -15,7 +15,7 @@ from rnnbench.axes import DEVICE_COLUMNS
 from rnnbench.report import charts
 from rnnbench.report import numbers as n
 from rnnbench.report.figures import Figure, figure
-from rnnbench.report.labels import colours, configuration_anchor
+from rnnbench.report.labels import colours, configuration_anchor, joined
 from rnnbench.report.numbers import Row
 from rnnbench.report.section import WORDS, Section
 from rnnbench.report.tables import Tables
@@ -27,32 +27,25 @@ MEASURED = "fastest on its device; training only"
 SHOWN = 4  # values, or pairs of measured configurations, of a claim
 
 
-def _filled(texts: Sequence[str], separator: str) -> str:
-    return separator.join(text for text in texts if text)
-
-
 def _bounded(name: str, text: CellText, bound: str = "below") -> CellText:
-    """The `text` of the column `name`, which is only a bound if the seconds of the row are one."""
+    """The `text` of the column `name`, which is only a `bound` if the seconds of the row are one:
+    ``below 60.00``."""
 
-    def bounded(row: Row) -> str:
+    def text_of(row: Row) -> str:
         value = text(row[name])
         if row["below"] and value != n.NOTHING:
             return f"{bound} {value}"
         return value
 
-    return bounded
+    return text_of
 
 
 def _decimals(value: Any) -> str:
-    if n.is_number(value):
-        return f"{value:.4f}"
-    return n.NOTHING
+    """A loss or accuracy, four decimals."""
+    return f"{value:.4f}" if n.is_number(value) else n.NOTHING
 
 
-def _caveats(row: Row) -> str:
-    return _filled((row["build"], row["framework"], row["caveat"]), "; ")
-
-
+FACTS = Column("build, framework, caveat", "facts", number=False, quiet=True)
 RELATIVE = "relative to its base"
 SOURCE_COLUMNS = (
     Column("layer", "implementation", number=False),
@@ -68,7 +61,7 @@ SOURCE_COLUMNS = (
     Column("time", text=_bounded("time", n.ratio), spanner=RELATIVE),
     Column("cost", text=_bounded("cost", n.ratio), spanner=RELATIVE),
     Column("speed-up", text=_bounded("speedup", n.ratio, "over"), spanner=RELATIVE),
-    Column("build, framework, caveat", text=_caveats, number=False, quiet=True),
+    FACTS,
 )
 CLAIM_COLUMNS = (
     Column("its rows say", "verdict", number=False),
@@ -86,24 +79,20 @@ BESIDE_COLUMNS = (
     Column("µs / sample", text=_bounded("us_per_sample", n.plain)),
     Column("train acc", "acc", n.share, linked=False),
     Column("validation acc", "val_acc", n.share, linked=False),
-    Column("build, framework, caveat", "facts", number=False, quiet=True),
+    FACTS,
 )
 
 
 def source_sections(table: pd.DataFrame, sources: Sequence[Source]) -> list[Section]:
-    """The rows in `table` (`published_frame`) of each source; those that are not in `sources` have
-    no ratios."""
+    """The rows of each source, first those of `sources`; others have no ratios.
+
+    `table`: `published_frame`.
+    """
     names = list(table["source"].unique())
-    known = set()
-    sections = []
-    for source in sources:
-        if source.source in names:
-            known.add(source.source)
-            sections.append(source_section(table, source))
-    for name in names:
-        if name not in known:
-            sections.append(source_section(table, Source(source=name, title=name)))
-    return sections
+    shown = [source for source in sources if source.source in names]
+    known = {source.source for source in shown}
+    shown += [Source(source=name, title=name) for name in names if name not in known]
+    return [source_section(table, source) for source in shown]
 
 
 def sections_without_runs(m: Tables) -> list[Section]:
@@ -120,16 +109,26 @@ def sections_without_runs(m: Tables) -> list[Section]:
 
 
 def source_section(table: pd.DataFrame, source: Source) -> Section:
-    """The rows of `source` in `table` (`published_frame`), with the columns that it has values for
-    and, if it has prices, charts of relative time and cost."""
+    """The rows of `source`, with the columns that it has values for and, if it has prices, charts
+    of relative time and cost.
+
+    `table`: `published_frame`.
+    """
     own = published_pairs(table, source)
+    labels = []
+    facts = []
+    for row in own.to_dict("records"):
+        labels.append(_label(row))
+        facts.append(joined((row["build"], row["framework"], row["caveat"]), "; "))
+    own = own.assign(label=labels, facts=facts)
     rows = own.to_dict("records")
-    own = own.assign(label=[_label(row) for row in rows])
+
     columns = []
     for column in SOURCE_COLUMNS:
         texts = {column.cell(row) for row in rows}
         if texts - {"", n.NOTHING}:
             columns.append(column)
+
     id = section_id(source.source)
     group = []
     if own["workload"].nunique() > 1:
@@ -147,10 +146,16 @@ def source_section(table: pd.DataFrame, source: Source) -> Section:
 
 
 def section_id(source: str) -> str:
+    """The id of the section of a source, to which the claims link."""
     return "from-" + re.sub(r"\W+", "-", source).strip("-").lower()
 
 
 def _charts(table: pd.DataFrame, id: str) -> Iterator[Figure]:
+    """Time and cost relative to the base of a workload, if there are prices.
+
+    - `table`: `published_pairs`, with the column `label`.
+    - `id`: of the section.
+    """
     table = table[table["cost"].notna()]
     if table.empty:
         return
@@ -172,13 +177,16 @@ def _charts(table: pd.DataFrame, id: str) -> Iterator[Figure]:
 
 
 def _label(row: Row) -> str:
-    """``8 vCPUs, compiled``; ``Tesla P100, CNTK``."""
+    """``8 vCPUs, compiled``; ``Tesla P100, CNTK``.
+
+    `row`: of `published_pairs`.
+    """
     name = row["place"]
     if n.is_number(row["vcpus"]):
         name = f"{row['vcpus']:.0f} vCPUs"
     framework = "CNTK" if row["framework"].startswith("CNTK") else ""
     build = row["build"].partition(" ")[0]
-    return _filled((name, framework, build), ", ")
+    return joined((name, framework, build), ", ")
 
 
 def claims_section(table: pd.DataFrame, ours: Mapping[str, pd.DataFrame]) -> Section:
@@ -195,6 +203,7 @@ def claims_section(table: pd.DataFrame, ours: Mapping[str, pd.DataFrame]) -> Sec
         ours=[_ours(ours.get(claim)) for claim in table["claim"]],
         tested=table["tested"].replace("", n.NOTHING),
     )
+
     view = view_of(
         table,
         "claims",
@@ -212,6 +221,11 @@ def claims_section(table: pd.DataFrame, ours: Mapping[str, pd.DataFrame]) -> Sec
 
 
 def _values(values: Mapping[str, float]) -> str:
+    """The value of a claim for each case: ``LSTM: 1.21×; GRU: 1.30×``, or ``1.21× to 1.60×`` for
+    many.
+
+    `values`: case → ratio. A claim about one case has no name for it.
+    """
     if not values:
         return n.NOTHING
     if len(values) > SHOWN:
@@ -228,12 +242,16 @@ def _values(values: Mapping[str, float]) -> str:
 
 
 def _ours(table: pd.DataFrame | None) -> str:
+    """The pairs that were measured here for a claim.
+
+    `table`: as `versus` makes it; None if nothing was measured.
+    """
     if table is None:
         return n.NOTHING
     texts = []
     for row in table.head(SHOWN).to_dict("records"):
         ratio = n.pair(row) or row["words"]
-        text = _filled((ratio, row["difference"]), ", ")
+        text = joined((ratio, row["difference"]), ", ")
         if row["same"]:
             text = f"{row['same']}: {text}"
         texts.append(text)
@@ -244,9 +262,11 @@ def _ours(table: pd.DataFrame | None) -> str:
 
 def beside_section(m: Tables) -> Section:
     """The published rows of each measured model, cell type and number of samples, after the fastest
-    measured rows of the same. Text lists the published rows of measured models that are not
-    shown."""
-    rows: list[dict[str, Any]] = []
+    measured rows of the same.
+
+    Text lists the published rows of measured models that are not shown.
+    """
+    rows = []
     learning = m.time[m.time["not_learning"] == ""]
     measured_models = set(m.time["model"])
     known = [row for row in m.inputs.published if row.model in measured_models]
@@ -260,17 +280,19 @@ def beside_section(m: Tables) -> Section:
         if not matching:
             continue
         shown += matching
-        group = f"{_name(matching[0])}, {samples:,} samples per epoch"
+        name = joined((model, matching[0].cell), ", ")
+        group = f"{name}, {samples:,} samples per epoch"
+
         by_speed = own.sort_values("epoch_seconds", kind="stable")
         fastest = by_speed.drop_duplicates([*DEVICE_COLUMNS, "variant"])
         for measured in fastest.to_dict("records"):
             rows.append(_measured(measured, f"{group}: measured here"))
         for row in matching:
             rows.append(_published(row, f"{group}: published by others"))
-    paragraphs = []
-    if rows:
-        paragraphs.append(WORDS["beside"]["text"])
+
+    paragraphs = [WORDS["beside"]["text"]] if rows else []
     paragraphs += _not_shown([row for row in known if row not in shown])
+
     view = view_of(
         pd.DataFrame(rows),
         "published",
@@ -283,13 +305,12 @@ def beside_section(m: Tables) -> Section:
     return Section("beside", paragraphs, views=(view,), kind="words published")
 
 
-def _name(row: PublishedRow) -> str:
-    return _filled((row.model, row.cell), ", ")
-
-
 def _not_shown(rows: Sequence[PublishedRow]) -> Iterator[str]:
     """Sentences on the published rows of measured models that match no measured row."""
-    counts = Counter((row.source, _name(row), row.train_samples) for row in rows)
+    counts: Counter[tuple[str, str, int | None]] = Counter()
+    for row in rows:
+        model = joined((row.model, row.cell), ", ")
+        counts[row.source, model, row.train_samples] += 1
     for (source, model, samples), count in counts.items():
         number = "number of samples not given"
         if samples:
@@ -301,6 +322,10 @@ def _not_shown(rows: Sequence[PublishedRow]) -> Iterator[str]:
 
 
 def _measured(row: Row, group: str) -> dict[str, Any]:
+    """A row of the time table as one of the section.
+
+    `group`: the heading of its block.
+    """
     return {
         "group": group,
         "source": "rnnbench",
@@ -311,12 +336,16 @@ def _measured(row: Row, group: str) -> dict[str, Any]:
         "acc": None,
         "val_acc": None,
         "below": False,
-        "facts": _filled((row["build"], str(row["variant"]), MEASURED), "; "),
+        "facts": joined((row["build"], str(row["variant"]), MEASURED), "; "),
         "anchor": configuration_anchor(row),
     }
 
 
 def _published(row: PublishedRow, group: str) -> dict[str, Any]:
+    """A published row as one of the section.
+
+    `group`: the heading of its block.
+    """
     seconds = None
     if row.epochs:
         seconds = row.train_seconds / row.epochs
@@ -330,6 +359,6 @@ def _published(row: PublishedRow, group: str) -> dict[str, Any]:
         "acc": row.acc,
         "val_acc": row.val_acc,
         "below": row.below,
-        "facts": _filled((row.build, row.framework, row.caveat), "; "),
+        "facts": joined((row.build, row.framework, row.caveat), "; "),
         "anchor": "",
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from rnnbench.records.overrides import last_component
 from rnnbench.records.record import Run
 from rnnbench.records.rounds import NotNeeded
 from rnnbench.report import numbers as n
@@ -12,29 +13,48 @@ from rnnbench.tables.ratios import Basis, Method, Ratio
 
 def so_far(planned: Sequence[Run], ratios: Mapping[str, Ratio], reference: str) -> str:
     """What is known of the runs `planned` for a round relative to the run named `reference`, the
-    fastest first: ``so far, speed relative to keras: block 1.51× (1.48–1.54) after 3 rounds``;
-    empty if nothing is known. `ratios`: by configuration."""
+    fastest first: ``so far, speed relative to keras: block 1.51× (1.48–1.54) after 3 rounds``.
+
+    `ratios`: by configuration. The text is empty if nothing is known.
+    """
     base = next(run for run in planned if run.name == reference)
     others = [run for run in planned if run.configuration in ratios]
     if not others:
         return ""
     others.sort(key=lambda run: ratios[run.configuration].estimate, reverse=True)
+
     texts = []
-    rounds = 0
     for run in others:
         ratio = ratios[run.configuration]
         text = f"{_label(run, base)} {n.ratio(ratio.estimate)}"
         if ratio.low is not None:
             text += f" ({n.ratio_span(ratio.low, ratio.high, ratio.estimate)})"
         texts.append(text)
-        rounds = max(rounds, ratio.method.units)
+
     label = _label(base, others[0])
+    rounds = max(ratios[run.configuration].method.units for run in others)
     after = n.counted(rounds, "round")
     return f"so far, speed relative to {label}: {', '.join(texts)} after {after}"
 
 
+def _label(run: Run, other: Run) -> str:
+    """The choices and overrides of `run` that differ from those of `other`: ``block units=512``."""
+    both = {**other.choices, **other.overrides}
+    differing = []
+    for key, value in run.choices.items():
+        if value != both.get(key):
+            differing.append(value)
+    for key, value in run.overrides.items():
+        if value != both.get(key):
+            differing.append(f"{last_component(key)}={value}")
+    return " ".join(differing) or run.configuration
+
+
 def unneeded_text(why: NotNeeded) -> str:
-    """``it is known to ± 0.25 % after 3 runs; required is ± 2.50 %``."""
+    """``it is known to ± 0.25 % after 3 runs; required is ± 2.50 %``.
+
+    Or, if the experiment has a budget: ``the budget of 600 s is used up (612 s)``.
+    """
     if why.is_over_budget:
         return f"the budget of {why.budget:,.0f} s is used up ({why.spent:,.0f} s)"
     known = 100 * (why.halfwidth or 0)
@@ -43,20 +63,7 @@ def unneeded_text(why: NotNeeded) -> str:
     return f"it is known to ± {known:.2f} % after {runs}; required is ± {required:.2f} %"
 
 
-def _label(run: Run, other: Run) -> str:
-    """The choices and overrides of `run` that differ from those of `other`."""
-    both = {**other.choices, **other.overrides}
-    differing = []
-    for key, value in run.choices.items():
-        if value != both.get(key):
-            differing.append(value)
-    for key, value in run.overrides.items():
-        if value != both.get(key):
-            _, _, name = key.rpartition(".")
-            differing.append(f"{name}={value}")
-    return " ".join(differing) or run.configuration
-
-
+# What an interval is from → its text, in which braces stand for the number of common units.
 BASES = {
     Basis.IN_TURNS: "in turns, {} rounds",
     Basis.PAIRED: "paired",
@@ -68,8 +75,12 @@ BASES = {
 
 
 def method_text(method: Method) -> str:
-    """How an interval is made: ``in turns, 3 rounds; pooled over configurations, 6 degrees of
-    freedom``."""
+    """How an interval is made, for the tables.
+
+    For example ``in turns, 3 rounds; pooled over configurations, 6 degrees of freedom``.
+
+    A pair with one run on a side has no interval: ``one run: no interval``.
+    """
     text = BASES[method.basis].format(method.units)
     if method.basis is Basis.NONE and method.in_turns:
         text = f"in turns, {text}"

@@ -3,17 +3,17 @@ runs."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
 import pandas as pd
 
-from rnnbench.records.record import Record, Verdict
 from rnnbench.records.rounds import NotNeeded
 from rnnbench.report import charts, notes
 from rnnbench.report import numbers as n
 from rnnbench.report.figures import Figure, figure
 from rnnbench.report.labels import element_id, run_anchor
-from rnnbench.report.provenance import MANY, by_start
+from rnnbench.report.provenance import MANY
 from rnnbench.report.section import Item, ItemList, Section
 from rnnbench.report.tables import Tables
 from rnnbench.report.views import Column, TableView, view_of
@@ -46,17 +46,21 @@ def runs_section(
     faults: Sequence[str],
     unneeded: Mapping[str, NotNeeded],
 ) -> Section:
-    """`rerun`: the command that measures the experiment again; the other arguments are those of
-    `Content`."""
+    """Verdicts, what must not be concluded, runs that count less or are missing, and all runs.
+
+    `rerun`: the command that measures the experiment again. The other arguments are those of
+    `Content`.
+    """
     places = order(m.frame)
     paragraphs = [
         notes.verdict_text(m.runs),
-        notes.ratio_note(notes.ratios_on_page(m)),
+        notes.ratio_note(m.ratios_shown),
         *notes.disturbance_notes(m.records),
         *notes.stopping_notes(unneeded),
         *notes.comparison_notes(m.time, m.accuracy),
         *notes.order_notes(places),
     ]
+
     named = [Item(names=(name,)) for name in missing]
     lists = [
         _not_clean(m),
@@ -74,6 +78,10 @@ def runs_section(
         ),
         _runs_view(m.runs),
     )
+
+    figures = []
+    if len(m.time):
+        figures = list(_order_figures(places, m))
     csv = {
         "runs": m.runs,
         "epochs": epochs(m.frame, m.records),
@@ -83,7 +91,7 @@ def runs_section(
         "trust",
         paragraphs,
         lists=[each for each in lists if each.items],
-        figures=list(_order_figures(places, m)) if len(m.time) else (),
+        figures=figures,
         views=views,
         csv=csv,
     )
@@ -92,10 +100,11 @@ def runs_section(
 def _not_clean(m: Tables) -> ItemList:
     """The runs that are not clean, those with the same verdict and reasons together; void runs
     first, then by start time."""
-    groups: dict[Verdict, list[Record]] = {}
-    for record in by_start(m.records):
+    groups = defaultdict(list)
+    for record in m.by_start:
         if record.verdict.status != "clean":
-            groups.setdefault(record.verdict, []).append(record)
+            groups[record.verdict].append(record)
+
     void_first = sorted(groups, key=lambda verdict: verdict.status != "void")
     items = []
     for verdict in void_first[:MANY]:
@@ -110,6 +119,7 @@ def _not_clean(m: Tables) -> ItemList:
                 verdict=verdict.status,
             )
         )
+
     more = sum(len(groups[verdict]) for verdict in void_first[MANY:])
     text = ""
     if more:
@@ -118,7 +128,10 @@ def _not_clean(m: Tables) -> ItemList:
 
 
 def _runs_view(table: pd.DataFrame) -> TableView:
-    """All runs; if there are more than `MANY`, the first `MANY` of those that are not clean."""
+    """All runs; if there are more than `MANY`, the first `MANY` of those that are not clean.
+
+    `table`: of `runs`.
+    """
     title = "All runs, in order of measurement"
     if len(table) > MANY:
         title = f"Suspect and void runs (all {len(table):,} runs are in tables/runs.csv)"
@@ -133,6 +146,10 @@ def _runs_view(table: pd.DataFrame) -> TableView:
 
 
 def _order_figures(places: pd.DataFrame, m: Tables) -> Iterator[Figure]:
+    """The epoch time of each run in the order of measurement, by machine.
+
+    `places`: from `order`.
+    """
     table = thinned_order(places)
     table = table.assign(series=table["implementation"].replace("", "model"))
     several = table["machine"].nunique() > 1
@@ -141,4 +158,4 @@ def _order_figures(places: pd.DataFrame, m: Tables) -> Iterator[Figure]:
         if several:
             title += f", {machine}"
         chart = charts.in_order(rows, m.palette)
-        yield figure("order", "", str(machine), title, chart, wide=True)
+        yield figure("order", "", machine, title, chart, wide=True)

@@ -33,8 +33,13 @@ class Note:
 
 @dataclass(frozen=True)
 class Item:
-    """An entry of a list: `names` with the ids that they link to (`links`: one for each, or none),
-    the number of `others`, the `verdict` on all of them, and `text`."""
+    """An entry of a list.
+
+    - `text`: what is said of the names.
+    - `names`, and the ids that they link to (`links`: one for each, or none).
+    - `others`: the number of further names.
+    - `verdict` on all of them.
+    """
 
     text: str = ""
     names: Sequence[str] = ()
@@ -54,7 +59,11 @@ class ItemList:
 
 @dataclass(frozen=True)
 class RawRun:
-    """`facts`: those that differ from the facts of its configuration; `run_id`: of MLflow."""
+    """A run below its configuration.
+
+    - `facts`: those that differ from the facts of its configuration.
+    - `run_id`: of MLflow.
+    """
 
     record: Record
     facts: Mapping[str, str]
@@ -63,9 +72,13 @@ class RawRun:
 
 @dataclass(frozen=True)
 class RawConfiguration:
-    """The runs of one configuration on one machine, by start time, to which the numbers in the
-    tables link. `anchor`: its id on the page; `facts`: what they have in common, such as the
-    dataset, the build and the code; `whole`: with raw epochs."""
+    """The runs of one configuration on one machine, to which the numbers in the tables link.
+
+    - `anchor`: its id on the page.
+    - `facts`: what the runs have in common, such as the dataset, the build and the code.
+    - `runs`: by start time.
+    - `whole`: with raw epochs.
+    """
 
     anchor: str
     name: str
@@ -107,10 +120,21 @@ class Section:
         return self.title or WORDS[self.id]["title"]
 
     @property
+    def lead_figures(self) -> list[Figure]:
+        """The figures that stand next to the answer if the report leads with this section."""
+        return [figure for figure in self.figures if figure.id in self.leads]
+
+    @property
+    def lead_views(self) -> list[TableView]:
+        """The tables that stand there."""
+        return [view for view in self.views if view.id in self.leads]
+
+    @property
     def hint(self) -> str:
         """Its contents in a few words."""
         return WORDS.get(self.id, {}).get("hint", "")
 
     def __bool__(self) -> bool:
+        """Whether there is anything to show."""
         has_rows = any(view.rows for view in self.views)
         return bool(self.paragraphs or self.figures or has_rows)

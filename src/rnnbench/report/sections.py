@@ -15,14 +15,14 @@ from rnnbench.report import numbers as n
 from rnnbench.report.calls import calls_section
 from rnnbench.report.cost import cost_section
 from rnnbench.report.figures import Figure, figure
-from rnnbench.report.labels import colours, joined, with_labels
+from rnnbench.report.labels import DRAWN, colours, joined, with_labels
 from rnnbench.report.learning import accuracy_section, curves_section, target_section
 from rnnbench.report.notes import optimizer_notes
 from rnnbench.report.numbers import Row
 from rnnbench.report.published import beside_section
 from rnnbench.report.section import WORDS, Section
 from rnnbench.report.speed import time_section
-from rnnbench.report.tables import DRAWN, Tables
+from rnnbench.report.tables import Tables
 from rnnbench.report.views import (
     CellText,
     Column,
@@ -53,19 +53,21 @@ def _or_dash(text: Any) -> str:
     return str(text or n.NOTHING)
 
 
-def _yes_or_no(value: Any) -> str:
-    return {True: "yes", False: "no"}.get(value, n.NOTHING)
-
-
 def _effect(value: Any) -> str:
-    """A change in standard deviations. Beyond ten, the value depends mostly on the estimate of the
-    standard deviation."""
+    """A change in standard deviations.
+
+    Beyond ten, the value depends mostly on the estimate of the standard deviation.
+    """
     if n.is_number(value) and abs(value) > 10:
         return "over 10"
     return n.rough(value)
 
 
 def _change(row: Row) -> str:
+    """The interval of a change and what it shows; without an interval, the result as text.
+
+    `row`: of the table of builds.
+    """
     if not n.is_number(row["change_low"]):
         return str(row["words"])
     return f"{change_interval(row)}, {row['words']}"
@@ -74,21 +76,21 @@ def _change(row: Row) -> str:
 def _error_of(name: str) -> CellText:
     """The error `name` of an implementation, and in brackets what is allowed."""
 
-    def error(row: Row) -> str:
+    def text_of(row: Row) -> str:
         text = n.small(row[name])
         allowed = row[f"tolerance_{name}"]
         if n.is_number(row[name]) and n.is_number(allowed):
             return f"{text} ({n.small(allowed)})"
         return text
 
-    return error
-
-
-def _mfu_interval(row: Row) -> str:
-    return n.percent_span(row["mfu_low"], row["mfu_high"])
+    return text_of
 
 
 def _status(row: Row) -> str:
+    """What a certificate says of an implementation, and why: ``not certified: no kernel``.
+
+    `row`: of `certified`.
+    """
     status = row["status"].replace("_", " ")
     if row["why"]:
         status += f": {row['why']}"
@@ -96,6 +98,10 @@ def _status(row: Row) -> str:
 
 
 def _equality(row: Row) -> str:
+    """Whether a pair computes the same function, or why that is unknown.
+
+    `row`: of `pairs`.
+    """
     if row["why"]:
         return f"not certified: {row['why']}"
     return "yes" if row["equal"] else UNEQUAL
@@ -129,7 +135,11 @@ EFFICIENCY_COLUMNS = (
     Column("95 % CI", text=interval_of("us_per_timestep"), quiet=True),
     Column("GFLOP/s", "gflops", n.plain),
     Column("MFU", "mfu", n.percent),
-    Column("95 % CI", text=_mfu_interval, quiet=True),
+    Column(
+        "95 % CI",
+        text=lambda row: n.percent_span(row["mfu_low"], row["mfu_high"]),
+        quiet=True,
+    ),
 )
 ENERGY_COLUMNS = (
     Column("mJ / sample", "millijoules", n.plain, marked=True),
@@ -147,7 +157,12 @@ CERTIFIED_COLUMNS = (
     Column("weights that the model set", "kept", _or_dash, number=False, quiet=True),
     Column("outputs (allowed)", text=_error_of("outputs"), spanner=ERROR),
     Column("gradients (allowed)", text=_error_of("gradients"), spanner=ERROR),
-    Column("weights unchanged by round trip", "round_trip", _yes_or_no, number=False),
+    Column(
+        "weights unchanged by round trip",
+        "round_trip",
+        lambda value: {True: "yes", False: "no"}.get(value, n.NOTHING),
+        number=False,
+    ),
     Column("rows of the tested batches (training; evaluation)", "batches", _or_dash, number=False),
     Column("steps that apply another gradient (worst)", "steps", _or_dash, number=False),
 )
@@ -160,14 +175,19 @@ PAIR_COLUMNS = (
 
 
 def builds_section(m: Tables) -> Section:
+    """The changes of time from build to build, regressions first."""
     table = m.builds
+    csv = {"builds": table}
     if table.empty:
-        return Section("builds", csv={"builds": table})
-    bases = []
+        return Section("builds", csv=csv)
+    bases = {}
     for build, models in table.groupby("against", sort=False)["model"]:
-        bases.append(f"`{build}` ({n.few(list(models.unique()), 3, ', ')})")
-    base = f"`{table['against'].iloc[0]}`" if len(bases) == 1 else " or ".join(bases)
+        bases[f"`{build}`"] = n.few(models, 3, ", ")
+    base = " or ".join(f"{build} ({models})" for build, models in bases.items())
+    if len(bases) == 1:
+        (base,) = bases
     paragraphs = [WORDS["builds"]["text"].format(base)]
+
     regressions = table[table["regression"].astype(bool)].sort_values("change", ascending=False)
     for row in regressions.head(REGRESSIONS).to_dict("records"):
         effect = ""
@@ -181,6 +201,7 @@ def builds_section(m: Tables) -> Section:
     if regressions.empty:
         paragraphs.append(WORDS["builds"]["no_regression"])
     paragraphs += optimizer_notes(m.records)
+
     labelled = with_labels(table)
     view = view_of(
         labelled,
@@ -192,13 +213,16 @@ def builds_section(m: Tables) -> Section:
         ALL_BUT_BUILD,
     )
     figures = list(_heat_maps(labelled))
-    return Section("builds", paragraphs, figures=figures, views=(view,), csv={"builds": table})
+    return Section("builds", paragraphs, figures=figures, views=(view,), csv=csv)
 
 
 def _heat_maps(labelled: pd.DataFrame) -> Iterator[Figure]:
-    """The seconds of each build, the fastest first; a figure has at most `ACROSS` devices."""
+    """The seconds of each build, the fastest first.
+
+    `labelled`: the table of builds with its labels. A figure has one implementation and at most
+    `ACROSS` devices.
+    """
     medians = labelled.groupby("build")["epoch_seconds"].median()
-    rank = medians.rank().to_dict()
     groups = labelled.groupby([*ALL_BUT_BUILD, "implementation"], sort=False)
     for (*group, implementation), cells in islice(groups, DRAWN):
         texts = []
@@ -207,14 +231,17 @@ def _heat_maps(labelled: pd.DataFrame) -> Iterator[Figure]:
             seconds = n.plain(row["epoch_seconds"])
             texts.append(n.marked(seconds, row["suspect"]))
             spans.append(epoch_interval(row))
+
         fastest = cells.groupby("column_name")["epoch_seconds"].transform("min")
+
         drawn = cells.assign(
             device=cells["column_name"],
             share=cells["epoch_seconds"] / fastest,
             text=texts,
             span=spans,
         )
-        drawn = drawn.sort_values("build", key=lambda names: names.map(rank), kind="stable")
+        drawn = drawn.sort_values("build", key=lambda names: names.map(medians), kind="stable")
+
         devices = cells["column_name"].unique()
         title = f"Seconds per epoch, {implementation or group[0]}"
         for part, start in enumerate(range(0, len(devices), ACROSS)):
@@ -224,18 +251,20 @@ def _heat_maps(labelled: pd.DataFrame) -> Iterator[Figure]:
 
 
 def threads_section(m: Tables) -> Section:
+    """The scaling of the measured configurations with threads, and of published ones."""
     table = m.scaling
     published = published_scaling(m.frame, m.inputs.published)
+    paragraphs = []
     figures = []
     views = []
     if len(table):
+        paragraphs.append(WORDS["threads"]["text"])
         named = with_labels(table)
-        for (*group, machine), cells in islice(
-            named.groupby([*GROUP, "machine"], sort=False), DRAWN
-        ):
-            chart = _by_threads(cells, m.palette)
+        groups = named.groupby([*GROUP, "machine"], sort=False)
+        for (*group, machine), cells in islice(groups, DRAWN):
+            chart = charts.by_threads(cells, m.palette)
             title = f"Speed-up by threads on {machine}"
-            figures.append(figure("threads", joined(group), str(machine), title, chart))
+            figures.append(figure("threads", joined(group), machine, title, chart))
         views.append(
             view_of(
                 named,
@@ -247,6 +276,9 @@ def threads_section(m: Tables) -> Section:
                 GROUP,
             )
         )
+    elif len(published):
+        paragraphs.append(WORDS["threads"]["no_fit"])
+
     if len(published):
         published = published.assign(
             efficiency=published["speedup"] / published["ideal"],
@@ -254,10 +286,9 @@ def threads_section(m: Tables) -> Section:
             group=published["model"] + ", published by " + published["source"],
         )
         for (source, model), rows in published.groupby(["source", "model"], sort=False):
-            chart = _by_threads(rows, colours(rows["series"]))
+            chart = charts.by_threads(rows, colours(rows["series"]))
             title = f"Published speed-up by vCPUs, {model}"
-            figures.append(figure("threads", f"published: {source}", str(model), title, chart))
-        notes = (WORDS["threads"]["published"],)
+            figures.append(figure("threads", f"published: {source}", model, title, chart))
         views.append(
             view_of(
                 published,
@@ -267,34 +298,22 @@ def threads_section(m: Tables) -> Section:
                 "build",
                 PUBLISHED_THREAD_COLUMNS,
                 ["group"],
-                notes,
+                (WORDS["threads"]["published"],),
             )
         )
-    paragraphs = []
-    if views:
-        paragraphs.append(WORDS["threads"]["no_fit" if table.empty else "text"])
     return Section("threads", paragraphs, figures=figures, views=views, csv={"threads": table})
 
 
-def _by_threads(rows: pd.DataFrame, palette: charts.Palette) -> charts.Spec:
-    return charts.by_threads(
-        rows.assign(
-            size=rows["threads"],
-            value=rows["speedup"],
-            low=rows["speedup_low"],
-            high=rows["speedup_high"],
-        ),
-        palette,
-    )
-
-
 def efficiency_section(m: Tables) -> Section:
-    """Time per timestep, GFLOP/s and their share of the device's peak, energy. Texts explain which
-    are unknown, and why."""
+    """Time per timestep, GFLOP/s and their share of the device's peak, energy.
+
+    Texts explain which are unknown, and why.
+    """
     energies = energy(m.measured)
     csv = {"efficiency": m.efficiency, "energy": energies}
     if m.efficiency.empty:
         return Section("efficiency", csv=csv)
+
     labelled = with_labels(m.efficiency)
     known = labelled[labelled["us_per_timestep"].notna()]
     paragraphs = []
@@ -305,6 +324,7 @@ def efficiency_section(m: Tables) -> Section:
         if known["mfu"].isna().all():
             columns = EFFICIENCY_COLUMNS[:3]
         views.append(by_device("efficiency", "Time per timestep, and GFLOP/s", known, columns))
+
     paragraphs += _reasons_for_missing(labelled)
     if len(energies):
         note = WORDS["efficiency"]["energy"]
@@ -313,7 +333,10 @@ def efficiency_section(m: Tables) -> Section:
 
 
 def _reasons_for_missing(table: pd.DataFrame) -> Iterator[str]:
-    """Why rows have no GFLOP/s or, if a device states its peak, no MFU."""
+    """Why rows have no GFLOP/s or, if a device states its peak, no MFU.
+
+    `table`: the table of efficiency with its labels.
+    """
     states_peak = table["peak_tflops"].notna().any()
     unexplained = table[table["why"] != ""]
     for why, rows in unexplained.groupby("why", sort=False):
@@ -322,10 +345,10 @@ def _reasons_for_missing(table: pd.DataFrame) -> Iterator[str]:
             lacks = "MFU"
             if not states_peak:
                 continue
-        names: dict[str, None] = {}
+        names = []
         for row in rows.to_dict("records"):
-            names[f"`{row['model']}` on {row['column_name']}, {row['build']}"] = None
-        yield f"No {lacks}: {why} ({n.few(list(names), NAMED)})."
+            names.append(f"`{row['model']}` on {row['column_name']}, {row['build']}")
+        yield f"No {lacks}: {why} ({n.few(names, NAMED)})."
 
 
 def equivalence_section(m: Tables) -> Section:
@@ -347,6 +370,7 @@ def equivalence_section(m: Tables) -> Section:
         ),
         view_of(of_pairs, "pairs", "Pairs", "pair", "pair", PAIR_COLUMNS, CERTIFICATE_COLUMNS),
     )
+
     paragraphs = []
     if any(view.rows for view in views):
         found = "certified" if every else "no_certificate"
@@ -355,31 +379,41 @@ def equivalence_section(m: Tables) -> Section:
 
 
 def kernels_view(table: pd.DataFrame) -> TableView:
-    """One row per network, implementation and kernel; the variant is named if the implementation
-    has another kernel, or another reason, in another variant."""
+    """One row per network, implementation and kernel.
+
+    The variant is named if the implementation has another kernel, or another reason, in another
+    variant. Reasons that all rows have in common are in a note.
+
+    `table`: of `kernels`.
+    """
     kinds = table.groupby(["cell", "build", "implementation"])[["kernel", "why_not_cudnn"]]
     differs = kinds.transform("nunique").gt(1).any(axis=1)
-    table = table.assign(variant=table["variant"].where(differs, ""))
-    several = len(table[NETWORK].drop_duplicates()) > 1
-    rows: list[dict[Any, Any]] = []
+    table = table.assign(
+        variant=table["variant"].where(differs, ""),
+        implementation=table["implementation"].replace("", "model"),
+    )
+    rows = []
     by = [*NETWORK, "implementation", "kernel", "why_not_cudnn"]
     for _, own in table.groupby(by, sort=False):
         row = own.iloc[0][by].to_dict()
-        row["implementation"] = row["implementation"] or "model"
         row["device"] = ", ".join(own["device"].unique())
         row["runs"] = own["runs"].sum()
         rows.append(row)
-    common: list[str] = []
+
+    common = []
     if len(rows) > 1:
         for reason in rows[0]["why_not_cudnn"]:
             if all(reason in row["why_not_cudnn"] for row in rows):
                 common.append(reason)
+    for row in rows:
+        row["others"] = "; ".join(each for each in row["why_not_cudnn"] if each not in common)
+
     notes: tuple[str, ...] = ()
     if common:
         notes = (f"In every row, cuDNN is also ruled out because {' and '.join(common)}.",)
-    for row in rows:
-        row["others"] = "; ".join(each for each in row["why_not_cudnn"] if each not in common)
-    group = NETWORK if several else ()
+    group = []
+    if len(table[NETWORK].drop_duplicates()) > 1:
+        group = NETWORK
     return view_of(
         pd.DataFrame(rows),
         "kernels",

@@ -13,39 +13,48 @@ from rnnbench.records.overrides import reference_label
 from rnnbench.report import charts
 from rnnbench.report import numbers as n
 from rnnbench.report.figures import Figure, figure
-from rnnbench.report.labels import colours, with_labels
+from rnnbench.report.labels import DRAWN, colours, first_places, with_labels
 from rnnbench.report.numbers import Row
 from rnnbench.report.section import WORDS, Section
 from rnnbench.report.tables import Tables
 from rnnbench.report.views import Column, by_device, epoch_interval, interval_of
-from rnnbench.tables.ratios import Unequal
+from rnnbench.tables.frame import ends
 from rnnbench.tables.stats import ONE_RUN
 from rnnbench.tables.time import COMPARED, IS_REFERENCE, NO_DIFFERENCE
 
 LINE = 28  # characters per line of a reason
 SQUEEZED = 2  # a device has its own axis of ratios if the common one is longer by this factor
-PANELS = 12  # figures of one kind; the tables have every configuration
 LEAD = 2  # figures next to the answer
 SECONDS = ["epoch_seconds", "epoch_low", "epoch_high"]
-SPEEDUP = ["speedup", "speedup_low", "speedup_high"]
+SPEEDUP = ends("speedup")
+
+speedup_interval = interval_of("speedup", n.ratio_span)
 
 
 def speedup_text(row: Row) -> str:
-    if isinstance(row["unequal"], Unequal):
+    """``1.48×``; ``≠ 1.21×`` if the functions differ.
+
+    `row`: of the time table, or of the table of calls.
+    """
+    text = n.ratio(row["speedup"])
+    if row["unequal"]:
         text = n.unequal(row["unequal"])
-    else:
-        text = n.ratio(row["speedup"])
     is_suspect = row["speedup_suspect"] and row["words"] != IS_REFERENCE
     return n.marked(text, is_suspect)
 
 
 def speedup_words(row: Row) -> str:
-    if isinstance(row["unequal"], Unequal):
+    """The interval of a speed-up, and what it shows or how the functions differ; without an
+    interval, the result as text.
+
+    `row`: of the time table, or of the table of calls.
+    """
+    if row["unequal"]:
         difference = textwrap.fill(row["difference"], LINE)
         return f"{n.unequal_span(row['unequal'])},\n{difference}"
     if not n.is_number(row["speedup_low"]):
         return str(row["words"])
-    span = interval_of("speedup", n.ratio_span)(row)
+    span = speedup_interval(row)
     if row["words"] == NO_DIFFERENCE:
         return f"{span},\n{NO_DIFFERENCE}"
     return span
@@ -67,11 +76,13 @@ STEP_COLUMNS = (
 
 
 def time_section(m: Tables) -> Section:
+    """Seconds per epoch and speed-ups, how both are made, and the times of a step and of calls."""
     csv = {"time": m.time}
     if m.time.empty:
         return Section("speed", csv=csv)
+
     words = WORDS["speed"]
-    methods = [method for method in m.time["method"] if method is not None]
+    methods = m.time["method"].dropna()
     in_turns = any(method.in_turns for method in methods)
     adjusted = words["adjusted"] if in_turns else ""
     base = reference_label(m.reference) or "nothing"
@@ -83,9 +94,11 @@ def time_section(m: Tables) -> Section:
     if in_turns:
         texts.append(words["turns"])
     paragraphs = [" ".join(texts)]
+
     places = m.regrouped.groupby([*GROUP, *DEVICE_COLUMNS])
-    if places.ngroups > PANELS:
-        paragraphs.append(words["panels"].format(PANELS))
+    if places.ngroups > DRAWN:
+        paragraphs.append(words["panels"].format(DRAWN))
+
     figures = list(_figures(m))
     speedups = [each for each in figures if each.kind == "speedup"] or figures
     first = [each.id for each in speedups if each.group == speedups[0].group]
@@ -114,93 +127,68 @@ def time_section(m: Tables) -> Section:
     )
 
 
-def first_places(table: pd.DataFrame) -> pd.DataFrame:
-    """The rows of the first `PANELS` pairs of `group_name` and `column_name`."""
-    place = table.groupby(["group_name", "column_name"], sort=False).ngroup()
-    return table[place < PANELS]
-
-
 def _figures(m: Tables) -> Iterator[Figure]:
-    """Seconds per epoch, and speed-ups, of the first places (group and device)."""
+    """Two figures for each of the first places (group and device): seconds per epoch, speed-ups.
+
+    A group or device with a single dot has no figure of seconds, and one without any other
+    configuration than the reference none of speed-ups.
+    """
     labelled = _with_chart_labels(with_labels(m.regrouped))
     runs = with_labels(m.regroup(m.run_values))
     runs = runs.assign(place=runs["series"], value=runs["seconds"])
     palette = colours(labelled["implementation"])
     for group, cells in first_places(labelled).groupby("group_name", sort=False):
-        runs_of_group = runs[runs["group_name"] == group]
+        of_group = runs[runs["group_name"] == group]
         has_ratios = cells["words"].isin(COMPARED).any()
         for device, rows in cells.groupby("column_name", sort=False):
-            own = runs_of_group[runs_of_group["column_name"] == device]
+            own = of_group[of_group["column_name"] == device]
+
             names = charts.names_axis(dict(zip(rows["series"], rows["shown"], strict=True)))
             if len(rows) > 1 or len(own) > 1:  # a single dot shows nothing
                 # One axis for all devices, unless it would hide the differences on one of them.
-                limits = _time_limits(cells, runs_of_group)
+                limits = charts.seconds_limits(cells[SECONDS], of_group["seconds"])
                 if limits[0] > 0 and limits[1] > charts.LOG_FROM * limits[0]:
-                    limits = _time_limits(rows, own)
+                    limits = charts.seconds_limits(rows[SECONDS], own["seconds"])
                 axis = charts.seconds_axis(limits)
-                drawn = _renamed(rows, SECONDS, "time_label")
+                drawn = charts.values(rows, SECONDS).assign(label=rows["time_label"])
                 chart = charts.times(drawn, palette, axis, names, own)
                 title = f"Seconds per epoch on {device}"
-                yield figure("time", str(group), str(device), title, chart)
+                yield figure("time", group, device, title, chart)
+
             others = rows[rows["words"] != IS_REFERENCE]
             if has_ratios and others["speedup"].notna().any():
-                limits = _ratio_limits(rows)
-                of_group = _ratio_limits(cells)
-                if _length(of_group) <= SQUEEZED * _length(limits):
-                    limits = of_group
+                low, high = limits = charts.ratio_limits(rows[SPEEDUP])
+                low_of_group, high_of_group = charts.ratio_limits(cells[SPEEDUP])
+                length = math.log(high / low)
+                if math.log(high_of_group / low_of_group) <= SQUEEZED * length:
+                    limits = low_of_group, high_of_group
                 axis = charts.ratio_axis("speed-up over the reference", limits)
-                drawn = _renamed(rows, SPEEDUP, "speedup_label")
+                drawn = charts.values(rows, SPEEDUP).assign(label=rows["speedup_label"])
                 chart = charts.ratios(drawn, palette, axis, names)
                 title = f"Speed-up on {device}"
-                yield figure("speedup", str(group), str(device), title, chart)
+                yield figure("speedup", group, device, title, chart)
 
 
 def _with_chart_labels(labelled: pd.DataFrame) -> pd.DataFrame:
-    """`labelled` with the texts of its dots: `time_label`, `speedup_label`."""
+    """`labelled` with the texts of its dots.
+
+    - `time_label`: ``0.48 s``.
+    - `speedup_label`: ``1.48×``, ``1.04× no difference shown``, or why there is no speed-up.
+    """
     times = []
     speedups = []
     for row in labelled.to_dict("records"):
         seconds = n.plain(row["epoch_seconds"])
         times.append(n.marked(f"{seconds} s", row["suspect"]))
         text = str(row["words"])
-        if row["words"] in COMPARED:
+        if text in COMPARED:
             ratio = n.marked(n.ratio(row["speedup"]), row["speedup_suspect"])
-            is_shown = row["words"] not in (NO_DIFFERENCE, ONE_RUN)
-            text = ratio if is_shown else f"{ratio} {text}"
+            text = f"{ratio} {text}"
+            if row["words"] not in (NO_DIFFERENCE, ONE_RUN):
+                text = ratio
         speedups.append(text)
     return labelled.assign(
         place=labelled["series"],
         time_label=times,
         speedup_label=speedups,
     )
-
-
-def _renamed(rows: pd.DataFrame, measure: list[str], label: str) -> pd.DataFrame:
-    """The columns of `rows` that a chart draws: the three of a `measure`, and its `label`."""
-    value, low, high = measure
-    return pd.DataFrame(
-        {
-            "place": rows["place"],
-            "series": rows["series"],
-            "value": rows[value],
-            "low": rows[low],
-            "high": rows[high],
-            "label": rows[label],
-        }
-    )
-
-
-def _time_limits(cells: pd.DataFrame, runs: pd.DataFrame) -> charts.Limits:
-    columns = [cells[name] for name in SECONDS]
-    columns.append(runs["seconds"])
-    return charts.seconds_limits(pd.concat(columns).astype(float))
-
-
-def _ratio_limits(cells: pd.DataFrame) -> charts.Limits:
-    columns = [cells[name] for name in SPEEDUP]
-    return charts.ratio_limits(pd.concat(columns).astype(float))
-
-
-def _length(limits: charts.Limits) -> float:
-    low, high = limits
-    return math.log(high / low)

@@ -8,14 +8,15 @@ from dataclasses import dataclass, field
 
 import pandas as pd
 
+from rnnbench.axes import GROUP
 from rnnbench.records.plan_file import Experiment
 from rnnbench.records.record import Record
-from rnnbench.report.labels import colours, regrouped, same_group
+from rnnbench.report.labels import colours, regrouped
 from rnnbench.sources.prices import PriceList
 from rnnbench.sources.published import PublishedRow, Source
 from rnnbench.tables.certificates import Certificates
 from rnnbench.tables.comparison import builds
-from rnnbench.tables.contests import fastest
+from rnnbench.tables.contests import extra_ratios, fastest
 from rnnbench.tables.cost import cost
 from rnnbench.tables.devices import device_choice
 from rnnbench.tables.efficiency import efficiency
@@ -25,18 +26,22 @@ from rnnbench.tables.learning import accuracy, find_accuracy_outliers, learning
 from rnnbench.tables.metrics import metrics
 from rnnbench.tables.runs import runs
 from rnnbench.tables.scaling import scaling
-from rnnbench.tables.time import calls, time
+from rnnbench.tables.time import calls, ratios_shown, time
 
 ANSWERS = 6  # on a page; if there are more, a headline takes their place
-DRAWN = 12  # figures of a section; its table has all rows
 
 
 @dataclass(frozen=True)
 class ReportInputs:
-    """`certificates` of the experiment; `prices`: the price list in use (None: no cost is shown);
-    `published`: rows to show next to measured ones; `sources`: what to tell about them; `deadline`
-    in seconds and `budget` in USD, both per training, for the recommendation (None: no
-    recommendation); `mlflow`: record key → MLflow run id, of tracked runs."""
+    """What a report shows besides the records of its experiment.
+
+    - `certificates` of the experiment.
+    - `prices`: the price list in use (None: no cost is shown).
+    - `published`: rows to show next to measured ones; `sources`: what to tell about them.
+    - `deadline` in seconds and `budget` in USD, both per training run, for the recommendation
+      (None: no recommendation).
+    - `mlflow`: record key → MLflow run id, of tracked runs.
+    """
 
     certificates: Certificates = field(default_factory=Certificates)
     prices: PriceList | None = None
@@ -48,10 +53,18 @@ class ReportInputs:
 
 
 class Tables:
-    """`records`: all runs, including void ones. The tables have the names of the functions that
-    make them from what is `measured`, for all functions of networks that the `reference` of the
-    `experiment` separates. `regrouped`: the time table after `regroup`. `is_long`: there are too
-    many comparisons for an answer each."""
+    """The tables of an experiment.
+
+    They have the names of the functions that make them from what is `measured`, for all functions
+    of networks that the `reference` of the experiment separates.
+
+    - `records`: all runs, including void ones. `by_start`: in the order of their starts.
+    - `ratios_shown`: the number of ratios with an interval.
+    - `regrouped`: the time table after `regroup`.
+    - `group_axes`: the axes within whose choices configurations are compared.
+    - `palette`: the colour of each implementation.
+    - `is_long`: there are too many comparisons for an answer each.
+    """
 
     def __init__(
         self,
@@ -63,6 +76,7 @@ class Tables:
         self.inputs = inputs
         self.reference = experiment.reference
         self.records = inputs.certificates.mark_wrong_gradients(records)
+        self.by_start = sorted(self.records, key=lambda record: (record.started, record.key))
         every_function = tidy(self.records)
         self.frame = ranked(with_named_options(every_function, self.reference))
         self.measured = Measurements(
@@ -74,7 +88,8 @@ class Tables:
         self.regrouped = self.regroup(self.time)
         self.palette = colours(self.time["implementation"])
         self.fastest = fastest(self.measured, self.time)
-        self.is_long = len(self.fastest.groupby(same_group(self.reference))) > ANSWERS
+        self.group_axes = [name for name in GROUP if name not in self.reference]
+        self.is_long = len(self.fastest.groupby(self.group_axes)) > ANSWERS
         self.device_choice = device_choice(self.measured, self.fastest)
         self.accuracy = accuracy(self.measured)
         # One sentence speaks about all comparisons of a long page.
@@ -86,6 +101,14 @@ class Tables:
         self.cost = cost(self.measured, self.time)
         self.efficiency = efficiency(self.measured)
         self.scaling = scaling(self.measured)
+        self.ratios_shown = (
+            ratios_shown(self.time)
+            + extra_ratios(self.fastest)
+            + ratios_shown(self.calls)
+            + int(self.cost["relative_low"].count())
+            + int(self.builds["change_low"].count())
+            + int(self.scaling["speedup_low"].count())
+        )
 
     def regroup(self, table: pd.DataFrame) -> pd.DataFrame:
         """`table` with the axes that the reference names among the implementations."""

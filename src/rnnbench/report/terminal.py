@@ -16,62 +16,67 @@ from rnnbench.report.answer import as_fast, no_difference
 from rnnbench.report.numbers import Row
 from rnnbench.report.provenance import median_epoch
 from rnnbench.tables.certificates import UNEQUAL, UNKNOWN
-from rnnbench.tables.ratios import MARK, Unequal
+from rnnbench.tables.ratios import MARK
 from rnnbench.tables.time import COMPARED, FASTER, NO_DIFFERENCE, SLOWER
 
 ANSWERS = 4  # pairs with a sentence; the table has the others
 
 
 def _table(heads: Sequence[str], rows: Iterable[Sequence[str]], numbers: bool = True) -> Table:
-    """A table; `numbers`: all columns but the first are of numbers."""
+    """A table for the terminal.
+
+    - `heads`: the heading of each column.
+    - `numbers`: whether all columns but the first are of numbers.
+    """
     table = Table(box=SIMPLE_HEAD, title_justify="left")
-    for place, head in enumerate(heads):
-        is_number = numbers and place > 0
-        table.add_column(head, justify="right" if is_number else "left")
+    table.add_column(heads[0])
+    for head in heads[1:]:
+        table.add_column(head, justify="right" if numbers else "left")
     for row in rows:
         table.add_row(*map(Text, row))  # not markup: the names of overrides may have brackets
     return table
 
 
 def print_comparison(table: pd.DataFrame, a: str, b: str) -> None:
-    """Prints one row per pair and notes on how to read the ratios."""
+    """Prints one row per pair and notes on how to read the ratios.
+
+    `table`: of `versus`; `a` and `b`: the terms that were compared.
+    """
     heads = ["first", "second", "speed-up of the first (95 % CI)", "runs"]
+    has_same = table["same"].ne("").any()
+    if has_same:
+        heads.insert(0, "")
     rows = []
     for row in table.to_dict("records"):
         pair = faster_first(row)
         ratio = n.pair(pair)
         words = pair["words"]
-        rows.append(
-            [
-                f"{pair['a']}\n{n.plain(pair['seconds_a'])} s per epoch",
-                f"{pair['b']}\n{n.plain(pair['seconds_b'])} s per epoch",
-                f"{ratio}\n{words}" if ratio else words,
-                f"{pair['runs_a']}, {pair['runs_b']}",
-            ]
-        )
-    if table["same"].ne("").any():
-        heads.insert(0, "")
-        for cells, same in zip(rows, table["same"], strict=True):
-            cells.insert(0, same)
+        cells = [
+            f"{pair['a']}\n{n.plain(pair['seconds_a'])} s per epoch",
+            f"{pair['b']}\n{n.plain(pair['seconds_b'])} s per epoch",
+            f"{ratio}\n{words}" if ratio else words,
+            f"{pair['runs_a']}, {pair['runs_b']}",
+        ]
+        if has_same:
+            cells.insert(0, pair["same"])
+        rows.append(cells)
+
     shown = _table(heads, rows, numbers=False)
     shown.title = Text(f"{a} versus {b}")
     console = Console()
     console.print(shown)
+
     if table["suspect"].any():
         console.print(f"{n.DAGGER} includes suspect runs; rnnbench show RUN gives the reasons.")
     for verdict, label in ((UNEQUAL, "No speed-up"), (UNKNOWN, "Not certified")):
         pairs = table[table["equal"] == verdict]
         for why in pairs["equal_why"].unique():
             console.print(f"{label}: {why}.", markup=False, highlight=False)
-    ratios = int(table["low"].notna().sum())
-    has_unequal = False
-    for unequal in table["unequal"]:
-        if isinstance(unequal, Unequal):
-            has_unequal = True
-            if unequal.low is not None:
-                ratios += 1
-    if has_unequal:
+    unequal = [ratio for ratio in table["unequal"] if ratio]
+    if unequal:
         console.print(f"{MARK} compares the times of two different functions: not a speed-up.")
+    ratios = int(table["low"].notna().sum())
+    ratios += sum(ratio.low is not None for ratio in unequal)
     if ratios > 1:
         chance = n.about(0.05 * ratios)
         console.print(
@@ -81,8 +86,11 @@ def print_comparison(table: pd.DataFrame, a: str, b: str) -> None:
 
 
 def print_answers(table: pd.DataFrame) -> None:
-    """Prints what the ratios say, one sentence per pair of the table of `versus`: ```block` trains
-    1.25 times as fast as `keras` (1.22 to 1.28)``."""
+    """Prints what the ratios say, one sentence per pair:
+    ```block` trains 1.25 times as fast as `keras` (1.22 to 1.28)``.
+
+    `table`: of `versus`. Only the first `ANSWERS` pairs get a sentence.
+    """
     sentences = []
     for pair in table.head(ANSWERS).to_dict("records"):
         row = faster_first(pair)
@@ -112,15 +120,17 @@ def _print_lines(lines: Iterable[str]) -> None:
 
 
 def faster_first(row: Row) -> Row:
-    """A pair of the table of `versus`, exchanged if its second side is the faster one, so that the
-    table and the sentence have one direction."""
+    """A pair of the table of `versus` with its faster side first.
+
+    The table and the sentence then have one direction. `row` is not changed; a pair without a ratio
+    stays as it is.
+    """
     if not (n.is_number(row["ratio"]) and row["ratio"] < 1):
         return row
-    exchanged = dict(row)
+    exchanged = {**row, "ratio": 1 / row["ratio"]}
     for name in ("", "runs_", "seconds_"):
         exchanged[f"{name}a"] = row[f"{name}b"]
         exchanged[f"{name}b"] = row[f"{name}a"]
-    exchanged["ratio"] = 1 / row["ratio"]
     if n.is_number(row["low"]):
         exchanged["low"] = 1 / row["high"]
         exchanged["high"] = 1 / row["low"]
@@ -130,7 +140,10 @@ def faster_first(row: Row) -> Row:
 
 
 def print_run(record: Record, place: str) -> None:
-    """Prints a run: verdict with reasons, phases, epochs and provenance. `place`: its record."""
+    """Prints a run: verdict with reasons, phases, epochs and provenance.
+
+    `place`: the path of its record.
+    """
     console = Console()
     status = record.verdict.status
     if status == "void":
@@ -139,6 +152,7 @@ def print_run(record: Record, place: str) -> None:
     console.print(heading, highlight=False)
     if record.verdict.reasons:
         console.print(f"  {record.why}", markup=False, highlight=False)
+
     phases = []
     for phase in record.phases:
         before_fork = phase.details.get("before_fork")
@@ -150,19 +164,14 @@ def print_run(record: Record, place: str) -> None:
             remark = f"{n.plain(waited)} of it waiting"
         phases.append((phase.name, n.plain(phase.took), remark))
     console.print(_table(("phase", "seconds", ""), phases))
+
     if record.epochs:
         epochs = []
         for epoch in record.epochs:
-            epochs.append(
-                (
-                    str(epoch.epoch),
-                    f"{epoch.seconds:.4f}",
-                    n.precise(epoch.loss),
-                    n.precise(epoch.acc),
-                    n.precise(epoch.val_loss),
-                    n.precise(epoch.val_acc),
-                )
-            )
+            curves = (epoch.loss, epoch.acc, epoch.val_loss, epoch.val_acc)
+            number = str(epoch.epoch)
+            seconds = f"{epoch.seconds:.4f}"
+            epochs.append((number, seconds, *map(n.precise, curves)))
         heads = ("epoch", "seconds", "loss", "acc", "val loss", "val acc")
         console.print(_table(heads, epochs))
         metrics = record.epochs[-1].metrics
@@ -170,6 +179,7 @@ def print_run(record: Record, place: str) -> None:
             rows = [(name, n.precise(value)) for name, value in metrics.items()]
             console.print(_table(("metric", "last epoch"), rows))
         console.print(f"median epoch {median_epoch(record)} s", highlight=False)
+
     build = record.run.choices.get("build", "")
     md5 = record.run.identity.get("dataset_md5", "")
     _print_lines(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -21,12 +22,17 @@ PHONE = 54  # characters of a table beside each other
 
 @dataclass(frozen=True)
 class Column:
-    """`label` under the heading `spanner` (none for ``""``). The text of a cell is `text` of the
-    value in the column `name`, or of the whole row if there is no `name`.
+    """A column of a table of text, and how its cells follow from the rows of a table of numbers.
 
-    `marked`: with a dagger if the row includes suspect runs. `quiet`: in a lighter colour, because
-    it belongs to the column before it. `linked`: the text links to the runs behind it (None: if it
-    is a number)."""
+    - `label`: its heading.
+    - `name`, `text`: the text of a cell is `text` of the value in the column `name`, or of the
+      whole row if there is no `name`.
+    - `spanner`: the heading above several columns (``""`` for none).
+    - `number`: whether it has numbers, which are aligned to the right.
+    - `marked`: with a dagger if the row includes suspect runs.
+    - `quiet`: in a lighter colour, because it belongs to the column before it.
+    - `linked`: whether the text links to the runs behind it (None: if it is a number).
+    """
 
     label: str
     name: str = ""
@@ -56,8 +62,13 @@ class Column:
 
 @dataclass(frozen=True)
 class TextRow:
-    """`cells` with the row heading `head`, in the block `group` (none for ``""``). `links`: the id
-    on the page of the runs behind each cell (``""`` for none); `link`: that of the heading."""
+    """A row of a table of text.
+
+    - `head`: its heading. `cells`: the texts below the columns.
+    - `group`: the heading of its block of rows (``""`` for none).
+    - `links`: the id on the page of the runs behind each cell (``""`` for none); `link`: the id
+      behind the heading.
+    """
 
     head: str
     cells: tuple[str, ...]
@@ -68,8 +79,13 @@ class TextRow:
 
 @dataclass(frozen=True)
 class TableView:
-    """`id`: unique on the page; `title`: heading of the table; `corner`: label of the column of row
-    headings; `notes`: sentences below the table."""
+    """A table of text.
+
+    - `id`: unique on the page. `title`: heading of the table.
+    - `corner`: label of the column of row headings.
+    - `rows`: rows of the same group follow each other.
+    - `notes`: sentences below the table.
+    """
 
     id: str
     title: str
@@ -92,16 +108,13 @@ class TableView:
     def stacks(self) -> bool:
         """Whether the longest words of all columns do not fit beside each other on a phone, where
         each row is then a block with one line per column."""
-        texts = [self.corner, *(row.head for row in self.rows)]
-        width = _longest_word(texts)
-        for number, column in enumerate(self.columns):
-            texts = [column.label, *(row.cells[number] for row in self.rows)]
-            width += _longest_word(texts)
-        return width + len(self.columns) + 1 > PHONE
-
-    @property
-    def grouped(self) -> bool:
-        return any(row.group for row in self.rows)
+        width = len(self.columns) + 1
+        labels = [self.corner, *(column.label for column in self.columns)]
+        texts = zip(labels, *((row.head, *row.cells) for row in self.rows), strict=True)
+        for of_column in texts:
+            words = " ".join(of_column).split()
+            width += max(map(len, words))
+        return width > PHONE
 
     @property
     def groups(self) -> dict[str, list[TextRow]]:
@@ -110,10 +123,6 @@ class TableView:
         for row in self.rows:
             found.setdefault(row.group, []).append(row)
         return found
-
-
-def _longest_word(texts: Sequence[str]) -> int:
-    return max(len(word) for word in " ".join(texts).split())
 
 
 def view_of(
@@ -126,9 +135,15 @@ def view_of(
     group: Sequence[str] = (),
     notes: tuple[str, ...] = (),
 ) -> TableView:
-    """One row per row of `table`; its heading is in the column `head`, that of its block in the
-    columns `group`. Cells link to the id in the column `anchor`, headings to that in `head_anchor`,
-    if `table` has them."""
+    """One row of text per row of `table`.
+
+    - `head`: the column with the heading of a row; `head_anchor`, if `table` has it, is the id to
+      which the heading links.
+    - `group`: the columns with the heading of its block.
+    - `columns`: their cells link to the id in the column `anchor`, if `table` has it.
+
+    `id`, `title`, `corner` and `notes` are those of the view.
+    """
     rows = []
     for row in table.to_dict("records"):
         rows.append(
@@ -151,12 +166,15 @@ def by_device(
     notes: tuple[str, ...] = (),
 ) -> TableView:
     """One row per group and implementation, with the `columns` under each device; a dash if it did
-    not run there."""
+    not run there.
+
+    `table`: has the columns of a configuration.
+    """
     labelled = with_labels(table)
     under = []
     for device in labelled["column_name"].unique():
-        for column in columns:
-            under.append(replace(column, spanner=device))
+        under += [replace(column, spanner=device) for column in columns]
+
     rows = []
     for (block, name), own in labelled.groupby(["block", "series"], sort=False):
         on_device = {row["column_name"]: row for row in own.to_dict("records")}
@@ -186,15 +204,14 @@ def interval_of(
     low: str = "",
     high: str = "",
 ) -> CellText:
-    """The text of the interval of the column `name`, from `low` to `high` (columns; by default
-    ``NAME_low`` and ``NAME_high``)."""
+    """How the interval of the column `name` is written.
+
+    - `text`: the text of both bounds and the value.
+    - `low`, `high`: the columns of the bounds, by default ``NAME_low`` and ``NAME_high``.
+    """
     low = low or f"{name}_low"
     high = high or f"{name}_high"
-
-    def text_of(row: Row) -> str:
-        return text(row[low], row[high], row[name])
-
-    return text_of
+    return lambda row: text(row[low], row[high], row[name])
 
 
 epoch_interval = interval_of("epoch_seconds", low="epoch_low", high="epoch_high")
@@ -205,21 +222,21 @@ def shortened(view: TableView) -> TableView:
     if len(view.rows) <= ROWS:
         return view
     note = f"The first {ROWS} of {len(view.rows):,} rows; all are in the CSV tables."
-    return replace(
-        view,
-        rows=view.rows[:ROWS],
-        notes=(*view.notes, note),
-    )
+    return replace(view, rows=view.rows[:ROWS], notes=(*view.notes, note))
 
 
 def by_spanner(view: TableView) -> list[TableView]:
-    """One view for the columns of each spanner, for narrow screens; [] if there are fewer than two
-    spanners, columns without one, or more than `NARROW_ROWS` rows."""
-    places: dict[str, list[int]] = {}
+    """One view for the columns of each spanner, for narrow screens.
+
+    Empty if there are fewer than two spanners, columns without one, or more than `NARROW_ROWS`
+    rows.
+    """
+    places = defaultdict(list)
     for place, column in enumerate(view.columns):
-        places.setdefault(column.spanner, []).append(place)
+        places[column.spanner].append(place)
     if len(places) < 2 or "" in places or len(view.rows) > NARROW_ROWS:
         return []
+
     views = []
     for number, (spanner, chosen) in enumerate(places.items()):
         rows = []
@@ -248,25 +265,21 @@ def to_markdown(view: TableView) -> str:
     for column in view.columns:
         heads.append(column.heading)
         rules.append("--:" if column.number else ":--")
-    is_grouped = view.grouped  # looks at every row
-    if is_grouped:
-        heads.insert(0, "")
-        rules.insert(0, ":--")
     table = [heads, rules]
     for row in view.rows:
-        line = [row.head, *row.cells]
-        if is_grouped:
-            line.insert(0, row.group)
-        table.append(line)
+        table.append([row.head, *row.cells])
+    if any(row.group for row in view.rows):
+        groups = ["", ":--", *(row.group for row in view.rows)]
+        for group, line in zip(groups, table, strict=True):
+            line.insert(0, group)
+
     lines = []
     for cells in table:
-        escaped = " | ".join(map(_escape, cells))
-        lines.append(f"| {escaped} |")
+        escaped = []
+        for text in cells:
+            text = text.replace("\\", "\\\\").replace("<", "&lt;")
+            for character in "|*_]":
+                text = text.replace(character, f"\\{character}")
+            escaped.append(" ".join(text.split()))
+        lines.append(f"| {' | '.join(escaped)} |")
     return "\n".join(lines)
-
-
-def _escape(text: str) -> str:
-    text = text.replace("\\", "\\\\").replace("<", "&lt;")
-    for character in "|*_]":
-        text = text.replace(character, f"\\{character}")
-    return " ".join(text.split())

@@ -7,7 +7,6 @@ are fed to the session one by one. `fixed_shuffle_orders` sets their order.
 
 import collections
 import contextlib
-import functools
 import os
 import sys
 
@@ -18,6 +17,11 @@ from rnnworker.arguments import Refusal
 from rnnworker.frameworks import tensorflow_facts
 from rnnworker.frameworks.keras_session import KerasSession
 from rnnworker.frameworks.keras_training import renamed
+
+# Another call of a layer in the graph, because those of the model may have a mask or initial
+# states: its tensors, and the gradients of sum(outputs ∘ upstream) with respect to inputs and
+# weights.
+_Call = collections.namedtuple("_Call", ("inputs", "upstream", "outputs", "gradients"))
 
 
 class Session(KerasSession):
@@ -31,6 +35,7 @@ class Session(KerasSession):
 
     def __init__(self, config, threads):
         super().__init__(config, threads)
+        self._calls = {}
         if os.environ.get("TF2_BEHAVIOR", "0") != "0":
             fault = "TF2_BEHAVIOR is set, with which TensorFlow 1 makes no graph: unset it"
             raise Refusal(fault)
@@ -40,6 +45,8 @@ class Session(KerasSession):
         with tensorflow_facts.captured_stderr() as captured:
             import tensorflow
 
+            # Each session has a graph of its own, because each new call prepares the whole graph.
+            tensorflow.reset_default_graph()
             self.session = open_tensorflow_session(tensorflow, threads)
             self.tensorflow, self.keras = tensorflow, self.import_keras(tensorflow)
             self.keras.backend.set_session(self.session)
@@ -51,6 +58,16 @@ class Session(KerasSession):
 
     def import_keras(self, tensorflow):
         return tensorflow.keras
+
+    @contextlib.contextmanager
+    def current(self):
+        latest = self.keras.backend.get_session()
+        with self.session.graph.as_default():
+            self.keras.backend.set_session(self.session)
+            try:
+                yield
+            finally:
+                self.keras.backend.set_session(latest)
 
     def build_facts(self):
         return tensorflow_facts.facts(self.tensorflow, self._messages)
@@ -164,24 +181,33 @@ class Session(KerasSession):
         return as_list(tree, self.model.output_names)
 
     def layer_gradients(self, layer, x, upstream):
-        inputs, outputs = self._called(layer, x)
-        loss = self.tensorflow.reduce_sum(outputs * upstream)
-        tensors = self.tensorflow.gradients(loss, [inputs] + list(layer.trainable_weights))
-        outputs, x_gradient, *gradients = self._run(inputs, x, [outputs] + tensors, 1)
+        call = self._called(layer, x)
+        values = self._run(call, x, upstream, [call.outputs, *call.gradients], training=1)
+        outputs, x_gradient, *gradients = values
         return outputs, dict(self.recurrent.to_canonical(layer, gradients), x=x_gradient)
 
     def layer_outputs(self, layer, x):
-        inputs, outputs = self._called(layer, x)
-        return self._run(inputs, x, outputs, 0)
+        call = self._called(layer, x)
+        return self._run(call, x, None, call.outputs, training=0)
 
     def _called(self, layer, x):
-        """(inputs, outputs) of another call of the layer in the graph: those of the model may have
-        a mask or initial states."""
-        inputs = self.keras.layers.Input(batch_shape=(len(x),) + x.shape[1:])
-        return inputs, layer(inputs)
+        """The `_Call` of the layer on as many rows as it is fed: a call for each size of a batch
+        would make the graph larger, which is prepared as a whole for each new call."""
+        if layer not in self._calls:
+            inputs = self.keras.layers.Input(x.shape[1:])
+            outputs = layer(inputs)
+            upstream = self.tensorflow.placeholder("float32", outputs.get_shape())
+            loss = self.tensorflow.reduce_sum(outputs * upstream)
+            variables = [inputs] + list(layer.trainable_weights)
+            gradients = self.tensorflow.gradients(loss, variables)
+            self._calls[layer] = _Call(inputs, upstream, outputs, gradients)
+        return self._calls[layer]
 
-    def _run(self, inputs, x, tensors, training):
-        feed, phase = {inputs: x}, self.keras.backend.learning_phase()
+    def _run(self, call, x, upstream, tensors, training):
+        feed = {call.inputs: x}
+        if upstream is not None:
+            feed[call.upstream] = upstream
+        phase = self.keras.backend.learning_phase()
         if isinstance(phase, self.tensorflow.Tensor):
             feed[phase] = training
         return self.session.run(tensors, feed_dict=feed)
@@ -216,10 +242,8 @@ class Session(KerasSession):
         return traced_ops(trace.step_stats)
 
 
-@functools.lru_cache(maxsize=None)
 def open_tensorflow_session(tensorflow, threads):
-    """The session of this process, whose `threads` must not change: all models are in one graph,
-    and a variable has a value only in the session that initialised it."""
+    """A session of the default graph. The first one of a process decides about its `threads`."""
     settings = tensorflow.ConfigProto(
         intra_op_parallelism_threads=threads, inter_op_parallelism_threads=threads
     )

@@ -61,6 +61,12 @@ class KerasSession(KerasWeights, KerasTraining):
         self._initial = None
         self._validation_feeds = {}
 
+    @contextlib.contextmanager
+    def current(self):
+        """Makes this session's model the one that is used in the block, although another session
+        was opened after it."""
+        yield
+
     def thread_counts(self):
         """(within an op, between ops); None if the framework has no such setting."""
         return None, None
@@ -353,7 +359,7 @@ class KerasSession(KerasWeights, KerasTraining):
         layer."""
         if not self.recurrent.layers:
             return None
-        lengths = self._lengths()
+        lengths = self.lengths()
         time_steps = min(lengths)
         is_long = self.attests_short_layers and max(lengths) > attest.LONGEST
         if is_long:
@@ -372,7 +378,7 @@ class KerasSession(KerasWeights, KerasTraining):
             facts["time_steps"] = attest.SHORT
         return facts
 
-    def _lengths(self):
+    def lengths(self):
         """The number of time steps of each recurrent layer; of one that takes any number, that of
         the longest input."""
         longest = 1
