@@ -249,8 +249,17 @@ def round(arguments: Sequence[str]) -> int:
         _measure(needed, place, label, reference, _remaining_time(place, total - number, rule))
     results = results_of(adoptable_records(needed, place)) | unneeded
     write_results(file, {run.name: results[run.name] for run in planned if run.name in results})
-    if needed and reference and len(planned) > 1:
-        _print_so_far(planned, place, label, reference)
+    if not needed or not reference or len(planned) == 1:
+        return 0
+    # Imported when nothing is timed: they load NumPy and SciPy.
+    from rnnbench.planning.finished import finished_runs
+    from rnnbench.planning.repeats import ratios_of
+    from rnnbench.report.rounds import so_far
+
+    ratios = ratios_of(planned, finished_runs(place), reference)
+    text = so_far(planned, ratios, reference)
+    if text:
+        print_progress(f"{label} {configuration_of(planned[0].round)} {text}")
     return 0
 
 
@@ -285,18 +294,6 @@ def _measure(
         if len(names) > 1:
             text += f" and {len(names) - 1} more"
         print_progress(f"{label} {text}: {summary}")
-
-
-def _print_so_far(planned: Sequence[Run], place: Place, label: str, reference: str) -> None:
-    # Imported when nothing is timed: they load NumPy and SciPy.
-    from rnnbench.planning.finished import finished_runs
-    from rnnbench.planning.repeats import ratios_of
-    from rnnbench.report.rounds import so_far
-
-    ratios = ratios_of(planned, finished_runs(place), reference)
-    text = so_far(planned, ratios, reference)
-    if text:
-        print_progress(f"{label} {configuration_of(planned[0].round)} {text}")
 
 
 def _why_not_needed(

@@ -217,7 +217,7 @@ def _add_site_file(
     Raises `RecordError` for any other file.
     """
     existing = incoming.root / name
-    site, experiment, *what = name.split("/")
+    site, _, *what = name.split("/")
     is_json = file.suffix == ".json"
     results: Mapping[str, Result] = {}
     match what:
@@ -246,7 +246,7 @@ def _add_site_file(
             remedy = "export it again."
             result = as_kind(read_json(file), Result, "is not a file of an export", name, remedy)
             results = {file.stem: result}
-            name = f"{site}/{experiment}/{ROUNDS}/{file.name}"
+            name = f"{site}/{incoming.experiment}/{ROUNDS}/{file.name}"
         case _:
             raise _refuse(name, "is not a file of an export")
 

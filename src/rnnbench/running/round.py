@@ -226,32 +226,30 @@ class CohortRunner:
         code, slurm = revision(), attempt.slurm_job()
         outcomes = self._train(cohort, started)
 
-        place = self.place
         finished = timestamps.now()
         trained = []
         for run in cohort:
-            began = started[run.name]
-            outcome = outcomes[run.name]
             trained.append(
                 Trained(
                     run,
-                    place.experiment,
-                    place.site,
-                    began,
+                    self.place.experiment,
+                    self.place.site,
+                    started[run.name],
                     finished,
                     self.hardware,
-                    outcome,
+                    outcomes[run.name],
                 )
             )
 
         identity = f"{self.name}/{min(started.values())}"
         made = records_of(trained, identity, set(started) - requested)
+        # Out of memory next to others does not mean that the run needs too much on its own.
         again = []
         for run in cohort:
-            # Out of memory next to others does not mean that the run needs too much on its own.
             if must_retry_alone(run.config, outcomes[run.name], len(cohort)):
-                again.append(run)
                 made.pop(run.name, None)
+                if run.name in requested:
+                    again.append(run)
         records = {}
         # Companions first, so that they exist once a record can be adopted.
         for record in sorted(made.values(), key=lambda record: record.name in requested):
@@ -259,15 +257,13 @@ class CohortRunner:
             if slurm:
                 measured["job"] = {**slurm, "log": f"records/{record.key}.log"}
             complete = replace(record, measured=measured)
-            write_record(place.results, complete)
+            write_record(self.place.results, complete)
             if record.name in requested:
                 records[record.name] = complete
 
         for run in again:
-            if run.name in requested:
-                why = "ran out of memory; retrying it on its own"
-                print_progress(f"{self.label} {run.name} {why}")
-                records |= self.measure([run], requested)
+            print_progress(f"{self.label} {run.name} ran out of memory; retrying it on its own")
+            records |= self.measure([run], requested)
 
         killed = [run.name for run in cohort if outcomes[run.name].is_killed]
         if killed:
