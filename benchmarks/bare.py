@@ -26,7 +26,7 @@ SAME_GRAPH = """
 batches = [range({count})[i : i + {batch}] for i in range(0, {count}, {batch})]
 
 
-def pointers(wildcards):
+def rounds(wildcards):
     return [f"out/{{number}}" for number in batches[int(wildcards.batch)]]
 
 
@@ -55,7 +55,7 @@ rule one:
 rule track:
     input:
         "prepared/store",
-        pointers,
+        rounds,
     output:
         "tracked/{{batch}}",
     shell:

@@ -22,7 +22,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
 
-from rnnbench.records.pointer import records_of
+from rnnbench.records.rounds import records_of
 from rnnbench.tables.stats import difference_interval
 
 MIN_EPOCHS = 4  # Friedman's test needs three positions besides the first
@@ -33,8 +33,7 @@ def main() -> int:
     parser.add_argument("results", type=Path, help="a results folder")
     parser.add_argument("--experiment", default="*", help="only this experiment (default: all)")
     options = parser.parse_args()
-    pointers = sorted(options.results.glob(f"*/{options.experiment}/*-s*-r*.json"))
-    records, faults = records_of(pointers)
+    records, faults = records_of(sorted(options.results.glob(f"*/{options.experiment}")))
     for fault in faults:
         print(fault, file=sys.stderr)
     runs: dict[int, list[list[float]]] = {}

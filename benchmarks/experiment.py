@@ -6,10 +6,11 @@ import os
 import subprocess
 import sys
 import time
+from fnmatch import fnmatch
 from pathlib import Path
 
-from rnnbench.records.pointer import records_of
 from rnnbench.records.record import Record
+from rnnbench.records.rounds import records_of
 
 ROOT = Path(__file__).parents[1]
 
@@ -27,8 +28,7 @@ def measure_experiment(name: str, folder: Path, text: str, runs: str = "*") -> l
     )  # fmt: skip
     print(f"the workflow took {time.monotonic() - start:.0f} s")
     os.chdir(ROOT)
-    pointers = sorted(Path("results").glob(f"*/{name}/{runs}-s*-r*.json"))
-    records, faults = records_of(pointers)
+    records, faults = records_of(sorted(Path("results").glob(f"*/{name}")))
     for fault in faults:
         print(fault)
-    return records
+    return [record for record in records if fnmatch(record.name, f"{runs}-s*-r*")]

@@ -29,10 +29,10 @@ from benchmarks import bare, where  # noqa: E402
 from rnnbench import workflow  # noqa: E402
 from rnnbench.planning.plan import Plan, write_plan  # noqa: E402
 from rnnbench.planning.planner import make_plan  # noqa: E402
-from rnnbench.records.pointer import Pointer  # noqa: E402
-from rnnbench.records.store import read_json, write_json, write_record  # noqa: E402
+from rnnbench.records.rounds import results_of, write_results  # noqa: E402
+from rnnbench.records.store import write_record  # noqa: E402
 from tests.conftest import Project, make_project  # noqa: E402
-from tests.factory import make_record  # noqa: E402
+from tests.factory import make_record, replace  # noqa: E402
 
 GRID = (
     "model=fake build=fake rnn=fake_fast,fake_slow ++rnn.fake.samples=range({}) device=cpu_1"
@@ -76,7 +76,7 @@ def dry(folder: Path, count: int, times: int, members: int) -> None:
 
 
 def nothing_to_do(folder: Path, count: int, times: int, members: int) -> None:
-    """Writes the records, pointers and other outputs of `count` finished runs and the outputs of
+    """Writes the records, rounds and other outputs of `count` finished runs and the outputs of
     the bare Snakefiles, then Snakemake's metadata with --touch, and measures a start."""
     project = grid(folder / "done", count, members)
     finish(project)
@@ -132,15 +132,13 @@ def finish(project: Project) -> None:
     root, plan = project.folder, planned(project)
     job = workflow.Job(plan, root)
     write_plan(plan, root / "results")
-    for name, run in plan.runs.items():
-        record = make_record(
-            name=name, machine=plan.site, experiment="many", digest=run.digest, epochs=2
-        )
-        write_record(root / "results", record)
-        write_json(root / job.folder / f"{name}.json", Pointer.of(record))
     for name, planned_round in zip(job.rounds, plan.rounds.values(), strict=True):
-        members = [read_json(job.pointers[run.name]) for run in planned_round.runs]
-        write_json(root / name, {"members": dict(enumerate(members))})
+        records = []
+        for run in planned_round.runs:
+            made = make_record(machine=plan.site, experiment="many", epochs=2)
+            records.append(replace(made, run=run))
+            write_record(root / "results", records[-1])
+        write_results(root / name, results_of(records))
     reports = [
         "report.html",
         "report.md",

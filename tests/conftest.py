@@ -23,6 +23,7 @@ from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling
 
 from rnnbench.locks import locked
+from rnnbench.records.rounds import Result, results_in
 from rnnbench.records.store import Place, record_files
 from rnnbench.tracking import store
 from rnnworker import members
@@ -228,8 +229,16 @@ class Project:
     def records(self) -> list[Path]:
         return record_files(self.folder / "results")
 
-    def pointers(self, experiment: str = "selftest") -> list[Path]:
-        return sorted((self.folder / "results").glob(f"*/{experiment}/*-s*-r*.json"))
+    def rounds(self, experiment: str = "selftest") -> list[Path]:
+        """The files of its finished rounds."""
+        return sorted((self.folder / "results").glob(f"*/{experiment}/rounds/*.json"))
+
+    def finished(self, experiment: str = "selftest") -> dict[str, Result]:
+        """Run → its result in the file of its round."""
+        (folder,) = (self.folder / "results").glob(f"*/{experiment}")
+        results, faults = results_in(folder)
+        assert not faults
+        return results
 
 
 @pytest.fixture

@@ -13,9 +13,9 @@ from typing import Any
 import msgspec
 
 from rnnbench.grid.point import digest_of, full_identity
-from rnnbench.records.pointer import Pointer
 from rnnbench.records.record import Epoch, Phase, Reason, Record, RoundFacts, Run, Verdict
-from rnnbench.records.store import write_json, write_record
+from rnnbench.records.rounds import Result, read_results, write_results
+from rnnbench.records.store import write_record
 from rnnbench.records.timestamps import written
 from rnnbench.tables.estimates import Measurements
 from rnnbench.tables.frame import tidy
@@ -177,17 +177,21 @@ def put(
     site: str = "here",
     experiment: str = "quick",
 ) -> Path:
-    """Writes the record, its companions and its pointer; returns the pointer."""
+    """Writes the record and its companions, and adds its result to the file of its round. Returns
+    this file."""
     for each in (record, *companions):
         write_record(results, each)
-    file = results / site / experiment / f"{record.name}.json"
-    write_json(file, Pointer.of(record, [companion.path for companion in companions]))
+    file = results / site / experiment / "rounds" / f"{record.run.round}.json"
+    known = read_results(file) if file.exists() else {}
+    result = Result.of(record, [companion.path for companion in companions])
+    write_results(file, {**known, record.name: result})
     return file
 
 
-def read_pointer(results: Path, pointer: Path) -> Record:
-    """The record that a pointer file names."""
-    return next(Pointer.read(pointer).records(results, pointer))[1]
+def forget(file: Path, name: str) -> None:
+    """Removes a run from the file of its round."""
+    results = read_results(file)
+    write_results(file, {run: result for run, result in results.items() if run != name})
 
 
 def as_run(line: Mapping[str, Any]) -> Run:

@@ -4,7 +4,7 @@
     ├── ConfigError         conf/ or the command line is wrong; raised before anything runs
     ├── DatasetError        the bytes of a dataset are unavailable or differ from the pinned ones
     ├── BuildError          an environment cannot be created or is unusable
-    ├── RecordError         a record or pointer cannot be read or must not be written
+    ├── RecordError         a record or round cannot be read or must not be written
     ├── RunError            a run left no record
     └── TrackingError       the MLflow server is unreachable or refuses a request
 

@@ -107,7 +107,7 @@ def start_with_faults(project: ClusterProject, slurm: Slurm) -> str:
     faults = {CANCELLED: "CANCELLED", LIMITED: "TIMEOUT", LOST: "NODE_FAIL"}
     for name, state in faults.items():
         assert f": {state} {FOLDER}/rounds/{name}.json" in out, out
-    assert "6 of 8 runs have no record" in out and "Traceback" not in out, out
+    assert "6 of 8 runs are not finished" in out and "Traceback" not in out, out
     return node
 
 

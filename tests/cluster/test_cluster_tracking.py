@@ -21,7 +21,7 @@ import pytest
 from rnnbench.records.record import Record
 from rnnbench.tracking.mapping import metrics
 from tests.factory import BEGINNING, make_record
-from tests.tracking.conftest import MlflowServer, pointer_of, start_track, write_run
+from tests.tracking.conftest import MlflowServer, round_of, start_track, write_run
 
 RECORDS, PROCESSES, KILLS = 80, 4, 2
 TRIES = 12
@@ -76,8 +76,8 @@ def start(
     root: Path, records: Sequence[Record], server: MlflowServer, **extra: str
 ) -> subprocess.Popen[str]:
     address = {"MLFLOW_TRACKING_URI": server.uri, "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1"}
-    pointers = [pointer_of(root, record) for record in records]
-    return start_track("--root", root, *pointers, **address, **extra)
+    rounds = [round_of(root, record) for record in records]
+    return start_track("--root", root, *rounds, **address, **extra)
 
 
 def rows(database: str, query: str) -> list[tuple]:

@@ -10,11 +10,10 @@ import pytest
 
 from rnnbench.cli import main
 from rnnbench.commands import plan
-from rnnbench.records.pointer import Pointer
-from rnnbench.records.store import write_json, write_record
+from rnnbench.records.store import write_record
 from rnnworker import machine
 from tests.conftest import ROOT, Project
-from tests.factory import make_record, replace
+from tests.factory import make_record, put, replace
 from tests.grid.conftest import MINE, MINE_YAML
 
 NAME = "fake-lstm-fake_fast-cpu_1-fake-s0-r0"
@@ -30,12 +29,10 @@ def test_plan_before_and_after_some_runs(project: Project, monkeypatch, capsys) 
     local = machine.fingerprint()["machine"]
     for repeat, seconds in enumerate((0.5, 0.51)):
         record = make_record(name=f"{NAME[:-1]}{repeat}", machine=local, epoch_seconds=seconds)
-        write_record(project.folder / "results", record)
-    pointer = project.folder / f"results/{local}/small/{NAME}.json"
-    write_json(pointer, Pointer.of(record))
+        put(project.folder / "results", record, site=local, experiment="small")
     assert plan.plan(arguments) == 0
     output = capsys.readouterr().out
-    assert "4 to do" in output, "a pointer to a run of another identity is not a finished run"
+    assert "4 to do" in output, "a record of another identity is not a finished run"
     assert "for 2 runs a guess" in output
     assert "(a guess)" in output, "a run alone in its round says nothing about the spread"
 

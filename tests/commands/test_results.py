@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import time
 from pathlib import Path
 
@@ -12,30 +11,29 @@ import pytest
 from rnnbench import locks
 from rnnbench.commands import results as commands
 from rnnbench.errors import ConfigError, RunError
-from rnnbench.records.store import write_json, write_record
-from tests.factory import make_late, make_record
+from rnnbench.records.rounds import results_in
+from rnnbench.records.store import record_files, write_record
+from tests.factory import make_late, make_record, put, replace
 
 VERDICTS = {"a-keras-s0-r0": "clean", "a-block-s0-r0": "void", "a-block-s0-r1": "suspect"}
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    folder = tmp_path / "results/here/quick"
     for name, verdict in VERDICTS.items():
-        write_json(folder / f"{name}.json", {"record": "x", "digest": "d", "verdict": verdict})
-    write_json(folder / "summary.json", {"verdict": "void"})
-    return folder
+        made = make_record(name=name, site="here", verdict=verdict, repeat=int(name[-1]))
+        file = put(tmp_path / "results", made)
+    return file.parents[1]
 
 
 def retry(folder: Path, *names: str) -> set[str]:
-    """Runs the command and returns the names of the marked runs."""
+    """Runs the command and returns the names of the runs whose records were set aside."""
     results = folder.parents[1]
     assert commands.retry([folder.name, *names, "--site", "here", "--results", str(results)]) == 0
-    remaining = {path.stem for path in folder.glob("*.json")}
-    marks = folder / "retry"
-    marked = {path.name for path in marks.iterdir()} if marks.exists() else set()
-    assert marked == set(VERDICTS) - remaining
-    assert "summary" in remaining
+    remaining, _ = results_in(folder)
+    marked = {path.parent.name for path in results.glob("records/*/*/*.retried")}
+    assert marked == set(VERDICTS) - set(remaining)
+    assert {path.parent.name for path in record_files(results)} == set(remaining)
     return marked
 
 
@@ -54,19 +52,39 @@ def test_retry_marks_void_or_named_runs(folder: Path, names: list[str], marked: 
     assert output == f"The next snakemake measures {len(marked)} of 3 runs again.\n"
 
 
-def test_a_damaged_pointer_is_not_void_but_can_be_named(folder: Path) -> None:
-    (folder / "a-keras-s0-r0.json").write_text("[")
-    assert retry(folder) == {"a-block-s0-r0"}
-    mark = (folder / "retry" / "a-block-s0-r0").read_text()
-    assert re.fullmatch(r"\d{8}T\d{6}_\d{6}Z\n", mark)
-    assert retry(folder, "a-keras-*") == {"a-block-s0-r0", "a-keras-s0-r0"}
+def test_all_records_of_a_run_at_a_site_are_set_aside(folder: Path) -> None:
+    """Otherwise an older one would be adopted. Others and companions are left."""
+    results = folder.parents[1]
+    name = "a-block-s0-r0"
+    newest = make_record(name=name, site="here", verdict="void")
+    older = replace(newest, started="20200101T000000_000000Z")
+    companion = replace(newest.round, companion=True)
+    others = [
+        replace(newest, started="20200102T000000_000000Z", experiment="other"),
+        replace(newest, started="20200103T000000_000000Z", site="there"),
+        replace(newest, started="20200104T000000_000000Z", round=companion),
+    ]
+    for record in (older, *others):
+        write_record(results, record)
+    assert commands.retry(["quick", "--site", "here", "--results", str(results)]) == 0
+    aside = {path.stem for path in results.glob(f"records/*/{name}/*.retried")}
+    assert aside == {newest.started, older.started}
+    assert record_files(results, name=name) == [results / record.path for record in others]
+
+
+def test_runs_of_a_damaged_round_are_not_finished(folder: Path) -> None:
+    file = folder / "rounds/round-s0-r1.json"
+    file.write_text("[")
+    with pytest.raises(ConfigError, match="no finished run is named 'a-block-s0-r1'"):
+        retry(folder, "a-block-s0-r1")
+    assert file.read_text() == "["
 
 
 def test_an_unknown_name_or_experiment_changes_nothing(folder: Path) -> None:
     with pytest.raises(ConfigError, match="no finished run is named 'b-\\*'"):
         retry(folder, "a-keras-s0-r0", "b-*")
-    assert {path.stem for path in folder.glob("*-s*-r*.json")} == set(VERDICTS)
-    assert not (folder / "retry").exists()
+    assert set(results_in(folder)[0]) == set(VERDICTS)
+    assert not list(folder.parents[1].glob("records/*/*/*.retried"))
     with pytest.raises(ConfigError, match="has no finished run"):
         commands.retry(["absent", "--site", "here", "--results", str(folder.parents[1])])
 
@@ -99,6 +117,7 @@ def results(tmp_path: Path) -> Path:
         *(f"{record.started}.log", f"{record.started}.events.jsonl"),
         *("20200101T000000_000000Z.log", "20200101T000000_000000Z.job.json"),
         *("20210101T000000_000000Z.unreadable", "20210101T000000_000000Z.log"),
+        *("20220101T000000_000000Z.retried", "20220101T000000_000000Z.events.jsonl"),
         ".20200101T000000_000000Z.json.abc123",
     ):
         (folder / name).write_text("x")
@@ -121,6 +140,7 @@ def test_gc_asks_and_then_removes_unused_files(results: Path, capsys) -> None:
     assert left == {
         *(f"{record.started}{end}" for end in (".json", ".log", ".events.jsonl")),
         *("20210101T000000_000000Z.unreadable", "20210101T000000_000000Z.log"),
+        *("20220101T000000_000000Z.retried", "20220101T000000_000000Z.events.jsonl"),
         *("torch-01234567.lock", ".lock"),
     }
     assert not list(results.parent.glob("mlflow.db*"))
@@ -143,7 +163,7 @@ def test_gc_keeps_young_files_and_used_environments(results: Path, monkeypatch) 
 
 
 def test_gc_keeps_companions(tmp_path: Path) -> None:
-    """Even those that no pointer names: records, their events and logs are never removed."""
+    """Even those that no round names: records, their events and logs are never removed."""
     results = tmp_path / "results"
     for record in make_late():
         file = write_record(results, record)

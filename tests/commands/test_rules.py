@@ -11,7 +11,8 @@ from rnnbench.commands import rules
 from rnnbench.datasets.pins import pinned
 from rnnbench.errors import RecordError, RunError
 from rnnbench.grid.point import digest_of_round
-from rnnbench.records.store import Place, write_json
+from rnnbench.records.rounds import Result, read_results
+from rnnbench.records.store import Place, read_record, record_files, write_json
 from rnnbench.running.round import measure
 from tests.conftest import ROOT
 from tests.factory import as_run
@@ -49,6 +50,36 @@ def test_a_round_needs_the_facts_of_its_experiment(place: Place, monkeypatch) ->
     assert caught.value.where.endswith("experiment.json")
 
 
+@pytest.mark.fault(
+    "the file of a round is truncated",
+    "detected; made again from the records",
+    "run the same command",
+)
+def test_a_round_writes_its_file_from_its_records(place: Place, monkeypatch, capsys) -> None:
+    monkeypatch.setattr(rules, "end_with_snakemake", lambda: None)
+    monkeypatch.setattr(rules, "INPUTS", {})
+    run = as_run(planned())
+    place.folder.mkdir(parents=True, exist_ok=True)
+    (place.folder / "plan.jsonl").write_bytes(run.line())
+    facts = {"name": "selftest", "title": "t", "about": "", "reference": {}}
+    write_json(place.folder / "experiment.json", facts)
+    file = place.folder / f"rounds/{run.round}.json"
+    digest = digest_of_round({run.name: run.digest})
+    arguments = [str(file), "--digest", digest, "--root", str(place.root)]
+    assert rules.round(arguments) == 0
+    assert f"[1/1] {run.round}: 1 run starts" in capsys.readouterr().err
+    (record,) = record_files(place.results)
+    assert read_results(file) == {run.name: Result.of(read_record(record))}
+    content = file.read_bytes()
+    for share in (0.0, 0.5):
+        file.write_bytes(content[: int(share * len(content))])
+        with pytest.raises(RecordError):
+            read_results(file)
+        assert rules.round(arguments) == 0
+        assert f"[1/1] {run.round}: nothing to measure" in capsys.readouterr().err
+        assert file.read_bytes() == content
+
+
 def test_each_dataset_is_verified_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, pin = next(iter(pinned(ROOT).items()))
     verified, calls = [], []
@@ -62,7 +93,7 @@ def test_each_dataset_is_verified_once(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(rules, "worker_digest", lambda config: "w")
     place = Place(ROOT, tmp_path, "here", "selftest", tmp_path / "timing.lock")
     planned_runs = [as_run(run) for run in runs]
-    rules._measure(planned_runs, planned_runs, place, "[1/1]", None)
+    rules._measure(planned_runs, place, "[1/1]", None, "")
     assert verified == [(ROOT / path, pin, "mine")]
     assert list(calls[0]["pinned_md5"].values()) == [pin.md5, pin.md5, None]
 

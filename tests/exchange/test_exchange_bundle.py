@@ -115,12 +115,11 @@ def test_a_missing_run_of_a_round_takes_turns_with_the_reference(finished, tmp_p
     members = [record for record in records if record.round.id == companion.round.id]
     (late,) = (record for record in members if record is not companion)
     check_difference(members, within=0.3)
-    files = (project.folder / "results").glob("*/small/*-r1.json")
-    pointers = [json.loads(path.read_text()) for path in files]
-    companions = {Path(data["record"]).parent.name: data.get("companions") for data in pointers}
-    assert len(companions) == 2, "the pointer of the reference names its first run"
-    assert companions.pop(late.name) == [f"records/{companion.key}.json"]
-    assert list(companions.values()) == [None]
+    results = project.finished("small")
+    companions = {name: results[name].companions for name in results if name.endswith("-r1")}
+    assert len(companions) == 2, "the result of the reference is its first run"
+    assert companions.pop(late.name) == (companion.path,)
+    assert list(companions.values()) == [()]
 
 
 def test_a_changed_worker_is_refused(bundled: tuple[Project, Path], tmp_path: Path) -> None:
@@ -166,7 +165,7 @@ def test_an_experiment_in_two_bundles(tmp_path: Path) -> None:
         restored(project, folder)
     (plan,) = (project.folder / "results").glob("*/small/plan.jsonl")
     names = {json.loads(line)["name"] for line in plan.read_text().splitlines()}
-    assert names == {path.stem for path in project.pointers("small")} and len(names) == 4
+    assert names == set(project.finished("small")) and len(names) == 4
 
 
 def test_help_lists_the_exit_codes(bundled: tuple[Project, Path]) -> None:

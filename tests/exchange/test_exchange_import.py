@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import Any
 from zipfile import ZipFile
 
+import msgspec
 import pytest
 
 from rnnbench import cli
 from rnnbench.exchange import archive
 from rnnbench.locks import take
-from rnnbench.records.pointer import records_of
 from rnnbench.records.record import Record
+from rnnbench.records.rounds import Result, records_of, results_in
 from rnnbench.records.store import planned_folders, read_record, record_files, roots, write_json
 from tests.factory import BEGINNING, make_late, make_record, put
 
@@ -29,9 +30,9 @@ LATER = BEGINNING + timedelta(hours=1)
 
 
 def lay_down(results: Path, *records: Record) -> None:
-    """Writes records, pointers and plan as a site has them."""
+    """Writes records, rounds and plan as a site has them."""
     for record in records:
-        site = put(results, record, site=record.machine).parent
+        site = put(results, record, site=record.machine).parents[1]
         facts = {"name": EXPERIMENT, "title": "t", "about": "", "reference": {}, "lead": "time"}
         facts |= {"repeats": None, "skipped": [], "rerun": "", "peak_tflops": {}}
         write_json(site / "experiment.json", {**facts, "models": [], "obstacle": None})
@@ -111,13 +112,18 @@ def test_an_export_is_imported_unchanged(here: Path, tmp_path: Path, monkeypatch
     assert everything(tmp_path / "empty/results") == everything(here / "results")
 
 
-def test_both_records_of_a_run_are_kept_and_the_pointer_names_the_newer(here, tmp_path) -> None:
+def test_both_records_of_a_run_are_kept_and_the_newer_counts(here, tmp_path) -> None:
     assert run("import", exported(tmp_path / "b", started=LATER)) == 0
     assert run("import", exported(tmp_path / "a")) == 0
     paths = (here / IMPORTED / "records/away").glob("*/*.json")
     first, second = sorted(map(read_record, paths), key=lambda record: record.started)
     assert second.started > first.started
-    assert second.started in (here / SITE / f"{first.name}.json").read_text()
+    assert result_of(here, first).record == second.path
+
+
+def result_of(here: Path, record: Record) -> Result:
+    """What was imported of a run."""
+    return results_in(here / SITE)[0][record.name]
 
 
 def with_companion(folder: Path) -> list[Record]:
@@ -141,7 +147,7 @@ def test_companions_travel_with_the_runs_that_name_them(here: Path, tmp_path, mo
     assert logs, "logs name users and folders, so that they are not exported"
     without_logs = {k: v for k, v in everything(away / "results").items() if k not in logs}
     assert everything(here / IMPORTED) == without_logs
-    imported, faults = records_of(sorted((here / SITE).glob("*-s*-r*.json")))
+    imported, faults = records_of([here / SITE])
     assert {record.key for record in imported} == {record.key for record in records} and not faults
 
 
@@ -151,8 +157,7 @@ def test_a_companion_may_come_later(here: Path, tmp_path: Path) -> None:
     without = {k: v for k, v in complete.items() if k != again.path}
     for files, expected in ((without, []), (complete, [again.path]), (without, [again.path])):
         assert run("import", packed(tmp_path / "x.zip", files)) == 0
-        content = json.loads((here / SITE / f"{late.name}.json").read_text())
-        assert content.get("companions", []) == expected
+        assert list(result_of(here, late).companions) == expected
 
 
 def test_a_backup_is_restored_and_says_what_it_replaces(here, tmp_path, capsys, refused) -> None:
@@ -161,10 +166,41 @@ def test_a_backup_is_restored_and_says_what_it_replaces(here, tmp_path, capsys, 
     assert "is a machine or site of this project" in error and "--restore" in error
     assert run("import", file, "--restore") == 0
     newest = max(map(read_record, record_files(here / "results")), key=lambda r: r.started)
-    pointer = Path("results/home") / EXPERIMENT / f"{newest.name}.json"
-    assert f"replaced: {pointer}" in capsys.readouterr().out
-    assert newest.started in pointer.read_text()
+    file = Path("results/home") / EXPERIMENT / f"rounds/{newest.run.round}.json"
+    assert f"replaced: {file}" in capsys.readouterr().out
+    assert newest.started in file.read_text()
     assert len(record_files(here / "results")) == 2
+
+
+@pytest.mark.parametrize("is_earlier", [False, True])
+def test_runs_that_were_not_needed_stay_so_unless_they_have_a_record(
+    here: Path, tmp_path: Path, is_earlier: bool
+) -> None:
+    """Exports of earlier versions have a file of each such run."""
+    record = make_record(machine="away")
+    unneeded = {
+        "record": None,
+        "digest": record.run.digest,
+        "not_needed": {"spent": 2.0, "budget": 1.0},
+        "repeats": {"least": 1},
+    }
+    measured = exported(tmp_path / "measured")
+    lay_down(tmp_path / "results", record)
+    site = tmp_path / "results/away" / EXPERIMENT
+    file = site / f"rounds/{record.run.round}.json"
+    write_json(file, {"members": {record.name: unneeded}})
+    files = files_in(tmp_path / "results")
+    assert f"away/{EXPERIMENT}/rounds/{file.name}" in files and record.path not in files
+    if is_earlier:
+        del files[f"away/{EXPERIMENT}/rounds/{file.name}"]
+        files[f"away/{EXPERIMENT}/{record.name}.json"] = json.dumps(unneeded).encode()
+    without = packed(tmp_path / "without.zip", files)
+    for _ in range(2):
+        assert run("import", without) == 0
+        assert msgspec.to_builtins(result_of(here, record))["not_needed"] == unneeded["not_needed"]
+    for archive_ in (measured, without):
+        assert run("import", archive_) == 0
+        assert result_of(here, record).record == record.path
 
 
 def test_nothing_is_imported_while_the_results_are_locked(here: Path, tmp_path, refused) -> None:

@@ -145,14 +145,14 @@ def test_a_change_after_the_plan(own: Project, change: Callable[[Project], None]
     before = record.read_bytes()
 
     change(own)
-    own.pointers("mine")[0].unlink()
+    own.rounds("mine")[0].unlink()
     refused = measure(own, plan)
     _, error = refused.communicate(timeout=60)
     assert refused.returncode == 1
     assert error.count("changed since the plan was made") == 1, error
     assert "Fix: run the same command again" in error and "Traceback" not in error
     assert own.records() == [record] and record.read_bytes() == before
-    assert not own.pointers("mine")
+    assert not own.rounds("mine")
 
     again = planned(own)
     (old,), (new,) = plan.runs.values(), again.runs.values()
@@ -214,5 +214,5 @@ def test_results_that_lead_elsewhere(own: Project) -> None:
         link.symlink_to(folder)
         measured(own, planned(own))
         records = {file: file.read_bytes() for file in own.records()}
-        assert len(records) == 1 and own.pointers("mine")
+        assert len(records) == 1 and own.rounds("mine")
         assert contents.setdefault(name, records) == records

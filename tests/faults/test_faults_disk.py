@@ -18,10 +18,9 @@ from rnnbench.records.store import Place, why_not_tracked
 from rnnbench.running import certificates
 from rnnworker.members import Outcome
 from tests.conftest import Project, copy_of, make_project
-from tests.factory import read_pointer
 from tests.faults.matrix import rows
 from tests.faults.mounts import filled, small_disk
-from tests.running.alone import train
+from tests.running.alone import results, train
 from tests.running.test_running_train import planned
 
 
@@ -78,8 +77,10 @@ def has_export(project: Project) -> bool:
 
 
 def has_records(project: Project) -> bool:
-    results, pointers = project.folder / "results", project.pointers("small")
-    return len(pointers) == 4 and all(read_pointer(results, pointer) for pointer in pointers)
+    if not project.rounds("small"):
+        return False
+    root, results = project.folder / "results", project.finished("small").values()
+    return len(results) == 4 and all(result.is_valid(root, None) for result in results)
 
 
 @dataclass(frozen=True)
@@ -93,8 +94,9 @@ class Phase:
     free: tuple[int, ...]
 
     def arguments(self, project: Project) -> list[str]:
-        a_round = next(project.folder.glob("results/*/small/rounds/*.json"))
-        export, site = project.environment["EXPORT"], a_round.parents[1]
+        (plan,) = project.folder.glob("results/*/small/plan.jsonl")
+        export, site = project.environment["EXPORT"], plan.parent
+        a_round = next(site.glob("rounds/*.json"), None)
         return self.command.format(round=a_round, site=site, export=export).split()
 
     def undo(self, project: Project) -> None:
@@ -127,7 +129,7 @@ PHASES = {
     ),
     "records are imported": Phase(
         "import --restore {export}",
-        ("results/records", "results/*/small/*-s*-r*.json"),
+        ("results/records", "results/*/small/rounds"),
         has_records,
         (0, 300_000, 4096, 330_000),
     ),
@@ -143,9 +145,7 @@ PHASES = {
 )
 def test_the_same_command_continues(measured: Project, disk: Path, phase: Phase) -> None:
     assert has_records(measured)
-    before = {
-        path: path.read_bytes() for path in (*measured.records(), *measured.pointers("small"))
-    }
+    before = {path: path.read_bytes() for path in (*measured.records(), *measured.rounds("small"))}
     for free in phase.free if ALL else phase.free[:2]:
         phase.undo(measured)
         with filled(disk, free):
@@ -223,10 +223,11 @@ def test_a_record(disk: Path, place: Place) -> None:
             except OSError as error:
                 assert "free" in cli.FIXES[error.errno]
         assert first.read_bytes() == content
-        assert not place.pointer(name).exists() and not list(disk.rglob(".*.json.*"))
+        assert not results(place, planned(name)) and not list(disk.rglob(".*.json.*"))
     assert pages > 3
-    train(planned(f"other-s0-r{pages - 1}"), place)
-    assert place.pointer(f"other-s0-r{pages - 1}").exists()
+    again = planned(f"other-s0-r{pages - 1}")
+    train(again, place)
+    assert results(place, again)
 
 
 @full_when("a certificate is written", "one line; no file")

@@ -91,7 +91,7 @@ def test_killed_at_random_moments(project: Project, kind: str) -> None:
     done = project.snakemake("--until", "round", experiment="killed")
     assert done.returncode == 0, done.stdout + done.stderr
     intact(project, kept)
-    assert len(project.pointers("killed")) == 2 * RUNS
+    assert len(project.finished("killed")) == 2 * RUNS
     assert {read_record(path).run.repeat for path in project.records()} == set(range(RUNS))
 
 
@@ -120,7 +120,7 @@ def test_importer_killed_at_random_moments(project: Project) -> None:
             done = project.snakemake("--until", "round", experiment=name)
             assert done.returncode == 0, done.stdout + done.stderr
             kept = intact(project, kept)
-        assert len(project.pointers(name)) == 4
+        assert len(project.finished(name)) == 4
     assert not working_in(project.folder)
 
 
@@ -177,6 +177,6 @@ def test_ends_soon_with_many_jobs_ready(project: Project, number: int, many: int
     assert time.monotonic() - begin < 10
     assert process.returncode == 128 + number, out
     assert not working_in(project.folder) and not descendants(os.getpid())
-    assert f"of {many} runs have a record; the same command continues." in out
+    assert f"of {many} rounds are finished; the same command continues." in out
     assert "Traceback" not in out
     intact(project, before)

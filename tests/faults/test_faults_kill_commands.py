@@ -17,7 +17,6 @@ from rnnbench.records.store import read_record
 from rnnbench.workflow.signal_handling import is_running
 from tests.conftest import Project, copy_of, make_project, wait_until
 from tests.exchange.bundles import bundle, run
-from tests.factory import read_pointer
 from tests.faults.matrix import rows
 from tests.faults.test_faults_disk import ALL, PHASES, Phase, exported, has_records
 
@@ -40,9 +39,10 @@ COMMANDS = {
 def is_whole(project: Project, phase: Phase) -> bool:
     """Whether what a kill has left is complete, or does not count as done."""
     if phase.complete is has_records:
-        results = project.folder / "results"
-        pointers = [read_pointer(results, pointer) for pointer in project.pointers("small")]
-        return all([*pointers, *map(read_record, project.records())])
+        root = project.folder / "results"
+        results = project.finished("small").values() if project.rounds("small") else []
+        records = [read_record(file) for file in project.records()]
+        return all(result.is_valid(root, None) for result in results) and all(records)
     return not list(project.folder.glob(phase.files[0])) or phase.complete(project)
 
 

@@ -37,8 +37,14 @@ def site_file(name: str, content: bytes = b"{}") -> Change:
     return added(f"away/{EXPERIMENT}/{name}", content)
 
 
-def a_pointer(data: Any) -> Change:
-    return site_file("x-s0-r0.json", json.dumps(data).encode())
+def a_round(name: str, result: Any) -> Change:
+    """The file of a round of one run."""
+    return site_file("rounds/x.json", json.dumps({"members": {name: result}}).encode())
+
+
+def of_a_run(name: str, result: Any) -> Change:
+    """The same in an export of an earlier version."""
+    return site_file(f"{name}.json", json.dumps(result).encode())
 
 
 def edited(part: str, *path: str | int, value: Any) -> Change:
@@ -104,16 +110,20 @@ SITES = (
     *("imported", "records", "-x", ".git", "a b", 'a"b', "a;b", "a\nb", "a\\b"),
     *(f"a{RIGHT_TO_LEFT}b", "a" * 300),
 )
+RESULTS: dict[str, Any] = {
+    "a record": {"record": "records/away/x/20270101T000000_000000Z.json"},
+    "a record out of the folder": {"record": "../../../etc/passwd"},
+    "a result that is a list": [],
+    "a record that is a number": {"record": 7},
+    "a reason that is a text": {"record": None, "not_needed": HTML, "digest": "d"},
+    "a reason with a list": {"record": None, "not_needed": "x", "digest": [1]},
+}
 REFUSED: dict[str, Change] = {
     "of this machine": as_home,
     "a record of this machine": record_of_home,
     "a certificate of this machine": in_certificate("machine", value="home"),
-    "a pointer": a_pointer({"record": "records/away/x/20270101T000000_000000Z.json"}),
-    "a pointer out of the folder": a_pointer({"record": "../../../etc/passwd"}),
-    "a pointer that is a list": a_pointer([]),
-    "a pointer to a number": a_pointer({"record": 7}),
-    "a reason that is a text": a_pointer({"record": None, "not_needed": HTML, "digest": "d"}),
-    "a reason with a list": a_pointer({"record": None, "not_needed": "x", "digest": [1]}),
+    **{name: a_round("x-s0-r0", result) for name, result in RESULTS.items()},
+    **{f"{name}, of a run": of_a_run("x-s0-r0", result) for name, result in RESULTS.items()},
     "a record at a site without a plan": in_record("site", value="third"),
     "a record at a site above": in_record("site", value="../../x"),
     "a record of another experiment": in_record("experiment", value="../other"),
@@ -155,6 +165,7 @@ REFUSED: dict[str, Change] = {
     "a plan with a name of another folder": plan_line(name="../../x-s0-r0"),
     "a plan with a name in right-to-left": plan_line(name=f"x{RIGHT_TO_LEFT}y-s0-r0"),
     "a plan with another digest": plan_line(digest="0" * 64),
+    "a plan with a round of another folder": plan_line(round="../../x"),
     "facts of another experiment": in_facts("name", value="other"),
     "facts whose title is a list": in_facts("title", value=["x"]),
     "facts whose reference is a text": in_facts("reference", value="keras"),
@@ -198,13 +209,14 @@ REFUSED: dict[str, Change] = {
 
 def not_needed(files: Files) -> None:
     for name in ("x-s0-r0", record_name(files).split("/")[2]):
-        pointer = {
+        result = {
             "record": None,
             "not_needed": {"halfwidth": 0.01, "until": 0.02, "runs": 10**9},
             "digest": "d",
             "repeats": {LINK: LINK},
         }
-        site_file(f"{name}.json", json.dumps(pointer).encode())(files)
+        a_round(name, result)(files)
+        of_a_run(name, result)(files)
 
 
 def with_reason(text: str) -> Change:

@@ -23,7 +23,7 @@ from rnnbench.planning.forecast import (
     spread_of,
 )
 from rnnbench.planning.repeats import Known, stop_reason
-from rnnbench.records.pointer import NotNeeded
+from rnnbench.records.rounds import NotNeeded
 from rnnbench.tables.ratios import Estimates, RunValue
 from rnnbench.tables.stats import Interval, welch_halfwidth
 

@@ -1,4 +1,4 @@
-"""Values that no real machine has are refused with their field; pointers say what retries ask."""
+"""Values that no real machine has are refused with their field; results say what retries ask."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from rnnbench.errors import RecordError
-from rnnbench.records.pointer import NotNeeded, Pointer, is_valid
 from rnnbench.records.record import Phase, Record, run_value
+from rnnbench.records.rounds import NotNeeded, Result, read_results
 from rnnbench.records.store import write_json
 from tests.factory import make_record, put
 
@@ -76,31 +76,30 @@ def test_the_first_epoch_counts_only_if_it_is_the_only_one(seconds: list, value:
     assert run_value(seconds) == value
 
 
-def test_a_pointer_repeats_what_retries_ask_of_its_record(tmp_path: Path) -> None:
+def test_a_result_repeats_what_retries_ask_of_its_record(tmp_path: Path) -> None:
     record = make_record(verdict="void")
-    pointer = Pointer.read(put(tmp_path, record))
-    assert pointer.digest == record.run.digest and pointer.verdict == "void"
-    assert pointer.wall_seconds == record.measured["wall_seconds"]
+    result = read_results(put(tmp_path, record))[record.name]
+    assert result.digest == record.run.digest and result.verdict == "void"
+    assert result.wall_seconds == record.measured["wall_seconds"]
 
 
-def test_a_pointer_holds_for_its_digest_and_for_the_rule_that_it_names(tmp_path: Path) -> None:
+def test_a_result_without_a_record_is_valid_for_the_rule_that_it_names(tmp_path: Path) -> None:
     rule = {"least": 3, "most": 8, "until": 0.02, "budget_s": None}
     record = make_record()
-    file = put(tmp_path, record)
-    assert is_valid(file, tmp_path) and is_valid(file, tmp_path, rule, record.run.digest)
-    assert not is_valid(file, tmp_path, rule, "another")
+    result = read_results(put(tmp_path, record))[record.name]
+    assert result.is_valid(tmp_path, None) and result.is_valid(tmp_path, rule)
     why = NotNeeded(halfwidth=0.01, until=0.02, runs=3)
-    write_json(file, Pointer(record=None, digest="d", not_needed=why, repeats=rule))
-    assert is_valid(file, tmp_path, rule) and is_valid(file, tmp_path, rule, "d")
-    assert not is_valid(file, tmp_path, {**rule, "until": 0.01})
-    assert not is_valid(file, tmp_path, rule, "another")
+    result = Result(record=None, digest="d", not_needed=why, repeats=rule)
+    assert result.is_valid(tmp_path, rule)
+    assert not result.is_valid(tmp_path, {**rule, "until": 0.01})
+    assert not result.is_valid(tmp_path, None)
 
 
-def test_a_file_that_is_no_pointer_says_how_to_make_it_again(tmp_path: Path) -> None:
-    write_json(tmp_path / "a-s0-r0.json", {"record": None})
+def test_a_file_that_is_not_of_a_round_says_how_to_make_it_again(tmp_path: Path) -> None:
+    write_json(tmp_path / "a-s0-r0.json", {"members": {"a": {"record": None}}})
     with pytest.raises(RecordError) as caught:
-        Pointer.read(tmp_path / "a-s0-r0.json")
+        read_results(tmp_path / "a-s0-r0.json")
     text = str(caught.value)
-    assert "a-s0-r0.json: is not a pointer to a record" in text
+    assert "a-s0-r0.json: is not the file of a round" in text
     assert "it names no record, and no reason why none is needed" in text
-    assert "Fix: remove the file and run the same snakemake command again, which makes it." in text
+    assert "Fix: run the same snakemake command again, which makes it again." in text

@@ -14,7 +14,7 @@ import pytest
 
 from rnnbench import cli, workflow
 from rnnbench.errors import RecordError
-from rnnbench.records.pointer import is_valid, read_pointers, records_of
+from rnnbench.records.rounds import Result, read_records, read_results, records_of
 from rnnbench.records.store import (
     MAX_DEPTH,
     imported_machines,
@@ -33,7 +33,7 @@ from rnnbench.records.store import (
     write_record,
 )
 from tests.conftest import ROOT, Project
-from tests.factory import make_late, make_record, put, read_pointer
+from tests.factory import make_late, make_record, put, replace
 
 LEFTOVERS = ("job.json", "events.jsonl", "log", "unreadable")
 
@@ -43,32 +43,37 @@ def results(tmp_path: Path) -> Path:
     return tmp_path / "results"
 
 
-def test_a_pointer_moves_with_its_results_folder(results: Path, tmp_path: Path) -> None:
-    pointer = put(results, make_record())
+def test_results_move_with_their_folder(results: Path, tmp_path: Path) -> None:
+    file = put(results, make_record())
     moved = results.rename(tmp_path / "moved")
-    assert read_pointer(moved, moved / pointer.relative_to(results)) == make_record()
+    assert records_of([moved / file.relative_to(results).parents[1]]) == ([make_record()], [])
 
 
 @pytest.mark.parametrize(
     "target", ["../outside.json", "records/../../outside.json", "absolute", "link.json"]
 )
-def test_a_pointer_outside_the_results_is_refused(results: Path, target: str) -> None:
-    outside, pointer = results.parent / "outside.json", results / "pointer.json"
+def test_a_record_outside_the_results_is_refused(results: Path, target: str) -> None:
+    outside = results.parent / "outside.json"
     write_json(outside, make_record())
-    write_json(pointer, {"record": str(outside) if target == "absolute" else target})
+    results.mkdir()
     (results / "link.json").symlink_to(outside)
-    with pytest.raises(RecordError, match="outside the results folder") as caught:
-        read_pointer(results, pointer)
-    assert caught.value.where == str(pointer)
+    result = Result(record=str(outside) if target == "absolute" else target)
+    records, (fault,) = read_records([result], results)
+    assert not records and "is outside the results folder" in str(fault)
+    assert not result.is_valid(results, None)
 
 
 @pytest.mark.parametrize(
-    "data", [[], {"digest": "d"}, {"record": 7}, {"record": None}, "records/x.json", None]
+    "data", [{"digest": "d"}, {"record": 7}, {"record": None}, "records/x.json", None, 1, []]
 )
-def test_invalid_pointers_are_reported(results: Path, data: object) -> None:
-    write_json(results / "pointer.json", data)
-    with pytest.raises(RecordError, match="not a pointer"):
-        read_pointer(results, results / "pointer.json")
+def test_invalid_results_are_reported(results: Path, data: object) -> None:
+    file = results / "here/quick/rounds/a.json"
+    for content in (data, {"members": data}, {"members": {"a": data}}):
+        write_json(file, content)
+        with pytest.raises(RecordError, match="is not the file of a round"):
+            read_results(file)
+    records, (fault,) = records_of([results / "here/quick"])
+    assert not records and fault.where == str(file)
 
 
 @pytest.mark.parametrize(
@@ -127,20 +132,25 @@ def test_untrusted_json_has_limits_and_no_control_characters(content: str, read:
 
 @pytest.mark.parametrize("is_truncated", [True, False])
 @pytest.mark.parametrize("damaged", [None, "record", "companion"])
-def test_damaged_records_are_reported_and_make_their_pointer_invalid(
+def test_damaged_records_are_reported_and_make_their_result_invalid(
     results: Path, damaged: str | None, is_truncated: bool
 ) -> None:
     reference, late, companion = readable = make_late()
-    pointers, faulty = [put(results, reference), put(results, late, [companion])], []
+    put(results, reference)
+    file, faulty = put(results, late, [companion]), []
     if damaged:
-        file = results / {"record": late, "companion": companion}[damaged].path
-        file.write_bytes(file.read_bytes()[:100])
+        path = results / {"record": late, "companion": companion}[damaged].path
+        path.write_bytes(path.read_bytes()[:100])
         if not is_truncated:
-            file.unlink()
-        readable, faulty = readable[: 1 if damaged == "record" else 2], [str(file)]
-    assert [is_valid(pointer, results) for pointer in pointers] == [True, not damaged]
-    records, faults = records_of(pointers)
-    assert records == list(readable) and [fault.where for fault in faults] == faulty
+            path.unlink()
+        readable = [reference, {"record": companion, "companion": late}[damaged]]
+        faulty = [str(path)]
+    members = read_results(file)
+    assert members[reference.name].is_valid(results, None)
+    assert members[late.name].is_valid(results, None) == (not damaged)
+    records, faults = records_of([file.parents[1]])
+    assert [fault.where for fault in faults] == faulty
+    assert sorted(record.key for record in records) == sorted(record.key for record in readable)
 
 
 @pytest.mark.parametrize("bad", [float("nan"), object()])
@@ -239,9 +249,9 @@ def test_a_companion_is_shown_if_there_is_no_other_record(tmp_path: Path, capsys
 
 def test_report_inputs_from_another_site(project: Project, monkeypatch) -> None:
     job = workflow.load({"experiment": "small", "conf": str(project.conf)}, project.folder)
-    inputs = ["a-s0-r0.json", "certificates/m-lstm-current.json"]
+    inputs = ["certificates/m-lstm-current.json", "rounds/a-s0-r0.json"]
     others = ["certificates.json", "experiment.json", "tracked/0.json"]
-    others += [".a-s0-r0.json.abcd", "certificates/.m-lstm-current.json"]
+    others += ["a-s0-r0.json", "rounds/.a-s0-r0.json.abcd", "certificates/.m-lstm-current.json"]
     others += ["certificates/work/m-lstm-current.job.json"]
     others += ["attempts/a-s0-r0/1.json"]  # of an attempt; it is no input
     for name in inputs + others:
@@ -303,15 +313,9 @@ def test_what_cannot_be_read_is_left_out_and_named(results: Path) -> None:
     assert records == [make_record()] and [fault.where for fault in faults] == [str(missing)]
 
 
-def test_a_file_of_a_round_has_the_pointers_of_its_runs(tmp_path: Path) -> None:
-    file = tmp_path / "round.json"
-    one, other = ({"record": f"records/{name}.json", "wall_seconds": 2.5} for name in "ab")
-    write_json(file, {"members": {"a": one, "b": other}})
-    assert [pointer.record for pointer in read_pointers(file)] == [one["record"], other["record"]]
-    write_json(file, one)
-    (pointer,) = read_pointers(file)
-    assert (pointer.record, pointer.wall_seconds) == (one["record"], 2.5)
-    for wrong in ([], {"members": {"a": {}}}, {"members": []}):
-        write_json(file, wrong)
-        with pytest.raises(RecordError, match="not a pointer"):
-            read_pointers(file)
+def test_of_two_rounds_of_a_run_the_one_that_started_last_counts(results: Path) -> None:
+    """A run is in two rounds if its experiment was planned differently in the meantime."""
+    early, later = make_record(), replace(make_record(), started="20991121T075000_123456Z")
+    for number, record in enumerate((early, later, early)):
+        put(results, replace(record, run=replace(record.run, round=f"{number}-s0-r0")))
+    assert [record.started for record in records_of([results / "here/quick"])[0]] == [later.started]

@@ -59,7 +59,7 @@ class WrongSteps(Certificates):
 
 
 def store(records: Iterable[Record], results: Path) -> None:
-    """Writes the records with their pointers."""
+    """Writes the records with their rounds."""
     for record in records:
         put(results, record)
 

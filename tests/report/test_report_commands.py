@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import json
 import re
+import shutil
 
 import numpy as np
 import pandas as pd
@@ -16,7 +17,7 @@ from rnnbench.errors import ConfigError
 from rnnbench.records.store import write_json
 from rnnbench.report.terminal import print_answers
 from tests.conftest import ROOT
-from tests.factory import make_record
+from tests.factory import forget, make_record
 from tests.report.made_up import EXPERIMENT, SKIPPED, UNEQUAL, certificate, quick, store
 
 
@@ -96,10 +97,10 @@ def test_compare_names_the_void_runs_that_it_excludes(tmp_path, capsys):
 
 @pytest.fixture
 def planned(tmp_path):
-    """Results with a plan, of which one record is missing and one pointer is damaged."""
+    """Results with a plan, of which one record is missing and one is damaged."""
     folder, records = tmp_path / "results" / "here" / "quick", quick()
-    store(records[:-2], tmp_path / "results")
-    (folder / f"{records[-2].name}.json").write_text("{")
+    store(records[:-1], tmp_path / "results")
+    (tmp_path / "results" / records[-2].path).write_text("{")
     (folder / "plan.jsonl").write_bytes(b"".join(record.run.line() for record in records))
     facts = {"name": "quick", "title": EXPERIMENT.title, "about": "", "skipped": SKIPPED}
     write_json(folder / "experiment.json", {**facts, "reference": {"rnn": "keras"}})
@@ -131,7 +132,9 @@ BAD = {
 def test_bad_arguments_are_a_one_line_error_with_a_fix(words, planned, capsys):
     (planned / "here/net.yaml").write_text("about: a network")
     np.savez(planned / "here/series.npz", x=[1])
-    (planned / f"here/quick/{quick()[-2].name}.json").unlink()  # the damaged pointer
+    damaged = quick()[-2]
+    shutil.rmtree((planned / damaged.path).parent)
+    forget(planned / f"here/quick/rounds/{damaged.run.round}.json", damaged.name)
     arguments = [word.replace("{}", str(planned / "here")) for word in words.split()]
     assert main([*arguments, "--results", str(planned)]) in (1, 2)
     out, error = capsys.readouterr()
@@ -149,8 +152,8 @@ def test_readable_runs_are_reported_and_the_others_counted(planned, tmp_path, ca
     assert lines[2].startswith("Measured within 4 minutes: at another hour, on another machine or")
     assert lines[3].startswith("Not certified: `unrolled`, `block`, `cell`. ")
     assert lines[4] == "1 of 23 planned runs are missing."
-    assert output.err.count("left out") == 1 and f"{quick()[-2].name}.json" in output.err
-    assert f"{quick()[-2].name}.json: cannot be read" in (out / "report.md").read_text()
+    assert output.err.count("left out") == 1 and f"{quick()[-2].path}" in output.err
+    assert f"{quick()[-2].path}: cannot be read" in (out / "report.md").read_text()
     assert lines[-1] == str(out / "report.html")
     assert quick()[-1].name in (out / "report.html").read_text()
 

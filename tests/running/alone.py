@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from rnnbench.records.record import Record
+from rnnbench.records.rounds import Result, results_of
 from rnnbench.records.store import Place
-from rnnbench.running.round import measure
+from rnnbench.running.round import adoptable_records, measure
 from rnnbench.tables.effects import effects
 from tests.factory import as_run, phase_of
 
@@ -15,6 +16,11 @@ from tests.factory import as_run, phase_of
 def train(planned: Mapping[str, Any], place: Place, *, label: str = "", **options: Any) -> Record:
     """The record of the run `planned`, measured as the only member of its round."""
     return measure([as_run(planned)], place, label=label, **options)[planned["name"]]
+
+
+def results(place: Place, *planned: Mapping[str, Any]) -> dict[str, Result]:
+    """What the file of the round of these runs says."""
+    return results_of(adoptable_records([as_run(line) for line in planned], place))
 
 
 def slept_in_turns(record: Record) -> list[tuple[float, float]]:

@@ -9,11 +9,11 @@ import pytest
 
 from rnnbench import locks
 from rnnbench.records import timestamps
-from rnnbench.records.pointer import Pointer
 from rnnbench.records.record import Reason
+from rnnbench.records.rounds import results_of
 from rnnbench.records.store import Place, write_json, write_record
 from rnnbench.running.refusals import refusals
-from rnnbench.running.round import CohortRunner, measure
+from rnnbench.running.round import CohortRunner, adoptable_records, measure
 from rnnworker import machine
 from tests.factory import as_run, make_record, replace
 from tests.running.test_running_train import planned
@@ -135,23 +135,23 @@ def test_a_round_says_for_whom_it_waits(place: Place, capsys: pytest.CaptureFixt
 
 
 def runner_at(place: Place, machine_name: str) -> CohortRunner:
-    unused = dict.fromkeys(("check", "label", "name", "pinned_md5", "timing"))
+    unused = dict.fromkeys(("check", "label", "name", "pinned_md5", "timing", "remaining"))
     return CohortRunner(place=place, hardware={"machine": machine_name}, **unused)
 
 
 def test_of_two_attempts_on_two_hosts_the_one_that_started_later_counts(place: Place) -> None:
-    """Whichever ends first; a record of other inputs counts in any case."""
-    early = make_record()
-    late = replace(make_record(machine="another"), started=timestamps.later(early.started))
-    changed = replace(early, run=replace(early.run, digest="f" * 64))
-    runner = runner_at(place, early.machine)
-    for ended in ([early, late], [late, early]):
-        place.pointer(early.name).unlink(missing_ok=True)
-        for record in ended:
-            assert runner._write([record], {record.name}) == {record.name: record}
-        assert Pointer.read(place.pointer(early.name)).record == late.path
-    runner._write([changed], {changed.name})
-    assert Pointer.read(place.pointer(early.name)).record == changed.path
+    """Whichever ends first; a record of other inputs does not count."""
+    early = replace(make_record(), experiment=place.experiment, site=place.site)
+    late = replace(early, machine="another", started=timestamps.later(early.started))
+    changed = replace(
+        late, run=replace(early.run, digest="f" * 64), started=timestamps.later(late.started)
+    )
+    for ended, counts in ((early, early), (late, late), (changed, late)):
+        write_record(place.results, ended)
+        records = adoptable_records([early.run], place)
+        assert results_of(records)[early.name].record == counts.path
+    records = adoptable_records([changed.run], place)
+    assert results_of(records)[early.name].record == changed.path
 
 
 def test_the_peak_is_that_of_the_latest_run_of_the_configuration(place: Place) -> None:

@@ -13,9 +13,9 @@ import pytest
 
 from rnnbench.commands.rules import certificate_summary
 from rnnbench.errors import RunError
-from rnnbench.records.pointer import is_valid, records_of
 from rnnbench.records.record import Record
-from rnnbench.records.store import Place, read_json, read_record, write_json
+from rnnbench.records.rounds import read_records
+from rnnbench.records.store import Place, read_record, write_json
 from rnnbench.running import round as measuring
 from rnnbench.running.round import measure
 from rnnbench.tables.effects import effects_of
@@ -25,7 +25,7 @@ from rnnbench.tables.time import time as time_table
 from rnnworker import cohorts, members
 from rnnworker.cohorts import GUESS_BYTES
 from tests.factory import as_run, phase_of, replace
-from tests.running.alone import outside, slept_effects, slept_in_turns
+from tests.running.alone import outside, results, slept_effects, slept_in_turns
 from tests.running.test_running_train import planned
 
 EPOCH = 0.1  # seconds, of 20 steps
@@ -145,7 +145,7 @@ def test_a_run_whose_certificate_failed_is_not_trained(
         assert (records["mine"].verdict.status, reason.code) == ("void", "not_certified")
         assert BOOM in reason.text and "correct /home/me/mine.py" in reason.remedy
         assert "results/here/selftest/certificates/work/fake-lstm-fake.log" in reason.remedy
-        assert is_valid(place.pointer(lines[0]["name"]), place.results)
+        assert results(place, *lines)[lines[0]["name"]].is_valid(place.results, None)
     files = place.results.glob(f"records/*/{lines[0]['name']}/2*Z.json")
     assert len(list(files)) == 1, "it is no companion either"
 
@@ -209,26 +209,24 @@ def test_only_the_killed_member_is_measured_again(place: Place, monkeypatch) -> 
         assert path.read_bytes() == content
     # The reference was its companion and keeps its own record.
     assert records["killed"].round.members == (lines[0]["name"], lines[2]["name"])
-    pointers = [place.pointer(line["name"]) for line in lines]
-    (companion,) = read_json(pointers[2])["companions"]
+    before = results(place, *lines)
+    reference, _, killed = (before[line["name"]] for line in lines)
+    (companion,) = killed.companions
     companion_record = read_record(place.results / companion)
     assert companion_record.name == lines[0]["name"] and companion_record.round.companion
-    assert read_json(pointers[0])["record"] != companion
-    all_records, faults = records_of(pointers)
+    assert reference.record != companion
+    all_records, faults = read_records(before.values(), place.results)
     assert len(all_records) == 4 and not faults
-    # Once more: nothing is measured, and each pointer keeps its companion, even a deleted pointer.
-    before = [pointer.read_bytes() for pointer in pointers]
+    # Once more: nothing is measured, and each run keeps its companion.
     monkeypatch.setattr(measuring, "supervise", None)
     assert measure_round(place, *lines) == records
-    assert [pointer.read_bytes() for pointer in pointers] == before
-    pointers[2].unlink()
-    assert measure_round(place, *lines) == records
-    assert [pointer.read_bytes() for pointer in pointers] == before
+    assert results(place, *lines) == before
     # A deleted companion is no longer named, so that nothing is missing forever.
     (place.results / companion).unlink()
-    assert not is_valid(pointers[2], place.results)
+    assert not killed.is_valid(place.results, None)
     assert measure_round(place, *lines) == records
-    assert is_valid(pointers[2], place.results) and "companions" not in read_json(pointers[2])
+    again = results(place, *lines)[lines[2]["name"]]
+    assert again.is_valid(place.results, None) and not again.companions
 
 
 def test_a_companion_without_a_record_is_not_named(place: Place, monkeypatch) -> None:
@@ -245,18 +243,21 @@ def test_a_companion_without_a_record_is_not_named(place: Place, monkeypatch) ->
     lines = [run("keras"), run("cell")]
     with pytest.raises(RunError, match="received an external SIGKILL"):
         measure_round(place, *lines)
-    pointer = place.pointer(lines[1]["name"])
-    assert is_valid(pointer, place.results) and "companions" not in read_json(pointer)
+    result = results(place, *lines)[lines[1]["name"]]
+    assert result.is_valid(place.results, None) and not result.companions
 
 
 def test_a_new_configuration_is_compared_with_its_own_companion(place: Place) -> None:
     for repeat in range(2):
         measure_round(place, run("keras", repeat), run("cell", repeat, epoch_seconds=2.5 * EPOCH))
-    late = [run("late", repeat, epoch_seconds=1.5 * EPOCH) for repeat in range(2)]
-    for repeat, line in enumerate(late):
-        measure_round(place, run("keras", repeat), run("cell", repeat), line)
-    pointers = sorted(place.folder.glob("*-s*-r*.json"))
-    records, _ = records_of(pointers)
+    found = {}
+    for repeat in range(2):
+        lines = [run("keras", repeat), run("cell", repeat)]
+        lines.append(run("late", repeat, epoch_seconds=1.5 * EPOCH))
+        measure_round(place, *lines)
+        found |= results(place, *lines)
+    named, _ = read_records(found.values(), place.results)
+    records = list(named.values())
     assert len(records) == 8 and sum(r.round.companion for r in records) == 2
     # As in a quiet hour: in another one, the rounds whose reads are slow would not count.
     quiet = [{**record.turns, "reads": [1.0] * len(record.turns["reads"])} for record in records]
@@ -279,8 +280,8 @@ def test_each_cohort_of_a_large_round_includes_the_reference(place: Place, monke
     assert set(records["cell"].round.members) == {lines[0]["name"], lines[1]["name"]}
     assert set(records["block"].round.members) == {lines[0]["name"], lines[2]["name"]}
     assert not records["keras"].round.companion
-    pointed = {rnn: read_json(place.pointer(records[rnn].name)) for rnn in records}
-    assert "companions" not in pointed["cell"] and len(pointed["block"]["companions"]) == 1
+    found = results(place, *lines)
+    assert not found[lines[1]["name"]].companions and len(found[lines[2]["name"]].companions) == 1
 
 
 def test_runs_without_turns_are_measured_on_their_own(place: Place) -> None:

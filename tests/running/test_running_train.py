@@ -15,11 +15,12 @@ from rnnbench import cli
 from rnnbench.commands.results import retry
 from rnnbench.errors import RecordError, RunError
 from rnnbench.records.plan_file import read_round
+from rnnbench.records.rounds import Result, read_records, results_in
 from rnnbench.records.store import Place, read_record, timing_lock, write_json
 from rnnbench.running import round as measuring
 from rnnworker import proc_files
-from tests.factory import as_run, read_pointer
-from tests.running.alone import train
+from tests.factory import as_run, put
+from tests.running.alone import results, train
 
 SAME = "run the same command"
 LOG = "follow the reason's fix; the log has details"
@@ -73,18 +74,17 @@ def the_worker_must_not_start(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(measuring, "supervise", refuse)
 
 
-def test_a_run_leaves_its_record_and_pointer(place: Place, monkeypatch) -> None:
+def test_a_run_leaves_its_record(place: Place, monkeypatch) -> None:
     record = train(planned(), place, label="[1/1]")
-    pointer = json.loads(place.pointer(NAME).read_text())
+    result = results(place, planned())[NAME]
     (path,) = files(place, "2*.json")
-    assert pointer == {
+    assert msgspec.to_builtins(result) == {
         "record": f"records/{record.machine}/{NAME}/{record.started}.json",
         "digest": "d" * 64,
         "verdict": record.verdict.status,
         "wall_seconds": record.measured["wall_seconds"],
     }
-    assert place.results / pointer["record"] == path
-    assert read_pointer(place.results, place.pointer(NAME)) == read_record(path)
+    assert read_records([result], place.results) == ({record.key: read_record(path)}, [])
     assert json.loads(path.read_text()) == msgspec.json.decode(msgspec.json.encode(record))
     assert path.stat().st_mode & 0o444 == 0o444
     assert record.verdict.status != "void", record.verdict
@@ -116,45 +116,33 @@ def test_inputs_are_compared_when_they_have_been_read_and_once(place: Place) -> 
 
 
 @pytest.mark.parametrize(
-    "damage",
+    "is_damaged",
     [
-        "no pointer",
+        False,
         pytest.param(
-            "half a pointer",
-            marks=pytest.mark.fault(
-                "a pointer is truncated", "detected; the record is found again", SAME
-            ),
-        ),
-        pytest.param(
-            "half of the events",
+            True,
             marks=pytest.mark.fault(
                 "events.jsonl is truncated", "the record has all events", "nothing"
             ),
         ),
     ],
 )
-def test_a_record_is_adopted(place: Place, monkeypatch, damage: str) -> None:
-    first, pointer = train(planned(), place), place.pointer(NAME)
-    content = pointer.read_bytes()
-    pointer.unlink()
-    if damage == "half a pointer":
-        pointer.write_bytes(content[:20])
-    elif damage == "half of the events":
+def test_a_record_is_adopted(place: Place, monkeypatch, is_damaged: bool) -> None:
+    first = train(planned(), place)
+    before = results(place, planned())
+    if is_damaged:
         (events,) = files(place, "*.events.jsonl")
         events.write_bytes(events.read_bytes()[:777])
     the_worker_must_not_start(monkeypatch)
     assert train(planned(), place) == first
-    assert pointer.read_bytes() == content
+    assert results(place, planned()) == before
 
 
-def test_an_adopted_record_is_the_newest_at_its_present_position(place: Place, monkeypatch) -> None:
+def test_an_adopted_record_is_the_newest(place: Place, monkeypatch) -> None:
     first = train(planned(), place)
     the_worker_must_not_start(monkeypatch)
-    place.pointer(NAME).unlink()
-    again = train({**planned(), "order": 17, "block": 2}, place)
-    assert again.started == first.started
-    # The plan may have changed since: the position is the one in the current plan.
-    assert (again.run.order, again.run.block) == (17, 2)
+    # The plan may have changed since.
+    assert train({**planned(), "order": 17, "block": 2}, place) == first
     newer = "20990101T000000_000000Z"
     (path,) = files(place, "2*.json")
     write_json(path.with_name(f"{newer}.json"), {**msgspec.to_builtins(first), "started": newer})
@@ -170,7 +158,6 @@ def test_a_record_of_another_machine_is_adopted_at_the_same_site_only(
     other = {**msgspec.to_builtins(first), "machine": "node-2", "site": site}
     write_json(place.results / "records" / "node-2" / first.name / path.name, other)
     path.unlink()
-    place.pointer(first.name).unlink()
     again = train(planned(), place)
     assert (again.machine == "node-2") == adopted
     assert len(files(place, "2*.json")) == (1 if adopted else 2)
@@ -205,13 +192,14 @@ def test_retry_has_the_run_measured_again_once(place: Place, monkeypatch, clock)
             changed.setattr(measuring.timestamps, "now", lambda: clock)
         first = train(planned(), place)
     assert clock in (None, first.started)
+    put(place.results, first, site="here", experiment="selftest")
+    (path,) = files(place, "2*.json")
     assert retry(["selftest", NAME, "--site", "here", "--results", str(place.results)]) == 0
-    assert not place.pointer(NAME).exists()
+    assert not results(place, planned()) and not results_in(place.folder)[0]
     second = train(planned(), place)
     assert second.started > first.started
-    assert [read_record(file) for file in files(place, "2*.json")] == [first, second]
-    # The request is older than the second record, which is therefore adopted.
-    place.pointer(NAME).unlink()
+    assert [read_record(file) for file in files(place, "2*.json")] == [second]
+    assert read_record(path.with_suffix(".retried")) == first
     the_worker_must_not_start(monkeypatch)
     assert train(planned(), place).started == second.started
 
@@ -228,7 +216,6 @@ def test_a_truncated_record_is_set_aside_and_reported(place: Place, capsys) -> N
         path.write_bytes(part)
         with pytest.raises(RecordError):
             read_record(path)
-    place.pointer(NAME).unlink()  # `damaged` has it made again
     second = train(planned(), place)
     assert second.started > first.started and second.verdict.status != "void"
     assert path.with_suffix(".unreadable").read_bytes() == part
@@ -294,8 +281,7 @@ def test_a_fault_in_the_model_is_a_void_record(
     assert reason.code == code and text in reason.text
     assert fault != "hang" or reason.text.endswith("its last event was epoch 1")
     assert epochs in (None, len(record.epochs))
-    assert read_pointer(place.results, place.pointer(NAME)) == record
-    assert json.loads(place.pointer(NAME).read_text())["verdict"] == "void"
+    assert results(place, line) == {NAME: Result.of(record)}
 
 
 @pytest.mark.fault("a worker prints garbage", "ignored and counted; the run is valid", "nothing")
@@ -327,7 +313,7 @@ def test_a_worker_that_receives_an_external_sigkill_leaves_no_record(
     """Also below a launcher."""
     with pytest.raises(RunError, match="received an external SIGKILL in phase start"):
         train(started_by(tmp_path / "killed", script), place)
-    assert not place.pointer(NAME).exists()
+    assert not results(place, planned())
     assert not files(place, "2*.json")
 
 

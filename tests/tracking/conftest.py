@@ -1,4 +1,4 @@
-"""A project folder with records and pointers, and a real MLflow server."""
+"""A project folder with records and rounds, and a real MLflow server."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _no_tracking_uri() -> Iterator[None]:
 
 
 def write_run(root: Path, record: Record) -> tuple[Record, Path]:
-    """Writes the record with its log, events and pointer; returns the record and its file."""
+    """Writes the record with its log, events and round; returns the record and its file."""
     put(root / "results", record, site="site", experiment=record.experiment)
     file = root / "results" / record.path
     file.with_suffix(".log").write_text("output of the worker\n")
@@ -35,8 +35,8 @@ def write_run(root: Path, record: Record) -> tuple[Record, Path]:
     return record, file
 
 
-def pointer_of(root: Path, record: Record) -> Path:
-    return root / "results" / "site" / record.experiment / f"{record.name}.json"
+def round_of(root: Path, record: Record) -> Path:
+    return root / "results" / "site" / record.experiment / f"rounds/{record.run.round}.json"
 
 
 def start_track(*arguments: object, **environment: str) -> subprocess.Popen[str]:

@@ -17,7 +17,7 @@ from rnnbench.cli import main
 from rnnbench.commands.report import report
 from rnnbench.commands.track import DESKTOP, ui
 from rnnbench.errors import TrackingError
-from rnnbench.records.pointer import Pointer
+from rnnbench.records.rounds import Result
 from rnnbench.records.store import write_json
 from rnnbench.tracking.mapping import COMPLETE
 from rnnbench.tracking.store import CORRUPT, VALID, connected, ensure_store, inspect
@@ -32,7 +32,7 @@ from rnnbench.tracking.track import (
 )
 from tests.factory import BEGINNING, DIGITS_MD5, as_run, make_late, make_record
 from tests.report import made_up
-from tests.tracking.conftest import free_port, pointer_of, start_track, write_run
+from tests.tracking.conftest import free_port, round_of, start_track, write_run
 
 SITE = "results/site/quick"
 CERTIFICATE = f"{SITE}/certificates/digits_rnn-lstm-current.json"
@@ -154,7 +154,7 @@ def test_an_unreachable_server_is_one_line_without_its_password(tmp_path, track_
     record, _ = write_run(tmp_path, make_record())
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://me:topsecret@127.0.0.1:{free_port()}")
     begin, output = time.monotonic(), tmp_path / "store.json"
-    code, error = track_here("--root", tmp_path, pointer_of(tmp_path, record))
+    code, error = track_here("--root", tmp_path, round_of(tmp_path, record))
     assert code == 1 and time.monotonic() - begin < 15
     assert len(error.splitlines()) == 1 and "127.0.0.1" in error and "Fix:" in error
     assert "topsecret" not in error and "me:" not in error
@@ -186,7 +186,7 @@ def test_a_corrupt_database_is_set_aside_and_rebuilt(project, track_here):
     for damaged in (whole[: len(whole) // 2], foreign, garbage):
         database.write_bytes(damaged)
         assert inspect(database) == CORRUPT
-    code, error = track_here("--root", project, "--output", output, pointer_of(project, new))
+    code, error = track_here("--root", project, "--output", output, round_of(project, new))
     assert code == 0 and "set aside" in error and len(error.splitlines()) == 1
     (aside,) = project.glob("mlflow.db.corrupt-*")
     assert aside.read_bytes() == garbage
@@ -207,26 +207,26 @@ def test_an_empty_database_is_created_anew_and_a_folder_in_its_place_is_an_error
 
 def test_two_processes_create_the_store_at_once(tmp_path):
     records = [make_record(seed=number) for number in range(6)]
-    pointers = [pointer_of(tmp_path, write_run(tmp_path, record)[0]) for record in records]
-    processes = [start_track("--root", tmp_path, *pointers[n::2]) for n in range(2)]
+    rounds = [round_of(tmp_path, write_run(tmp_path, record)[0]) for record in records]
+    processes = [start_track("--root", tmp_path, *rounds[n::2]) for n in range(2)]
     results = [(process.communicate(timeout=120)[1], process.returncode) for process in processes]
     assert results == [("", 0)] * 2
     assert len(runs_of(tmp_path, "quick")) == 6
 
 
-def test_broken_pointers_do_not_block_the_others(root, track_here):
-    record, _ = write_run(root, make_record(experiment="pointers"))
-    pointer, output = pointer_of(root, record), root / "pointers.json"
+def test_broken_rounds_do_not_block_the_others(root, track_here):
+    record, _ = write_run(root, make_record(experiment="broken"))
+    file, output = round_of(root, record), root / "broken.json"
     texts = ["{", "[]", "{}", '{"members": [1]}', '{"members": {"a": 1}}']
-    broken = [pointer.with_name(f"broken_{number}.json") for number in range(len(texts))]
-    for file, text in zip(broken, texts, strict=True):
-        file.write_text(text)
-    code, error = track_here("--root", root, "--output", output, *broken, pointer)
+    broken = [file.with_name(f"broken_{number}.json") for number in range(len(texts))]
+    for path, text in zip(broken, texts, strict=True):
+        path.write_text(text)
+    code, error = track_here("--root", root, "--output", output, *broken, file)
     assert code == 1 and not output.exists()
     lines = error.splitlines()
     assert len(lines) == len(broken)
-    assert all(file.name in line for file, line in zip(broken, lines, strict=True)), error
-    assert [run.info.run_name for run in runs_of(root, "pointers")] == [record.name]
+    assert all(path.name in line for path, line in zip(broken, lines, strict=True)), error
+    assert [run.info.run_name for run in runs_of(root, "broken")] == [record.name]
 
 
 def test_a_round_file_with_companions(root, track_here):
@@ -234,8 +234,8 @@ def test_a_round_file_with_companions(root, track_here):
     for record in (first, late, companion):
         write_run(root, record)
     members = {
-        first.name: Pointer.of(first),
-        late.name: Pointer.of(late, [companion.path]),
+        first.name: Result.of(first),
+        late.name: Result.of(late, [companion.path]),
         "other": {
             "record": None,
             "digest": "d",
@@ -243,7 +243,7 @@ def test_a_round_file_with_companions(root, track_here):
             "repeats": {},
         },
     }
-    file, output = pointer_of(root, first).with_name("round.json"), root / "rounds.json"
+    file, output = round_of(root, first).with_name("another.json"), root / "rounds.json"
     write_json(file, {"members": members})
     assert track_here("--root", root, "--output", output, file) == (0, "")
     assert {name: run["record"] for name, run in json.loads(output.read_text()).items()} == {

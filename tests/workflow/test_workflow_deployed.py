@@ -74,7 +74,7 @@ def test_a_deployed_project_runs_quick(repository: Path, tmp_path: Path) -> None
     assert sorted(path.name for path in folder.iterdir()) == sorted([*before, ".snakemake"])
     snakemake(project)
     (page,) = folder.glob("reports/quick+*/report.html")
-    assert len(project.records()) == len(project.pointers(page.parent.name)) == 4
+    assert len(project.records()) == len(project.finished(page.parent.name)) == 4
     # The code is that of the tag.
     (source,) = (folder / ".snakemake/rnnbench").iterdir()
     commit = subprocess.run(

@@ -158,7 +158,7 @@ def test_nothing_is_executed_and_everything_is_measured(project: Project) -> Non
     result = project.snakemake(experiment="mine")
     assert result.returncode == 0, result.stdout + result.stderr
     assert "Traceback" not in result.stderr and "\x1b[2J" not in result.stdout + result.stderr
-    assert len(project.records()) == len(project.pointers("mine")) == 1
+    assert len(project.records()) == len(project.finished("mine")) == 1
     assert "<script>alert" not in (project.folder / "reports/mine/report.html").read_text()
     exported = project.rnnbench("export", "mine", "-o", "mine.tar.gz")
     assert exported.returncode == 0, exported.stderr

@@ -26,7 +26,7 @@ def test_a_workflow_omits_repeats_that_are_not_needed(project: Project) -> None:
         "2 of 6 runs were not measured: the budget is used up." in first.stderr
         and "no record" not in first.stderr
     )
-    assert len(project.records()) == 4 and len(project.pointers("adaptive")) == 6
+    assert len(project.records()) == 4 and len(project.finished("adaptive")) == 6
     page = (project.folder / "reports/adaptive/report.md").read_text()
     assert "Not measured: 2 planned repeats" in page and "without a record" not in page
 

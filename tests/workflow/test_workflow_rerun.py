@@ -11,7 +11,6 @@ import pytest
 
 from rnnbench.records.store import read_record
 from tests.conftest import Project, wait_until
-from tests.factory import read_pointer
 
 
 def names(records: list[Path]) -> list[str]:
@@ -20,11 +19,6 @@ def names(records: list[Path]) -> list[str]:
 
 def contents(folder: Path) -> dict[Path, bytes]:
     return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-
-
-def record_of(results: Path, pointer: Path) -> Path:
-    """The newest record of that name."""
-    return max(results.glob(f"records/*/{pointer.stem}/2*Z.json"))
 
 
 def again(project: Project, *arguments: str) -> str:
@@ -44,16 +38,21 @@ def test_only_what_changed_is_measured_again(small: Project) -> None:
 
     changed = small.conf / "rnn/fake_fast.yaml"
     changed.write_text(changed.read_text().replace("epoch_seconds: 0.10", "epoch_seconds: 0.12"))
-    kept, chosen = (path for path in small.pointers("small") if "fake_middle" in path.stem)
-    retried = small.rnnbench("retry", "small", chosen.stem)
+    finished = small.finished("small")
+    kept, chosen = (name for name in finished if "fake_middle" in name)
+    retried = small.rnnbench("retry", "small", chosen)
     assert retried.returncode == 0, retried.stderr
     again(small)
     # The changed runs take turns with the reference, of which one earlier record is kept.
-    assert names(small.records()) == sorted(measured + measured)
-    assert kept.read_bytes() == before[kept] and chosen.read_bytes() != before[chosen]
+    assert names(small.records()) == sorted([*measured, *(set(measured) - {chosen})])
+    aside = (small.folder / "results" / finished[chosen].record).with_suffix(".retried")
+    assert aside.read_bytes() == before[small.folder / "results" / finished[chosen].record]
+    again_finished = small.finished("small")
+    assert again_finished[kept] == finished[kept]
+    assert again_finished[chosen].started > finished[chosen].started
     records = [read_record(path) for path in small.records()]
     companions = {record.name for record in records if record.round.companion}
-    assert companions == {kept.stem}
+    assert companions == {kept}
     assert "Nothing to be done" in again(small)
     text = again(small, "--forcerun", "round")
     assert "since every run has a record; `rnnbench retry small` measures it again" in text
@@ -74,30 +73,34 @@ def test_every_file_of_a_report_is_made_again(small: Project) -> None:
 
 
 @pytest.mark.fault(
-    "the record of a pointer is damaged or missing, followed by a dry run",
+    "a record of a finished round is damaged or missing, followed by a dry run",
     "-n, --lint and --report change no file; a real run measures again",
     "run the same command",
 )
-def test_only_a_real_run_repairs_a_damaged_pointer(small: Project) -> None:
+def test_only_a_real_run_repairs_a_damaged_round(small: Project) -> None:
     results = small.folder / "results"
-    truncated, invalid, missing, intact = small.pointers("small")
-    record = record_of(results, truncated)
+    finished = small.finished("small")
+    truncated, missing, *intact = finished
+    record = results / finished[truncated].record
     record.write_bytes(record.read_bytes()[:-100])
-    invalid.write_text("[]")
-    record_of(results, missing).unlink()
+    (results / finished[missing].record).unlink()
+    damaged = small.rounds("small")[1]
+    damaged.write_text("[]")
     before = contents(results)
     dry = again(small, "-n", "--quiet", "host")
     assert set(re.findall(r"^round +(\d+)$", dry, re.MULTILINE)) == {"2"}
-    assert dry.count("measured again") == 3 and truncated.stem in dry
+    assert "measured again" in dry and truncated in dry
+    assert f"{damaged.name}: is not the file of a round" in dry
     again(small, "--report", "page.html")
     small.snakemake("--lint", experiment="small")
     assert contents(results) == before
 
     again(small)
     assert record.with_suffix(".unreadable").exists(), "a damaged record is never deleted"
-    for pointer in (truncated, invalid, missing):
-        assert read_pointer(results, pointer).name == pointer.stem
-    assert intact.read_bytes() == before[intact]
+    repaired = small.finished("small")
+    assert set(repaired) == set(finished)
+    assert all(result.is_valid(results, None) for result in repaired.values())
+    assert all(repaired[name] == finished[name] for name in intact)
     assert "Nothing to be done" in again(small)
 
 

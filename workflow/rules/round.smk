@@ -1,5 +1,5 @@
 # Requires: the plan, the runs' datasets, their builds' environments.
-# Makes: the runs' records and pointers, and the round's file, which holds the pointers.
+# Makes: the runs' records, and the round's file, which names them.
 
 
 rule round:

@@ -257,7 +257,7 @@ def _import(sources: Sequence[Path], results: Path, restore: bool) -> None:
         for source, admitted in checked.items():
             admitted.write()
             text = (
-                f"{source}: {len(admitted.records)} records of {admitted.experiment}, "
+                f"{source}: {admitted.records} records of {admitted.experiment}, "
                 f"{len(admitted.files)} files written, {admitted.known} known already"
             )
             if admitted.kept:

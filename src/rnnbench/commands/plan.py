@@ -21,8 +21,8 @@ from rnnbench.planning.forecast import ENVIRONMENT_BYTES, Forecast, forecast, re
 from rnnbench.planning.plan import Plan
 from rnnbench.planning.planner import NothingToRun, make_plan
 from rnnbench.records import timestamps
-from rnnbench.records.pointer import is_valid
 from rnnbench.records.record import Record, Run
+from rnnbench.records.rounds import results_in, unfinished
 from rnnbench.records.store import read_record, readable, record_files
 from rnnbench.report.numbers import counted
 from rnnbench.running import host_check
@@ -106,11 +106,11 @@ def _estimate(plan: Plan, results: Path) -> Forecast:
     newest = []
     sizes = []
     here = machine.fingerprint()["machine"]
+    for run in _to_do(plan, results):
+        model = run.config["model"]
+        # 0 if it trains on all samples of its data
+        samples[run.name] = model["epochs"] * (model.get("train_samples") or 0)
     for run in plan.runs.values():
-        if not _is_done(run, plan, results):
-            model = run.config["model"]
-            # 0 if it trains on all samples of its data
-            samples[run.name] = model["epochs"] * (model.get("train_samples") or 0)
         for file in record_files(results, here, run.name)[-1:]:
             newest.append(file)
             size = 0
@@ -174,9 +174,7 @@ def changes_by_run(plan: Plan, results: Path, root: Path) -> list[str]:
     local_machine = machine.fingerprint()["machine"]
     new = 0
     names_by_changes: dict[str, list[str]] = {}
-    for run in plan.runs.values():
-        if _is_done(run, plan, results):
-            continue
+    for run in _to_do(plan, results):
         files = record_files(results, local_machine, run.name)
         if not files:
             new += 1
@@ -199,7 +197,7 @@ def _changes(run: Run, record: Record, root: Path) -> list[str]:
     before = full_identity(record.run.config, record.run.identity)
     changes = changed(before, full_identity(run.config, run.identity))
     if not changes:
-        return ["nothing: its record is void, marked for retry or not adopted"]
+        return ["nothing: its record is void or not adopted"]
     if LOCK in changes:
         changes += _changed_packages(run, record, root)
     if CODE in changes:
@@ -257,7 +255,8 @@ def changed(before: Mapping[str, Any], after: Mapping[str, Any], prefix: str = "
     return changes
 
 
-def _is_done(run: Run, plan: Plan, results: Path) -> bool:
-    pointer = results / plan.site / plan.experiment.name / f"{run.name}.json"
+def _to_do(plan: Plan, root: Path) -> list[Run]:
+    """The planned runs that will be measured. `root`: the results folder."""
+    results, _ = results_in(root / plan.site / plan.experiment.name)
     rule = msgspec.to_builtins(plan.experiment.repeats)
-    return is_valid(pointer, results, rule, run.digest)
+    return unfinished(plan.runs.values(), results, root, rule)

@@ -21,8 +21,8 @@ from rnnbench.commands.arguments import (
 from rnnbench.errors import ConfigError, RecordError, RnnbenchError, say
 from rnnbench.project import check_project, home
 from rnnbench.records.plan_file import read_experiment, read_runs
-from rnnbench.records.pointer import Pointer, records_of
 from rnnbench.records.record import Record, Run
+from rnnbench.records.rounds import NotNeeded, read_records, results_in
 from rnnbench.records.store import imported_machines, planned_folders, readable
 from rnnworker import machine
 
@@ -44,31 +44,35 @@ def report(arguments: Sequence[str]) -> int:
     folders = folders_of(options)
     plans, faults = readable(folders, lambda folder: (folder, read_runs(folder / "plan.jsonl")))
     runs: list[Run] = []
-    pointers: list[Path] = []
+    named: dict[str, Record] = {}
     missing: list[str] = []
+    not_measured: dict[str, NotNeeded] = {}
     for folder, planned in plans:
         runs += planned
         site = ""
         if len(folders) > 1:
             site = f" at {folder.parent.name}"
+        results, damaged = results_in(folder)
+        finished = []
         for run in planned:
-            file = folder / f"{run.name}.json"
-            if file.is_file():
-                pointers.append(file)
-            else:
+            result = results.get(run.name)
+            if result is None:
                 missing.append(f"{run.name}{site}")
+                continue
+            finished.append(result)
+            if result.not_needed:
+                not_measured[run.name] = result.not_needed
+        found, unreadable = read_records(finished, folder.parents[1])
+        named |= found
+        faults += [*damaged, *unreadable]
+    records = list(named.values())
 
-    records, unreadable = records_of(pointers)
-    faults += unreadable
     # A site where nothing can run says less about the experiment.
     with_runs = [folder for folder, planned in plans if planned]
     first = (with_runs or folders)[0]
     experiment = read_experiment(first / "experiment.json")
     skipped = [msgspec.to_builtins(each) for each in experiment.skipped]
     inputs = report_inputs(options, folders, records, faults)
-    read, _ = readable(pointers, lambda file: (file.stem, Pointer.read(file).not_needed))
-    not_measured = {name: why for name, why in read if why}
-
     report = Content(records, experiment, skipped, missing, map(str, faults), inputs, not_measured)
     out = options.out or Path("reports") / options.experiment
     page = write_report(report, out)[0]

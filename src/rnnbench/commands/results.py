@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fnmatch
-import glob
 import json
 import shutil
 import sys
@@ -18,21 +17,27 @@ from rnnbench.errors import ConfigError, RnnbenchError
 from rnnbench.exchange.incoming import UNPACKED
 from rnnbench.grid.point import configuration_of
 from rnnbench.locks import exclusive
-from rnnbench.records import timestamps
 from rnnbench.records.plan_file import read_runs
-from rnnbench.records.pointer import Pointer, pointer_files, records_of
 from rnnbench.records.record import NOT_CERTIFIED
-from rnnbench.records.store import readable, record_files
+from rnnbench.records.rounds import (
+    read_results,
+    records_at,
+    results_in,
+    round_files,
+    write_results,
+)
+from rnnbench.records.store import RETRIED, UNREADABLE, readable
 from rnnworker import machine
 
 YOUNG_SECONDS = 86_400.0  # younger files may still be in use
 ATTEMPT_SUFFIXES = (".log", ".events.jsonl", ".job.json")
+RECORD_SUFFIXES = (".json", UNREADABLE, RETRIED)
 
 
 def retry(arguments: Sequence[str]) -> int:
     """Mark runs that the next start measures again; without names, all void runs.
 
-    Their records are kept; new records are stored next to them.
+    Their records are kept under another name; new records are stored next to them.
     """
     declared: Arguments = {
         "experiment": EXPERIMENT,
@@ -48,39 +53,47 @@ def retry(arguments: Sequence[str]) -> int:
 
     site = options.site or machine.fingerprint()["machine"]
     folder = options.results / site / options.experiment
-    if not pointer_files([folder]):
+    if not round_files(folder):
         remedy = "run snakemake first."
         raise ConfigError("has no finished run.", where=str(folder), remedy=remedy)
     with exclusive(options.results, "rnnbench retry"):
-        chosen, total = _mark(folder, options.names)
+        chosen, total = _set_aside(folder, options.names)
     print(f"The next snakemake measures {len(chosen)} of {total} runs again.")
     return 0
 
 
-def _mark(folder: Path, names: Sequence[str]) -> tuple[Sequence[str], int]:
-    """Marks the chosen runs and removes their pointers. Returns their names and the number of all
-    runs."""
-    files = {path.stem: path for path in pointer_files([folder])}
-    read, _ = readable(files.values(), lambda file: (file.stem, Pointer.read(file)))
-    chosen = _chosen(files, names) or sorted(n for n, each in read if each.verdict == "void")
-    refused, _ = records_of(files[name] for name in chosen)
-    for record in refused:
+def _set_aside(folder: Path, names: Sequence[str]) -> tuple[Sequence[str], int]:
+    """Sets the records of the chosen runs aside, and removes the runs from the files of their
+    rounds. Returns their names and the number of all runs."""
+    results, _ = results_in(folder)
+    chosen = _chosen(results, names)
+    if not chosen:
+        chosen = sorted(name for name, each in results.items() if each.verdict == "void")
+    records, _ = records_at(folder, chosen)
+    for record in records:
+        if record.is_companion:
+            continue
+        file = folder.parents[1] / record.path
+        file.rename(file.with_suffix(RETRIED))
         if any(reason.code == NOT_CERTIFIED for reason in record.verdict.reasons):
             # Made again too: what failed may have been memory, and not the implementation.
             certificate = folder / "certificates" / f"{record.run.certificate}.json"
             certificate.unlink(missing_ok=True)
-    for name in chosen:
-        mark = folder / "retry" / name
-        mark.parent.mkdir(exist_ok=True)
-        # The clock may have been ahead when the records were made.
-        records = record_files(folder.parents[1], name=glob.escape(name))
-        mark.write_text(max([timestamps.now(), *(file.stem for file in records)]) + "\n")
+
     # The new measurement of a configuration may change which of its repeats are needed.
     again = {configuration_of(name) for name in chosen}
-    reopened = [n for n, each in read if each.not_needed and configuration_of(n) in again]
-    for name in {*chosen, *reopened}:
-        files[name].unlink()
-    return chosen, len(files)
+    removed = set(chosen)
+    for name, result in results.items():
+        if result.not_needed and configuration_of(name) in again:
+            removed.add(name)
+    rounds, _ = readable(round_files(folder), lambda file: (file, read_results(file)))
+    for file, members in rounds:
+        left = {name: result for name, result in members.items() if name not in removed}
+        if not left:
+            file.unlink()
+        elif len(left) < len(members):
+            write_results(file, left)
+    return chosen, len(results)
 
 
 def _chosen(runs: Iterable[str], patterns: Sequence[str]) -> list[str]:
@@ -164,8 +177,7 @@ def unused(root: Path, results: Path) -> Iterator[tuple[Path, str]]:
     old = time.time() - YOUNG_SECONDS
     for path in sorted(results.glob("records/*/*/[!.]*")):
         started = path.name.partition(".")[0]
-        record = path.with_name(f"{started}.json")
-        has_record = record.exists() or record.with_suffix(".unreadable").exists()
+        has_record = any((path.parent / f"{started}{end}").exists() for end in RECORD_SUFFIXES)
         left_behind = path.name.endswith(ATTEMPT_SUFFIXES) and not has_record
         if left_behind and _is_older(path, old):
             yield path, "of an attempt that left no record"

@@ -28,12 +28,20 @@ from rnnbench.grid.point import configuration_of, digest_of_round
 from rnnbench.planning.digests import worker_digest
 from rnnbench.planning.plan import code_of
 from rnnbench.records.plan_file import read_experiment, read_round
-from rnnbench.records.pointer import NotNeeded, Pointer, is_valid, read_pointers
 from rnnbench.records.record import Record, Run, run_value
-from rnnbench.records.store import Place, read_json, timing_lock, write_json
+from rnnbench.records.rounds import (
+    NotNeeded,
+    Result,
+    read_results,
+    results_in,
+    results_of,
+    round_files,
+    write_results,
+)
+from rnnbench.records.store import Place, read_json, timing_lock
 from rnnbench.running.certificates import certify as make_certificate
 from rnnbench.running.progress import print_progress, progress_label, remaining
-from rnnbench.running.round import measure
+from rnnbench.running.round import adoptable_records, measure
 from rnnbench.running.verdict import LESS_MEMORY
 from rnnbench.sources.certificates import certificate_of
 from rnnworker.cohorts import reference_of
@@ -235,52 +243,14 @@ def round(arguments: Sequence[str]) -> int:
     if experiment.repeats:
         rule = Repeats(**experiment.repeats)
 
-    needed = _needed(planned, place, title, rule, reference)
+    unneeded = _unneeded(planned, place, title, rule, reference)
+    needed = [run for run in planned if run.name not in unneeded]
     if needed:
-        files = {place.pointer(run.name): run.digest for run in needed}
-        left = sum(not is_valid(file, place.results, digest=files[file]) for file in files)
-        retry = f"`rnnbench retry {place.experiment}` measures it again"
-        if left == 0:
-            text = f"nothing to measure, since every run has a record; {retry}"
-        elif left == 1:
-            text = "1 run starts"
-        else:
-            text = f"{left} runs start"
-        text += _remaining_time(place, total - number, rule)
-        print_progress(f"{title}: {text}")
-        _measure(planned, needed, place, label, reference)
-
-    pointers = {name: Pointer.read(place.pointer(name)) for name in digests}
-    write_json(file, {"members": pointers})
-    return 0
-
-
-def _measure(
-    planned: Sequence[Run],
-    needed: Sequence[Run],
-    place: Place,
-    label: str,
-    reference: str | None,
-) -> None:
-    """Measures the `needed` runs of a round and prints what each came to."""
-    check = watched(planned[0].round, [run.config for run in needed], place.root)
-    pins = {}
-    for each in needed:
-        code = worker_digest(each.config)
-        pins[each.name] = check_inputs(each.name, each.identity, each.config, place.root, code)
-
-    records = measure(needed, place, check, label=label, reference=reference, pinned_md5=pins)
-    names_by_summary: dict[str, list[str]] = {}
-    for name, record in records.items():
-        names_by_summary.setdefault(_summary(record), []).append(name)
-    for summary, names in names_by_summary.items():
-        text = names[0]
-        if len(names) > 1:
-            text += f" and {len(names) - 1} more"
-        print_progress(f"{label} {text}: {summary}")
-
-    if not reference or len(planned) == 1:
-        return
+        _measure(needed, place, label, reference, _remaining_time(place, total - number, rule))
+    results = results_of(adoptable_records(needed, place)) | unneeded
+    write_results(file, {run.name: results[run.name] for run in planned if run.name in results})
+    if not needed or not reference or len(planned) == 1:
+        return 0
     # Imported when nothing is timed: they load NumPy and SciPy.
     from rnnbench.planning.finished import finished_runs
     from rnnbench.planning.repeats import ratios_of
@@ -290,6 +260,40 @@ def _measure(
     text = so_far(planned, ratios, reference)
     if text:
         print_progress(f"{label} {configuration_of(planned[0].round)} {text}")
+    return 0
+
+
+def _measure(
+    needed: Sequence[Run],
+    place: Place,
+    label: str,
+    reference: str | None,
+    remaining: str,
+) -> None:
+    """Measures the `needed` runs of a round and prints what each came to."""
+    check = watched(needed[0].round, [run.config for run in needed], place.root)
+    pins = {}
+    for each in needed:
+        code = worker_digest(each.config)
+        pins[each.name] = check_inputs(each.name, each.identity, each.config, place.root, code)
+
+    records = measure(
+        needed,
+        place,
+        check,
+        label=label,
+        reference=reference,
+        pinned_md5=pins,
+        remaining=remaining,
+    )
+    names_by_summary: dict[str, list[str]] = {}
+    for name, record in records.items():
+        names_by_summary.setdefault(_summary(record), []).append(name)
+    for summary, names in names_by_summary.items():
+        text = names[0]
+        if len(names) > 1:
+            text += f" and {len(names) - 1} more"
+        print_progress(f"{label} {text}: {summary}")
 
 
 def _why_not_needed(
@@ -303,31 +307,29 @@ def _why_not_needed(
     return {name: (why, unneeded_text(why)) for name, why in reasons.items()}
 
 
-def _needed(
+def _unneeded(
     planned: Sequence[Run],
     place: Place,
     label: str,
     rule: Repeats | None,
     reference: str | None,
-) -> list[Run]:
-    """The runs that the experiment's ``repeats`` still need. The others get a pointer with the
-    reason why they are not needed."""
-    begun = any(is_valid(place.pointer(run.name), place.results) for run in planned)
-    if rule is None or planned[0].repeat < rule.least or begun:
-        return list(planned)
+) -> dict[str, Result]:
+    """Run → the result of those that the experiment's ``repeats`` do not need. A round that has
+    begun is finished."""
+    if rule is None or planned[0].repeat < rule.least or adoptable_records(planned, place):
+        return {}
     # In a separate process: this one stays small, without SciPy, while runs are timed.
     with ProcessPoolExecutor(1, mp_context=get_context("fork")) as process:
         reasons = process.submit(_why_not_needed, planned, place, rule, reference).result()
-
+    unneeded = {}
     for run in planned:
         if run.name in reasons:
-            unneeded = Pointer(
+            unneeded[run.name] = Result(
                 record=None,
                 digest=run.digest,
                 not_needed=reasons[run.name][0],
                 repeats=to_builtins(rule),
             )
-            write_json(place.pointer(run.name), unneeded)
 
     if not _was_unneeded(planned[0], place):
         names_by_text: dict[str, list[str]] = {}
@@ -338,15 +340,14 @@ def _needed(
             if len(names_by_text) > 1:
                 some = f" ({', '.join(names)})"
             print_progress(f"{label}: not measured{some}: {text}")
-    return [run for run in planned if run.name not in reasons]
+    return unneeded
 
 
 def _was_unneeded(run: Run, place: Place) -> bool:
     """Whether the previous repeat of a run was not needed, so that the reason was printed."""
     previous = f"{run.configuration}-s{run.seed}-r{run.repeat - 1}"
-    with suppress(RecordError):
-        return bool(Pointer.read(place.pointer(previous)).not_needed)
-    return False
+    results, _ = results_in(place.folder)
+    return previous in results and results[previous].not_needed is not None
 
 
 def _summary(record: Record) -> str:
@@ -370,9 +371,9 @@ def _summary(record: Record) -> str:
 def _remaining_time(place: Place, left: int, rule: Repeats | None) -> str:
     """The estimated time of the `left` rounds, from the experiment's finished rounds."""
     seconds = []
-    for path in islice((place.folder / "rounds").glob("*.json"), SAMPLE):
+    for path in islice(round_files(place.folder), SAMPLE):
         with suppress(RecordError):
-            walls = [pointer.wall_seconds for pointer in read_pointers(path)]
+            walls = [result.wall_seconds for result in read_results(path).values()]
             known = [wall for wall in walls if wall is not None]
             if len(known) == len(walls):
                 seconds.append(sum(known))

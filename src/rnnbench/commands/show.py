@@ -21,7 +21,7 @@ from rnnbench.commands.arguments import (
 )
 from rnnbench.errors import ConfigError, say, suggestion
 from rnnbench.project import SETTINGS, settings
-from rnnbench.records.pointer import pointer_files, records_of
+from rnnbench.records.rounds import records_of
 from rnnbench.records.store import (
     imported_machines,
     planned_folders,
@@ -446,7 +446,7 @@ def read_certified(
     from rnnbench.tables.certificates import Certificates
 
     folders = site_folders(results, experiment, site)
-    records, faults = records_of(pointer_files(folders))
+    records, faults = records_of(folders)
     every, unreadable = read_certificates(folder / "certificates" for folder in folders)
     for fault in faults + unreadable:
         say(fault)

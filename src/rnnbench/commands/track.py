@@ -16,8 +16,8 @@ from pathlib import Path
 
 from rnnbench.commands.arguments import ROOT, Arguments, command_parser, folder_option
 from rnnbench.errors import RecordError, TrackingError, say
-from rnnbench.records.pointer import read_pointers
 from rnnbench.records.record import Record
+from rnnbench.records.rounds import Result, read_records, read_results
 from rnnbench.records.store import (
     NOT_TRACKED,
     read_record,
@@ -41,17 +41,17 @@ DESKTOP = ("DISPLAY", "WAYLAND_DISPLAY")
 
 
 def track(arguments: Sequence[str]) -> int:
-    """Log the records of pointers or rounds to MLflow; safe to repeat (Snakemake calls this).
+    """Log the records of rounds to MLflow; safe to repeat (Snakemake calls this).
 
     With --output, a store that cannot be reached does not count as a failure; the error is written
     into the file.
     """
     declared: Arguments = {
-        "pointers": {
+        "rounds": {
             "nargs": "*",
             "type": Path,
             "metavar": "FILE.json",
-            "help": "a pointer or a round's file",
+            "help": "the file of a round",
         },
         "--root": ROOT,
         "--results": folder_option("results", "the results folder, relative to --root"),
@@ -84,7 +84,7 @@ def _track(options: argparse.Namespace) -> int:
             f"{aside}: an incomplete database, set aside. A new store is filled from all records. "
             "Fix: restart any running MLflow UI."
         )
-    requested, faults = _requested(results, options.pointers)
+    requested, faults = _requested(results, options.rounds)
     records = requested
     if aside or options.all:
         files = []
@@ -186,17 +186,13 @@ def _show(address: str, links: Mapping[str, str]) -> None:
         webbrowser.open(f"{address}/{latest}")
 
 
-def _requested(
-    results: Path, pointers: Sequence[Path]
-) -> tuple[dict[Path, Record], list[RecordError]]:
-    """Record file → record, for the run of each pointer or the runs of each round's file, and for
-    their companions; and the errors of what cannot be read."""
-    records: dict[Path, Record] = {}
-    faults: list[RecordError] = []
-    for file in pointers:
-        try:
-            for pointer in read_pointers(file):
-                records |= pointer.records(results, file)
-        except RecordError as error:
-            faults.append(error)
-    return records, faults
+def _requested(root: Path, rounds: Sequence[Path]) -> tuple[dict[Path, Record], list[RecordError]]:
+    """Record file → record, for the runs of each round's file and their companions, and the errors
+    of what cannot be read. `root`: the results folder."""
+    members, faults = readable(rounds, read_results)
+    results: list[Result] = []
+    for each in members:
+        results += each.values()
+    records, unreadable = read_records(results, root)
+    found = {(root / record.path).resolve(): record for record in records.values()}
+    return found, [*faults, *unreadable]

@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 
 from rnnbench.errors import RecordError
 from rnnbench.plain_text import is_name
-from rnnbench.records.pointer import Pointer, pointer_files
+from rnnbench.records.rounds import read_results, round_files
 
 MAX_FILES = 200_000
 MAX_BYTES = 4 * 2**30  # of all files
@@ -120,8 +120,8 @@ def files_of(folder: Path) -> dict[str, Path]:
     """Name in an archive → file, for what an experiment has at a site:
 
     - its plan, facts and certificates,
-    - the pointers of runs that were not needed,
-    - all records that the other pointers name, companions included, with their events.
+    - the files of rounds that were not needed,
+    - all records that the files of the other rounds name, companions included, with their events.
 
     Logs are left out: they name users, folders and hosts. `folder`: the experiment's at the site.
     """
@@ -129,14 +129,16 @@ def files_of(folder: Path) -> dict[str, Path]:
     files = [folder / "plan.jsonl", folder / "experiment.json"]
     files += sorted(folder.glob("certificates/*.json"))
 
-    for file in pointer_files([folder]):
-        pointer = Pointer.read(file)
-        if pointer.not_needed:
+    records: set[Path] = set()
+    for file in round_files(folder):
+        results = read_results(file).values()
+        if any(result.not_needed for result in results):
             files.append(file)
-        for path in pointer.paths:
-            record = root / path
-            files.append(record)
-            files.append(record.with_suffix(".events.jsonl"))
+        for result in results:
+            records.update(root / path for path in result.paths)
+    for record in sorted(records):
+        files.append(record)
+        files.append(record.with_suffix(".events.jsonl"))
 
     existing = [file for file in files if file.is_file()]
     return {file.relative_to(root).as_posix(): file for file in existing}

@@ -1,13 +1,13 @@
 """Results from another machine: what of them may be written, and where.
 
-They are untrusted data. Each file is read as the tables read it, pointers are made from the
-records, and everything is written into the folder of imported results, whose sites and machines are
-never those of this project.
+They are untrusted data. Each file is read as the tables read it, the files of rounds are made
+from the records, and everything is written into the folder of imported results, whose sites and
+machines are never those of this project.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,22 +18,29 @@ from rnnbench.axes import REQUIRED
 from rnnbench.errors import RecordError
 from rnnbench.exchange.archive import safe_name
 from rnnbench.grid.point import digest_of, full_identity
-from rnnbench.records.plan_file import Experiment, read_experiment, read_runs
-from rnnbench.records.pointer import Pointer, companion_files, is_pointer, names_later
-from rnnbench.records.record import Record, Run
+from rnnbench.records.plan_file import Experiment, read_experiment, read_heads, read_runs
+from rnnbench.records.record import Run
+from rnnbench.records.rounds import (
+    ROUNDS,
+    Result,
+    read_results,
+    records_at,
+    results_in,
+    results_of,
+    write_results,
+)
 from rnnbench.records.store import (
     RESERVED,
+    as_kind,
     is_record,
     json_bytes,
     read_json,
     read_record,
     write_bytes,
-    write_json,
 )
 from rnnbench.sources.certificates import certificate_of
 
 ATTACHED_SUFFIXES = (".events.jsonl", ".log")  # of a record; exports leave logs out
-PROBES = "probes"  # folder of peak rates that earlier versions measured
 UNPACKED = ".import-"  # beginning of the names of folders in which imports are unpacked
 
 
@@ -43,8 +50,9 @@ class Incoming:
 
     - `root`: the folder into which it is written.
     - `experiment`: its name.
+    - `sites`: those that have a plan.
     - `files`: name → file with its content.
-    - `records`: those whose pointers are written.
+    - `records`: the number of all in the export.
     - `known`: the number of files that exist with the same content.
     - `kept`: the number of files that exist with newer content.
     - `replaced`: the names of existing files that are overwritten.
@@ -53,8 +61,9 @@ class Incoming:
 
     root: Path
     experiment: str
+    sites: Collection[str]
     files: dict[str, Path] = field(default_factory=dict)
-    records: list[Record] = field(default_factory=list)
+    records: int = 0
     known: int = 0
     kept: int = 0
     replaced: list[str] = field(default_factory=list)
@@ -79,37 +88,42 @@ class Incoming:
             self.replaced.append(name)
 
     def write(self) -> None:
-        """Writes the files and pointers.
-
-        Records come first, so that no pointer ever lacks its record. A pointer to a newer record is
-        kept, and companions have no pointer. Raises `OSError`.
-        """
+        """Writes the files, and the files of the rounds, in which the newest record of a run
+        counts. Records come first, so that no round ever lacks one. Raises `OSError`."""
         records = sorted(name for name in self.files if name.startswith("records/"))
         others = sorted(self.files.keys() - records)
         for name in [*records, *others]:
             write_bytes(self.root / name, self.files[name].read_bytes())
+        for site in sorted(self.sites):
+            self._write_rounds(site)
 
-        for record in sorted(self.records, key=lambda record: record.started):
-            name = f"{record.site}/{self.experiment}/{record.name}.json"
-            file = self.root / name
-            pointer = Pointer.of(record, companion_files(self.root, record))
-            is_kept = names_later(file, record)
-            with suppress(RecordError):
-                is_kept = is_kept or Pointer.read(file) == pointer
-            if record.is_companion or is_kept:
-                continue
-            if file.exists() and name not in self.files:
-                self.replaced.append(name)
-            write_json(file, pointer)
+    def _write_rounds(self, site: str) -> None:
+        """Writes the files of the rounds at a site whose results have changed."""
+        folder = self.root / site / self.experiment
+        planned = read_heads(folder / "plan.jsonl")
+        records, _ = records_at(folder, [head.name for head in planned])
+        known, _ = results_in(folder)
+        results = {**known, **results_of(records)}
+        rounds: dict[str, dict[str, Result]] = {}
+        for head in planned:
+            if head.name in results:
+                rounds.setdefault(head.round, {})[head.name] = results[head.name]
+
+        for name, members in rounds.items():
+            if any(known.get(run) != result for run, result in members.items()):
+                file = folder / ROUNDS / f"{name}.json"
+                if file.exists():
+                    self.replaced.append(file.relative_to(self.root).as_posix())
+                write_results(file, members)
 
 
 def examine(folder: Path, root: Path, local: Collection[str]) -> Incoming:
     """Decides which files of an export are written, and rewrites them without what they should not
     contain.
 
-    No record is ever replaced. A pointer is replaced by one to a newer record, a certificate by one
-    that was planned differently. A plan keeps the runs of the existing one, and the facts of an
-    experiment the runs that were skipped, because it may come in several parts.
+    No record is ever replaced. A certificate is replaced by one that was planned differently. A
+    plan keeps the runs of the existing one, and the facts of an experiment the runs that were
+    skipped, because it may come in several parts.
 
     - `folder`: the export's files, in the layout of a results folder.
     - `root`: the folder into which they will be written.
@@ -134,7 +148,7 @@ def examine(folder: Path, root: Path, local: Collection[str]) -> Incoming:
             remedy="name a file of `rnnbench export`, or a bundle's folder after its runs.",
         )
 
-    incoming = Incoming(root, experiments.pop())
+    incoming = Incoming(root, experiments.pop(), sites)
     for name, file in files.items():
         # SITE/EXPERIMENT/… or records/MACHINE/…
         top, _, below = name.partition("/")
@@ -153,7 +167,7 @@ def examine(folder: Path, root: Path, local: Collection[str]) -> Incoming:
         if not safe_name(name):
             raise _refuse(name, "is not a file of an export")
         if top == "records":
-            _add_record_file(incoming, name, file, sites)
+            _add_record_file(incoming, name, file)
         elif top in RESERVED or second != incoming.experiment:
             raise _refuse(name, f"does not belong to a run of {incoming.experiment}")
         else:
@@ -161,16 +175,10 @@ def examine(folder: Path, root: Path, local: Collection[str]) -> Incoming:
     return incoming
 
 
-def _add_record_file(
-    incoming: Incoming,
-    name: str,
-    file: Path,
-    sites: Collection[str],
-) -> None:
+def _add_record_file(incoming: Incoming, name: str, file: Path) -> None:
     """Adds a record, its events or its log.
 
-    - `name`, `file`: as in `Incoming.add`.
-    - `sites`: those that have a plan.
+    `name`, `file`: as in `Incoming.add`.
 
     Raises `RecordError` if the file does not belong to the experiment, or exists with other
     content.
@@ -179,10 +187,10 @@ def _add_record_file(
         record = read_record(file)
         if record.path != name:
             raise _refuse(name, f"holds the record {record.key}")
-        if record.experiment != incoming.experiment or record.site not in sites:
+        if record.experiment != incoming.experiment or record.site not in incoming.sites:
             raise _refuse(name, f"belongs to no plan ({record.experiment!r} at {record.site!r})")
         _check_run(record.run, name)
-        incoming.records.append(record)
+        incoming.records += 1
     else:
         of_record = file.with_name(f"{file.name.partition('.')[0]}.json")
         if not file.name.endswith(ATTACHED_SUFFIXES) or not of_record.is_file():
@@ -200,8 +208,8 @@ def _add_site_file(
     file: Path,
     local: Collection[str],
 ) -> None:
-    """Adds a file of the experiment at a site: a certificate, the plan, the facts or the pointer of
-    a run that was not needed.
+    """Adds a file of the experiment at a site: a certificate, the plan, the facts or a round that
+    was not needed.
 
     - `name`, `file`: as in `Incoming.add`. The file is rewritten.
     - `local`: as in `examine`.
@@ -209,13 +217,13 @@ def _add_site_file(
     Raises `RecordError` for any other file.
     """
     existing = incoming.root / name
-    what = name.split("/")[2:]  # below the folders of the site and the experiment
-
-    if len(what) == 2 and file.suffix == ".json":
-        if what[0] == PROBES:
+    site, _, *what = name.split("/")
+    is_json = file.suffix == ".json"
+    results: Mapping[str, Result] = {}
+    match what:
+        case ["probes", _] if is_json:  # peak rates that earlier versions measured
             incoming.probes += 1
-            return
-        if what[0] == "certificates":
+        case ["certificates", _] if is_json:
             made = certificate_of(read_json(file), name)
             if made.key != file.stem or made.machine in local:
                 raise _refuse(name, f"says that it is {made.key!r}, made on {made.machine!r}")
@@ -223,35 +231,41 @@ def _add_site_file(
             with suppress(RecordError):
                 known = certificate_of(read_json(existing), name).digest
             incoming.add(name, file, keep=known is not None and known == made.digest)
-            return
+        case ["plan.jsonl"]:
+            file.write_bytes(_merged_plan(file, existing, name))
+            incoming.add(name, file)
+        case ["experiment.json"]:
+            facts = read_experiment(file)
+            if facts.name != incoming.experiment:
+                raise _refuse(name, f"describes the experiment {facts.name!r}")
+            file.write_bytes(json_bytes(_merged_facts(facts, file, existing)))
+            incoming.add(name, file)
+        case [folder, _] if folder == ROUNDS and is_json:
+            results = read_results(file)
+        case [_] if is_json:  # of one run, in an export of an earlier version
+            remedy = "export it again."
+            result = as_kind(read_json(file), Result, "is not a file of an export", name, remedy)
+            results = {file.stem: result}
+            name = f"{site}/{incoming.experiment}/{ROUNDS}/{file.name}"
+        case _:
+            raise _refuse(name, "is not a file of an export")
 
-    pointer = None  # of a run that was not needed
-    if len(what) == 1 and is_pointer(file):
-        pointer = Pointer.read(file)
-    if what == ["plan.jsonl"]:
-        content = _merged_plan(file, existing, name)
-    elif what == ["experiment.json"]:
-        facts = read_experiment(file)
-        if facts.name != incoming.experiment:
-            raise _refuse(name, f"describes the experiment {facts.name!r}")
-        content = json_bytes(_merged_facts(facts, file, existing))
-    elif pointer and pointer.record is None:
-        content = json_bytes(pointer)
-    else:
-        raise _refuse(name, "is not a file of an export")
-
-    file.write_bytes(content)
-    incoming.add(name, file, keep=pointer is not None)
+    if any(result.record for result in results.values()):
+        raise _refuse(name, "names a record; only rounds that were not needed are exported")
+    if results:
+        write_results(file, results)
+        incoming.add(name, file, keep=True)
 
 
 def _check_run(run: Run, name: str) -> None:
-    """Raises `RecordError` unless a run has a safe name, the required axes and the digest of its
-    own configuration.
+    """Raises `RecordError` unless a run and its round have safe names, and it has the required axes
+    and the digest of its own configuration.
 
     `name`: of the file that has it.
     """
-    if "/" in run.name or not safe_name(run.name):
-        raise _refuse(name, f"has a run whose name is not safe, {run.name[:80]!r}")
+    for what in (run.name, run.round):
+        if "/" in what or not safe_name(what):
+            raise _refuse(name, f"has a run whose name is not safe, {what[:80]!r}")
 
     lacking = [axis for axis in REQUIRED if not run.choices.get(axis)]
     if lacking:
@@ -291,9 +305,9 @@ def _merged_facts(facts: Experiment, file: Path, existing: Path) -> Experiment:
     plan = file.with_name("plan.jsonl")
     if existing.exists() and plan.exists():
         planned = {run.name for run in read_runs(plan)}
+        measured, _ = results_in(existing.parent)
         for each in read_experiment(existing).skipped:
-            is_measured = (existing.parent / f"{each.name}.json").is_file()
-            if each.name not in planned and not is_measured:
+            if each.name not in planned and each.name not in measured:
                 skipped.setdefault(each.name, each)
 
     return msgspec.structs.replace(facts, skipped=tuple(skipped.values()))

@@ -16,8 +16,8 @@ import msgspec
 from rnnbench.errors import RecordError
 from rnnbench.records import timestamps
 from rnnbench.records.plan_file import read_heads
-from rnnbench.records.pointer import Pointer
 from rnnbench.records.record import Record, run_value
+from rnnbench.records.rounds import results_in
 from rnnbench.records.store import Place, read_record, write_bytes
 from rnnbench.tables.effects import Effect, Levels, Round, effects_in, examined
 from rnnbench.tables.fit import RunValue
@@ -77,7 +77,7 @@ def finished_runs(place: Place) -> list[FinishedRun]:
     """The runs of the plan that are finished as planned, and the companions of their rounds.
 
     Runs that were not needed are left out. Updates the cache. Does not raise for a damaged cache,
-    pointer or record: these runs will be measured again.
+    round or record: these runs will be measured again.
     """
     paths = _paths_in_use(place)
 
@@ -112,13 +112,12 @@ def finished_runs(place: Place) -> list[FinishedRun]:
 
 
 def _paths_in_use(place: Place) -> dict[str, None]:
-    """The records that the pointers of the plan name, in its order."""
+    """The records of the planned runs in finished rounds, in the order of the plan."""
+    results, _ = results_in(place.folder)
     paths: dict[str, None] = {}
     for head in read_heads(place.folder / "plan.jsonl"):
-        with suppress(RecordError):  # to be measured again
-            pointer = Pointer.read(place.pointer(head.name))
-            if pointer.digest == head.digest:
-                paths.update(dict.fromkeys(pointer.paths))
+        if head.name in results and results[head.name].digest == head.digest:
+            paths.update(dict.fromkeys(results[head.name].paths))
     return paths
 
 

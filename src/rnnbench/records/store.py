@@ -1,8 +1,8 @@
-"""Paths of records and pointers, and how they are written and read.
+"""Paths of records, and how they are written and read.
 
-A record is written once and never changed. A pointer names the record that represents a run at
-a site. Both are written atomically. What was imported from other machines is in a folder of its own
-with the same layout, so that it can neither replace nor be taken for a result of this machine.
+A record is written once and never changed. All files are written atomically. What was imported
+from other machines is in a folder of its own with the same layout, so that it can neither replace
+nor be taken for a result of this machine.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ from rnnbench.records.record import Record
 IMPORTED = "imported"  # the folder in the results folder of what came from other machines
 # Folders of a results folder that are no site.
 RESERVED = {"cache", "compare", "envs", IMPORTED, "records"}
+# Of records that were set aside: they cannot be read, or `rnnbench retry` measures their run again.
+UNREADABLE, RETRIED = ".unreadable", ".retried"
 NOT_TRACKED = "not_tracked"  # the key of the error in a file of `rnnbench track`
 Content = TypeVar("Content")
 MAX_DEPTH = 60
@@ -47,9 +49,6 @@ class Place:
     @property
     def folder(self) -> Path:
         return self.results / self.site / self.experiment
-
-    def pointer(self, name: str) -> Path:
-        return self.folder / f"{name}.json"
 
 
 def timing_lock() -> Path:

@@ -10,8 +10,8 @@ import pandas as pd
 
 from rnnbench.records.overrides import reference_label
 from rnnbench.records.plan_file import Experiment
-from rnnbench.records.pointer import NotNeeded
 from rnnbench.records.record import Record
+from rnnbench.records.rounds import NotNeeded
 from rnnbench.report import notes
 from rnnbench.report import numbers as n
 from rnnbench.report.answer import answers, headline

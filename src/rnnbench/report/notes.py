@@ -15,8 +15,8 @@ import pandas as pd
 from rnnbench.axes import GROUP, TASK
 from rnnbench.grid.point import configuration_of
 from rnnbench.records import timestamps
-from rnnbench.records.pointer import NotNeeded
 from rnnbench.records.record import Record
+from rnnbench.records.rounds import NotNeeded
 from rnnbench.report import numbers as n
 from rnnbench.report.cost import recommendations
 from rnnbench.report.labels import device_words, left_out_text, short_group, variant_labels

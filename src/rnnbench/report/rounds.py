@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from rnnbench.records.overrides import last_component
-from rnnbench.records.pointer import NotNeeded
 from rnnbench.records.record import Run
+from rnnbench.records.rounds import NotNeeded
 from rnnbench.report import numbers as n
 from rnnbench.tables.ratios import Basis, Method, Ratio
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import pandas as pd
 
-from rnnbench.records.pointer import NotNeeded
+from rnnbench.records.rounds import NotNeeded
 from rnnbench.report import charts, notes
 from rnnbench.report import numbers as n
 from rnnbench.report.figures import Figure, figure

@@ -12,7 +12,7 @@ import glob
 import os
 import re
 import zlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -24,16 +24,9 @@ from rnnbench import locks
 from rnnbench.builds.environments import prepare
 from rnnbench.errors import RecordError, RunError
 from rnnbench.records import timestamps
-from rnnbench.records.pointer import Pointer, companion_files, is_valid, names_later
 from rnnbench.records.record import Reason, Record, Run, Verdict
-from rnnbench.records.store import (
-    Place,
-    read_json,
-    read_record,
-    record_files,
-    write_json,
-    write_record,
-)
+from rnnbench.records.rounds import records_at
+from rnnbench.records.store import UNREADABLE, Place, read_json, record_files, write_record
 from rnnbench.running import attempt, worker
 from rnnbench.running.assemble import Trained, records_of
 from rnnbench.running.progress import Progress, print_progress
@@ -53,21 +46,22 @@ def measure(
     label: str,
     reference: str | None = None,
     pinned_md5: Mapping[str, str | None] | None = None,
+    remaining: str = "",
 ) -> dict[str, Record]:
-    """Measures the `planned` runs in turns, or adopts records of earlier attempts. Writes records
-    and pointers. Returns run → record.
+    """Measures the `planned` runs in turns, or adopts records of earlier attempts. Writes records.
+    Returns run → record.
 
     - `check`: called when a run has read its inputs, before it is timed; raises if they have
       changed since they were compared with the plan.
     - `label`: the prefix of its messages.
     - `reference`: the name of the run that the others are compared with.
     - `pinned_md5`: run → the md5 of the dataset from which its worker may load pickles.
+    - `remaining`: how long the experiment still takes, for its first message.
 
     Raises `RunError` if a worker received an external SIGKILL, and `OSError` if something cannot be
     written. Records of the other runs are kept.
     """
     name = planned[0].round
-    by_name = {run.name: run for run in planned}
     hardware = machine.fingerprint()
     # Snakemake has made the environments; damage is repaired here, before anything is timed.
     builds = {run.config["build"]["name"]: run.config["build"] for run in planned}
@@ -79,7 +73,7 @@ def measure(
 
     refused = refusals(planned, place)
     with ExitStack() as held:
-        for each in sorted(by_name):
+        for each in sorted(run.name for run in planned):
             wait = partial(waiting, f"another attempt at {each}")
             held.enter_context(attempt.held(place.folder / "attempts" / each, wait))
         holder = f"process {os.getpid()}, {name} of {place.root}"
@@ -93,6 +87,7 @@ def measure(
             hardware,
             pinned_md5 or {},
             timing,
+            remaining,
         )
         return runner.complete(planned, refused, reference)
 
@@ -125,6 +120,7 @@ class CohortRunner:
     hardware: Facts
     pinned_md5: Mapping[str, str | None]
     timing: int
+    remaining: str
 
     def folder(self, run: Run) -> Path:
         """The folder of the run's records on this machine."""
@@ -161,15 +157,23 @@ class CohortRunner:
 
         Returns run → record.
         """
-        place = self.place
         records = {}
+        for record in adoptable_records(planned, self.place):
+            if not record.is_companion:
+                records[record.name] = record
+        without = [run for run in planned if run.name not in records]
+        if not without:
+            retry = f"`rnnbench retry {self.place.experiment}` measures it again"
+            text = f"nothing to measure, since every run has a record; {retry}"
+        elif len(without) == 1:
+            text = "1 run starts"
+        else:
+            text = f"{len(without)} runs start"
+        print_progress(f"{self.label} {self.name}: {text}{self.remaining}")
+
         missing = []
-        for run in planned:
-            record = existing_record(run, place, self.folder(run))
-            if record:
-                records[run.name] = record
-                self._point_to(record)
-            elif run.name in refused:
+        for run in without:
+            if run.name in refused:
                 records |= self.refuse(run, refused[run.name])
             else:
                 missing.append(run)
@@ -185,22 +189,8 @@ class CohortRunner:
             records |= self.measure([by_name[line["name"]] for line in group], requested)
         return records
 
-    def _point_to(self, record: Record) -> None:
-        """Writes the pointer to an existing record, unless it is valid already.
-
-        It names the companions whose records exist.
-        """
-        place = self.place
-        file = place.pointer(record.name)
-        own = Pointer.of(record)
-        with suppress(RecordError):
-            is_same = Pointer.read(file).record == own.record
-            if is_same and is_valid(file, place.results):
-                return
-        write_json(file, Pointer.of(record, companion_files(place.results, record)))
-
     def refuse(self, run: Run, reason: Reason) -> dict[str, Record]:
-        """Writes the void record of a run that is not trained, and its pointer.
+        """Writes the void record of a run that is not trained.
 
         `reason`: why it is not. Returns run → record.
         """
@@ -217,14 +207,14 @@ class CohortRunner:
         )
         made = records_of([untrained], f"{self.name}/{started}")
         void = replace(made[run.name], verdict=Verdict("void", (reason,)))
-        return self._write([void], {run.name})
+        write_record(place.results, void)
+        return {run.name: void}
 
     def measure(self, cohort: Sequence[Run], requested: set[str]) -> dict[str, Record]:
-        """Measures a cohort, writes records and pointers, and returns run → record.
+        """Measures a cohort, writes its records, and returns run → record.
 
         - `cohort`: its runs.
-        - `requested`: names of the runs whose records are returned. The other runs are companions,
-          whose pointers are not changed.
+        - `requested`: names of the runs whose records are returned. The other runs are companions.
 
         A run that ran out of memory next to others is measured again on its own. Raises `RunError`
         as `rnnbench.running.round.measure`.
@@ -236,44 +226,44 @@ class CohortRunner:
         code, slurm = revision(), attempt.slurm_job()
         outcomes = self._train(cohort, started)
 
-        place = self.place
         finished = timestamps.now()
         trained = []
         for run in cohort:
-            began = started[run.name]
-            outcome = outcomes[run.name]
             trained.append(
                 Trained(
                     run,
-                    place.experiment,
-                    place.site,
-                    began,
+                    self.place.experiment,
+                    self.place.site,
+                    started[run.name],
                     finished,
                     self.hardware,
-                    outcome,
+                    outcomes[run.name],
                 )
             )
 
         identity = f"{self.name}/{min(started.values())}"
         made = records_of(trained, identity, set(started) - requested)
+        # Out of memory next to others does not mean that the run needs too much on its own.
         again = []
         for run in cohort:
-            # Out of memory next to others does not mean that the run needs too much on its own.
             if must_retry_alone(run.config, outcomes[run.name], len(cohort)):
-                again.append(run)
                 made.pop(run.name, None)
-        for name, record in made.items():
+                if run.name in requested:
+                    again.append(run)
+        records = {}
+        # Companions first, so that they exist once a record can be adopted.
+        for record in sorted(made.values(), key=lambda record: record.name in requested):
             measured = {**record.measured, "revision": code}
             if slurm:
                 measured["job"] = {**slurm, "log": f"records/{record.key}.log"}
-            made[name] = replace(record, measured=measured)
-        records = self._write(made.values(), requested)
+            complete = replace(record, measured=measured)
+            write_record(self.place.results, complete)
+            if record.name in requested:
+                records[record.name] = complete
 
         for run in again:
-            if run.name in requested:
-                why = "ran out of memory; retrying it on its own"
-                print_progress(f"{self.label} {run.name} {why}")
-                records |= self.measure([run], requested)
+            print_progress(f"{self.label} {run.name} ran out of memory; retrying it on its own")
+            records |= self.measure([run], requested)
 
         killed = [run.name for run in cohort if outcomes[run.name].is_killed]
         if killed:
@@ -318,37 +308,13 @@ class CohortRunner:
             self.check()
         return outcomes
 
-    def _write(self, made: Iterable[Record], requested: set[str]) -> dict[str, Record]:
-        """Writes records and pointers; returns the records of the `requested` runs.
-
-        Companions are written first, so that they exist if a record is found without its pointer.
-        """
-        records: dict[str, Record] = {}
-        companions: list[str] = []
-        for record in sorted(made, key=lambda record: record.name in requested):
-            if record.name in requested:
-                records[record.name] = record
-            else:
-                companions.append(record.path)
-            write_record(self.place.results, record)
-
-        for name, record in records.items():
-            file = self.place.pointer(name)
-            # Of two attempts on two hosts, the one that started later counts.
-            is_late = names_later(file, record) and is_valid(
-                file, self.place.results, digest=record.run.digest
-            )
-            if not is_late:
-                write_json(file, Pointer.of(record, companions))
-        return records
-
 
 def _start_timestamp(folder: Path) -> str:
     """The current time as a timestamp that sorts after every earlier one in `folder`.
 
     It does so even if the clock has been set back.
     """
-    earlier = [path.name.split(".")[0] for path in folder.glob("2*.json")]
+    earlier = [path.name.split(".")[0] for path in folder.glob("2*")]
     latest = max(earlier, default="")
     now = timestamps.now()
     if now > latest:
@@ -356,37 +322,22 @@ def _start_timestamp(folder: Path) -> str:
     return timestamps.later(latest)
 
 
-def existing_record(planned: Run, place: Place, folder: Path) -> Record | None:
-    """The record of a planned run that was written without a pointer, or None.
+def adoptable_records(planned: Sequence[Run], place: Place) -> list[Record]:
+    """The records of the `planned` runs that were measured as planned, on any machine of the site,
+    and those of companions.
 
-    - `planned`: the run.
-    - `place`: the experiment and site that it must be of.
-    - `folder`: the run's on this machine.
-
-    It is in `folder`, or in the folder of another machine of the same site. It does not count if
-    ``rnnbench retry`` has requested since that the run be measured again.
+    Unreadable records of this machine are set aside; others are left to the machine that owns them.
     """
-    retry = place.folder / "retry" / planned.name
-    since = ""
-    if retry.exists():
-        since = retry.read_text().strip()
-    files = record_files(place.results, name=glob.escape(planned.name))
-    # Own ones first, each from the latest to the earliest.
-    for path in sorted(files, key=lambda path: (path.parent == folder, path.name), reverse=True):
-        is_own = path.parent == folder
-        if path.stem <= since:
-            continue
-        try:
-            record = read_record(path)
-        except RecordError as error:
-            if is_own:  # otherwise it is left to the machine that owns the folder
-                aside = path.rename(path.with_suffix(".unreadable"))
-                print_progress(f"rnnbench: {error} It was set aside as {aside.name}.")
-            continue
-        if record.is_companion:  # it belongs to another run's round
-            continue
-        if record.experiment != place.experiment or record.run.digest != planned.digest:
-            continue
-        if is_own or record.site == place.site:
-            return replace(record, run=planned)
-    return None
+    digests = {run.name: run.digest for run in planned}
+    records, faults = records_at(place.folder, digests)
+    here = machine.fingerprint()["machine"]
+    for fault in faults:
+        file = Path(fault.where)
+        if file.parents[1].name == here:
+            aside = file.rename(file.with_suffix(UNREADABLE))
+            print_progress(f"rnnbench: {fault} It was set aside as {aside.name}.")
+    return [
+        record
+        for record in records
+        if record.is_companion or record.run.digest == digests[record.name]
+    ]

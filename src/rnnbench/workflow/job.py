@@ -3,7 +3,6 @@ which of its files are made again."""
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import os
@@ -21,13 +20,13 @@ from msgspec.structs import replace as with_fields
 from rnnbench.builds.pins import ENVIRONMENTS, pins_of
 from rnnbench.commands.arguments import DEFAULT_EXPERIMENT, conf_folders, overrides_text
 from rnnbench.datasets.pins import pinned, verify
-from rnnbench.errors import ConfigError, RecordError, converted, say
+from rnnbench.errors import ConfigError, converted, say
 from rnnbench.grid.experiment import Experiment, Repeats
 from rnnbench.planning.plan import Certificate, Plan, Round, facts_of
 from rnnbench.planning.planner import NothingToRun, make_plan
 from rnnbench.project import home, words_of
 from rnnbench.records import report_files
-from rnnbench.records.pointer import Pointer, is_valid, pointer_files
+from rnnbench.records.rounds import results_in, round_files, unfinished
 from rnnbench.records.store import site_folders, why_not_tracked
 from rnnbench.sources.published import read_published
 from rnnbench.tracking.store import redacted, tracking_uri
@@ -73,7 +72,7 @@ def load(config: Mapping[str, Any], root: Path) -> Job:
     except NothingToRun as error:
         plan = error.plan
         # A plan without runs would hide what was measured here before.
-        if pointer_files([results / plan.site / plan.experiment.name]):
+        if round_files(results / plan.site / plan.experiment.name):
             raise
         published = read_published(home(root) / PUBLISHED)
         if not any(row.model in plan.models for row in published):
@@ -127,28 +126,24 @@ def has_lost_a_file(report: Path) -> bool:
 
 
 def damaged(job: Job) -> list[str]:
-    """The files of finished rounds with an invalid pointer: one that is missing, one to a record
-    (the run's or a companion's) that is damaged or missing, or one that says "not needed" by an
-    earlier value of `repeats`. Damaged records are reported. Only reads: `rnnbench round` sets
+    """The files of finished rounds that lack the result of a run as it is planned, or have one that
+    does not count: its record or a companion's is damaged or missing, or it says "not needed" by an
+    earlier value of `repeats`. What is damaged is reported. Only reads: `rnnbench round` sets
     damaged records aside and measures what is missing."""
     rule = to_builtins(job.plan.experiment.repeats)
-    results = job.root / job.results
-    rounds = []
-    for name, of_round in zip(job.rounds, job.plan.rounds.values(), strict=True):
-        if not (job.root / name).exists():
-            continue
-        pointers = [job.pointers[run.name] for run in of_round.runs]
-        invalid = [file for file in pointers if not is_valid(file, results, rule)]
-        if invalid:
-            rounds.append(name)
-        for file in invalid:
-            if not file.exists():
-                continue
-            with contextlib.suppress(RecordError):
-                if Pointer.read(file).not_needed:
-                    continue
-            say(f"{file.stem}: a record is damaged or missing; it is measured again.")
-    return rounds
+    results, faults = results_in(job.root / job.folder)
+    for fault in faults:
+        say(fault)
+    again = []
+    for file, of_round in job.finished.items():
+        left = unfinished(of_round.runs, results, job.root / job.results, rule)
+        if left:
+            again.append(file)
+        for run in left:
+            result = results.get(run.name)
+            if result and result.record and result.digest == run.digest:
+                say(f"{run.name}: a record is damaged or missing; it is measured again.")
+    return again
 
 
 Planned = TypeVar("Planned", bound=Round | Certificate)
@@ -246,12 +241,23 @@ class Job:
                 verify(file, pins[path], name)
 
     def check_targets(self, targets: Iterable[str]) -> None:
-        """Raises `ConfigError` if a requested file is one of another experiment, or one that no
-        rule but that of its round makes, a run's record or pointer."""
+        """Raises `ConfigError` if a requested file is one of another experiment, or a record, which
+        no rule but that of its round makes."""
         for target in map(str, targets):
             match Path(os.path.relpath(self.root / target, self.root)).parts:
+                case ("results", "records", _, run, _) if run in self.plan.runs:
+                    (file,) = self._files("rounds", [self.plan.runs[run].round])
+                    raise ConfigError(
+                        "the file of one run is no target: its round makes it.",
+                        where=target,
+                        remedy=f"request {file}.",
+                    )
                 case ("results", "records", _, run, _):
-                    self._check_run(target, run)
+                    raise ConfigError(
+                        f"{self.experiment} has no run {run}.",
+                        where=target,
+                        remedy="name the experiment that has it: --config experiment=NAME.",
+                    )
                 case ("reports", experiment, _) | ("results", _, experiment, _, *_) if (
                     experiment != self.experiment
                 ):
@@ -264,23 +270,6 @@ class Job:
                         where=target,
                         remedy=f"{remedy}.",
                     )
-                case ("results", self.site, _, pointer):
-                    self._check_run(target, Path(pointer).stem)
-
-    def _check_run(self, target: str, run: str) -> None:
-        """Raises the `ConfigError` for a `target` that is a file of `run`."""
-        if run in self.plan.runs:
-            (file,) = self._files("rounds", [self.plan.runs[run].round])
-            raise ConfigError(
-                "the file of one run is no target: its round makes it.",
-                where=target,
-                remedy=f"request {file}.",
-            )
-        raise ConfigError(
-            f"{self.experiment} has no run {run}.",
-            where=target,
-            remedy="name the experiment that has it: --config experiment=NAME.",
-        )
 
     # -- paths --------------------------------------------------------------------------
 
@@ -303,15 +292,11 @@ class Job:
     def rounds(self) -> list[str]:
         return self._files("rounds", self.plan.rounds)
 
-    @cached_property
-    def pointers(self) -> dict[str, Path]:
-        """Run → its pointer, which exists once the run is finished."""
-        folder = self.root / self.folder
-        return {name: folder / f"{name}.json" for name in self.plan.runs}
-
     @property
-    def finished(self) -> set[str]:
-        return {name for name, file in self.pointers.items() if file.exists()}
+    def finished(self) -> dict[str, Round]:
+        """File → round, for the rounds whose file exists."""
+        rounds = zip(self.rounds, self.plan.rounds.values(), strict=True)
+        return {file: of_round for file, of_round in rounds if (self.root / file).exists()}
 
     @property
     def certificates(self) -> list[str]:
@@ -370,10 +355,10 @@ class Job:
 
     @property
     def imported_files(self) -> list[str]:
-        """The pointers and certificates of this experiment at other sites."""
-        folders = site_folders(self.root / self.results, self.experiment)
-        files = pointer_files(folders)
-        for folder in folders:
+        """The finished rounds and certificates of this experiment at other sites."""
+        files: list[Path] = []
+        for folder in site_folders(self.root / self.results, self.experiment):
+            files += round_files(folder)
             files += folder.glob("certificates/[!.]*.json")
         paths = [file.relative_to(self.root).as_posix() for file in files]
         return sorted(path for path in paths if not path.startswith(f"{self.folder}/"))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from rnnbench import locks
 from rnnbench.errors import ConfigError, RecordError, RnnbenchError, RunError, say
 from rnnbench.planning.plan import write_plan
-from rnnbench.records.pointer import Pointer
+from rnnbench.records.rounds import results_in
 from rnnbench.records.store import read_record, why_not_tracked
 from rnnbench.running import host_check
 from rnnbench.running.worker import WorkflowImporters
@@ -42,9 +42,9 @@ class Session:
             write_plan(self.job.plan, folder)
             signal_handling.install(self._interrupted, local)
             if local:
-                finished = self.job.finished
+                finished = {of_round.name for of_round in self.job.finished.values()}
                 runs = self.job.plan.runs.values()
-                missing = [run.config for run in runs if run.name not in finished]
+                missing = [run.config for run in runs if run.round not in finished]
                 self._importers = WorkflowImporters(missing, self.job.root)
             for warning in host_check.warnings(host_check.read_host_facts()):
                 say(f"warning: {warning}.")
@@ -61,8 +61,8 @@ class Session:
         if self._importers:
             self._importers.end()
         done = len(self.job.finished)
-        total = len(self.job.plan.runs)
-        return f"{done} of {total} runs have a record; the same command continues."
+        total = len(self.job.rounds)
+        return f"{done} of {total} rounds are finished; the same command continues."
 
     def end(self, failed: bool = False) -> None:
         """Prints the summary: void runs, missing runs, the path of the report."""
@@ -205,20 +205,20 @@ def summarize(job: Job) -> Summary:
     missing: list[str] = []
     logs: dict[Path, None] = {}
     unneeded = over_budget = 0
+    results, _ = results_in(folder)
     for run in runs.values():
-        try:
-            pointer = Pointer.read(job.pointers[run.name])
-        except RecordError:
+        result = results.get(run.name)
+        if result is None:
             missing.append(run.name)
             logs[folder / "logs" / "round" / f"{run.round}.log"] = None
             continue
-        if pointer.record is None:
+        if result.record is None:
             unneeded += 1
-        elif pointer.verdict == "void":
-            void[run.name] = _void_reason(job.root / job.results / pointer.record)
+        elif result.verdict == "void":
+            void[run.name] = _void_reason(job.root / job.results / result.record)
         else:
             usable.add(run.configuration)
-        if pointer.not_needed is not None and pointer.not_needed.is_over_budget:
+        if result.not_needed is not None and result.not_needed.is_over_budget:
             over_budget += 1
     unusable = {runs[name].configuration for name in void} - usable
 
@@ -240,8 +240,8 @@ def summarize(job: Job) -> Summary:
     if missing and (failures or len(missing) < len(runs)):
         names = ", ".join(missing[:3]) + (", …" if len(missing) > 3 else "")
         lines.append(
-            f"{len(missing)} of {len(runs)} runs have no record ({names}). "
-            "Fix: run the same command again; it measures only those."
+            f"{len(missing)} of {len(runs)} runs are not finished ({names}). "
+            "Fix: run the same command again; it measures only what has no record."
         )
     for file in sorted((folder / "tracked").glob("*.json")):
         why = why_not_tracked(file)

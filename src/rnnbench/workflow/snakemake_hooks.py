@@ -35,7 +35,8 @@ def list_jobs_of_a_dry_run() -> None:
 def submit_by_priority() -> None:
     """Makes jobs that are ready at the same time start by priority. Snakemake submits them in the
     order of a set (https://github.com/snakemake/snakemake/issues/615), and a cluster's queue keeps
-    the order of submission. Which repeats are needed is decided in this order."""
+    the order of submission. Which repeats are needed is decided in this order. A scheduler plugin
+    would need a package of its own, and would be left out where this workflow is a module."""
     select = JobScheduler.job_selector
 
     def by_priority(scheduler: JobScheduler, jobs: Any) -> list[Any]:
