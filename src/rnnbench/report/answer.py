@@ -6,6 +6,7 @@ confidence interval shows.
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -26,10 +27,11 @@ from rnnbench.report.labels import (
 from rnnbench.report.numbers import Row
 from rnnbench.report.tables import Tables
 from rnnbench.sources.certificates import NOT_LEARNING
+from rnnbench.tables.contests import Contest, DeviceChoice
 from rnnbench.tables.learning import MIN_SEEDS, TOO_FEW_SEEDS
+from rnnbench.tables.stats import Interval
 from rnnbench.tables.time import (
     FASTER,
-    IS_REFERENCE,
     NO_DIFFERENCE,
     NO_REFERENCE,
     WRONG_REFERENCE,
@@ -57,11 +59,11 @@ class Answer:
 
 
 @dataclass(frozen=True)
-class Contest:
-    """A `row` of the table of the fastest in words: where it took place; how its sentence starts;
-    the fastest, the reference, and the runner-up."""
+class ContestWords:
+    """A `contest` in words: where it took place; how its sentence starts; the fastest, the
+    reference, and the runner-up (``""`` for none)."""
 
-    row: Row
+    contest: Contest
     place: str
     start: str
     winner: str
@@ -71,29 +73,34 @@ class Contest:
 
 def answers(m: Tables) -> list[Answer]:
     """One answer per group of comparable configurations; `NO_RUNS` if nothing was run."""
-    if m.fastest.empty:
+    if not m.contests:
         obstacle = m.experiment.obstacle
         if obstacle is None:
             return [Answer(NO_RUNS)]
         remedy = f"For results of your own, {obstacle.remedy}"
         return [Answer(n.capitalized(obstacle.why), remedy)]
-    machines = m.fastest.groupby("device")["machine"].nunique()
-    name_machine = bool((machines > 1).any())
+    machines = defaultdict(set)
     axes = same_group(m.reference)
-    varied = [name for name in axes if m.fastest[name].nunique() > 1]
-    variants = variant_labels(m.fastest["variant"])
-    groups = m.fastest.groupby(axes, sort=False)
+    groups = defaultdict(list)
+    for contest in m.contests:
+        machines[contest.configuration["device"]].add(contest.configuration["machine"])
+        groups[contest.values(axes)].append(contest)
+    name_machine = any(len(names) > 1 for names in machines.values())
+    varied = []
+    for index, axis in enumerate(axes):
+        if len({key[index] for key in groups}) > 1:
+            varied.append(axis)
+    variants = variant_labels(contest.configuration["variant"] for contest in m.contests)
     result = []
-    for key, group in groups:
-        rows = group.to_dict("records")
-        contests = [_contest(row, m.reference, name_machine) for row in rows]
+    for key, group in groups.items():
+        contests = [_contest(contest, m.reference, name_machine) for contest in group]
         texts = _contest_sentences(contests)
-        devices = _of_group(m.device_choice, axes, key)
-        for row in devices.to_dict("records"):
-            texts.append(_device_sentence(row, name_machine))
-        texts += excluded(rows, [contest.place for contest in contests])
+        for choice in m.device_choices:
+            if choice.best in group:
+                texts.append(_device_sentence(choice, name_machine))
+        texts += excluded(group, [contest.place for contest in contests])
         if len(groups) > 1:
-            name = short_group(rows[0], varied, variants)
+            name = short_group(group[0].configuration, varied, variants)
             # A name is not capitalized.
             speed = f"{name}: {texts[0]}. {n.sentences(texts[1:])}".strip()
         else:
@@ -107,23 +114,33 @@ def answers(m: Tables) -> list[Answer]:
 def headline(m: Tables) -> Answer:
     """The answer for many groups: how often each implementation has the shortest epochs, and how
     often that is more than chance; differences in accuracy."""
-    rows = m.fastest.to_dict("records")
-    places = [f"for {row['model']} on {row['device']}" for row in rows]
+    places = []
+    for contest in m.contests:
+        row = contest.configuration
+        places.append(f"for {row['model']} on {row['device']}")
     rest = [
-        n.sentences(excluded(rows, places)),
+        n.sentences(excluded(m.contests, places)),
         outlier_sentence(m.alike),
     ]
-    contests = m.fastest[m.fastest["contestants"] > 1]
-    if contests.empty:
+    contests = [contest for contest in m.contests if len(contest.contestants) > 1]
+    if not contests:
         fast = "Each network has been run with only one implementation, or none has a result."
     else:
         base = f"`{reference_label(m.reference)}`"
-        faster = contests[contests["words"] == FASTER]
+        names = Counter(contest.contestants[0].name for contest in contests)
         wins = []
-        for name, count in contests["name"].value_counts().items():
-            speedups = faster.loc[faster["name"] == name, "speedup"]
+        for name, count in names.most_common():
+            speedups = []
+            for contest in contests:
+                if (
+                    contest.contestants[0].name == name
+                    and contest.speedup
+                    and contest.words == FASTER
+                ):
+                    speedups.append(contest.speedup.estimate)
             wins.append(f"`{name}` in {count}{_range(speedups, base)}")
-        shown = contests["lead_shown"].eq(True).sum()
+        leads = [contest.lead for contest in contests if contest.lead]
+        shown = sum(lead.shown_different for lead in leads)
         fast = (
             f"Shortest epochs in {n.counted(len(contests), 'comparison')}: "
             f"{n.few(wins, WINNERS, ', ')}; in {shown or 'none'}, more than chance separates the "
@@ -142,12 +159,12 @@ def headline(m: Tables) -> Answer:
     return Answer(fast, " ".join(text for text in rest if text))
 
 
-def _range(speedups: pd.Series[float], base: str) -> str:
+def _range(speedups: Sequence[float], base: str) -> str:
     """`` (1.25 to 1.48 times as fast as BASE)``; ``""`` if there are no `speedups`."""
-    if speedups.empty:
+    if not speedups:
         return ""
-    low = n.times(speedups.min())
-    high = n.times(speedups.max())
+    low = n.times(min(speedups))
+    high = n.times(max(speedups))
     if low == high:
         return f" ({high} as fast as {base})"
     return f" ({low.removesuffix(' times')} to {high} as fast as {base})"
@@ -159,19 +176,18 @@ def _of_group(table: pd.DataFrame, axes: Sequence[str], key: Any) -> pd.DataFram
     return table[is_of_group.all(axis=1)]
 
 
-def place_words(row: Row, name_machine: bool, prefix: str = "") -> str:
-    """The device of a row, and its machine if it is to be named: ``two threads of HOST``. `prefix`:
-    of the names of the columns."""
-    words = device_words(row[f"{prefix}device"], row[f"{prefix}variant"])
+def place_words(row: Row, name_machine: bool) -> str:
+    """The device of a row, and its machine if it is to be named: ``two threads of HOST``."""
+    words = device_words(row["device"], row["variant"])
     if name_machine:
-        machine = row[f"{prefix}machine"]
-        return f"{words} of {machine}"
+        return f"{words} of {row['machine']}"
     return words
 
 
-def _contest(row: Row, reference: Mapping[str, str], name_machine: bool) -> Contest:
+def _contest(contest: Contest, reference: Mapping[str, str], name_machine: bool) -> ContestWords:
+    row = contest.configuration
     axes = dict(reference)
-    several = row["implementations"] > 1 or not reference
+    several = contest.implementations > 1 or not reference
     if row["rnn"] and several and "rnn" not in reference:
         # The base has the options of the row, but for those that the reference names.
         own = row["options"].those(lambda key: key not in reference)
@@ -183,31 +199,32 @@ def _contest(row: Row, reference: Mapping[str, str], name_machine: bool) -> Cont
         # The names contain the devices, if these are compared.
         if "device" not in reference or name_machine:
             start = f"{place}, "
-    return Contest(
-        row,
+    names = [n.daggered(each.name, each.is_suspect) for each in contest.contestants[:2]]
+    winner, second, *_ = [*names, "", ""]
+    return ContestWords(
+        contest,
         place,
         start,
-        winner=n.daggered(row["name"], row["suspect"]),
-        base=n.daggered(reference_label(axes), row["reference_suspect"]),
-        second=n.daggered(row["runner_up"], row["runner_up_suspect"]),
+        winner=winner,
+        base=n.daggered(reference_label(axes), contest.reference_suspect),
+        second=second,
     )
 
 
-def _contest_sentences(contests: Sequence[Contest]) -> list[str]:
+def _contest_sentences(contests: Sequence[ContestWords]) -> list[str]:
     """A sentence per device, without its full stop. If the same implementation is faster than the
     reference on several devices, with the same suspect marks, only the first one names both."""
     sentences = []
     before = None
-    for contest in contests[:CONTESTS]:
-        row = contest.row
-        is_faster = row["words"] == FASTER
-        names = contest.winner, contest.base
-        if is_faster and contest.start and names == before:
-            interval = _interval(row["speedup"], row["low"], row["high"])
-            sentence = f"{n.times(row['speedup'])} {interval}{_tie(contest)}"
+    for words in contests[:CONTESTS]:
+        speedup = words.contest.speedup
+        is_faster = words.contest.words == FASTER
+        names = words.winner, words.base
+        if speedup and is_faster and words.start and names == before:
+            sentence = f"{n.times(speedup.estimate)} {_interval(speedup)}{_tie(words)}"
         else:
-            sentence = _sentence(contest)
-        sentences.append(contest.start + sentence)
+            sentence = _sentence(words)
+        sentences.append(words.start + sentence)
         before = names if is_faster else None
     if len(contests) > CONTESTS:
         more = n.counted(len(contests) - CONTESTS, "more device")
@@ -215,92 +232,93 @@ def _contest_sentences(contests: Sequence[Contest]) -> list[str]:
     return sentences
 
 
-def _sentence(contest: Contest) -> str:
+def _sentence(words: ContestWords) -> str:
     """Who trains fastest, and by how much, without the device."""
-    row = contest.row
-    words = row["words"]
-    winner = contest.winner
-    if row["contestants"] < 2:
-        return _without_contest(contest)
-    if words in (NO_REFERENCE, WRONG_REFERENCE):
-        if row["reference_void"]:
-            why = f"every run of the reference {contest.base} is void there"
-        elif words == WRONG_REFERENCE:
-            why = f"there is no speed-up, because the reference {contest.base} {NOT_LEARNING}"
+    contest = words.contest
+    winner = words.winner
+    if contest.lead is None:
+        return _without_contest(words)
+    if contest.words in (NO_REFERENCE, WRONG_REFERENCE):
+        if contest.reference_void:
+            why = f"every run of the reference {words.base} is void there"
+        elif contest.words == WRONG_REFERENCE:
+            why = f"there is no speed-up, because the reference {words.base} {NOT_LEARNING}"
         else:
-            why = f"the reference {contest.base} was not run there"
-        return f"{winner} has the shortest epochs, {n.plain(row['seconds'])} s; {why}"
-    only_two = row["contestants"] == 2
+            why = f"the reference {words.base} was not run there"
+        seconds = n.plain(contest.contestants[0].seconds)
+        return f"{winner} has the shortest epochs, {seconds} s; {why}"
+    only_two = len(contest.contestants) == 2
     trains = f"{winner} trains"
-    if words == IS_REFERENCE:
-        ratio = row["lead"], row["lead_low"], row["lead_high"]
-        is_shown = not _is_tie(row)
-        other = contest.second
+    if contest.speedup is None:
+        ratio = contest.lead
+        is_shown = not _is_tie(contest)
+        other = words.second
         against = other
         if not only_two:
             trains = f"{winner}, the reference, trains"
             against = f"the next, {other}"
     else:
-        ratio = row["speedup"], row["low"], row["high"]
-        is_shown = words != NO_DIFFERENCE
-        other = contest.base
+        ratio = contest.speedup
+        is_shown = contest.words != NO_DIFFERENCE
+        other = words.base
         against = other
     if is_shown:
-        return f"{trains} {as_fast(*ratio, against)}{_tie(contest)}"
+        return f"{trains} {as_fast(ratio, against)}{_tie(words)}"
     if only_two:
-        return no_difference(winner, other, *ratio)
-    return no_difference(f"the fastest, {winner},", other, *ratio)
+        return no_difference(winner, other, ratio)
+    return no_difference(f"the fastest, {winner},", other, ratio)
 
 
-def as_fast(ratio: float, low: float, high: float, base: str = "") -> str:
+def as_fast(ratio: Interval, base: str = "") -> str:
     """``1.25 times as fast as BASE (1.22 to 1.28)``."""
-    text = f"{n.times(ratio)} as fast"
+    text = f"{n.times(ratio.estimate)} as fast"
     if base:
         text += f" as {base}"
-    return f"{text} {_interval(ratio, low, high)}"
+    return f"{text} {_interval(ratio)}"
 
 
-def no_difference(first: str, second: str, ratio: float, low: float, high: float) -> str:
-    ratio_text = as_fast(ratio, low, high)
-    return f"no difference is shown between {first} and {second}: {ratio_text}"
+def no_difference(first: str, second: str, ratio: Interval) -> str:
+    return f"no difference is shown between {first} and {second}: {as_fast(ratio)}"
 
 
-def _interval(ratio: float, low: float, high: float) -> str:
-    if not n.is_number(low):
+def _interval(ratio: Interval) -> str:
+    if not n.is_number(ratio.low):
         return f"({SINGLE_RUN})"
-    return f"({n.ratio_span(low, high, ratio, ' to ')})"
+    return f"({n.ratio_span(ratio.low, ratio.high, ratio.estimate, ' to ')})"
 
 
-def _is_tie(row: Row) -> bool:
+def _is_tie(contest: Contest) -> bool:
     """Whether the fastest may be fastest by chance."""
-    return bool(row["runner_up"]) and n.is_number(row["lead_low"]) and not row["lead_shown"]
+    lead = contest.lead
+    return lead is not None and lead.low is not None and not lead.shown_different
 
 
-def _tie(contest: Contest) -> str:
-    if _is_tie(contest.row):
-        return f"; {contest.second} may be as fast"
+def _tie(words: ContestWords) -> str:
+    if _is_tie(words.contest):
+        return f"; {words.second} may be as fast"
     return ""
 
 
-def _without_contest(contest: Contest) -> str:
+def _without_contest(words: ContestWords) -> str:
     """If there are fewer than two contestants. Other functions get the ratios of their times."""
-    row = contest.row
-    winner = contest.winner
-    if row["contestants"] == 0:
+    contest = words.contest
+    winner = words.winner
+    if not contest.contestants:
         return "no run has a comparable result"
-    if not any(each.is_another_function for each in row["left_out"]):
+    if not any(each.is_another_function for each in contest.left_out):
         done = "has been run"
-        if row["void"] or row["left_out"]:
+        if contest.void or contest.left_out:
             done = "has a result"
         return f"only {winner} {done}, so there is nothing to compare"
     ratios = []
-    for name, suspect, ratio in row["unequal"][:OTHER_FUNCTIONS]:
+    for other, ratio in contest.unequal[:OTHER_FUNCTIONS]:
         interval = SINGLE_RUN
         if ratio.low is not None:
             interval = n.unequal_span(ratio, " to ")
-        ratios.append(f"{n.unequal(ratio)} ({n.daggered(name, suspect)}, {interval})")
+        name = n.daggered(other.name, other.is_suspect)
+        ratios.append(f"{n.unequal(ratio)} ({name}, {interval})")
     alone = f"{winner} is the only implementation of its function; the other"
-    others = len(row["unequal"])
+    others = len(contest.unequal)
     if others == 1:
         return f"{alone} one computes another function and trains {ratios[0]} as fast"
     listed = f"{', '.join(ratios[:-1])} and {ratios[-1]}"
@@ -310,18 +328,21 @@ def _without_contest(contest: Contest) -> str:
     return f"{alone} {others} compute other functions and train {listed} as fast{more}"
 
 
-def _device_sentence(row: Row, name_machine: bool) -> str:
-    """Which device to use, by a row of the table of the choice of a device."""
+def _device_sentence(choice: DeviceChoice, name_machine: bool) -> str:
+    """Which device to use."""
+    row = choice.best.configuration
     device = place_words(row, name_machine)
     threads = threads_in_words(row["device"], row["variant"])
     several = threads is not None and threads > 1
-    here = " here" if row["machines"] == 1 else ""
-    name = n.daggered(row["name"], row["suspect"])
-    seconds = n.plain(row["seconds"])
-    other = place_words(row, name_machine, "other_")
-    other_name = n.daggered(row["other_name"], row["other_suspect"])
-    other_seconds = n.plain(row["other_seconds"])
-    if row["lead_shown"]:
+    here = " here" if choice.machines == 1 else ""
+    best = choice.best.contestants[0]
+    name = n.daggered(best.name, best.is_suspect)
+    seconds = n.plain(best.seconds)
+    other = place_words(choice.other.configuration, name_machine)
+    second = choice.other.contestants[0]
+    other_name = n.daggered(second.name, second.is_suspect)
+    other_seconds = n.plain(second.seconds)
+    if choice.lead.shown_different:
         verb = "are" if several else "is"
         return (
             f"{device} {verb} the fastest choice{here}: {seconds} s per epoch with {name}, "
@@ -334,19 +355,19 @@ def _device_sentence(row: Row, name_machine: bool) -> str:
     )
 
 
-def excluded(rows: Sequence[Row], places: Sequence[str]) -> list[str]:
-    """Which configurations take no part in the answer, and why. `rows` of the table of the fastest;
-    `places`: where, for each row."""
+def excluded(contests: Sequence[Contest], places: Sequence[str]) -> list[str]:
+    """Which configurations take no part in the answer, and why. `places`: where, for each
+    contest."""
     texts = []
     reasons: dict[str, None] = {}
     is_table_enough = True  # which has the ratios of other functions, and how they differ
     voids: dict[str, list[str]] = {}
-    for row, place in zip(rows, places, strict=True):
-        for each in row["left_out"]:
+    for contest, place in zip(contests, places, strict=True):
+        for each in contest.left_out:
             reasons[left_out_text(each)] = None
             is_table_enough &= each.is_another_function
-        is_table_enough &= row["contestants"] == 1
-        void = "; ".join(map(left_out_text, row["void"]))
+        is_table_enough &= len(contest.contestants) == 1
+        void = "; ".join(map(left_out_text, contest.void))
         if void:
             voids.setdefault(void, []).append(place)
     if reasons and not is_table_enough:

@@ -99,7 +99,7 @@ class Content:
             if rest:
                 self.sections.append(rest)
         uncertified = list(notes.uncertified_notes(m.time))
-        self.lead_notes = [*uncertified, *notes.exclusion_notes(m.time, m.fastest)]
+        self.lead_notes = [*uncertified, *notes.exclusion_notes(m.time, m.contests)]
         # What the terminal and MLflow say.
         self.said = [str(text) for text in (*self.answers, *self.notes, *uncertified)]
         self.speedups: dict[str, dict[str, float]] = {}

@@ -23,9 +23,10 @@ from rnnbench.report.rounds import unneeded_text
 from rnnbench.report.section import Note
 from rnnbench.report.tables import Tables
 from rnnbench.tables.certificates import UNKNOWN
-from rnnbench.tables.contests import extra_ratios
+from rnnbench.tables.contests import Contest, extra_ratios
 from rnnbench.tables.effects import examined
 from rnnbench.tables.ratios import LEAST_SESSIONS, sessions
+from rnnbench.tables.stats import Interval
 from rnnbench.tables.time import NOT_EQUAL, ratios_shown
 from rnnworker.frameworks.names import FRAMEWORKS
 
@@ -36,16 +37,16 @@ SHOWN = 12  # names in one sentence, and reasons
 def answer_notes(m: Tables, lead: str = "speed") -> Iterator[str]:
     """What is said below the answer: which intervals it has, and what they hold for. `lead`: id of
     the section that leads."""
-    fastest = m.fastest
+    bounds = []
+    several = False
     if lead == "calls":
         bounds = list(m.calls["speedup_low"])
-        several = False
     else:
-        bounds = [*fastest["low"], *fastest["lead_low"]]
-        several = bool((fastest["contestants"] > 2).any())
-        for of_one in fastest["unequal"]:
-            bounds += [ratio.low for _, _, ratio in of_one]
-            several |= len(of_one) > 1
+        for contest in m.contests:
+            ratios: list[Interval | None] = [contest.speedup, contest.lead]
+            ratios += [ratio for _, ratio in contest.unequal]
+            bounds += [ratio.low for ratio in ratios if ratio]
+            several |= len(contest.contestants) > 2 or len(contest.unequal) > 1
     is_sentence = lead == "calls" or not m.is_long
     if is_sentence and any(map(n.is_number, bounds)):
         choice = ""
@@ -56,8 +57,10 @@ def answer_notes(m: Tables, lead: str = "speed") -> Iterator[str]:
             )
         yield f"In brackets: 95 % confidence intervals{choice}."
     places: dict[str, None] = {}
-    for row in fastest[fastest["slowed"].astype(bool)].to_dict("records"):
-        places[device_words(row["device"], row["variant"])] = None
+    for contest in m.contests:
+        if contest.is_slowed:
+            row = contest.configuration
+            places[device_words(row["device"], row["variant"])] = None
     if places:
         yield (
             f"On {' and '.join(places)}, the machine was slowed down from outside, and too few "
@@ -72,7 +75,7 @@ def answer_notes(m: Tables, lead: str = "speed") -> Iterator[str]:
 
 def ratios_on_page(m: Tables) -> int:
     """The number of ratios with an interval."""
-    count = ratios_shown(m.time) + extra_ratios(m.fastest) + ratios_shown(m.calls)
+    count = ratios_shown(m.time) + extra_ratios(m.contests) + ratios_shown(m.calls)
     for bound in (m.cost["relative_low"], m.builds["change_low"], m.scaling["speedup_low"]):
         count += int(bound.notna().sum())
     return count
@@ -94,7 +97,7 @@ def uncertified_notes(speed: pd.DataFrame) -> Iterator[Note]:
         yield Note("Not certified", text, "ran")
 
 
-def exclusion_notes(speed: pd.DataFrame, fastest: pd.DataFrame) -> Iterator[Note]:
+def exclusion_notes(speed: pd.DataFrame, contests: Iterable[Contest]) -> Iterator[Note]:
     """Why rows of the time table have no speed-up, and what is in no table."""
     different = speed[speed["words"] == NOT_EQUAL]
     head = "≠ is not a speed-up but a ratio of the times of two different functions"
@@ -104,8 +107,8 @@ def exclusion_notes(speed: pd.DataFrame, fastest: pd.DataFrame) -> Iterator[Note
     for why, rows in not_learning.groupby("not_learning", sort=False):
         yield Note("No speed-up", _why(str(why), rows, speed), "ran")
     void: dict[str, None] = {}
-    for of_one in fastest["void"]:
-        for each in of_one:
+    for contest in contests:
+        for each in contest.void:
             void[left_out_text(each)] = None
     if void:
         yield Note("Void, so excluded from the tables", f"{'; '.join(void)}.", "trust")

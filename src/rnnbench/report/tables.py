@@ -15,9 +15,8 @@ from rnnbench.sources.prices import PriceList
 from rnnbench.sources.published import PublishedRow, Source
 from rnnbench.tables.certificates import Certificates
 from rnnbench.tables.comparison import builds
-from rnnbench.tables.contests import fastest
+from rnnbench.tables.contests import contests, device_choices
 from rnnbench.tables.cost import cost
-from rnnbench.tables.devices import device_choice
 from rnnbench.tables.efficiency import efficiency
 from rnnbench.tables.estimates import Measurements, with_named_options
 from rnnbench.tables.frame import ranked, tidy
@@ -73,9 +72,10 @@ class Tables:
         self.time = time(self.measured)
         self.regrouped = self.regroup(self.time)
         self.palette = colours(self.time["implementation"])
-        self.fastest = fastest(self.measured, self.time)
-        self.is_long = len(self.fastest.groupby(same_group(self.reference))) > ANSWERS
-        self.device_choice = device_choice(self.measured, self.fastest)
+        self.contests = contests(self.measured, self.time)
+        axes = same_group(self.reference)
+        self.is_long = len({contest.values(axes) for contest in self.contests}) > ANSWERS
+        self.device_choices = device_choices(self.measured, self.contests)
         self.accuracy = accuracy(self.measured)
         # One sentence speaks about all comparisons of a long page.
         self.learning = learning(self.measured, together=self.is_long)
