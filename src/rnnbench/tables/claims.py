@@ -4,6 +4,7 @@ about them. Only numbers of the same source are divided by each other."""
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -36,10 +37,8 @@ def published_frame(rows: Iterable[PublishedRow]) -> pd.DataFrame:
     - `usd` = hours of training · price of an hour.
     """
     names = [*COLUMNS, "below", "place", "us_per_sample"]
-    values = []
-    for row in rows:
-        values.append([getattr(row, name) for name in names])
-    table = pd.DataFrame(values, columns=names)
+    values = map(operator.attrgetter(*names), rows)
+    table = pd.DataFrame(list(values), columns=names)
     numbers = table[["train_seconds", "price_usd_per_hour"]].astype(float)
     table[numbers.columns] = numbers
     table["usd"] = numbers.prod(axis=1, skipna=False) / 3600
@@ -91,7 +90,7 @@ def claims_table(claims: Sequence[Claim], table: pd.DataFrame) -> pd.DataFrame:
             {
                 **msgspec.structs.asdict(claim),
                 "values": ratios,
-                "tested": _tested(claim, pairs) if claim.base else "",
+                "tested": _tested(claim, pairs),
                 "verdict": verdict_of(claim, list(ratios.values())),
             }
         )
@@ -104,12 +103,15 @@ def verdict_of(claim: Claim, ratios: Sequence[float]) -> str:
         return claim.answer
     if not ratios:
         return f"{OPEN}: no published row matches"
-    outside = [ratio for ratio in ratios if not claim.low <= ratio <= claim.high]
-    if not outside:
+    outside = 0
+    for ratio in ratios:
+        if not claim.low <= ratio <= claim.high:
+            outside += 1
+    if outside == 0:
         return claim.answer or HOLDS
     if len(ratios) == 1:
         return FAILS
-    return f"{FAILS}: {len(outside)} of {len(ratios)} outside the range"
+    return f"{FAILS}: {outside} of {len(ratios)} outside the range"
 
 
 def measured_claims(claims: Sequence[Claim], measured: Measurements) -> dict[str, pd.DataFrame]:
@@ -127,28 +129,29 @@ def measured_claims(claims: Sequence[Claim], measured: Measurements) -> dict[str
 
 def _ratios(pairs: pd.DataFrame, claim: Claim) -> dict[str, float]:
     """The geometric mean of the ratios for each value of the columns `claim.each`, by its text."""
+    if pairs.empty:
+        return {}
     columns = [pairs[name].map(_text) for name in claim.each.split()]
     keys = []
-    for texts in zip(*columns, strict=True):
-        keys.append(", ".join(text for text in texts if text))
+    for index in range(len(pairs)):
+        texts = [column.iloc[index] for column in columns]
+        keys.append(", ".join(filter(None, texts)))
     logarithms = pairs[list(RATIOS)].apply(np.log)
-    groups = logarithms.groupby(keys or pairs["source"], sort=False)
-    means = groups.mean().apply(np.exp)
+    means = logarithms.groupby(keys, sort=False).mean().apply(np.exp)
     means["larger"] = means[["time", "cost"]].max(axis=1)
-    ratios = {}
-    for key, ratio in means[claim.ratio].items():
-        ratios[str(key) if keys else ""] = ratio
+    ratios: dict[Any, float] = means[claim.ratio].to_dict()
     return ratios
 
 
 def _tested(claim: Claim, pairs: pd.DataFrame) -> str:
-    """What the ratios of a claim are compared with, as text."""
-    by = " and ".join(claim.by.split())
-    each = " and ".join(claim.each.split())
+    """What the ratios of a claim are compared with, as text; empty if nothing is computed."""
+    if not claim.base:
+        return ""
     rows = claim.rows or "every row"
+    by = claim.by.replace(" ", " and ")
     parts = [f"{claim.ratio} of {rows} / {claim.base}", f"by {by}"]
-    if each:
-        parts.append(f"for each {each}")
+    if claim.each:
+        parts.append(f"for each {claim.each.replace(' ', ' and ')}")
     if claim.low > -math.inf:
         parts.append(f"at least {claim.low:g}")
     if claim.high < math.inf:

@@ -4,7 +4,6 @@ reference build on the same device."""
 from __future__ import annotations
 
 import fnmatch
-import itertools
 import math
 from collections import Counter, defaultdict
 from collections.abc import Sequence
@@ -14,8 +13,8 @@ import pandas as pd
 
 from rnnbench.axes import CONFIGURATION, KEY
 from rnnbench.tables.estimates import Key, Measurements
-from rnnbench.tables.frame import Row, Rows, columns_of, ends, identified, split
-from rnnbench.tables.time import COMPARED, IS_REFERENCE, NOT_EQUAL, compared
+from rnnbench.tables.frame import Groups, Row, columns_of, ends, identified, split
+from rnnbench.tables.time import IS_REFERENCE, NOT_EQUAL, compared
 
 VERSUS_COLUMNS = [
     "same",
@@ -36,11 +35,6 @@ VERSUS_COLUMNS = [
     "unequal",
     "difference",
 ]
-RENAMED = {
-    "speedup": "ratio",
-    "speedup_low": "low",
-    "speedup_high": "high",
-}
 BUILD = KEY.index("build")
 NOTABLE = 0.02  # a significant slowdown below 2 % is not reported as a regression
 BUILD_COLUMNS = [
@@ -84,46 +78,53 @@ def versus(measured: Measurements, a: Sequence[str], b: Sequence[str]) -> pd.Dat
     values_a = values[in_a]
     values_b = values[in_b]
 
-    differing = [axis for axis in KEY if set(values_a[axis]).isdisjoint(values_b[axis])]
-    common = [axis for axis in KEY if axis not in differing]
+    differing = []
+    common = []
+    for axis in KEY:
+        if set(values_a[axis]).isdisjoint(values_b[axis]):
+            differing.append(axis)
+        else:
+            common.append(axis)
     if values_a.empty or values_b.empty or not differing:
         return pd.DataFrame(columns=VERSUS_COLUMNS)
 
     varied = [axis for axis in common if values[axis].nunique() > 1]
-    groups_a = _by_axes(values_a, common)
     groups_b = _by_axes(values_b, common)
     rows = []
-    for shared, of_a in groups_a.items():
-        of_b = groups_b.get(shared, [])
-        for (own, runs_a), (other, runs_b) in itertools.product(of_a, of_b):
-            result = compared(measured, own, other)
-            if result["words"] not in COMPARED:
-                result["words"] = NOT_EQUAL
-            seconds = measured.estimates.seconds(own)
-            other_seconds = measured.estimates.seconds(other)
-            rows.append(
-                {
-                    "same": _selected_text(own, varied),
-                    "a": _selected_text(own, differing),
-                    "b": _selected_text(other, differing),
-                    "runs_a": int((~runs_a["companion"]).sum()),
-                    "runs_b": int((~runs_b["companion"]).sum()),
-                    "seconds_a": seconds.estimate,
-                    "seconds_b": other_seconds.estimate,
-                    **{RENAMED.get(name, name): value for name, value in result.items()},
-                    "suspect": bool(runs_a["suspect"].any() or runs_b["suspect"].any()),
-                }
-            )
+    for shared, of_a in _by_axes(values_a, common).items():
+        for own, runs_a in of_a.items():
+            for other, runs_b in groups_b.get(shared, {}).items():
+                row = _versus_row(measured, own, other)
+                row["same"] = _selected_text(own, varied)
+                row["a"] = _selected_text(own, differing)
+                row["b"] = _selected_text(other, differing)
+                row["runs_a"] = int((~runs_a["companion"]).sum())
+                row["runs_b"] = int((~runs_b["companion"]).sum())
+                row["suspect"] = runs_a["suspect"].any() or runs_b["suspect"].any()
+                rows.append(row)
     return pd.DataFrame(rows, columns=VERSUS_COLUMNS)
 
 
-def _by_axes(values: pd.DataFrame, axes: Sequence[str]) -> dict[Key, list[tuple[Key, Rows]]]:
+def _versus_row(measured: Measurements, a: Key, b: Key) -> Row:
+    """The columns of a pair of configurations that follow from their times."""
+    result = compared(measured, a, b)
+    row = result.columns()
+    row["seconds_a"] = measured.estimates.seconds(a).estimate
+    row["seconds_b"] = measured.estimates.seconds(b).estimate
+    if result.speedup:
+        row |= result.speedup.columns("ratio", "low", "high")
+    else:
+        row["words"] = NOT_EQUAL
+    return row
+
+
+def _by_axes(values: pd.DataFrame, axes: Sequence[str]) -> dict[Key, Groups]:
     """Values of `axes` → the configurations that have them, with their runs."""
-    places = [KEY.index(axis) for axis in axes]
-    found = defaultdict(list)
+    found: dict[Key, Groups] = defaultdict(dict)
     for key, runs in split(values, KEY, ["companion", "suspect"]).items():
-        shared = tuple(key[place] for place in places)
-        found[shared].append((key, runs))
+        columns = columns_of(key)
+        shared = tuple(columns[axis] for axis in axes)
+        found[shared][key] = runs
     return found
 
 
@@ -132,8 +133,7 @@ def _selected_text(key: Key, axes: Sequence[str]) -> str:
     values = columns_of(key)
     variant = values["variant"]
     values["options"] = values["options"].those(lambda option: variant.get(option) is None)
-    texts = [str(values[axis]) for axis in axes]
-    return " ".join(text for text in texts if text)
+    return " ".join(str(values[axis]) for axis in axes if values[axis])
 
 
 def void_messages(frame: pd.DataFrame, a: Sequence[str], b: Sequence[str]) -> list[str]:
@@ -215,24 +215,23 @@ def _build_row(measured: Measurements, key: Key, base: Key) -> Row:
     """The row of a configuration, compared with that of the reference build, `base`."""
     runs = measured.groups[key]
     seconds = measured.estimates.seconds(key)
+    result = compared(measured, key, base)
     row = {
         **identified(key, runs),
-        **compared(measured, key, base),
+        **result.columns(),
         "against": base[BUILD],
         **seconds.columns("epoch_seconds", "epoch_low", "epoch_high"),
         "regression": False,
     }
     if key == base:
-        return {**row, "change": 1.0, "words": IS_REFERENCE}
-    if row["words"] not in COMPARED:
-        return row
-    change = measured.estimates.ratio(base, key)  # the speed-up of the reference build
-    return {
-        **row,
-        **change.columns("change"),
-        "effect": _effect_size(runs["seconds"], measured.groups[base]["seconds"]),
-        "regression": change.shown_different and change.estimate > 1 + NOTABLE,
-    }
+        row["change"] = 1.0
+        row["words"] = IS_REFERENCE
+    elif result.speedup:
+        change = measured.estimates.ratio(base, key)  # the speed-up of the reference build
+        row |= change.columns("change")
+        row["effect"] = _effect_size(runs["seconds"], measured.groups[base]["seconds"])
+        row["regression"] = change.shown_different and change.estimate > 1 + NOTABLE
+    return row
 
 
 def _effect_size(a: np.ndarray, b: np.ndarray) -> float | None:

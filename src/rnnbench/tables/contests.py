@@ -153,7 +153,8 @@ def _contest(measured: Measurements, members: list[Row], reference_axes: list[st
     for row in sorted(members, key=lambda row: row.get("epoch_seconds", math.inf)):
         key = key_of(row)
         rows[key] = row
-        name = ", ".join(str(row[axis]) for axis in axes if row[axis]) or str(row["model"])
+        texts = [str(row[axis]) for axis in axes if row[axis]]
+        name = ", ".join(texts) or str(row["model"])
         if "void" in row:
             void_reasons[key] = row["void"]
             void.append(LeftOut((name,), row["void"]))
@@ -170,7 +171,7 @@ def _contest(measured: Measurements, members: list[Row], reference_axes: list[st
 
     shown = rows[ranked[0].key] if ranked else members[0]
     base = measured.against[key_of(shown)]
-    is_suspect = base in measured.groups and measured.groups[base]["suspect"].any()
+    runs_of_base = measured.groups.get(base, {})
     contest = Contest(
         configuration=shown,
         implementations=implementations,
@@ -178,7 +179,7 @@ def _contest(measured: Measurements, members: list[Row], reference_axes: list[st
         left_out=_by_reason(left_out),
         void=_by_reason(void),
         reference_void=void_reasons.get(base, ""),
-        reference_suspect=bool(is_suspect),
+        reference_suspect=any(runs_of_base.get("suspect", ())),
     )
     if ranked:
         contest = _with_ratios(measured, contest, base, others)

@@ -3,6 +3,7 @@ value of each run, and the groups of rows."""
 
 from __future__ import annotations
 
+import math
 import re
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,11 +12,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from rnnbench.axes import CONFIGURATION, GROUP, KEY, NAMES
+from rnnbench.axes import CONFIGURATION, DEVICE_COLUMNS, GROUP, KEY, NAMES
+from rnnbench.records import timestamps
 from rnnbench.records.overrides import NONE, Overrides, labelled, option_of, section_of
 from rnnbench.records.record import Record
 from rnnbench.tables.certificates import DOES_NOT_LEARN
 from rnnbench.tables.effects import Effect, effects_of
+from rnnbench.tables.fit import RunValue
 from rnnworker.options import OF_THE_FUNCTION
 
 MEASURED = (
@@ -67,6 +70,7 @@ CALLS = ("evaluate", "predict")
 NOT_ATTESTED = "not attested: no kernel found"
 CELLS = ("lstm", "gru", "gru_reset_before", "rnn_tanh", "rnn_relu")
 COUNTED = [*CONFIGURATION, "runs", "suspect"]  # the configuration; numbers of runs
+OWN_DEVICE = ["model", *DEVICE_COLUMNS]  # what the spread is pooled over
 Row = dict[Any, Any]  # of a table: column → its value
 Key = tuple[Any, ...]  # the values of `KEY` or of other columns
 Rows = Mapping[str, np.ndarray]  # column → its values
@@ -120,7 +124,7 @@ def tidy(records: Iterable[Record]) -> pd.DataFrame:
     for record in records:
         effect = effects.get(record.key, Effect())
         rows_of_run = _rows_of(record)
-        runs.append({**run_facts(record), **effect._asdict()})
+        runs.append(run_facts(record) | effect._asdict())
         rows += rows_of_run
         counts.append(len(rows_of_run))
     # Building one row per run and repeating it is faster than building all rows.
@@ -131,7 +135,7 @@ def tidy(records: Iterable[Record]) -> pd.DataFrame:
 
 def _columns(rows: Sequence[Row], text: Sequence[str], numbers: Sequence[str]) -> pd.DataFrame:
     """`rows` as a frame; absent keys are missing."""
-    frame = pd.DataFrame({name: [row.get(name) for row in rows] for name in (*text, *numbers)})
+    frame = pd.DataFrame(rows, columns=[*text, *numbers])
     for name in numbers:
         frame[name] = pd.to_numeric(frame[name]).astype("float64")
     return frame
@@ -143,32 +147,35 @@ def _rows_of(record: Record) -> list[Row]:
     if not record.is_companion:
         rows.append({"phase": "run", "seconds": record.measured.get("wall_seconds")})
         for phase in record.phases:
-            calls = phase.details.get("calls")
-            rows.append(
-                {
-                    "phase": phase.name,
-                    "start": phase.start,
-                    "seconds": phase.took,
-                    "timed": phase.timed,
-                    "samples": phase.details.get("samples"),
-                    "first_call": phase.details.get("first_call"),
-                    "call_seconds": statistics.median(calls) if calls else None,
-                }
-            )
+            details = phase.details
+            row = {
+                "phase": phase.name,
+                "start": phase.start,
+                "seconds": phase.took,
+                "timed": phase.timed,
+                "samples": details.get("samples"),
+                "first_call": details.get("first_call"),
+            }
+            if details.get("calls"):
+                row["call_seconds"] = statistics.median(details["calls"])
+            rows.append(row)
     for epoch in record.epochs:
         row = {name: getattr(epoch, name) for name in EPOCH}
-        rows.append({**row, "phase": "epoch", "timed": True})
+        row["phase"] = "epoch"
+        row["timed"] = True
+        rows.append(row)
     return rows
 
 
 def flat_text(facts: Any) -> str:
     """A nested value of a record as one line of text."""
-    if isinstance(facts, Mapping):
-        return "; ".join(f"{key}: {flat_text(value)}" for key, value in facts.items())
-    if isinstance(facts, (list, tuple)):
-        return ", ".join(flat_text(value) for value in facts)
     if facts is None:
         return ""
+    if isinstance(facts, Mapping):
+        texts = [f"{key}: {flat_text(value)}" for key, value in facts.items()]
+        return "; ".join(texts)
+    if isinstance(facts, (list, tuple)):
+        return ", ".join(map(flat_text, facts))
     return str(facts)
 
 
@@ -230,7 +237,11 @@ def _function_options(record: Record) -> dict[str, Any]:
     for name, value in (rnn.get("options") or {}).items():
         requested[f"rnn.options.{name}"] = value
     requested.update(record.run.overrides)
-    return {key: value for key, value in requested.items() if option_of(key) in OF_THE_FUNCTION}
+    function = {}
+    for key, value in requested.items():
+        if option_of(key) in OF_THE_FUNCTION:
+            function[key] = value
+    return function
 
 
 def _kernel(kernel: Any) -> Row:
@@ -314,6 +325,31 @@ def run_values(frame: pd.DataFrame, companions: bool = False) -> pd.DataFrame:
     return values[~alone].reset_index()
 
 
+def runs_for_estimates(values: pd.DataFrame) -> list[RunValue]:
+    """The rows of `run_values` as runs of configurations, whose keys are the values of `KEY`."""
+    keys = values[KEY].itertuples(index=False, name=None)
+    devices = values[OWN_DEVICE].itertuples(index=False, name=None)
+    rows: Iterable[Any] = values.itertuples(index=False)
+    runs = []
+    for key, device, row in zip(keys, devices, rows, strict=True):
+        in_turns = not math.isnan(row.log)
+        runs.append(
+            RunValue(
+                key=key,
+                device=device,
+                log=row.log if in_turns else math.log(row.seconds),
+                unit=str(row.pairing),
+                machine=row.machine,
+                started=timestamps.read(row.started).timestamp(),
+                is_companion=bool(row.companion),
+                in_turns=in_turns,
+                state=int(row.state),
+                slowness=row.slowness,
+            )
+        )
+    return runs
+
+
 def columns_of(key: Key) -> Row:
     """The columns `KEY` of a configuration."""
     return dict(zip(KEY, key, strict=True))
@@ -349,7 +385,8 @@ def split(table: pd.DataFrame, by: Sequence[str], columns: Iterable[str] = ()) -
     keys = table[list(by)].iloc[firsts].itertuples(index=False, name=None)
     parts = {}
     for name in columns or table.columns:
-        parts[name] = np.split(table[name].to_numpy()[order], stops)
+        values = table[name].to_numpy()[order]
+        parts[name] = np.split(values, stops)
     groups: Groups = {}
     for index, key in enumerate(keys):
         groups[key] = {name: part[index] for name, part in parts.items()}
@@ -373,7 +410,8 @@ def ranked(frame: pd.DataFrame) -> pd.DataFrame:
         if column.name == "implementation":
             return column.map(typical)  # those without a time come last
         if column.name == "cell":
-            return column.map(lambda name: CELLS.index(name) if name in CELLS else len(CELLS))
+            others = len(CELLS)  # come last
+            return column.map({name: number for number, name in enumerate(CELLS)}).fillna(others)
         return column.map({name: _natural(str(name)) for name in column.unique()})
 
     by = ["device", "machine", *GROUP, "implementation"]

@@ -43,7 +43,9 @@ PUBLISHED_COLUMNS = [
 def threads_of(device: str) -> int | None:
     """``cpu_16`` → 16; None for a device without a number of threads."""
     match = re.fullmatch(r"cpu_(\d+)", device)
-    return int(match.group(1)) if match else None
+    if match is None:
+        return None
+    return int(match.group(1))
 
 
 def scaling(measured: Measurements) -> pd.DataFrame:
