@@ -258,7 +258,7 @@ class Certificates:
                 if status == "clean":
                     status = "suspect"
                 reason = Reason(DOES_NOT_LEARN, why, NOT_LEARNING_REMEDY)
-                verdict = Verdict(status, (*record.verdict.reasons, reason))
+                verdict = Verdict(status, record.verdict.reasons + (reason,))
                 record = replace(record, verdict=verdict)
             marked.append(record)
         return marked
@@ -344,10 +344,9 @@ def _differences(a: Side, b: Side) -> str:
 
 def _task(configuration: Configuration) -> Any:
     """What the function and the sizes of batches of a configuration follow from."""
-    variant: Overrides = configuration["variant"]
-    others = variant.those(lambda key: section_of(key) != "rnn")
-    choices = [configuration.get(name, "") for name in GROUP if name != "variant"]
-    return (*choices, others)
+    task = {name: configuration.get(name, "") for name in GROUP}
+    task["variant"] = configuration["variant"].those(lambda key: section_of(key) != "rnn")
+    return tuple(task.values())
 
 
 def _sizes(record: Record) -> Sizes:

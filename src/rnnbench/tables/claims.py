@@ -4,7 +4,6 @@ about them. Only numbers of the same source are divided by each other."""
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -37,8 +36,10 @@ def published_frame(rows: Iterable[PublishedRow]) -> pd.DataFrame:
     - `usd` = hours of training · price of an hour.
     """
     names = [*COLUMNS, "below", "place", "us_per_sample"]
-    values = map(operator.attrgetter(*names), rows)
-    table = pd.DataFrame(list(values), columns=names)
+    values = []
+    for row in rows:
+        values.append([getattr(row, name) for name in names])
+    table = pd.DataFrame(values, columns=names)
     numbers = table[["train_seconds", "price_usd_per_hour"]].astype(float)
     table[numbers.columns] = numbers
     table["usd"] = numbers.prod(axis=1, skipna=False) / 3600
@@ -59,7 +60,7 @@ def published_pairs(table: pd.DataFrame, comparison: Comparison) -> pd.DataFrame
     base = own[:0]
     if comparison.base:
         base = _matching(own, comparison.base)
-    keys = ["source", *comparison.by.split()]
+    keys = f"source {comparison.by}".split()
     rows = _matching(own, comparison.rows)
     pairs = rows.merge(base, how="left", on=keys, suffixes=("", "_base"))
     for name in keys:

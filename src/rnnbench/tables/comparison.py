@@ -11,9 +11,9 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from rnnbench.axes import CONFIGURATION, KEY
+from rnnbench.axes import CONFIGURATION, KEY, Row
 from rnnbench.tables.estimates import Key, Measurements
-from rnnbench.tables.frame import Groups, Row, columns_of, ends, identified, split
+from rnnbench.tables.frame import Groups, columns_of, identified, split
 from rnnbench.tables.time import IS_REFERENCE, NOT_EQUAL, compared
 
 VERSUS_COLUMNS = [
@@ -45,7 +45,9 @@ BUILD_COLUMNS = [
     "epoch_seconds",
     "epoch_low",
     "epoch_high",
-    *ends("change"),
+    "change",
+    "change_low",
+    "change_high",
     "effect",
     "shown_different",
     "regression",

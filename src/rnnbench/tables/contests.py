@@ -16,9 +16,9 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from rnnbench.axes import DEVICE_COLUMNS, GROUP, KEY
+from rnnbench.axes import DEVICE_COLUMNS, GROUP, KEY, Row
 from rnnbench.tables.estimates import Key, Measurements, key_of
-from rnnbench.tables.frame import Row, columns_of, split
+from rnnbench.tables.frame import columns_of, split
 from rnnbench.tables.ratios import Ratio, Unequal
 from rnnbench.tables.time import COMPARED, NOT_EQUAL, ratio_text
 
@@ -262,8 +262,8 @@ def device_choices(measured: Measurements, every: Iterable[Contest]) -> list[Dev
             ordered = sorted(places, key=lambda contest: contest.contestants[0].seconds)
             best, other = ordered[:2]
             comparisons = sum(len(contest.contestants) for contest in places) - 1
-            pair = best.contestants[0].key, other.contestants[0].key
-            lead = measured.estimates.ratio(*pair, comparisons)
+            own = best.contestants[0].key
+            lead = measured.estimates.ratio(own, other.contestants[0].key, comparisons)
             machines = len({contest.configuration["machine"] for contest in places})
             choices.append(DeviceChoice(best, other, machines, lead))
     return choices

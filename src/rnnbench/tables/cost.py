@@ -8,11 +8,10 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from rnnbench.axes import PLACE, TASK
+from rnnbench.axes import PLACE, TASK, Row
 from rnnbench.sources.certificates import NOT_LEARNING
 from rnnbench.sources.prices import Price, PriceList
 from rnnbench.tables.estimates import Measurements, key_of
-from rnnbench.tables.frame import Row, ends
 from rnnbench.tables.stats import Interval
 from rnnbench.tables.time import NOT_EQUAL
 
@@ -20,13 +19,19 @@ FROM_TIME = [*TASK, *PLACE, "implementation", "runs", "suspect"]
 COST_COLUMNS = [
     *FROM_TIME,
     "epochs",
-    *ends("seconds"),
-    *ends("relative"),
+    "seconds",
+    "seconds_low",
+    "seconds_high",
+    "relative",
+    "relative_low",
+    "relative_high",
     "reference",
     "price_kind",
     "usd_per_hour",
     "usd",
-    *ends("relative_usd"),
+    "relative_usd",
+    "relative_usd_low",
+    "relative_usd_high",
     "break_even_usd_per_hour",
     "on_front",
 ]

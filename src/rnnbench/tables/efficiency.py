@@ -6,8 +6,9 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
+from rnnbench.axes import Row
 from rnnbench.tables.estimates import Measurements
-from rnnbench.tables.frame import COUNTED, Row, Rows, ends, identified
+from rnnbench.tables.frame import COUNTED, Rows, identified
 from rnnbench.tables.stats import Interval, mean_interval
 
 ENERGY_COLUMNS = [
@@ -20,9 +21,15 @@ ENERGY_COLUMNS = [
 EFFICIENCY_COLUMNS = [
     *COUNTED,
     "step_seconds",
-    *ends("us_per_timestep"),
-    *ends("gflops"),
-    *ends("mfu"),
+    "us_per_timestep",
+    "us_per_timestep_low",
+    "us_per_timestep_high",
+    "gflops",
+    "gflops_low",
+    "gflops_high",
+    "mfu",
+    "mfu_low",
+    "mfu_high",
     "peak_tflops",
     "timesteps",
     "flops_per_sample",

@@ -9,14 +9,13 @@ from functools import cache, cached_property
 
 import pandas as pd
 
-from rnnbench.axes import KEY
+from rnnbench.axes import KEY, Row
 from rnnbench.records.overrides import Overrides, is_model_key, option_of
 from rnnbench.sources.prices import PriceList
 from rnnbench.tables.certificates import Certificates, Judgement
 from rnnbench.tables.frame import (
     Groups,
     Key,
-    Row,
     columns_of,
     implementation_of,
     run_values,

@@ -23,7 +23,7 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from rnnbench.tables.states import State
-from rnnbench.tables.stats import student_quantile
+from rnnbench.tables.stats import Spread, student_quantile
 
 POOLED_FROM = 3  # configurations
 NEGLIGIBLE = 1e-9  # weight of rounds that do not count, by which configurations stay linked
@@ -51,17 +51,6 @@ class RunValue(NamedTuple):
 
 
 RunsByKey = Mapping[Hashable, Sequence[RunValue]]
-
-
-class Spread(NamedTuple):
-    """The spread between runs of one configuration, without unit effects.
-
-    - `variance`: of log seconds.
-    - `degrees_of_freedom`: of this estimate.
-    """
-
-    variance: float
-    degrees_of_freedom: int
 
 
 class Fit:

@@ -7,12 +7,12 @@ import math
 import re
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
 
-from rnnbench.axes import CONFIGURATION, DEVICE_COLUMNS, GROUP, KEY, NAMES
+from rnnbench.axes import CONFIGURATION, DEVICE_COLUMNS, GROUP, KEY, NAMES, Row
 from rnnbench.records import timestamps
 from rnnbench.records.overrides import NONE, Overrides, labelled, option_of, section_of
 from rnnbench.records.record import Record
@@ -55,8 +55,8 @@ RUN_NUMBERS = [
     "companion",
     "batch",
 ]
-LEARNT = ("loss", "acc", "val_loss", "val_acc")
-EPOCH = (
+LEARNT = ["loss", "acc", "val_loss", "val_acc"]
+EPOCH = [
     "epoch",
     "start",
     "seconds",
@@ -64,14 +64,13 @@ EPOCH = (
     "steps",
     *LEARNT,
     "val_seconds",
-)
+]
 ROW_NUMBERS = [*EPOCH, "timed", "first_call", "call_seconds"]
 CALLS = ("evaluate", "predict")
 NOT_ATTESTED = "not attested: no kernel found"
 CELLS = ("lstm", "gru", "gru_reset_before", "rnn_tanh", "rnn_relu")
 COUNTED = [*CONFIGURATION, "runs", "suspect"]  # the configuration; numbers of runs
 OWN_DEVICE = ["model", *DEVICE_COLUMNS]  # what the spread is pooled over
-Row = dict[Any, Any]  # of a table: column → its value
 Key = tuple[Any, ...]  # the values of `KEY` or of other columns
 Rows = Mapping[str, np.ndarray]  # column → its values
 Groups = dict[Key, Rows]
@@ -133,9 +132,9 @@ def tidy(records: Iterable[Record]) -> pd.DataFrame:
     return pd.concat([repeated, _columns(rows, ["phase"], ROW_NUMBERS)], axis=1)
 
 
-def _columns(rows: Sequence[Row], text: Sequence[str], numbers: Sequence[str]) -> pd.DataFrame:
+def _columns(rows: Sequence[Row], text: list[str], numbers: list[str]) -> pd.DataFrame:
     """`rows` as a frame; absent keys are missing."""
-    frame = pd.DataFrame(rows, columns=[*text, *numbers])
+    frame = pd.DataFrame(rows, columns=text + numbers)
     for name in numbers:
         frame[name] = pd.to_numeric(frame[name]).astype("float64")
     return frame
@@ -270,11 +269,11 @@ def counted(epochs: pd.DataFrame) -> pd.DataFrame:
     return epochs[is_only | (epochs["epoch"] > 1)]
 
 
-def phase_of(frame: pd.DataFrame, name: str, columns: Sequence[str]) -> pd.DataFrame:
+def phase_of(frame: pd.DataFrame, name: str, columns: list[str]) -> pd.DataFrame:
     """The `columns` of a phase or of the last epoch (``epoch``) by record."""
-    rows = frame.loc[frame["phase"] == name, ["record", *columns]]
-    rows = rows.drop_duplicates("record", keep="last" if name == "epoch" else "first")
-    return rows.set_index("record")
+    rows = frame[frame["phase"] == name].set_index("record")[columns]
+    keep: Literal["first", "last"] = "last" if name == "epoch" else "first"
+    return rows[~rows.index.duplicated(keep)]
 
 
 def run_values(frame: pd.DataFrame, companions: bool = False) -> pd.DataFrame:
@@ -296,7 +295,7 @@ def run_values(frame: pd.DataFrame, companions: bool = False) -> pd.DataFrame:
     epochs = usable_epochs(frame, companions=True)
     by_run = epochs.groupby("record", sort=False)
     # Not .last(), which would use an earlier epoch if the last loss is missing.
-    values = phase_of(epochs, "epoch", [*RUN_TEXT[1:], *RUN_NUMBERS, *LEARNT])
+    values = phase_of(epochs, "epoch", RUN_TEXT[1:] + RUN_NUMBERS + LEARNT)
     # Not by the number of the block, which changes if an experiment is extended.
     seed = values["seed"].astype("Int64").astype(str)
     repeat = values["repeat"].astype("Int64").astype(str)
@@ -363,11 +362,6 @@ def identified(key: Key, runs: Rows) -> Row:
         "runs": len(runs["suspect"]),
         "suspect": int(runs["suspect"].sum()),
     }
-
-
-def ends(name: str) -> list[str]:
-    """The columns of an estimate with its 95 % interval: ``NAME``, ``NAME_low``, ``NAME_high``."""
-    return [name, f"{name}_low", f"{name}_high"]
 
 
 def split(table: pd.DataFrame, by: Sequence[str], columns: Iterable[str] = ()) -> Groups:

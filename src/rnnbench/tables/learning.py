@@ -30,14 +30,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from rnnbench.axes import CONFIGURATION, GROUP, KEY, TASK
+from rnnbench.axes import CONFIGURATION, GROUP, KEY, TASK, Row
 from rnnbench.tables.estimates import Key, Measurements
 from rnnbench.tables.frame import (
     Groups,
-    Row,
     columns_of,
     counted,
-    ends,
     identified,
     run_values,
     split,
@@ -49,7 +47,8 @@ MEASURES = ("acc", "val_acc", "loss", "val_loss")
 MIN_SEEDS = 3  # that can show a difference in accuracy; with two, Student's t is 12.7 or more
 TOO_FEW_SEEDS = "fewer than three seeds"
 CONFIDENCE = 0.95  # that no outlier is reported if all configurations are equal
-DISTANCES = [
+OUTLIER_COLUMNS = [
+    *CONFIGURATION,
     "seeds",
     "val_acc",
     "others",
@@ -77,7 +76,9 @@ TARGET_COLUMNS = [
     "runs",
     "suspect",
     "reached",
-    *ends("seconds"),
+    "seconds",
+    "seconds_low",
+    "seconds_high",
     "epochs",
 ]
 
@@ -155,7 +156,7 @@ def find_accuracy_outliers(frame: pd.DataFrame) -> pd.DataFrame:
             if distance:
                 columns = dict(zip(CONFIGURATION, configuration, strict=True))
                 rows.append(columns | distance)
-    return pd.DataFrame(rows, columns=[*CONFIGURATION, *DISTANCES])
+    return pd.DataFrame(rows, columns=OUTLIER_COLUMNS)
 
 
 def comparisons_of(accuracies: np.ndarray, samples: float | None = None) -> int:

@@ -22,10 +22,11 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
-from rnnbench.tables.fit import Fit, RunsByKey, RunValue, Spread, linked, pooled_spread
+from rnnbench.tables.fit import Fit, RunsByKey, RunValue, linked, pooled_spread
 from rnnbench.tables.states import State
 from rnnbench.tables.stats import (
     Interval,
+    Spread,
     dunnett_quantile,
     is_noisier,
     mean_halfwidth,
@@ -288,7 +289,7 @@ class Estimates:
             # A difference of two runs has twice the variance of one.
             pooled_error = math.sqrt(2 * pool.variance / len(logs))
             is_narrower = quantile * error < pooled_quantile * pooled_error
-            if is_narrower or not is_noisier(variance, freedom, *pool):
+            if is_narrower or not is_noisier(variance, freedom, pool):
                 quantile = pooled_quantile
                 error = pooled_error
                 pooled = pool.degrees_of_freedom

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 
 import pandas as pd
 
-from rnnbench.axes import KEY
+from rnnbench.axes import KEY, Row
 from rnnbench.sources.published import PublishedRow
 from rnnbench.tables.estimates import Key, Measurements
-from rnnbench.tables.frame import Row, ends, identified
+from rnnbench.tables.frame import identified
 
 MIN_COUNTS = 3  # two points fit any line
 FAMILY = [name for name in KEY if name != "device"]
@@ -21,7 +21,9 @@ SCALING_COLUMNS = [
     "threads",
     "runs",
     "suspect",
-    *ends("speedup"),
+    "speedup",
+    "speedup_low",
+    "speedup_high",
     "ideal",
     "efficiency",
     "serial_fraction",
@@ -33,7 +35,9 @@ PUBLISHED_COLUMNS = [
     "build",
     "threads",
     "seconds",
-    *ends("speedup"),
+    "speedup",
+    "speedup_low",
+    "speedup_high",
     "ideal",
     "serial_fraction",
     "fitted",

@@ -26,7 +26,7 @@ import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 ONE_RUN = "one run: no interval"
 F_GUARD = 0.75  # quantile of the F test
@@ -76,6 +76,17 @@ class Interval:
             low or f"{name}_low": self.low,
             high or f"{name}_high": self.high,
         }
+
+
+class Spread(NamedTuple):
+    """The spread between runs of one configuration, without unit effects.
+
+    - `variance`: of log seconds.
+    - `degrees_of_freedom`: of this estimate.
+    """
+
+    variance: float
+    degrees_of_freedom: int
 
 
 @lru_cache(maxsize=4096)
@@ -173,12 +184,12 @@ def welch_halfwidth(a: Sequence[float], b: Sequence[float], confidence: float) -
     return quantile * math.sqrt(u + v)
 
 
-def is_noisier(variance: float, freedom: int, pooled_variance: float, pooled_freedom: int) -> bool:
+def is_noisier(variance: float, freedom: int, pooled: Spread) -> bool:
     """Whether the `variance` of the differences of a pair, with `freedom` degrees of freedom,
-    rejects the pooled variance of one side (an F test)."""
+    rejects the `pooled` variance of one side (an F test)."""
     from scipy.special import fdtri
 
-    if pooled_variance == 0:
+    if pooled.variance == 0:
         return True
-    limit = fdtri(freedom, pooled_freedom, F_GUARD)
-    return bool(variance / (2 * pooled_variance) > limit)
+    limit = fdtri(freedom, pooled.degrees_of_freedom, F_GUARD)
+    return bool(variance / (2 * pooled.variance) > limit)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from rnnbench.axes import CONFIGURATION, KEY
+from rnnbench.axes import CONFIGURATION, KEY, Row
 from rnnbench.sources.certificates import NOT_LEARNING
 from rnnbench.tables.certificates import UNEQUAL, Judgement
 from rnnbench.tables.effects import Effect
@@ -18,8 +18,6 @@ from rnnbench.tables.estimates import Key, Measurements, key_of
 from rnnbench.tables.frame import (
     CALLS,
     COUNTED,
-    Row,
-    ends,
     identified,
     phase_of,
     runs_for_estimates,
@@ -46,7 +44,9 @@ TIME_COLUMNS = [
     "samples",
     "evaluate_seconds",
     "predict_seconds",
-    *ends("speedup"),
+    "speedup",
+    "speedup_low",
+    "speedup_high",
     "method",
     "shown_different",
     "words",
@@ -70,7 +70,9 @@ CALL_COLUMNS = [
     "high",
     "ms_per_batch",
     "samples_per_second",
-    *ends("speedup"),
+    "speedup",
+    "speedup_low",
+    "speedup_high",
     "words",
     "unequal",
     "difference",
