@@ -172,7 +172,13 @@ class Side:
 
     def _not_covered(self, certificate: Certificate, sizes: Sizes) -> str | None:
         """What a certificate does not cover: the implementation, its device, a batch, or the
-        machine; None if it covers all of them."""
+        machine.
+
+        - `certificate`: one of those in `required`.
+        - `sizes`: those of the batches of its runs.
+
+        Returns None if it covers all of them.
+        """
         entry = certificate.implementations.get(self.name)
         if entry is None:
             return f"{self.name} was not certified: {NOT_TRIED}"
@@ -224,7 +230,9 @@ class Certificates:
     def _side(self, configuration: Configuration) -> Side:
         """A configuration (axes, `variant`, `options`, `machine`) with its certificates."""
         is_elsewhere = configuration.get("machine") in self.elsewhere
-        judges = [each for each in self.every if is_elsewhere or not each.imported]
+        judges = list(self.every)
+        if not is_elsewhere:
+            judges = [each for each in self.every if not each.imported]
         judges.sort(key=lambda each: not _same_machine(each, configuration))
         name = labelled(configuration["rnn"], configuration["options"])
         required = []
@@ -242,7 +250,10 @@ class Certificates:
 
     def why_not_learning(self, configuration: Configuration) -> str | None:
         """``applies wrong gradients: …`` if the training steps of a configuration apply a gradient
-        other than the computed one, else None."""
+        other than the computed one, else None.
+
+        `configuration`: its axes, `variant`, `options` and `machine`.
+        """
         return self._side(configuration).why_not_learning()
 
     def mark_wrong_gradients(self, records: Iterable[Record]) -> list[Record]:
@@ -271,6 +282,8 @@ class Certificates:
         - A failure counts on every machine.
         - A success counts only on the machine of the certificate, and for the device and the sizes
           of batches that it tested.
+
+        `a`, `b`: axes, `variant`, `options` and `machine` of each.
         """
         own = self._side(a)
         other = self._side(b)
@@ -287,18 +300,26 @@ class Certificates:
         differences = _differences(own, other)
         if differences:
             return Judgement(UNEQUAL, f"not the same function: {differences}", differences)
-        if own.name == other.name and all(a.get(name) == b.get(name) for name in SAME_PLACE):
+        differing = [name for name in SAME_PLACE if a.get(name) != b.get(name)]
+        if own.name == other.name and not differing:
             same = "the same implementation in the same build on the same device"
             return Judgement(CERTIFIED, same)
         return _compared(own, other)
 
 
 def _compared(own: Side, other: Side) -> Judgement:
-    """The judgement from the numbers of the certificates of two sides."""
+    """The judgement from the numbers of the certificates of two sides.
+
+    A pair that was compared decides. Without one, both must be covered by their certificates, agree
+    with the float64 reference, and not differ from the others of their build.
+    """
     of_other = [id(certificate) for certificate, _ in other.entries]
-    shared = [certificate for certificate, _ in own.entries if id(certificate) in of_other]
+    is_shared = False
     pairs = []
-    for certificate in shared:
+    for certificate, _ in own.entries:
+        if id(certificate) not in of_other:
+            continue
+        is_shared = True
         for pair in certificate.pairs:
             if {pair.a, pair.b} == {own.name, other.name}:
                 pairs.append(pair)
@@ -312,7 +333,7 @@ def _compared(own: Side, other: Side) -> Judgement:
     for pair in pairs:
         if pair.not_compared:
             return Judgement(UNKNOWN, pair.not_compared)
-    if not pairs and shared and own.name != other.name:
+    if is_shared and not pairs and own.name != other.name:
         why = f"{own.name} and {other.name} were not compared with each other"
         return Judgement(UNKNOWN, why)
     for _, entry in own.entries + other.entries:
@@ -329,7 +350,10 @@ def _compared(own: Side, other: Side) -> Judgement:
 
 
 def _differences(a: Side, b: Side) -> str:
-    """How the functions of two networks differ."""
+    """How the functions of two networks differ, as text; empty if they do not.
+
+    Options are compared as the worker read them, if it read them for both sides.
+    """
     as_read = bool(a.read and b.read)
     own = a.function(as_read)
     other = b.function(as_read)
@@ -343,7 +367,8 @@ def _differences(a: Side, b: Side) -> str:
 
 
 def _task(configuration: Configuration) -> Any:
-    """What the function and the sizes of batches of a configuration follow from."""
+    """What the function and the sizes of batches of a configuration follow from: its group, without
+    the overrides of the implementation."""
     task = {name: configuration.get(name, "") for name in GROUP}
     task["variant"] = configuration["variant"].those(lambda key: section_of(key) != "rnn")
     return tuple(task.values())
@@ -351,13 +376,14 @@ def _task(configuration: Configuration) -> Any:
 
 def _sizes(record: Record) -> Sizes:
     """The sizes of the batches of a run."""
-    batch = (record.run.config.get("model") or {}).get("batch")
+    model = record.run.config.get("model") or {}
     trained = {(epoch.samples, True) for epoch in record.epochs}
     called = {(phase.details.get("samples"), False) for phase in record.phases}
     sizes: Sizes = set()
     for samples, training in trained | called:
-        if samples and batch:
-            sizes.update((rows, training) for rows in batch_sizes(samples, batch))
+        if samples and model.get("batch"):
+            for rows in batch_sizes(samples, model["batch"]):
+                sizes.add((rows, training))
     return sizes
 
 
@@ -380,13 +406,18 @@ def _same_machine(certificate: Certificate, configuration: Configuration) -> boo
 
 
 def _excesses(pair: Pair, tolerance: Tolerance) -> list[str]:
-    """The differences of a pair that exceed the tolerance, as texts."""
+    """The differences of a pair that exceed the tolerance, as texts.
+
+    - `pair`: one whose errors may be missing.
+    - `tolerance`: that of its certificate.
+    """
     texts = []
     for name in ERRORS:
         error = getattr(pair, name)
-        if error is not None and error > tolerance[name]:
+        allowed = tolerance[name]
+        if error is not None and error > allowed:
             what = name.replace("_", " ")
-            texts.append(f"{what} differ by {error:.1g} (allowed {tolerance[name]:.1g})")
+            texts.append(f"{what} differ by {error:.1g} (allowed {allowed:.1g})")
     return texts
 
 

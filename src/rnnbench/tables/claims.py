@@ -72,7 +72,10 @@ def published_pairs(table: pd.DataFrame, comparison: Comparison) -> pd.DataFrame
 
 
 def claims_table(claims: Sequence[Claim], table: pd.DataFrame) -> pd.DataFrame:
-    """One row per claim. `table` is a `published_frame`; upper bounds of times are not used.
+    """One row per claim.
+
+    - `claims`: those of `published.read_claims`.
+    - `table`: a `published_frame`; upper bounds of times are not used.
 
     Columns:
 
@@ -99,7 +102,10 @@ def claims_table(claims: Sequence[Claim], table: pd.DataFrame) -> pd.DataFrame:
 
 
 def verdict_of(claim: Claim, ratios: Sequence[float]) -> str:
-    """The verdict on a claim with these `ratios`, with the reason if it is not in the claim."""
+    """The verdict on a claim, with the reason if it is not in the claim.
+
+    `ratios`: those of its rows and their bases; none if no published row matches.
+    """
     if not claim.base:
         return claim.answer
     if not ratios:
@@ -116,8 +122,10 @@ def verdict_of(claim: Claim, ratios: Sequence[float]) -> str:
 
 
 def measured_claims(claims: Sequence[Claim], measured: Measurements) -> dict[str, pd.DataFrame]:
-    """Claim → the equivalent pairs of configurations measured on one machine (table of `versus`);
-    claims without measured pairs are omitted."""
+    """Claim → the equivalent pairs of configurations measured on one machine (table of `versus`).
+
+    Claims without measured pairs are omitted.
+    """
     tables = {}
     for claim in claims:
         if claim.ours:
@@ -129,7 +137,10 @@ def measured_claims(claims: Sequence[Claim], measured: Measurements) -> dict[str
 
 
 def _ratios(pairs: pd.DataFrame, claim: Claim) -> dict[str, float]:
-    """The geometric mean of the ratios for each value of the columns `claim.each`, by its text."""
+    """The geometric mean of the ratios for each value of the columns `claim.each`, by its text.
+
+    `pairs`: those of `published_pairs`.
+    """
     if pairs.empty:
         return {}
     columns = [pairs[name].map(_text) for name in claim.each.split()]

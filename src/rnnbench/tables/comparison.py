@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import fnmatch
 import math
-from collections import Counter, defaultdict
+import statistics
+from collections import defaultdict
 from collections.abc import Sequence
 
 import numpy as np
@@ -70,15 +71,13 @@ def versus(measured: Measurements, a: Sequence[str], b: Sequence[str]) -> pd.Dat
     - `suspect` (bool: one side has suspect runs).
     """
     values = measured.values
-    records = values.to_dict("records")
-    in_a = np.array([_matches(row, a) for row in records], bool)
-    in_b = np.array([_matches(row, b) for row in records], bool)
-    if (in_b & ~in_a).any():
-        in_b = in_b & ~in_a
+    values_a = selected(values, a)
+    values_b = selected(values, b)
+    only_b = values_b.drop(values_a.index, errors="ignore")
+    if only_b.empty:
+        values_a = values_a.drop(values_b.index, errors="ignore")
     else:
-        in_a = in_a & ~in_b
-    values_a = values[in_a]
-    values_b = values[in_b]
+        values_b = only_b
 
     differing = []
     common = []
@@ -131,7 +130,11 @@ def _by_axes(values: pd.DataFrame, axes: Sequence[str]) -> dict[Key, Groups]:
 
 
 def _selected_text(key: Key, axes: Sequence[str]) -> str:
-    """The values of `axes`, without the options that `variant` already contains."""
+    """The values of `axes` as text.
+
+    - `key`: a configuration.
+    - `axes`: some of `KEY`; options that the variant already contains are left out.
+    """
     values = columns_of(key)
     variant = values["variant"]
     values["options"] = values["options"].those(lambda option: variant.get(option) is None)
@@ -140,7 +143,10 @@ def _selected_text(key: Key, axes: Sequence[str]) -> str:
 
 def void_messages(frame: pd.DataFrame, a: Sequence[str], b: Sequence[str]) -> list[str]:
     """For `a` and `b`, a message that runs which match all terms are void and in no number, with
-    the most common reason. Only the void runs of experiments that have runs of both count."""
+    the most common reason.
+
+    Only the void runs of experiments that have runs of both count.
+    """
     runs = frame[frame["phase"] == "run"]
     of_a = selected(runs, a)
     of_b = selected(runs, b)
@@ -151,30 +157,32 @@ def void_messages(frame: pd.DataFrame, a: Sequence[str], b: Sequence[str]) -> li
         void = matching[is_void & matching["experiment"].isin(both)]
         if void.empty:
             continue
+        what = f"{len(void)} runs of {','.join(terms)!r} are"
         if len(void) == 1:
             what = f"{void['name'].iloc[0]} is"
-        else:
-            what = f"{len(void)} runs of {','.join(terms)!r} are"
-        why, _ = Counter(void["reasons"]).most_common(1)[0]
+        why = statistics.mode(void["reasons"])
         messages.append(f"{what} void and in no number: {why}")
     return messages
 
 
 def selected(runs: pd.DataFrame, *selections: Sequence[str]) -> pd.DataFrame:
-    """The `runs` that match all terms of one of the `selections`."""
+    """The `runs` that match all terms of one of the `selections`.
+
+    A term is a choice, a machine, an override, or a pattern of the name of a run.
+    """
     chosen = []
     for row in runs.to_dict("records"):
-        chosen.append(any(_matches(row, terms) for terms in selections))
+        matches = [_matches(row, terms) for terms in selections]
+        chosen.append(any(matches))
     return runs[np.array(chosen, bool)]
 
 
 def _matches(row: Row, terms: Sequence[str]) -> bool:
     """Whether each term is a choice, machine or override of the run, or a pattern of its name."""
-    values = {str(row[axis]) for axis in KEY}
-    values.update(row["variant"].texts, row["options"].texts)
-    name = str(row["name"])
+    values = [str(row[axis]) for axis in KEY]
+    values += row["variant"].texts + row["options"].texts
     for term in terms:
-        if term and term not in values and not fnmatch.fnmatchcase(name, term):
+        if term and term not in values and not fnmatch.fnmatchcase(row["name"], term):
             return False
     return True
 
@@ -195,21 +203,21 @@ def builds(measured: Measurements) -> pd.DataFrame:
     - `regression` (bool: `shown_different`, and slower by more than 2 %).
     - `words`: the result as text.
     """
-    families = defaultdict(list)
-    for key in measured.groups:
+    families: dict[Key, dict[str, Key]] = defaultdict(dict)  # of equal other axes, by build
+    preferred = measured.reference.get("build", "")
+    for number, key in enumerate(measured.groups):
+        build = key[BUILD]
+        if number == 0 and not preferred:
+            preferred = build
         other_axes = key[:BUILD] + key[BUILD + 1 :]
-        families[other_axes].append(key)
-    preferred = measured.reference.get("build")
-    if not preferred and measured.groups:
-        first = next(iter(measured.groups))
-        preferred = first[BUILD]
+        families[other_axes][build] = key
 
     rows = []
-    for keys in families.values():
-        by_build = {key[BUILD]: key for key in keys}
-        base = by_build.get(preferred, keys[0])
-        if len(keys) > 1:
-            rows += [_build_row(measured, key, base) for key in keys]
+    for by_build in families.values():
+        if len(by_build) > 1:
+            first = next(iter(by_build.values()))
+            base = by_build.get(preferred, first)
+            rows += [_build_row(measured, key, base) for key in by_build.values()]
     return pd.DataFrame(rows, columns=BUILD_COLUMNS)
 
 
@@ -237,15 +245,22 @@ def _build_row(measured: Measurements, key: Key, base: Key) -> Row:
 
 
 def _effect_size(a: np.ndarray, b: np.ndarray) -> float | None:
-    """(mean log a - mean log b) / pooled standard deviation of log seconds."""
+    """(mean log a - mean log b) / pooled standard deviation of log seconds (Cohen's d).
+
+    `a`, `b`: the seconds of the runs of two configurations.
+
+    Returns None for a single run, and if all runs of each are equal.
+    """
     if len(a) < 2 or len(b) < 2:
         return None
-    x = np.log(a)
-    y = np.log(b)
-    squares_x = ((x - x.mean()) ** 2).sum()
-    squares_y = ((y - y.mean()) ** 2).sum()
+    means = []
+    squares = 0.0
+    for logs in (np.log(a), np.log(b)):
+        mean = logs.mean()
+        means.append(mean)
+        squares += ((logs - mean) ** 2).sum()
     degrees_of_freedom = len(a) + len(b) - 2
-    spread = math.sqrt((squares_x + squares_y) / degrees_of_freedom)
+    spread = math.sqrt(squares / degrees_of_freedom)
     if not spread > 0:
         return None
-    return float(x.mean() - y.mean()) / spread
+    return float(means[0] - means[1]) / spread

@@ -135,7 +135,11 @@ def _void_configurations(measured: Measurements) -> list[Row]:
 
 
 def _contest(measured: Measurements, members: list[Row], reference_axes: list[str]) -> Contest:
-    """The contest of some rows of the time table and of `_void_configurations`."""
+    """The contest of some configurations.
+
+    - `members`: rows of the time table and of `_void_configurations`.
+    - `reference_axes`: those axes of the reference that are not of the implementation.
+    """
     axes = []
     for axis in reference_axes:
         if len({row[axis] for row in members}) > 1:

@@ -79,7 +79,11 @@ class Round:
 
 
 def examined(records: Iterable[Record], levels: Levels | None = None) -> list[Round]:
-    """The rounds in turns of `records`, without void ones. `levels`: those of other rounds."""
+    """The rounds in turns, without void members.
+
+    - `records`: those of the rounds; others are ignored.
+    - `levels`: the lowest reads of further rounds; None for no further rounds.
+    """
     rounds: dict[str, dict[str, Record]] = defaultdict(dict)
     for record in records:
         if record.round.in_turns and record.verdict.status != "void":
@@ -108,7 +112,12 @@ def _lowest_reads(members: Mapping[str, Record]) -> Levels:
 
 
 def _examined(members: Mapping[str, Record], lowest: Levels, levels: Levels) -> Round:
-    """A round with these `members`; `levels`: the lowest reads of this and all other rounds."""
+    """A round, examined.
+
+    - `members`: record key → record.
+    - `lowest`: the lowest reads of this round.
+    - `levels`: the lowest reads of this and all other rounds.
+    """
     turns = {key: record.turns for key, record in members.items()}
     logs = _logs(turns)
     slower_reads = np.full(logs.shape, np.nan)
@@ -185,8 +194,12 @@ def effects_of(records: Iterable[Record]) -> dict[str, Effect]:
 
 
 def effects(members: Mapping[str, Turns]) -> dict[str, float]:
-    """Member → log seconds per step relative to the other members, from all undisturbed cycles, for
-    members with at least `LEAST_CYCLES` cycles in common with another member."""
+    """Member → log seconds per step relative to the other members, from all undisturbed cycles.
+
+    `members`: the turns of each member of a round.
+
+    Members without `LEAST_CYCLES` cycles in common with another member are left out.
+    """
     logs = _logs(members)
     counts = _unless_too_few(logs, ~_disturbed(members, logs))
     return _fitted(members, logs, counts)
@@ -199,7 +212,13 @@ def _disturbed(members: Mapping[str, Turns], logs: Logs) -> Mask:
 
 
 def _unless_too_few(logs: Logs, counts: Mask) -> Mask:
-    """The mask `counts` of cycles; a mask of all cycles, if more members can be compared by all."""
+    """Which cycles to compare members by.
+
+    - `logs`: log seconds per step.
+    - `counts`: the cycles that are to count.
+
+    Returns `counts`, or a mask of all cycles if more members can be compared by all of them.
+    """
     by_all = _compared(_common(logs))
     by_counting = _compared(_common(logs[:, counts]))
     if np.array_equal(by_all, by_counting):
@@ -208,7 +227,10 @@ def _unless_too_few(logs: Logs, counts: Mask) -> Mask:
 
 
 def _full_turns(turns: Turns) -> list[np.ndarray]:
-    """The cycle, the seconds and the steps of each full turn."""
+    """The cycle, the seconds and the steps of each full turn.
+
+    A turn that was cut short is not full.
+    """
     full = np.array(turns["full"])
     return [np.array(turns[name])[full] for name in ("cycle", "seconds", "steps")]
 
@@ -227,8 +249,10 @@ def _logs(members: Mapping[str, Turns]) -> Logs:
 
 
 def _common(logs: Logs) -> np.ndarray:
-    """The number of cycles that each two members have in common (members × members), 0 if they are
-    fewer than `LEAST_CYCLES`."""
+    """The number of cycles that each two members have in common (members × members).
+
+    It is 0 for fewer than `LEAST_CYCLES`, and for a member with itself.
+    """
     seen = (~np.isnan(logs)).astype(float)
     common = seen @ seen.T
     np.fill_diagonal(common, 0)
@@ -237,7 +261,12 @@ def _common(logs: Logs) -> np.ndarray:
 
 def _compared(common: np.ndarray) -> np.ndarray:
     """The indices of the largest set of members that are compared with each other, directly or by
-    way of others; empty if it has one member only."""
+    way of others.
+
+    `common`: the number of cycles in common (members × members).
+
+    Returns no index if the set has one member only.
+    """
     sets = connected_components(common > 0, directed=False)[1]
     sizes = np.bincount(sets, minlength=1)
     if sizes.max() < 2:
@@ -246,7 +275,15 @@ def _compared(common: np.ndarray) -> np.ndarray:
 
 
 def _fitted(names: Iterable[str], logs: Logs, counts: Mask) -> dict[str, float]:
-    """Name of a member → its effect, from the cycles that count. `names` of the rows of `logs`."""
+    """Name of a member → its effect, from the cycles that count.
+
+    The normal equations of the least-squares fit have the Laplacian of the graph whose edges are
+    the pairs of members with enough common cycles. Their solution has the mean 0.
+
+    - `names`: those of the rows of `logs`.
+    - `logs`: log seconds per step.
+    - `counts`: which cycles count.
+    """
     common = _common(logs[:, counts])
     compared = _compared(common)
     if not len(compared):

@@ -116,14 +116,16 @@ def _efficiency(runs: Rows, step: Interval, peak: float | None) -> Row:
 
     # The last batch of an epoch may be smaller.
     gflop = flops * _median(runs, "samples") / _median(runs, "steps") / 1e9
-    row |= step.map(lambda seconds: gflop / seconds).columns("gflops")
+    gflops = step.map(lambda seconds: gflop / seconds)
+    row |= gflops.columns("gflops")
     if peak is None:
         file = f"conf/device/{runs['device'][0]}.yaml"
         row["why"] = f"{file} states no peak_tflops of {runs['precision'][0]}"
     elif gflop / step.estimate > 1e3 * peak:
         row["why"] = ABOVE_PEAK
     else:
-        row |= step.map(lambda seconds: gflop / (1e3 * peak) / seconds).columns("mfu")
+        share = step.map(lambda seconds: gflop / (1e3 * peak) / seconds)
+        row |= share.columns("mfu")
     return row
 
 

@@ -75,7 +75,8 @@ class Measurements:
     def against(self) -> dict[Key, Key]:
         """Each configuration → its reference, including those whose runs are void: a void reference
         is not replaced by another configuration."""
-        return references(keys_of(self.frame), self.reference)
+        keys = self.frame[KEY].drop_duplicates().itertuples(index=False, name=None)
+        return references(keys, self.reference)
 
     @cached_property
     def judge(self) -> Callable[[Key, Key], Judgement]:
@@ -106,13 +107,11 @@ def key_of(row: Row) -> Key:
     return tuple(row[name] for name in KEY)
 
 
-def keys_of(frame: pd.DataFrame) -> list[Key]:
-    """The distinct keys in a frame with the columns `KEY`, in its order."""
-    return list(frame[KEY].drop_duplicates().itertuples(index=False, name=None))
-
-
 def references(keys: Iterable[Key], reference: Mapping[str, str]) -> dict[Key, Key]:
     """The key of each configuration → the key of its reference, which may be missing in `keys`.
+
+    - `keys`: those of all configurations.
+    - `reference`: see `Measurements`.
 
     The reference has the choices that `reference` (axis → choice) names, no alias unless
     `reference` names one, and otherwise the choices of the configuration; both compute the same
@@ -157,10 +156,15 @@ def references(keys: Iterable[Key], reference: Mapping[str, str]) -> dict[Key, K
 
 
 def with_named_options(table: pd.DataFrame, reference: Mapping[str, str]) -> pd.DataFrame:
-    """`table` (with the columns of a configuration) after moving the function options and the keys
-    of the model that `reference` names from `variant` to `options` and `implementation`, so that
-    configurations that differ only in them belong to one group and have the same reference. A value
-    that is the reference's own is not part of the name: ``keras``, ``keras dropout=0.2``."""
+    """`table` after moving the function options and the keys of the model that `reference` names
+    from `variant` to `options` and `implementation`.
+
+    Configurations that differ only in them then belong to one group and have the same reference. A
+    value that is the reference's own is not part of the name: ``keras``, ``keras dropout=0.2``.
+
+    - `table`: has the columns of a configuration.
+    - `reference`: see `Measurements`.
+    """
     if table.empty:
         return table
     names = list(table[NAMING].itertuples(index=False, name=None))

@@ -111,7 +111,13 @@ class Fit:
 
     def halfwidth(self, a: Hashable, b: Hashable, confidence: float) -> float | None:
         """The half-width of the interval of the difference of two log seconds, from the standard
-        error of the fit; None without degrees of freedom."""
+        error of the fit.
+
+        - `a`, `b`: keys of the configurations.
+        - `confidence`: of the interval, from 0 to 1.
+
+        Returns None without degrees of freedom.
+        """
         if self.spread is None:
             return None
         pair = [self._index[a], self._index[b]]
@@ -123,9 +129,11 @@ class Fit:
 
 
 def pooled_spread(runs: RunsByKey) -> Spread | None:
-    """The pooled spread of the configurations of a device. None unless at least `POOLED_FROM` of
-    them have runs in two or more units, and none has two runs in one unit. A missing run only
-    removes that unit from its configuration."""
+    """The pooled spread of the configurations of a device.
+
+    A missing run only removes that unit from its configuration. Returns None unless at least
+    `POOLED_FROM` configurations have runs in two or more units, and none has two runs in one unit.
+    """
     repeated = {}
     counts = {}
     for key, own in runs.items():
@@ -141,7 +149,10 @@ def pooled_spread(runs: RunsByKey) -> Spread | None:
 
 
 def linked(runs: RunsByKey) -> list[list[Hashable]]:
-    """The sets of configurations that are linked by common units."""
+    """The sets of configurations that are linked by common units, directly or by way of others.
+
+    `runs`: those of each configuration.
+    """
     if not runs:
         return []
     own, unit = _indices(runs)
@@ -156,7 +167,10 @@ def linked(runs: RunsByKey) -> list[list[Hashable]]:
 
 
 def _indices(runs: RunsByKey) -> tuple[np.ndarray, np.ndarray]:
-    """For each run, the index of its configuration and of its unit."""
+    """For each run, the index of its configuration and the index of its unit.
+
+    Configurations have the order of `runs`, and units that of their names.
+    """
     own = []
     names = []
     for index, runs_of_key in enumerate(runs.values()):

@@ -255,7 +255,11 @@ def _kernel(kernel: Any) -> Row:
 
 
 def usable_epochs(frame: pd.DataFrame, companions: bool = False) -> pd.DataFrame:
-    """The rows of timed epochs of runs that are not void, with or without `companions`."""
+    """The rows of timed epochs of runs that are not void.
+
+    - `frame`: the tidy frame.
+    - `companions`: whether to keep the epochs of companions.
+    """
     usable = (frame["phase"] == "epoch") & (frame["verdict"] != "void")
     if not companions:
         usable &= frame["companion"] != 1
@@ -263,14 +267,20 @@ def usable_epochs(frame: pd.DataFrame, companions: bool = False) -> pd.DataFrame
 
 
 def counted(epochs: pd.DataFrame) -> pd.DataFrame:
-    """The rows of `epochs` whose seconds enter the value of a run (``records.record.run_value``):
-    all but its first epoch, unless it is the only one."""
+    """The rows of `epochs` whose seconds enter the value of a run (``records.record.run_value``).
+
+    These are all but its first epoch, unless it is the only one.
+    """
     is_only = epochs.groupby("record", sort=False)["epoch"].transform("count") == 1
     return epochs[is_only | (epochs["epoch"] > 1)]
 
 
 def phase_of(frame: pd.DataFrame, name: str, columns: list[str]) -> pd.DataFrame:
-    """The `columns` of a phase or of the last epoch (``epoch``) by record."""
+    """The `columns` of a phase of each run, by record.
+
+    - `frame`: the tidy frame.
+    - `name`: of the phase; ``epoch`` for the last epoch.
+    """
     rows = frame[frame["phase"] == name].set_index("record")[columns]
     keep: Literal["first", "last"] = "last" if name == "epoch" else "first"
     return rows[~rows.index.duplicated(keep)]
@@ -325,7 +335,11 @@ def run_values(frame: pd.DataFrame, companions: bool = False) -> pd.DataFrame:
 
 
 def runs_for_estimates(values: pd.DataFrame) -> list[RunValue]:
-    """The rows of `run_values` as runs of configurations, whose keys are the values of `KEY`."""
+    """The rows of `run_values` with companions as runs of configurations.
+
+    The key of a configuration is the values of `KEY`. A run without a value by its turns has the
+    log of its seconds.
+    """
     keys = values[KEY].itertuples(index=False, name=None)
     devices = values[OWN_DEVICE].itertuples(index=False, name=None)
     rows: Iterable[Any] = values.itertuples(index=False)
@@ -355,7 +369,11 @@ def columns_of(key: Key) -> Row:
 
 
 def identified(key: Key, runs: Rows) -> Row:
-    """The columns `COUNTED` of a configuration (values of `KEY`) with these runs."""
+    """The columns `COUNTED` of a configuration, and its implementation.
+
+    - `key`: the values of `KEY`.
+    - `runs`: its rows of `run_values`.
+    """
     return {
         **columns_of(key),
         "implementation": runs["implementation"][0],
@@ -365,10 +383,12 @@ def identified(key: Key, runs: Rows) -> Row:
 
 
 def split(table: pd.DataFrame, by: Sequence[str], columns: Iterable[str] = ()) -> Groups:
-    """Values of `by` → the rows of that group as arrays of `columns` (default: all). Groups and
-    rows keep the order of `table`.
+    """Values of `by` → the rows of that group as arrays. Groups and rows keep the order of `table`.
 
     Intended for many small groups, for each of which pandas would build a frame of all columns.
+
+    - `by`: the columns that define a group.
+    - `columns`: those of the result; all if empty.
     """
     if table.empty:
         return {}
@@ -408,7 +428,7 @@ def ranked(frame: pd.DataFrame) -> pd.DataFrame:
             return column.map({name: number for number, name in enumerate(CELLS)}).fillna(others)
         return column.map({name: _natural(str(name)) for name in column.unique()})
 
-    by = ["device", "machine", *GROUP, "implementation"]
+    by = DEVICE_COLUMNS + GROUP + ["implementation"]
     return frame.sort_values(by, key=key, kind="stable", ignore_index=True)
 
 

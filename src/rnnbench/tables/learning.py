@@ -44,6 +44,7 @@ from rnnbench.tables.frame import (
 from rnnbench.tables.stats import Interval, mean_interval, sidak_confidence, student_quantile
 
 MEASURES = ("acc", "val_acc", "loss", "val_loss")
+BY_SEED = [*CONFIGURATION, "seed"]
 MIN_SEEDS = 3  # that can show a difference in accuracy; with two, Student's t is 12.7 or more
 TOO_FEW_SEEDS = "fewer than three seeds"
 CONFIDENCE = 0.95  # that no outlier is reported if all configurations are equal
@@ -101,7 +102,7 @@ def accuracy(measured: Measurements) -> pd.DataFrame:
     """
     values = measured.runs
     by_configuration = values.groupby(CONFIGURATION, sort=False)
-    by_seed = values.groupby([*CONFIGURATION, "seed"], sort=False)
+    by_seed = values.groupby(BY_SEED, sort=False)
     table = by_configuration.agg(
         runs=("record", "count"),
         suspect=("suspect", "sum"),
@@ -117,7 +118,10 @@ def accuracy(measured: Measurements) -> pd.DataFrame:
 
 
 def validation_samples(frame: pd.DataFrame, by: list[str]) -> dict[Any, float]:
-    """The size of the validation set, by the values of `by`."""
+    """The size of the validation set, by the values of `by`.
+
+    `frame`: the tidy frame. What was never evaluated is missing.
+    """
     evaluated = frame[frame["phase"] == "evaluate"]
     sizes = evaluated.groupby(by, sort=False)["samples"].min()
     return dict(sizes.dropna())
@@ -139,7 +143,7 @@ def find_accuracy_outliers(frame: pd.DataFrame) -> pd.DataFrame:
     configurations with at least `MIN_SEEDS` seeds in common with others.
     """
     values = run_values(frame).dropna(subset=["val_acc"])
-    by_seed = values.groupby([*CONFIGURATION, "seed"], sort=False)["val_acc"].mean()
+    by_seed = values.groupby(BY_SEED, sort=False)["val_acc"].mean()
     sizes = validation_samples(frame, TASK)
     tasks = []
     comparisons = 0
@@ -160,7 +164,10 @@ def find_accuracy_outliers(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def comparisons_of(accuracies: np.ndarray, samples: float | None = None) -> int:
-    """The number of different comparisons between the rows of `accuracies` (see `distances`)."""
+    """The number of different comparisons between configurations.
+
+    `accuracies`, `samples`: see `distances`.
+    """
     count = len(_distinct(accuracies, samples))
     if count > 2:
         return count
@@ -227,7 +234,11 @@ def distances(
 
 def _distinct(accuracies: np.ndarray, samples: float | None) -> list[np.ndarray]:
     """The rows without those that agree with another one within the sampling error, in each seed
-    that both have. Of rows that agree, it is the one with most seeds."""
+    that both have. Of rows that agree, it is the one with most seeds.
+
+    - `accuracies`: configurations × seeds, NaN for missing runs.
+    - `samples`: the size of the validation set; None if it is unknown.
+    """
     error = math.sqrt(_sampling_variance(accuracies, samples)) + 1e-9
     distinct: list[np.ndarray] = []
     missing = np.isnan(accuracies).sum(axis=1)
@@ -239,7 +250,11 @@ def _distinct(accuracies: np.ndarray, samples: float | None) -> list[np.ndarray]
 
 
 def _sampling_variance(accuracies: np.ndarray, samples: float | None) -> float:
-    """The variance of an accuracy on `samples` samples: p (1 - p) / n."""
+    """The variance of an accuracy: p (1 - p) / n.
+
+    - `accuracies`: their median is p.
+    - `samples`: n; 0 or None if it is unknown, which gives 0.
+    """
     if not samples:
         return 0.0
     share = float(np.nanmedian(accuracies))
@@ -325,8 +340,12 @@ def _simultaneous(measured: Measurements, at_end: Groups, together: bool) -> dic
 
 def _with_reference(epochs: pd.DataFrame, against: Mapping[Key, Key]) -> pd.DataFrame:
     """Loss and validation accuracy by configuration, seed and epoch (averaged over the runs of a
-    seed), with `loss_base` and `val_acc_base`: those of the reference (`against`) with the same
-    seed and epoch. Rows without a counterpart are omitted."""
+    seed), with `loss_base` and `val_acc_base`: those of the reference with the same seed and epoch.
+    Rows without a counterpart are omitted.
+
+    - `epochs`: the usable epochs of the tidy frame.
+    - `against`: configuration → its reference.
+    """
     by = [*KEY, "seed", "epoch"]
     means = epochs.groupby(by, sort=False)[["loss", "val_acc"]].mean().reset_index()
     bases = [against[key] for key in means[KEY].itertuples(index=False, name=None)]
@@ -343,9 +362,14 @@ def accuracy_interval(
     samples: float | None,
     comparisons: int = 1,
 ) -> Interval:
-    """The mean of the `differences` of one seed each, with its 95 % interval, which holds for all
-    `comparisons` at once (Student's t with Šidák's correction). There is none without the number of
-    validation `samples`, or with fewer than `MIN_SEEDS` differences."""
+    """The mean of differences in accuracy with its 95 % interval (Student's t with Šidák's
+    correction).
+
+    - `differences`: one for each seed.
+    - `samples`: the size of the validation set. Without it, and with fewer than `MIN_SEEDS`
+      differences, there is no interval.
+    - `comparisons`: the number of those that the 95 % hold for at once.
+    """
     if not differences:
         return Interval.around(math.nan, None)
     n = len(differences)

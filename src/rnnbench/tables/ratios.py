@@ -151,7 +151,10 @@ class Estimates:
         return len(self._runs[key])
 
     def seconds(self, key: Hashable) -> Interval:
-        """The seconds of a configuration, with Student's interval from its own runs."""
+        """The seconds of a configuration, with Student's interval from its own runs.
+
+        They are from the fit, so their quotients are the ratios. A single run has no interval.
+        """
         own = self._own(key)
         half = None
         if len(own) > 1:
@@ -160,6 +163,9 @@ class Estimates:
 
     def ratio(self, own: Hashable, base: Hashable, comparisons: int = 1) -> Ratio:
         """The speed-up of `own` over `base`: seconds of `base` / seconds of `own`.
+
+        - `own`, `base`: configurations.
+        - `comparisons`: the number of simultaneous ones.
 
         If it is one of several simultaneous `comparisons` with the same configuration, its interval
         holds simultaneously with the others: Dunnett's with a pooled spread (at any number of
@@ -189,7 +195,10 @@ class Estimates:
 
     def spread(self) -> Spread | None:
         """The spread of log seconds between runs of one configuration without the effects of units,
-        pooled over all configurations; None without degrees of freedom."""
+        pooled over all configurations.
+
+        Returns None without degrees of freedom.
+        """
         squares = 0.0
         freedom = 0
         for fit in self._different_fits:
@@ -213,6 +222,9 @@ class Estimates:
 
         The first of these that the runs allow: differences in common units, the standard error of
         the fit, Welch's interval.
+
+        - `own`, `base`: the configurations.
+        - `comparisons`: simultaneous ones, as in `ratio`.
         """
         pairs = self._pairs(own, base)
         in_turns = bool(pairs) and all(run.in_turns for run, _ in pairs)
@@ -241,8 +253,11 @@ class Estimates:
         return by_fit, Method(Basis.BY_WAY_OF_OTHERS)
 
     def _pairs(self, own: Hashable, base: Hashable) -> Pairs:
-        """The runs of `base` in the common units, with log `base` - log `own`. Empty if a side has
-        two runs in a unit, which were then not measured at the same time."""
+        """The runs of `base` in the common units, with log `base` - log `own`.
+
+        There are none if a side has two runs in a unit, which were then not measured at the same
+        time.
+        """
         for runs in (self._runs[own], self._runs[base]):
             if len({run.unit for run in runs}) < len(runs):
                 return []
@@ -263,6 +278,7 @@ class Estimates:
     ) -> tuple[float | None, Method]:
         """The half-width from the differences in common units, and its method.
 
+        - `own`, `base`: the configurations.
         - `pairs`: see `_pairs`; two or more.
         - `comparisons`: simultaneous ones, as in `ratio`.
         - `basis`: what the method is to state.
@@ -303,7 +319,13 @@ class Estimates:
 
     def _session_halfwidth(self, pairs: Pairs, confidence: float) -> float:
         """The half-width of Student's interval from the means of the sessions, each weighted by its
-        number of pairs; 0 if they are too few, or if no session has two pairs."""
+        number of pairs.
+
+        - `pairs`: see `_pairs`; those that count.
+        - `confidence`: of the interval, from 0 to 1.
+
+        Returns 0 if the sessions are too few, or if no session has two pairs.
+        """
         by_session = defaultdict(list)
         for run, log in pairs:
             session = self._session[run.machine, run.started]
@@ -315,13 +337,18 @@ class Estimates:
         squared_shares = []
         for logs in by_session.values():
             means.append(statistics.fmean(logs))
-            squared_shares.append((len(logs) / len(pairs)) ** 2)
+            share = len(logs) / len(pairs)
+            squared_shares.append(share**2)
         quantile = student_quantile(confidence, count - 1)
         return quantile * statistics.stdev(means) * math.sqrt(sum(squared_shares))
 
     def _pool(self, own: Hashable, base: Hashable) -> tuple[Spread | None, int]:
-        """The pooled spread of the device of both configurations (None if it has too few or they
-        are on different devices), and the largest number of repeats there that count."""
+        """The pooled spread of the device of both configurations, and the largest number of repeats
+        there that count.
+
+        The spread is None if too few configurations are on the device, or if the two are on
+        different devices.
+        """
         device = self._runs[own][0].device
         if device != self._runs[base][0].device:
             return None, 0
@@ -342,8 +369,13 @@ class Estimates:
 
 
 def _counting(runs: RunsByKey) -> dict[str, bool]:
-    """Whether each unit of linked configurations counts: all in the best states, as far as these
-    are needed for `LEAST_ROUNDS` or, without the slowed ones, for one."""
+    """Whether each unit of linked configurations counts.
+
+    Quiet units count. Unless there are `LEAST_ROUNDS` of them, partly slowed units count as well.
+    Slowed units count only if there are no others.
+
+    `runs`: those of each configuration.
+    """
     states = {}
     for own in runs.values():
         for run in own:
@@ -358,8 +390,13 @@ def _counting(runs: RunsByKey) -> dict[str, bool]:
 
 
 def sessions(starts: Iterable[tuple[str, float]]) -> dict[tuple[str, float], int]:
-    """Machine and moment at which a run started (seconds) → the number of its session: the runs of
-    a machine that started within `SESSION_SECONDS` after the first of them."""
+    """Machine and moment of a start → the number of its session.
+
+    A session consists of the runs of a machine that started within `SESSION_SECONDS` after the
+    first of them.
+
+    - `starts`: the machine of each run, and the moment at which it started (seconds).
+    """
     numbers = {}
     count = 0
     current_machine = ""

@@ -143,14 +143,22 @@ def _fitted(rows: Sequence[Row]) -> Sequence[Row]:
 
 
 def amdahl(threads: float, serial: float) -> float:
-    """The speed-up on n = `threads` threads if a share s = `serial` of the work is serial (Amdahl,
-    AFIPS 1967): 1 / (s + (1 - s) / n)."""
+    """The speed-up of Amdahl's law (AFIPS 1967): 1 / (s + (1 - s) / n).
+
+    - `threads`: n.
+    - `serial`: s, the share of the work that is serial.
+    """
     return 1 / (serial + (1 - serial) / threads)
 
 
 def serial_fraction(threads: Sequence[float], speedups: Sequence[float]) -> float:
-    """The least-squares estimate of the serial share s in Amdahl's law, clipped to [0, 1]. The
-    inverse speed-up is linear in s, 1/S = 1/n + s (1 - 1/n), so it has a closed form."""
+    """The least-squares estimate of the serial share s in Amdahl's law, clipped to [0, 1].
+
+    The inverse speed-up is linear in s, 1/S = 1/n + s (1 - 1/n), so it has a closed form.
+
+    - `threads`: n of each measurement, relative to the fewest.
+    - `speedups`: S of each, over the fewest threads.
+    """
     squares = []
     products = []
     for n, speedup in zip(threads, speedups, strict=True):

@@ -133,7 +133,8 @@ def compared(
 ) -> Compared:
     """Compares two configurations. If one of them applies wrong gradients, there is no ratio.
 
-    `estimates`: from other seconds than those of an epoch.
+    - `own`: the configuration; `base`: what it is compared with, which may have no runs.
+    - `estimates`: from other seconds than those of an epoch.
     """
     estimates = estimates or measured.estimates
     exists = base in estimates
