@@ -191,7 +191,10 @@ def _contest(measured: Measurements, members: list[Row], reference_axes: list[st
 
 
 def _by_reason(left_out: Sequence[LeftOut]) -> tuple[LeftOut, ...]:
-    """Those with the same reason together."""
+    """Those with the same reason together.
+
+    `left_out`: one for each configuration.
+    """
     found: dict[str, LeftOut] = {}
     for each in left_out:
         if each.why in found:

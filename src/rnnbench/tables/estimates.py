@@ -69,6 +69,7 @@ class Measurements:
 
     @cached_property
     def estimates(self) -> Estimates:
+        """The seconds and ratios of all configurations."""
         return Estimates(runs_for_estimates(self.values))
 
     @cached_property

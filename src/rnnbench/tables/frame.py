@@ -133,7 +133,11 @@ def tidy(records: Iterable[Record]) -> pd.DataFrame:
 
 
 def _columns(rows: Sequence[Row], text: list[str], numbers: list[str]) -> pd.DataFrame:
-    """`rows` as a frame; absent keys are missing."""
+    """`rows` as a frame, in which absent keys are missing.
+
+    - `text`: the columns whose values are kept.
+    - `numbers`: the columns that become float64.
+    """
     frame = pd.DataFrame(rows, columns=text + numbers)
     for name in numbers:
         frame[name] = pd.to_numeric(frame[name]).astype("float64")
