@@ -25,6 +25,7 @@ from rnnbench.report.section import WORDS, Section
 from rnnbench.report.speed import SPEEDUP, speedup_text, speedup_words
 from rnnbench.report.tables import Tables
 from rnnbench.report.views import Column, interval_of, view_of
+from rnnbench.tables.stats import Interval
 from rnnbench.tables.time import COMPARED, IS_REFERENCE, NO_DIFFERENCE, NO_REFERENCE
 
 FIGURES = 4
@@ -157,4 +158,4 @@ def _fastest_call(row: Row, base: str, variant: str) -> str:
     if row["words"] == NO_DIFFERENCE:
         span = n.ratio_span(low, high, speedup, " to ")
         return f"{clause} ({NO_DIFFERENCE} from `{base}`: {n.times(speedup)}, {span})"
-    return f"{clause}, {as_fast(speedup, low, high, f'`{base}`')}"
+    return f"{clause}, {as_fast(Interval(speedup, low, high), f'`{base}`')}"

@@ -107,7 +107,7 @@ class Content:
             self.answers = answers(m)
         self.notes = list(notes.answer_notes(m, lead.id))
         uncertified = list(notes.uncertified_notes(m.time))
-        self.lead_notes = [*uncertified, *notes.exclusion_notes(m.time, m.fastest)]
+        self.lead_notes = [*uncertified, *notes.exclusion_notes(m.time, m.contests)]
 
         # What the terminal and MLflow say.
         self.said = [str(text) for text in (*self.answers, *self.notes, *uncertified)]
