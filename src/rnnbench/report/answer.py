@@ -107,7 +107,7 @@ def answers(m: Tables) -> list[Answer]:
 
     result = []
     for key, group in groups.items():
-        in_words = [_contest_words(contest, m.reference, name_machine) for contest in group]
+        in_words = [_in_words(contest, m.reference, name_machine) for contest in group]
         texts = _contest_sentences(in_words)
         for choice in m.device_choices:
             if choice.best in group:
@@ -132,27 +132,25 @@ def headline(m: Tables) -> Answer:
     chance, and whether accuracies differ.
     """
     places = []
-    contests = []
+    counts: Counter[str] = Counter()
+    speedups = defaultdict(list)
+    shown = 0
     for contest in m.contests:
         row = contest.configuration
         places.append(f"for {row['model']} on {row['device']}")
-        if len(contest.contestants) > 1:
-            contests.append(contest)
+        if contest.lead is None:
+            continue  # fewer than two contestants
+        name = contest.contestants[0].name
+        counts[name] += 1
+        if contest.speedup and contest.words == FASTER:
+            speedups[name].append(contest.speedup.estimate)
+        if contest.lead.shown_different:
+            shown += 1
     rest = [n.sentences(excluded(m.contests, places)), outlier_sentence(m.alike)]
 
-    if not contests:
+    if not counts:
         fast = "Each network has been run with only one implementation, or none has a result."
     else:
-        counts: Counter[str] = Counter()
-        speedups = defaultdict(list)
-        shown = 0
-        for contest in contests:
-            name = contest.contestants[0].name
-            counts[name] += 1
-            if contest.speedup and contest.words == FASTER:
-                speedups[name].append(contest.speedup.estimate)
-            if contest.lead and contest.lead.shown_different:
-                shown += 1
         base = reference_label(m.reference)
         wins = []
         for name, count in counts.most_common():
@@ -165,10 +163,10 @@ def headline(m: Tables) -> Answer:
                     times = f"{low.removesuffix(' times')} to {high}"
                 win += f" ({times} as fast as `{base}`)"
             wins.append(win)
+        comparisons = n.counted(counts.total(), "comparison")
         fast = (
-            f"Shortest epochs in {n.counted(len(contests), 'comparison')}: "
-            f"{n.few(wins, WINNERS, ', ')}; in {shown or 'none'}, more than chance separates the "
-            "fastest from the next."
+            f"Shortest epochs in {comparisons}: {n.few(wins, WINNERS, ', ')}; "
+            f"in {shown or 'none'}, more than chance separates the fastest from the next."
         )
 
     others = m.learning[~m.learning["is_reference"].astype(bool)]
@@ -202,11 +200,7 @@ def place_words(row: Row, name_machine: bool) -> str:
     return words
 
 
-def _contest_words(
-    contest: Contest,
-    reference: dict[str, str],
-    name_machine: bool,
-) -> ContestWords:
+def _in_words(contest: Contest, reference: dict[str, str], name_machine: bool) -> ContestWords:
     """A contest in words.
 
     `name_machine`: whether devices are named with their machines.
@@ -226,17 +220,16 @@ def _contest_words(
         if "device" not in reference or name_machine:
             start = f"{place}, "
 
+    base = n.daggered(reference_label(axes), contest.reference_suspect)
     winner = ""
     if contest.contestants:
         winner = _name(contest.contestants[0])
     second = ""
     tie = ""
-    lead = contest.lead
-    if lead:
+    if contest.lead:
         second = _name(contest.contestants[1])
-        if lead.low is not None and not lead.shown_different:
+        if contest.lead.low is not None and not contest.lead.shown_different:
             tie = f"; {second} may be as fast"
-    base = n.daggered(reference_label(axes), contest.reference_suspect)
     return ContestWords(contest, place, start, winner, base, second, tie)
 
 
@@ -336,7 +329,6 @@ def _without_contest(words: ContestWords) -> str:
     ``the other one computes another function and trains ≠ 1.21× (`auto`, 1.19 to 1.23) as fast``.
     """
     contest = words.contest
-    winner = words.winner
     others = contest.unequal
     if not contest.contestants:
         return "no run has a comparable result"
@@ -344,7 +336,7 @@ def _without_contest(words: ContestWords) -> str:
         done = "has been run"
         if contest.void or contest.left_out:
             done = "has a result"
-        return f"only {winner} {done}, so there is nothing to compare"
+        return f"only {words.winner} {done}, so there is nothing to compare"
 
     ratios = []
     for other, ratio in others[:OTHER_FUNCTIONS]:
@@ -352,7 +344,7 @@ def _without_contest(words: ContestWords) -> str:
         if ratio.low is not None:
             interval = n.unequal_span(ratio, " to ")
         ratios.append(f"{n.unequal(ratio)} ({_name(other)}, {interval})")
-    alone = f"{winner} is the only implementation of its function; the other"
+    alone = f"{words.winner} is the only implementation of its function; the other"
     if len(others) == 1:
         return f"{alone} one computes another function and trains {ratios[0]} as fast"
     listed = f"{', '.join(ratios[:-1])} and {ratios[-1]}"
@@ -500,9 +492,8 @@ def outlier_sentence(alike: pd.DataFrame) -> str:
     if len(outliers) > 1:
         count = f"; outliers: {len(outliers)} of {len(alike)} configurations"
     return (
-        f"Accuracy differs by more than the seeds explain: `{name}` on "
-        f"{device} ends at validation accuracy "
-        f"{n.share(worst['val_acc'])}; the other builds, thread counts and "
+        f"Accuracy differs by more than the seeds explain: `{name}` on {device} ends at "
+        f"validation accuracy {n.share(worst['val_acc'])}; the other builds, thread counts and "
         f"implementations end at {n.share(worst['others'])} from the same seeds "
         f"(allowed: ± {n.rough(worst['allowed'])}){count}. Find the cause before comparing "
         "times: an implementation that learns something else is not comparable."

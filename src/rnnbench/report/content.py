@@ -132,8 +132,9 @@ class Content:
                 self.unequal_runs[key] = f"{row['unequal']} against {base}: {row['difference']}"
             if row["equal"]:
                 self.equal_runs[key] = joined((row["equal"], row["equal_why"]), ": ")
-            if n.is_number(row["speedup"]):
-                self.speedups[key] = {name: row[name] for name in SPEEDUP if n.is_number(row[name])}
+            numbers = {name: row[name] for name in SPEEDUP if n.is_number(row[name])}
+            if "speedup" in numbers:
+                self.speedups[key] = numbers
 
 
 def _caveat(every: pd.DataFrame, missing: int, faults: int) -> Note | None:
