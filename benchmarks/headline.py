@@ -12,13 +12,11 @@ from __future__ import annotations
 
 import math
 import sys
-from datetime import UTC, datetime, timedelta
 
 import numpy as np
-import pandas as pd
 
-from rnnbench.records.timestamps import written
-from rnnbench.tables import estimates
+from rnnbench.tables.fit import RunValue
+from rnnbench.tables.ratios import Estimates
 
 DRIFT = 0.02  # standard deviation of log seconds, common to the configurations of a block
 SPREADS = {"all 2 %": (0.02, 0.02), "1 to 3 %": (0.01, 0.03), "1 to 3 %, one thrice": (0.01, 0.03)}
@@ -36,25 +34,24 @@ def contests(tries, count, repeats, low, high, gain=0.0, noisy=1.0, seed=0):
     return logs
 
 
-BEGINNING = datetime(2026, 11, 21, tzinfo=UTC)
-AXES = ["model", "device", "machine", "rnn"]
-
-
 def estimates_of(logs, in_turns=True, minutes=1):
     """The `Estimates` from log seconds (tries × configurations × repeats, NaN for missing runs).
     Each try is a machine, and configuration n is the key ``("m", "d", try, n)``. Repeats start
     every so many `minutes`."""
-    tries, configurations, repeats = np.nonzero(~np.isnan(logs))
-    values = pd.DataFrame({"model": "m", "device": "d", "machine": tries, "rnn": configurations})
-    values["seconds"] = np.exp(logs[tries, configurations, repeats])
-    values["pairing"] = tries * logs.shape[2] + repeats
-    values["log"] = np.log(values["seconds"]) if in_turns else np.nan
-    values["state"], values["slowness"] = 0, 0.0
-    values["companion"] = False
-    values["started"] = [
-        written(BEGINNING + timedelta(minutes=minutes * repeat)) for repeat in repeats.tolist()
-    ]
-    return estimates.estimates_of(values, AXES)
+    runs = []
+    for number, configuration, repeat in np.argwhere(~np.isnan(logs)).tolist():
+        runs.append(
+            RunValue(
+                key=("m", "d", number, configuration),
+                device=("m", "d", number),
+                log=float(logs[number, configuration, repeat]),
+                unit=f"{number}, {repeat}",
+                machine=str(number),
+                started=60.0 * minutes * repeat,
+                in_turns=in_turns,
+            )
+        )
+    return Estimates(runs)
 
 
 def claims(logs, together=True):

@@ -29,9 +29,8 @@ from rnnbench.report.sections import builds_section  # noqa: E402
 from rnnbench.report.tables import ReportInputs, Tables  # noqa: E402
 from rnnbench.tables import estimates  # noqa: E402
 from rnnbench.tables.comparison import builds  # noqa: E402
-from rnnbench.tables.contests import fastest  # noqa: E402
+from rnnbench.tables.contests import Contest, contests, device_choices  # noqa: E402
 from rnnbench.tables.cost import cost  # noqa: E402
-from rnnbench.tables.devices import device_choice  # noqa: E402
 from rnnbench.tables.frame import tidy  # noqa: E402
 from rnnbench.tables.learning import find_accuracy_outliers, learning  # noqa: E402
 from rnnbench.tables.time import time as time_table  # noqa: E402
@@ -166,18 +165,18 @@ def _only(**tables: Any) -> Tables:
 def judge_speed(batch: Sequence[Simulated], tallies: Tallies) -> None:
     """Judges the rows of the time table and the sentences of the answers."""
     every, speed = judge_rows(batch, tallies)
-    winners, nothing = fastest(every, speed), measured([], REFERENCE)
-    m = _only(fastest=winners, device_choice=device_choice(every, winners),
+    found, nothing = contests(every, speed), measured([], REFERENCE)
+    m = _only(contests=found, device_choices=device_choices(every, found),
               learning=learning(nothing), alike=find_accuracy_outliers(nothing.frame))  # fmt: skip
     texts = answers(m)
-    _judge_headline(headline(m).speed_sentence, winners, speed, tallies)
-    sentences = dict(zip(winners["model"].unique(), texts, strict=True))
+    _judge_headline(headline(m).speed_sentence, found, speed, tallies)
+    by_model = {contest.configuration["model"]: contest for contest in found}
+    sentences = dict(zip(by_model, texts, strict=True))
     rows = dict(iter(speed.groupby("model", sort=False)))
-    contests = winners.set_index("model").to_dict("index")
     for each in batch:
-        contest = contests[each.model]
+        contest = by_model[each.model]
         truth = _by_name(each.truth)
-        if contest["contestants"] > 1:
+        if len(contest.contestants) > 1:
             sentence = sentences[each.model].speed_sentence
             _judge_sentence(sentence, contest, rows[each.model], truth, tallies)
 
@@ -186,14 +185,17 @@ HEADLINE_FORM = r"`([^`]+)` in (\d+)(?: \(([\d.]+)(?: to ([\d.]+))? times as fas
 
 
 def _judge_headline(
-    sentence: str, winners: pd.DataFrame, speed: pd.DataFrame, tallies: Tallies
+    sentence: str, found: Sequence[Contest], speed: pd.DataFrame, tallies: Tallies
 ) -> None:
     """Counts the headline of a page with many models as wrong if it has other counts or speed-ups
     than follow from the time table."""
-    contests = winners[winners["contestants"] > 1]
-    shown = speed[speed["model"].isin(contests["model"])].dropna(subset=["speedup"])
+    models = {}
+    for contest in found:
+        if len(contest.contestants) > 1:
+            models[contest.configuration["model"]] = contest.words
+    shown = speed[speed["model"].isin(models)].dropna(subset=["speedup"])
     best = shown.loc[shown.groupby("model")["speedup"].idxmax()].set_index("model")
-    faster = contests.loc[contests["words"] == "faster", "model"]
+    faster = [model for model, words in models.items() if words == "faster"]
     unlike = False
     for name, count, low, high in re.findall(HEADLINE_FORM, sentence):
         won = best[best["rnn"] == name]
@@ -228,19 +230,20 @@ def _judge_rows(rows: pd.DataFrame, truth: Mapping[str, float], tallies: Tallies
 
 def _judge_sentence(
     sentence: str,
-    contest: Mapping[str, Any],
+    contest: Contest,
     rows: pd.DataFrame,
     truth: Mapping[str, float],
     tallies: Tallies,
 ) -> None:
     shown = dict(zip(rows["rnn"], rows["speedup"], strict=True))
-    facts = {contest["runner_up"]: [contest[name] for name in ("lead", "lead_low", "lead_high")]}
-    if contest["rnn"] != REFERENCE["rnn"]:
-        facts[REFERENCE["rnn"]] = [contest[name] for name in ("speedup", "low", "high")]
+    facts = {contest.contestants[1].name: contest.lead}
+    if contest.speedup:
+        facts[REFERENCE["rnn"]] = contest.speedup
     for possible in SENTENCE_KINDS:
         tallies[possible].cases += 1
     for claim in claims(sentence):
-        tally, (ratio, low, high) = tallies[claim.kind], facts[claim.b]
+        tally, fact = tallies[claim.kind], facts[claim.b]
+        ratio, low, high = fact.estimate, fact.low, fact.high
         unlike = claim.a != max(shown, key=lambda name: shown[name])
         unlike |= not all(map(reads, (claim.ratio, claim.low, claim.high), (ratio, low, high)))
         if REFERENCE["rnn"] in (claim.a, claim.b):
@@ -273,11 +276,12 @@ def judge_accuracy(
     difference of accuracy from the reference."""
     every = measured(records, REFERENCE)
     differences, alike = learning(every), find_accuracy_outliers(every.frame)
-    winners = fastest(every, time_table(every))
-    devices = device_choice(every, winners)
-    tables = _only(fastest=winners, device_choice=devices, learning=differences, alike=alike)
+    found = contests(every, time_table(every))
+    devices = device_choices(every, found)
+    tables = _only(contests=found, device_choices=devices, learning=differences, alike=alike)
     texts = answers(tables)
-    for model, answer in zip(winners["model"].unique(), texts, strict=True):
+    models = dict.fromkeys(contest.configuration["model"] for contest in found)
+    for model, answer in zip(models, texts, strict=True):
         shift, sentence = shifts[model], answer.accuracy_sentence
         named, outlier = re.search(ACCURACY_FORM, sentence), re.search(OUTLIER_FORM, sentence)
         if not named and not any(text in sentence for text in NO_ACCURACY_CLAIM):

@@ -91,7 +91,7 @@ def test_each_function_exists(function: str) -> None:
 def test_the_ways_are_short() -> None:
     assert len({file_of(function)[0] for function in FROM_A_GRID + FROM_A_TURN}) <= MOST_FILES
     assert 5 < len(FROM_A_TURN) <= 15
-    assert len({file_of(function)[0] for function in FROM_A_TURN}) <= 8
+    assert len({file_of(function)[0] for function in FROM_A_TURN}) <= 7
 
 
 def test_from_a_grid_to_a_cell_of_the_page(tmp_path: Path, called) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+Row = dict[Any, Any]  # of a table: column → its value
 
 
 class Axis(NamedTuple):

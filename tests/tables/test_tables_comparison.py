@@ -20,7 +20,7 @@ from rnnbench.report.speed import time_section
 from rnnbench.sources.certificates import certificate_of
 from rnnbench.tables.certificates import UNEQUAL, Certificates
 from rnnbench.tables.comparison import builds, selected, versus, void_messages
-from rnnbench.tables.contests import fastest
+from rnnbench.tables.contests import contests
 from rnnbench.tables.estimates import Measurements, with_named_options
 from rnnbench.tables.frame import tidy
 from rnnbench.tables.learning import learning
@@ -72,8 +72,9 @@ def test_options_of_an_implementation_keep_the_reference_and_the_contest() -> No
     assert table["speedup"].tolist() == pytest.approx([1, 2, 2.5, 1.25, 1.67], rel=0.01)
     names = ["keras", "cudnn_raw", "cudnn_raw op=CudnnRNNV3"]
     assert table["implementation"].tolist()[:3] == names
-    best = only(fastest(every, table))
-    assert (best["name"], best["contestants"]) == ("cudnn_raw op=CudnnRNNV3", 5)
+    (contest,) = contests(every, table)
+    assert contest.contestants[0].name == "cudnn_raw op=CudnnRNNV3"
+    assert len(contest.contestants) == 5
     assert learning(every)["is_reference"].tolist() == [True, *[False] * 4]
 
 
@@ -84,9 +85,9 @@ def test_a_different_function_is_a_different_task() -> None:
     records += runs("keras", 0.3, RELU)
     assert rows(records).loc[key, "speedup"] == pytest.approx(3)
     every = measured(records)
-    contests = fastest(every, time(every))
-    assert contests["variant"].tolist() == [NONE, RELU_OVERRIDES]
-    assert contests["name"].tolist() == ["unrolled", "unrolled"]
+    found = contests(every, time(every))
+    assert [each.configuration["variant"] for each in found] == [NONE, RELU_OVERRIDES]
+    assert [each.contestants[0].name for each in found] == ["unrolled", "unrolled"]
     assert set(learning(every)["variant"]) == {NONE, RELU_OVERRIDES}
 
 
@@ -157,8 +158,8 @@ def test_a_reference_may_name_options_of_an_implementation() -> None:
     table = time(every)
     assert table["words"].tolist() == [FASTER, FASTER, IS_REFERENCE, SLOWER]
     assert table["speedup"].round(1).tolist() == [4.0, 2.0, 1.0, 0.5]
-    best = only(fastest(every, table))
-    assert (best["name"], best["contestants"]) == ("unrolled", 4)
+    (contest,) = contests(every, table)
+    assert contest.contestants[0].name == "unrolled" and len(contest.contestants) == 4
 
 
 def test_reference_of_a_round_has_the_named_options() -> None:
@@ -183,9 +184,9 @@ def test_functions_named_by_the_reference_are_in_one_group_but_not_contestants()
     assert relu["unequal"].estimate == pytest.approx(2, rel=0.01)
     assert relu["difference"].startswith("activation relu instead of tanh, recurrent activation")
     assert table.loc["unrolled", "speedup"] == pytest.approx(1.33, rel=0.01)
-    best = only(fastest(every, table.reset_index()))
-    assert (best["name"], best["contestants"]) == ("unrolled", 2)
-    assert "relu instead of tanh" in best["left_out"][0].why
+    (contest,) = contests(every, table.reset_index())
+    assert contest.contestants[0].name == "unrolled" and len(contest.contestants) == 2
+    assert "relu instead of tanh" in contest.left_out[0].why
     assert learning(every)["is_reference"].tolist() == [True, False, False]
     # If the reference does not name the options, they are separate tasks.
     assert with_named_options(tidy(records), KERAS)["variant"].nunique() == 3

@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import pandas as pd
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
@@ -22,7 +21,6 @@ from benchmarks.headline import estimates_of, share
 from rnnbench.records.record import run_value
 from rnnbench.report.rounds import method_text
 from rnnbench.tables import ratios as module
-from rnnbench.tables.estimates import estimates_of as estimates_from
 from rnnbench.tables.ratios import UNEQUAL, Basis, Estimates, Ratio, RunValue, pooled_spread
 from rnnbench.tables.states import State
 from rnnbench.tables.stats import (
@@ -37,20 +35,15 @@ def ratio_interval(a, b, blocks_a=None, blocks_b=None, **others) -> Ratio:
     """The ratio of the seconds `a` to `b`; without blocks, on different machines. `others`: name →
     (seconds, blocks) of further configurations on the machine of `a`."""
     sides = {"a": (a, blocks_a), "b": (b, blocks_b), **others}
-    rows = [
-        {"model": "m", "device": "d", "machine": "x" if blocks else side, "rnn": side,
-         "seconds": seconds, "pairing": f"{block}" if blocks else f"{side}{number}",
-         "log": float("nan"), "state": 0, "slowness": 0.0, "companion": False,
-         "started": "20261121T075000_123456Z"}
-        for side, (values, blocks) in sides.items()
-        for number, (seconds, block) in enumerate(
-            zip(values, blocks or range(len(values)), strict=True)
-        )
-    ]  # fmt: skip
-    estimates = estimates_from(pd.DataFrame(rows), ["rnn", "model", "device", "machine"])
-    key_a, key_b = ((side, "m", "d", "x" if sides[side][1] else side) for side in ("a", "b"))
-    ratio = estimates.ratio(key_b, key_a)
-    quotient = estimates.seconds(key_a).estimate / estimates.seconds(key_b).estimate
+    runs = []
+    for side, (values, blocks) in sides.items():
+        machine = "x" if blocks else side
+        units = blocks or [f"{side}{number}" for number in range(len(values))]
+        for seconds, unit in zip(values, units, strict=True):
+            runs.append(RunValue(side, machine, math.log(seconds), str(unit), machine, 0.0))
+    estimates = Estimates(runs)
+    ratio = estimates.ratio("b", "a")
+    quotient = estimates.seconds("a").estimate / estimates.seconds("b").estimate
     assert ratio.estimate == pytest.approx(quotient, rel=1e-12)
     return ratio
 

@@ -13,7 +13,7 @@ from rnnbench.records.record import Phase, Reason, Record, Verdict
 from rnnbench.report.calls import call_answers, calls_section
 from rnnbench.report.content import Content
 from rnnbench.tables.comparison import builds
-from rnnbench.tables.contests import LeftOut, extra_ratios, fastest
+from rnnbench.tables.contests import LeftOut, contests, extra_ratios
 from rnnbench.tables.cost import cost
 from rnnbench.tables.estimates import Measurements
 from rnnbench.tables.frame import ranked, tidy
@@ -118,37 +118,43 @@ def test_suspect_runs_are_counted_and_mark_comparisons_with_them():
     assert row_of(table, "unrolled")["speedup_suspect"]
 
 
-def winner(every):
-    return fastest(every, time(every)).iloc[0]
+def contest_of(every):
+    return contests(every, time(every))[0]
+
+
+def names(contest):
+    return [contestant.name for contestant in contest.contestants]
 
 
 def test_fastest_and_its_runner_up():
     every = measured(pair())
-    row = winner(every)
-    assert (row["name"], row["runner_up"], row["contestants"]) == ("unrolled", "keras", 2)
-    assert row["lead"] == pytest.approx(2) and row["lead_shown"]
-    assert winner(measured(pair(), {"build": "current"}))["contestants"] == 2
+    contest = contest_of(every)
+    assert names(contest) == ["unrolled", "keras"]
+    assert contest.lead.estimate == pytest.approx(2) and contest.lead.shown_different
+    assert len(contest_of(measured(pair(), {"build": "current"})).contestants) == 2
     # Two contestants need no simultaneous interval.
     single = row_of(time(every), "unrolled")
-    assert (row["low"], row["high"]) == (single["speedup_low"], single["speedup_high"])
+    speedup = contest.speedup
+    assert (speedup.low, speedup.high) == (single["speedup_low"], single["speedup_high"])
     # A lead over the reference is already a ratio of the time table.
     three = measured([*pair(), *make_runs({"block": 0.3}, repeats=2)])
     for some, extra in ((every, 0), (three, 1)):
-        assert extra_ratios(fastest(some, time(some))) == extra
+        assert extra_ratios(contests(some, time(some))) == extra
 
 
 def test_intervals_of_the_fastest_hold_simultaneously_for_all_contestants():
     levels = {"keras": 0.5, "a": 0.49, "b": 0.51, "c": 0.5, "d": 0.505, "e": 0.482}
     every = measured(make_runs(levels, noise=0.01))
-    row, single = winner(every), row_of(time(every), "e")
-    assert row["name"] == "e" and row["speedup"] == pytest.approx(single["speedup"])
+    contest, single = contest_of(every), row_of(time(every), "e")
+    speedup = contest.speedup
+    assert names(contest)[0] == "e" and speedup.estimate == pytest.approx(single["speedup"])
     assert single["method"].pooled == 10
     # On logarithms, wider than in the time table by Dunnett's quantile / Student's.
     own = math.log(single["speedup_high"] / single["speedup_low"])
-    assert math.log(row["high"] / row["low"]) / own == pytest.approx(
+    assert math.log(speedup.high / speedup.low) / own == pytest.approx(
         dunnett_quantile(0.95, 5, 10) / dunnett_quantile(0.95, 1, 10)
     )
-    assert (single["words"], row["words"]) == ("faster", "no difference shown")
+    assert (single["words"], contest.words) == ("faster", "no difference shown")
 
 
 def test_configurations_without_a_usable_run_are_listed_with_their_shortest_reason():
@@ -156,10 +162,10 @@ def test_configurations_without_a_usable_run_are_listed_with_their_shortest_reas
     verdicts = [Verdict("void", (Reason("x", text, "y"),)) for text in why]
     void = [make_record(repeat=r, verdict=verdict) for r, verdict in enumerate(verdicts)]
     every = measured([*void, *make_runs({"unrolled": 0.4, "block": 0.5})])
-    row = winner(every)
-    assert (row["name"], row["contestants"]) == ("unrolled", 2)
-    assert row["void"] == (LeftOut(("keras",), "the loss is not finite from epoch 2"),)
-    assert row["reference_void"] == "the loss is not finite from epoch 2"
+    contest = contest_of(every)
+    assert names(contest) == ["unrolled", "block"]
+    assert contest.void == (LeftOut(("keras",), "the loss is not finite from epoch 2"),)
+    assert contest.reference_void == "the loss is not finite from epoch 2"
 
 
 def test_wrong_gradients_exclude_from_contests_costs_and_changes_of_time():
@@ -170,9 +176,9 @@ def test_wrong_gradients_exclude_from_contests_costs_and_changes_of_time():
     cell, block = (row_of(table, name, build="new") for name in ("cell", "block"))
     assert cell["words"] == "applies wrong gradients"
     assert pd.isna(cell["speedup"]) and block["speedup"] > 1
-    row = fastest(every, table).iloc[0]
-    assert (row["name"], row["contestants"]) == ("block", 2)
-    assert row["left_out"] == (LeftOut(("cell",), "applies wrong gradients: worst 210 %"),)
+    contest = contests(every, table)[0]
+    assert names(contest) == ["block", "keras"]
+    assert contest.left_out == (LeftOut(("cell",), "applies wrong gradients: worst 210 %"),)
     assert set(cost(every, table)["implementation"]) == {"block"}
     old = builds(every).set_index(["build", "rnn"]).loc["old"]
     assert old.loc["cell", "words"] == "applies wrong gradients"
@@ -193,7 +199,8 @@ def test_tables_without_usable_runs_are_empty(records):
     assert all(table(every).empty for table in (time, accuracy, learning, calls))
     assert order(frame).empty and kernels(frame).empty
     # Configurations whose runs are void are listed.
-    assert fastest(every, time(every))["contestants"].tolist() == [0] * len(records)
+    found = contests(every, time(every))
+    assert [contest.contestants for contest in found] == [()] * len(records)
     assert len(runs(frame)) == len(records)
 
 

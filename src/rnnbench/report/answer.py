@@ -6,7 +6,7 @@ confidence interval shows.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -26,10 +26,11 @@ from rnnbench.report.labels import (
 from rnnbench.report.numbers import Row
 from rnnbench.report.tables import Tables
 from rnnbench.sources.certificates import NOT_LEARNING
+from rnnbench.tables.contests import Contest, Contestant, DeviceChoice
 from rnnbench.tables.learning import MIN_SEEDS, TOO_FEW_SEEDS
+from rnnbench.tables.stats import Interval
 from rnnbench.tables.time import (
     FASTER,
-    IS_REFERENCE,
     NO_DIFFERENCE,
     NO_REFERENCE,
     WRONG_REFERENCE,
@@ -57,18 +58,18 @@ class Answer:
 
 
 @dataclass(frozen=True)
-class Contest:
-    """A row of the table of the fastest in words.
+class ContestWords:
+    """A contest in words.
 
-    - `row`: the row.
-    - `place`: where it took place, ``on one thread``; ``""`` if the row has no device.
+    - `contest`: the contest.
+    - `place`: where it took place, ``on one thread``; ``""`` if it has no device.
     - `start`: how its sentence starts, ``on one thread, ``; ``""`` if the names contain the device.
     - `winner`, `base`, `second`: the fastest, the reference and the runner-up, as code and with a
-      dagger if one of their runs is suspect.
+      dagger if one of their runs is suspect; ``""`` if there is no fastest or no runner-up.
     - `tie`: ``; `cell` may be as fast`` if the fastest may be the fastest by chance, else ``""``.
     """
 
-    row: Row
+    contest: Contest
     place: str
     start: str
     winner: str
@@ -83,32 +84,40 @@ def answers(m: Tables) -> list[Answer]:
     If nothing was run, the only answer says why: what stands in the way on this machine, or
     `NO_RUNS`.
     """
-    if m.fastest.empty:
+    if not m.contests:
         obstacle = m.experiment.obstacle
         if obstacle is None:
             return [Answer(NO_RUNS)]
         remedy = f"For results of your own, {obstacle.remedy}"
         return [Answer(n.capitalized(obstacle.why), remedy)]
 
-    machines = m.fastest.groupby("device")["machine"].nunique()
-    name_machine = bool(machines.max() > 1)
-    varied = [name for name in m.group_axes if m.fastest[name].nunique() > 1]
-    variants = variant_labels(m.fastest["variant"])
-    groups = m.fastest.groupby(m.group_axes, sort=False)
+    groups = defaultdict(list)
+    machines = defaultdict(set)
+    for contest in m.contests:
+        row = contest.configuration
+        groups[contest.values(m.group_axes)].append(contest)
+        machines[row["device"]].add(row["machine"])
+    name_machine = any(len(names) > 1 for names in machines.values())
+    configurations = [contest.configuration for contest in m.contests]
+    varied = []
+    for axis in m.group_axes:
+        if len({row[axis] for row in configurations}) > 1:
+            varied.append(axis)
+    variants = variant_labels(row["variant"] for row in configurations)
 
     result = []
-    for key, group in groups:
-        rows = group.to_dict("records")
-        contests = [_contest(row, m.reference, name_machine) for row in rows]
-        texts = _contest_sentences(contests)
-        for row in _of_group(m.device_choice, m.group_axes, key).to_dict("records"):
-            texts.append(_device_sentence(row, name_machine))
-        texts += excluded(rows, [contest.place for contest in contests])
+    for key, group in groups.items():
+        in_words = [_in_words(contest, m.reference, name_machine) for contest in group]
+        texts = _contest_sentences(in_words)
+        for choice in m.device_choices:
+            if choice.best in group:
+                texts.append(_device_sentence(choice, name_machine))
+        texts += excluded(group, [words.place for words in in_words])
 
         speed = n.sentences(texts)
         if len(groups) > 1:
             # A name is not capitalized.
-            name = short_group(rows[0], varied, variants)
+            name = short_group(group[0].configuration, varied, variants)
             speed = f"{name}: {texts[0]}. {n.sentences(texts[1:])}".strip()
         accuracy = same_sentence(_of_group(m.learning, m.group_axes, key))
         outliers = outlier_sentence(_of_group(m.alike, m.group_axes, key))
@@ -122,33 +131,42 @@ def headline(m: Tables) -> Answer:
     It says how often each implementation has the shortest epochs, how often that is more than
     chance, and whether accuracies differ.
     """
-    rows = m.fastest.to_dict("records")
-    places = [f"for {row['model']} on {row['device']}" for row in rows]
-    rest = [n.sentences(excluded(rows, places)), outlier_sentence(m.alike)]
+    places = []
+    counts: Counter[str] = Counter()
+    speedups = defaultdict(list)
+    shown = 0
+    for contest in m.contests:
+        row = contest.configuration
+        places.append(f"for {row['model']} on {row['device']}")
+        if contest.lead is None:
+            continue  # fewer than two contestants
+        name = contest.contestants[0].name
+        counts[name] += 1
+        if contest.speedup and contest.words == FASTER:
+            speedups[name].append(contest.speedup.estimate)
+        if contest.lead.shown_different:
+            shown += 1
+    rest = [n.sentences(excluded(m.contests, places)), outlier_sentence(m.alike)]
 
-    contests = m.fastest[m.fastest["contestants"] > 1]
-    if contests.empty:
+    if not counts:
         fast = "Each network has been run with only one implementation, or none has a result."
     else:
         base = reference_label(m.reference)
         wins = []
-        for name, count in contests["name"].value_counts().items():
-            is_faster = (contests["name"] == name) & (contests["words"] == FASTER)
-            speedups = contests.loc[is_faster, "speedup"]
+        for name, count in counts.most_common():
             win = f"`{name}` in {count}"
-            if len(speedups):
-                low = n.times(speedups.min())
-                high = n.times(speedups.max())
+            if name in speedups:
+                low = n.times(min(speedups[name]))
+                high = n.times(max(speedups[name]))
                 times = high
                 if low != high:
                     times = f"{low.removesuffix(' times')} to {high}"
                 win += f" ({times} as fast as `{base}`)"
             wins.append(win)
-        shown = contests["lead_shown"].eq(True).sum()
+        comparisons = n.counted(counts.total(), "comparison")
         fast = (
-            f"Shortest epochs in {n.counted(len(contests), 'comparison')}: "
-            f"{n.few(wins, WINNERS, ', ')}; in {shown or 'none'}, more than chance separates the "
-            "fastest from the next."
+            f"Shortest epochs in {comparisons}: {n.few(wins, WINNERS, ', ')}; "
+            f"in {shown or 'none'}, more than chance separates the fastest from the next."
         )
 
     others = m.learning[~m.learning["is_reference"].astype(bool)]
@@ -174,24 +192,22 @@ def _of_group(table: pd.DataFrame, axes: Sequence[str], key: Any) -> pd.DataFram
     return table[is_of_group.all(axis=1)]
 
 
-def place_words(row: Row, name_machine: bool, prefix: str = "") -> str:
-    """The device of a row, and its machine if it is to be named: ``two threads of HOST``.
-
-    `prefix`: of the names of the columns.
-    """
-    words = device_words(row[f"{prefix}device"], row[f"{prefix}variant"])
+def place_words(row: Row, name_machine: bool) -> str:
+    """The device of a row, and its machine if it is to be named: ``two threads of HOST``."""
+    words = device_words(row["device"], row["variant"])
     if name_machine:
-        words += f" of {row[f'{prefix}machine']}"
+        words += f" of {row['machine']}"
     return words
 
 
-def _contest(row: Row, reference: dict[str, str], name_machine: bool) -> Contest:
-    """A row of the table of the fastest in words.
+def _in_words(contest: Contest, reference: dict[str, str], name_machine: bool) -> ContestWords:
+    """A contest in words.
 
     `name_machine`: whether devices are named with their machines.
     """
+    row = contest.configuration
     axes = reference
-    several = row["implementations"] > 1 or not reference
+    several = contest.implementations > 1 or not reference
     if row["rnn"] and several and "rnn" not in reference:
         # The base has the options of the row, but for those that the reference names.
         own = row["options"].those(lambda key: key not in reference)
@@ -203,22 +219,25 @@ def _contest(row: Row, reference: dict[str, str], name_machine: bool) -> Contest
         # The names contain the devices, if these are compared.
         if "device" not in reference or name_machine:
             start = f"{place}, "
-    second = n.daggered(row["runner_up"], row["runner_up_suspect"])
+
+    base = n.daggered(reference_label(axes), contest.reference_suspect)
+    winner = ""
+    if contest.contestants:
+        winner = _name(contest.contestants[0])
+    second = ""
     tie = ""
-    if row["runner_up"] and n.is_number(row["lead_low"]) and not row["lead_shown"]:
-        tie = f"; {second} may be as fast"
-    return Contest(
-        row,
-        place,
-        start,
-        winner=n.daggered(row["name"], row["suspect"]),
-        base=n.daggered(reference_label(axes), row["reference_suspect"]),
-        second=second,
-        tie=tie,
-    )
+    if contest.lead:
+        second = _name(contest.contestants[1])
+        if contest.lead.low is not None and not contest.lead.shown_different:
+            tie = f"; {second} may be as fast"
+    return ContestWords(contest, place, start, winner, base, second, tie)
 
 
-def _contest_sentences(contests: Sequence[Contest]) -> list[str]:
+def _name(contestant: Contestant) -> str:
+    return n.daggered(contestant.name, contestant.is_suspect)
+
+
+def _contest_sentences(contests: Sequence[ContestWords]) -> list[str]:
     """A sentence per device, without its full stop.
 
     If the same implementation is faster than the reference on several devices, with the same
@@ -227,17 +246,16 @@ def _contest_sentences(contests: Sequence[Contest]) -> list[str]:
     """
     sentences = []
     named = None
-    for contest in contests[:CONTESTS]:
-        row = contest.row
+    for words in contests[:CONTESTS]:
+        speedup = words.contest.speedup
         names = None
-        if row["words"] == FASTER:
-            names = contest.winner, contest.base
-        if names and contest.start and names == named:
-            interval = _interval(row["speedup"], row["low"], row["high"])
-            sentence = f"{n.times(row['speedup'])} {interval}{contest.tie}"
+        if words.contest.words == FASTER:
+            names = words.winner, words.base
+        if speedup and names and words.start and names == named:
+            sentence = f"{n.times(speedup.estimate)} {_interval(speedup)}{words.tie}"
         else:
-            sentence = _sentence(contest)
-        sentences.append(contest.start + sentence)
+            sentence = _sentence(words)
+        sentences.append(words.start + sentence)
         named = names
     if len(contests) > CONTESTS:
         more = n.counted(len(contests) - CONTESTS, "more device")
@@ -245,96 +263,88 @@ def _contest_sentences(contests: Sequence[Contest]) -> list[str]:
     return sentences
 
 
-def _sentence(contest: Contest) -> str:
+def _sentence(words: ContestWords) -> str:
     """Who trains fastest, and by how much, without the device.
 
     The fastest is compared with the reference or, if it is the reference, with the runner-up:
     ```block` trains 1.25 times as fast as `keras` (1.22 to 1.28)``. Without a usable reference,
     the sentence has the seconds of the fastest only.
     """
-    row = contest.row
-    words = row["words"]
-    winner = contest.winner
-    if row["contestants"] < 2:
-        return _without_contest(contest)
-    if words in (NO_REFERENCE, WRONG_REFERENCE):
-        why = f"the reference {contest.base} was not run there"
-        if row["reference_void"]:
-            why = f"every run of the reference {contest.base} is void there"
-        elif words == WRONG_REFERENCE:
-            why = f"there is no speed-up, because the reference {contest.base} {NOT_LEARNING}"
-        return f"{winner} has the shortest epochs, {n.plain(row['seconds'])} s; {why}"
+    contest = words.contest
+    winner = words.winner
+    if contest.lead is None:
+        return _without_contest(words)
+    if contest.words in (NO_REFERENCE, WRONG_REFERENCE):
+        why = f"the reference {words.base} was not run there"
+        if contest.reference_void:
+            why = f"every run of the reference {words.base} is void there"
+        elif contest.words == WRONG_REFERENCE:
+            why = f"there is no speed-up, because the reference {words.base} {NOT_LEARNING}"
+        seconds = n.plain(contest.contestants[0].seconds)
+        return f"{winner} has the shortest epochs, {seconds} s; {why}"
 
     first = winner
-    only_two = row["contestants"] == 2
-    if words == IS_REFERENCE:
-        ratio = row["lead"], row["lead_low"], row["lead_high"]
-        is_shown = not contest.tie
-        other = against = contest.second
+    only_two = len(contest.contestants) == 2
+    if contest.speedup is None:
+        ratio = contest.lead
+        is_shown = not words.tie
+        other = against = words.second
         if not only_two:
             first = f"{winner}, the reference,"
             against = f"the next, {other}"
     else:
-        ratio = row["speedup"], row["low"], row["high"]
-        is_shown = words != NO_DIFFERENCE
-        other = against = contest.base
+        ratio = contest.speedup
+        is_shown = contest.words != NO_DIFFERENCE
+        other = against = words.base
     if is_shown:
-        return f"{first} trains {as_fast(*ratio, against)}{contest.tie}"
+        return f"{first} trains {as_fast(ratio, against)}{words.tie}"
     if only_two:
-        return no_difference(winner, other, *ratio)
-    return no_difference(f"the fastest, {winner},", other, *ratio)
+        return no_difference(winner, other, ratio)
+    return no_difference(f"the fastest, {winner},", other, ratio)
 
 
-def as_fast(ratio: float, low: float, high: float, base: str = "") -> str:
-    """``1.25 times as fast as BASE (1.22 to 1.28)``.
-
-    `low`, `high`: the confidence interval; not numbers if there is none, which the text says.
-    """
-    text = f"{n.times(ratio)} as fast"
+def as_fast(ratio: Interval, base: str = "") -> str:
+    """``1.25 times as fast as BASE (1.22 to 1.28)``; the text says if there is no interval."""
+    text = f"{n.times(ratio.estimate)} as fast"
     if base:
         text += f" as {base}"
-    return f"{text} {_interval(ratio, low, high)}"
+    return f"{text} {_interval(ratio)}"
 
 
-def no_difference(first: str, second: str, ratio: float, low: float, high: float) -> str:
-    """``no difference is shown between FIRST and SECOND: 1.04 times as fast (0.99 to 1.10)``.
-
-    `ratio`, `low`, `high`: as in `as_fast`.
-    """
-    ratio_text = as_fast(ratio, low, high)
-    return f"no difference is shown between {first} and {second}: {ratio_text}"
+def no_difference(first: str, second: str, ratio: Interval) -> str:
+    """``no difference is shown between FIRST and SECOND: 1.04 times as fast (0.99 to 1.10)``."""
+    return f"no difference is shown between {first} and {second}: {as_fast(ratio)}"
 
 
-def _interval(ratio: float, low: float, high: float) -> str:
-    if not n.is_number(low):
+def _interval(ratio: Interval) -> str:
+    if not n.is_number(ratio.low):
         return f"({SINGLE_RUN})"
-    return f"({n.ratio_span(low, high, ratio, ' to ')})"
+    return f"({n.ratio_span(ratio.low, ratio.high, ratio.estimate, ' to ')})"
 
 
-def _without_contest(contest: Contest) -> str:
+def _without_contest(words: ContestWords) -> str:
     """The sentence if there are fewer than two contestants, so that nothing can be the fastest.
 
     Implementations of other functions get the ratios of their times:
     ``the other one computes another function and trains ≠ 1.21× (`auto`, 1.19 to 1.23) as fast``.
     """
-    row = contest.row
-    winner = contest.winner
-    others = row["unequal"]
-    if row["contestants"] == 0:
+    contest = words.contest
+    others = contest.unequal
+    if not contest.contestants:
         return "no run has a comparable result"
-    if not any(each.is_another_function for each in row["left_out"]):
+    if not any(each.is_another_function for each in contest.left_out):
         done = "has been run"
-        if row["void"] or row["left_out"]:
+        if contest.void or contest.left_out:
             done = "has a result"
-        return f"only {winner} {done}, so there is nothing to compare"
+        return f"only {words.winner} {done}, so there is nothing to compare"
 
     ratios = []
-    for name, suspect, ratio in others[:OTHER_FUNCTIONS]:
+    for other, ratio in others[:OTHER_FUNCTIONS]:
         interval = SINGLE_RUN
         if ratio.low is not None:
             interval = n.unequal_span(ratio, " to ")
-        ratios.append(f"{n.unequal(ratio)} ({n.daggered(name, suspect)}, {interval})")
-    alone = f"{winner} is the only implementation of its function; the other"
+        ratios.append(f"{n.unequal(ratio)} ({_name(other)}, {interval})")
+    alone = f"{words.winner} is the only implementation of its function; the other"
     if len(others) == 1:
         return f"{alone} one computes another function and trains {ratios[0]} as fast"
     listed = f"{', '.join(ratios[:-1])} and {ratios[-1]}"
@@ -344,23 +354,25 @@ def _without_contest(contest: Contest) -> str:
     return f"{alone} {len(others)} compute other functions and train {listed} as fast{more}"
 
 
-def _device_sentence(row: Row, name_machine: bool) -> str:
+def _device_sentence(choice: DeviceChoice, name_machine: bool) -> str:
     """Which device to use: ``two threads are the fastest choice here: 0.169 s per epoch with
     `unrolled`, against 0.201 s with `block` on one thread``.
 
-    - `row`: of the table of the choice of a device.
-    - `name_machine`: whether devices are named with their machines.
+    `name_machine`: whether devices are named with their machines.
     """
+    row = choice.best.configuration
     threads = threads_in_words(row["device"], row["variant"])
     is_plural = threads is not None and threads > 1
     device = place_words(row, name_machine)
-    here = " here" if row["machines"] == 1 else ""
-    name = n.daggered(row["name"], row["suspect"])
-    seconds = n.plain(row["seconds"])
-    other = place_words(row, name_machine, "other_")
-    other_name = n.daggered(row["other_name"], row["other_suspect"])
-    other_seconds = n.plain(row["other_seconds"])
-    if row["lead_shown"]:
+    here = " here" if choice.machines == 1 else ""
+    best = choice.best.contestants[0]
+    name = _name(best)
+    seconds = n.plain(best.seconds)
+    other = place_words(choice.other.configuration, name_machine)
+    second = choice.other.contestants[0]
+    other_name = _name(second)
+    other_seconds = n.plain(second.seconds)
+    if choice.lead.shown_different:
         verb = "are" if is_plural else "is"
         return (
             f"{device} {verb} the fastest choice{here}: {seconds} s per epoch with {name}, "
@@ -373,21 +385,20 @@ def _device_sentence(row: Row, name_machine: bool) -> str:
     )
 
 
-def excluded(rows: Sequence[Row], places: Sequence[str]) -> list[str]:
+def excluded(contests: Sequence[Contest], places: Sequence[str]) -> list[str]:
     """Which configurations take no part in the answer, and why.
 
-    - `rows`: of the table of the fastest.
-    - `places`: where, for each row.
+    `places`: where, for each contest.
     """
     reasons = []
     is_table_enough = True  # which has the ratios of other functions, and how they differ
     voids = defaultdict(list)
-    for row, place in zip(rows, places, strict=True):
-        for each in row["left_out"]:
+    for contest, place in zip(contests, places, strict=True):
+        for each in contest.left_out:
             reasons.append(left_out_text(each))
             is_table_enough &= each.is_another_function
-        is_table_enough &= row["contestants"] == 1
-        void = "; ".join(map(left_out_text, row["void"]))
+        is_table_enough &= len(contest.contestants) == 1
+        void = "; ".join(map(left_out_text, contest.void))
         if void:
             voids[void].append(place)
 
@@ -481,9 +492,8 @@ def outlier_sentence(alike: pd.DataFrame) -> str:
     if len(outliers) > 1:
         count = f"; outliers: {len(outliers)} of {len(alike)} configurations"
     return (
-        f"Accuracy differs by more than the seeds explain: `{name}` on "
-        f"{device} ends at validation accuracy "
-        f"{n.share(worst['val_acc'])}; the other builds, thread counts and "
+        f"Accuracy differs by more than the seeds explain: `{name}` on {device} ends at "
+        f"validation accuracy {n.share(worst['val_acc'])}; the other builds, thread counts and "
         f"implementations end at {n.share(worst['others'])} from the same seeds "
         f"(allowed: ± {n.rough(worst['allowed'])}){count}. Find the cause before comparing "
         "times: an implementation that learns something else is not comparable."

@@ -22,9 +22,10 @@ from rnnbench.report.labels import (
 )
 from rnnbench.report.numbers import Row
 from rnnbench.report.section import WORDS, Section
-from rnnbench.report.speed import SPEEDUP, speedup_text, speedup_words
+from rnnbench.report.speed import speedup_text, speedup_words
 from rnnbench.report.tables import Tables
 from rnnbench.report.views import Column, interval_of, view_of
+from rnnbench.tables.stats import Interval
 from rnnbench.tables.time import COMPARED, IS_REFERENCE, NO_DIFFERENCE, NO_REFERENCE
 
 FIGURES = 4
@@ -77,7 +78,8 @@ def _latencies(labelled: pd.DataFrame, m: Tables) -> Iterator[Figure]:
 
     `labelled`: the table of calls with its labels. A figure has one network and one device.
     """
-    predictions = labelled[(labelled["call"] == "predict") & labelled["batch"].notna()]
+    is_prediction = labelled["call"] == "predict"
+    predictions = labelled[is_prediction & labelled["batch"].notna()]
     # Other sizes do not make another network.
     variants = []
     for variant in predictions["variant"]:
@@ -102,8 +104,9 @@ def call_answers(m: Tables) -> list[Answer]:
 
     Configurations that compute another function take no part.
     """
+    is_prediction = m.calls["call"] == "predict"
     takes_part = m.calls["words"].isin((*COMPARED, IS_REFERENCE, NO_REFERENCE))
-    predictions = with_labels(m.calls[(m.calls["call"] == "predict") & takes_part])
+    predictions = with_labels(m.calls[is_prediction & takes_part])
     if predictions.empty:
         return [Answer("No run has timed predict() yet, so there is no answer.")]
 
@@ -128,7 +131,8 @@ def call_answers(m: Tables) -> list[Answer]:
         if place == first["device"]:
             place = device_words(place, first["variant"])
         network = short_group(first, varied, variants)
-        answers.append(Answer(f"On {place}, predict() of {network} takes {'; '.join(clauses)}."))
+        listed = "; ".join(clauses)
+        answers.append(Answer(f"On {place}, predict() of {network} takes {listed}."))
 
     shown = answers[:SENTENCES]
     if len(answers) > SENTENCES:
@@ -151,10 +155,13 @@ def _fastest_call(row: Row, base: str, variant: str) -> str:
     milliseconds = n.plain(1e3 * row["seconds"])
     name = n.daggered(row["implementation"] or row["model"], row["suspect"])
     clause = f"{milliseconds} ms {what}{variant} with {name}"
-    speedup, low, high = (row[column] for column in SPEEDUP)
-    if row["words"] not in COMPARED or not n.is_number(low):
+    if row["words"] not in COMPARED or not n.is_number(row["speedup_low"]):
         return clause
+
+    speedup = Interval(row["speedup"], row["speedup_low"], row["speedup_high"])
     if row["words"] == NO_DIFFERENCE:
-        span = n.ratio_span(low, high, speedup, " to ")
-        return f"{clause} ({NO_DIFFERENCE} from `{base}`: {n.times(speedup)}, {span})"
-    return f"{clause}, {as_fast(speedup, low, high, f'`{base}`')}"
+        times = n.times(speedup.estimate)
+        span = n.ratio_span(speedup.low, speedup.high, speedup.estimate, " to ")
+        return f"{clause} ({NO_DIFFERENCE} from `{base}`: {times}, {span})"
+    faster = as_fast(speedup, f"`{base}`")
+    return f"{clause}, {faster}"

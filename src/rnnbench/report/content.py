@@ -107,7 +107,7 @@ class Content:
             self.answers = answers(m)
         self.notes = list(notes.answer_notes(m, lead.id))
         uncertified = list(notes.uncertified_notes(m.time))
-        self.lead_notes = [*uncertified, *notes.exclusion_notes(m.time, m.fastest)]
+        self.lead_notes = [*uncertified, *notes.exclusion_notes(m.time, m.contests)]
 
         # What the terminal and MLflow say.
         self.said = [str(text) for text in (*self.answers, *self.notes, *uncertified)]
@@ -132,8 +132,9 @@ class Content:
                 self.unequal_runs[key] = f"{row['unequal']} against {base}: {row['difference']}"
             if row["equal"]:
                 self.equal_runs[key] = joined((row["equal"], row["equal_why"]), ": ")
-            if n.is_number(row["speedup"]):
-                self.speedups[key] = {name: row[name] for name in SPEEDUP if n.is_number(row[name])}
+            numbers = {name: row[name] for name in SPEEDUP if n.is_number(row[name])}
+            if "speedup" in numbers:
+                self.speedups[key] = numbers
 
 
 def _caveat(every: pd.DataFrame, missing: int, faults: int) -> Note | None:

@@ -19,7 +19,6 @@ from rnnbench.report.tables import ReportInputs, Tables
 from rnnbench.report.views import Column, interval_of, view_of
 from rnnbench.sources.prices import PriceList
 from rnnbench.tables.cost import cheapest_within, fastest_under
-from rnnbench.tables.frame import ends
 from rnnbench.tables.time import NO_DIFFERENCE
 
 PLACES = 4  # named as no worse than the recommended one
@@ -140,7 +139,7 @@ def _other_prices(labelled: pd.DataFrame, prices: PriceList) -> Iterator[dict[An
                     "usd_per_hour": price.usd_per_hour,
                     "usd": row["seconds"] / 3600 * price.usd_per_hour,
                 }
-                for name in ends("relative"):
+                for name in ("relative", "relative_low", "relative_high"):
                     if n.is_number(row[name]):  # a single run has no interval
                         other[name] = row[name] / base * price.usd_per_hour
                 yield other
@@ -226,7 +225,8 @@ def _figures(labelled: pd.DataFrame, m: Tables) -> Iterator[Figure]:
         for kind, measure in (("time", "relative"), ("cost", "relative_usd")):
             drawn = rows[rows[measure].notna()]
             if len(drawn) > 1:
-                drawn = charts.values(drawn, ends(measure))
+                estimate = [measure, f"{measure}_low", f"{measure}_high"]
+                drawn = charts.values(drawn, estimate)
                 is_tie = (drawn["low"] <= 1) & (drawn["high"] >= 1) & ~drawn["reference"]
                 ratios = drawn["value"].map(n.ratio)
                 drawn["label"] = ratios.where(~is_tie, ratios + f" {NO_DIFFERENCE}")

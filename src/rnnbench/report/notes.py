@@ -24,8 +24,10 @@ from rnnbench.report.rounds import unneeded_text
 from rnnbench.report.section import Note
 from rnnbench.report.tables import Tables
 from rnnbench.tables.certificates import UNKNOWN
+from rnnbench.tables.contests import Contest
 from rnnbench.tables.effects import examined
 from rnnbench.tables.ratios import LEAST_SESSIONS, sessions
+from rnnbench.tables.stats import Interval
 from rnnbench.tables.time import NOT_EQUAL
 from rnnworker.frameworks.names import FRAMEWORKS
 
@@ -38,16 +40,16 @@ def answer_notes(m: Tables, lead: str = "speed") -> Iterator[str]:
 
     `lead`: id of the section that leads.
     """
-    fastest = m.fastest
+    bounds = []
+    several = False
     if lead == "calls":
         bounds = list(m.calls["speedup_low"])
-        several = False
     else:
-        bounds = [*fastest["low"], *fastest["lead_low"]]
-        several = bool((fastest["contestants"] > 2).any())
-        for of_one in fastest["unequal"]:
-            bounds += [ratio.low for _, _, ratio in of_one]
-            several |= len(of_one) > 1
+        for contest in m.contests:
+            ratios: list[Interval | None] = [contest.speedup, contest.lead]
+            ratios += [ratio for _, ratio in contest.unequal]
+            bounds += [ratio.low for ratio in ratios if ratio]
+            several |= len(contest.contestants) > 2 or len(contest.unequal) > 1
     is_sentence = lead == "calls" or not m.is_long
     if is_sentence and any(map(n.is_number, bounds)):
         choice = ""
@@ -58,7 +60,7 @@ def answer_notes(m: Tables, lead: str = "speed") -> Iterator[str]:
             )
         yield f"In brackets: 95 % confidence intervals{choice}."
 
-    slowed = fastest[fastest["slowed"].astype(bool)].to_dict("records")
+    slowed = [contest.configuration for contest in m.contests if contest.is_slowed]
     if slowed:
         places = dict.fromkeys(device_words(row["device"], row["variant"]) for row in slowed)
         yield (
@@ -91,11 +93,11 @@ def uncertified_notes(speed: pd.DataFrame) -> Iterator[Note]:
         yield Note("Not certified", text, "ran")
 
 
-def exclusion_notes(speed: pd.DataFrame, fastest: pd.DataFrame) -> Iterator[Note]:
+def exclusion_notes(speed: pd.DataFrame, contests: Iterable[Contest]) -> Iterator[Note]:
     """Why rows of the time table have no speed-up, and what is in no table.
 
     - `speed`: the time table.
-    - `fastest`: the table of the fastest.
+    - `contests`: of the same measurements.
     """
     unequal = "≠ is not a speed-up but a ratio of the times of two different functions"
     for head, reason, rows_without in (
@@ -105,8 +107,8 @@ def exclusion_notes(speed: pd.DataFrame, fastest: pd.DataFrame) -> Iterator[Note
         for why, rows in rows_without.groupby(reason, sort=False):
             yield Note(head, f"{why!s}{_where(rows, speed)}.", "ran")
     void = []
-    for of_one in fastest["void"]:
-        void += [left_out_text(each) for each in of_one]
+    for contest in contests:
+        void += [left_out_text(each) for each in contest.void]
     if void:
         text = f"{'; '.join(dict.fromkeys(void))}."
         yield Note("Void, so excluded from the tables", text, "trust")

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
+from rnnbench.axes import Row
 from rnnbench.records import timestamps
 from rnnbench.tables.ratios import MARK, Unequal
 from rnnworker.precision import NOT_FINITE
-
-Row = Mapping[Any, Any]  # of a table: column → value
 
 NOTHING = "–"
 DAGGER = "†"

@@ -18,7 +18,6 @@ from rnnbench.report.numbers import Row
 from rnnbench.report.section import WORDS, Section
 from rnnbench.report.tables import Tables
 from rnnbench.report.views import Column, by_device, epoch_interval, interval_of
-from rnnbench.tables.frame import ends
 from rnnbench.tables.stats import ONE_RUN
 from rnnbench.tables.time import COMPARED, IS_REFERENCE, NO_DIFFERENCE
 
@@ -26,7 +25,7 @@ LINE = 28  # characters per line of a reason
 SQUEEZED = 2  # a device has its own axis of ratios if the common one is longer by this factor
 LEAD = 2  # figures next to the answer
 SECONDS = ["epoch_seconds", "epoch_low", "epoch_high"]
-SPEEDUP = ends("speedup")
+SPEEDUP = ["speedup", "speedup_low", "speedup_high"]
 
 speedup_interval = interval_of("speedup", n.ratio_span)
 

@@ -16,9 +16,8 @@ from rnnbench.sources.prices import PriceList
 from rnnbench.sources.published import PublishedRow, Source
 from rnnbench.tables.certificates import Certificates
 from rnnbench.tables.comparison import builds
-from rnnbench.tables.contests import extra_ratios, fastest
+from rnnbench.tables.contests import contests, device_choices, extra_ratios
 from rnnbench.tables.cost import cost
-from rnnbench.tables.devices import device_choice
 from rnnbench.tables.efficiency import efficiency
 from rnnbench.tables.estimates import Measurements, with_named_options
 from rnnbench.tables.frame import ranked, tidy
@@ -87,10 +86,11 @@ class Tables:
         self.time = time(self.measured)
         self.regrouped = self.regroup(self.time)
         self.palette = colours(self.time["implementation"])
-        self.fastest = fastest(self.measured, self.time)
+        self.contests = contests(self.measured, self.time)
         self.group_axes = [name for name in GROUP if name not in self.reference]
-        self.is_long = len(self.fastest.groupby(self.group_axes)) > ANSWERS
-        self.device_choice = device_choice(self.measured, self.fastest)
+        groups = {contest.values(self.group_axes) for contest in self.contests}
+        self.is_long = len(groups) > ANSWERS
+        self.device_choices = device_choices(self.measured, self.contests)
         self.accuracy = accuracy(self.measured)
         # One sentence speaks about all comparisons of a long page.
         self.learning = learning(self.measured, together=self.is_long)
@@ -103,7 +103,7 @@ class Tables:
         self.scaling = scaling(self.measured)
         self.ratios_shown = (
             ratios_shown(self.time)
-            + extra_ratios(self.fastest)
+            + extra_ratios(self.contests)
             + ratios_shown(self.calls)
             + int(self.cost["relative_low"].count())
             + int(self.builds["change_low"].count())

@@ -17,6 +17,7 @@ from rnnbench.report.numbers import Row
 from rnnbench.report.provenance import median_epoch
 from rnnbench.tables.certificates import UNEQUAL, UNKNOWN
 from rnnbench.tables.ratios import MARK
+from rnnbench.tables.stats import Interval
 from rnnbench.tables.time import COMPARED, FASTER, NO_DIFFERENCE, SLOWER
 
 ANSWERS = 4  # pairs with a sentence; the table has the others
@@ -96,13 +97,13 @@ def print_answers(table: pd.DataFrame) -> None:
         row = faster_first(pair)
         first = f"`{row['a']}`"
         second = f"`{row['b']}`"
-        ratio = row["ratio"], row["low"], row["high"]
+        ratio = Interval(row["ratio"], row["low"], row["high"])
         if row["words"] not in COMPARED:
             sentence = f"no speed-up between {first} and {second}: {row['words']}"
         elif row["words"] == NO_DIFFERENCE:
-            sentence = no_difference(first, second, *ratio)
+            sentence = no_difference(first, second, ratio)
         else:
-            sentence = f"{first} trains {as_fast(*ratio, second)}"
+            sentence = f"{first} trains {as_fast(ratio, second)}"
         sentence = n.sentences([sentence])
         if row["same"]:
             sentence = f"{row['same']}: {sentence}"

@@ -75,7 +75,10 @@ class Steps(msgspec.Struct):
         worst = "not finite"
         if self.worst is not None:
             percent = 100 * self.worst
-            worst = f"worst {percent:.0f} %" if percent >= 10 else f"worst {percent:.2g} %"
+            digits = f"{percent:.2g}"
+            if percent >= 10:
+                digits = f"{percent:.0f}"
+            worst = f"worst {digits} %"
         return (
             f"{NOT_LEARNING}: {self.off} of {self.steps} training steps "
             f"applied a gradient other than the computed one ({worst})"
@@ -206,7 +209,9 @@ def certificate_of(data: Any, where: str) -> Certificate:
     fault = "is not a complete certificate of schema 3"
     remedy = "delete it and run snakemake again, which makes a new certificate."
     found = as_kind(data, Certificate, fault, where, remedy)
-    entries = {name: judged(each, found.tolerance) for name, each in found.implementations.items()}
+    entries = {}
+    for name, entry in found.implementations.items():
+        entries[name] = judged(entry, found.tolerance)
     for pair in found.pairs:
         pair.equal = _are_equal(pair, entries, found.tolerance)
     return replace(found, implementations=entries)
@@ -234,7 +239,8 @@ def judged(entry: Implementation, tolerance: Mapping[str, float]) -> Implementat
         if steps.fault:
             reasons.append(f"on {device} it {steps.fault}")
 
-    status, why = entry.status, entry.why
+    status = entry.status
+    why = entry.why
     if status not in ("not_run", "refused"):
         why = entry.function_why
         status = "failed" if reasons or why else "certified"
@@ -260,11 +266,13 @@ def wrong(batches: Sequence[Batch], tolerance: Mapping[str, float], device: str)
     """
     texts = []
     for part in PARTS:
-        largest, worst = 0.0, None
+        largest = 0.0
+        worst = None
         for batch in batches:
             error = getattr(batch, part)
             if error is not None and error > largest:
-                largest, worst = error, batch
+                largest = error
+                worst = batch
         if worst is None or largest <= tolerance[part]:
             continue
         how = "are not finite"
@@ -297,7 +305,8 @@ def _are_equal(
     Both must do so by themselves, and all their differences must be measured and within tolerance.
     `entries`: name of an implementation → its result.
     """
-    a, b = entries.get(pair.a), entries.get(pair.b)
+    a = entries.get(pair.a)
+    b = entries.get(pair.b)
     if a is None or b is None or pair.not_compared or a.function != b.function:
         return False
     for each in (a, b):

@@ -52,8 +52,11 @@ class PriceList(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
         Of several kinds it is the first of `KINDS`.
         """
-        prices = (price for price in self.prices if price.device == device)
-        return min(prices, key=lambda price: KINDS.index(price.kind), default=None)
+        for kind in KINDS:
+            for price in self.prices:
+                if price.device == device and price.kind == kind:
+                    return price
+        return None
 
 
 def read_prices(path: Path) -> PriceList:
@@ -101,9 +104,16 @@ def choose_prices(name: str | None, folder: Path, devices: Collection[str]) -> P
         what = f"there is no price list {name}."
         raise ConfigError(what, where=str(folder), remedy=remedy)
 
-    lists = [read_prices(path) for path in files.values()]
-    counts = {}
-    for each in lists:
-        counts[each.name] = sum(each.price_of(device) is not None for device in devices)
-    usable = [each for each in lists if counts[each.name]]
-    return max(usable, key=lambda each: (counts[each.name], each.date, each.name), default=None)
+    best = None
+    best_rank = (0, "", "")
+    for path in files.values():
+        prices = read_prices(path)
+        count = 0
+        for device in devices:
+            if prices.price_of(device):
+                count += 1
+        rank = (count, prices.date, prices.name)
+        if count and rank > best_rank:
+            best = prices
+            best_rank = rank
+    return best

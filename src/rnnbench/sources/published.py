@@ -222,8 +222,11 @@ def _parsed(
     where: str,
 ) -> Kind:
     """`texts` (column → text) without blank ones as this kind of row."""
-    stripped = {key: str(value or "").strip() for key, value in texts.items()}
-    given = {key: text for key, text in stripped.items() if text}
+    given = {}
+    for key, value in texts.items():
+        text = str(value or "").strip()
+        if text:
+            given[key] = text
     return converted(given, kind, where, REMEDY, strict=False)
 
 

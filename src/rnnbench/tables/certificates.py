@@ -39,7 +39,7 @@ Tolerance = Mapping[str, float]  # name of an error → the largest that is allo
 CERTIFIED = "certified"
 UNEQUAL = "not equal"
 UNKNOWN = "not certified"
-DEFAULT_FUNCTION = {"recurrent_activation": "sigmoid", "use_bias": "True"}
+DEFAULT_FUNCTION = {"activation": "tanh", "recurrent_activation": "sigmoid", "use_bias": "True"}
 AS_PUBLISHED = "build.as_published"
 SAME_PLACE = ("build", "device", "machine", "variant")
 COMPARED_ONLY = "compared with each other only, no reference"
@@ -61,6 +61,145 @@ class Judgement(NamedTuple):
     equal: str = ""
     why: str = ""
     differences: str = ""
+
+
+@dataclass(frozen=True)
+class Side:
+    """A configuration and what certificates say about it.
+
+    - `name` of the implementation with its options, and `device` with its overrides, as
+      certificates name them.
+    - `required`: for each function that its runs computed, the certificates of that function, those
+      of the configuration's machine first, and the sizes of its batches.
+    - `entries`: those certificates that have its implementation, with the entry of it.
+    """
+
+    configuration: Configuration
+    name: str
+    device: str
+    required: list[tuple[list[Certificate], Sizes]]
+    entries: list[tuple[Certificate, Implementation]]
+
+    @property
+    def precision(self) -> str:
+        """The requested precision of the computation."""
+        return self.configuration["variant"].get("precision") or "float32"
+
+    @property
+    def read(self) -> Mapping[str, Any]:
+        """The options that define the function, as the worker read them; empty if it did not."""
+        for _, entry in self.entries:
+            if entry.function:
+                return entry.function
+        return {}
+
+    def why_not_learning(self) -> str | None:
+        """``applies wrong gradients: …`` if its training steps do, else None."""
+        for certificate, entry in self.entries:
+            steps = entry.applied.get(self.device)
+            if steps and steps.fault:
+                if certificate.overrides.get(AS_PUBLISHED):
+                    return f"{steps.fault}, as published"
+                return steps.fault
+        return None
+
+    def failure(self) -> str | None:
+        """How it fails, or None."""
+        why = self.why_not_learning()
+        if why:
+            return f"{self.name} {why}"
+        for _, entry in self.entries:
+            layers = entry.probed.get(self.device, Layers())
+            failure = entry.function_why or layers.wrong
+            if failure and entry.status != "refused":
+                return f"{self.name} failed: {failure}"
+        return None
+
+    def function(self, as_read: bool) -> dict[str, str]:
+        """What defines the function of its network: the options, as requested or by default,
+        updated by what the worker read if `as_read`; the model, the cell, and the model's keys.
+
+        These differ only between configurations that a reference, or ``rnnbench compare``, sets
+        side by side by one of them.
+        """
+        model = self.configuration["model"]
+        cell = self.configuration["cell"]
+        variant = self.configuration["variant"]
+        function = dict(DEFAULT_FUNCTION)
+        if cell == "rnn_relu":
+            function["activation"] = "relu"
+        for key, value in self.configuration["options"].items + variant.items:
+            if option_of(key) in OF_THE_FUNCTION:
+                function[option_of(key)] = value
+        if as_read:
+            for name, value in self.read.items():
+                function[name] = str(value)
+        function["model"] = model
+        function["cell"] = cell
+        for key, value in function_overrides(dict(variant.items)).items():
+            if is_model_key(key):
+                function[key] = value
+        return function
+
+    def differs_in_its_build(self) -> str | None:
+        """How it differs from an implementation of its own build that computes the same function,
+        if it agrees with none of them; else None."""
+        difference = None
+        for certificate, entry in self.entries:
+            for pair in certificate.pairs:
+                if self.name not in (pair.a, pair.b):
+                    continue
+                theirs = certificate.implementations.get(other_of(pair, self.name))
+                if theirs is None or theirs.status != "certified":
+                    continue
+                if theirs.function != entry.function:
+                    continue
+                if pair.equal:
+                    return None
+                why = pair.not_compared or _excess(pair, certificate.tolerance)
+                difference = difference or f"in their build, {why}"
+        return difference
+
+    def gap(self) -> str | None:
+        """What the certificates do not cover, or None."""
+        for certificates, sizes in self.required:
+            if not certificates:
+                return "there is no certificate for them"
+            gaps = [self._not_covered(certificate, sizes) for certificate in certificates]
+            if None not in gaps:
+                return gaps[0]
+        return None
+
+    def _not_covered(self, certificate: Certificate, sizes: Sizes) -> str | None:
+        """What a certificate does not cover: the implementation, its device, a batch, or the
+        machine.
+
+        - `certificate`: one of those in `required`.
+        - `sizes`: those of the batches of its runs.
+
+        Returns None if it covers all of them.
+        """
+        entry = certificate.implementations.get(self.name)
+        if entry is None:
+            return f"{self.name} was not certified: {NOT_TRIED}"
+        if entry.status == "not_run":
+            return f"{self.name} was not certified: {entry.why or NOT_TRIED}"
+        layers = entry.probed.get(self.device, Layers())
+        if not layers.batches:
+            return f"{self.name} is not certified for {self.device}: {layers.why or NOT_TRIED}"
+        steps = entry.applied.get(self.device, Steps())
+        if steps.off is None:
+            what = f"the training steps of {self.name} on {self.device}"
+            return f"{what} were not checked: {steps.why or NOT_TRIED}"
+        tested = {(batch.rows, batch.training) for batch in layers.batches}
+        untested = sizes - tested
+        if untested:
+            rows, training = max(untested)
+            batch = f"batch {rows} with training={training}"
+            return f"{self.name} is not certified for {batch} on {self.device}"
+        if not _same_machine(certificate, self.configuration):
+            return f"they were certified on another machine, {certificate.machine}"
+        return None
 
 
 @dataclass(frozen=True)
@@ -88,40 +227,34 @@ class Certificates:
             functions.setdefault(key, set()).update(_sizes(record))
         return found
 
-    def _required(self, configuration: Configuration) -> list[tuple[list[Certificate], Sizes]]:
-        """For each function of a configuration: its certificates, those of the configuration's
-        machine first, and the sizes of the batches."""
-        functions = self._functions.get(_task(configuration)) or {None: set()}
+    def _side(self, configuration: Configuration) -> Side:
+        """A configuration (axes, `variant`, `options`, `machine`) with its certificates."""
         is_elsewhere = configuration.get("machine") in self.elsewhere
-        judges = [each for each in self.every if is_elsewhere or not each.imported]
+        judges = list(self.every)
+        if not is_elsewhere:
+            judges = [each for each in self.every if not each.imported]
         judges.sort(key=lambda each: not _same_machine(each, configuration))
+        name = labelled(configuration["rnn"], configuration["options"])
         required = []
+        entries = []
+        functions = self._functions.get(_task(configuration)) or {None: set()}
         for key, sizes in functions.items():
             certificates = [each for each in judges if each.key == key]
             required.append((certificates, sizes))
-        return required
-
-    def _entries(self, configuration: Configuration) -> list[tuple[Certificate, Implementation]]:
-        """The certificates of a configuration with the entry of its implementation, including
-        overrides of ``rnn``."""
-        name = _label(configuration)
-        entries = []
-        for certificates, _ in self._required(configuration):
             for certificate in certificates:
                 if name in certificate.implementations:
                     entries.append((certificate, certificate.implementations[name]))
-        return entries
+        overrides = dict(configuration["variant"].items)
+        device = label(configuration["device"], overrides, "device")
+        return Side(configuration, name, device, required, entries)
 
     def why_not_learning(self, configuration: Configuration) -> str | None:
-        """``applies wrong gradients: …`` if the training steps of a configuration (axes, `variant`,
-        `options`, `machine`) apply a gradient other than the computed one, else None."""
-        for certificate, entry in self._entries(configuration):
-            steps = entry.applied.get(_device(configuration))
-            if steps and steps.fault:
-                if certificate.overrides.get(AS_PUBLISHED):
-                    return f"{steps.fault}, as published"
-                return steps.fault
-        return None
+        """``applies wrong gradients: …`` if the training steps of a configuration apply a gradient
+        other than the computed one, else None.
+
+        `configuration`: its axes, `variant`, `options` and `machine`.
+        """
+        return self._side(configuration).why_not_learning()
 
     def mark_wrong_gradients(self, records: Iterable[Record]) -> list[Record]:
         """`records`; those that apply wrong gradients get that as a reason and are at most suspect.
@@ -132,10 +265,11 @@ class Certificates:
         for record in records:
             why = why_not(_configuration_of(record))
             if why is not None:
-                verdict = record.verdict
-                status = "suspect" if verdict.status == "clean" else verdict.status
+                status = record.verdict.status
+                if status == "clean":
+                    status = "suspect"
                 reason = Reason(DOES_NOT_LEARN, why, NOT_LEARNING_REMEDY)
-                verdict = Verdict(status, (*verdict.reasons, reason))
+                verdict = Verdict(status, record.verdict.reasons + (reason,))
                 record = replace(record, verdict=verdict)
             marked.append(record)
         return marked
@@ -148,192 +282,109 @@ class Certificates:
         - A failure counts on every machine.
         - A success counts only on the machine of the certificate, and for the device and the sizes
           of batches that it tested.
+
+        `a`, `b`: axes, `variant`, `options` and `machine` of each.
         """
-        if _precision(a) != _precision(b):
-            why = f"one computes in {_precision(a)}, the other in {_precision(b)}"
+        own = self._side(a)
+        other = self._side(b)
+        if own.precision != other.precision:
+            why = f"one computes in {own.precision}, the other in {other.precision}"
             return Judgement(UNKNOWN, why)
-        for side in (a, b):
-            failure = self._failure(side)
+        for side in (own, other):
+            failure = side.failure()
             if failure:
                 return Judgement(UNEQUAL, failure)
-            for _, entry in self._entries(side):
+            for _, entry in side.entries:
                 if entry.status == "refused":
-                    return Judgement(UNKNOWN, f"{_label(side)} was refused: {entry.why}")
-        differences = self._differences(a, b)
+                    return Judgement(UNKNOWN, f"{side.name} was refused: {entry.why}")
+        differences = _differences(own, other)
         if differences:
             return Judgement(UNEQUAL, f"not the same function: {differences}", differences)
-        if _label(a) == _label(b) and all(a.get(name) == b.get(name) for name in SAME_PLACE):
+        differing = [name for name in SAME_PLACE if a.get(name) != b.get(name)]
+        if own.name == other.name and not differing:
             same = "the same implementation in the same build on the same device"
             return Judgement(CERTIFIED, same)
-
-        pairs = self._pairs(a, b)
-        for pair, tolerance in pairs:
-            if not pair.equal and (_excesses(pair, tolerance) or not pair.not_compared):
-                return Judgement(UNEQUAL, _excess(pair, tolerance))
-        for side in (a, b):
-            gap = self._gap(side)
-            if gap:
-                return Judgement(UNKNOWN, gap)
-        for pair, _ in pairs:
-            if pair.not_compared:
-                return Judgement(UNKNOWN, pair.not_compared)
-        if not pairs and self._shared(a, b) and _label(a) != _label(b):
-            why = f"{_label(a)} and {_label(b)} were not compared with each other"
-            return Judgement(UNKNOWN, why)
-        for side in (a, b):
-            for _, entry in self._entries(side):
-                if entry.no_reference:
-                    equal = CERTIFIED if pairs else UNKNOWN
-                    return Judgement(equal, f"{COMPARED_ONLY}: {entry.no_reference}")
-        if pairs:
-            return Judgement(CERTIFIED, "the same function within tolerance")
-        for side in (a, b):
-            differs = self._differs_in_its_build(side)
-            if differs:
-                return Judgement(UNKNOWN, differs)
-        return Judgement(CERTIFIED, "both agree with the float64 reference")
-
-    def _differs_in_its_build(self, configuration: Configuration) -> str | None:
-        """How a configuration differs from an implementation of its own build that computes the
-        same function, if it agrees with none of them; else None."""
-        name = _label(configuration)
-        difference = None
-        for certificate, entry in self._entries(configuration):
-            for pair in certificate.pairs:
-                if name not in (pair.a, pair.b):
-                    continue
-                theirs = certificate.implementations.get(other_of(pair, name))
-                if theirs is None or theirs.status != "certified":
-                    continue
-                if theirs.function != entry.function:
-                    continue
-                if pair.equal:
-                    return None
-                why = pair.not_compared or _excess(pair, certificate.tolerance)
-                difference = difference or f"in their build, {why}"
-        return difference
-
-    def _failure(self, configuration: Configuration) -> str | None:
-        """How a configuration fails, or None."""
-        name = _label(configuration)
-        why = self.why_not_learning(configuration)
-        if why:
-            return f"{name} {why}"
-        for _, entry in self._entries(configuration):
-            layers = entry.probed.get(_device(configuration), Layers())
-            failure = entry.function_why or layers.wrong
-            if failure and entry.status != "refused":
-                return f"{name} failed: {failure}"
-        return None
-
-    def _shared(self, a: Configuration, b: Configuration) -> list[Certificate]:
-        """The certificates of both configurations."""
-        of_b = [id(certificate) for certificate, _ in self._entries(b)]
-        return [certificate for certificate, _ in self._entries(a) if id(certificate) in of_b]
-
-    def _pairs(self, a: Configuration, b: Configuration) -> list[tuple[Pair, Tolerance]]:
-        """The comparisons of two configurations with their tolerances."""
-        labels = {_label(a), _label(b)}
-        found = []
-        for certificate in self._shared(a, b):
-            for pair in certificate.pairs:
-                if {pair.a, pair.b} == labels:
-                    found.append((pair, certificate.tolerance))
-        return found
-
-    def _gap(self, configuration: Configuration) -> str | None:
-        """What the certificates of a configuration do not cover, or None."""
-        for certificates, sizes in self._required(configuration):
-            if not certificates:
-                return "there is no certificate for them"
-            gaps = [_not_covered(each, configuration, sizes) for each in certificates]
-            if None not in gaps:
-                return gaps[0]
-        return None
-
-    def _differences(self, a: Configuration, b: Configuration) -> str:
-        """How the networks differ, and the options that define the functions: as requested, updated
-        by what the worker read if it read them for both."""
-        functions = []
-        read = []
-        for side in (a, b):
-            functions.append(_requested_function(side))
-            known = [entry.function for _, entry in self._entries(side) if entry.function]
-            read.append(known[0] if known else {})
-        if all(read):
-            for function, found in zip(functions, read, strict=True):
-                for name, value in found.items():
-                    function[name] = str(value)
-
-        own, other = functions
-        own |= _network(a)
-        other |= _network(b)
-        texts = []
-        for name in own | other:
-            if own.get(name) != other.get(name):
-                what = name.replace("_", " ")
-                values = (
-                    f"{own.get(name, 'the default')} instead of {other.get(name, 'the default')}"
-                )
-                texts.append(f"{what} {values}")
-        return ", ".join(texts)
+        return _compared(own, other)
 
 
-def _not_covered(
-    certificate: Certificate,
-    configuration: Configuration,
-    sizes: Sizes,
-) -> str | None:
-    """What a certificate does not cover: the implementation, its device, a batch, or the machine;
-    None if it covers all of them."""
-    name = _label(configuration)
-    device = _device(configuration)
-    entry = certificate.implementations.get(name)
-    if entry is None:
-        return f"{name} was not certified: {NOT_TRIED}"
-    if entry.status == "not_run":
-        return f"{name} was not certified: {entry.why or NOT_TRIED}"
-    layers = entry.probed.get(device, Layers())
-    if not layers.batches:
-        return f"{name} is not certified for {device}: {layers.why or NOT_TRIED}"
-    steps = entry.applied.get(device, Steps())
-    if steps.off is None:
-        why = steps.why or NOT_TRIED
-        return f"the training steps of {name} on {device} were not checked: {why}"
-    tested = {(batch.rows, batch.training) for batch in layers.batches}
-    untested = sizes - tested
-    if untested:
-        rows, training = max(untested)
-        return f"{name} is not certified for batch {rows} with training={training} on {device}"
-    if not _same_machine(certificate, configuration):
-        return f"they were certified on another machine, {certificate.machine}"
-    return None
+def _compared(own: Side, other: Side) -> Judgement:
+    """The judgement from the numbers of the certificates of two sides.
+
+    A pair that was compared decides. Without one, both must be covered by their certificates, agree
+    with the float64 reference, and not differ from the others of their build.
+    """
+    of_other = [id(certificate) for certificate, _ in other.entries]
+    is_shared = False
+    pairs = []
+    for certificate, _ in own.entries:
+        if id(certificate) not in of_other:
+            continue
+        is_shared = True
+        for pair in certificate.pairs:
+            if {pair.a, pair.b} == {own.name, other.name}:
+                pairs.append(pair)
+                excesses = _excesses(pair, certificate.tolerance)
+                if not pair.equal and (excesses or not pair.not_compared):
+                    return Judgement(UNEQUAL, _excess(pair, certificate.tolerance))
+    for side in (own, other):
+        gap = side.gap()
+        if gap:
+            return Judgement(UNKNOWN, gap)
+    for pair in pairs:
+        if pair.not_compared:
+            return Judgement(UNKNOWN, pair.not_compared)
+    if is_shared and not pairs and own.name != other.name:
+        why = f"{own.name} and {other.name} were not compared with each other"
+        return Judgement(UNKNOWN, why)
+    for _, entry in own.entries + other.entries:
+        if entry.no_reference:
+            equal = CERTIFIED if pairs else UNKNOWN
+            return Judgement(equal, f"{COMPARED_ONLY}: {entry.no_reference}")
+    if pairs:
+        return Judgement(CERTIFIED, "the same function within tolerance")
+    for side in (own, other):
+        differs = side.differs_in_its_build()
+        if differs:
+            return Judgement(UNKNOWN, differs)
+    return Judgement(CERTIFIED, "both agree with the float64 reference")
+
+
+def _differences(a: Side, b: Side) -> str:
+    """How the functions of two networks differ, as text; empty if they do not.
+
+    Options are compared as the worker read them, if it read them for both sides.
+    """
+    as_read = bool(a.read and b.read)
+    own = a.function(as_read)
+    other = b.function(as_read)
+    texts = []
+    for name in own | other:
+        value = own.get(name, "the default")
+        instead_of = other.get(name, "the default")
+        if own.get(name) != other.get(name):
+            texts.append(f"{name.replace('_', ' ')} {value} instead of {instead_of}")
+    return ", ".join(texts)
 
 
 def _task(configuration: Configuration) -> Any:
-    """What the function and the sizes of batches of a configuration follow from."""
-    variant: Overrides = configuration["variant"]
-    others = variant.those(lambda key: section_of(key) != "rnn")
-    choices = [configuration.get(name, "") for name in GROUP if name != "variant"]
-    return (*choices, others)
+    """What the function and the sizes of batches of a configuration follow from: its group, without
+    the overrides of the implementation."""
+    task = {name: configuration.get(name, "") for name in GROUP}
+    task["variant"] = configuration["variant"].those(lambda key: section_of(key) != "rnn")
+    return tuple(task.values())
 
 
 def _sizes(record: Record) -> Sizes:
     """The sizes of the batches of a run."""
-    batch = (record.run.config.get("model") or {}).get("batch")
+    model = record.run.config.get("model") or {}
     trained = {(epoch.samples, True) for epoch in record.epochs}
     called = {(phase.details.get("samples"), False) for phase in record.phases}
     sizes: Sizes = set()
     for samples, training in trained | called:
-        if samples and batch:
-            sizes.update((rows, training) for rows in batch_sizes(samples, batch))
+        if samples and model.get("batch"):
+            for rows in batch_sizes(samples, model["batch"]):
+                sizes.add((rows, training))
     return sizes
-
-
-def _device(configuration: Configuration) -> str:
-    """The device with its overrides, as certificates name it."""
-    overrides: Overrides = configuration["variant"]
-    return label(configuration["device"], dict(overrides.items), "device")
 
 
 def _configuration_of(record: Record) -> tuple[tuple[str, Any], ...]:
@@ -348,34 +399,6 @@ def _configuration_of(record: Record) -> tuple[tuple[str, Any], ...]:
     return tuple(configuration.items())
 
 
-def _label(configuration: Configuration) -> str:
-    """The implementation with its options, as certificates name it."""
-    return labelled(configuration["rnn"], configuration["options"])
-
-
-def _requested_function(configuration: Configuration) -> dict[str, str]:
-    """Name → value of the options that define the function, as requested or by default."""
-    activation = "relu" if configuration["cell"] == "rnn_relu" else "tanh"
-    function = {"activation": activation, **DEFAULT_FUNCTION}
-    for key, value in configuration["options"].items + configuration["variant"].items:
-        if option_of(key) in OF_THE_FUNCTION:
-            function[option_of(key)] = value
-    return function
-
-
-def _network(configuration: Configuration) -> dict[str, str]:
-    """The model, the cell and the model's keys that change the function. They differ only between
-    configurations that a reference, or ``rnnbench compare``, sets side by side by one of them."""
-    overrides = function_overrides(dict(configuration["variant"].items))
-    keys = {key: value for key, value in overrides.items() if is_model_key(key)}
-    return {"model": configuration["model"], "cell": configuration["cell"], **keys}
-
-
-def _precision(configuration: Configuration) -> str:
-    """The requested precision of the computation."""
-    return configuration["variant"].get("precision") or "float32"
-
-
 def _same_machine(certificate: Certificate, configuration: Configuration) -> bool:
     """Whether the machines are equal or one of them is unknown."""
     machine = certificate.machine
@@ -383,13 +406,18 @@ def _same_machine(certificate: Certificate, configuration: Configuration) -> boo
 
 
 def _excesses(pair: Pair, tolerance: Tolerance) -> list[str]:
-    """The differences of a pair that exceed the tolerance, as texts."""
+    """The differences of a pair that exceed the tolerance, as texts.
+
+    - `pair`: one whose errors may be missing.
+    - `tolerance`: that of its certificate.
+    """
     texts = []
     for name in ERRORS:
         error = getattr(pair, name)
-        if error is not None and error > tolerance[name]:
+        allowed = tolerance[name]
+        if error is not None and error > allowed:
             what = name.replace("_", " ")
-            texts.append(f"{what} differ by {error:.1g} (allowed {tolerance[name]:.1g})")
+            texts.append(f"{what} differ by {error:.1g} (allowed {allowed:.1g})")
     return texts
 
 

@@ -7,11 +7,10 @@ from collections.abc import Iterable, Mapping
 import pandas as pd
 from msgspec.structs import asdict
 
-from rnnbench.axes import CERTIFIED_AXES
+from rnnbench.axes import CERTIFIED_AXES, Row
 from rnnbench.records.overrides import Overrides
 from rnnbench.sources.certificates import PARTS, Certificate, Implementation, Layers, Steps
 from rnnbench.tables.certificates import other_of
-from rnnbench.tables.frame import Row
 
 CERTIFICATE_COLUMNS = [*CERTIFIED_AXES, "variant"]
 

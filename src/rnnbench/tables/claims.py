@@ -60,7 +60,7 @@ def published_pairs(table: pd.DataFrame, comparison: Comparison) -> pd.DataFrame
     base = own[:0]
     if comparison.base:
         base = _matching(own, comparison.base)
-    keys = ["source", *comparison.by.split()]
+    keys = f"source {comparison.by}".split()
     rows = _matching(own, comparison.rows)
     pairs = rows.merge(base, how="left", on=keys, suffixes=("", "_base"))
     for name in keys:
@@ -72,7 +72,10 @@ def published_pairs(table: pd.DataFrame, comparison: Comparison) -> pd.DataFrame
 
 
 def claims_table(claims: Sequence[Claim], table: pd.DataFrame) -> pd.DataFrame:
-    """One row per claim. `table` is a `published_frame`; upper bounds of times are not used.
+    """One row per claim.
+
+    - `claims`: those of `published.read_claims`.
+    - `table`: a `published_frame`; upper bounds of times are not used.
 
     Columns:
 
@@ -91,7 +94,7 @@ def claims_table(claims: Sequence[Claim], table: pd.DataFrame) -> pd.DataFrame:
             {
                 **msgspec.structs.asdict(claim),
                 "values": ratios,
-                "tested": _tested(claim, pairs) if claim.base else "",
+                "tested": _tested(claim, pairs),
                 "verdict": verdict_of(claim, list(ratios.values())),
             }
         )
@@ -99,22 +102,30 @@ def claims_table(claims: Sequence[Claim], table: pd.DataFrame) -> pd.DataFrame:
 
 
 def verdict_of(claim: Claim, ratios: Sequence[float]) -> str:
-    """The verdict on a claim with these `ratios`, with the reason if it is not in the claim."""
+    """The verdict on a claim, with the reason if it is not in the claim.
+
+    `ratios`: those of its rows and their bases; none if no published row matches.
+    """
     if not claim.base:
         return claim.answer
     if not ratios:
         return f"{OPEN}: no published row matches"
-    outside = [ratio for ratio in ratios if not claim.low <= ratio <= claim.high]
-    if not outside:
+    outside = 0
+    for ratio in ratios:
+        if not claim.low <= ratio <= claim.high:
+            outside += 1
+    if outside == 0:
         return claim.answer or HOLDS
     if len(ratios) == 1:
         return FAILS
-    return f"{FAILS}: {len(outside)} of {len(ratios)} outside the range"
+    return f"{FAILS}: {outside} of {len(ratios)} outside the range"
 
 
 def measured_claims(claims: Sequence[Claim], measured: Measurements) -> dict[str, pd.DataFrame]:
-    """Claim → the equivalent pairs of configurations measured on one machine (table of `versus`);
-    claims without measured pairs are omitted."""
+    """Claim → the equivalent pairs of configurations measured on one machine (table of `versus`).
+
+    Claims without measured pairs are omitted.
+    """
     tables = {}
     for claim in claims:
         if claim.ours:
@@ -126,29 +137,33 @@ def measured_claims(claims: Sequence[Claim], measured: Measurements) -> dict[str
 
 
 def _ratios(pairs: pd.DataFrame, claim: Claim) -> dict[str, float]:
-    """The geometric mean of the ratios for each value of the columns `claim.each`, by its text."""
+    """The geometric mean of the ratios for each value of the columns `claim.each`, by its text.
+
+    `pairs`: those of `published_pairs`.
+    """
+    if pairs.empty:
+        return {}
     columns = [pairs[name].map(_text) for name in claim.each.split()]
     keys = []
-    for texts in zip(*columns, strict=True):
-        keys.append(", ".join(text for text in texts if text))
+    for index in range(len(pairs)):
+        texts = [column.iloc[index] for column in columns]
+        keys.append(", ".join(filter(None, texts)))
     logarithms = pairs[list(RATIOS)].apply(np.log)
-    groups = logarithms.groupby(keys or pairs["source"], sort=False)
-    means = groups.mean().apply(np.exp)
+    means = logarithms.groupby(keys, sort=False).mean().apply(np.exp)
     means["larger"] = means[["time", "cost"]].max(axis=1)
-    ratios = {}
-    for key, ratio in means[claim.ratio].items():
-        ratios[str(key) if keys else ""] = ratio
+    ratios: dict[Any, float] = means[claim.ratio].to_dict()
     return ratios
 
 
 def _tested(claim: Claim, pairs: pd.DataFrame) -> str:
-    """What the ratios of a claim are compared with, as text."""
-    by = " and ".join(claim.by.split())
-    each = " and ".join(claim.each.split())
+    """What the ratios of a claim are compared with, as text; empty if nothing is computed."""
+    if not claim.base:
+        return ""
     rows = claim.rows or "every row"
+    by = claim.by.replace(" ", " and ")
     parts = [f"{claim.ratio} of {rows} / {claim.base}", f"by {by}"]
-    if each:
-        parts.append(f"for each {each}")
+    if claim.each:
+        parts.append(f"for each {claim.each.replace(' ', ' and ')}")
     if claim.low > -math.inf:
         parts.append(f"at least {claim.low:g}")
     if claim.high < math.inf:

@@ -4,18 +4,18 @@ reference build on the same device."""
 from __future__ import annotations
 
 import fnmatch
-import itertools
 import math
-from collections import Counter, defaultdict
+import statistics
+from collections import defaultdict
 from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
 
-from rnnbench.axes import CONFIGURATION, KEY
+from rnnbench.axes import CONFIGURATION, KEY, Row
 from rnnbench.tables.estimates import Key, Measurements
-from rnnbench.tables.frame import Row, Rows, columns_of, ends, identified, split
-from rnnbench.tables.time import COMPARED, IS_REFERENCE, NOT_EQUAL, compared
+from rnnbench.tables.frame import Groups, columns_of, identified, split
+from rnnbench.tables.time import IS_REFERENCE, NOT_EQUAL, compared
 
 VERSUS_COLUMNS = [
     "same",
@@ -36,11 +36,6 @@ VERSUS_COLUMNS = [
     "unequal",
     "difference",
 ]
-RENAMED = {
-    "speedup": "ratio",
-    "speedup_low": "low",
-    "speedup_high": "high",
-}
 BUILD = KEY.index("build")
 NOTABLE = 0.02  # a significant slowdown below 2 % is not reported as a regression
 BUILD_COLUMNS = [
@@ -51,7 +46,9 @@ BUILD_COLUMNS = [
     "epoch_seconds",
     "epoch_low",
     "epoch_high",
-    *ends("change"),
+    "change",
+    "change_low",
+    "change_high",
     "effect",
     "shown_different",
     "regression",
@@ -74,71 +71,82 @@ def versus(measured: Measurements, a: Sequence[str], b: Sequence[str]) -> pd.Dat
     - `suspect` (bool: one side has suspect runs).
     """
     values = measured.values
-    records = values.to_dict("records")
-    in_a = np.array([_matches(row, a) for row in records], bool)
-    in_b = np.array([_matches(row, b) for row in records], bool)
-    if (in_b & ~in_a).any():
-        in_b = in_b & ~in_a
+    values_a = selected(values, a)
+    values_b = selected(values, b)
+    only_b = values_b.drop(values_a.index, errors="ignore")
+    if only_b.empty:
+        values_a = values_a.drop(values_b.index, errors="ignore")
     else:
-        in_a = in_a & ~in_b
-    values_a = values[in_a]
-    values_b = values[in_b]
+        values_b = only_b
 
-    differing = [axis for axis in KEY if set(values_a[axis]).isdisjoint(values_b[axis])]
-    common = [axis for axis in KEY if axis not in differing]
+    differing = []
+    common = []
+    for axis in KEY:
+        if set(values_a[axis]).isdisjoint(values_b[axis]):
+            differing.append(axis)
+        else:
+            common.append(axis)
     if values_a.empty or values_b.empty or not differing:
         return pd.DataFrame(columns=VERSUS_COLUMNS)
 
     varied = [axis for axis in common if values[axis].nunique() > 1]
-    groups_a = _by_axes(values_a, common)
     groups_b = _by_axes(values_b, common)
     rows = []
-    for shared, of_a in groups_a.items():
-        of_b = groups_b.get(shared, [])
-        for (own, runs_a), (other, runs_b) in itertools.product(of_a, of_b):
-            result = compared(measured, own, other)
-            if result["words"] not in COMPARED:
-                result["words"] = NOT_EQUAL
-            seconds = measured.estimates.seconds(own)
-            other_seconds = measured.estimates.seconds(other)
-            rows.append(
-                {
-                    "same": _selected_text(own, varied),
-                    "a": _selected_text(own, differing),
-                    "b": _selected_text(other, differing),
-                    "runs_a": int((~runs_a["companion"]).sum()),
-                    "runs_b": int((~runs_b["companion"]).sum()),
-                    "seconds_a": seconds.estimate,
-                    "seconds_b": other_seconds.estimate,
-                    **{RENAMED.get(name, name): value for name, value in result.items()},
-                    "suspect": bool(runs_a["suspect"].any() or runs_b["suspect"].any()),
-                }
-            )
+    for shared, of_a in _by_axes(values_a, common).items():
+        for own, runs_a in of_a.items():
+            for other, runs_b in groups_b.get(shared, {}).items():
+                row = _versus_row(measured, own, other)
+                row["same"] = _selected_text(own, varied)
+                row["a"] = _selected_text(own, differing)
+                row["b"] = _selected_text(other, differing)
+                row["runs_a"] = int((~runs_a["companion"]).sum())
+                row["runs_b"] = int((~runs_b["companion"]).sum())
+                row["suspect"] = runs_a["suspect"].any() or runs_b["suspect"].any()
+                rows.append(row)
     return pd.DataFrame(rows, columns=VERSUS_COLUMNS)
 
 
-def _by_axes(values: pd.DataFrame, axes: Sequence[str]) -> dict[Key, list[tuple[Key, Rows]]]:
+def _versus_row(measured: Measurements, a: Key, b: Key) -> Row:
+    """The columns of a pair of configurations that follow from their times."""
+    result = compared(measured, a, b)
+    row = result.columns()
+    row["seconds_a"] = measured.estimates.seconds(a).estimate
+    row["seconds_b"] = measured.estimates.seconds(b).estimate
+    if result.speedup:
+        row |= result.speedup.columns("ratio", "low", "high")
+    else:
+        row["words"] = NOT_EQUAL
+    return row
+
+
+def _by_axes(values: pd.DataFrame, axes: Sequence[str]) -> dict[Key, Groups]:
     """Values of `axes` → the configurations that have them, with their runs."""
-    places = [KEY.index(axis) for axis in axes]
-    found = defaultdict(list)
+    found: dict[Key, Groups] = defaultdict(dict)
     for key, runs in split(values, KEY, ["companion", "suspect"]).items():
-        shared = tuple(key[place] for place in places)
-        found[shared].append((key, runs))
+        columns = columns_of(key)
+        shared = tuple(columns[axis] for axis in axes)
+        found[shared][key] = runs
     return found
 
 
 def _selected_text(key: Key, axes: Sequence[str]) -> str:
-    """The values of `axes`, without the options that `variant` already contains."""
+    """The values of `axes` as text.
+
+    - `key`: a configuration.
+    - `axes`: some of `KEY`; options that the variant already contains are left out.
+    """
     values = columns_of(key)
     variant = values["variant"]
     values["options"] = values["options"].those(lambda option: variant.get(option) is None)
-    texts = [str(values[axis]) for axis in axes]
-    return " ".join(text for text in texts if text)
+    return " ".join(str(values[axis]) for axis in axes if values[axis])
 
 
 def void_messages(frame: pd.DataFrame, a: Sequence[str], b: Sequence[str]) -> list[str]:
     """For `a` and `b`, a message that runs which match all terms are void and in no number, with
-    the most common reason. Only the void runs of experiments that have runs of both count."""
+    the most common reason.
+
+    Only the void runs of experiments that have runs of both count.
+    """
     runs = frame[frame["phase"] == "run"]
     of_a = selected(runs, a)
     of_b = selected(runs, b)
@@ -149,30 +157,32 @@ def void_messages(frame: pd.DataFrame, a: Sequence[str], b: Sequence[str]) -> li
         void = matching[is_void & matching["experiment"].isin(both)]
         if void.empty:
             continue
+        what = f"{len(void)} runs of {','.join(terms)!r} are"
         if len(void) == 1:
             what = f"{void['name'].iloc[0]} is"
-        else:
-            what = f"{len(void)} runs of {','.join(terms)!r} are"
-        why, _ = Counter(void["reasons"]).most_common(1)[0]
+        why = statistics.mode(void["reasons"])
         messages.append(f"{what} void and in no number: {why}")
     return messages
 
 
 def selected(runs: pd.DataFrame, *selections: Sequence[str]) -> pd.DataFrame:
-    """The `runs` that match all terms of one of the `selections`."""
+    """The `runs` that match all terms of one of the `selections`.
+
+    A term is a choice, a machine, an override, or a pattern of the name of a run.
+    """
     chosen = []
     for row in runs.to_dict("records"):
-        chosen.append(any(_matches(row, terms) for terms in selections))
+        matches = [_matches(row, terms) for terms in selections]
+        chosen.append(any(matches))
     return runs[np.array(chosen, bool)]
 
 
 def _matches(row: Row, terms: Sequence[str]) -> bool:
     """Whether each term is a choice, machine or override of the run, or a pattern of its name."""
-    values = {str(row[axis]) for axis in KEY}
-    values.update(row["variant"].texts, row["options"].texts)
-    name = str(row["name"])
+    values = [str(row[axis]) for axis in KEY]
+    values += row["variant"].texts + row["options"].texts
     for term in terms:
-        if term and term not in values and not fnmatch.fnmatchcase(name, term):
+        if term and term not in values and not fnmatch.fnmatchcase(row["name"], term):
             return False
     return True
 
@@ -193,21 +203,21 @@ def builds(measured: Measurements) -> pd.DataFrame:
     - `regression` (bool: `shown_different`, and slower by more than 2 %).
     - `words`: the result as text.
     """
-    families = defaultdict(list)
-    for key in measured.groups:
+    families: dict[Key, dict[str, Key]] = defaultdict(dict)  # of equal other axes, by build
+    preferred = measured.reference.get("build", "")
+    for number, key in enumerate(measured.groups):
+        build = key[BUILD]
+        if number == 0 and not preferred:
+            preferred = build
         other_axes = key[:BUILD] + key[BUILD + 1 :]
-        families[other_axes].append(key)
-    preferred = measured.reference.get("build")
-    if not preferred and measured.groups:
-        first = next(iter(measured.groups))
-        preferred = first[BUILD]
+        families[other_axes][build] = key
 
     rows = []
-    for keys in families.values():
-        by_build = {key[BUILD]: key for key in keys}
-        base = by_build.get(preferred, keys[0])
-        if len(keys) > 1:
-            rows += [_build_row(measured, key, base) for key in keys]
+    for by_build in families.values():
+        if len(by_build) > 1:
+            first = next(iter(by_build.values()))
+            base = by_build.get(preferred, first)
+            rows += [_build_row(measured, key, base) for key in by_build.values()]
     return pd.DataFrame(rows, columns=BUILD_COLUMNS)
 
 
@@ -215,36 +225,42 @@ def _build_row(measured: Measurements, key: Key, base: Key) -> Row:
     """The row of a configuration, compared with that of the reference build, `base`."""
     runs = measured.groups[key]
     seconds = measured.estimates.seconds(key)
+    result = compared(measured, key, base)
     row = {
         **identified(key, runs),
-        **compared(measured, key, base),
+        **result.columns(),
         "against": base[BUILD],
         **seconds.columns("epoch_seconds", "epoch_low", "epoch_high"),
         "regression": False,
     }
     if key == base:
-        return {**row, "change": 1.0, "words": IS_REFERENCE}
-    if row["words"] not in COMPARED:
-        return row
-    change = measured.estimates.ratio(base, key)  # the speed-up of the reference build
-    return {
-        **row,
-        **change.columns("change"),
-        "effect": _effect_size(runs["seconds"], measured.groups[base]["seconds"]),
-        "regression": change.shown_different and change.estimate > 1 + NOTABLE,
-    }
+        row["change"] = 1.0
+        row["words"] = IS_REFERENCE
+    elif result.speedup:
+        change = measured.estimates.ratio(base, key)  # the speed-up of the reference build
+        row |= change.columns("change")
+        row["effect"] = _effect_size(runs["seconds"], measured.groups[base]["seconds"])
+        row["regression"] = change.shown_different and change.estimate > 1 + NOTABLE
+    return row
 
 
 def _effect_size(a: np.ndarray, b: np.ndarray) -> float | None:
-    """(mean log a - mean log b) / pooled standard deviation of log seconds."""
+    """(mean log a - mean log b) / pooled standard deviation of log seconds (Cohen's d).
+
+    `a`, `b`: the seconds of the runs of two configurations.
+
+    Returns None for a single run, and if all runs of each are equal.
+    """
     if len(a) < 2 or len(b) < 2:
         return None
-    x = np.log(a)
-    y = np.log(b)
-    squares_x = ((x - x.mean()) ** 2).sum()
-    squares_y = ((y - y.mean()) ** 2).sum()
+    means = []
+    squares = 0.0
+    for logs in (np.log(a), np.log(b)):
+        mean = logs.mean()
+        means.append(mean)
+        squares += ((logs - mean) ** 2).sum()
     degrees_of_freedom = len(a) + len(b) - 2
-    spread = math.sqrt((squares_x + squares_y) / degrees_of_freedom)
+    spread = math.sqrt(squares / degrees_of_freedom)
     if not spread > 0:
         return None
-    return float(x.mean() - y.mean()) / spread
+    return float(means[0] - means[1]) / spread

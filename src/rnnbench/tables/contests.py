@@ -1,4 +1,4 @@
-"""The fastest implementation of each contest.
+"""The fastest implementation of each contest, and the fastest device of each network.
 
 Picking the fastest of several configurations finds differences by chance. Statements about the
 fastest therefore use Dunnett's comparison with the reference, whose intervals hold simultaneously
@@ -8,56 +8,21 @@ comparison with the best (Annals of Statistics 9, 1981). Simulated in ``benchmar
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import pandas as pd
 
-from rnnbench.axes import CONFIGURATION, KEY
+from rnnbench.axes import DEVICE_COLUMNS, GROUP, KEY, Row
 from rnnbench.tables.estimates import Key, Measurements, key_of
-from rnnbench.tables.frame import Row, columns_of, split
-from rnnbench.tables.ratios import Unequal
-from rnnbench.tables.time import COMPARED, IS_REFERENCE, NOT_EQUAL, ratio_text
+from rnnbench.tables.frame import columns_of, split
+from rnnbench.tables.ratios import Ratio, Unequal
+from rnnbench.tables.time import COMPARED, NOT_EQUAL, ratio_text
 
 IMPLEMENTATION_AXES = {"rnn", "options", "alias"}
-FASTEST_COLUMNS = [
-    "name",
-    *CONFIGURATION,
-    "implementations",
-    "contestants",
-    "suspect",
-    "reference_suspect",
-    "runner_up_suspect",
-    "seconds",
-    "speedup",
-    "low",
-    "high",
-    "words",
-    "runner_up",
-    "lead",
-    "lead_low",
-    "lead_high",
-    "lead_shown",
-    "lead_is_speedup",
-    "left_out",
-    "void",
-    "reference_void",
-    "equal",
-    "unequal",
-    "slowed",
-]
-NO_CONTESTANT = {
-    "name": "",
-    "contestants": 0,
-    "suspect": False,
-    "slowed": False,
-    "reference_suspect": False,
-    "runner_up_suspect": False,
-    "words": "",
-    "runner_up": "",
-    "equal": "",
-}
 
 
 class LeftOut(NamedTuple):
@@ -72,191 +37,240 @@ class LeftOut(NamedTuple):
     is_another_function: bool = False
 
 
-def fastest(measured: Measurements, time_table: pd.DataFrame) -> pd.DataFrame:
-    """One row per contest: configurations that differ only in the implementation or in the axes
-    that the reference names.
+class Contestant(NamedTuple):
+    """A configuration with a time.
 
-    Columns:
+    - `key`: values of `KEY`.
+    - `name`: its distinguishing axes as text.
+    - `seconds`: per epoch.
+    - `is_suspect`: whether it has suspect runs.
+    """
 
-    - the fastest configuration; `name`: its distinguishing axes as text.
-    - `implementations`: their number, void ones included; a name leaves out a single one, unless it
-      would be empty.
-    - `contestants`: their number; 0 if no run gave a comparable number.
-    - `suspect`, `reference_suspect`, `runner_up_suspect` (bool: it has suspect runs).
-    - `seconds` per epoch.
-    - `speedup` over the reference with its interval `low`, `high` and the result as text (`words`),
-      which hold simultaneously for all contestants.
-    - `runner_up`: its name, ``""`` for none.
-    - `lead` = seconds of the runner-up / own seconds, with its interval.
-    - `lead_shown` (bool: it excludes 1); `lead_is_speedup` (bool: the lead is the ratio to the
-      reference).
-    - `left_out`: the configurations (`LeftOut`) that are not contestants, because they do not
-      compute the reference's function or apply wrong gradients.
+    key: Key
+    name: str
+    seconds: float
+    is_suspect: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Contest:
+    """Configurations that differ only in the implementation or in the axes that the reference
+    names.
+
+    - `configuration`: the columns of the fastest; of the first one if none has a comparable time.
+    - `implementations`: their number, void ones included.
+    - `contestants`: those with a comparable time, the fastest first.
+    - `left_out`: those that do not compute the reference's function or apply wrong gradients.
     - `void`: those without a usable run; `reference_void`: the reason if the reference is one of
       them.
-    - `equal` as in `compared`.
-    - `unequal`: if there is one contestant, (name, whether it has suspect runs, `Unequal`) of each
-      configuration that computes another function, whose intervals hold simultaneously.
-    - `slowed`: whether too few rounds of the fastest are undisturbed, so that slowed ones count.
+    - `reference_suspect`: whether the reference has suspect runs.
+    - `speedup` of the fastest over the reference (None if they are not compared), whose interval
+      holds simultaneously for all contestants, and the result as text (`words`).
+    - `lead` = seconds of the runner-up / own seconds; None without a runner-up. `lead_is_speedup`:
+      whether it is the ratio to the reference.
+    - `unequal`: if there is one contestant, each configuration that computes another function, with
+      the ratio of its time, whose intervals hold simultaneously.
+    - `is_slowed`: whether too few rounds of the fastest are undisturbed, so that slowed ones count.
     """
-    reference_axes = {axis for axis in measured.reference if axis in KEY} - IMPLEMENTATION_AXES
+
+    configuration: Row
+    implementations: int
+    contestants: tuple[Contestant, ...]
+    left_out: tuple[LeftOut, ...]
+    void: tuple[LeftOut, ...]
+    reference_void: str
+    reference_suspect: bool
+    unequal: tuple[tuple[Contestant, Unequal], ...] = ()
+    speedup: Ratio | None = None
+    words: str = ""
+    lead: Ratio | None = None
+    lead_is_speedup: bool = False
+    is_slowed: bool = False
+
+    def values(self, axes: Sequence[str]) -> Key:
+        """The values of `axes`."""
+        return tuple(self.configuration[axis] for axis in axes)
+
+
+@dataclass(frozen=True)
+class DeviceChoice:
+    """The devices of a network.
+
+    - `best`: the contest whose fastest configuration is the fastest on all devices; `other`: that
+      of the second-fastest device.
+    - `machines`: number of machines with results.
+    - `lead` = seconds of the other / seconds of the best, with an interval that holds
+      simultaneously for all configurations on all devices, among which the fastest was chosen.
+    """
+
+    best: Contest
+    other: Contest
+    machines: int
+    lead: Ratio
+
+
+def contests(measured: Measurements, time_table: pd.DataFrame) -> list[Contest]:
+    """The contests between the configurations of the time table and those whose runs are void."""
+    reference_axes = set(measured.reference) & set(KEY) - IMPLEMENTATION_AXES
     contest_axes = [axis for axis in KEY if axis not in reference_axes | IMPLEMENTATION_AXES]
-    contests = defaultdict(list)
+    members = defaultdict(list)
     for row in time_table.to_dict("records") + _void_configurations(measured):
         contest = tuple(row[axis] for axis in contest_axes)
-        contests[contest].append(row)
-    rows = [_contest_row(measured, members, reference_axes) for members in contests.values()]
-    return pd.DataFrame(rows, columns=FASTEST_COLUMNS)
+        members[contest].append(row)
+    return [_contest(measured, rows, sorted(reference_axes)) for rows in members.values()]
 
 
 def _void_configurations(measured: Measurements) -> list[Row]:
-    """The configurations without a usable run, with `why`: the shortest reason among their runs."""
-    void = []
+    """The configurations without a usable run, with `void`: the shortest reason of their runs."""
+    found = []
     runs = measured.frame[measured.frame["phase"] == "run"]
     for key, own in split(runs, KEY, ["reasons", "implementation"]).items():
-        if key in measured.groups:
-            continue
-        reasons = [reason for reason in own["reasons"] if reason]
-        why = min(reasons, key=len, default="no epoch was finished")
-        void.append(
-            {
-                **columns_of(key),
-                "implementation": own["implementation"][0],
-                "why": why.rstrip("."),
-            }
-        )
-    return void
+        if key not in measured.groups:
+            reasons = [reason for reason in own["reasons"] if reason]
+            row = columns_of(key)
+            row["implementation"] = own["implementation"][0]
+            row["void"] = min(reasons, key=len, default="no epoch was finished").rstrip(".")
+            found.append(row)
+    return found
 
 
-def _contest_row(measured: Measurements, members: list[Row], reference_axes: set[str]) -> Row:
-    """The row of a contest: of its fastest member, or of the first one if none is comparable.
-    Members without a usable run have a reason, `why`."""
-    voided = [row for row in members if "why" in row]
-    timed = [row for row in members if "why" not in row]
-    timed.sort(key=lambda row: row["epoch_seconds"])
-    ranked = []
-    excluded = []
-    for row in timed:
-        if row["words"] == NOT_EQUAL or row["not_learning"]:
-            row["why"] = row["not_learning"] or row["equal_why"]
-            excluded.append(row)
-        else:
-            ranked.append(row)
+def _contest(measured: Measurements, members: list[Row], reference_axes: list[str]) -> Contest:
+    """The contest of some configurations.
 
+    - `members`: rows of the time table and of `_void_configurations`.
+    - `reference_axes`: those axes of the reference that are not of the implementation.
+    """
     axes = []
-    for axis in sorted(reference_axes):
+    for axis in reference_axes:
         if len({row[axis] for row in members}) > 1:
             axes.append(axis)
     implementations = len({row["implementation"] for row in members})
     if implementations > 1 or not axes:
         axes.insert(0, "implementation")
 
-    shown = ranked[0] if ranked else members[0]
+    ranked = []
+    others = []  # that compute another function by design
+    left_out = []
+    void = []
+    void_reasons = {}
+    rows = {}
+    for row in sorted(members, key=lambda row: row.get("epoch_seconds", math.inf)):
+        key = key_of(row)
+        rows[key] = row
+        texts = [str(row[axis]) for axis in axes if row[axis]]
+        name = ", ".join(texts) or str(row["model"])
+        if "void" in row:
+            void_reasons[key] = row["void"]
+            void.append(LeftOut((name,), row["void"]))
+            continue
+        own = Contestant(key, name, row["epoch_seconds"], bool(row["suspect"]))
+        is_another = bool(row["is_another_function"])
+        if is_another:
+            others.append(own)
+        if row["not_learning"] or row["words"] == NOT_EQUAL:
+            why = row["not_learning"] or row["equal_why"]
+            left_out.append(LeftOut((name,), why, is_another))
+        else:
+            ranked.append(own)
+
+    shown = rows[ranked[0].key] if ranked else members[0]
     base = measured.against[key_of(shown)]
-    void_reasons = {key_of(row): row["why"] for row in voided}
-    contest = {
-        **{name: shown[name] for name in CONFIGURATION},
-        **NO_CONTESTANT,
-        "implementations": implementations,
-        "left_out": _left_out(excluded, axes),
-        "unequal": [],
-        "void": _left_out(voided, axes),
-        "reference_void": void_reasons.get(base, ""),
-    }
+    runs_of_base = measured.groups.get(base, {})
+    contest = Contest(
+        configuration=shown,
+        implementations=implementations,
+        contestants=tuple(ranked),
+        left_out=_by_reason(left_out),
+        void=_by_reason(void),
+        reference_void=void_reasons.get(base, ""),
+        reference_suspect=any(runs_of_base.get("suspect", ())),
+    )
     if ranked:
-        contest |= _winner(measured, ranked, base, axes)
-    if len(ranked) == 1:
-        contest["unequal"] = _unequal(measured, base, timed, axes)
+        contest = _with_ratios(measured, contest, base, others)
     return contest
 
 
-def _left_out(rows: Sequence[Row], axes: Sequence[str]) -> tuple[LeftOut, ...]:
-    """The `rows` by `why` they are left out."""
-    by_why = defaultdict(list)
-    for row in rows:
-        by_why[row["why"]].append(row)
-    found = []
-    for why, own in by_why.items():
-        names = tuple(_name(row, axes) for row in own)
-        is_another = bool(own[-1].get("is_another_function"))
-        found.append(LeftOut(names, why, is_another))
-    return tuple(found)
+def _by_reason(left_out: Sequence[LeftOut]) -> tuple[LeftOut, ...]:
+    """Those with the same reason together.
 
-
-def _unequal(
-    measured: Measurements,
-    base: Key,
-    rows: Sequence[Row],
-    axes: Sequence[str],
-) -> list[tuple[str, bool, Unequal]]:
-    """Of each configuration that computes another function: its name, whether it has suspect runs,
-    and the ratio of its seconds to those of `base`, the reference.
-
-    - `rows`: those of the contest that have a time.
-    - `axes`: what names them.
+    `left_out`: one for each configuration.
     """
-    others = [row for row in rows if row["is_another_function"]]
-    found = []
-    for row in others:
-        ratio = measured.estimates.ratio(key_of(row), base, len(others))
-        unequal = Unequal(ratio.estimate, ratio.low, ratio.high)
-        found.append((_name(row, axes), bool(row["suspect"]), unequal))
-    return found
+    found: dict[str, LeftOut] = {}
+    for each in left_out:
+        if each.why in found:
+            each = each._replace(names=found[each.why].names + each.names)
+        found[each.why] = each
+    return tuple(found.values())
 
 
-def _winner(
+def _with_ratios(
     measured: Measurements,
-    ranked: Sequence[Row],
+    contest: Contest,
     base: Key,
-    axes: Sequence[str],
-) -> Row:
-    """What the row of a contest says about the fastest contestant.
+    others: Sequence[Contestant],
+) -> Contest:
+    """A contest with its ratios.
 
-    - `ranked`: the contestants, the fastest first.
     - `base`: the reference.
-    - `axes`: what names them.
+    - `others`: the configurations that compute another function.
     """
-    first = ranked[0]
-    key = key_of(first)
-    row = {
-        "name": _name(first, axes),
-        "contestants": len(ranked),
-        "suspect": bool(first["suspect"]),
-        "slowed": measured.estimates.is_slowed(key),
-        "seconds": first["epoch_seconds"],
-        "speedup": first["speedup"],
-        "words": first["words"],
-        "equal": first["equal"],
-    }
-    if base in measured.groups:
-        row["reference_suspect"] = bool(measured.groups[base]["suspect"].any())
-    if len(ranked) == 1:
-        return {**row, "low": first["speedup_low"], "high": first["speedup_high"]}
-
-    comparisons = len(ranked) - 1
-    if first["words"] in COMPARED:
-        ratio = measured.estimates.ratio(key, base, comparisons)
-        row |= ratio.columns("speedup", "low", "high")
-        row["words"] = ratio_text(ratio)
-    second = ranked[1]
-    lead = measured.estimates.ratio(key, key_of(second), comparisons)
-    return {
-        **row,
-        "runner_up_suspect": bool(second["suspect"]),
-        "runner_up": _name(second, axes),
-        **lead.columns("lead"),
-        "lead_shown": lead.shown_different,
-        "lead_is_speedup": IS_REFERENCE in (first["words"], second["words"]),
-    }
+    estimates = measured.estimates
+    first = contest.contestants[0].key
+    comparisons = max(1, len(contest.contestants) - 1)
+    speedup = None
+    words = contest.configuration["words"]
+    if words in COMPARED:
+        speedup = estimates.ratio(first, base, comparisons)
+        words = ratio_text(speedup)
+    lead = None
+    is_speedup = False
+    unequal = []
+    if len(contest.contestants) > 1:
+        second = contest.contestants[1].key
+        lead = estimates.ratio(first, second, comparisons)
+        is_speedup = base in (first, second)
+    else:
+        for other in others:
+            ratio = estimates.ratio(other.key, base, len(others))
+            unequal.append((other, Unequal(ratio.estimate, ratio.low, ratio.high)))
+    return replace(
+        contest,
+        speedup=speedup,
+        words=words,
+        lead=lead,
+        lead_is_speedup=is_speedup,
+        unequal=tuple(unequal),
+        is_slowed=estimates.is_slowed(first),
+    )
 
 
-def extra_ratios(table: pd.DataFrame) -> int:
+def extra_ratios(every: Iterable[Contest]) -> int:
     """Number of leads over a runner-up that are not already a ratio in the time table."""
-    is_extra = table["lead_low"].notna() & ~table["lead_is_speedup"].eq(True)
-    return int(is_extra.sum())
+    count = 0
+    for contest in every:
+        if contest.lead and contest.lead.low is not None and not contest.lead_is_speedup:
+            count += 1
+    return count
 
 
-def _name(row: Row, axes: Sequence[str]) -> str:
-    """The values of `axes` as text, or the model if all of them are empty."""
-    values = [str(row[axis]) for axis in axes if row[axis]]
-    return ", ".join(values) or str(row["model"])
+def device_choices(measured: Measurements, every: Iterable[Contest]) -> list[DeviceChoice]:
+    """The device of each network that has results on several; none if the reference names the
+    device, because the contests then compare devices."""
+    if set(DEVICE_COLUMNS) & set(measured.reference):
+        return []
+    axes = [name for name in GROUP if name not in measured.reference]
+    by_network = defaultdict(list)
+    for contest in every:
+        if contest.contestants:
+            by_network[contest.values(axes)].append(contest)
+    choices = []
+    for places in by_network.values():
+        if len(places) > 1:
+            ordered = sorted(places, key=lambda contest: contest.contestants[0].seconds)
+            best, other = ordered[:2]
+            comparisons = sum(len(contest.contestants) for contest in places) - 1
+            own = best.contestants[0].key
+            lead = measured.estimates.ratio(own, other.contestants[0].key, comparisons)
+            machines = len({contest.configuration["machine"] for contest in places})
+            choices.append(DeviceChoice(best, other, machines, lead))
+    return choices

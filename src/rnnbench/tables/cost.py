@@ -8,11 +8,10 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from rnnbench.axes import PLACE, TASK
+from rnnbench.axes import PLACE, TASK, Row
 from rnnbench.sources.certificates import NOT_LEARNING
 from rnnbench.sources.prices import Price, PriceList
 from rnnbench.tables.estimates import Measurements, key_of
-from rnnbench.tables.frame import Row, ends
 from rnnbench.tables.stats import Interval
 from rnnbench.tables.time import NOT_EQUAL
 
@@ -20,13 +19,19 @@ FROM_TIME = [*TASK, *PLACE, "implementation", "runs", "suspect"]
 COST_COLUMNS = [
     *FROM_TIME,
     "epochs",
-    *ends("seconds"),
-    *ends("relative"),
+    "seconds",
+    "seconds_low",
+    "seconds_high",
+    "relative",
+    "relative_low",
+    "relative_high",
     "reference",
     "price_kind",
     "usd_per_hour",
     "usd",
-    *ends("relative_usd"),
+    "relative_usd",
+    "relative_usd_low",
+    "relative_usd_high",
     "break_even_usd_per_hour",
     "on_front",
 ]
@@ -76,15 +81,20 @@ def cost(measured: Measurements, time_table: pd.DataFrame) -> pd.DataFrame:
 
 
 def cheapest_within(table: pd.DataFrame, deadline: float) -> Found:
-    """Of one task, the cheapest place that trains within `deadline` seconds by its whole interval
-    (None if no place with a price does), and the rows of the places that may be as cheap and may
-    train in time. `table`: rows of `cost`."""
+    """Of one task, the cheapest place that trains within `deadline` seconds by its whole interval,
+    and the rows of the places that may be as cheap and may train in time.
+
+    `table`: rows of `cost`. The place is None if no place with a price is fast enough.
+    """
     return _best(table[table["usd"].notna()], "usd", "seconds", deadline)
 
 
 def fastest_under(table: pd.DataFrame, budget: float) -> Found:
-    """Of one task, the fastest place that trains for at most `budget` USD by its whole interval
-    (None if no place does), and the rows of the places that may be as fast and as cheap."""
+    """Of one task, the fastest place that trains for at most `budget` USD by its whole interval,
+    and the rows of the places that may be as fast and as cheap.
+
+    `table`: rows of `cost`. The place is None if no place is cheap enough.
+    """
     return _best(table[table["usd"].notna()], "seconds", "usd", budget)
 
 
@@ -105,7 +115,7 @@ def _best(table: pd.DataFrame, measure: str, limited: str, limit: float) -> Foun
     best = within.index[0]
     may_be_within = lows[limited] <= limit
     may_be_as_good = lows[measure] <= highs[measure][best]
-    others = table[may_be_within & may_be_as_good & (table.index != best)]
+    others = table[may_be_within & may_be_as_good].drop(best)
     return within.iloc[0].to_dict(), others
 
 
@@ -158,7 +168,7 @@ def _mark_front(rows: Sequence[Row]) -> None:
         row["on_front"] = row["usd"] is not None
     for own in priced:
         for other in priced:
-            is_better = other["seconds"] < own["seconds"] or other["usd"] < own["usd"]
-            is_worse = other["seconds"] > own["seconds"] or other["usd"] > own["usd"]
-            if is_better and not is_worse:
+            slower = own["seconds"] - other["seconds"]
+            dearer = own["usd"] - other["usd"]
+            if min(slower, dearer) >= 0 and max(slower, dearer) > 0:
                 own["on_front"] = False

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from statistics import fmean
 from typing import NamedTuple
@@ -32,6 +32,8 @@ PARTLY = 0.2  # share of cycles that the reads show to be slowed, above which a 
 SATURATED = 0.2  # more slowness changes ratios no further
 LOWEST = 0.05  # quantile of the reads
 Levels = Mapping[Source, float]  # the lowest twentieth of the log reads of each source
+Logs = np.ndarray  # log seconds per step (members × cycles), NaN for no turn
+Mask = np.ndarray  # of cycles: whether it is one of those that are meant
 
 
 class Effect(NamedTuple):
@@ -58,7 +60,7 @@ class Round:
     """A round, examined.
 
     - `members`: record key → record.
-    - `logs`: log seconds per step of their turns (members × cycles), NaN for no turn.
+    - `logs` of their turns.
     - Masks of its cycles: `seen` (with a turn), `disturbed` (other processes used the cores),
       `slowed` (the machine was) and `counts` (compared).
     - `state`, `slowness`: see `Effect`.
@@ -66,61 +68,65 @@ class Round:
     """
 
     members: Mapping[str, Record]
-    logs: np.ndarray
-    seen: np.ndarray
-    disturbed: np.ndarray
-    slowed: np.ndarray
-    counts: np.ndarray
+    logs: Logs
+    seen: Mask
+    disturbed: Mask
+    slowed: Mask
+    counts: Mask
     state: State
     slowness: float
     lowest: Levels
 
 
 def examined(records: Iterable[Record], levels: Levels | None = None) -> list[Round]:
-    """The rounds in turns of `records`, without void ones. `levels`: those of other rounds."""
-    rounds: dict[str, dict[str, Record]] = {}
+    """The rounds in turns, without void members.
+
+    - `records`: those of the rounds; others are ignored.
+    - `levels`: the lowest reads of further rounds; None for no further rounds.
+    """
+    rounds: dict[str, dict[str, Record]] = defaultdict(dict)
     for record in records:
         if record.round.in_turns and record.verdict.status != "void":
-            members = rounds.setdefault(record.round.id, {})
-            members[record.key] = record
+            rounds[record.round.id][record.key] = record
 
-    lowest = {}
+    lowest = {name: _lowest_reads(members) for name, members in rounds.items()}
     lowest_of_all = dict(levels or {})
-    for name, members in rounds.items():
-        lowest[name] = _lowest_reads(members)
-        for source, level in lowest[name].items():
+    for of_round in lowest.values():
+        for source, level in of_round.items():
             lowest_of_all[source] = min(level, lowest_of_all.get(source, level))
-
-    found = []
-    for name, members in rounds.items():
-        found.append(_examined(members, lowest[name], lowest_of_all))
-    return found
+    return [_examined(rounds[name], lowest[name], lowest_of_all) for name in rounds]
 
 
 def _lowest_reads(members: Mapping[str, Record]) -> Levels:
     """The lowest reads of the members of a round."""
     reads = defaultdict(list)
     for record in members.values():
-        known = [each for each in record.turns.get("reads", ()) if each is not None]
-        if known:
-            source = states.source_of(record)
-            reads[source].extend(known)
+        source = states.source_of(record)
+        for seconds in record.turns.get("reads", ()):
+            if seconds is not None:
+                reads[source].append(seconds)
     lowest = {}
-    for source, seconds in reads.items():
-        lowest[source] = math.log(float(np.quantile(seconds, LOWEST)))
+    for source, of_source in reads.items():
+        lowest[source] = math.log(np.quantile(of_source, LOWEST))
     return lowest
 
 
 def _examined(members: Mapping[str, Record], lowest: Levels, levels: Levels) -> Round:
-    """A round with these `members`; `levels`: the lowest reads of this and all other rounds."""
+    """A round, examined.
+
+    - `members`: record key → record.
+    - `lowest`: the lowest reads of this round.
+    - `levels`: the lowest reads of this and all other rounds.
+    """
     turns = {key: record.turns for key, record in members.items()}
     logs = _logs(turns)
     slower_reads = np.full(logs.shape, np.nan)
-    for row, record in zip(slower_reads, members.values(), strict=True):
+    for index, record in enumerate(members.values()):
         source = states.source_of(record)
         if source in lowest and record.turns.get("reads"):
             reads = np.log(np.array(record.turns["reads"], float))
-            row[record.turns["cycle"]] = reads - states.undisturbed(source, levels[source])
+            undisturbed = states.undisturbed(source, levels[source])
+            slower_reads[index, record.turns["cycle"]] = reads - undisturbed
 
     by_steps, by_reads = states.slowness(logs, slower_reads)
     seen = ~np.isnan(logs).all(axis=0)
@@ -161,20 +167,22 @@ def _examined(members: Mapping[str, Record], lowest: Levels, levels: Levels) -> 
 
 def effects_in(own: Round) -> dict[str, Effect]:
     """Record key → its effect, for the members of a round that can be compared."""
-    fitted = _fitted(list(own.members), own.logs, own.counts)
+    fitted = _fitted(own.members, own.logs, own.counts)
     levels = []
     for key, log in fitted.items():
         record = own.members[key]
         if record.epochs:
-            seconds = run_value([epoch.seconds for epoch in record.epochs])
-            relative = _relative(record.turns, own.counts)
-            levels.append(math.log(seconds) + relative - log)
-    level = fmean(levels) if levels else math.nan
-
-    found = {}
-    for key, log in fitted.items():
-        found[key] = Effect(log + level, own.state, own.slowness)
-    return found
+            value = run_value([epoch.seconds for epoch in record.epochs])
+            # The mean seconds per step of the turns that count / of all turns.
+            cycle, seconds, steps = _full_turns(record.turns)
+            kept = own.counts[cycle]
+            mean_of_kept = seconds[kept].sum() / steps[kept].sum()
+            mean = seconds.sum() / steps.sum()
+            levels.append(math.log(value) + math.log(mean_of_kept / mean) - log)
+    level = math.nan
+    if levels:
+        level = fmean(levels)
+    return {key: Effect(log + level, own.state, own.slowness) for key, log in fitted.items()}
 
 
 def effects_of(records: Iterable[Record]) -> dict[str, Effect]:
@@ -186,22 +194,31 @@ def effects_of(records: Iterable[Record]) -> dict[str, Effect]:
 
 
 def effects(members: Mapping[str, Turns]) -> dict[str, float]:
-    """Member → log seconds per step relative to the other members, from all undisturbed cycles, for
-    members with at least `LEAST_CYCLES` cycles in common with another member."""
+    """Member → log seconds per step relative to the other members, from all undisturbed cycles.
+
+    `members`: the turns of each member of a round.
+
+    Members without `LEAST_CYCLES` cycles in common with another member are left out.
+    """
     logs = _logs(members)
-    disturbed = _disturbed(members, logs)
-    counts = _unless_too_few(logs, ~disturbed)
-    return _fitted(list(members), logs, counts)
+    counts = _unless_too_few(logs, ~_disturbed(members, logs))
+    return _fitted(members, logs, counts)
 
 
-def _disturbed(members: Mapping[str, Turns], logs: np.ndarray) -> np.ndarray:
+def _disturbed(members: Mapping[str, Turns], logs: Logs) -> Mask:
     """The mask of the cycles in which other processes used the cores."""
     cycles = np.arange(logs.shape[1])
     return np.isin(cycles, list(disturbed_cycles(members)))
 
 
-def _unless_too_few(logs: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """The mask `counts` of cycles; a mask of all cycles, if more members can be compared by all."""
+def _unless_too_few(logs: Logs, counts: Mask) -> Mask:
+    """Which cycles to compare members by.
+
+    - `logs`: log seconds per step.
+    - `counts`: the cycles that are to count.
+
+    Returns `counts`, or a mask of all cycles if more members can be compared by all of them.
+    """
     by_all = _compared(_common(logs))
     by_counting = _compared(_common(logs[:, counts]))
     if np.array_equal(by_all, by_counting):
@@ -209,36 +226,33 @@ def _unless_too_few(logs: np.ndarray, counts: np.ndarray) -> np.ndarray:
     return np.full(len(counts), True)
 
 
-def _relative(turns: Turns, counts: np.ndarray) -> float:
-    """The log of the mean seconds per step of the turns that count / of all turns."""
-    seconds = np.array(turns["seconds"])
-    steps = np.array(turns["steps"])
+def _full_turns(turns: Turns) -> list[np.ndarray]:
+    """The cycle, the seconds and the steps of each full turn.
+
+    A turn that was cut short is not full.
+    """
     full = np.array(turns["full"])
-    kept = full & counts[np.array(turns["cycle"])]
-    mean_of_kept = seconds[kept].sum() / steps[kept].sum()
-    mean = seconds[full].sum() / steps[full].sum()
-    return math.log(mean_of_kept / mean)
+    return [np.array(turns[name])[full] for name in ("cycle", "seconds", "steps")]
 
 
-def _logs(members: Mapping[str, Turns]) -> np.ndarray:
-    """Log seconds per step of the members' full turns (members × cycles), NaN for none."""
-    last = 0
+def _logs(members: Mapping[str, Turns]) -> Logs:
+    """Log seconds per step of the members' full turns."""
+    cycles = [0]
     for turns in members.values():
-        last = max(last, max(turns.get("cycle") or [0]))
-    logs = np.full((len(members), last + 1), np.nan)
-    for row, turns in zip(logs, members.values(), strict=True):
+        cycles.extend(turns.get("cycle", []))
+    logs = np.full((len(members), max(cycles) + 1), np.nan)
+    for index, turns in enumerate(members.values()):
         if turns.get("cycle"):
-            full = np.array(turns["full"])
-            cycle = np.array(turns["cycle"])[full]
-            seconds = np.array(turns["seconds"])[full]
-            steps = np.array(turns["steps"])[full]
-            row[cycle] = np.log(seconds / steps)
+            cycle, seconds, steps = _full_turns(turns)
+            logs[index, cycle] = np.log(seconds / steps)
     return logs
 
 
-def _common(logs: np.ndarray) -> np.ndarray:
-    """The number of cycles that each two members have in common (members × members), 0 if they are
-    fewer than `LEAST_CYCLES`."""
+def _common(logs: Logs) -> np.ndarray:
+    """The number of cycles that each two members have in common (members × members).
+
+    It is 0 for fewer than `LEAST_CYCLES`, and for a member with itself.
+    """
     seen = (~np.isnan(logs)).astype(float)
     common = seen @ seen.T
     np.fill_diagonal(common, 0)
@@ -247,18 +261,29 @@ def _common(logs: np.ndarray) -> np.ndarray:
 
 def _compared(common: np.ndarray) -> np.ndarray:
     """The indices of the largest set of members that are compared with each other, directly or by
-    way of others; empty if it has one member only."""
+    way of others.
+
+    `common`: the number of cycles in common (members × members).
+
+    Returns no index if the set has one member only.
+    """
     sets = connected_components(common > 0, directed=False)[1]
     sizes = np.bincount(sets, minlength=1)
-    largest = np.flatnonzero(sets == sizes.argmax())
-    if len(largest) == 1:
-        return largest[:0]
-    return largest
+    if sizes.max() < 2:
+        return np.array([], int)
+    return np.flatnonzero(sets == sizes.argmax())
 
 
-def _fitted(names: Sequence[str], logs: np.ndarray, counts: np.ndarray) -> dict[str, float]:
-    """Name of a member → its effect, from the cycles that count. `logs`: members × cycles, in the
-    order of `names`."""
+def _fitted(names: Iterable[str], logs: Logs, counts: Mask) -> dict[str, float]:
+    """Name of a member → its effect, from the cycles that count.
+
+    The normal equations of the least-squares fit have the Laplacian of the graph whose edges are
+    the pairs of members with enough common cycles. Their solution has the mean 0.
+
+    - `names`: those of the rows of `logs`.
+    - `logs`: log seconds per step.
+    - `counts`: which cycles count.
+    """
     common = _common(logs[:, counts])
     compared = _compared(common)
     if not len(compared):
@@ -272,5 +297,5 @@ def _fitted(names: Sequence[str], logs: np.ndarray, counts: np.ndarray) -> dict[
     laplacian = np.diag(weights.sum(axis=1)) - weights
     inverse = np.linalg.pinv(laplacian, hermitian=True)
     fitted = inverse @ (weights * medians).sum(axis=1)
-    compared_names = [names[index] for index in compared]
-    return dict(zip(compared_names, fitted.tolist(), strict=True))
+    compared_names = np.array(list(names))[compared]
+    return dict(zip(compared_names.tolist(), fitted.tolist(), strict=True))

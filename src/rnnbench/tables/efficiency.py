@@ -6,8 +6,9 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
+from rnnbench.axes import Row
 from rnnbench.tables.estimates import Measurements
-from rnnbench.tables.frame import COUNTED, Row, Rows, ends, identified
+from rnnbench.tables.frame import COUNTED, Rows, identified
 from rnnbench.tables.stats import Interval, mean_interval
 
 ENERGY_COLUMNS = [
@@ -20,9 +21,15 @@ ENERGY_COLUMNS = [
 EFFICIENCY_COLUMNS = [
     *COUNTED,
     "step_seconds",
-    *ends("us_per_timestep"),
-    *ends("gflops"),
-    *ends("mfu"),
+    "us_per_timestep",
+    "us_per_timestep_low",
+    "us_per_timestep_high",
+    "gflops",
+    "gflops_low",
+    "gflops_high",
+    "mfu",
+    "mfu_low",
+    "mfu_high",
     "peak_tflops",
     "timesteps",
     "flops_per_sample",
@@ -109,14 +116,16 @@ def _efficiency(runs: Rows, step: Interval, peak: float | None) -> Row:
 
     # The last batch of an epoch may be smaller.
     gflop = flops * _median(runs, "samples") / _median(runs, "steps") / 1e9
-    row |= step.map(lambda seconds: gflop / seconds).columns("gflops")
+    gflops = step.map(lambda seconds: gflop / seconds)
+    row |= gflops.columns("gflops")
     if peak is None:
         file = f"conf/device/{runs['device'][0]}.yaml"
         row["why"] = f"{file} states no peak_tflops of {runs['precision'][0]}"
     elif gflop / step.estimate > 1e3 * peak:
         row["why"] = ABOVE_PEAK
     else:
-        row |= step.map(lambda seconds: gflop / (1e3 * peak) / seconds).columns("mfu")
+        share = step.map(lambda seconds: gflop / (1e3 * peak) / seconds)
+        row |= share.columns("mfu")
     return row
 
 

@@ -2,36 +2,29 @@
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache, cached_property
-from typing import Any
 
 import pandas as pd
 
-from rnnbench.axes import KEY
-from rnnbench.records import timestamps
+from rnnbench.axes import KEY, Row
 from rnnbench.records.overrides import Overrides, is_model_key, option_of
 from rnnbench.sources.prices import PriceList
 from rnnbench.tables.certificates import Certificates, Judgement
-from rnnbench.tables.fit import RunValue
-from rnnbench.tables.frame import Groups, Key, Row, columns_of, implementation_of, run_values, split
+from rnnbench.tables.frame import (
+    Groups,
+    Key,
+    columns_of,
+    implementation_of,
+    run_values,
+    runs_for_estimates,
+    split,
+)
 from rnnbench.tables.ratios import Estimates
 from rnnworker.options import OF_THE_FUNCTION, named
 
-DEVICE = ["model", "device", "machine"]
-RUN_COLUMNS = [
-    "log",
-    "seconds",
-    "pairing",
-    "machine",
-    "started",
-    "companion",
-    "state",
-    "slowness",
-]
 NAMING = [
     "variant",
     "rnn",
@@ -76,18 +69,21 @@ class Measurements:
 
     @cached_property
     def estimates(self) -> Estimates:
-        return estimates_of(self.values)
+        """The seconds and ratios of all configurations."""
+        return Estimates(runs_for_estimates(self.values))
 
     @cached_property
     def against(self) -> dict[Key, Key]:
         """Each configuration → its reference, including those whose runs are void: a void reference
         is not replaced by another configuration."""
-        return references(keys_of(self.frame), self.reference)
+        keys = self.frame[KEY].drop_duplicates().itertuples(index=False, name=None)
+        return references(keys, self.reference)
 
     @cached_property
     def judge(self) -> Callable[[Key, Key], Judgement]:
         """Whether two configurations compute the same function (`Certificates.judge`)."""
-        return cache(lambda own, base: self.certificates.judge(_certified(own), _certified(base)))
+        judge = self.certificates.judge
+        return cache(lambda own, base: judge(_certified(own), _certified(base)))
 
     @cached_property
     def why_not_learning(self) -> Callable[[Key], str | None]:
@@ -100,39 +96,11 @@ def _certified(key: Key) -> Row:
     variant again (`with_named_options`)."""
     columns = columns_of(key)
     of_model = columns["options"].those(is_model_key)
-    if not of_model:
-        return columns
-    return {
-        **columns,
-        "variant": Overrides(tuple(sorted(columns["variant"].items + of_model.items))),
-        "options": columns["options"].those(lambda name: not is_model_key(name)),
-    }
-
-
-def estimates_of(values: pd.DataFrame, axes: Sequence[str] = tuple(KEY)) -> Estimates:
-    """The `Estimates` from a table of `run_values` with companions. Keys are tuples of the values
-    of `axes`, the columns that identify a configuration."""
-    keys = values[list(axes)].itertuples(index=False, name=None)
-    devices = values[DEVICE].itertuples(index=False, name=None)
-    rows: Iterable[Any] = values[RUN_COLUMNS].itertuples(index=False)
-    runs = []
-    for key, device, row in zip(keys, devices, rows, strict=True):
-        in_turns = not math.isnan(row.log)
-        runs.append(
-            RunValue(
-                key=key,
-                device=device,
-                log=row.log if in_turns else math.log(row.seconds),
-                unit=str(row.pairing),
-                machine=row.machine,
-                started=timestamps.read(row.started).timestamp(),
-                is_companion=bool(row.companion),
-                in_turns=in_turns,
-                state=int(row.state),
-                slowness=row.slowness,
-            )
-        )
-    return Estimates(runs)
+    if of_model:
+        variant = columns["variant"].items + of_model.items
+        columns["variant"] = Overrides.of(dict(variant))
+        columns["options"] = columns["options"].those(lambda name: not is_model_key(name))
+    return columns
 
 
 def key_of(row: Row) -> Key:
@@ -140,13 +108,11 @@ def key_of(row: Row) -> Key:
     return tuple(row[name] for name in KEY)
 
 
-def keys_of(frame: pd.DataFrame) -> list[Key]:
-    """The distinct keys in a frame with the columns `KEY`, in its order."""
-    return list(frame[KEY].drop_duplicates().itertuples(index=False, name=None))
-
-
 def references(keys: Iterable[Key], reference: Mapping[str, str]) -> dict[Key, Key]:
     """The key of each configuration → the key of its reference, which may be missing in `keys`.
+
+    - `keys`: those of all configurations.
+    - `reference`: see `Measurements`.
 
     The reference has the choices that `reference` (axis → choice) names, no alias unless
     `reference` names one, and otherwise the choices of the configuration; both compute the same
@@ -191,45 +157,48 @@ def references(keys: Iterable[Key], reference: Mapping[str, str]) -> dict[Key, K
 
 
 def with_named_options(table: pd.DataFrame, reference: Mapping[str, str]) -> pd.DataFrame:
-    """`table` (with the columns of a configuration) after moving the function options and the keys
-    of the model that `reference` names from `variant` to `options` and `implementation`, so that
-    configurations that differ only in them belong to one group and have the same reference. A value
-    that is the reference's own is not part of the name: ``keras``, ``keras dropout=0.2``."""
-    moves_any = _function_options(reference) or any(map(is_model_key, reference))
-    if not moves_any or table.empty:
+    """`table` after moving the function options and the keys of the model that `reference` names
+    from `variant` to `options` and `implementation`.
+
+    Configurations that differ only in them then belong to one group and have the same reference. A
+    value that is the reference's own is not part of the name: ``keras``, ``keras dropout=0.2``.
+
+    - `table`: has the columns of a configuration.
+    - `reference`: see `Measurements`.
+    """
+    if table.empty:
         return table
-    # Thousands of rows share a few names.
-    move = cache(lambda *row: move_named_options(dict(zip(NAMING, row, strict=True)), reference))
-    columns: dict[str, list[Any]] = {"variant": [], "options": [], "implementation": []}
-    for row in table[NAMING].itertuples(index=False, name=None):
-        moved = move(*row)
-        for name, values in columns.items():
-            values.append(moved[name])
+    names = list(table[NAMING].itertuples(index=False, name=None))
+    moved = {}
+    for row in set(names):  # thousands of rows share a few names
+        moved[row] = move_named_options(dict(zip(NAMING, row, strict=True)), reference)
+    columns = {}
+    for name in ("variant", "options", "implementation"):
+        columns[name] = [moved[row][name] for row in names]
     return table.assign(**columns)
 
 
 def move_named_options(row: Row, reference: Mapping[str, str]) -> Row:
     """A row after moving what `reference` names (see `with_named_options`)."""
-    names = _function_options(reference)
-    own = row["options"].those(lambda key: option_of(key) in names)
-    of_model = row["variant"].those(lambda key: is_model_key(key) and key in reference)
-    if not own and not of_model:
-        return dict(row)
-    options = Overrides(tuple(sorted(row["options"].items + of_model.items)))
-    moved = {*dict(own.items), *dict(of_model.items)}
+    row = dict(row)
+    of_function = set(named(reference)) & set(OF_THE_FUNCTION)
+    moved = {key for key, _ in row["options"].items if option_of(key) in of_function}
+    options = dict(row["options"].items)
+    for key, value in row["variant"].items:
+        if is_model_key(key) and key in reference:
+            moved.add(key)
+            options[key] = value
+    if not moved:
+        return row
     shown = {}
-    for key, value in options.items:
-        is_another = key in moved and value != reference.get(key)
-        if is_another or (key not in moved and option_of(key) not in OF_THE_FUNCTION):
+    for key, value in options.items():
+        if key in moved:
+            is_shown = value != reference.get(key)
+        else:
+            is_shown = option_of(key) not in OF_THE_FUNCTION
+        if is_shown:
             shown[key] = value
-    return {
-        **row,
-        "variant": row["variant"].those(lambda key: key not in moved),
-        "options": options,
-        "implementation": implementation_of(row["rnn"], row["alias"], Overrides.of(shown)),
-    }
-
-
-def _function_options(reference: Mapping[str, str]) -> set[str]:
-    """The names of the options in `reference` that change the function."""
-    return set(named(reference)) & set(OF_THE_FUNCTION)
+    row["variant"] = row["variant"].those(lambda key: key not in moved)
+    row["options"] = Overrides.of(options)
+    row["implementation"] = implementation_of(row["rnn"], row["alias"], Overrides.of(shown))
+    return row

@@ -23,11 +23,10 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from rnnbench.tables.states import State
-from rnnbench.tables.stats import student_quantile
+from rnnbench.tables.stats import Spread, student_quantile
 
 POOLED_FROM = 3  # configurations
 NEGLIGIBLE = 1e-9  # weight of rounds that do not count, by which configurations stay linked
-Key = Hashable
 
 
 class RunValue(NamedTuple):
@@ -51,18 +50,7 @@ class RunValue(NamedTuple):
     slowness: float = 0.0
 
 
-RunsByKey = Mapping[Key, Sequence[RunValue]]
-
-
-class Spread(NamedTuple):
-    """The spread between runs of one configuration, without unit effects.
-
-    - `variance`: of log seconds.
-    - `degrees_of_freedom`: of this estimate.
-    """
-
-    variance: float
-    degrees_of_freedom: int
+RunsByKey = Mapping[Hashable, Sequence[RunValue]]
 
 
 class Fit:
@@ -82,15 +70,14 @@ class Fit:
     """
 
     def __init__(self, runs: RunsByKey, counts: Mapping[str, bool], sets: int = 1) -> None:
-        keys = list(runs)
-        every = list(chain.from_iterable(runs.values()))
         own, unit = _indices(runs)
+        every = list(chain.from_iterable(runs.values()))
         logs = np.array([run.log for run in every])
         does_count = np.array([counts[run.unit] for run in every])
         is_owned = np.array([not run.is_companion for run in every])
         weights = np.where(does_count, 1.0, NEGLIGIBLE)
 
-        table = np.zeros((len(keys), unit.max() + 1))
+        table = np.zeros((len(runs), unit.max() + 1))
         np.add.at(table, (own, unit), weights)
         repeats = table.sum(axis=1)
         per_unit = table.sum(axis=0)
@@ -106,40 +93,47 @@ class Fit:
         residuals = logs - fitted[own]
 
         owned = is_owned * weights
-        level = 0.0
         if owned.any():
-            level = float((owned * residuals).sum() / owned.sum())
-        self.logs = dict(zip(keys, (fitted + level).tolist(), strict=True))
-        self._index = {key: index for index, key in enumerate(keys)}
+            fitted = fitted + (owned * residuals).sum() / owned.sum()
+        self.logs = dict(zip(runs, fitted.tolist(), strict=True))
+        self._index = {key: index for index, key in enumerate(runs)}
         self._shares = shares
         self._repeats = repeats
 
         unexplained = residuals - of_unit[unit]
         squares = float((weights * unexplained**2).sum())
         units = len(np.unique(unit[does_count]))
-        freedom = round(weights.sum()) - len(keys) - units + sets
+        parameters = len(runs) + units - sets
+        freedom = round(weights.sum()) - parameters
         self.spread: Spread | None = None
         if freedom > 0:
             self.spread = Spread(squares / freedom, freedom)
 
-    def halfwidth(self, a: Key, b: Key, confidence: float) -> float | None:
+    def halfwidth(self, a: Hashable, b: Hashable, confidence: float) -> float | None:
         """The half-width of the interval of the difference of two log seconds, from the standard
-        error of the fit; None without degrees of freedom."""
+        error of the fit.
+
+        - `a`, `b`: keys of the configurations.
+        - `confidence`: of the interval, from 0 to 1.
+
+        Returns None without degrees of freedom.
+        """
         if self.spread is None:
             return None
-        index_a = self._index[a]
-        index_b = self._index[b]
-        apart = self._shares[index_a] - self._shares[index_b]
+        pair = [self._index[a], self._index[b]]
+        apart = self._shares[pair[0]] - self._shares[pair[1]]
         by_way_of_units = float(apart @ self._inverse @ apart)
-        scale = 1 / self._repeats[index_a] + 1 / self._repeats[index_b] + by_way_of_units
+        scale = (1 / self._repeats[pair]).sum() + by_way_of_units
         quantile = student_quantile(confidence, self.spread.degrees_of_freedom)
         return quantile * math.sqrt(self.spread.variance * scale)
 
 
 def pooled_spread(runs: RunsByKey) -> Spread | None:
-    """The pooled spread of the configurations of a device. None unless at least `POOLED_FROM` of
-    them have runs in two or more units, and none has two runs in one unit. A missing run only
-    removes that unit from its configuration."""
+    """The pooled spread of the configurations of a device.
+
+    A missing run only removes that unit from its configuration. Returns None unless at least
+    `POOLED_FROM` configurations have runs in two or more units, and none has two runs in one unit.
+    """
     repeated = {}
     counts = {}
     for key, own in runs.items():
@@ -154,23 +148,29 @@ def pooled_spread(runs: RunsByKey) -> Spread | None:
     return Fit(repeated, counts, len(linked(repeated))).spread
 
 
-def linked(runs: RunsByKey) -> list[list[Key]]:
-    """The sets of configurations that are linked by common units."""
+def linked(runs: RunsByKey) -> list[list[Hashable]]:
+    """The sets of configurations that are linked by common units, directly or by way of others.
+
+    `runs`: those of each configuration.
+    """
     if not runs:
         return []
     own, unit = _indices(runs)
-    size = len(runs) + int(unit.max()) + 1
-    edges = (np.ones(len(own)), (own, len(runs) + unit))
-    graph = coo_array(edges, shape=(size, size))
+    node = unit + len(runs)
+    size = node.max() + 1
+    graph = coo_array((np.ones(len(own)), (own, node)), shape=(size, size))
     labels = connected_components(graph, directed=False)[1]
     sets = defaultdict(list)
-    for index, key in enumerate(runs):
-        sets[labels[index]].append(key)
+    for key, label in zip(runs, labels[: len(runs)], strict=True):
+        sets[label].append(key)
     return list(sets.values())
 
 
 def _indices(runs: RunsByKey) -> tuple[np.ndarray, np.ndarray]:
-    """For each run, the index of its configuration and of its unit."""
+    """For each run, the index of its configuration and the index of its unit.
+
+    Configurations have the order of `runs`, and units that of their names.
+    """
     own = []
     names = []
     for index, runs_of_key in enumerate(runs.values()):

@@ -3,19 +3,22 @@ value of each run, and the groups of rows."""
 
 from __future__ import annotations
 
+import math
 import re
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
 
-from rnnbench.axes import CONFIGURATION, GROUP, KEY, NAMES
+from rnnbench.axes import CONFIGURATION, DEVICE_COLUMNS, GROUP, KEY, NAMES, Row
+from rnnbench.records import timestamps
 from rnnbench.records.overrides import NONE, Overrides, labelled, option_of, section_of
 from rnnbench.records.record import Record
 from rnnbench.tables.certificates import DOES_NOT_LEARN
 from rnnbench.tables.effects import Effect, effects_of
+from rnnbench.tables.fit import RunValue
 from rnnworker.options import OF_THE_FUNCTION
 
 MEASURED = (
@@ -52,8 +55,8 @@ RUN_NUMBERS = [
     "companion",
     "batch",
 ]
-LEARNT = ("loss", "acc", "val_loss", "val_acc")
-EPOCH = (
+LEARNT = ["loss", "acc", "val_loss", "val_acc"]
+EPOCH = [
     "epoch",
     "start",
     "seconds",
@@ -61,13 +64,13 @@ EPOCH = (
     "steps",
     *LEARNT,
     "val_seconds",
-)
+]
 ROW_NUMBERS = [*EPOCH, "timed", "first_call", "call_seconds"]
 CALLS = ("evaluate", "predict")
 NOT_ATTESTED = "not attested: no kernel found"
 CELLS = ("lstm", "gru", "gru_reset_before", "rnn_tanh", "rnn_relu")
 COUNTED = [*CONFIGURATION, "runs", "suspect"]  # the configuration; numbers of runs
-Row = dict[Any, Any]  # of a table: column → its value
+OWN_DEVICE = ["model", *DEVICE_COLUMNS]  # what the spread is pooled over
 Key = tuple[Any, ...]  # the values of `KEY` or of other columns
 Rows = Mapping[str, np.ndarray]  # column → its values
 Groups = dict[Key, Rows]
@@ -120,7 +123,7 @@ def tidy(records: Iterable[Record]) -> pd.DataFrame:
     for record in records:
         effect = effects.get(record.key, Effect())
         rows_of_run = _rows_of(record)
-        runs.append({**run_facts(record), **effect._asdict()})
+        runs.append(run_facts(record) | effect._asdict())
         rows += rows_of_run
         counts.append(len(rows_of_run))
     # Building one row per run and repeating it is faster than building all rows.
@@ -129,9 +132,13 @@ def tidy(records: Iterable[Record]) -> pd.DataFrame:
     return pd.concat([repeated, _columns(rows, ["phase"], ROW_NUMBERS)], axis=1)
 
 
-def _columns(rows: Sequence[Row], text: Sequence[str], numbers: Sequence[str]) -> pd.DataFrame:
-    """`rows` as a frame; absent keys are missing."""
-    frame = pd.DataFrame({name: [row.get(name) for row in rows] for name in (*text, *numbers)})
+def _columns(rows: Sequence[Row], text: list[str], numbers: list[str]) -> pd.DataFrame:
+    """`rows` as a frame, in which absent keys are missing.
+
+    - `text`: the columns whose values are kept.
+    - `numbers`: the columns that become float64.
+    """
+    frame = pd.DataFrame(rows, columns=text + numbers)
     for name in numbers:
         frame[name] = pd.to_numeric(frame[name]).astype("float64")
     return frame
@@ -143,32 +150,35 @@ def _rows_of(record: Record) -> list[Row]:
     if not record.is_companion:
         rows.append({"phase": "run", "seconds": record.measured.get("wall_seconds")})
         for phase in record.phases:
-            calls = phase.details.get("calls")
-            rows.append(
-                {
-                    "phase": phase.name,
-                    "start": phase.start,
-                    "seconds": phase.took,
-                    "timed": phase.timed,
-                    "samples": phase.details.get("samples"),
-                    "first_call": phase.details.get("first_call"),
-                    "call_seconds": statistics.median(calls) if calls else None,
-                }
-            )
+            details = phase.details
+            row = {
+                "phase": phase.name,
+                "start": phase.start,
+                "seconds": phase.took,
+                "timed": phase.timed,
+                "samples": details.get("samples"),
+                "first_call": details.get("first_call"),
+            }
+            if details.get("calls"):
+                row["call_seconds"] = statistics.median(details["calls"])
+            rows.append(row)
     for epoch in record.epochs:
         row = {name: getattr(epoch, name) for name in EPOCH}
-        rows.append({**row, "phase": "epoch", "timed": True})
+        row["phase"] = "epoch"
+        row["timed"] = True
+        rows.append(row)
     return rows
 
 
 def flat_text(facts: Any) -> str:
     """A nested value of a record as one line of text."""
-    if isinstance(facts, Mapping):
-        return "; ".join(f"{key}: {flat_text(value)}" for key, value in facts.items())
-    if isinstance(facts, (list, tuple)):
-        return ", ".join(flat_text(value) for value in facts)
     if facts is None:
         return ""
+    if isinstance(facts, Mapping):
+        texts = [f"{key}: {flat_text(value)}" for key, value in facts.items()]
+        return "; ".join(texts)
+    if isinstance(facts, (list, tuple)):
+        return ", ".join(map(flat_text, facts))
     return str(facts)
 
 
@@ -230,7 +240,11 @@ def _function_options(record: Record) -> dict[str, Any]:
     for name, value in (rnn.get("options") or {}).items():
         requested[f"rnn.options.{name}"] = value
     requested.update(record.run.overrides)
-    return {key: value for key, value in requested.items() if option_of(key) in OF_THE_FUNCTION}
+    function = {}
+    for key, value in requested.items():
+        if option_of(key) in OF_THE_FUNCTION:
+            function[key] = value
+    return function
 
 
 def _kernel(kernel: Any) -> Row:
@@ -245,7 +259,11 @@ def _kernel(kernel: Any) -> Row:
 
 
 def usable_epochs(frame: pd.DataFrame, companions: bool = False) -> pd.DataFrame:
-    """The rows of timed epochs of runs that are not void, with or without `companions`."""
+    """The rows of timed epochs of runs that are not void.
+
+    - `frame`: the tidy frame.
+    - `companions`: whether to keep the epochs of companions.
+    """
     usable = (frame["phase"] == "epoch") & (frame["verdict"] != "void")
     if not companions:
         usable &= frame["companion"] != 1
@@ -253,17 +271,23 @@ def usable_epochs(frame: pd.DataFrame, companions: bool = False) -> pd.DataFrame
 
 
 def counted(epochs: pd.DataFrame) -> pd.DataFrame:
-    """The rows of `epochs` whose seconds enter the value of a run (``records.record.run_value``):
-    all but its first epoch, unless it is the only one."""
+    """The rows of `epochs` whose seconds enter the value of a run (``records.record.run_value``).
+
+    These are all but its first epoch, unless it is the only one.
+    """
     is_only = epochs.groupby("record", sort=False)["epoch"].transform("count") == 1
     return epochs[is_only | (epochs["epoch"] > 1)]
 
 
-def phase_of(frame: pd.DataFrame, name: str, columns: Sequence[str]) -> pd.DataFrame:
-    """The `columns` of a phase or of the last epoch (``epoch``) by record."""
-    rows = frame.loc[frame["phase"] == name, ["record", *columns]]
-    rows = rows.drop_duplicates("record", keep="last" if name == "epoch" else "first")
-    return rows.set_index("record")
+def phase_of(frame: pd.DataFrame, name: str, columns: list[str]) -> pd.DataFrame:
+    """The `columns` of a phase of each run, by record.
+
+    - `frame`: the tidy frame.
+    - `name`: of the phase; ``epoch`` for the last epoch.
+    """
+    rows = frame[frame["phase"] == name].set_index("record")[columns]
+    keep: Literal["first", "last"] = "last" if name == "epoch" else "first"
+    return rows[~rows.index.duplicated(keep)]
 
 
 def run_values(frame: pd.DataFrame, companions: bool = False) -> pd.DataFrame:
@@ -285,7 +309,7 @@ def run_values(frame: pd.DataFrame, companions: bool = False) -> pd.DataFrame:
     epochs = usable_epochs(frame, companions=True)
     by_run = epochs.groupby("record", sort=False)
     # Not .last(), which would use an earlier epoch if the last loss is missing.
-    values = phase_of(epochs, "epoch", [*RUN_TEXT[1:], *RUN_NUMBERS, *LEARNT])
+    values = phase_of(epochs, "epoch", RUN_TEXT[1:] + RUN_NUMBERS + LEARNT)
     # Not by the number of the block, which changes if an experiment is extended.
     seed = values["seed"].astype("Int64").astype(str)
     repeat = values["repeat"].astype("Int64").astype(str)
@@ -314,13 +338,46 @@ def run_values(frame: pd.DataFrame, companions: bool = False) -> pd.DataFrame:
     return values[~alone].reset_index()
 
 
+def runs_for_estimates(values: pd.DataFrame) -> list[RunValue]:
+    """The rows of `run_values` with companions as runs of configurations.
+
+    The key of a configuration is the values of `KEY`. A run without a value by its turns has the
+    log of its seconds.
+    """
+    keys = values[KEY].itertuples(index=False, name=None)
+    devices = values[OWN_DEVICE].itertuples(index=False, name=None)
+    rows: Iterable[Any] = values.itertuples(index=False)
+    runs = []
+    for key, device, row in zip(keys, devices, rows, strict=True):
+        in_turns = not math.isnan(row.log)
+        runs.append(
+            RunValue(
+                key=key,
+                device=device,
+                log=row.log if in_turns else math.log(row.seconds),
+                unit=str(row.pairing),
+                machine=row.machine,
+                started=timestamps.read(row.started).timestamp(),
+                is_companion=bool(row.companion),
+                in_turns=in_turns,
+                state=int(row.state),
+                slowness=row.slowness,
+            )
+        )
+    return runs
+
+
 def columns_of(key: Key) -> Row:
     """The columns `KEY` of a configuration."""
     return dict(zip(KEY, key, strict=True))
 
 
 def identified(key: Key, runs: Rows) -> Row:
-    """The columns `COUNTED` of a configuration (values of `KEY`) with these runs."""
+    """The columns `COUNTED` of a configuration, and its implementation.
+
+    - `key`: the values of `KEY`.
+    - `runs`: its rows of `run_values`.
+    """
     return {
         **columns_of(key),
         "implementation": runs["implementation"][0],
@@ -329,16 +386,13 @@ def identified(key: Key, runs: Rows) -> Row:
     }
 
 
-def ends(name: str) -> list[str]:
-    """The columns of an estimate with its 95 % interval: ``NAME``, ``NAME_low``, ``NAME_high``."""
-    return [name, f"{name}_low", f"{name}_high"]
-
-
 def split(table: pd.DataFrame, by: Sequence[str], columns: Iterable[str] = ()) -> Groups:
-    """Values of `by` → the rows of that group as arrays of `columns` (default: all). Groups and
-    rows keep the order of `table`.
+    """Values of `by` → the rows of that group as arrays. Groups and rows keep the order of `table`.
 
     Intended for many small groups, for each of which pandas would build a frame of all columns.
+
+    - `by`: the columns that define a group.
+    - `columns`: those of the result; all if empty.
     """
     if table.empty:
         return {}
@@ -349,7 +403,8 @@ def split(table: pd.DataFrame, by: Sequence[str], columns: Iterable[str] = ()) -
     keys = table[list(by)].iloc[firsts].itertuples(index=False, name=None)
     parts = {}
     for name in columns or table.columns:
-        parts[name] = np.split(table[name].to_numpy()[order], stops)
+        values = table[name].to_numpy()[order]
+        parts[name] = np.split(values, stops)
     groups: Groups = {}
     for index, key in enumerate(keys):
         groups[key] = {name: part[index] for name, part in parts.items()}
@@ -373,10 +428,11 @@ def ranked(frame: pd.DataFrame) -> pd.DataFrame:
         if column.name == "implementation":
             return column.map(typical)  # those without a time come last
         if column.name == "cell":
-            return column.map(lambda name: CELLS.index(name) if name in CELLS else len(CELLS))
+            others = len(CELLS)  # come last
+            return column.map({name: number for number, name in enumerate(CELLS)}).fillna(others)
         return column.map({name: _natural(str(name)) for name in column.unique()})
 
-    by = ["device", "machine", *GROUP, "implementation"]
+    by = DEVICE_COLUMNS + GROUP + ["implementation"]
     return frame.sort_values(by, key=key, kind="stable", ignore_index=True)
 
 

@@ -30,16 +30,26 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from rnnbench.axes import CONFIGURATION, GROUP, KEY, TASK
+from rnnbench.axes import CONFIGURATION, GROUP, KEY, TASK, Row
 from rnnbench.tables.estimates import Key, Measurements
-from rnnbench.tables.frame import Row, counted, ends, identified, run_values, split, usable_epochs
+from rnnbench.tables.frame import (
+    Groups,
+    columns_of,
+    counted,
+    identified,
+    run_values,
+    split,
+    usable_epochs,
+)
 from rnnbench.tables.stats import Interval, mean_interval, sidak_confidence, student_quantile
 
 MEASURES = ("acc", "val_acc", "loss", "val_loss")
+BY_SEED = [*CONFIGURATION, "seed"]
 MIN_SEEDS = 3  # that can show a difference in accuracy; with two, Student's t is 12.7 or more
 TOO_FEW_SEEDS = "fewer than three seeds"
 CONFIDENCE = 0.95  # that no outlier is reported if all configurations are equal
-DISTANCES = [
+OUTLIER_COLUMNS = [
+    *CONFIGURATION,
     "seeds",
     "val_acc",
     "others",
@@ -67,7 +77,9 @@ TARGET_COLUMNS = [
     "runs",
     "suspect",
     "reached",
-    *ends("seconds"),
+    "seconds",
+    "seconds_low",
+    "seconds_high",
     "epochs",
 ]
 
@@ -90,7 +102,7 @@ def accuracy(measured: Measurements) -> pd.DataFrame:
     """
     values = measured.runs
     by_configuration = values.groupby(CONFIGURATION, sort=False)
-    by_seed = values.groupby([*CONFIGURATION, "seed"], sort=False)
+    by_seed = values.groupby(BY_SEED, sort=False)
     table = by_configuration.agg(
         runs=("record", "count"),
         suspect=("suspect", "sum"),
@@ -106,8 +118,12 @@ def accuracy(measured: Measurements) -> pd.DataFrame:
 
 
 def validation_samples(frame: pd.DataFrame, by: list[str]) -> dict[Any, float]:
-    """The size of the validation set, by the values of `by`."""
-    sizes = frame[frame["phase"] == "evaluate"].groupby(by, sort=False)["samples"].min()
+    """The size of the validation set, by the values of `by`.
+
+    `frame`: the tidy frame. What was never evaluated is missing.
+    """
+    evaluated = frame[frame["phase"] == "evaluate"]
+    sizes = evaluated.groupby(by, sort=False)["samples"].min()
     return dict(sizes.dropna())
 
 
@@ -127,7 +143,7 @@ def find_accuracy_outliers(frame: pd.DataFrame) -> pd.DataFrame:
     configurations with at least `MIN_SEEDS` seeds in common with others.
     """
     values = run_values(frame).dropna(subset=["val_acc"])
-    by_seed = values.groupby([*CONFIGURATION, "seed"], sort=False)["val_acc"].mean()
+    by_seed = values.groupby(BY_SEED, sort=False)["val_acc"].mean()
     sizes = validation_samples(frame, TASK)
     tasks = []
     comparisons = 0
@@ -144,11 +160,14 @@ def find_accuracy_outliers(frame: pd.DataFrame) -> pd.DataFrame:
             if distance:
                 columns = dict(zip(CONFIGURATION, configuration, strict=True))
                 rows.append(columns | distance)
-    return pd.DataFrame(rows, columns=[*CONFIGURATION, *DISTANCES])
+    return pd.DataFrame(rows, columns=OUTLIER_COLUMNS)
 
 
 def comparisons_of(accuracies: np.ndarray, samples: float | None = None) -> int:
-    """The number of different comparisons between the rows of `accuracies` (see `distances`)."""
+    """The number of different comparisons between configurations.
+
+    `accuracies`, `samples`: see `distances`.
+    """
     count = len(_distinct(accuracies, samples))
     if count > 2:
         return count
@@ -167,9 +186,14 @@ def distances(
     - `samples`: the size of the validation set.
     - `comparisons`: their number in all tasks (None: this is the only task).
     """
-    distinct = [row[~np.isnan(row)] for row in _distinct(accuracies, samples)]
-    squares = sum(float(((row - row.mean()) ** 2).sum()) for row in distinct)
-    degrees_of_freedom = sum(len(row) - 1 for row in distinct)
+    distinct = _distinct(accuracies, samples)
+    squares = []
+    degrees_of_freedom = 0
+    for row in distinct:
+        present = row[~np.isnan(row)]
+        deviations = present - present.mean()
+        squares.append(float((deviations**2).sum()))
+        degrees_of_freedom += len(present) - 1
     comparisons = comparisons or comparisons_of(accuracies, samples)
     confidence = sidak_confidence(CONFIDENCE, comparisons)
 
@@ -185,7 +209,7 @@ def distances(
     results: list[Row | None] = [None] * len(accuracies)
     for index, own in enumerate(accuracies):
         others = np.delete(accuracies, index, axis=0)
-        common = ~np.isnan(own) & (~np.isnan(others)).any(axis=0)
+        common = ~(np.isnan(own) | np.isnan(others).all(axis=0))
         seeds = int(common.sum())
         if seeds < MIN_SEEDS:
             continue
@@ -193,7 +217,7 @@ def distances(
         gaps = gaps[(~np.isnan(gaps)).any(axis=1)]
         difference = float(np.median(np.nanmean(gaps, axis=1)))
         at_least = _sampling_variance(others[:, common], samples)
-        variance = max(squares / degrees_of_freedom, at_least)
+        variance = max(sum(squares) / degrees_of_freedom, at_least)
         standard_error = math.sqrt(variance * (1 + variance_of_others) / seeds)
         allowed = student_quantile(confidence, degrees_of_freedom) * standard_error
         mean = float(own[common].mean())
@@ -210,17 +234,27 @@ def distances(
 
 def _distinct(accuracies: np.ndarray, samples: float | None) -> list[np.ndarray]:
     """The rows without those that agree with another one within the sampling error, in each seed
-    that both have. Of rows that agree, it is the one with most seeds."""
+    that both have. Of rows that agree, it is the one with most seeds.
+
+    - `accuracies`: configurations × seeds, NaN for missing runs.
+    - `samples`: the size of the validation set; None if it is unknown.
+    """
     error = math.sqrt(_sampling_variance(accuracies, samples)) + 1e-9
     distinct: list[np.ndarray] = []
-    for row in sorted(accuracies, key=lambda row: int(np.isnan(row).sum())):
-        if all((np.abs(row - other) > error).any() for other in distinct):
+    missing = np.isnan(accuracies).sum(axis=1)
+    for row in accuracies[np.argsort(missing, kind="stable")]:
+        differs = [bool((np.abs(row - other) > error).any()) for other in distinct]
+        if all(differs):
             distinct.append(row)
     return distinct
 
 
 def _sampling_variance(accuracies: np.ndarray, samples: float | None) -> float:
-    """The variance of an accuracy on `samples` samples: p (1 - p) / n."""
+    """The variance of an accuracy: p (1 - p) / n.
+
+    - `accuracies`: their median is p.
+    - `samples`: n; 0 or None if it is unknown, which gives 0.
+    """
     if not samples:
         return 0.0
     share = float(np.nanmedian(accuracies))
@@ -230,14 +264,20 @@ def _sampling_variance(accuracies: np.ndarray, samples: float | None) -> float:
 def learning(measured: Measurements, together: bool = False) -> pd.DataFrame:
     """One row per configuration that has a seed in common with its reference.
 
-    Columns: the configuration; `is_reference` (bool); `suspect` (number of suspect runs, its own
-    and the reference's); `seeds` (number of common seeds); `val_acc` at the last epoch (mean over
-    these seeds); `val_acc_difference` from the reference (mean over seeds, after averaging the runs
-    of a seed) with the interval `val_acc_low`, `val_acc_high` (`accuracy_interval`; the 95 % hold
-    for all configurations of a group at once or, if `together`, for the whole table);
-    `val_acc_largest` and `loss_largest`: the largest absolute difference of the
-    validation-accuracy curves and of the loss curves over seeds and epochs; `shown_different`
-    (bool: the interval exists and excludes 0). Source: epochs of runs that are not void.
+    Columns:
+
+    - the configuration; `is_reference` (bool).
+    - `suspect`: number of suspect runs, its own and the reference's.
+    - `seeds`: number of common seeds.
+    - `val_acc` at the last epoch: mean over these seeds.
+    - `val_acc_difference` from the reference: mean over seeds, after averaging the runs of a seed,
+      with the interval `val_acc_low`, `val_acc_high` (`accuracy_interval`). The 95 % hold for all
+      configurations of a group at once or, if `together`, for the whole table.
+    - `val_acc_largest`, `loss_largest`: the largest absolute difference of the validation-accuracy
+      curves and of the loss curves over seeds and epochs.
+    - `shown_different` (bool: the interval exists and excludes 0).
+
+    Source: epochs of runs that are not void.
     """
     epochs = usable_epochs(measured.frame)
     if epochs.empty:
@@ -250,30 +290,20 @@ def learning(measured: Measurements, together: bool = False) -> pd.DataFrame:
     last = pairs.drop_duplicates([*KEY, "seed"], keep="last")
     at_end = split(last, KEY, ["val_acc", "difference"])
 
-    # The comparisons that an interval holds for at once.
-    family = [KEY.index(name) for name in GROUP if name not in measured.reference and not together]
-    families = {}
-    comparisons: Counter[Key] = Counter()
-    for key, own in at_end.items():
-        families[key] = tuple(key[index] for index in family)
-        if against[key] != key and len(_present(own["difference"])) >= MIN_SEEDS:
-            comparisons[families[key]] += 1
-
+    simultaneous = _simultaneous(measured, at_end, together)
     samples = validation_samples(measured.frame, KEY)
     rows = []
     for key, own in split(pairs, KEY, ["difference", "loss_difference"]).items():
         base = against[key]
         accuracies = _present(at_end[key]["val_acc"])
-        interval = accuracy_interval(
-            _present(at_end[key]["difference"]),
-            samples.get(key),
-            comparisons[families[key]],
-        )
+        differences = _present(at_end[key]["difference"])
+        interval = accuracy_interval(differences, samples.get(key), simultaneous[key])
+        suspect = groups[key]["suspect"].sum() + groups[base]["suspect"].sum()
         rows.append(
             {
                 **identified(key, groups[key]),
                 "is_reference": base == key,
-                "suspect": int(groups[key]["suspect"].sum() + groups[base]["suspect"].sum()),
+                "suspect": int(suspect),
                 "seeds": len(at_end[key]["val_acc"]),
                 "val_acc": statistics.fmean(accuracies) if accuracies else None,
                 **interval.columns("val_acc_difference", "val_acc_low", "val_acc_high"),
@@ -288,10 +318,34 @@ def learning(measured: Measurements, together: bool = False) -> pd.DataFrame:
     return table.astype(dict.fromkeys(numeric, "float64"))
 
 
+def _simultaneous(measured: Measurements, at_end: Groups, together: bool) -> dict[Key, int]:
+    """Configuration → the number of comparisons that its interval holds for at once.
+
+    - `at_end`: the differences of each configuration at the last epoch.
+    - `together`: whether the whole table is one family, else each group.
+    """
+    axes = []
+    if not together:
+        axes = [axis for axis in GROUP if axis not in measured.reference]
+    families = {}
+    counts: Counter[Key] = Counter()
+    for key, own in at_end.items():
+        columns = columns_of(key)
+        families[key] = tuple(columns[axis] for axis in axes)
+        seeds = len(_present(own["difference"]))
+        if measured.against[key] != key and seeds >= MIN_SEEDS:
+            counts[families[key]] += 1
+    return {key: counts[family] for key, family in families.items()}
+
+
 def _with_reference(epochs: pd.DataFrame, against: Mapping[Key, Key]) -> pd.DataFrame:
     """Loss and validation accuracy by configuration, seed and epoch (averaged over the runs of a
-    seed), with `loss_base` and `val_acc_base`: those of the reference (`against`) with the same
-    seed and epoch. Rows without a counterpart are omitted."""
+    seed), with `loss_base` and `val_acc_base`: those of the reference with the same seed and epoch.
+    Rows without a counterpart are omitted.
+
+    - `epochs`: the usable epochs of the tidy frame.
+    - `against`: configuration → its reference.
+    """
     by = [*KEY, "seed", "epoch"]
     means = epochs.groupby(by, sort=False)[["loss", "val_acc"]].mean().reset_index()
     bases = [against[key] for key in means[KEY].itertuples(index=False, name=None)]
@@ -308,17 +362,24 @@ def accuracy_interval(
     samples: float | None,
     comparisons: int = 1,
 ) -> Interval:
-    """The mean of the `differences` of one seed each, with its 95 % interval, which holds for all
-    `comparisons` at once (Student's t with Šidák's correction). There is none without the number of
-    validation `samples`, or with fewer than `MIN_SEEDS` differences."""
+    """The mean of differences in accuracy with its 95 % interval (Student's t with Šidák's
+    correction).
+
+    - `differences`: one for each seed.
+    - `samples`: the size of the validation set. Without it, and with fewer than `MIN_SEEDS`
+      differences, there is no interval.
+    - `comparisons`: the number of those that the 95 % hold for at once.
+    """
+    if not differences:
+        return Interval.around(math.nan, None)
     n = len(differences)
-    mean = statistics.fmean(differences) if differences else math.nan
+    mean = statistics.fmean(differences)
     if n < MIN_SEEDS or not samples:
         return Interval.around(mean, None)
     confidence = sidak_confidence(0.95, max(comparisons, 1))
+    quantile = student_quantile(confidence, n - 1)
     deviation = max(statistics.stdev(differences), 1 / samples)
-    half = student_quantile(confidence, n - 1) * deviation / math.sqrt(n)
-    return Interval.around(mean, half)
+    return Interval.around(mean, quantile * deviation / math.sqrt(n))
 
 
 def _present(values: np.ndarray) -> list[float]:

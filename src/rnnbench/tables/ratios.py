@@ -22,10 +22,11 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
-from rnnbench.tables.fit import Fit, Key, RunsByKey, RunValue, Spread, linked, pooled_spread
+from rnnbench.tables.fit import Fit, RunsByKey, RunValue, linked, pooled_spread
 from rnnbench.tables.states import State
 from rnnbench.tables.stats import (
     Interval,
+    Spread,
     dunnett_quantile,
     is_noisier,
     mean_halfwidth,
@@ -125,12 +126,14 @@ class Estimates:
                 continue
             # Seconds spread by far more than ratios in turns: a few would only add noise.
             in_turns = [run for run in own if run.in_turns]
-            self._runs[key] = in_turns if len(in_turns) > 1 else own
-            starts += [(run.machine, run.started) for run in self._runs[key]]
+            if len(in_turns) > 1:
+                own = in_turns
+            self._runs[key] = own
+            starts += [(run.machine, run.started) for run in own]
         self._session = sessions(starts)
 
         self._counts: dict[str, bool] = {}
-        self._fits: dict[Key, Fit] = {}
+        self._fits: dict[Hashable, Fit] = {}
         self._different_fits = []
         for keys in linked(self._runs):
             linked_runs = {key: self._runs[key] for key in keys}
@@ -140,23 +143,29 @@ class Estimates:
             self._different_fits.append(fit)
         self._pools: dict[Hashable, tuple[Spread | None, int]] = {}
 
-    def __contains__(self, key: Key) -> bool:
+    def __contains__(self, key: Hashable) -> bool:
         return key in self._runs
 
-    def runs(self, key: Key) -> int:
+    def runs(self, key: Hashable) -> int:
         """The number of runs of a configuration, companions included."""
         return len(self._runs[key])
 
-    def seconds(self, key: Key) -> Interval:
-        """The seconds of a configuration, with Student's interval from its own runs."""
+    def seconds(self, key: Hashable) -> Interval:
+        """The seconds of a configuration, with Student's interval from its own runs.
+
+        They are from the fit, so their quotients are the ratios. A single run has no interval.
+        """
         own = self._own(key)
         half = None
         if len(own) > 1:
             half = mean_halfwidth(own, CONFIDENCE)
         return Interval.around(self._fits[key].logs[key], half).map(math.exp)
 
-    def ratio(self, own: Key, base: Key, comparisons: int = 1) -> Ratio:
+    def ratio(self, own: Hashable, base: Hashable, comparisons: int = 1) -> Ratio:
         """The speed-up of `own` over `base`: seconds of `base` / seconds of `own`.
+
+        - `own`, `base`: configurations.
+        - `comparisons`: the number of simultaneous ones.
 
         If it is one of several simultaneous `comparisons` with the same configuration, its interval
         holds simultaneously with the others: Dunnett's with a pooled spread (at any number of
@@ -177,15 +186,19 @@ class Estimates:
         interval = Interval.around(base_log - own_log, half).map(math.exp)
         return Ratio(interval.estimate, interval.low, interval.high, method)
 
-    def is_slowed(self, key: Key) -> bool:
+    def is_slowed(self, key: Hashable) -> bool:
         """Whether the machine was slowed down in its rounds, but for fewer than
         `LEAST_UNDISTURBED`."""
-        slowed = [run.state == State.SLOWED for run in self._runs[key]]
-        return any(slowed) and slowed.count(False) < LEAST_UNDISTURBED
+        runs = self._runs[key]
+        undisturbed = [run for run in runs if run.state != State.SLOWED]
+        return len(undisturbed) < min(LEAST_UNDISTURBED, len(runs))
 
     def spread(self) -> Spread | None:
         """The spread of log seconds between runs of one configuration without the effects of units,
-        pooled over all configurations; None without degrees of freedom."""
+        pooled over all configurations.
+
+        Returns None without degrees of freedom.
+        """
         squares = 0.0
         freedom = 0
         for fit in self._different_fits:
@@ -196,28 +209,32 @@ class Estimates:
             return None
         return Spread(squares / freedom, freedom)
 
-    def _own(self, key: Key) -> list[float]:
+    def _own(self, key: Hashable) -> list[float]:
         """Log seconds of the runs that are not companions, in units that count if there are any."""
         own = [run for run in self._runs[key] if not run.is_companion]
         counting = [run.log for run in own if self._counts[run.unit]]
         return counting or [run.log for run in own]
 
-    def _halfwidth(self, own: Key, base: Key, comparisons: int) -> tuple[float | None, Method]:
+    def _halfwidth(
+        self, own: Hashable, base: Hashable, comparisons: int
+    ) -> tuple[float | None, Method]:
         """The half-width of the interval of a log ratio, None for single runs, and its method.
 
         The first of these that the runs allow: differences in common units, the standard error of
         the fit, Welch's interval.
+
+        - `own`, `base`: the configurations.
+        - `comparisons`: simultaneous ones, as in `ratio`.
         """
         pairs = self._pairs(own, base)
         in_turns = bool(pairs) and all(run.in_turns for run, _ in pairs)
-        is_complete = len(pairs) == len(self._runs[base]) == len(self._runs[own])
+        basis = Basis.PAIRED
+        least = 2
         if in_turns:
             basis = Basis.IN_TURNS
-        elif is_complete:
-            basis = Basis.PAIRED
-        else:
+        elif len(pairs) < max(len(self._runs[own]), len(self._runs[base])):
             basis = Basis.PARTLY_PAIRED
-        least = PAIRED_FROM if basis is Basis.PARTLY_PAIRED else 2
+            least = PAIRED_FROM
         if len(pairs) >= least:
             return self._paired(own, base, pairs, comparisons, basis)
 
@@ -235,29 +252,33 @@ class Estimates:
             return None, Method(Basis.NONE)
         return by_fit, Method(Basis.BY_WAY_OF_OTHERS)
 
-    def _pairs(self, own: Key, base: Key) -> Pairs:
-        """The runs of `base` in the common units, with log `base` - log `own`. Empty if a side has
-        two runs in a unit, which were then not measured at the same time."""
-        own_logs = {run.unit: run.log for run in self._runs[own]}
-        base_runs = {run.unit: run for run in self._runs[base]}
-        if len(own_logs) < len(self._runs[own]) or len(base_runs) < len(self._runs[base]):
-            return []
+    def _pairs(self, own: Hashable, base: Hashable) -> Pairs:
+        """The runs of `base` in the common units, with log `base` - log `own`.
+
+        There are none if a side has two runs in a unit, which were then not measured at the same
+        time.
+        """
+        for runs in (self._runs[own], self._runs[base]):
+            if len({run.unit for run in runs}) < len(runs):
+                return []
+        logs = {run.unit: run.log for run in self._runs[own]}
         pairs = []
-        for unit, run in base_runs.items():
-            if unit in own_logs:
-                pairs.append((run, run.log - own_logs[unit]))
+        for run in self._runs[base]:
+            if run.unit in logs:
+                pairs.append((run, run.log - logs[run.unit]))
         return pairs
 
     def _paired(
         self,
-        own: Key,
-        base: Key,
+        own: Hashable,
+        base: Hashable,
         pairs: Pairs,
         comparisons: int,
         basis: Basis,
     ) -> tuple[float | None, Method]:
         """The half-width from the differences in common units, and its method.
 
+        - `own`, `base`: the configurations.
         - `pairs`: see `_pairs`; two or more.
         - `comparisons`: simultaneous ones, as in `ratio`.
         - `basis`: what the method is to state.
@@ -277,13 +298,14 @@ class Estimates:
 
         pooled = 0
         pool, repeats = self._pool(own, base)
-        if pool is not None and (comparisons > 1 or repeats < POOLED_BELOW or len(logs) == 1):
+        is_pooled = comparisons > 1 or repeats < POOLED_BELOW or len(logs) == 1
+        if pool is not None and is_pooled:
             quantile = student_quantile(CONFIDENCE, freedom)
             pooled_quantile = dunnett_quantile(CONFIDENCE, comparisons, pool.degrees_of_freedom)
             # A difference of two runs has twice the variance of one.
             pooled_error = math.sqrt(2 * pool.variance / len(logs))
             is_narrower = quantile * error < pooled_quantile * pooled_error
-            if is_narrower or not is_noisier(variance, freedom, *pool):
+            if is_narrower or not is_noisier(variance, freedom, pool):
                 quantile = pooled_quantile
                 error = pooled_error
                 pooled = pool.degrees_of_freedom
@@ -297,7 +319,13 @@ class Estimates:
 
     def _session_halfwidth(self, pairs: Pairs, confidence: float) -> float:
         """The half-width of Student's interval from the means of the sessions, each weighted by its
-        number of pairs; 0 if they are too few, or if no session has two pairs."""
+        number of pairs.
+
+        - `pairs`: see `_pairs`; those that count.
+        - `confidence`: of the interval, from 0 to 1.
+
+        Returns 0 if the sessions are too few, or if no session has two pairs.
+        """
         by_session = defaultdict(list)
         for run, log in pairs:
             session = self._session[run.machine, run.started]
@@ -309,23 +337,31 @@ class Estimates:
         squared_shares = []
         for logs in by_session.values():
             means.append(statistics.fmean(logs))
-            squared_shares.append((len(logs) / len(pairs)) ** 2)
+            share = len(logs) / len(pairs)
+            squared_shares.append(share**2)
         quantile = student_quantile(confidence, count - 1)
         return quantile * statistics.stdev(means) * math.sqrt(sum(squared_shares))
 
-    def _pool(self, own: Key, base: Key) -> tuple[Spread | None, int]:
-        """The pooled spread of the device of both configurations (None if it has too few or they
-        are on different devices), and the largest number of repeats there that count."""
+    def _pool(self, own: Hashable, base: Hashable) -> tuple[Spread | None, int]:
+        """The pooled spread of the device of both configurations, and the largest number of repeats
+        there that count.
+
+        The spread is None if too few configurations are on the device, or if the two are on
+        different devices.
+        """
         device = self._runs[own][0].device
         if device != self._runs[base][0].device:
             return None, 0
         if device not in self._pools:
-            counting = {}
-            others = {}
+            counting: dict[Hashable, list[RunValue]] = {}
+            others: dict[Hashable, list[RunValue]] = {}
             for key, runs in self._runs.items():
                 if runs[0].device == device:
-                    counting[key] = [run for run in runs if self._counts[run.unit]]
-                    others[key] = [run for run in runs if not self._counts[run.unit]]
+                    counting[key] = []
+                    others[key] = []
+                    for run in runs:
+                        runs_of_kind = counting if self._counts[run.unit] else others
+                        runs_of_kind[key].append(run)
             repeats = max(len(runs) for runs in counting.values())
             spread = pooled_spread(counting if repeats > 1 else others)
             self._pools[device] = spread, repeats
@@ -333,23 +369,34 @@ class Estimates:
 
 
 def _counting(runs: RunsByKey) -> dict[str, bool]:
-    """Whether each unit of linked configurations counts: all in the best states, as far as these
-    are needed for `LEAST_ROUNDS` or, without the slowed ones, for one."""
+    """Whether each unit of linked configurations counts.
+
+    Quiet units count. Unless there are `LEAST_ROUNDS` of them, partly slowed units count as well.
+    Slowed units count only if there are no others.
+
+    `runs`: those of each configuration.
+    """
     states = {}
     for own in runs.values():
         for run in own:
             states[run.unit] = run.state
+    found = list(states.values())
     limit = State.SLOWED
-    if min(states.values()) < State.SLOWED:
+    if min(found) < State.SLOWED:
         limit = State.PARTLY_SLOWED
-    if list(states.values()).count(State.QUIET) >= LEAST_ROUNDS:
+    if found.count(State.QUIET) >= LEAST_ROUNDS:
         limit = State.QUIET
     return {unit: state <= limit for unit, state in states.items()}
 
 
 def sessions(starts: Iterable[tuple[str, float]]) -> dict[tuple[str, float], int]:
-    """Machine and moment at which a run started (seconds) → the number of its session: the runs of
-    a machine that started within `SESSION_SECONDS` after the first of them."""
+    """Machine and moment of a start → the number of its session.
+
+    A session consists of the runs of a machine that started within `SESSION_SECONDS` after the
+    first of them.
+
+    - `starts`: the machine of each run, and the moment at which it started (seconds).
+    """
     numbers = {}
     count = 0
     current_machine = ""

@@ -114,7 +114,7 @@ def epochs(frame: pd.DataFrame, records: Sequence[Record]) -> pd.DataFrame:
 
     Source: the records.
     """
-    table = frame.loc[frame["phase"] == "epoch", ["record", *WHICH, "verdict", *EPOCH]]
+    table = frame.loc[frame["phase"] == "epoch", ["record"] + WHICH + ["verdict"] + EPOCH]
     table = table.rename(columns={"seconds": "epoch_seconds"})
     if table.empty:
         return table
@@ -160,8 +160,11 @@ def order(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def thinned_order(table: pd.DataFrame) -> pd.DataFrame:
-    """`table` thinned for plotting: a machine with more than `MAX_POINTS` runs is reduced to about
-    that many rows, the medians of each implementation over sections of equal length."""
+    """The table of `order`, thinned for plotting.
+
+    A machine with more than `MAX_POINTS` runs is reduced to about that many rows: the medians of
+    each implementation over sections of equal length.
+    """
     parts = []
     for machine, runs in table.groupby("machine", sort=False):
         if len(runs) <= MAX_POINTS:
@@ -190,7 +193,8 @@ def provenance(records: Iterable[Record]) -> pd.DataFrame:
     for record in records:
         run = record.run
         build = run.choices.get("build", "")
-        dataset = (run.config.get("dataset") or {}).get("name") or run.choices.get("dataset", "")
+        settings = run.config.get("dataset") or {}
+        dataset = settings.get("name") or run.choices.get("dataset", "")
         facts: list[tuple[str, str, str, Any]] = []
         for fact, value in record.hardware.items():
             if fact != "available_cores":  # those of its device, not of the machine

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 
 import pandas as pd
 
-from rnnbench.axes import KEY
+from rnnbench.axes import KEY, Row
 from rnnbench.sources.published import PublishedRow
 from rnnbench.tables.estimates import Key, Measurements
-from rnnbench.tables.frame import Row, ends, identified
+from rnnbench.tables.frame import identified
 
 MIN_COUNTS = 3  # two points fit any line
 FAMILY = [name for name in KEY if name != "device"]
@@ -21,7 +21,9 @@ SCALING_COLUMNS = [
     "threads",
     "runs",
     "suspect",
-    *ends("speedup"),
+    "speedup",
+    "speedup_low",
+    "speedup_high",
     "ideal",
     "efficiency",
     "serial_fraction",
@@ -33,7 +35,9 @@ PUBLISHED_COLUMNS = [
     "build",
     "threads",
     "seconds",
-    *ends("speedup"),
+    "speedup",
+    "speedup_low",
+    "speedup_high",
     "ideal",
     "serial_fraction",
     "fitted",
@@ -43,7 +47,9 @@ PUBLISHED_COLUMNS = [
 def threads_of(device: str) -> int | None:
     """``cpu_16`` → 16; None for a device without a number of threads."""
     match = re.fullmatch(r"cpu_(\d+)", device)
-    return int(match.group(1)) if match else None
+    if match is None:
+        return None
+    return int(match.group(1))
 
 
 def scaling(measured: Measurements) -> pd.DataFrame:
@@ -137,14 +143,22 @@ def _fitted(rows: Sequence[Row]) -> Sequence[Row]:
 
 
 def amdahl(threads: float, serial: float) -> float:
-    """The speed-up on n = `threads` threads if a share s = `serial` of the work is serial (Amdahl,
-    AFIPS 1967): 1 / (s + (1 - s) / n)."""
+    """The speed-up of Amdahl's law (AFIPS 1967): 1 / (s + (1 - s) / n).
+
+    - `threads`: n.
+    - `serial`: s, the share of the work that is serial.
+    """
     return 1 / (serial + (1 - serial) / threads)
 
 
 def serial_fraction(threads: Sequence[float], speedups: Sequence[float]) -> float:
-    """The least-squares estimate of the serial share s in Amdahl's law, clipped to [0, 1]. The
-    inverse speed-up is linear in s, 1/S = 1/n + s (1 - 1/n), so it has a closed form."""
+    """The least-squares estimate of the serial share s in Amdahl's law, clipped to [0, 1].
+
+    The inverse speed-up is linear in s, 1/S = 1/n + s (1 - 1/n), so it has a closed form.
+
+    - `threads`: n of each measurement, relative to the fewest.
+    - `speedups`: S of each, over the fewest threads.
+    """
     squares = []
     products = []
     for n, speedup in zip(threads, speedups, strict=True):

@@ -63,8 +63,14 @@ def source_of(record: Record) -> Source:
 
 
 def undisturbed(source: Source, lowest: float) -> float:
-    """Log seconds of undisturbed reads: those known of the processor, unless the `lowest` that were
-    measured are shorter or have another cause than a neighbour."""
+    """Log seconds of undisturbed reads.
+
+    They are those known of the processor, unless the `lowest` that were measured are shorter or
+    have another cause than a neighbour.
+
+    - `source`: what the reads depend on.
+    - `lowest`: log seconds.
+    """
     seconds = KNOWN.get((source.processor, source.reads_bytes), math.inf)
     known = math.log(seconds)
     if known < lowest < known + math.log(OTHER):
@@ -90,7 +96,10 @@ def slowness(logs: np.ndarray, reads: np.ndarray) -> tuple[np.ndarray, np.ndarra
 
 
 def _smoothed(values: np.ndarray) -> np.ndarray:
-    """The median of all members in the `SMOOTHED` cycles around each."""
+    """The median of all members in the `SMOOTHED` cycles around each.
+
+    `values`: members × cycles.
+    """
     half = SMOOTHED // 2
     padded = np.pad(values, ((0, 0), (half, half)), constant_values=np.nan)
     windows = np.lib.stride_tricks.sliding_window_view(padded, SMOOTHED, axis=1)
@@ -98,7 +107,10 @@ def _smoothed(values: np.ndarray) -> np.ndarray:
 
 
 def _medians(values: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:
-    """The median over `axes` of what is known, NaN where nothing is."""
+    """The median over `axes` of what is known, NaN where nothing is.
+
+    `numpy.nanmedian` warns of slices of NaN only.
+    """
     is_empty = np.isnan(values).all(axis=axes, keepdims=True)
     found = np.nanmedian(np.where(is_empty, 0, values), axis=axes)
     return np.where(is_empty.squeeze(axes), np.nan, found)

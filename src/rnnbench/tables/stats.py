@@ -26,7 +26,7 @@ import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 ONE_RUN = "one run: no interval"
 F_GUARD = 0.75  # quantile of the F test
@@ -46,7 +46,11 @@ class Interval:
 
     @classmethod
     def around(cls, estimate: float, half: float | None) -> Interval:
-        """The interval with this half-width (None: a single value)."""
+        """A symmetric interval.
+
+        - `estimate`: its middle.
+        - `half`: its half-width; None for a single value, which has no interval.
+        """
         if half is None:
             return Interval(estimate, None, None)
         return Interval(estimate, estimate - half, estimate + half)
@@ -69,8 +73,11 @@ class Interval:
         return not self.low <= value <= self.high
 
     def columns(self, name: str, low: str = "", high: str = "") -> dict[str, Any]:
-        """The estimate and the ends as columns: `name`, ``NAME_low`` and ``NAME_high``, or as
-        given."""
+        """The estimate and the ends as columns.
+
+        - `name`: of the column of the estimate.
+        - `low`, `high`: of those of the ends; ``NAME_low`` and ``NAME_high`` if empty.
+        """
         return {
             name: self.estimate,
             low or f"{name}_low": self.low,
@@ -78,9 +85,24 @@ class Interval:
         }
 
 
+class Spread(NamedTuple):
+    """The spread between runs of one configuration, without unit effects.
+
+    - `variance`: of log seconds.
+    - `degrees_of_freedom`: of this estimate.
+    """
+
+    variance: float
+    degrees_of_freedom: int
+
+
 @lru_cache(maxsize=4096)
 def student_quantile(confidence: float, degrees_of_freedom: float) -> float:
-    """The two-sided quantile of Student's t distribution."""
+    """The two-sided quantile of Student's t distribution.
+
+    - `confidence`: the probability within ± the quantile.
+    - `degrees_of_freedom`: need not be a whole number (Welch).
+    """
     # Imported lazily: a process next to a timed run should not hold SciPy in memory.
     from scipy.special import stdtrit
 
@@ -101,6 +123,9 @@ def dunnett_quantile(confidence: float, comparisons: int, degrees_of_freedom: fl
 
         P(max |Z_i - Z_0| ≤ c √2 S) = `confidence`,  Z normal,  S² = χ²(ν) / ν.
 
+    - `comparisons`: the number of means that are compared with the control.
+    - `degrees_of_freedom`: ν, those of the common spread.
+
     It is Student's t for a single comparison. ``scipy.stats.dunnett`` only supports samples without
     blocks, and ``scipy.stats.multivariate_t``, which has this probability, integrates at random: it
     is 3 to 40 times slower, and its fifth digit varies.
@@ -120,7 +145,10 @@ def dunnett_quantile(confidence: float, comparisons: int, degrees_of_freedom: fl
 
 def _probability_within(c: float, comparisons: int, degrees_of_freedom: float) -> float:
     """P(max |Z_i - Z_0| ≤ c √2 S) by Gaussian quadrature: Hermite over Z_0, Legendre over the
-    quantiles of S. The error is about 1e-4."""
+    quantiles of S.
+
+    `c`, `comparisons`, `degrees_of_freedom`: see `dunnett_quantile`. The error is about 1e-4.
+    """
     import numpy as np
     from scipy.special import chdtri, ndtr
 
@@ -145,11 +173,16 @@ def difference_interval(values: Sequence[float]) -> Interval:
 def mean_interval(values: Sequence[float]) -> Interval:
     """The geometric mean of positive `values` (one per run) with the `difference_interval` of their
     logarithms."""
-    return difference_interval([math.log(value) for value in values]).map(math.exp)
+    logs = [math.log(value) for value in values]
+    return difference_interval(logs).map(math.exp)
 
 
 def mean_halfwidth(values: Sequence[float], confidence: float) -> float:
-    """The half-width of Student's interval of the mean of two or more `values`."""
+    """The half-width of Student's interval of the mean.
+
+    - `values`: two or more.
+    - `confidence`: of the interval, from 0 to 1.
+    """
     error = statistics.stdev(values) / math.sqrt(len(values))
     return student_quantile(confidence, len(values) - 1) * error
 
@@ -168,17 +201,18 @@ def welch_halfwidth(a: Sequence[float], b: Sequence[float], confidence: float) -
     # Dividing by u + v prevents an underflow of the squares of tiny variances.
     p = u / (u + v)
     q = v / (u + v)
-    inverse = p**2 / (len(a) - 1) + q**2 / (len(b) - 1)
-    quantile = student_quantile(confidence, 1 / inverse)
+    inverse_a = p**2 / (len(a) - 1)
+    inverse_b = q**2 / (len(b) - 1)
+    quantile = student_quantile(confidence, 1 / (inverse_a + inverse_b))
     return quantile * math.sqrt(u + v)
 
 
-def is_noisier(variance: float, freedom: int, pooled_variance: float, pooled_freedom: int) -> bool:
+def is_noisier(variance: float, freedom: int, pooled: Spread) -> bool:
     """Whether the `variance` of the differences of a pair, with `freedom` degrees of freedom,
-    rejects the pooled variance of one side (an F test)."""
+    rejects the `pooled` variance of one side (an F test)."""
     from scipy.special import fdtri
 
-    if pooled_variance == 0:
+    if pooled.variance == 0:
         return True
-    limit = fdtri(freedom, pooled_freedom, F_GUARD)
-    return bool(variance / (2 * pooled_variance) > limit)
+    limit = fdtri(freedom, pooled.degrees_of_freedom, F_GUARD)
+    return bool(variance / (2 * pooled.variance) > limit)

@@ -5,17 +5,25 @@ from __future__ import annotations
 
 import math
 import statistics
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
-from rnnbench.axes import CONFIGURATION, KEY
+from rnnbench.axes import CONFIGURATION, KEY, Row
 from rnnbench.sources.certificates import NOT_LEARNING
 from rnnbench.tables.certificates import UNEQUAL, Judgement
 from rnnbench.tables.effects import Effect
-from rnnbench.tables.estimates import Key, Measurements, estimates_of, key_of
-from rnnbench.tables.frame import CALLS, COUNTED, Row, ends, identified, phase_of, split
-from rnnbench.tables.ratios import Estimates, Ratio, Unequal
+from rnnbench.tables.estimates import Key, Measurements, key_of
+from rnnbench.tables.frame import (
+    CALLS,
+    COUNTED,
+    identified,
+    phase_of,
+    runs_for_estimates,
+    split,
+)
+from rnnbench.tables.ratios import Estimates, Method, Ratio, Unequal
 from rnnbench.tables.stats import ONE_RUN, mean_interval
 
 NO_DIFFERENCE = "no difference shown"
@@ -36,7 +44,9 @@ TIME_COLUMNS = [
     "samples",
     "evaluate_seconds",
     "predict_seconds",
-    *ends("speedup"),
+    "speedup",
+    "speedup_low",
+    "speedup_high",
     "method",
     "shown_different",
     "words",
@@ -60,11 +70,59 @@ CALL_COLUMNS = [
     "high",
     "ms_per_batch",
     "samples_per_second",
-    *ends("speedup"),
+    "speedup",
+    "speedup_low",
+    "speedup_high",
     "words",
     "unequal",
     "difference",
 ]
+
+
+@dataclass(frozen=True)
+class Compared:
+    """The result of comparing two configurations.
+
+    - `words`: the result as text.
+    - `judged`: whether both compute the same function.
+    - `speedup` = seconds of the base / own seconds; None if there is no speed-up.
+    - `unequal`: the same ratio, if they do not compute the same function; else None.
+    - `method`: that of the ratio; None without one.
+    """
+
+    words: str
+    judged: Judgement
+    speedup: Ratio | None = None
+    unequal: Unequal | None = None
+    method: Method | None = None
+
+    def columns(self) -> Row:
+        """The result as columns.
+
+        - `speedup` with its interval and `method`; `shown_different` (bool: the interval excludes
+          1); `words`.
+        - `equal` (``certified``, ``not certified``, ``not equal``, ``""``), and `equal_why`.
+        - `unequal` (``""`` for none), marked with ≠; `difference`: how the functions differ.
+        """
+        row: Row = {
+            "words": self.words,
+            "method": self.method,
+            "shown_different": False,
+            "equal": self.judged.equal,
+            "equal_why": self.judged.why,
+            "is_another_function": bool(self.judged.differences),
+            "unequal": "",
+            "difference": "",
+        }
+        if self.words == IS_REFERENCE:
+            row["speedup"] = 1.0
+        if self.unequal:
+            row["unequal"] = self.unequal
+            row["difference"] = self.judged.differences or self.judged.why
+        if self.speedup:
+            row |= self.speedup.columns("speedup")
+            row["shown_different"] = self.speedup.shown_different
+        return row
 
 
 def compared(
@@ -72,57 +130,31 @@ def compared(
     own: Key,
     base: Key,
     estimates: Estimates | None = None,
-) -> Row:
-    """The result of comparing two configurations, as columns.
+) -> Compared:
+    """Compares two configurations. If one of them applies wrong gradients, there is no ratio.
 
-    - `speedup` = seconds of `base` / seconds of `own`, with its interval and `method`;
-      `shown_different` (bool: the interval excludes 1); `words`: the result as text.
-    - `equal`: whether both compute the same function (``certified``, ``not certified``,
-      ``not equal``, ``""``), and `equal_why`: the reason.
-    - `unequal`: the ratio of the times (`Unequal`, marked with ≠) if they do not, which excludes a
-      speed-up (else ``""``); `difference`: how the functions differ.
-
-    If one of them applies wrong gradients, there is neither `speedup` nor `unequal`. `estimates`:
-    from other seconds than those of an epoch.
+    - `own`: the configuration; `base`: what it is compared with, which may have no runs.
+    - `estimates`: from other seconds than those of an epoch.
     """
     estimates = estimates or measured.estimates
     exists = base in estimates
     judged = Judgement()
     if exists and own != base:
         judged = measured.judge(own, base)
-    row: Row = {
-        "method": None,
-        "shown_different": False,
-        "equal": judged.equal,
-        "equal_why": judged.why,
-        "is_another_function": bool(judged.differences),
-        "unequal": "",
-        "difference": "",
-    }
     if measured.why_not_learning(own):
-        return {**row, "words": NOT_LEARNING}
+        return Compared(NOT_LEARNING, judged)
     if exists and measured.why_not_learning(base):
-        return {**row, "words": WRONG_REFERENCE}
+        return Compared(WRONG_REFERENCE, judged)
     if own == base:
-        return {**row, "words": IS_REFERENCE, "speedup": 1.0}
+        return Compared(IS_REFERENCE, judged)
     if not exists:
-        return {**row, "words": NO_REFERENCE}
+        return Compared(NO_REFERENCE, judged)
 
     ratio = estimates.ratio(own, base)
-    row["method"] = ratio.method
     if judged.equal == UNEQUAL:
-        return {
-            **row,
-            "words": NOT_EQUAL,
-            "unequal": Unequal(ratio.estimate, ratio.low, ratio.high),
-            "difference": judged.differences or judged.why,
-        }
-    return {
-        **row,
-        **ratio.columns("speedup"),
-        "shown_different": ratio.shown_different,
-        "words": ratio_text(ratio),
-    }
+        unequal = Unequal(ratio.estimate, ratio.low, ratio.high)
+        return Compared(NOT_EQUAL, judged, unequal=unequal, method=ratio.method)
+    return Compared(ratio_text(ratio), judged, speedup=ratio, method=ratio.method)
 
 
 def ratio_text(ratio: Ratio) -> str:
@@ -157,7 +189,7 @@ def time(measured: Measurements) -> pd.DataFrame:
         base = measured.against[key]
         result = compared(measured, key, base)
         is_suspect = runs["suspect"].any()
-        if result["words"] in COMPARED or result["words"] == NOT_EQUAL:
+        if result.method:
             is_suspect = is_suspect or measured.groups[base]["suspect"].any()
         seconds = measured.estimates.seconds(key)
         steps = statistics.median(runs["steps"].tolist())
@@ -171,7 +203,7 @@ def time(measured: Measurements) -> pd.DataFrame:
                 "samples": int(samples),
                 "evaluate_seconds": _mean(runs["evaluate"]),
                 "predict_seconds": _mean(runs["predict"]),
-                **result,
+                **result.columns(),
                 "speedup_suspect": bool(is_suspect),
                 "not_learning": measured.why_not_learning(key) or "",
             }
@@ -191,7 +223,7 @@ def ratios_shown(table: pd.DataFrame) -> int:
     """The number of ratios with an interval in a table of training times or calls."""
     count = int(table["speedup_low"].notna().sum())
     for unequal in table["unequal"]:
-        if isinstance(unequal, Unequal) and unequal.low is not None:
+        if unequal and unequal.low is not None:
             count += 1
     return count
 
@@ -237,7 +269,7 @@ def calls(measured: Measurements) -> pd.DataFrame:
             **Effect()._asdict(),
         )
         values = values[values["seconds"] > 0]
-        estimates = estimates_of(values)
+        estimates = Estimates(runs_for_estimates(values))
         columns = ["suspect", "implementation", "call_samples", "batch"]
         for key, own in split(values, KEY, columns).items():
             seconds = estimates.seconds(key)
@@ -245,11 +277,12 @@ def calls(measured: Measurements) -> pd.DataFrame:
             batch = float(own["batch"][0])
             batches = math.nan
             if batch > 0:
-                batches = -(-samples // batch)  # rounded up
+                batches = math.ceil(samples / batch)
+            result = compared(measured, key, measured.against[key], estimates)
             rows.append(
                 {
                     **identified(key, own),
-                    **compared(measured, key, measured.against[key], estimates),
+                    **result.columns(),
                     "call": call,
                     "samples": samples,
                     "batch": batch,
