@@ -88,9 +88,7 @@ def forecast(
     measured = 0.0  # number of runs that fit into the budget
     if left:
         measured = len(left) * (seconds / total)
-    size: float = GUESS_BYTES
-    if sizes:
-        size = statistics.fmean(sizes)
+    size = statistics.fmean(sizes or [GUESS_BYTES])
 
     spread = spread_of(runs)
     is_borrowed = spread is None or spread.degrees_of_freedom < MIN_FREEDOM

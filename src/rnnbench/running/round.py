@@ -80,14 +80,7 @@ def measure(
         wait = partial(waiting, "this host to finish timing")
         timing = held.enter_context(locks.locked(place.timing_lock, holder, wait))
         runner = CohortRunner(
-            place,
-            check,
-            label,
-            name,
-            hardware,
-            pinned_md5 or {},
-            timing,
-            remaining,
+            place, check, label, name, hardware, pinned_md5 or {}, timing, remaining
         )
         return runner.complete(planned, refused, reference)
 
@@ -225,7 +218,6 @@ class CohortRunner:
         started = {run.name: _start_timestamp(self.folder(run)) for run in cohort}
         code, slurm = revision(), attempt.slurm_job()
         outcomes = self._train(cohort, started)
-
         finished = timestamps.now()
         trained = []
         for run in cohort:
