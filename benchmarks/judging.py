@@ -22,6 +22,7 @@ import pandas as pd
 sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[1] / "src")]
 
 from benchmarks.simulated import EPOCHS, Member, Simulated  # noqa: E402
+from rnnbench.axes import GROUP  # noqa: E402
 from rnnbench.records.record import Record  # noqa: E402
 from rnnbench.report.answer import answers, headline  # noqa: E402
 from rnnbench.report.cost import recommendations  # noqa: E402
@@ -159,7 +160,8 @@ def judge_rows(
 
 def _only(**tables: Any) -> Tables:
     """A report with these tables only."""
-    return cast(Tables, SimpleNamespace(reference=REFERENCE, **tables))
+    axes = [name for name in GROUP if name not in REFERENCE]
+    return cast(Tables, SimpleNamespace(reference=REFERENCE, group_axes=axes, **tables))
 
 
 def judge_speed(batch: Sequence[Simulated], tallies: Tallies) -> None:
