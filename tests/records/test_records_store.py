@@ -319,3 +319,11 @@ def test_of_two_rounds_of_a_run_the_one_that_started_last_counts(results: Path) 
     for number, record in enumerate((early, later, early)):
         put(results, replace(record, run=replace(record.run, round=f"{number}-s0-r0")))
     assert [record.started for record in records_of([results / "here/quick"])[0]] == [later.started]
+
+
+def test_results_with_a_file_for_each_run_are_named_instead_of_ignored(results: Path) -> None:
+    folder = results / "imported/elsewhere/here/quick"
+    write_json(folder / "mnist_rnn-lstm-keras-cpu_1-current-s0-r0.json", {"record": "records/x"})
+    records, faults = records_of([folder])
+    assert not records and [fault.where for fault in faults] == [str(folder)]
+    assert "import its archive again" in str(faults[0])

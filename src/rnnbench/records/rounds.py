@@ -122,7 +122,12 @@ def results_in(folder: Path) -> tuple[dict[str, Result], list[RecordError]]:
     """Run → result in the finished rounds of an experiment at a site, and the errors of the files
     that cannot be read. A run that is in several rounds, since its experiment was planned
     differently, has the result that started last."""
-    rounds, faults = readable(round_files(folder), read_results)
+    files = round_files(folder)
+    rounds, faults = readable(files, read_results)
+    if not files and any(folder.glob("[!.]*-s*-r*.json")):
+        fault = "has the results of an earlier version, which had a file for each run."
+        remedy = "import its archive again, or run the same snakemake command again."
+        faults.append(RecordError(fault, where=str(folder), remedy=remedy))
     results: dict[str, Result] = {}
     for members in rounds:
         for name, result in members.items():
