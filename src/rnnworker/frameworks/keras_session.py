@@ -203,18 +203,13 @@ class KerasSession(KerasWeights, KerasTraining):
 
     def make_model(self, function):
         """The model that `function` builds, without dropout if it is certified: two
-        implementations draw different masks."""
+        implementations draw different masks. `function` takes (), (keras), (keras, config), or
+        (keras, recurrent, config), and others of these three by their names."""
         config = model_keys.recorded(self.config, "build")
         known = {"keras": self.keras, "recurrent": self.recurrent, "config": config}
         number, optional = user_functions.needed(function)
-        forms = {
-            0: (),
-            1: ("keras",),
-            2: ("keras", "config"),
-            3: tuple(known),
-            None: tuple(known),
-        }
-        positional = [known[name] for name in forms[number]]
+        shorter = {0: (), 1: ("keras",), 2: ("keras", "config")}
+        positional = [known[name] for name in shorter.get(number, known)]
         named = {name: known[name] for name in optional if name in known}
         with contextlib.ExitStack() as stack:
             if self.config.get("certifying"):

@@ -49,12 +49,14 @@ class Watched:
         keras = self._keras
         # Keras would take a Model with another `compile` than its Trainer's for a user's own.
         trainer = next(each for each in keras.models.Model.__mro__ if "compile" in vars(each))
+        watched = [
+            (keras.layers.Layer, "add_weight", self._add_weight),
+            (trainer, "compile", self._compile),
+        ]
+        for owner, name in assignments:
+            watched.append((owner, name, self._assign))
         with contextlib.ExitStack() as stack:
-            for owner, name, replacement in (
-                (keras.layers.Layer, "add_weight", self._add_weight),
-                (trainer, "compile", self._compile),
-                *((owner, name, self._assign) for owner, name in assignments),
-            ):
+            for owner, name, replacement in watched:
                 original = getattr(owner, name)
                 patch = mock.patch.object(owner, name, replacement(original))
                 stack.enter_context(patch)
@@ -81,7 +83,8 @@ class Watched:
         @functools.wraps(original)
         def add_weight(layer, *arguments, **settings):
             variable = original(layer, *arguments, **settings)
-            stated = signature.bind(layer, *arguments, **settings).arguments.get("initializer")
+            bound = signature.bind(layer, *arguments, **settings)
+            stated = bound.arguments.get("initializer")
             self._alive.append(variable)
             self._initializers[id(variable)] = described(self._keras, stated)
             self._first[id(variable)] = self._checksum(variable)
@@ -108,9 +111,12 @@ class Watched:
 
         @functools.wraps(original)
         def assign(*arguments, **settings):
-            target = next(iter(signature.bind(*arguments, **settings).arguments.values()))
-            pairs = target if isinstance(target, (list, tuple)) else [(target, None)]
-            for variable, _ in pairs:
+            bound = signature.bind(*arguments, **settings)
+            target = next(iter(bound.arguments.values()))
+            variables = [target]
+            if isinstance(target, (list, tuple)):
+                variables = [variable for variable, _ in target]
+            for variable in variables:
                 self._alive.append(variable)
                 self._assigned.add(id(variable))
             return original(*arguments, **settings)
@@ -124,9 +130,11 @@ def described(keras, initializer):
     if initializer is None:
         return DEFAULT
     found = keras.initializers.get(initializer)
-    found = found() if isinstance(found, type) else found  # TensorFlow 1 has a class of a name
-    settings = dict(found.get_config()) if hasattr(found, "get_config") else {}
+    if isinstance(found, type):
+        found = found()  # TensorFlow 1 has a class of a name
+    settings = {}
+    if hasattr(found, "get_config"):
+        settings.update(found.get_config())
     if hasattr(found, "value"):
         settings["value"] = found.value  # Keras 3 has arrays in a form of its own in its config
-    name = type(found).__name__
-    return name, settings
+    return type(found).__name__, settings
