@@ -140,14 +140,16 @@ def compare_pairs(trials):
     """Returns the differences of each pair of implementations that ran, or why they could not be
     compared."""
     comparisons = []
-    for (a, first), (b, second) in itertools.combinations(trials.items(), 2):
+    for a, b in itertools.combinations(trials, 2):
         try:
-            comparison = dict(_differences(first, second), why=None)
+            comparison = _differences(trials[a], trials[b])
+            comparison["why"] = None
         except Exception as error:  # the other pairs are still to be compared
             traceback.print_exc()
             comparison = dict.fromkeys(ERRORS)
             comparison["why"] = user_functions.described(error)
-        comparisons.append(dict(comparison, a=a, b=b))
+        comparison.update(a=a, b=b)
+        comparisons.append(comparison)
     return comparisons
 
 
@@ -232,8 +234,10 @@ class Trial:
         session.build()
         has_layers = session.recurrent.layers or keras_checks.has_own_loop(session)
         if not has_layers and rnn["implementation"] != "none":
-            fault = "build of {} makes no LSTM, GRU or SimpleRNN: add one, or write recurrent: "
-            fault += "false in the model's YAML and use rnn=none"
+            fault = (
+                "build of {} makes no LSTM, GRU or SimpleRNN: add one, or write recurrent: "
+                "false in the model's YAML and use rnn=none"
+            )
             file = self.config["model"]["function"].rpartition(":")[0]
             raise Refusal(fault.format(file))
         self.session = session

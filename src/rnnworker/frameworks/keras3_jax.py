@@ -114,11 +114,7 @@ class Session(KerasSession):
 
     def tf32(self):
         name = self.jax.config.jax_default_matmul_precision
-        if name == "tensorfloat32":
-            return True
-        if name == "highest":
-            return False
-        return name
+        return {"tensorfloat32": True, "highest": False}.get(name, name)
 
     def finish_step(self, values):
         # Within an epoch the steps pass the variables on; the model does not hold them.

@@ -57,7 +57,7 @@ class Session(KerasSession):
         # `to` returns the tensor itself where it is on the device already.
         device = torch.device("cpu")
         if self.feed == "device":
-            device = self._device()
+            device = self.model.variables[0].value.device
 
         def placed(array):
             return torch.from_numpy(numpy.asarray(array)).to(device)
@@ -73,9 +73,6 @@ class Session(KerasSession):
                     yield trees.taken(samples, order[start:stop])
 
         return torch.utils.data.DataLoader(Batches(), batch_size=None)
-
-    def _device(self):
-        return self.model.variables[0].value.device
 
     def layer_gradients(self, layer, x, upstream):
         torch = self.torch
@@ -99,8 +96,7 @@ class Session(KerasSession):
     def kernels(self, run, steps):
         """The kernels that `run` ran, from torch's profiler."""
         profiler = self.torch.profiler
-        activities = [profiler.ProfilerActivity.CPU]
-        with profiler.profile(activities=activities) as profile:
+        with profiler.profile(activities=[profiler.ProfilerActivity.CPU]) as profile:
             run()
         counts = {event.key: event.count for event in profile.key_averages()}
         return attest.kernels_in_torch(counts, steps)

@@ -41,8 +41,10 @@ def check_kind(model, keras, function):
         if not isinstance(value, (list, tuple)):
             held = [value]
         if any(isinstance(each, keras.optimizers.Optimizer) for each in held):
-            fault = "{}: the model has an optimizer of its own, {}: only that of compile, "
-            fault += "optimizer=…, can be set back to its first state before a timed training"
+            fault = (
+                "{}: the model has an optimizer of its own, {}: only that of compile, "
+                "optimizer=…, can be set back to its first state before a timed training"
+            )
             raise Refusal(fault.format(function, name))
 
 
@@ -94,8 +96,10 @@ def _check_sample_weights(session):
     """Samples may have weights only where the session passes them on."""
     has_weights = set(WEIGHTS) & set(session.arrays or ())
     if has_weights and not session.takes_sample_weights:
-        fault = "sample weights and class_weight are for one device and for Keras 3 or Keras 2 on "
-        raise Refusal(fault + "TensorFlow 2, such as build=current, keras3_torch or tf_2_15")
+        raise Refusal(
+            "sample weights and class_weight are for one device and for Keras 3 or Keras 2 on "
+            "TensorFlow 2, such as build=current, keras3_torch or tf_2_15"
+        )
 
 
 def _check_layers(session):
@@ -106,12 +110,16 @@ def _check_layers(session):
         if any(layer is each for each in made):
             continue
         if isinstance(layer, stand_ins.originals(session.keras)):
-            fault = "{0}: the layer {1} is Keras's own {2}: make it with keras.layers.{2} while "
-            fault += "build runs"
+            fault = (
+                "{0}: the layer {1} is Keras's own {2}: make it with keras.layers.{2} while "
+                "build runs"
+            )
             raise Refusal(fault.format(function, layer.name, type(layer).__name__))
         if _is_loop(layer, session) and not _runs_loops(session):
-            fault = "{}: the layer {} is keras.layers.RNN, a loop over a cell, whatever rnn is: "
-            fault += "rnn=keras can"
+            fault = (
+                "{}: the layer {} is keras.layers.RNN, a loop over a cell, whatever rnn is: "
+                "rnn=keras can"
+            )
             raise Refusal(fault.format(function, layer.name))
 
 
@@ -141,8 +149,10 @@ def _check_weights(session):
             )
     found = sum(len(layer.weights) for layer in inside)
     if found != len(session.model.weights):
-        fault = "{}: of the model's {} weights, {} are in its layers: make each weight in one "
-        fault += "layer, and none in the model itself or in a wrapper of a recurrent layer"
+        fault = (
+            "{}: of the model's {} weights, {} are in its layers: make each weight in one "
+            "layer, and none in the model itself or in a wrapper of a recurrent layer"
+        )
         function = session.config["model"]["function"]
         raise Refusal(fault.format(function, len(session.model.weights), found))
 

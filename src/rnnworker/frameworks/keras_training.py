@@ -20,8 +20,7 @@ class KerasTraining:
         epoch, for a training with other images in each epoch."""
 
         def feed_of(epoch, images):
-            shown = (images,) + samples[1:]
-            return self.batches(shown, [orders[epoch]], batch)
+            return self.batches((images,) + samples[1:], [orders[epoch]], batch)
 
         return feed_of
 
@@ -31,8 +30,7 @@ class KerasTraining:
         step."""
         steps = -(-len(orders[0]) // batch)
         if feed is None:
-            first = orders[0][:batch]
-            feed = self.batches(samples, [first] * lead_in + list(orders), batch)
+            feed = self.batches(samples, [orders[0][:batch]] * lead_in + list(orders), batch)
         settings["epochs"] += lead_in
         self.model.fit(feed, steps_per_epoch=steps, verbose=0, **settings)
 
@@ -147,8 +145,7 @@ class KerasTraining:
     def validation(self, samples=None):
         """The input of ``evaluate`` and ``predict``, made once: (feed, number of batches in the
         validation set, or in its first `samples`)."""
-        every = data.samples(self.arrays, "val")
-        first = trees.taken(every, slice(samples))
+        first = trees.taken(data.samples(self.arrays, "val"), slice(samples))
         rows = trees.rows(first)
         batch = self.config["model"]["batch"]
         if samples not in self._validation_feeds:

@@ -56,9 +56,9 @@ class Watched:
         for owner, name in assignments:
             watched.append((owner, name, self._assign))
         with contextlib.ExitStack() as stack:
-            for owner, name, replacement in watched:
-                original = getattr(owner, name)
-                patch = mock.patch.object(owner, name, replacement(original))
+            for owner, name, record in watched:
+                replacement = _recorded(getattr(owner, name), record)
+                patch = mock.patch.object(owner, name, replacement)
                 stack.enter_context(patch)
             yield
         self._compare_values()
@@ -77,51 +77,41 @@ class Watched:
             return None
         return zlib.crc32(numpy.ascontiguousarray(value).view("uint8"))
 
-    def _add_weight(self, original):
-        signature = inspect.signature(original)
+    def _add_weight(self, variable, arguments):
+        self._alive.append(variable)
+        self._initializers[id(variable)] = described(self._keras, arguments.get("initializer"))
+        self._first[id(variable)] = self._checksum(variable)
 
-        @functools.wraps(original)
-        def add_weight(layer, *arguments, **settings):
-            variable = original(layer, *arguments, **settings)
-            bound = signature.bind(layer, *arguments, **settings)
-            stated = bound.arguments.get("initializer")
+    def _compile(self, _, arguments):
+        given = dict(arguments)
+        model = given.pop(next(iter(arguments)))
+        given.update(given.pop("kwargs", {}))
+        self._alive.append(model)
+        self._compiled[id(model)] = given
+
+    def _assign(self, _, arguments):
+        target = next(iter(arguments.values()))
+        variables = [target]
+        if isinstance(target, (list, tuple)):
+            variables = [variable for variable, _ in target]
+        for variable in variables:
             self._alive.append(variable)
-            self._initializers[id(variable)] = described(self._keras, stated)
-            self._first[id(variable)] = self._checksum(variable)
-            return variable
+            self._assigned.add(id(variable))
 
-        return add_weight
 
-    def _compile(self, original):
-        signature = inspect.signature(original)
+def _recorded(original, record):
+    """The function `original`, after each call of which `record` is called with its result and its
+    arguments by name, ``self`` first."""
+    signature = inspect.signature(original)
 
-        @functools.wraps(original)
-        def compile_model(model, *arguments, **settings):
-            given = dict(signature.bind(model, *arguments, **settings).arguments)
-            given.pop(next(iter(signature.parameters)))
-            given.update(given.pop("kwargs", {}))
-            self._alive.append(model)
-            self._compiled[id(model)] = given
-            return original(model, *arguments, **settings)
+    @functools.wraps(original)
+    def recorded(*arguments, **settings):
+        result = original(*arguments, **settings)
+        bound = signature.bind(*arguments, **settings)
+        record(result, bound.arguments)
+        return result
 
-        return compile_model
-
-    def _assign(self, original):
-        signature = inspect.signature(original)
-
-        @functools.wraps(original)
-        def assign(*arguments, **settings):
-            bound = signature.bind(*arguments, **settings)
-            target = next(iter(bound.arguments.values()))
-            variables = [target]
-            if isinstance(target, (list, tuple)):
-                variables = [variable for variable, _ in target]
-            for variable in variables:
-                self._alive.append(variable)
-                self._assigned.add(id(variable))
-            return original(*arguments, **settings)
-
-        return assign
+    return recorded
 
 
 def described(keras, initializer):

@@ -50,8 +50,10 @@ class Implementation:
         result = self.to_canonical(layer)
         for name in sorted(arrays):
             if not numpy.array_equal(result[name], arrays[name]):
-                fault = "to_canonical returns another {} than from_canonical received: each must "
-                fault += "undo the other"
+                fault = (
+                    "to_canonical returns another {} than from_canonical received: each must "
+                    "undo the other"
+                )
                 raise self._error(fault.format(name))
 
     def _error(self, message):
