@@ -6,27 +6,32 @@ from rnnworker import data, precision, trees
 
 
 def samples_of(job):
-    """Returns (the arrays of the config's data, the sizes of all batches that runs on the device
-    take): [(rows, training)], whole and last batches, with True from the training set and with
-    False from the validation set, the largest of the training first."""
-    model = job["config"]["model"]
+    """The arrays of a certificate, and the sizes of the batches that it tests.
+
+    `job`: see `certify.certify`. Each of its ``batches`` may change the data as well as the size of
+    a batch; the layers and steps are tested on the arrays of the config.
+
+    **Returns:** (arrays, sizes). `sizes` has (rows, training) of all batches that runs on the
+    device take, whole and last ones, with True from the training set and with False from the
+    validation set, the largest of the training first. Raises `Refusal` if the data cannot be used.
+    """
+    config = job["config"]
+    model = config["model"]
+    dataset = job["dataset"]
     pinned_md5 = job.get("pinned_md5")
-    arrays = data.arrays(job["config"], job["dataset"], pinned_md5)
+    arrays = data.arrays(config, dataset, pinned_md5)
     sizes = set()
     for settings in job.get("batches") or [{}]:
-        batch = settings.get("batch", model["batch"])
-        other = {}
-        for name in settings:
-            if name != "batch" and settings[name] != model.get(name):
-                other[name] = settings[name]
+        changed = dict(model, **settings)
+        batch = changed["batch"]
+        changed["batch"] = model["batch"]  # no reason to load other data
         found = arrays
-        if other:
-            config = dict(job["config"], model=dict(model, **other))
-            found = data.arrays(config, job["dataset"], pinned_md5)
-        for rows in precision.batch_sizes(trees.rows(found["x_train"]), batch):
-            sizes.add((True, rows))
-        for rows in precision.batch_sizes(trees.rows(found["x_val"]), batch):
-            sizes.add((False, rows))
+        if changed != model:
+            found = data.arrays(dict(config, model=changed), dataset, pinned_md5)
+        for part, training in (("x_train", True), ("x_val", False)):
+            samples = trees.rows(found[part])
+            for rows in precision.batch_sizes(samples, batch):
+                sizes.add((training, rows))
     ordered = sorted(sizes, reverse=True)
     return arrays, [(rows, training) for training, rows in ordered]
 
@@ -42,8 +47,8 @@ def not_finite(arrays, prepare):
 
 
 def first_batches(arrays, config, steps):
-    """Yields the first `steps` training batches, (x, y) or (x, y, weights); repeats the data if
-    necessary."""
+    """Yields the first `steps` training batches of ``model.batch`` samples, (x, y) or (x, y,
+    weights); repeats the data if necessary."""
     samples = data.samples(arrays, "train")
     batch = config["model"]["batch"]
     order = data.epoch_order(config["seed"], 0, trees.rows(samples))

@@ -128,22 +128,28 @@ def _load(job):
         arrays, sizes = samples_of(job)
     except Refusal as error:
         return None, [], error
-    found = not_finite(arrays, job["config"]["model"]["data"]["prepare"])
-    return arrays, sizes, ValueError(found) if found else None
+    prepare = job["config"]["model"]["data"]["prepare"]
+    found = not_finite(arrays, prepare)
+    fault = None
+    if found:
+        fault = ValueError(found)
+    return arrays, sizes, fault
 
 
 def compare_pairs(trials):
     """Returns the differences of each pair of implementations that ran, or why they could not be
     compared."""
     comparisons = []
-    for (a, first), (b, second) in itertools.combinations(trials.items(), 2):
+    for a, b in itertools.combinations(trials, 2):
         try:
-            comparison = dict(_differences(first, second), why=None)
+            comparison = _differences(trials[a], trials[b])
+            comparison["why"] = None
         except Exception as error:  # the other pairs are still to be compared
             traceback.print_exc()
             comparison = dict.fromkeys(ERRORS)
             comparison["why"] = user_functions.described(error)
-        comparisons.append(dict(comparison, a=a, b=b))
+        comparison.update(a=a, b=b)
+        comparisons.append(comparison)
     return comparisons
 
 
@@ -156,8 +162,7 @@ def _differences(first, second):
         theirs = second.saved[part]
         if len(ours) != len(theirs):
             raise ValueError("they have {} and {} of {}".format(len(ours), len(theirs), part))
-        errors = [relative_error(one, other) for one, other in zip(ours, theirs)]
-        differences[part] = errors
+        differences[part] = list(map(relative_error, ours, theirs))
     if first.function == second.function:
         differences["outputs"].append(first.error_of(second))
         differences["outputs"].append(second.error_of(first))
@@ -189,7 +194,8 @@ def compared_rows(rows, steps, arrays):
     """Returns how many of the `rows` of a batch the reference computes, for a layer with these
     canonical `arrays` over so many `steps`: all of them unless that would take long."""
     products = sum(array.size for array in arrays.values() if array.ndim > 1)
-    return min(rows, max(1, MOST_PRODUCTS // (products * steps)))
+    possible = MOST_PRODUCTS // (products * steps)
+    return min(rows, max(possible, 1))
 
 
 def applied_steps(weights, is_long):
@@ -205,7 +211,15 @@ def applied_steps(weights, is_long):
 
 class Trial:
     """One implementation in a separate model, on the first device alive until all others have been
-    compared with it. All trials share the data's `arrays`."""
+    compared with it. All trials share the data's `arrays`. Raises `Refusal` if the implementation
+    cannot be measured.
+
+    - `saved`: what is compared with other implementations: the ``outputs`` of the layers and their
+      ``gradients``, lists of arrays; after `measure` also the ``loss_curve``, and the weights after
+      a short training, ``trained``, with the ``trained_outputs`` of the model.
+    - `function`: what the layers compute together, as text.
+    - `round_trip`: whether the weights survived one bit by bit; None before `probe`.
+    """
 
     def __init__(self, job, rnn, arrays, with_sgd=False):
         self.config = dict(job["config"], rnn=rnn, certifying=True)
@@ -215,18 +229,21 @@ class Trial:
         self.function = None
         self.round_trip = None
         self.no_reference = None  # why the layers are not compared with the reference
-        self.session = frameworks.open_session(self.config, job["threads"])
-        self.session.arrays = arrays
-        self.session.build()
-        has_layers = self.session.recurrent.layers or keras_checks.has_own_loop(self.session)
+        session = frameworks.open_session(self.config, job["threads"])
+        session.arrays = arrays
+        session.build()
+        has_layers = session.recurrent.layers or keras_checks.has_own_loop(session)
         if not has_layers and rnn["implementation"] != "none":
-            fault = "build of {} makes no LSTM, GRU or SimpleRNN: add one, or write recurrent: "
-            fault += "false in the model's YAML and use rnn=none"
+            fault = (
+                "build of {} makes no LSTM, GRU or SimpleRNN: add one, or write recurrent: "
+                "false in the model's YAML and use rnn=none"
+            )
             file = self.config["model"]["function"].rpartition(":")[0]
             raise Refusal(fault.format(file))
-        self.layers = self.session.layers()
+        self.session = session
+        self.layers = session.layers()
         self.weights = canonical_weights.initial(self.layers, self.config["seed"])
-        self.is_long = max(self.session.lengths(), default=0) > attest.LONGEST
+        self.is_long = max(session.lengths(), default=0) > attest.LONGEST
 
     def measure(self):
         """Returns the result of this implementation on its own, ``certified`` or ``failed`` with
@@ -246,12 +263,15 @@ class Trial:
             why.append("its loss is not finite within {} steps".format(steps))
         facts = session.precision_facts()
         if not facts["as_asked"]:
-            why.append("it computed in {}, not in {}".format(facts["policy"], facts["asked"]))
-        kernel = session.attest() if hasattr(session, "attest") else None
-        if kernel is not None and attest.contradicts(kernel):
-            ran = " and ".join(kernel["found"])
-            expected = " and ".join(kernel["expected"])
-            why.append("it ran {} instead of {}".format(ran, expected))
+            why.append("it computed in {policy}, not in {asked}".format(**facts))
+        kernel = None
+        attested = session.attest()
+        if attested is not None:
+            kernel = attested["found"]
+            if attest.contradicts(attested):
+                ran = " and ".join(kernel)
+                expected = " and ".join(attested["expected"])
+                why.append("it ran {} instead of {}".format(ran, expected))
         session.reset()
         samples = trees.rows(session.arrays["x_train"])
         batches = -(-samples // self.config["model"]["batch"])
@@ -263,22 +283,26 @@ class Trial:
             trained=session.dump_weights(),
             trained_outputs=session.outputs(SERVED_SAMPLES),
         )
-        return {
-            "status": "failed" if why else "certified",
-            "why": "; ".join(why) or None,
-            "kernel": kernel["found"] if kernel else None,
+        result = {
+            "status": "certified",
+            "why": None,
+            "kernel": kernel,
             "loss_curve": curve,
             "round_trip": self.round_trip,
         }
+        if why:
+            result.update(status="failed", why="; ".join(why))
+        return result
 
     def error_of(self, trainer):
         """Returns the relative error of the outputs with the weights that another trial has
         trained, against the outputs of that trial."""
         with self.session.current():
             self.session.load_weights(trainer.saved["trained"])
-            outputs = trees.leaves(self.session.outputs(SERVED_SAMPLES))
-        expected = trees.leaves(trainer.saved["trained_outputs"])
-        return max(map(relative_error, outputs, expected))
+            outputs = self.session.outputs(SERVED_SAMPLES)
+        expected = trainer.saved["trained_outputs"]
+        errors = map(relative_error, trees.leaves(outputs), trees.leaves(expected))
+        return max(errors)
 
     def _has_loaded(self, weights):
         dumped = self.session.dump_weights()
@@ -295,8 +319,9 @@ class Trial:
                 "training": training,
                 "outputs": [],
                 "gradients": [],
+                "compared": rows,
             }
-            batches.append(dict(batch, compared=rows))
+            batches.append(batch)
         if self.session.recurrent.made:
             functions = self._functions()
             probes = self._load_probes(functions)
@@ -315,14 +340,18 @@ class Trial:
     def _load_probes(self, functions):
         """Loads `probe_weights` into the recurrent layers, which compute these `functions`; returns
         them."""
-        weights, probes = list(self.weights), []
+        weights = list(self.weights)
+        probes = []
         for index, layer in enumerate(self.layers):
             if layer["kind"] != "recurrent":
                 continue
             function = functions[len(probes)]
-            activation = function["activation"] if function else None
-            weights[index] = probe_weights(layer["cell"], weights[index], index, activation)
-            probes.append(weights[index])
+            activation = None
+            if function:
+                activation = function["activation"]
+            probe = probe_weights(layer["cell"], weights[index], index, activation)
+            weights[index] = probe
+            probes.append(probe)
         self.session.load_weights(weights)
         self.round_trip = self._has_loaded(weights)
         return probes
@@ -332,16 +361,21 @@ class Trial:
         keras_3 = hasattr(self.session.keras, "ops")
         functions = []
         for made in self.session.recurrent.made:
+            function = None
             try:
-                functions.append(reference.function_of(made.cell, made.options, keras_3))
+                function = reference.function_of(made.cell, made.options, keras_3)
             except reference.UnknownFunction as error:
-                functions.append(None)
                 self.no_reference = str(error)
+            functions.append(function)
         if not self.no_reference:
             self.function = reference.combined(functions)
         return functions
 
     def _probe_layer(self, index, arrays, function, batches):
+        """Adds the errors of the recurrent layer number `index`, which has the canonical `arrays`,
+        to each of the `batches`: of random inputs, outputs and, in training, the gradients.
+        `function`: what the layer computes, or None without a reference. The results of the first
+        batch are saved for the comparison with other implementations."""
         session = self.session
         made = session.recurrent.made[index]
         layer = made.layer
@@ -349,8 +383,8 @@ class Trial:
         shape, output_shape = session.probe_shapes(layer, UNKNOWN_STEPS)
         replicas = cards.replicas_of(self.config["device"])  # each takes a part of the batch
         most = max(batch["rows"] for batch in batches) // replicas
-        x = stream.normal(0.0, 1.0, (most,) + shape).astype("float32")
-        upstream = stream.normal(0.0, 1.0, (most,) + output_shape).astype("float32")
+        x = stream.normal(size=(most,) + shape).astype("float32")
+        upstream = stream.normal(size=(most,) + output_shape).astype("float32")
         # Rows do not depend on each other: with nothing from the others, the gradients of the
         # weights are those of the compared rows. Outputs of the largest batch serve all.
         first = compared_rows(most, shape[0], arrays)
@@ -370,51 +404,52 @@ class Trial:
             else:
                 outputs = session.layer_outputs(layer, x[:rows])
             if batch is batches[0]:
-                self._save(outputs, gradients)
+                self.saved["outputs"].append(outputs[:COMPARED_ROWS])
+                for name in sorted(gradients):
+                    gradient = gradients[name]
+                    if name == "x":
+                        gradient = gradient[:COMPARED_ROWS]
+                    self.saved["gradients"].append(gradient)
             if function is None:
                 continue
-            right = expected(most)[0][:compared]
-            batch["outputs"].append(relative_error(outputs[:compared], right))
+            right, _ = expected(most)
+            error = relative_error(outputs[:compared], right[:compared])
+            batch["outputs"].append(error)
             if batch["training"]:
-                batch["gradients"] += gradient_errors(gradients, expected(rows)[1])
-
-    def _save(self, outputs, gradients):
-        """Saves a layer's outputs and gradients for the comparison with other implementations."""
-        gradients = dict(gradients, x=gradients["x"][:COMPARED_ROWS])
-        self.saved["outputs"].append(outputs[:COMPARED_ROWS])
-        for name in sorted(gradients):
-            self.saved["gradients"].append(gradients[name])
+                _, right = expected(rows)
+                batch["gradients"] += gradient_errors(gradients, right)
 
 
 def applied(trial, job, rnn, arrays, tolerance):
     """Returns ``{"threads", "steps", "off", "worst", "why"}``: `off` is the number of steps that
     applied something other than the gradient, `worst` the largest `difference`, None if it is not
     finite, and `why` is None, or why nothing was measured. `trial`: None, or one with plain SGD."""
-    empty = {
+    result = {
         "threads": job["threads"],
         "steps": 0,
         "off": None,
         "worst": None,
+        "why": None,
     }
     try:
-        trial = trial or Trial(job, rnn, arrays, with_sgd=True)
+        if trial is None:
+            trial = Trial(job, rnn, arrays, with_sgd=True)
         if keras_checks.has_own_step(trial.session):
-            return dict(empty, why=OWN_STEP)
+            result["why"] = OWN_STEP
+            return result
         trial.session.load_weights(trial.weights)
         steps = applied_steps(trial.weights, trial.is_long)
         batches = first_batches(arrays, trial.config, steps)
         found = differences_of(trial.session, batches)
         off = [value for value in found if not value <= tolerance["gradients"]]
         worst = max(found)
-        if not numpy.isfinite(worst):
-            worst = None
-        return {
-            "threads": trial.session.threads,
-            "steps": len(found),
-            "off": len(off),
-            "worst": worst,
-            "why": None,
-        }
+        if numpy.isfinite(worst):
+            result["worst"] = worst
+        result["threads"] = trial.session.threads
+        result["steps"] = len(found)
+        result["off"] = len(off)
     except Exception as error:  # the other implementations are still to be checked
         traceback.print_exc()
-        return dict(empty, why=user_functions.described(error, job["config"]["model"]["function"]))
+        model = job["config"]["model"]
+        result["why"] = user_functions.described(error, model["function"])
+    return result

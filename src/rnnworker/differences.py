@@ -43,8 +43,15 @@ def gradient_errors(gradients, expected):
 
 
 def differences_of(session, batches):
-    """Returns the `difference` of a step with each of the `batches`. `session` was built with
-    `certify.OPTIMIZER`, and its weights are loaded."""
+    """Compares the steps that a model takes with the gradients of its loss.
+
+    **Arguments:**
+
+    - `session`: was built with `certify.OPTIMIZER`, and its weights are loaded.
+    - `batches`: (x, y) or (x, y, weights). Each step starts from the loaded weights.
+
+    **Returns:** the `difference` of each step.
+    """
     framework = FRAMEWORKS[session.config["build"]["framework"]]
     gradients_of = loss_gradients.GRADIENTS[framework.engine](session)
     variables = session.model.trainable_weights
@@ -65,7 +72,7 @@ def differences_of(session, batches):
                 break
         expected = None
         if is_constrained:
-            stepped = [old - gradient for old, gradient in zip(before, gradients)]
+            stepped = list(map(numpy.subtract, before, gradients))
             expected = session.constrained(variables, stepped)
         differences.append(difference(before, after, gradients, expected))
     return differences
@@ -73,8 +80,14 @@ def differences_of(session, batches):
 
 def difference(before, after, gradients, expected=None):
     """Returns the largest max |applied − computed| / max |computed| over all trained variables,
-    less what rounding can explain; infinity if a value is not finite. `expected`: the variables
-    after the step, if constraints change ``before − gradients``."""
+    less what rounding can explain; infinity if a value is not finite.
+
+    **Arguments**, each a list with one array for each variable:
+
+    - `before`, `after`: its values before and after the step.
+    - `gradients`: the computed ones.
+    - `expected`: its values after the step, if constraints change ``before − gradients``.
+    """
     scales = list(map(_largest, gradients))
     # An array whose gradient is zero is measured on the scale of the others.
     scale_of_all = max(scales, default=0.0) or 1.0

@@ -80,7 +80,8 @@ def main(arguments, imported=None):
 
 
 def _run(job, events, phases, turns, imported=None):
-    """Goes through the phases of a run."""
+    """Goes through the phases of a run and emits their facts. A training that stopped early,
+    because its loss was not finite, is the last phase."""
     from rnnworker import canonical_weights, frameworks
 
     config = job["config"]
@@ -133,19 +134,28 @@ def _run(job, events, phases, turns, imported=None):
         with phases.phase(name, timed=True) as details:
             details["samples"] = session.validation_samples
             turns.take()
-            details["first_call"], details["result"] = _timed(call)
-            details["calls"] = [_timed(call)[0] for _ in range(measure[name + "_calls"])]
+            details.update(_timed_calls(call, measure[name + "_calls"]))
 
     if job.get("card") and hasattr(session, "card_memory_peak"):
         peak = session.card_memory_peak()
         events.emit("facts", measured={"card_peak_memory_bytes": peak})
 
 
-def _timed(call):
-    """Returns the seconds that `call` took, and its result."""
-    start = time.monotonic()
-    result = call()
-    return time.monotonic() - start, result
+def _timed_calls(call, number):
+    """Calls `call` once, and then another `number` times. Returns the details of the phase: the
+    seconds of the ``first_call`` and its ``result``, and the seconds of all other ``calls``."""
+    seconds = []
+    results = []
+    for _ in range(1 + number):
+        start = time.monotonic()
+        result = call()
+        seconds.append(time.monotonic() - start)
+        results.append(result)
+    return {
+        "first_call": seconds[0],
+        "result": results[0],
+        "calls": seconds[1:],
+    }
 
 
 def die_with_parent(parent):

@@ -34,7 +34,8 @@ class Session:
     validation_samples = 100
 
     def __init__(self, config, threads):
-        self.config, self.threads = config, threads
+        self.config = config
+        self.threads = threads
         self.times = dict(DEFAULTS, **config["rnn"].get("fake", {}))
         self.slept = {
             "step": [],
@@ -85,12 +86,18 @@ class Session:
         start = time.monotonic()
         on_start()
         first = stopped = None
-        epochs, steps = self.config["model"]["epochs"], self.times["epoch_steps"]
+        model = self.config["model"]
+        epochs = model["epochs"]
+        steps = self.times["epoch_steps"]
+        samples = self.times["samples"]
+        accuracy = self.times["accuracy"]
         clock = StepClock(turns, steps, epochs)
         for epoch in range(1, epochs + 1):
             clock.epoch_begins()
             first = first or clock.start
-            fault = self.times["fault"] if epoch == self.times["fault_epoch"] else None
+            fault = None
+            if epoch == self.times["fault_epoch"]:
+                fault = self.times["fault"]
             _fault(fault)
             seconds = self.times["epoch_seconds"] * self._factor(epoch) / steps
             for _ in range(steps):
@@ -98,29 +105,30 @@ class Session:
                 self.slept["step"].append((time.monotonic(), _sleep(seconds)))
                 clock.after()
             self.slept["epoch"].append(sum(took for _, took in self.slept["step"][-steps:]))
-            times, end = clock.epoch_ends(), time.monotonic()
+            facts = clock.epoch_ends()
+            end = time.monotonic()
             self.slept["validation"].append(_sleep(self.times["validation_seconds"]))
-            loss = float("nan") if fault == "not_finite" else 2.0 / (1 + epoch)
-            samples, batch = self.times["samples"], self.config["model"]["batch"]
-            facts = {
-                "epoch": epoch,
-                "samples": samples,
-                "steps": -(-samples // batch),
-            }
-            facts.update(loss=loss, val_loss=loss)
-            facts.update(acc=self.times["accuracy"], val_acc=self.times["accuracy"])
-            on_epoch(dict(times, val_seconds=time.monotonic() - end, **facts))
+            loss = 2.0 / (1 + epoch)
+            if fault == "not_finite":
+                loss = float("nan")
+            facts["val_seconds"] = time.monotonic() - end
+            facts["epoch"] = epoch
+            facts["samples"] = samples
+            facts["steps"] = -(-samples // model["batch"])
+            for part in ("", "val_"):
+                facts[part + "loss"] = loss
+                facts[part + "acc"] = accuracy
+            on_epoch(facts)
             last = time.monotonic()
             if fault == "not_finite":
                 stopped = "loss not finite in epoch {}".format(epoch)
                 break
         clock.ends()
-        slept = {name: self.slept[name] for name in ("step", "epoch", "validation")}
         return {
             "set_up": first - start - clock.first_wait,
             "tear_down": time.monotonic() - last,
             "stopped": stopped,
-            "slept": slept,
+            "slept": {name: self.slept[name] for name in ("step", "epoch", "validation")},
         }
 
     def evaluate(self):

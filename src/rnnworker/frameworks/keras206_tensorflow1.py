@@ -51,7 +51,8 @@ def _compute_before_updating(tensorflow, optimizer):
 
 def _count_after_reading(tensorflow, backend, optimizer):
     """Makes `optimizer` read its step count once, before it increments it."""
-    get_updates, update_add = optimizer.get_updates, backend.update_add
+    get_updates = optimizer.get_updates
+    update_add = backend.update_add
 
     def updates(*arguments, **settings):
         count = optimizer.iterations
@@ -63,11 +64,13 @@ def _count_after_reading(tensorflow, backend, optimizer):
             with tensorflow.control_dependencies([value]):
                 return update_add(count, increment)
 
-        optimizer.iterations, backend.update_add = value, add_after_reading
+        optimizer.iterations = value
+        backend.update_add = add_after_reading
         try:
             result = get_updates(*arguments, **settings)
         finally:
-            optimizer.iterations, backend.update_add = count, update_add
+            optimizer.iterations = count
+            backend.update_add = update_add
         if hasattr(optimizer, "weights"):
             optimizer.weights = [count if each is value else each for each in optimizer.weights]
         return result

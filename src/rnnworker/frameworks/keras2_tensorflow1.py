@@ -48,12 +48,14 @@ class Session(KerasSession):
             # Each session has a graph of its own, because each new call prepares the whole graph.
             tensorflow.reset_default_graph()
             self.session = open_tensorflow_session(tensorflow, threads)
-            self.tensorflow, self.keras = tensorflow, self.import_keras(tensorflow)
-            self.keras.backend.set_session(self.session)
+            self.tensorflow = tensorflow
+            self.keras = self.import_keras(tensorflow)
+            backend = self.keras.backend
+            backend.set_session(self.session)
             # A user's ~/.keras/keras.json may set other values.
-            self.keras.backend.set_floatx("float32")
-            self.keras.backend.set_epsilon(1e-7)
-            self.keras.backend.set_image_data_format("channels_last")
+            backend.set_floatx("float32")
+            backend.set_epsilon(1e-7)
+            backend.set_image_data_format("channels_last")
         self._messages = captured[0]
 
     def import_keras(self, tensorflow):
@@ -61,13 +63,14 @@ class Session(KerasSession):
 
     @contextlib.contextmanager
     def current(self):
-        latest = self.keras.backend.get_session()
+        backend = self.keras.backend
+        latest = backend.get_session()
         with self.session.graph.as_default():
-            self.keras.backend.set_session(self.session)
+            backend.set_session(self.session)
             try:
                 yield
             finally:
-                self.keras.backend.set_session(latest)
+                backend.set_session(latest)
 
     def build_facts(self):
         return tensorflow_facts.facts(self.tensorflow, self._messages)
@@ -97,10 +100,12 @@ class Session(KerasSession):
         return {}
 
     def assignments(self):
-        backend = sys.modules[self.keras.backend.batch_set_value.__module__]
+        public = self.keras.backend
+        backend = sys.modules[public.batch_set_value.__module__]
         found = [(backend, "batch_set_value"), (backend, "set_value")]
         with self.tensorflow.Graph().as_default():
-            classes = type(self.keras.backend.variable(0.0)).__mro__
+            variable = public.variable(0.0)
+        classes = type(variable).__mro__
         for name in ("assign", "load"):
             owner = next(each for each in classes if name in vars(each))
             found.append((owner, name))
@@ -130,16 +135,20 @@ class Session(KerasSession):
 
     def _state(self):
         # Keras 2.0.6 leaves the iterations of some optimizers out of their weights.
-        state = list(self.model.weights) + list(self.model.optimizer.weights)
-        iterations = self.model.optimizer.iterations
-        return state if any(each is iterations for each in state) else state + [iterations]
+        optimizer = self.model.optimizer
+        state = list(self.model.weights) + list(optimizer.weights)
+        if not any(each is optimizer.iterations for each in state):
+            state.append(optimizer.iterations)
+        return state
 
     def train_batch(self, *samples):
-        x, y = samples
         if hasattr(self.model, "reset_metrics"):
             self.model.reset_metrics()
-        loss = self.model.train_on_batch(self._inputs(x), self._outputs(y))
-        return float(loss[0] if isinstance(loss, list) else loss)
+        x, y = self._lists(*samples)
+        loss = self.model.train_on_batch(x, y)
+        if isinstance(loss, list):  # with metrics, which follow
+            loss = loss[0]
+        return float(loss)
 
     def augmented_feed(self, samples, orders, batch):
         return lambda epoch, images: None  # ``fit`` takes the images themselves
@@ -148,43 +157,37 @@ class Session(KerasSession):
         if len(orders[0]) != trees.rows(samples):
             samples = trees.taken(samples, orders[0])
             orders = [numpy.arange(trees.rows(samples))]
-        x, y = samples
         with fixed_shuffle_orders(orders):
-            self.model.fit(
-                self._inputs(x),
-                self._outputs(y),
-                batch_size=batch,
-                shuffle=True,
-                verbose=0,
-                **settings,
-            )
+            x, y = self._lists(*samples)
+            self.model.fit(x, y, batch_size=batch, shuffle=True, verbose=0, **settings)
 
     def evaluate(self):
         batch = self.config["model"]["batch"]
-        x, y = self._inputs(self.arrays["x_val"]), self._outputs(self.arrays["y_val"])
+        x, y = self._lists(self.arrays["x_val"], self.arrays["y_val"])
         values = self.model.evaluate(x, y, batch_size=batch, verbose=0)
         # Keras 2.0.6 returns a loss without metrics as a bare number.
-        values = values if isinstance(values, list) else [values]
-        names = self.model.metrics_names
-        return renamed(dict(zip(names, values)))
+        if not isinstance(values, list):
+            values = [values]
+        return renamed(dict(zip(self.model.metrics_names, values)))
 
     def outputs(self, samples=None):
         batch = self.config["model"]["batch"]
-        x = trees.taken(self.arrays["x_val"], slice(samples))
-        return self.model.predict(self._inputs(x), batch_size=batch, verbose=0)
+        first = trees.taken(self.arrays["x_val"], slice(samples))
+        x = as_list(first, self.model.input_names)
+        return self.model.predict(x, batch_size=batch, verbose=0)
 
-    def _inputs(self, tree):
-        """The arrays as Keras 2 takes them: one, or a list in the order of the model's inputs."""
-        return as_list(tree, self.model.input_names)
-
-    def _outputs(self, tree):
-        return as_list(tree, self.model.output_names)
+    def _lists(self, x, y):
+        """The samples as Keras 2 takes them: each of `x` and `y` as one array, or as a list in the
+        order of the model's inputs or outputs."""
+        model = self.model
+        return as_list(x, model.input_names), as_list(y, model.output_names)
 
     def layer_gradients(self, layer, x, upstream):
         call = self._called(layer, x)
-        values = self._run(call, x, upstream, [call.outputs, *call.gradients], training=1)
-        outputs, x_gradient, *gradients = values
-        return outputs, dict(self.recurrent.to_canonical(layer, gradients), x=x_gradient)
+        tensors = (call.outputs, call.gradients)
+        outputs, gradients = self._run(call, x, upstream, tensors, training=1)
+        canonical = self.recurrent.to_canonical(layer, gradients[1:])
+        return outputs, dict(canonical, x=gradients[0])
 
     def layer_outputs(self, layer, x):
         call = self._called(layer, x)
@@ -204,6 +207,7 @@ class Session(KerasSession):
         return self._calls[layer]
 
     def _run(self, call, x, upstream, tensors, training):
+        """The values of `tensors`, in their form, for the inputs `x`. `training`: 0 or 1."""
         feed = {call.inputs: x}
         if upstream is not None:
             feed[call.upstream] = upstream
@@ -217,25 +221,34 @@ class Session(KerasSession):
         inputs = self.model.train_function.inputs
         # Samples and targets are followed by sample weights in some versions and, with dropout, by
         # the learning phase, whose shape Keras 2.0.6 leaves open.
-        values = trees.leaves(self._inputs(x))
+        x, y = self._lists(x, y)
+        values = trees.leaves(x)
         rows = len(values[0])
-        for array in trees.leaves(self._outputs(y)):
+        for array in trees.leaves(y):
             # Keras makes one column of targets that are one number for each sample.
-            values.append(array.reshape(rows, 1) if array.ndim == 1 else array)
+            if array.ndim == 1:
+                array = array.reshape(rows, 1)
+            values.append(array)
         for tensor in inputs[len(values) :]:
-            values.append(True if tensor.dtype.is_bool else numpy.ones(rows, "float32"))
+            if tensor.dtype.is_bool:
+                values.append(True)
+            else:
+                values.append(numpy.ones(rows, "float32"))
         return dict(zip(inputs, values))
 
     def executed_ops(self, run):
         """The ops of one training step on the first batch, traced by the session. `run` is not
         called, since Keras passes no trace options to its own steps."""
-        step, batch = self.model.train_function, self.config["model"]["batch"]
-        first = trees.taken(data.samples(self.arrays, "train"), slice(batch))
-        trace = self.tensorflow.RunMetadata()
-        full = self.tensorflow.RunOptions(trace_level=self.tensorflow.RunOptions.FULL_TRACE)
+        tensorflow = self.tensorflow
+        step = self.model.train_function
+        samples = data.samples(self.arrays, "train")
+        batch = self.config["model"]["batch"]
+        x, y = trees.taken(samples, slice(batch))
+        trace = tensorflow.RunMetadata()
+        full = tensorflow.RunOptions(trace_level=tensorflow.RunOptions.FULL_TRACE)
         self.session.run(
-            list(step.outputs) + [step.updates_op],
-            feed_dict=self.step_feed(*first),
+            (step.outputs, step.updates_op),
+            feed_dict=self.step_feed(x, y),
             options=full,
             run_metadata=trace,
         )
@@ -257,7 +270,9 @@ def as_list(tree, names):
     if isinstance(tree, dict):
         tree = [tree[name] for name in names]
     arrays = trees.leaves(tree)
-    return arrays if len(arrays) > 1 else arrays[0]
+    if len(arrays) == 1:
+        return arrays[0]
+    return arrays
 
 
 def traced_ops(stats):
@@ -266,8 +281,9 @@ def traced_ops(stats):
     for device in stats.dev_stats:
         for node in device.node_stats:
             path, equals, rest = node.timeline_label.partition(" = ")
+            kind, _, _ = rest.partition("(")
             if equals:
-                counts[path, rest.partition("(")[0]] += 1
+                counts[path, kind] += 1
     return [(path, kind, count) for (path, kind), count in sorted(counts.items())]
 
 
@@ -276,18 +292,18 @@ def fixed_shuffle_orders(orders):
     """Makes the n-th call of ``numpy.random.shuffle`` in the block write ``orders[n]``: ``fit`` on
     arrays asks it for a new order in every epoch, and does the same work with the canonical one.
     Raises `RuntimeError` if `fit` shuffles anything else, or never."""
-    original, lengths = numpy.random.shuffle, []
+    original = numpy.random.shuffle
+    left = list(orders)
 
     def shuffle(array):
-        if len(lengths) == len(orders) or len(array) != len(orders[len(lengths)]):
+        if not left or len(array) != len(left[0]):
             raise RuntimeError("fit shuffles something else than the samples once per epoch")
-        array[:] = orders[len(lengths)]
-        lengths.append(len(array))
+        array[:] = left.pop(0)
 
     numpy.random.shuffle = shuffle
     try:
         yield
     finally:
         numpy.random.shuffle = original
-    if not lengths:
+    if len(left) == len(orders):
         raise RuntimeError("fit never shuffled: the order of the samples is not the canonical one")

@@ -36,8 +36,10 @@ class Session(KerasSession):
 
     def devices(self):
         devices = self.jax.devices()
-        cards = [device.device_kind for device in devices if device.platform == "gpu"]
-        return {"framework_devices": list(map(str, devices)), "framework_cards": cards}
+        return {
+            "framework_devices": [str(device) for device in devices],
+            "framework_cards": [each.device_kind for each in devices if each.platform == "gpu"],
+        }
 
     def compile_settings(self):
         return {"jit_compile": True}
@@ -48,7 +50,8 @@ class Session(KerasSession):
             samples = self.jax.device_put(samples)
 
         def generate():
-            for start, stop in itertools.cycle(zip(*bounds(orders, batch))):
+            starts, stops = bounds(orders, batch)
+            for start, stop in itertools.cycle(zip(starts, stops)):
                 yield self._take(samples, order[start:stop])
 
         return generate()
@@ -69,32 +72,45 @@ class Session(KerasSession):
                 outputs = layer(x, training=True)
             return outputs.astype(x.dtype)
 
+        as_array = self.jax.numpy.asarray
         variables = [variable.value for variable in layer.trainable_variables]
-        outputs, back = self.jax.vjp(call, self.jax.numpy.asarray(x), variables)
-        x_gradient, gradients = back(self.jax.numpy.asarray(upstream))
+        outputs, back = self.jax.vjp(call, as_array(x), variables)
+        x_gradient, gradients = back(as_array(upstream))
         gradients = [numpy.asarray(gradient) for gradient in gradients]
         canonical = self.recurrent.to_canonical(layer, gradients)
         return numpy.asarray(outputs), dict(canonical, x=numpy.asarray(x_gradient))
 
     def kernels(self, run, steps):
         """The kernels in the step that ``fit`` compiles; it is traced again, and nothing is run."""
-        model, batch = self.model, self.config["model"]["batch"]
-        first = trees.taken(data.samples(self.arrays, "train"), slice(batch))
-        parts = ("trainable", "non_trainable", "optimizer", "metrics")
-        state = model._get_jax_state(**{part + "_variables": True for part in parts})
-        traced = self.jax.make_jaxpr(model.train_step)(state, first)
-        found = primitives(traced.jaxpr, *map(frozenset, self._layer_names()))
+        batch = self.config["model"]["batch"]
+        samples = data.samples(self.arrays, "train")
+        first = trees.taken(samples, slice(batch))
+        state = self.model._get_jax_state(
+            trainable_variables=True,
+            non_trainable_variables=True,
+            optimizer_variables=True,
+            metrics_variables=True,
+        )
+        traced = self.jax.make_jaxpr(self.model.train_step)(state, first)
+        recurrent, others = self._layer_names()
+        found = primitives(traced.jaxpr, frozenset(recurrent), frozenset(others))
         return attest.kernels_in_jax(list(found), steps)
 
     def cudnn_facts(self):
-        gpus = sum(device.platform == "gpu" for device in self.jax.devices())
-        return {"gpus": gpus}
+        return {"gpus": len(self.devices()["framework_cards"])}
 
     def set_tf32(self, on):
-        self.jax.config.update("jax_default_matmul_precision", "tensorfloat32" if on else "highest")
+        name = "highest"
+        if on:
+            name = "tensorfloat32"
+        self.jax.config.update("jax_default_matmul_precision", name)
 
     def card_memory_peak(self):
-        return (self.jax.devices()[0].memory_stats() or {}).get("peak_bytes_in_use")
+        first = self.jax.devices()[0]
+        stats = first.memory_stats()
+        if not stats:
+            return None
+        return stats.get("peak_bytes_in_use")
 
     def tf32(self):
         name = self.jax.config.jax_default_matmul_precision
@@ -115,24 +131,28 @@ def primitives(jaxpr, recurrent=frozenset(), others=frozenset(), loops=()):
     TimeDistributed. `recurrent`: the names of the recurrent layers, in which nothing is left
     out."""
     for equation in jaxpr.eqns:
-        scopes = scopes_of(equation)
+        # Keras names the scopes in which an equation was traced after its layers; jax writes
+        # ``transpose(jvp(model/layer))``. A version that records none has an empty text.
+        source = getattr(equation, "source_info", None)
+        stack = getattr(source, "name_stack", "")
+        scopes = frozenset(re.split(r"[/()]+", str(stack)))
         is_own = bool(scopes & recurrent)
         if scopes & others and not is_own:
             continue
         name = equation.primitive.name
         yield loops, name
-        inside = loops + (name,) if name in ("scan", "while") else loops
+        inside = loops
+        if name in ("scan", "while"):
+            inside = loops + (name,)
         # A jaxpr inside an equation names its scopes relative to it.
-        left_out = frozenset() if is_own else others
+        left_out = others
+        if is_own:
+            left_out = frozenset()
         for value in equation.params.values():
-            for item in value if isinstance(value, (list, tuple)) else [value]:
+            items = value
+            if not isinstance(value, (list, tuple)):
+                items = [value]
+            for item in items:
                 item = getattr(item, "jaxpr", item)
                 if hasattr(item, "eqns"):
                     yield from primitives(item, recurrent, left_out, inside)
-
-
-def scopes_of(equation):
-    """The names of the scopes in which an equation was traced, which Keras names after its layers:
-    jax writes ``transpose(jvp(model/layer))``. Empty with a version that records none."""
-    stack = getattr(getattr(equation, "source_info", None), "name_stack", "")
-    return frozenset(re.split(r"[/()]+", str(stack)))

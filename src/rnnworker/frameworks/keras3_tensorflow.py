@@ -17,19 +17,23 @@ STEPS = {"train_step": "train", "test_step": "val", "predict_step": "val"}
 
 
 class Session(KerasSession):
+    """The model of one run on one device, a CPU or a card."""
+
     def __init__(self, config, threads):
         super().__init__(config, threads)
         set_environment(config)
         with tensorflow_facts.captured_stderr() as captured:
             import tensorflow
 
-            tensorflow.config.threading.set_intra_op_parallelism_threads(threads)
-            tensorflow.config.threading.set_inter_op_parallelism_threads(threads)
-            self.tensorflow, self.keras = tensorflow, self.import_keras(tensorflow)
+            settings = tensorflow.config
+            settings.threading.set_intra_op_parallelism_threads(threads)
+            settings.threading.set_inter_op_parallelism_threads(threads)
+            self.tensorflow = tensorflow
+            self.keras = self.import_keras(tensorflow)
             # As needed: other runs of a round have contexts on the card too.
-            for card in tensorflow.config.list_physical_devices("GPU"):
-                tensorflow.config.experimental.set_memory_growth(card, True)
-            devices = tensorflow.config.list_logical_devices()
+            for card in settings.list_physical_devices("GPU"):
+                settings.experimental.set_memory_growth(card, True)
+            devices = settings.list_logical_devices()
         self._messages = "".join(tensorflow_facts.import_messages + captured)
         self._asynchronous = any(device.device_type != "CPU" for device in devices)
         self._probes = {}
@@ -64,7 +68,7 @@ class Session(KerasSession):
             return super().value_of(variable)
 
     def as_numpy(self, tensor):
-        return self.tensorflow.convert_to_tensor(tensor).numpy()
+        return self.as_tensor(tensor).numpy()
 
     def as_tensor(self, value):
         return self.tensorflow.convert_to_tensor(value)
@@ -79,11 +83,14 @@ class Session(KerasSession):
 
     def devices(self):
         config = self.tensorflow.config
-        cards = config.list_physical_devices("GPU")
-        details = map(config.experimental.get_device_details, cards)
+        cards = []
+        for card in config.list_physical_devices("GPU"):
+            details = config.experimental.get_device_details(card)
+            if "device_name" in details:
+                cards.append(details["device_name"])
         return {
             "framework_devices": [device.name for device in config.list_logical_devices()],
-            "framework_cards": [d["device_name"] for d in details if "device_name" in d],
+            "framework_cards": cards,
         }
 
     def batches(self, samples, orders, batch):
@@ -101,8 +108,9 @@ class Session(KerasSession):
         super().prepare_training()
         self.make_metrics()
         if self.feed == "device" and self.arrays is not None:
-            for step, part in STEPS.items():
-                setattr(self.model, step, self._gathering(getattr(self.model, step), part))
+            for name, part in STEPS.items():
+                step = getattr(self.model, name)
+                setattr(self.model, name, self._gathering(step, part))
 
     def make_metrics(self):
         """Makes the variables of the metrics. TensorFlow would trace a step that made them
@@ -118,8 +126,10 @@ class Session(KerasSession):
 
     def _first_outputs(self):
         """Zeros in the form of the model's outputs for the first sample."""
-        if any(None in tuple(output.shape)[1:] for output in self.model.outputs):
-            return self.model(trees.mapped(self._first, self.arrays["x_train"]), training=False)
+        for output in self.model.outputs:
+            if None in tuple(output.shape)[1:]:
+                first = trees.mapped(self._first, self.arrays["x_train"])
+                return self.model(first, training=False)
         zeros = self.tensorflow.zeros
         return trees.mapped(lambda output: zeros((1,) + tuple(output.shape)[1:]), self.model.output)
 
@@ -129,9 +139,10 @@ class Session(KerasSession):
         samples = data.samples(self.arrays, part)
 
         def for_function(array):
-            # A function takes int32 tensors from the host's memory.
             array = numpy.asarray(array)
-            return tensorflow.constant(array.astype("int64") if array.dtype == "int32" else array)
+            if array.dtype == "int32":  # a function takes int32 tensors from the host's memory
+                array = array.astype("int64")
+            return tensorflow.constant(array)
 
         def cast(tensor, array):
             return tensorflow.cast(tensor, numpy.asarray(array).dtype)
@@ -139,7 +150,8 @@ class Session(KerasSession):
         gather = self._gather(trees.mapped(for_function, samples))
 
         def gathered(numbers):
-            return step(tensorflow.nest.map_structure(cast, gather(numbers), samples))
+            batch = tensorflow.nest.map_structure(cast, gather(numbers), samples)
+            return step(batch)
 
         return gathered
 
@@ -164,6 +176,8 @@ class Session(KerasSession):
         return lambda chosen: trees.mapped(lambda array: gather(array, chosen), samples)
 
     def _pipeline(self, batch_of, orders, batch):
+        """The endless dataset of `batches`; `batch_of`: a function of the numbers of samples that
+        returns a batch of them."""
         tensorflow = self.tensorflow
         options = tensorflow.data.Options()
         options.autotune.enabled = False
@@ -202,7 +216,7 @@ class Session(KerasSession):
 
     def layer_gradients(self, layer, x, upstream):
         outputs, gradients = self._probe(layer, True, (x, upstream))
-        gradients = [self.tensorflow.convert_to_tensor(each).numpy() for each in gradients]
+        gradients = list(map(self.as_numpy, gradients))
         canonical = self.recurrent.to_canonical(layer, gradients[1:])
         return outputs.numpy(), dict(canonical, x=gradients[0])
 
@@ -210,7 +224,9 @@ class Session(KerasSession):
         return self._probe(layer, False, (x,)).numpy()
 
     def _probe(self, layer, training, arrays):
-        """Calls `layer` in a graph whose batch has any size, as ``fit`` and ``evaluate`` do."""
+        """Calls `layer` in a graph whose batch has any size, as ``fit`` and ``evaluate`` do.
+        `arrays`: (inputs, upstream) for (outputs, gradients of the inputs and the weights), or
+        (inputs,) for the outputs alone."""
         tensorflow = self.tensorflow
         # Keras 3's variables wrap TensorFlow's; Keras 2 uses TensorFlow's.
         variables = [getattr(each, "_value", each) for each in layer.trainable_variables]
@@ -227,13 +243,14 @@ class Session(KerasSession):
 
         key = (layer.name, training, arrays[0].shape[1:])
         if key not in self._probes:
-            self._probes[key] = tensorflow.function(
-                with_gradients if training else called,
-                input_signature=[
-                    tensorflow.TensorSpec((None,) + array.shape[1:], array.dtype)
-                    for array in arrays
-                ],
-            )
+            function = called
+            if training:
+                function = with_gradients
+            signature = []
+            for array in arrays:
+                shape = (None,) + array.shape[1:]
+                signature.append(tensorflow.TensorSpec(shape, array.dtype))
+            self._probes[key] = tensorflow.function(function, input_signature=signature)
         return self._probes[key](*map(tensorflow.constant, arrays))
 
 

@@ -54,13 +54,18 @@ class Session(KerasSession):
 
     def batches(self, samples, orders, batch):
         torch = self.torch
-        samples = trees.mapped(lambda array: torch.from_numpy(numpy.asarray(array)), samples)
-        order = torch.from_numpy(numpy.concatenate(orders))
+        # `to` returns the tensor itself where it is on the device already.
+        device = torch.device("cpu")
         if self.feed == "device":
-            device = self._device()
-            samples = trees.mapped(lambda tensor: tensor.to(device), samples)
-            order = order.to(device)
-        pairs = list(zip(*bounds(orders, batch)))
+            device = self.model.variables[0].value.device
+
+        def placed(array):
+            return torch.from_numpy(numpy.asarray(array)).to(device)
+
+        samples = trees.mapped(placed, samples)
+        order = placed(numpy.concatenate(orders))
+        starts, stops = bounds(orders, batch)
+        pairs = list(zip(starts, stops))
 
         class Batches(torch.utils.data.IterableDataset):
             def __iter__(self):
@@ -68,9 +73,6 @@ class Session(KerasSession):
                     yield trees.taken(samples, order[start:stop])
 
         return torch.utils.data.DataLoader(Batches(), batch_size=None)
-
-    def _device(self):
-        return self.model.variables[0].value.device
 
     def layer_gradients(self, layer, x, upstream):
         torch = self.torch
@@ -80,9 +82,9 @@ class Session(KerasSession):
         outputs = layer(x, training=True).float()
         loss = (outputs * torch.tensor(upstream, device=device)).sum()
         computed = torch.autograd.grad(loss, [x] + variables)
-        x_gradient, *gradients = (gradient.float().cpu().numpy() for gradient in computed)
-        canonical = self.recurrent.to_canonical(layer, gradients)
-        return outputs.detach().cpu().numpy(), dict(canonical, x=x_gradient)
+        gradients = [gradient.float().cpu().numpy() for gradient in computed]
+        canonical = self.recurrent.to_canonical(layer, gradients[1:])
+        return outputs.detach().cpu().numpy(), dict(canonical, x=gradients[0])
 
     def layer_outputs(self, layer, x):
         self.model.eval()  # as Keras's ``evaluate`` and ``predict`` do
@@ -101,11 +103,17 @@ class Session(KerasSession):
 
     def cudnn_facts(self):
         torch = self.torch
-        return {"gpus": torch.cuda.device_count(), "cuda_build": torch.version.cuda is not None}
+        return {
+            "gpus": torch.cuda.device_count(),
+            "cuda_build": torch.version.cuda is not None,
+        }
 
     def set_tf32(self, on):
         # The first applies to products, the second to cuDNN, for which torch's default is True.
-        self.torch.set_float32_matmul_precision("high" if on else "highest")
+        name = "highest"
+        if on:
+            name = "high"
+        self.torch.set_float32_matmul_precision(name)
         self.torch.backends.cudnn.allow_tf32 = on
 
     def card_memory_peak(self):

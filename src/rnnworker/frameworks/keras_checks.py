@@ -37,10 +37,14 @@ def check_kind(model, keras, function):
     for name, value in vars(model).items():
         if name in ("optimizer", "_optimizer"):
             continue
-        held = value if isinstance(value, (list, tuple)) else [value]
+        held = value
+        if not isinstance(value, (list, tuple)):
+            held = [value]
         if any(isinstance(each, keras.optimizers.Optimizer) for each in held):
-            fault = "{}: the model has an optimizer of its own, {}: only that of compile, "
-            fault += "optimizer=…, can be set back to its first state before a timed training"
+            fault = (
+                "{}: the model has an optimizer of its own, {}: only that of compile, "
+                "optimizer=…, can be set back to its first state before a timed training"
+            )
             raise Refusal(fault.format(function, name))
 
 
@@ -55,12 +59,14 @@ def loss_in(logs, session):
     if "loss" not in logs:
         fault = '{}: the model\'s train_step returns {}: return its loss too, as "loss"'
         function = session.config["model"]["function"]
-        raise Refusal(fault.format(function, ", ".join(sorted(logs)) or "nothing"))
+        returned = ", ".join(sorted(logs))
+        raise Refusal(fault.format(function, returned or "nothing"))
     return float(logs["loss"])
 
 
 def check(session):
-    """Raises `Refusal` if the built model of a `session` is none that can be measured."""
+    """Raises `Refusal` if the built model of a `session` cannot be measured: if it does not fit its
+    data, if another than the named implementation would run, or if weights could not be set."""
     _check_counts(session)
     _check_sample_weights(session)
     if session.config["rnn"]["implementation"] != "none":
@@ -75,19 +81,25 @@ def _check_counts(session):
     if session.arrays is None:
         return
     for part, name in (("inputs", "x_train"), ("outputs", "y_train")):
-        stated = len(getattr(session.model, part, None) or ())
+        tensors = getattr(session.model, part, None)
+        if not tensors:
+            continue
+        stated = len(tensors)
         given = len(trees.leaves(session.arrays[name]))
-        if stated and stated != given:
+        if stated != given:
             fault = "{}: the model has {} {}, and the data have {} in {}"
             function = session.config["model"]["function"]
             raise Refusal(fault.format(function, stated, part, given, name))
 
 
 def _check_sample_weights(session):
+    """Samples may have weights only where the session passes them on."""
     has_weights = set(WEIGHTS) & set(session.arrays or ())
     if has_weights and not session.takes_sample_weights:
-        fault = "sample weights and class_weight are for one device and for Keras 3 or Keras 2 on "
-        raise Refusal(fault + "TensorFlow 2, such as build=current, keras3_torch or tf_2_15")
+        raise Refusal(
+            "sample weights and class_weight are for one device and for Keras 3 or Keras 2 on "
+            "TensorFlow 2, such as build=current, keras3_torch or tf_2_15"
+        )
 
 
 def _check_layers(session):
@@ -98,12 +110,16 @@ def _check_layers(session):
         if any(layer is each for each in made):
             continue
         if isinstance(layer, stand_ins.originals(session.keras)):
-            fault = "{0}: the layer {1} is Keras's own {2}: make it with keras.layers.{2} while "
-            fault += "build runs"
+            fault = (
+                "{0}: the layer {1} is Keras's own {2}: make it with keras.layers.{2} while "
+                "build runs"
+            )
             raise Refusal(fault.format(function, layer.name, type(layer).__name__))
         if _is_loop(layer, session) and not _runs_loops(session):
-            fault = "{}: the layer {} is keras.layers.RNN, a loop over a cell, whatever rnn is: "
-            fault += "rnn=keras can"
+            fault = (
+                "{}: the layer {} is keras.layers.RNN, a loop over a cell, whatever rnn is: "
+                "rnn=keras can"
+            )
             raise Refusal(fault.format(function, layer.name))
 
 
@@ -114,7 +130,9 @@ def _check_cells(session):
     for made in session.recurrent.made:
         if cell not in (OF_MODEL, made.cell):
             fault = "{}: the layer has the cell {}, and the grid cell={}: write cell={}"
-            right = made.cell if len(cells) == 1 else OF_MODEL
+            right = OF_MODEL
+            if len(cells) == 1:
+                right = made.cell
             raise Refusal(fault.format(made.place, made.cell, cell, right))
 
 
@@ -131,8 +149,10 @@ def _check_weights(session):
             )
     found = sum(len(layer.weights) for layer in inside)
     if found != len(session.model.weights):
-        fault = "{}: of the model's {} weights, {} are in its layers: make each weight in one "
-        fault += "layer, and none in the model itself or in a wrapper of a recurrent layer"
+        fault = (
+            "{}: of the model's {} weights, {} are in its layers: make each weight in one "
+            "layer, and none in the model itself or in a wrapper of a recurrent layer"
+        )
         function = session.config["model"]["function"]
         raise Refusal(fault.format(function, len(session.model.weights), found))
 
@@ -144,6 +164,7 @@ def has_own_loop(session):
 
 
 def _runs_loops(session):
+    """Whether the named implementation is what `keras.layers.RNN` does."""
     return session.config["rnn"]["implementation"] in LOOPS
 
 

@@ -93,10 +93,13 @@ class KerasSession(KerasWeights, KerasTraining):
         return {}
 
     def environment(self):
-        facts = dict(self.build_facts(), packages=keras_facts.installed())
-        facts["keras"] = keras_version(self.keras)
-        facts["numpy"] = numpy.__version__
-        return facts
+        """The versions of all packages, and how the framework was built, for the record."""
+        return dict(
+            self.build_facts(),
+            packages=keras_facts.installed(),
+            keras=keras_version(self.keras),
+            numpy=numpy.__version__,
+        )
 
     def device_facts(self):
         intra_op, inter_op = self.thread_counts()
@@ -109,6 +112,8 @@ class KerasSession(KerasWeights, KerasTraining):
         return dict(self.devices(), threads=threads)
 
     def load_data(self, path, pinned_md5=None):
+        """Makes the arrays of the model's data from the dataset in `path`. Returns, for each part
+        of them, its number of samples, and the shape of one."""
         self.arrays = data.arrays(self.config, path, pinned_md5)
         parts = ("train", "val")
         return {
@@ -122,6 +127,8 @@ class KerasSession(KerasWeights, KerasTraining):
         return trees.rows(self.arrays["x_val"])
 
     def build(self):
+        """Makes the model and compiles it. Raises `Refusal` if it cannot be measured. A model that
+        has set weights itself keeps them; the others are set by `load_weights`."""
         settings = self.config["model"]
         self.set_tf32(precision.requested_precision(self.config) == "tf32")
         self._policy(precision.policy(self.config))
@@ -164,16 +171,17 @@ class KerasSession(KerasWeights, KerasTraining):
 
     def _compile_arguments(self):
         """The arguments of ``compile``: those of the model itself, or of its YAML."""
+        settings = self.compile_settings()
         own = self._watched.compile_arguments(self.model)
         if own is None:
             arguments = self._stated_compile_arguments()
         else:
-            keras_checks.check_own_compile(self.config["model"], own, self.compile_settings())
+            keras_checks.check_own_compile(self.config["model"], own, settings)
             arguments = dict(own)
         optimizer = self.config.get("certifying_optimizer")
         if optimizer:
             arguments["optimizer"] = self.optimizer(optimizer)
-        return dict(arguments, **self.compile_settings())
+        return dict(arguments, **settings)
 
     def _stated_compile_arguments(self):
         settings = self.config["model"]
@@ -203,18 +211,13 @@ class KerasSession(KerasWeights, KerasTraining):
 
     def make_model(self, function):
         """The model that `function` builds, without dropout if it is certified: two
-        implementations draw different masks."""
+        implementations draw different masks. `function` takes (), (keras), (keras, config), or
+        (keras, recurrent, config), and others of these three by their names."""
         config = model_keys.recorded(self.config, "build")
         known = {"keras": self.keras, "recurrent": self.recurrent, "config": config}
         number, optional = user_functions.needed(function)
-        forms = {
-            0: (),
-            1: ("keras",),
-            2: ("keras", "config"),
-            3: tuple(known),
-            None: tuple(known),
-        }
-        positional = [known[name] for name in forms[number]]
+        shorter = {0: (), 1: ("keras",), 2: ("keras", "config")}
+        positional = [known[name] for name in shorter.get(number, known)]
         named = {name: known[name] for name in optional if name in known}
         with contextlib.ExitStack() as stack:
             if self.config.get("certifying"):
@@ -242,7 +245,7 @@ class KerasSession(KerasWeights, KerasTraining):
         self.model.optimizer.build(self.model.trainable_variables)
 
     def model_facts(self, layers):
-        """`layers`: what `layers()` returned."""
+        """The facts about the built model for the record; `layers`: what `layers()` returned."""
         optimizer = self.model.optimizer
         settings = dict(optimizer.get_config(), class_name=type(optimizer).__name__)
         facts = {
@@ -266,10 +269,9 @@ class KerasSession(KerasWeights, KerasTraining):
             "policy": self._policy(),
             "layers": sorted(types),
             "tf32": self.tf32(),
+            "asked": precision.requested_precision(self.config),
         }
-        as_asked = precision.as_expected(self.config, facts)
-        facts["asked"] = precision.requested_precision(self.config)
-        facts["as_asked"] = as_asked
+        facts["as_asked"] = precision.as_expected(self.config, facts)
         return facts
 
     def as_numpy(self, tensor):
@@ -294,6 +296,7 @@ class KerasSession(KerasWeights, KerasTraining):
         self.forget_states()  # in Keras 3 they are none of the model's variables
 
     def read_state(self):
+        """The values of all variables of the model and its optimizer, for `write_state`."""
         return self.read(self._state())
 
     def read(self, variables):
@@ -317,7 +320,8 @@ class KerasSession(KerasWeights, KerasTraining):
         rows = trees.rows(samples)
         feed = self.batches(samples, [numpy.arange(rows)], rows)
         history = self.model.fit(feed, steps_per_epoch=1, verbose=0).history
-        return keras_checks.loss_in({name: history[name][0] for name in history}, self)
+        logs = {name: values[0] for name, values in history.items()}
+        return keras_checks.loss_in(logs, self)
 
     def outputs(self, samples=None):
         """The model's outputs for the validation set, or for its first `samples`."""
@@ -362,10 +366,11 @@ class KerasSession(KerasWeights, KerasTraining):
         lengths = self.lengths()
         time_steps = min(lengths)
         is_long = self.attests_short_layers and max(lengths) > attest.LONGEST
+        run = functools.partial(self.train_steps, 1)
         if is_long:
-            kernels = self.kernels(self._short_layers, min(time_steps, attest.SHORT))
-        else:
-            kernels = self.kernels(functools.partial(self.train_steps, 1), time_steps)
+            run = self._short_layers
+            time_steps = min(time_steps, attest.SHORT)
+        kernels = self.kernels(run, time_steps)
         cells = [made.cell for made in self.recurrent.made]
         facts = {
             "found": kernels,
@@ -393,7 +398,8 @@ class KerasSession(KerasWeights, KerasTraining):
 
     def kernels(self, run, steps):
         """The kernels that `run` ran on sequences of at least `steps` time steps."""
-        ops = attest.without_layers(self.executed_ops(run), *self._layer_names())
+        recurrent, others = self._layer_names()
+        ops = attest.without_layers(self.executed_ops(run), recurrent, others)
         return attest.kernels_in_tensorflow(ops, steps)
 
     def _layer_names(self):
@@ -407,11 +413,13 @@ class KerasSession(KerasWeights, KerasTraining):
         profile of a whole long sequence would take gigabytes."""
         for layer in self.recurrent.layers:
             shape, outputs = self.probe_shapes(layer, attest.SHORT)
-            x = numpy.zeros((1, min(shape[0], attest.SHORT)) + shape[1:], "float32")
+            steps = min(shape[0], attest.SHORT)
             if len(outputs) == 2:
-                outputs = (x.shape[1], outputs[-1])
+                outputs = (steps, outputs[-1])
+            x = numpy.zeros((1, steps) + shape[1:], "float32")
+            upstream = numpy.zeros((1,) + outputs, "float32")
             with composed.plain(layer):
-                self.layer_gradients(layer, x, numpy.zeros((1,) + outputs, "float32"))
+                self.layer_gradients(layer, x, upstream)
 
     def _policy(self, new=None):
         """The name of Keras's dtype policy, after it was set to `new` if given."""
@@ -426,9 +434,11 @@ class KerasSession(KerasWeights, KerasTraining):
         return get_policy().name
 
     def _state(self):
+        """The variables that training changes, in a fixed order."""
         return list(self.model.variables) + list(self.model.optimizer.variables)
 
     def _why_not_cudnn(self):
+        """Why Keras's own layers cannot use cuDNN's kernel, each reason once."""
         reasons = []
         for layer in self.recurrent.layers:
             facts = dict(

@@ -41,7 +41,9 @@ class KerasTraining:
         samples = data.samples(self.arrays, "train")
         rows = trees.rows(samples)
         order = data.epoch_order(self.config["seed"], 0, rows)
-        last = (rows % batch if steps > 1 else 0) or batch
+        last = batch
+        if steps > 1 and rows % batch:
+            last = rows % batch
         order = numpy.resize(order, (steps - 1) * batch + last)
         self.train(samples, [order], batch, epochs=1)
         self.finish_device()
@@ -56,17 +58,20 @@ class KerasTraining:
         start = time.monotonic()
         if steps:
             self.train_steps(steps)
-        trained, took = steps, time.monotonic() - start
+        took = time.monotonic() - start
+        trained = steps
         self.evaluate()
         self.predict()
-        while time.monotonic() - start < seconds:
-            if self.resets_dropout and steps:
-                left = seconds - (time.monotonic() - start)
-                more, begin = max(1, int(trained * left / took)), time.monotonic()
-                self.train_steps(more)
-                trained, took = trained + more, took + time.monotonic() - begin
-            else:
+        end = start + seconds
+        while time.monotonic() < end:
+            if not steps or not self.resets_dropout:
                 self.evaluate()
+                continue
+            begin = time.monotonic()
+            more = max(1, int(trained * (end - begin) / took))
+            self.train_steps(more)
+            took += time.monotonic() - begin
+            trained += more
         return trained
 
     def fit(self, on_epoch, on_start, turns):
@@ -77,32 +82,44 @@ class KerasTraining:
         With ``model.data.augment`` each epoch is a separate ``fit``, whose time includes making
         the images in NumPy, as the published times did."""
         settings = self.config["model"]
+        seed = self.config["seed"]
+        epochs = settings["epochs"]
+        batch = settings["batch"]
         samples = data.samples(self.arrays, "train")
-        seed, epochs, batch = self.config["seed"], settings["epochs"], settings["batch"]
         rows = trees.rows(samples)
         steps = -(-rows // batch)
         orders = [data.epoch_order(seed, epoch + 1, rows) for epoch in range(epochs)]
-        augmented = bool(settings["data"].get("augment"))
-        lead_in = 0 if augmented else self.lead_in
+        augmented = settings["data"].get("augment")
+        lead_in = self.lead_in
+        per_fit = epochs  # the number of epochs of each ``fit``
+        if augmented:
+            lead_in = 0
+            per_fit = 1
         steps_clock = StepClock(turns, steps, epochs, self.finish_step)
         sizes = {"samples": rows, "steps": steps}
         clock = epoch_clock(self, on_epoch, steps_clock, sizes, lead_in)
         self._on_start = on_start
         start = time.monotonic()
-        feed_of = self.augmented_feed(samples, orders, batch) if augmented else lambda *epoch: None
+        if augmented:
+            feed_of = self.augmented_feed(samples, orders, batch)
         if not lead_in:
             self.prepare_epochs()
-        for first in range(0, epochs, 1 if augmented else epochs):
-            clock.began = time.monotonic() if augmented else None
-            stop = first + 1 if augmented else epochs
-            images = data.epoch_images(samples[0], self.config, stop) if augmented else samples[0]
+        feed = None
+        for first in range(0, epochs, per_fit):
+            stop = first + per_fit
+            shown = samples
+            if augmented:
+                clock.began = time.monotonic()
+                images = data.epoch_images(samples[0], self.config, stop)
+                shown = (images,) + samples[1:]
+                feed = feed_of(first, images)
             with clocked_steps(self.model, steps_clock, clock):
                 self.train(
-                    (images,) + samples[1:],
+                    shown,
                     orders[first:stop],
                     batch,
                     lead_in=lead_in,
-                    feed=feed_of(first, images),
+                    feed=feed,
                     initial_epoch=first,
                     epochs=stop,
                     callbacks=[clock],
@@ -149,11 +166,14 @@ class KerasTraining:
 
 def bounds(orders, batch):
     """(starts, stops) of all batches in the concatenated `orders`; no batch spans two epochs."""
-    offsets = numpy.cumsum([0] + [len(order) for order in orders])
-    starts = numpy.concatenate(
-        [offset + numpy.arange(0, len(order), batch) for offset, order in zip(offsets, orders)]
-    )
-    return starts, numpy.append(starts[1:], offsets[-1])
+    parts = []
+    end = 0
+    for order in orders:
+        begin = end
+        end += len(order)
+        parts.append(numpy.arange(begin, end, batch))
+    starts = numpy.concatenate(parts)
+    return starts, numpy.append(starts[1:], end)
 
 
 def renamed(results):
@@ -174,13 +194,22 @@ def renamed(results):
 
 def further_metrics(logs, validated):
     """All metrics but loss and accuracy, named as in Keras's ``History``: ``mae``, ``val_mae``."""
-    history = dict(logs, **{"val_" + name: value for name, value in validated.items()})
+    history = dict(logs)
+    for name, value in validated.items():
+        history["val_" + name] = value
     return {name: value for name, value in history.items() if name not in COLUMNS}
 
 
 def epoch_clock(session, on_epoch, clock, sizes, lead_in):
     """A callback that reports the epochs of ``fit`` to `clock`, validates between epochs, timed
-    separately, and stops a training whose loss is not finite. `sizes`: further facts of an epoch.
+    separately, and stops a training whose loss is not finite.
+
+    **Arguments:**
+
+    - `on_epoch`: is called with the facts of each epoch, a dict; times in seconds.
+    - `clock`: a `StepClock`.
+    - `sizes`: further facts of every epoch, its numbers of ``samples`` and ``steps``.
+    - `lead_in`: the number of untimed steps.
 
     The first `lead_in` epochs have one step each and are not timed: in them ``fit`` makes its
     iterator, fills its prefetch buffers and starts its threads. After the last of them
@@ -211,13 +240,18 @@ def epoch_clock(session, on_epoch, clock, sizes, lead_in):
             end = time.monotonic()
             logs = renamed(logs or {})
             validated = session.evaluate()
-            facts = dict(times, val_seconds=time.monotonic() - end, epoch=epoch + 1 - lead_in)
-            facts.update(loss=logs.get("loss"), acc=logs.get("acc"))
-            facts.update(val_loss=validated.get("loss"), val_acc=validated.get("acc"))
+            val_seconds = time.monotonic() - end
+            number = epoch + 1 - lead_in
+            facts = dict(times, val_seconds=val_seconds, epoch=number)
+            for name in ("loss", "acc"):
+                facts[name] = logs.get(name)
+            for name in ("loss", "acc"):
+                facts["val_" + name] = validated.get(name)
             facts["metrics"] = further_metrics(logs, validated)
-            on_epoch(dict(facts, **sizes))
+            facts.update(sizes)
+            on_epoch(facts)
             if not numpy.isfinite(logs.get("loss", numpy.nan)):
-                self.stopped = "loss not finite in epoch {}".format(facts["epoch"])
+                self.stopped = "loss not finite in epoch {}".format(number)
                 self.model.stop_training = True
             self.last = time.monotonic()
 

@@ -33,6 +33,7 @@ class KerasWeights:
         return layers
 
     def _initializers(self, layer, arrays):
+        """The initializers of the weights that are drawn, and the values of the others, by name."""
         initializers = {}
         kept = {}
         for name, variable in zip(_names(layer), layer.weights):
@@ -71,6 +72,7 @@ class KerasWeights:
         }
 
     def load_weights(self, weights):
+        """Sets the model's weights to canonical ones, to which `reset` will return."""
         self.forget_states()
         for layer, arrays in zip(self.weighted(), weights):
             if layer in self.recurrent.layers:
@@ -105,6 +107,8 @@ class KerasWeights:
         return found
 
     def _leaves(self, layers):
+        """The `layers`, with those in an inner model or a wrapper in its place if one of them is a
+        recurrent layer."""
         leaves = []
         for layer in layers:
             inner = inner_of(layer)
@@ -124,6 +128,7 @@ class KerasWeights:
         return False
 
     def _canonical(self, layer):
+        """The weights of a layer, {name: array}; those of a recurrent layer in canonical form."""
         if layer in self.recurrent.layers:
             return self.recurrent.to_canonical(layer)
         return dict(zip(_names(layer), layer.get_weights()))
@@ -134,10 +139,10 @@ def _names(layer):
     names = []
     count = collections.Counter()
     for variable in layer.weights:
-        name = variable.name.split("/")[-1].split(":")[0]
+        last = variable.name.split("/")[-1]
+        name, _, _ = last.partition(":")
         count[name] += 1
         if count[name] > 1:
-            names.append("{}#{}".format(name, count[name]))
-        else:
-            names.append(name)
+            name += "#{}".format(count[name])
+        names.append(name)
     return names

@@ -5,30 +5,36 @@ import numpy
 from rnnworker import trees
 
 
+def _loss(model, compute_loss, x, y, sample_weight=None):
+    """The loss of a batch as a training step computes it, with a mean over its samples."""
+    predicted = model(x, training=True)
+    return compute_loss(
+        x=x,
+        y=y,
+        y_pred=predicted,
+        sample_weight=sample_weight,
+    )
+
+
 def _tensorflow1(session):
-    model, dense = session.model, session.tensorflow.convert_to_tensor
+    model = session.model
     gradients = session.keras.backend.gradients(model.total_loss, model.trainable_weights)
-    gradients = list(map(dense, gradients))
+    gradients = list(map(session.tensorflow.convert_to_tensor, gradients))
     return lambda *samples: session.session.run(gradients, feed_dict=session.step_feed(*samples))
 
 
 def _tensorflow2(session):
-    tensorflow, model = session.tensorflow, session.model
+    tensorflow = session.tensorflow
+    model = session.model
     # A Keras 3 variable wraps a TensorFlow variable; a Keras 2 variable is one.
     variables = [getattr(variable, "_value", variable) for variable in model.trainable_variables]
     # With replicas, `compute_loss` would update metrics that only replicas may update.
     compute_loss = getattr(session, "loss_of_whole_batch", model.compute_loss)
 
     @tensorflow.function
-    def gradients(x, y, sample_weight=None):
+    def gradients(*samples):
         with tensorflow.GradientTape() as tape:
-            predicted = model(x, training=True)
-            loss = compute_loss(
-                x=x,
-                y=y,
-                y_pred=predicted,
-                sample_weight=sample_weight,
-            )
+            loss = _loss(model, compute_loss, *samples)
         return [tensorflow.convert_to_tensor(value) for value in tape.gradient(loss, variables)]
 
     def gradients_of(*samples):
@@ -39,40 +45,29 @@ def _tensorflow2(session):
 
 
 def _torch(session):
-    torch, model = session.torch, session.model
+    torch = session.torch
+    model = session.model
     variables = [variable.value for variable in model.trainable_variables]
 
     def on_device(array):
         return torch.from_numpy(numpy.asarray(array)).to(variables[0].device)
 
     def gradients(*samples):
-        return gradients_of(*trees.mapped(on_device, samples))
-
-    def gradients_of(x, y, sample_weight=None):
-        predicted = model(x, training=True)
-        loss = model.compute_loss(
-            x=x,
-            y=y,
-            y_pred=predicted,
-            sample_weight=sample_weight,
-        )
+        loss = _loss(model, model.compute_loss, *trees.mapped(on_device, samples))
         return [value.float().cpu().numpy() for value in torch.autograd.grad(loss, variables)]
 
     return gradients
 
 
 def _jax(session):
-    jax, model, variables = session.jax, session.model, session.model.trainable_variables
+    jax = session.jax
+    model = session.model
+    variables = model.trainable_variables
 
-    def loss(values, x, y, sample_weight=None):
-        with session.keras.StatelessScope(state_mapping=list(zip(variables, values))):
-            predicted = model(x, training=True)
-            return model.compute_loss(
-                x=x,
-                y=y,
-                y_pred=predicted,
-                sample_weight=sample_weight,
-            )
+    def loss(values, *samples):
+        mapping = list(zip(variables, values))
+        with session.keras.StatelessScope(state_mapping=mapping):
+            return _loss(model, model.compute_loss, *samples)
 
     gradient = jax.jit(jax.grad(loss))
 

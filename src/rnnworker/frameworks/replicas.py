@@ -12,6 +12,8 @@ from rnnworker.frameworks import keras3_tensorflow
 
 
 class Session(keras3_tensorflow.Session):
+    """The model of one run with ``device.replicas`` replicas."""
+
     can_feed_on_device = False
     takes_sample_weights = False
 
@@ -52,7 +54,8 @@ class Session(keras3_tensorflow.Session):
     def _pipeline(self, batch_of, orders, batch):
         """The pipeline yields the parts of the batches; consecutive parts go to consecutive
         replicas."""
-        pipeline, parts = super()._pipeline, parts_of(orders, batch, self.replicas)
+        pipeline = super()._pipeline
+        parts = parts_of(orders, batch, self.replicas)
         feed = self.strategy.distribute_datasets_from_function(
             lambda context: pipeline(batch_of, parts, batch)
         )
@@ -69,7 +72,8 @@ class Session(keras3_tensorflow.Session):
     def card_memory_peak(self):
         """The peak of the fullest card."""
         info = self.tensorflow.config.experimental.get_memory_info
-        return max(int(info("GPU:{}".format(n))["peak"]) for n in range(self.replicas))
+        peaks = [info("GPU:{}".format(number))["peak"] for number in range(self.replicas)]
+        return int(max(peaks))
 
 
 def split_cpu(tensorflow, replicas):
@@ -82,29 +86,24 @@ def split_cpu(tensorflow, replicas):
 def check_sizes(sizes, batch, replicas):
     """Raises `ValueError` if a batch of the training or validation set (`sizes`: part → number of
     samples) cannot be split evenly: a mean over unequal parts is not that of the batch."""
+    fault = (
+        "a batch of {0} samples of {1} cannot be split evenly among {2} replicas; choose "
+        "model.batch and model.{1}_samples (now {3}) that are multiples of {2}"
+    )
     for part in sorted(sizes):
-        last = sizes[part] % batch or batch
+        samples = sizes[part]
+        last = samples % batch  # 0 if the last batch is a whole one
         for size in (batch, last):
             if size % replicas:
-                raise ValueError(
-                    "a batch of {} samples of {} cannot be split evenly among {} replicas; choose "
-                    "model.batch and model.{}_samples (now {}) that are multiples of {}".format(
-                        size,
-                        part,
-                        replicas,
-                        part,
-                        sizes[part],
-                        replicas,
-                    )
-                )
+                raise ValueError(fault.format(size, part, replicas, samples))
 
 
 def parts_of(orders, batch, replicas):
     """The equal parts of all batches of the `orders`, `replicas` consecutive ones for each batch;
     no batch spans two orders. Raises `ValueError` if a batch cannot be split evenly."""
-    return [
-        part
-        for order in orders
-        for start in range(0, len(order), batch)
-        for part in numpy.split(numpy.asarray(order[start : start + batch]), replicas)
-    ]
+    parts = []
+    for order in orders:
+        for start in range(0, len(order), batch):
+            whole = numpy.asarray(order[start : start + batch])
+            parts += numpy.split(whole, replicas)
+    return parts

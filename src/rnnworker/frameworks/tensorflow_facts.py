@@ -126,7 +126,8 @@ def executed_ops(tensorflow, run):
         finally:
             tensorflow.profiler.experimental.stop()
         pattern = os.path.join(folder, "**", "*.xplane.pb")
-        return _ops(_space(glob.glob(pattern, recursive=True)[0]))
+        file = glob.glob(pattern, recursive=True)[0]
+        return _ops(_space(file))
     finally:
         shutil.rmtree(folder, ignore_errors=True)  # a thread may still write into it
 
@@ -152,13 +153,14 @@ def _space(file):
 
 
 def _ops(space):
-    counts = collections.Counter(
-        plane.event_metadata[event.metadata_id].name
-        for plane in space.planes
-        if plane.name.startswith("/host:CPU")
-        for line in plane.lines
-        for event in line.events
-    )
+    counts = collections.Counter()
+    for plane in space.planes:
+        if not plane.name.startswith("/host:CPU"):
+            continue
+        for line in plane.lines:
+            for event in line.events:
+                metadata = plane.event_metadata[event.metadata_id]
+                counts[metadata.name] += 1
     ops = []
     for name, count in sorted(counts.items()):
         if name.startswith(COMPILED) or name.endswith(COMPILED_ON_GPU):

@@ -49,14 +49,16 @@ class Watched:
         keras = self._keras
         # Keras would take a Model with another `compile` than its Trainer's for a user's own.
         trainer = next(each for each in keras.models.Model.__mro__ if "compile" in vars(each))
+        watched = [
+            (keras.layers.Layer, "add_weight", self._add_weight),
+            (trainer, "compile", self._compile),
+        ]
+        for owner, name in assignments:
+            watched.append((owner, name, self._assign))
         with contextlib.ExitStack() as stack:
-            for owner, name, replacement in (
-                (keras.layers.Layer, "add_weight", self._add_weight),
-                (trainer, "compile", self._compile),
-                *((owner, name, self._assign) for owner, name in assignments),
-            ):
-                original = getattr(owner, name)
-                patch = mock.patch.object(owner, name, replacement(original))
+            for owner, name, record in watched:
+                replacement = _recorded(getattr(owner, name), record)
+                patch = mock.patch.object(owner, name, replacement)
                 stack.enter_context(patch)
             yield
         self._compare_values()
@@ -75,47 +77,41 @@ class Watched:
             return None
         return zlib.crc32(numpy.ascontiguousarray(value).view("uint8"))
 
-    def _add_weight(self, original):
-        signature = inspect.signature(original)
+    def _add_weight(self, variable, arguments):
+        self._alive.append(variable)
+        self._initializers[id(variable)] = described(self._keras, arguments.get("initializer"))
+        self._first[id(variable)] = self._checksum(variable)
 
-        @functools.wraps(original)
-        def add_weight(layer, *arguments, **settings):
-            variable = original(layer, *arguments, **settings)
-            stated = signature.bind(layer, *arguments, **settings).arguments.get("initializer")
+    def _compile(self, _, arguments):
+        given = dict(arguments)
+        model = given.pop(next(iter(arguments)))
+        given.update(given.pop("kwargs", {}))
+        self._alive.append(model)
+        self._compiled[id(model)] = given
+
+    def _assign(self, _, arguments):
+        target = next(iter(arguments.values()))
+        variables = [target]
+        if isinstance(target, (list, tuple)):
+            variables = [variable for variable, _ in target]
+        for variable in variables:
             self._alive.append(variable)
-            self._initializers[id(variable)] = described(self._keras, stated)
-            self._first[id(variable)] = self._checksum(variable)
-            return variable
+            self._assigned.add(id(variable))
 
-        return add_weight
 
-    def _compile(self, original):
-        signature = inspect.signature(original)
+def _recorded(original, record):
+    """The function `original`, after each call of which `record` is called with its result and its
+    arguments by name, ``self`` first."""
+    signature = inspect.signature(original)
 
-        @functools.wraps(original)
-        def compile_model(model, *arguments, **settings):
-            given = dict(signature.bind(model, *arguments, **settings).arguments)
-            given.pop(next(iter(signature.parameters)))
-            given.update(given.pop("kwargs", {}))
-            self._alive.append(model)
-            self._compiled[id(model)] = given
-            return original(model, *arguments, **settings)
+    @functools.wraps(original)
+    def recorded(*arguments, **settings):
+        result = original(*arguments, **settings)
+        bound = signature.bind(*arguments, **settings)
+        record(result, bound.arguments)
+        return result
 
-        return compile_model
-
-    def _assign(self, original):
-        signature = inspect.signature(original)
-
-        @functools.wraps(original)
-        def assign(*arguments, **settings):
-            target = next(iter(signature.bind(*arguments, **settings).arguments.values()))
-            pairs = target if isinstance(target, (list, tuple)) else [(target, None)]
-            for variable, _ in pairs:
-                self._alive.append(variable)
-                self._assigned.add(id(variable))
-            return original(*arguments, **settings)
-
-        return assign
+    return recorded
 
 
 def described(keras, initializer):
@@ -124,9 +120,11 @@ def described(keras, initializer):
     if initializer is None:
         return DEFAULT
     found = keras.initializers.get(initializer)
-    found = found() if isinstance(found, type) else found  # TensorFlow 1 has a class of a name
-    settings = dict(found.get_config()) if hasattr(found, "get_config") else {}
+    if isinstance(found, type):
+        found = found()  # TensorFlow 1 has a class of a name
+    settings = {}
+    if hasattr(found, "get_config"):
+        settings.update(found.get_config())
     if hasattr(found, "value"):
         settings["value"] = found.value  # Keras 3 has arrays in a form of its own in its config
-    name = type(found).__name__
-    return name, settings
+    return type(found).__name__, settings

@@ -7,7 +7,8 @@ from rnnworker import data
 
 def prepare(source, config):
     """Windows of ``model.sequence`` characters that begin every ``model.step`` characters, each
-    with the character that follows.
+    with the character that follows. ``model.train_samples`` and ``model.val_samples`` limit their
+    numbers. Raises ValueError if the text has other than ``model.characters`` characters.
 
     The example trains on the whole text and does not validate. Here the last ``model.held_out``
     of the text is for validation, so that training and validation windows share no character.
@@ -22,16 +23,19 @@ def prepare(source, config):
         raise ValueError(fault.format(len(alphabet)))
     code = {character: index for index, character in enumerate(alphabet)}
     codes = numpy.array([code[character] for character in text])
+    one_hot = numpy.eye(len(alphabet), dtype=bool)
     share = 1.0 - model["held_out"]
     cut = round(len(codes) * share)
-    x_train, y_train = _windows(codes[:cut], model, model["train_samples"])
-    x_val, y_val = _windows(codes[cut:], model, model["val_samples"])
-    return {
-        "x_train": x_train,
-        "y_train": y_train,
-        "x_val": x_val,
-        "y_val": y_val,
-    }
+    length = model["sequence"]
+    arrays = {}
+    for name, part in (("train", codes[:cut]), ("val", codes[cut:])):
+        limit = model[name + "_samples"]
+        starts = numpy.arange(0, len(part) - length, model["step"])[:limit]
+        positions = starts[:, None] + numpy.arange(length)
+        following = part[starts + length]
+        arrays["x_" + name] = one_hot[part[positions]]
+        arrays["y_" + name] = following.astype("int64")
+    return arrays
 
 
 def build(keras, recurrent, config):
@@ -41,12 +45,3 @@ def build(keras, recurrent, config):
     rnn = recurrent(model["units"], recurrent_dropout=model["recurrent_dropout"])
     outputs = keras.layers.Dense(model["characters"], activation="softmax")(rnn(inputs))
     return keras.models.Model(inputs, outputs)
-
-
-def _windows(codes, model, limit):
-    length = model["sequence"]
-    starts = numpy.arange(0, len(codes) - length, model["step"])[:limit]
-    positions = starts[:, None] + numpy.arange(length)
-    one_hot = numpy.eye(model["characters"], dtype=bool)
-    following = codes[starts + length]
-    return one_hot[codes[positions]], following.astype("int64")

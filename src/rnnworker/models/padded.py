@@ -6,14 +6,21 @@ PADDINGS = ("none", "right", "left")
 
 
 def prepare(source, config):
-    """x (samples, sequence) int32: word indices from 1, and 0 for the padding of shorter sentences;
-    y (samples, 1) float32: whether more words come from the upper half of the indices. They depend
-    on ``model.data_seed`` only. Without padding every sentence has its full length."""
+    """Sentences of random words, of which a class prefers one half.
+
+    The data depend on ``model.data_seed`` and on the settings of their shapes only. Sentences have
+    between half of ``model.sequence`` words and all of them; with ``model.padding=none`` each has
+    its full length. Raises ValueError if the padding is unknown.
+
+    **Returns:** x (samples, sequence) int32, word indices from 1, and 0 for the padding of shorter
+    sentences; y (samples, 1) float32, 1 if more words come from the upper half of the indices.
+    """
     model = config["model"]
     padding = model["padding"]
     if padding not in PADDINGS:
         message = "model.padding={} must be one of {}"
-        raise ValueError(message.format(padding, ", ".join(PADDINGS)))
+        known = ", ".join(PADDINGS)
+        raise ValueError(message.format(padding, known))
     stream = numpy.random.RandomState(model["data_seed"])
     half = model["words"] // 2
     steps = model["sequence"]
@@ -21,19 +28,19 @@ def prepare(source, config):
     for name in ("train", "val"):
         samples = model[name + "_samples"]
         shape = (samples, steps)
-        labels = stream.randint(0, 2, samples)
+        labels = stream.randint(0, 2, (samples, 1))
         share = 0.35 + 0.3 * labels  # of words from the upper half
-        is_upper = stream.uniform(size=shape) < share[:, None]
-        x = 1 + stream.randint(0, half - 1, shape)
-        x = (x + half * is_upper).astype("int32")
-        lengths = stream.randint(steps // 2, steps + 1, samples)
-        is_padding = numpy.arange(steps) >= lengths[:, None]
+        is_upper = stream.uniform(size=shape) < share
+        words = stream.randint(1, half, shape)
+        words += half * is_upper
+        lengths = stream.randint(steps // 2, steps + 1, (samples, 1))
+        is_padding = numpy.arange(steps) >= lengths
         if padding == "left":
             is_padding = is_padding[:, ::-1]
         if padding != "none":
-            x[is_padding] = 0
-        arrays["x_" + name] = x
-        arrays["y_" + name] = labels.astype("float32").reshape(-1, 1)
+            words[is_padding] = 0
+        arrays["x_" + name] = words.astype("int32")
+        arrays["y_" + name] = labels.astype("float32")
     return arrays
 
 
@@ -46,5 +53,6 @@ def build(keras, recurrent, config):
     embedding = layers.Embedding(model["words"], model["embedding"], mask_zero=masked)
     vectors = embedding(inputs)
     rnn = recurrent(model["units"], recurrent_dropout=model["recurrent_dropout"])
-    outputs = layers.Dense(1, activation="sigmoid")(rnn(vectors))
+    classifier = layers.Dense(1, activation="sigmoid")
+    outputs = classifier(rnn(vectors))
     return keras.models.Model(inputs, outputs)

@@ -10,6 +10,9 @@ FUNCTIONS = ("make", "to_canonical", "from_canonical")
 
 
 class Implementation:
+    """The recurrent kernels in the Python file `path`, one of any number of layers. Every layer of
+    a run has the same cell."""
+
     def __init__(self, path):
         self.path = path
         self._module = user_functions.from_file(path)
@@ -20,6 +23,7 @@ class Implementation:
         self._units = set()
 
     def make(self, keras, cell, units, options):
+        """A Keras layer of `units` units; `options`: further arguments of Keras's own layer."""
         self._cell = cell
         self._units.add(units)
         layer = self._module.make(keras, cell, units, options)
@@ -29,6 +33,8 @@ class Implementation:
         return layer
 
     def to_canonical(self, layer, values=None):
+        """The canonical arrays of `layer`: its weights, or in their place `values`, the gradients
+        of its trainable weights in their order, which the file may convert in another way."""
         convert = self._module.to_canonical
         if values is not None:
             convert = getattr(self._module, "gradients_to_canonical", convert)
@@ -39,15 +45,16 @@ class Implementation:
         return arrays
 
     def from_canonical(self, layer, arrays):
+        """Sets the weights of `layer` to the canonical `arrays`, and reads them back."""
         self._module.from_canonical(layer, arrays)
         result = self.to_canonical(layer)
         for name in sorted(arrays):
             if not numpy.array_equal(result[name], arrays[name]):
-                message = (
+                fault = (
                     "to_canonical returns another {} than from_canonical received: each must "
                     "undo the other"
                 )
-                raise self._error(message.format(name))
+                raise self._error(fault.format(name))
 
     def _error(self, message):
         return ValueError("{}: {}".format(self.path, message))
@@ -62,7 +69,9 @@ def violation(cell, units, arrays):
     if set(arrays) | {"bias"} != {"kernel", "recurrent", "bias"}:
         return fault.format(sorted(arrays))
     kernel = numpy.shape(arrays["kernel"])
-    inputs = kernel[0] if kernel else "inputs"
+    inputs = "inputs"
+    if kernel:
+        inputs = kernel[0]
     recurrent = numpy.shape(arrays["recurrent"])
     size = max(units)
     if recurrent and recurrent[0] in units:
@@ -71,11 +80,13 @@ def violation(cell, units, arrays):
     expected = {
         "kernel": (inputs, columns),
         "recurrent": (size, columns),
-        "bias": (2, columns) if cell == "gru" else (columns,),
+        "bias": (columns,),
     }
+    if cell == "gru":
+        expected["bias"] = (2, columns)
     for name in sorted(arrays):
         shape = numpy.shape(arrays[name])
         if shape != expected[name]:
-            message = "returns {} of shape {}: for cell={} with {} units it must be {}"
-            return message.format(name, shape, cell, size, expected[name])
+            fault = "returns {} of shape {}: for cell={} with {} units it must be {}"
+            return fault.format(name, shape, cell, size, expected[name])
     return None
