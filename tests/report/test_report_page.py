@@ -274,6 +274,7 @@ def test_a_note_below_the_answer_says_that_a_whole_session_was_slowed_down(slowe
     ]
     for answer in answers(measurements(records)):
         assert "1.49 times as fast" in str(answer)
+        assert ("while the machine was slowed down" in str(answer)) == (slower > 1 and is_known)
     found = notes(records, "On one thread, the machine was slowed down from outside")
     assert len(found) == (slower > 1 and is_known)
 

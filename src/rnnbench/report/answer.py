@@ -63,7 +63,8 @@ class ContestWords:
 
     - `contest`: the contest.
     - `place`: where it took place, ``on one thread``; ``""`` if it has no device.
-    - `start`: how its sentence starts, ``on one thread, ``; ``""`` if the names contain the device.
+    - `start`: how its sentence starts, ``on one thread, ``, without it if the names contain the
+      device; ``while the machine was slowed down, `` if it was.
     - `winner`, `base`, `second`: the fastest, the reference and the runner-up, as code and with a
       dagger if one of their runs is suspect; ``""`` if there is no fastest or no runner-up.
     - `tie`: ``; `cell` may be as fast`` if the fastest may be the fastest by chance, else ``""``.
@@ -104,7 +105,6 @@ def answers(m: Tables) -> list[Answer]:
         if len({row[axis] for row in configurations}) > 1:
             varied.append(axis)
     variants = variant_labels(row["variant"] for row in configurations)
-
     result = []
     for key, group in groups.items():
         in_words = [_in_words(contest, m.reference, name_machine) for contest in group]
@@ -113,7 +113,6 @@ def answers(m: Tables) -> list[Answer]:
             if choice.best in group:
                 texts.append(_device_sentence(choice, name_machine))
         texts += excluded(group, [words.place for words in in_words])
-
         speed = n.sentences(texts)
         if len(groups) > 1:
             # A name is not capitalized.
@@ -219,7 +218,8 @@ def _in_words(contest: Contest, reference: dict[str, str], name_machine: bool) -
         # The names contain the devices, if these are compared.
         if "device" not in reference or name_machine:
             start = f"{place}, "
-
+    if contest.is_slowed:
+        start += "while the machine was slowed down, "
     base = n.daggered(reference_label(axes), contest.reference_suspect)
     winner = ""
     if contest.contestants:
