@@ -78,7 +78,6 @@ SCRIPT = """
 import functools, json, os, sys
 import numpy
 from rnnworker import data, frameworks, run
-from rnnworker.frameworks import keras2_tensorflow1
 from rnnworker.readers import imdb
 
 results = []
@@ -94,9 +93,7 @@ for path in sys.argv[1:]:
         from tensorflow import keras
     else:
         import keras
-    # A worker process executes one run: in TensorFlow 1 all models would share one graph.
     keras.backend.clear_session()
-    keras2_tensorflow1.open_tensorflow_session.cache_clear()
     if job["config"]["dataset"]["name"] == "imdb":
         reviews = job
 
