@@ -349,6 +349,10 @@ def kind_of(config: Config) -> type[TypedConfig]:
     return _config_of(model, ShippedRnn)
 
 
+# `msgspec` builds the description of all structs anew at each call, which takes some 30 ms.
+_described = cache(inspect.type_info)
+
+
 def is_shipped(model: Config) -> bool:
     """Whether all functions of the section `model` are rnnbench's own."""
     functions = [model.get("function")]
@@ -361,7 +365,7 @@ def is_shipped(model: Config) -> bool:
 def types_of(config: Config, key: str) -> list[Any]:
     """The types of `msgspec.inspect` that the value of a dotted `key` may have; none if nothing is
     known about the key."""
-    types, _ = alternatives(inspect.type_info(kind_of(config)))
+    types, _ = alternatives(_described(kind_of(config)))
     section: Any = config
     for name in key.split("."):
         if any(isinstance(each, inspect.AnyType) for each in types):
