@@ -127,7 +127,7 @@ def log_all(database: str, server: MlflowServer, root: Path, records: Sequence[R
     shares = [records[n::PROCESSES] for n in range(PROCESSES)]
     calls = {n: start(root, shares[n], server) for n in range(PROCESSES)}
     kills = [RECORDS * (n + 1) // (KILLS + 1) for n in range(KILLS)]
-    failed, end = Counter[int](), time.monotonic() + 300
+    failed, end = Counter[int](), time.monotonic() + 900
     while calls:
         assert time.monotonic() < end, f"{len(calls)} processes have not ended"
         if kills and rows(database, COUNT)[0][0] >= kills[0]:

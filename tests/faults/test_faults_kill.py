@@ -166,7 +166,7 @@ def test_ends_soon_with_many_jobs_ready(project: Project, number: int, many: int
         f" repeat=range({many})']\n"
     )
     process = project.start(experiment="many")
-    wait_until(lambda: project.records(), 120, "a record")
+    wait_until(lambda: project.records(), 600, "a record")
     wait_until(lambda: victim("worker", process.pid, set()), 20, "the next worker")
     before = intact(project, {})
     # A round of one run starts no importer: it was forked from the workflow's.
