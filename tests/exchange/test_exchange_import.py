@@ -283,6 +283,25 @@ def test_a_second_part_of_an_experiment_leaves_what_the_first_one_lacks(
     assert set(skipped_here(here)) >= {"x", "y"}
 
 
+def test_two_parts_in_one_import_are_added_up(here: Path, tmp_path: Path) -> None:
+    records = [make_record(machine="away", repeat=repeat) for repeat in range(4)]
+    names = [record.name for record in records]
+    first = part(tmp_path / "1", records[0], records[1], {"x": "no GPU", names[2]: "no jax"})
+    second = part(tmp_path / "2", records[2], records[3], {"y": "no H100"})
+    assert run("import", first, second) == 0
+    assert planned_here(here) == set(names)
+    assert skipped_here(here) == {"x": "no GPU", "y": "no H100"}
+
+
+def test_two_sources_that_contradict_each_other(here: Path, tmp_path: Path, capsys) -> None:
+    first = exported(tmp_path / "first")
+    other = exported(tmp_path / "other", epoch_seconds=9.0)
+    assert run("import", first, other) == 1
+    error = capsys.readouterr().err
+    assert "exists already with other content; the sources before it were imported." in error
+    assert files_in(here / "results").items() >= files_in(tmp_path / "first/results").items()
+
+
 def test_probes_of_earlier_versions_are_left_out_and_counted(
     here: Path, tmp_path: Path, capsys
 ) -> None:

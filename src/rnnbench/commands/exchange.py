@@ -6,7 +6,7 @@ import hashlib
 import json
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -239,23 +239,15 @@ def _import(sources: Sequence[Path], results: Path, restore: bool) -> None:
             local |= {folder.name for folder in results.glob(pattern)}
 
     with tempfile.TemporaryDirectory(prefix=incoming.UNPACKED, dir=results) as unpacked:
-        checked = {}
+        outcome = "nothing was imported"
+        if len(sources) > 1:
+            for number, source in enumerate(sources):
+                _examined(source, Path(unpacked, f"check-{number}"), root, local, outcome)
         for number, source in enumerate(sources):
-            if not source.exists():
-                raise RecordError("does not exist.", where=str(source))
-            folder = Path(unpacked, str(number))
-            folder.mkdir()
-            try:
-                if source.is_dir():
-                    outcomes.lay_out(source, folder)
-                else:
-                    archive.unpack(source, folder)
-                checked[source] = incoming.examine(folder, root, local)
-            except RecordError as error:
-                raise _refused(source, folder, error) from error
-
-        for source, admitted in checked.items():
+            # Examined next to what the sources before it wrote, such as an earlier part of a plan.
+            admitted = _examined(source, Path(unpacked, str(number)), root, local, outcome)
             admitted.write()
+            outcome = "the sources before it were imported"
             text = (
                 f"{source}: {admitted.records} records of {admitted.experiment}, "
                 f"{len(admitted.files)} files written, {admitted.known} known already"
@@ -270,14 +262,35 @@ def _import(sources: Sequence[Path], results: Path, restore: bool) -> None:
                     print(f"replaced: {root / name}")
 
 
-def _refused(source: Path, folder: Path, error: RecordError) -> RecordError:
-    """The error to show for one in a file that was unpacked into `folder`."""
-    what = error.what.rstrip(".")
-    if error.where not in ("", str(source)):
-        where = error.where.replace(f"{folder}/", "")
-        what = f"{where}: {what}"
-    return RecordError(
-        f"{what}; nothing was imported.",
-        where=str(source),
-        remedy=error.remedy or "export it again on its machine, with the same version of rnnbench.",
-    )
+def _examined(
+    source: Path,
+    folder: Path,
+    root: Path,
+    local: Collection[str],
+    outcome: str,
+) -> incoming.Incoming:
+    """What is admitted of a source, whose files are laid out in the new `folder`.
+
+    `root`, `local`: as in `incoming.examine`. Raises `RecordError`, which names the source and says
+    the `outcome` for the import.
+    """
+    if not source.exists():
+        raise RecordError("does not exist.", where=str(source))
+    folder.mkdir()
+    try:
+        if source.is_dir():
+            outcomes.lay_out(source, folder)
+        else:
+            archive.unpack(source, folder)
+        return incoming.examine(folder, root, local)
+    except RecordError as error:
+        what = error.what.rstrip(".")
+        if error.where not in ("", str(source)):
+            where = error.where.replace(f"{folder}/", "")
+            what = f"{where}: {what}"
+        remedy = "export it again on its machine, with the same version of rnnbench."
+        raise RecordError(
+            f"{what}; {outcome}.",
+            where=str(source),
+            remedy=error.remedy or remedy,
+        ) from error
