@@ -36,6 +36,9 @@ def test_run_composes_the_snakemake_command(tmp_path: Path) -> None:
         *("experiment=mine", "overrides=model.epochs=3 repeat=0", f"conf={tmp_path}"),
     ]
     assert command_of(["--allow-void"])[-1] == "allow_void=true"
+    given = ["mine", "--", "--config", "site=mine", "-n", "--configfile", "x"]
+    expected = ["-n", "--configfile", "x", "--config", "experiment=mine", "site=mine"]
+    assert command_of(given) == ["--cores", "all", *expected]
     with pytest.raises(ConfigError, match="is not a folder"):
         command_of(["--conf", str(tmp_path / "absent")])
 

@@ -62,6 +62,10 @@ def command_of(arguments: Sequence[str]) -> list[str]:
         separator = own.index("--")
         for_snakemake = own[separator + 1 :]
         own = own[:separator]
+    # Snakemake takes the last --config only.
+    config = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    config.add_argument("--config", "-C", nargs="*", default=[])
+    given, for_snakemake = config.parse_known_args(for_snakemake)
     _, unknown = parser.parse_known_intermixed_args(own)
     if unknown:
         hint = "write options of Snakemake after --, as in rnnbench run quick -- -n"
@@ -78,7 +82,7 @@ def command_of(arguments: Sequence[str]) -> list[str]:
     further = ",".join(map(str, options.conf[1:]))
     if further:
         settings.append(f"conf={further}")
-    return ["--cores", options.cores, *for_snakemake, "--config", *settings]
+    return ["--cores", options.cores, *for_snakemake, "--config", *settings, *given.config]
 
 
 def _cores(text: str) -> str:
