@@ -53,6 +53,14 @@ def test_plan_lists_what_changed(project: Project, monkeypatch, capsys) -> None:
     assert "3 runs without a record" in output
     assert f"1 run, such as {NAME}:\n  model.epochs: 9 → 5\n" in output
 
+    file = project.folder / "results" / record.path
+    file.write_text("{")
+    assert plan.plan(arguments) == 0
+    output = capsys.readouterr().out
+    fault = f"{file}: cannot be read as JSON"
+    assert "3 runs without a record" in output
+    assert f"1 run, such as {NAME}:\n  {fault}" in output
+
 
 def test_the_edited_file_of_a_user_is_named(
     project: Project, tmp_path, monkeypatch, capsys
@@ -241,6 +249,10 @@ def test_own_data_that_fit_are_accepted(files: Path, monkeypatch, capsys) -> Non
             ["keras==3.2", "numpy==2.1"],
             ["  the packages are the same, so its Python changed: today 3.12.4"],
         ),
+        (
+            ["keras==3.2", "numpy==2.1", "torch==2.0", "other==1"],
+            ["  torch: 2.0 → none"],
+        ),
         ([], []),
     ],
 )
@@ -250,3 +262,25 @@ def test_the_reason_of_another_lock_is_named(monkeypatch, packages, text) -> Non
     record = make_record()
     record = replace(record, environment={"packages": packages})
     assert plan._changed_packages(record.run, record, ROOT) == text
+
+
+def test_any_package_of_a_changed_lock_is_named() -> None:
+    """Also those that are no framework: each of them is in the digest of the lock."""
+    build = {"name": "tf_1_15", "framework": "tf1", "lock": "tf_1_15", "python": "3.7"}
+    locked = plan.locked_versions(plan.pins_of(build, ROOT))
+    assert "protobuf" in locked
+    packages = [f"{name.replace('-', '_')}=={version}" for name, version in locked.items()]
+
+    def changes(packages: list[str]) -> list[str]:
+        record = make_record()
+        run = replace(record.run, config={**record.run.config, "build": build})
+        record = replace(record, environment={"packages": packages})
+        return plan._changed_packages(run, record, ROOT)
+
+    same = "  the packages are the same, so its Python, wheel or hashes changed: today 3.7"
+    assert changes(packages) == [same]
+    others = [package for package in packages if not package.startswith("protobuf==")]
+    assert changes([*others, "protobuf==0.1", "six_more==1"]) == [
+        f"  protobuf: 0.1 → {locked['protobuf']}",
+        "  six-more: 1 → none",
+    ]

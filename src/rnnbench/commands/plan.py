@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import msgspec
 from rich.filesize import decimal
 
-from rnnbench.builds.launcher import versions
+from rnnbench.builds.launcher import DISTRIBUTIONS, versions
+from rnnbench.builds.pins import locked_versions, normal, pins_of
 from rnnbench.commands.arguments import PLANNED, Arguments, command_parser, parse_experiment
 from rnnbench.errors import RecordError, RnnbenchError
 from rnnbench.grid.files import user_files
@@ -179,9 +179,11 @@ def changes_by_run(plan: Plan, results: Path, root: Path) -> list[str]:
         if not files:
             new += 1
             continue
-        with suppress(RecordError):
+        try:
             changes = _changes(run, read_record(files[-1]), root)
-            names_by_changes.setdefault("\n  ".join(changes), []).append(run.name)
+        except RecordError as error:
+            changes = [str(error)]
+        names_by_changes.setdefault("\n  ".join(changes), []).append(run.name)
 
     text = []
     if new:
@@ -213,27 +215,38 @@ def _changes(run: Run, record: Record, root: Path) -> list[str]:
 
 
 def _changed_packages(run: Run, record: Record, root: Path) -> list[str]:
-    """The versions that differ between the build that a `record` was made with and that of today.
-    A record has the packages, but no version of Python."""
+    """The versions that differ between the build that a `record` was made with and that of today:
+    of all packages of a lock, and of the `DISTRIBUTIONS` of any other build. A record has the
+    packages, but no version of Python."""
+    build = run.config["build"]
     try:
-        today = versions(run.config["build"], root)
+        today = versions(build, root)
+        pins = pins_of(build, root)
     except RnnbenchError as error:
         return [f"  its versions cannot be read: {error}"]
     packages = {}
     for text in record.environment.get("packages") or ():
         package, _, version = text.partition("==")
-        packages[package] = version
+        packages[normal(package)] = version
     if not packages:
         return []
 
+    names = set(map(normal, DISTRIBUTIONS))
+    installed = {normal(name): version for name, version in today["distributions"].items()}
+    what = "Python"
+    if pins:
+        installed = locked_versions(pins)
+        names = packages.keys() | installed
+        what = "Python, wheel or hashes"
     changes = []
-    for name, version in today["distributions"].items():
-        before = packages.get(name.lower())
-        if before != version:
-            changes.append(f"  {name}: {before or 'none'} → {version}")
+    for name in sorted(names):
+        before = packages.get(name)
+        after = installed.get(name)
+        if before != after:
+            changes.append(f"  {name}: {before or 'none'} → {after or 'none'}")
     if not changes:
         python = today["python"]
-        changes.append(f"  the packages are the same, so its Python changed: today {python}")
+        changes.append(f"  the packages are the same, so its {what} changed: today {python}")
     return changes
 
 
