@@ -49,6 +49,7 @@ BAD = {
     "run --budget -1": "argument --budget: -1 is not a finite number > 0",
     "run quick -n": "unrecognized arguments: -n; write options of Snakemake after --, as in",
     "run quick --cores 0": "argument --cores: 0 is not a number ≥ 1 or all",
+    "grid quick --json --cfg": "argument --json: not allowed with argument --cfg",
     "ui --port 0": "argument --port: 0 is not a number from 1 to 65535",
     "ui --port 99999": "argument --port: 99999 is not a number from 1 to 65535",
     "compare keras blok --budget 1": "are not two choices of one axis. Fix: did you mean block?",

@@ -104,6 +104,20 @@ def test_a_hard_sigmoid_of_keras_2_is_not_written_for_keras_3(
     assert not target.exists()
 
 
+@pytest.mark.parametrize(("stated", "code"), [("sigmoid", 0), ("hard_sigmoid", 1), ("sigmoyd", 1)])
+def test_a_stated_activation_that_the_source_contradicts_is_refused(
+    stated: str, code: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole_lstm(tmp_path / "x.h5", "2.15.0", recurrent_activation="sigmoid")
+    torch = {"weight_ih_l0": (20, 3), "weight_hh_l0": (20, 5)}
+    np.savez(tmp_path / "x.npz", **{name: np.ones(shape) for name, shape in torch.items()})
+    for source in (tmp_path / "x.h5", tmp_path / "x.npz"):
+        command = ["weights", str(source), "--to", "canonical", "-o", str(tmp_path / "y.npz")]
+        assert cli.main([*command, "--force", "--recurrent-activation", stated]) == code
+        error = capsys.readouterr().err
+        assert ("has the recurrent activation sigmoid. Fix: leave" in error) == bool(code)
+
+
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("dtype", ["f2", "f4", "f8"])
 def test_values_that_are_not_finite_are_named_beside_the_cells(

@@ -115,6 +115,8 @@ def grid(arguments: Sequence[str]) -> int:
 
     root = Path.cwd()
     options = parse_experiment(parser, arguments, root)
+    if options.cfg and options.json:
+        parser.error("argument --json: not allowed with argument --cfg")
     experiment = load_experiment(options.experiment, options.conf)
     points = expand(experiment, options.conf, options.overrides, unmet_at(root), root)
     if options.cfg:

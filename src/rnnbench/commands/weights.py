@@ -82,6 +82,17 @@ class Stated:
     recurrent_activation: str | None = None
     buffer: Buffer | None = None
 
+    def check_agrees(self, cell: Cell) -> None:
+        """Raises `Refusal` if the source says that the cell has another recurrent activation."""
+        found = (cell.settings or {}).get("recurrent_activation")
+        if cell.layout != "keras" and cell.kind != "SimpleRNN":
+            found = "sigmoid"
+        if None not in (found, self.recurrent_activation) and found != self.recurrent_activation:
+            raise Refusal(
+                f"layer {cell.scope} has the recurrent activation {found}.",
+                "leave --recurrent-activation out.",
+            )
+
 
 @dataclass(frozen=True)
 class Conversion:
@@ -176,6 +187,7 @@ def convert(
     cells = [item for item in items if isinstance(item, Cell)]
     check_directions([cell for cell in cells if cell.settings is None])
     for cell in cells:
+        stated.check_agrees(cell)
         if layout == "cudnn":
             check_fits_cudnn(cell, stated.recurrent_activation)
 
