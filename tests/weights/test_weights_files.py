@@ -242,6 +242,20 @@ def test_an_opaque_buffer_is_read_with_what_is_stated(
     assert len(read(Path("x.h5"), lambda *_: None).arrays) == 3 * count
 
 
+@pytest.mark.usefixtures("in_this_process")
+def test_the_cells_of_two_opaque_buffers_are_checked(capsys: pytest.CaptureFixture[str]) -> None:
+    stream = np.random.default_rng(0)
+    buffers = {}
+    for name, inputs in (("first", 5), ("second", 8)):
+        size = cudnn_layout.trained_size("gru", inputs, 4, 1, 2)
+        buffers[f"{name}/opaque_kernel"] = stream.normal(size=size).astype("float32")
+    safetensors.numpy.save_file(buffers, "buffers.safetensors")
+    assert convert("buffers.safetensors", "x.npz", "--buffer", "gru,1,2,4", "--check") == 0
+    out = capsys.readouterr().out
+    assert "check: each of 4 recurrent cells" in out
+    assert float(out.partition("difference ")[2].split()[0]) < 1e-5
+
+
 def test_arrays_that_no_name_recognises_are_not_copied_as_they_are(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

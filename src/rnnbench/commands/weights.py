@@ -295,7 +295,9 @@ def _check(target: Path, conversion: Conversion, stated: Stated, worker: Worker)
     questions = []
     arrays = {}
     buffer = stated.buffer or Buffer("", 1, 1, 1)
+    taken: Counter[str] = Counter()  # cells of each buffer
     for number, (cell, converted) in enumerate(pairs):
+        first = cell.sources[0].name
         settings = cell.settings or {}
         known = {name: settings[name] for name in ACTIVATIONS if settings.get(name) is not None}
         question = {
@@ -307,8 +309,9 @@ def _check(target: Path, conversion: Conversion, stated: Stated, worker: Worker)
             "reset_after": resets_after(cell),
             "layers": buffer.layers,
             "directions": buffer.directions,
-            "place": number,
+            "place": taken[first],
         }
+        taken[first] += 1
         for side, each in (("source", cell), ("target", converted)):
             question[side] = {
                 "layout": each.layout,
