@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from rnnbench.checkpoints.reading import read
-from rnnbench.commands.weights import Stated, convert
+from rnnbench.commands.conversion import Stated, convert
 from rnnbench.weights.cells import Refusal
 from rnnbench.weights.configuration import convert_classes
 

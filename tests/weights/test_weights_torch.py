@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rnnbench.commands.weights import Stated, convert
+from rnnbench.commands.conversion import Stated, convert
 from rnnbench.weights.cells import Refusal
 from rnnworker import checkpoint_readers
 
