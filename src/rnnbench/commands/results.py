@@ -7,7 +7,7 @@ import json
 import shutil
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -58,18 +58,33 @@ def retry(arguments: Sequence[str]) -> int:
         raise ConfigError("has no finished run.", where=str(folder), remedy=remedy)
     with exclusive(options.results, "rnnbench retry"):
         chosen, total = _set_aside(folder, options.names)
-    print(f"The next snakemake measures {len(chosen)} of {total} runs again.")
+    print(f"The next snakemake measures {chosen} of {total} runs again.")
     return 0
 
 
-def _set_aside(folder: Path, names: Sequence[str]) -> tuple[Sequence[str], int]:
-    """Sets the records of the chosen runs aside, and removes the runs from the files of their
-    rounds. Returns their names and the number of all runs."""
+def _set_aside(folder: Path, patterns: Sequence[str]) -> tuple[int, int]:
+    """Sets the records of runs aside, and removes the runs from the files of their rounds.
+
+    - `folder`: that of the experiment at its site.
+    - `patterns`: of the names of the runs, each of which must match some; none for all void runs.
+
+    Returns the number of these runs and that of all. Raises `ConfigError`.
+    """
     results, _ = results_in(folder)
-    chosen = _chosen(results, names)
-    if not chosen:
-        chosen = sorted(name for name, each in results.items() if each.verdict == "void")
-    records, _ = records_at(folder, chosen)
+    chosen: set[str] = set()
+    for pattern in patterns:
+        found = fnmatch.filter(results, pattern)
+        if not found:
+            raise ConfigError(
+                f"no finished run is named {pattern!r}.",
+                where="retry",
+                remedy="`rnnbench grid EXPERIMENT` prints the names; a pattern has a *, in quotes.",
+            )
+        chosen.update(found)
+    if not patterns:
+        chosen = {name for name, each in results.items() if each.verdict == "void"}
+
+    records, _ = records_at(folder, sorted(chosen))
     for record in records:
         if record.is_companion:
             continue
@@ -81,11 +96,12 @@ def _set_aside(folder: Path, names: Sequence[str]) -> tuple[Sequence[str], int]:
             certificate.unlink(missing_ok=True)
 
     # The new measurement of a configuration may change which of its repeats are needed.
-    again = {configuration_of(name) for name in chosen}
+    again = set(map(configuration_of, chosen))
     removed = set(chosen)
     for name, result in results.items():
         if result.not_needed and configuration_of(name) in again:
             removed.add(name)
+
     rounds, _ = readable(round_files(folder), lambda file: (file, read_results(file)))
     for file, members in rounds:
         left = {name: result for name, result in members.items() if name not in removed}
@@ -93,22 +109,7 @@ def _set_aside(folder: Path, names: Sequence[str]) -> tuple[Sequence[str], int]:
             file.unlink()
         elif len(left) < len(members):
             write_results(file, left)
-    return chosen, len(results)
-
-
-def _chosen(runs: Iterable[str], patterns: Sequence[str]) -> list[str]:
-    """Those of the `runs` that match one of the `patterns`, each of which matches some."""
-    chosen: set[str] = set()
-    for pattern in patterns:
-        found = fnmatch.filter(runs, pattern)
-        if not found:
-            raise ConfigError(
-                f"no finished run is named {pattern!r}.",
-                where="retry",
-                remedy="`rnnbench grid EXPERIMENT` prints the names; a pattern has a *, in quotes.",
-            )
-        chosen.update(found)
-    return sorted(chosen)
+    return len(chosen), len(results)
 
 
 def gc(arguments: Sequence[str]) -> int:
@@ -174,18 +175,21 @@ def unused(root: Path, results: Path) -> Iterator[tuple[Path, str]]:
     """The removable files and folders, each with the reason."""
     for path in _unused_environments(root, results):
         yield path, "no plan uses it"
+
     old = time.time() - YOUNG_SECONDS
     for path in sorted(results.glob("records/*/*/[!.]*")):
         started = path.name.partition(".")[0]
-        has_record = any((path.parent / f"{started}{end}").exists() for end in RECORD_SUFFIXES)
-        left_behind = path.name.endswith(ATTEMPT_SUFFIXES) and not has_record
-        if left_behind and _is_older(path, old):
+        records = [path.with_name(f"{started}{suffix}") for suffix in RECORD_SUFFIXES]
+        is_of_attempt = path.name.endswith(ATTEMPT_SUFFIXES)
+        if is_of_attempt and not any(map(Path.exists, records)) and _is_older(path, old):
             yield path, "of an attempt that left no record"
+
     for pattern in ("**/.*.json.*", "*/*/.plan.jsonl.*"):
         for path in sorted(results.glob(pattern)):
             in_environment = path.is_relative_to(results / "envs")
             if path.is_file() and not in_environment and _is_older(path, old):
                 yield path, "partially written"
+
     for path in sorted(results.glob(f"{UNPACKED}*")):
         yield path, "left by an import that was killed"
     for path in sorted(root.glob("mlflow.db.corrupt-*")):

@@ -63,22 +63,32 @@ def certify(arguments: Sequence[str]) -> int:
     """Check that a model's implementations compute the same function."""
     end_with_snakemake()
     file, place, digest = requested(certify, arguments, "certificates")
+    where = f"certificate {file.stem}"
     planned = read_json(place.folder / "certificates.json").get(file.stem)
-    check_planned(planned and planned["digest"], digest, f"certificate {file.stem}")
+    check_planned(planned and planned["digest"], digest, where)
 
     config = planned["config"]
     implementations = planned["implementations"]
-    code = code_of(config, implementations, planned["devices"])
-    where = f"certificate {planned['key']}"
     rnns = {}
     configs = [config]
     for each in implementations:
         rnns[each["name"]] = each["rnn"]
         configs.append({"rnn": each["rnn"]})
     check = watched(where, configs, place.root)
-    pinned_md5 = check_inputs(where, planned["identity"], config, place.root, code)
+    pinned_md5 = check_inputs(
+        where,
+        planned["identity"],
+        config,
+        place.root,
+        worker=code_of(config, implementations, planned["devices"]),
+    )
 
-    certificate = make_certificate(planned, place, check, pinned_md5=pinned_md5)
+    certificate = make_certificate(
+        planned,
+        place,
+        check,
+        pinned_md5=pinned_md5,
+    )
     for line in certificate_summary(certificate, rnns):
         print_progress(line)
     return 0
@@ -98,11 +108,12 @@ def certificate_summary(certificate: Mapping[str, Any], rnns: Mapping[str, Confi
 
     fault = certificate_of(certificate, key).fault_of_all(rnns)
     if fault:
-        fix = "Fix: correct the model, the data or the options."
+        fix = "correct the model, the data or the options"
         if says_out_of_memory(fault):
-            fix = f"Fix: {LESS_MEMORY}."
-        lines.append(f"  every implementation failed: {fault.rstrip('.')}. {fix}")
+            fix = LESS_MEMORY
+        lines.append(f"  every implementation failed: {fault.rstrip('.')}. Fix: {fix}.")
         return lines
+
     for name, result in results.items():
         if result["status"] not in ("refused", "failed"):
             continue
@@ -136,7 +147,13 @@ def requested(
     options = command_parser(command, declared).parse_args(arguments)
     file = options.file.resolve()
     experiment, site, results = file.parents[1:4]
-    place = Place(options.root.resolve(), results, site.name, experiment.name, timing_lock())
+    place = Place(
+        options.root.resolve(),
+        results,
+        site.name,
+        experiment.name,
+        timing_lock(),
+    )
     return file, place, options.digest
 
 
@@ -157,9 +174,16 @@ def check_inputs(
     root: Path,
     worker: str,
 ) -> str | None:
-    """Raises an error unless what is about to be measured is what was planned, maybe hours ago,
-    with this `identity`: the digest of the `worker` code, the packages of the build, the data.
-    Returns the md5 of the data if ``data.dvc`` pins it."""
+    """Raises an error unless what is about to be measured is what was planned, maybe hours ago.
+
+    - `where`: the run or certificate, for messages.
+    - `identity`: what was planned: the worker's code, the packages of the build, the data.
+    - `config`, `root`: where the packages and the data are.
+    - `worker`: the digest of the code as it is now.
+
+    Returns the md5 of the data if ``data.dvc`` pins it, else None. Raises `RunError`, and
+    `DatasetError` or `ConfigError` if the data cannot be read.
+    """
     dataset = config.get("dataset") or {}
     md5, pinned_md5 = _data_md5(root, dataset.get("path"), dataset.get("name"))
     present = {
@@ -211,9 +235,11 @@ def watched(where: str, configs: Sequence[Config], root: Path) -> Callable[[], N
 @cache
 def _data_md5(root: Path, path: str | None, name: str) -> tuple[str | None, str | None]:
     """The md5 of the data, verified if it is pinned, and the pinned one. Read once per round."""
-    pin = pinned(root).get(path or "")
+    if path is None:
+        return None, None
+    pin = pinned(root).get(path)
     if pin is None:
-        return path and own_md5(root / path), None
+        return own_md5(root / path), None
     verify(root / pin.path, pin, name)
     return pin.md5, pin.md5
 
@@ -243,14 +269,28 @@ def round(arguments: Sequence[str]) -> int:
     if experiment.repeats:
         rule = Repeats(**experiment.repeats)
 
-    unneeded = _unneeded(planned, place, title, rule, reference)
+    unneeded = _unneeded(
+        planned,
+        place,
+        title,
+        rule,
+        reference,
+    )
     needed = [run for run in planned if run.name not in unneeded]
     if needed:
-        _measure(needed, place, label, reference, _remaining_time(place, total - number, rule))
+        remaining = _remaining_time(place, total - number, rule)
+        _measure(
+            needed,
+            place,
+            label,
+            reference,
+            remaining,
+        )
     results = results_of(adoptable_records(needed, place)) | unneeded
     write_results(file, {run.name: results[run.name] for run in planned if run.name in results})
     if not needed or not reference or len(planned) == 1:
         return 0
+
     # Imported when nothing is timed: they load NumPy and SciPy.
     from rnnbench.planning.finished import finished_runs
     from rnnbench.planning.repeats import ratios_of
@@ -270,12 +310,20 @@ def _measure(
     reference: str | None,
     remaining: str,
 ) -> None:
-    """Measures the `needed` runs of a round and prints what each came to."""
+    """Measures the `needed` runs of a round and prints what each came to.
+
+    `label`, `remaining`: what is printed before, the number of the round and the time that is left.
+    """
     check = watched(needed[0].round, [run.config for run in needed], place.root)
     pins = {}
-    for each in needed:
-        code = worker_digest(each.config)
-        pins[each.name] = check_inputs(each.name, each.identity, each.config, place.root, code)
+    for run in needed:
+        pins[run.name] = check_inputs(
+            run.name,
+            run.identity,
+            run.config,
+            place.root,
+            worker=worker_digest(run.config),
+        )
 
     records = measure(
         needed,
@@ -286,6 +334,7 @@ def _measure(
         pinned_md5=pins,
         remaining=remaining,
     )
+
     names_by_summary: dict[str, list[str]] = {}
     for name, record in records.items():
         names_by_summary.setdefault(_summary(record), []).append(name)
@@ -297,14 +346,19 @@ def _measure(
 
 
 def _why_not_needed(
-    planned: Sequence[Run], place: Place, rule: Repeats, reference: str | None
+    planned: Sequence[Run],
+    place: Place,
+    rule: Repeats,
+    reference: str | None,
 ) -> dict[str, tuple[NotNeeded, str]]:
     """Run → why it is not needed, and the text."""
     from rnnbench.planning.repeats import why_not_needed
     from rnnbench.report.rounds import unneeded_text
 
-    reasons = why_not_needed(planned, place, rule, reference)
-    return {name: (why, unneeded_text(why)) for name, why in reasons.items()}
+    reasons = {}
+    for name, why in why_not_needed(planned, place, rule, reference).items():
+        reasons[name] = (why, unneeded_text(why))
+    return reasons
 
 
 def _unneeded(
@@ -314,47 +368,58 @@ def _unneeded(
     rule: Repeats | None,
     reference: str | None,
 ) -> dict[str, Result]:
-    """Run → the result of those that the experiment's ``repeats`` do not need. A round that has
-    begun is finished."""
-    if rule is None or planned[0].repeat < rule.least or adoptable_records(planned, place):
+    """Run → its result, if the experiment's ``repeats`` do not need the round, and prints why. A
+    round that has begun is finished.
+
+    - `planned`: the runs of the round.
+    - `label`: how the printed line begins.
+    - `rule`: the ``repeats`` of the experiment, if it has any.
+    - `reference`: the name of the run that others are compared with.
+    """
+    first = planned[0]
+    if rule is None or first.repeat < rule.least or adoptable_records(planned, place):
         return {}
     # In a separate process: this one stays small, without SciPy, while runs are timed.
     with ProcessPoolExecutor(1, mp_context=get_context("fork")) as process:
-        reasons = process.submit(_why_not_needed, planned, place, rule, reference).result()
+        reasons = process.submit(
+            _why_not_needed,
+            planned,
+            place,
+            rule,
+            reference,
+        ).result()
+
     unneeded = {}
+    names_by_text: dict[str, list[str]] = {}
     for run in planned:
-        if run.name in reasons:
-            unneeded[run.name] = Result(
-                record=None,
-                digest=run.digest,
-                not_needed=reasons[run.name][0],
-                repeats=to_builtins(rule),
-            )
+        if run.name not in reasons:
+            continue
+        why, text = reasons[run.name]
+        names_by_text.setdefault(text, []).append(run.name)
+        unneeded[run.name] = Result(
+            record=None,
+            digest=run.digest,
+            not_needed=why,
+            repeats=to_builtins(rule),
+        )
 
-    if not _was_unneeded(planned[0], place):
-        names_by_text: dict[str, list[str]] = {}
-        for name, (_, text) in reasons.items():
-            names_by_text.setdefault(text, []).append(name)
-        for text, names in names_by_text.items():
-            some = ""
-            if len(names_by_text) > 1:
-                some = f" ({', '.join(names)})"
-            print_progress(f"{label}: not measured{some}: {text}")
+    known, _ = results_in(place.folder)
+    previous = known.get(f"{first.configuration}-s{first.seed}-r{first.repeat - 1}")
+    if previous and previous.not_needed:
+        return unneeded  # its reason was printed
+    for text, names in names_by_text.items():
+        some = ""
+        if len(names_by_text) > 1:
+            some = f" ({', '.join(names)})"
+        print_progress(f"{label}: not measured{some}: {text}")
     return unneeded
-
-
-def _was_unneeded(run: Run, place: Place) -> bool:
-    """Whether the previous repeat of a run was not needed, so that the reason was printed."""
-    previous = f"{run.configuration}-s{run.seed}-r{run.repeat - 1}"
-    results, _ = results_in(place.folder)
-    return previous in results and results[previous].not_needed is not None
 
 
 def _summary(record: Record) -> str:
     """The verdict with its first reason, the time of an epoch and the accuracy."""
     status = record.verdict.status
     reasons = record.verdict.reasons
-    text: str = status
+    text = str(status)
     if reasons:
         text += f": {reasons[0].text}"
     if len(reasons) > 1:
