@@ -58,14 +58,18 @@ EPOCH = ("loss", "acc", "val_loss", "val_acc", "val_seconds")
 
 
 def params(choices: Mapping[str, str], config: Mapping[str, Any]) -> dict[str, str]:
-    """The choice of every axis, then every hyperparameter of the config by its dotted key."""
+    """The choice of every axis, then every hyperparameter of the config by its dotted key.
+
+    `choices`: axis → choice. Values are texts, JSON unless they were texts, within MLflow's limits.
+    """
     values: dict[str, Any] = dict(choices)
     for key, value in _flat(config):
         section = key.partition(".")[0]
         parents, _, last = key.rpartition(".")
         repeats_axis = last == "name" and parents in choices
-        if section not in ("limits", "alias") and last not in NOT_A_PARAM and not repeats_axis:
-            values.setdefault(key, value)
+        if section in ("limits", "alias") or last in NOT_A_PARAM or repeats_axis:
+            continue
+        values.setdefault(key, value)
 
     texts = {}
     for key, value in values.items():
@@ -74,7 +78,10 @@ def params(choices: Mapping[str, str], config: Mapping[str, Any]) -> dict[str, s
 
 
 def tags(record: Record) -> dict[str, str]:
-    """The tags of a finished run: its identity, verdict, note, and the facts to filter by."""
+    """The tags of a finished run: its identity, verdict, note, and the facts to filter by.
+
+    Values are texts within MLflow's limits; empty ones are left out.
+    """
     verdict = record.verdict
     values: dict[str, Any] = {
         RECORD: record.key,
@@ -125,16 +132,16 @@ def facts(record: Record) -> dict[str, Any]:
 def note(record: Record) -> str:
     """A summary of the run in one sentence."""
     choices = " ".join(record.run.choices.values())
-    parts = [f"{choices} on {record.machine}"]
+    summary = f"{choices} on {record.machine}"
     epochs = record.epochs
     if epochs:
         seconds = run_value([epoch.seconds for epoch in epochs])
         timed = max(1, len(epochs) - 1)
-        parts.append(f"{seconds:.4g} s per epoch (median of {timed})")
+        summary += f", {seconds:.4g} s per epoch (median of {timed})"
         acc = epochs[-1].val_acc
         if acc is not None:
-            parts.append(f"validation accuracy {acc:.4g}")
-    summary = f"{', '.join(parts)}; {record.verdict.status}"
+            summary += f", validation accuracy {acc:.4g}"
+    summary += f"; {record.verdict.status}"
     if record.why:
         return f"{summary}: {record.why}"
     return f"{summary}."
@@ -151,12 +158,16 @@ def dataset(record: Record) -> dict[str, str]:
     md5 = record.run.identity.get("dataset_md5")
     if not md5:
         return {}
+
     source_type = "local"
     source = {"uri": config.get("path") or ""}
     if config.get("url"):
         source_type = "http"
         source = {"url": config["url"]}
-    profile = {key: config[key] for key in ("about", "file", "url") if config.get(key)}
+    profile = {}
+    for key in ("about", "file", "url"):
+        if config.get(key):
+            profile[key] = config[key]
     return {
         "name": str(config.get("name", "dataset"))[:NAME_LENGTH],
         "digest": str(md5)[:DIGEST_LENGTH],
@@ -184,13 +195,19 @@ def _flat(data: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]
 
 
 def _text(value: Any) -> str:
+    """A text as it is, anything else as JSON."""
     if isinstance(value, str):
         return value
     return json.dumps(value, ensure_ascii=False, default=str)
 
 
 class Point(NamedTuple):
-    """One value of a metric; `timestamp` is in milliseconds since 1970 (UTC)."""
+    """One value of a metric.
+
+    - `key`: its name, as MLflow accepts it.
+    - `timestamp`: milliseconds since 1970 (UTC).
+    - `step`: the number of the epoch, or 0.
+    """
 
     key: str
     value: float
@@ -199,7 +216,8 @@ class Point(NamedTuple):
 
 
 def metrics(record: Record) -> list[Point]:
-    """All metrics of a finished run."""
+    """All metrics of a finished run: seconds, losses and accuracies of its epochs, seconds of its
+    phases, and the measured values that are numbers."""
     start = milliseconds(record.started)
     end = milliseconds(record.finished)
     epochs: Sequence[Epoch] = ()
@@ -246,11 +264,12 @@ def metrics(record: Record) -> list[Point]:
     for epoch in epochs:
         time = at(epoch.start + epoch.seconds)
         for name, result in epoch.metrics.items():
-            if result is not None and is_number(result):
-                key = mlflow_key(name)
-                if key in taken:
-                    key = mlflow_key(f"{name}_metric")
-                points.append(Point(key, float(result), time, epoch.epoch))
+            if result is None or not is_number(result):
+                continue
+            key = mlflow_key(name)
+            if key in taken:
+                key = mlflow_key(f"{name}_metric")
+            points.append(Point(key, float(result), time, epoch.epoch))
     return points
 
 

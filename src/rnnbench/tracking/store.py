@@ -15,7 +15,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from rnnbench.errors import TrackingError
@@ -142,33 +142,31 @@ def prepare() -> None:
 
 @contextmanager
 def _translated(uri: str) -> Iterator[None]:
+    """Errors of MLflow in the block become a `TrackingError` with the first line of their text that
+    says something, in at most 300 characters."""
     try:
         yield
     except Exception as error:
         packages = {kind.__module__.partition(".")[0] for kind in type(error).__mro__}
         if not isinstance(error, OSError) and packages.isdisjoint(OF_MLFLOW):
             raise
+
+        text = type(error).__name__
+        for line in str(error).splitlines():
+            # SQLAlchemy puts a hint about its own use before some errors.
+            if line.strip() and not line.startswith("(raised as a result"):
+                text = line
+                break
+        text = text.partition(" Supported URI schemes are")[0]  # more than twenty
+        if len(text) > 300:
+            text = f"{text[:300]}…"
         # `from None`: the cause would reveal the password in the address.
         raise TrackingError(
-            redacted(_first_line(error), uri),
+            redacted(text, uri),
             where=redacted(uri, uri),
             remedy=f"correct {VARIABLE}, or check that the store exists and has space. "
             "The records are safe; run the same command again to log them.",
         ) from None
-
-
-def _first_line(error: Any) -> str:
-    """The first line of an error's text that says something, in at most 300 characters."""
-    text = type(error).__name__
-    for line in str(error).splitlines():
-        # SQLAlchemy puts a hint about its own use before some errors.
-        if line.strip() and not line.startswith("(raised as a result"):
-            text = line
-            break
-    text = text.partition(" Supported URI schemes are")[0]  # more than twenty
-    if len(text) > 300:
-        text = f"{text[:300]}…"
-    return text
 
 
 def ensure_store(root: Path) -> Path | None:

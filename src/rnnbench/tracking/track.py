@@ -66,15 +66,20 @@ def track(records: Sequence[tuple[Record, Path]], root: Path) -> dict[str, str]:
     `TrackingError`, after which the same call continues where it stopped.
     """
     ensure_store(root)
+    experiments: dict[str, str] = {}
+    run_ids = {}
     with connected(root) as client:
-        experiments = {}
-        for name in sorted({record.experiment for record, _ in records}):
-            experiments[name] = experiment_id(client, root, name)
-        run_ids = {}
         for record, file in records:
-            experiment = experiments[record.experiment]
-            run_ids[record.key] = _upsert(client, experiment, record, file)
-        return run_ids
+            name = record.experiment
+            if name not in experiments:
+                experiments[name] = experiment_id(client, root, name)
+            run_ids[record.key] = _upsert(
+                client,
+                experiments[name],
+                record,
+                file,
+            )
+    return run_ids
 
 
 def _runs_of_record(client: MlflowClient, experiment: str, key: str) -> list[Run]:
@@ -93,8 +98,19 @@ def kept_first(runs: Iterable[Run]) -> list[Run]:
     return sorted(runs, key=rank)
 
 
-def _upsert(client: MlflowClient, experiment: str, record: Record, file: Path) -> str:
-    """Logs a record to its run, which is created if it does not exist, and returns the run's id."""
+def _upsert(
+    client: MlflowClient,
+    experiment: str,
+    record: Record,
+    file: Path,
+) -> str:
+    """Logs a record to its run, which is created if it does not exist.
+
+    - `experiment`: the id of the MLflow experiment.
+    - `file`: the record's, next to which its log and events are.
+
+    Returns the id of the run.
+    """
     sha256 = hashlib.sha256(file.read_bytes()).hexdigest()
     digest = f"{sha256}-{mapping.VERSION}"
     runs = _runs_of_record(client, experiment, record.key)
@@ -103,15 +119,30 @@ def _upsert(client: MlflowClient, experiment: str, record: Record, file: Path) -
         return str(runs[0].info.run_id)
 
     tags = mapping.tags(record)
-    start = milliseconds(record.started)
     if runs:
         run = runs[0]
-        _log_values(client, run, record, tags)
     else:
-        run = client.create_run(experiment, start, tags, record.name)
-        _log_values(client, run, record, {})
+        run = client.create_run(
+            experiment,
+            milliseconds(record.started),
+            tags,
+            record.name,
+        )
+        tags = {}  # it has them
+    _log_values(
+        client,
+        run,
+        record,
+        tags,
+    )
+
     run_id = str(run.info.run_id)
-    _log_files(client, run_id, record, file)
+    _log_files(
+        client,
+        run_id,
+        record,
+        file,
+    )
     status = "FINISHED"
     if record.verdict.status == "void":
         status = "FAILED"
@@ -122,7 +153,12 @@ def _upsert(client: MlflowClient, experiment: str, record: Record, file: Path) -
     return run_id
 
 
-def _log_values(client: MlflowClient, run: Run, record: Record, tags: Mapping[str, str]) -> None:
+def _log_values(
+    client: MlflowClient,
+    run: Run,
+    record: Record,
+    tags: Mapping[str, str],
+) -> None:
     """Logs the metrics, params, `tags` and the dataset of a record."""
     from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param, RunTag
 
@@ -134,7 +170,12 @@ def _log_values(client: MlflowClient, run: Run, record: Record, tags: Mapping[st
             params.append(Param(key, value))
     run_tags = [RunTag(key, value) for key, value in tags.items()]
     while metrics or params or run_tags:
-        client.log_batch(run.info.run_id, metrics[:METRICS], params[:PARAMS], run_tags[:PARAMS])
+        client.log_batch(
+            run.info.run_id,
+            metrics[:METRICS],
+            params[:PARAMS],
+            run_tags[:PARAMS],
+        )
         metrics = metrics[METRICS:]
         params = params[PARAMS:]
         run_tags = run_tags[PARAMS:]
@@ -146,7 +187,12 @@ def _log_values(client: MlflowClient, run: Run, record: Record, tags: Mapping[st
         client.log_inputs(run.info.run_id, [dataset])
 
 
-def _log_files(client: MlflowClient, run_id: str, record: Record, file: Path) -> None:
+def _log_files(
+    client: MlflowClient,
+    run_id: str,
+    record: Record,
+    file: Path,
+) -> None:
     """Uploads ``record.json``, ``config.json``, ``facts.json``, ``packages.txt``, and the run's log
     and events if they exist next to the record."""
     sources = {
@@ -159,14 +205,18 @@ def _log_files(client: MlflowClient, run_id: str, record: Record, file: Path) ->
         for target, source in sources.items():
             if source.is_file():
                 (folder / target).symlink_to(source.resolve())
+
         contents = {
             "config.json": record.run.config,
             "facts.json": mapping.facts(record),
         }
         for target, content in contents.items():
-            (folder / target).write_text(json.dumps(content, indent=1, default=str))
+            text = json.dumps(content, indent=1, default=str)
+            (folder / target).write_text(text)
+
         packages = record.environment.get("packages") or ()
-        (folder / "packages.txt").write_text("".join(f"{package}\n" for package in packages))
+        lines = [f"{package}\n" for package in packages]
+        (folder / "packages.txt").write_text("".join(lines))
         client.log_artifacts(run_id, name)
 
 
@@ -211,8 +261,7 @@ def publish(
         number = found.experiment_id
         address = address_of(number)
         note = f"{text}\n\n[All runs, with the columns that matter]({address})\n"
-        tags = {
-            **KIND,
+        tags = KIND | {
             NOTE: shortened(note, TAG_LENGTH),
             SHARED: json.dumps(view_of(keys)),
         }
@@ -223,7 +272,6 @@ def publish(
         for run in all_runs(client, number):
             if REPORT in run.data.tags:  # of an earlier version, among the experiment's runs
                 client.delete_run(run.info.run_id)
-                continue
             key = run.data.tags.get(RECORD)
             if not key:
                 continue
@@ -234,12 +282,23 @@ def publish(
                 label += " †"
             marks = {UNEQUAL: unequal.get(key, ""), EQUAL: equal.get(key, "")}
             _update_run(client, run, name, label, marks, speedups.get(key, {}))
+
         _log_report(client, root, experiment, text, files)
-        return address
+    return address
 
 
-def _log_report(client: MlflowClient, root: Path, experiment: str, text: str, files: Path) -> None:
-    """Uploads the report of `experiment` into its run in `REPORTS`."""
+def _log_report(
+    client: MlflowClient,
+    root: Path,
+    experiment: str,
+    text: str,
+    files: Path,
+) -> None:
+    """Uploads the report of `experiment` into its run in `REPORTS`.
+
+    - `text`: Markdown for its note.
+    - `files`: the report's folder.
+    """
     number = experiment_id(client, root, REPORTS)
     runs = all_runs(client, number, f"tags.`{REPORT}` = '{experiment}'")
     if runs:
@@ -259,22 +318,24 @@ def address_of(number: str) -> str:
 
 
 def addresses(root: Path) -> dict[str, str]:
-    """Experiment → its `address_of`, of those with a report, that of the latest report first."""
+    """Experiment → its `address_of`, of those with a report, the one with the latest report
+    first. Raises `TrackingError`."""
+    found: dict[str, str] = {}
     with connected(root) as client:
         reports = client.get_experiment_by_name(REPORTS)
         if reports is None:
-            return {}
+            return found
         numbers = {}
         for each in client.search_experiments():
             if SHARED in each.tags:
                 numbers[each.name] = each.experiment_id
+
         latest_first = ["attributes.end_time DESC"]
-        found = {}
         for run in client.search_runs([reports.experiment_id], order_by=latest_first):
             name = run.data.tags.get(REPORT)
             if name in numbers:
                 found[name] = address_of(numbers[name])
-        return found
+    return found
 
 
 def view_of(axes: Sequence[str]) -> dict[str, Any]:
@@ -293,7 +354,12 @@ def differing_keys(runs: Sequence[PlannedRun]) -> list[str]:
     flat = []
     keys: dict[str, None] = {}
     for run in runs:
-        values = {**run.choices, **run.overrides, "seed": run.seed, "repeat": run.repeat}
+        values = {
+            **run.choices,
+            **run.overrides,
+            "seed": run.seed,
+            "repeat": run.repeat,
+        }
         flat.append(values)
         keys.update(dict.fromkeys(values))
 
@@ -324,8 +390,13 @@ def _update_run(
     marks: Mapping[str, str],
     speedup: Mapping[str, float],
 ) -> None:
-    """Logs what has changed of a run in one request. `marks`: tag → value, empty for none;
-    `speedup`: metric → value."""
+    """Logs what has changed of a run in one request.
+
+    - `name`: that of its planned run.
+    - `label`: what MLflow shows instead, unless the user has renamed the run.
+    - `marks`: tag → value, empty for none.
+    - `speedup`: metric → value.
+    """
     from mlflow.entities import Metric, RunTag
 
     run_id = run.info.run_id
@@ -346,6 +417,7 @@ def _update_run(
         # MLflow keeps a metric: that of an earlier report is void if this one finds no speed-up.
         if key.startswith(SPEEDUP) and marks[EQUAL] and math.isfinite(old):
             values.setdefault(key, math.nan)
+
     now = round(1000 * time.time())
     metrics = []
     for key, value in values.items():
