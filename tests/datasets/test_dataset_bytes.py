@@ -59,10 +59,10 @@ def test_a_changed_byte_a_missing_file_and_a_folder_are_detected(tmp_path: Path)
     file = tmp_path / "imdb.npz"
     file.write_bytes(b"the right bytes")
     pin = Pinned("data/imdb.npz", md5_of(file))
-    verify(file, pin)
+    verify(file, pin, "x")
     file.write_bytes(b"the right bytfs")
     with pytest.raises(DatasetError) as caught:
-        verify(file, pin)
+        verify(file, pin, "imdb")
     message = str(caught.value)
     assert message.startswith(f"{file}: ")
     assert pin.md5 in message and md5_of(file) in message
@@ -70,12 +70,12 @@ def test_a_changed_byte_a_missing_file_and_a_folder_are_detected(tmp_path: Path)
     with pytest.raises(DatasetError, match=r"does not exist.*`rnnbench dataset cifar10`"):
         verify(tmp_path / "a.tar.gz", pin, "cifar10")
     with pytest.raises(DatasetError, match="cannot be read"):
-        verify(tmp_path, pin)
+        verify(tmp_path, pin, "x")
 
 
 def test_generated_digits_have_the_pinned_bytes(tmp_path: Path) -> None:
     GENERATORS["digits.npz"](tmp_path / "digits.npz")
-    verify(tmp_path / "digits.npz", pinned(ROOT)["data/digits.npz"])
+    verify(tmp_path / "digits.npz", pinned(ROOT)["data/digits.npz"], "digits")
 
 
 def test_digits_contain_all_images_of_scikit_learn(tmp_path: Path) -> None:

@@ -274,5 +274,3 @@ def test_an_unwritable_folder(without_dvc: None, root: Path, words) -> None:
 def test_a_dataset_without_a_pin(root: Path) -> None:
     with pytest.raises(ConfigError, match=r"data\.dvc: has no entry for data/mine\.npz"):
         provide({"name": "mine", "path": "data/mine.npz"}, root)
-    with pytest.raises(ConfigError, match="path is None"):
-        provide({"name": "file", "path": None}, root)

@@ -61,6 +61,7 @@ def check_arrays(
         if name in shapes or not parts:
             parts = [name]
         read += parts
+
     missing = [name for name in read if name not in shapes]
     if missing:
         found = [f"{name} {shapes[name]} {types[name]}" for name in shapes]
@@ -84,16 +85,23 @@ def check_arrays(
                 f"{path} has {inputs} {of_inputs} and {name} {shape}.",
                 "give both the same number of samples, along the first axis.",
             )
+
     if counts is not None:
         of_model = {name: shapes[name] for name in read}
         _check_samples(path, of_model, *counts)
 
 
 def _check_samples(
-    path: Path, shapes: Mapping[str, Shape], train: int | None, val: int | None
+    path: Path,
+    shapes: Mapping[str, Shape],
+    train: int | None,
+    val: int | None,
 ) -> None:
     """Raises a `ConfigError` unless the arrays have as many samples as the model takes, and samples
-    of one shape."""
+    of one shape.
+
+    `train`, `val`: the numbers of samples for training and validation, None for all.
+    """
     for name, key, count in (
         ("x_train", "model.train_samples", train),
         ("x_val", "model.val_samples", val),
@@ -173,4 +181,5 @@ def _conversion(path: Path) -> str:
 
 
 def _error(what: str, remedy: str) -> ConfigError:
+    """A fault of the file of the user's data."""
     return ConfigError(what, where="dataset.path", remedy=remedy)

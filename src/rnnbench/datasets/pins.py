@@ -23,8 +23,12 @@ MIRRORED = "conf/mirror.yaml"  # what is not published, in the same format
 
 
 class Pinned(msgspec.Struct, frozen=True):
-    """The identity of one file: `path` in ``data/``, relative to the project's root, `md5` in
-    lower-case hexadecimal, `size` in bytes or None if ``data.dvc`` does not give it."""
+    """The identity of one file.
+
+    - `path`: in ``data/``, relative to the project's root.
+    - `md5`: in lower-case hexadecimal.
+    - `size`: in bytes, None if ``data.dvc`` does not give it.
+    """
 
     path: Annotated[str, Meta(pattern=r"^data(/[^/.][^/]*)+$")]
     md5: Annotated[str, Meta(pattern="^[0-9a-f]{32}$")]
@@ -32,11 +36,13 @@ class Pinned(msgspec.Struct, frozen=True):
 
 
 class Pins(msgspec.Struct):
+    """The content of ``data.dvc``."""
+
     outs: list[Pinned]
 
 
 def read_yaml(file: Path) -> Any:
-    """Raises `ConfigError`."""
+    """The content of a YAML file. Raises `ConfigError`."""
     try:
         return yaml.safe_load(file.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
@@ -68,6 +74,7 @@ def _read_pins(files: Sequence[Path]) -> dict[str, Pinned]:
             if pin.path in pins:
                 repeated.add(pin.path)
             pins[pin.path] = pin
+
     if repeated:
         paths = ", ".join(path for path in pins if path in repeated)
         raise ConfigError(f"has duplicate paths: {paths}.", where=str(files[0]))
@@ -113,10 +120,12 @@ def is_pinned(path: Path, pin: Pinned) -> bool:
     return path.exists() and md5_of(path) == pin.md5
 
 
-def verify(path: Path, pin: Pinned, name: str = "") -> None:
-    """Raises a `DatasetError` unless the file `path` holds the bytes of `pin`. `name`: that of the
-    dataset, for the remedy; default: the stem of the file."""
-    fetch = f"`rnnbench dataset {name or path.stem}`"
+def verify(path: Path, pin: Pinned, name: str) -> None:
+    """Raises a `DatasetError` unless the file `path` holds the bytes of `pin`.
+
+    `name`: that of the dataset, for the remedy.
+    """
+    fetch = f"`rnnbench dataset {name}`"
     try:
         md5 = md5_of(path)
     except FileNotFoundError:

@@ -78,8 +78,7 @@ def provide(dataset: Mapping[str, Any], root: Path) -> Path:
     renamed to ``NAME.wrong-MD5`` once the pinned bytes are available. The file is then added to the
     DVC cache.
 
-    - `dataset`: a choice of ``conf/dataset``, with these keys:
-        - ``name``, for messages;
+    - `dataset`: a choice of ``conf/dataset``, as `read_dataset` returns it, with these keys:
         - ``path``, relative to `root`;
         - ``file``, its name in a mirror (default: the last part of ``path``);
         - ``url``, or None.
@@ -88,21 +87,16 @@ def provide(dataset: Mapping[str, Any], root: Path) -> Path:
     Raises `ConfigError` if ``data.dvc`` has no entry for it, and `DatasetError`, which lists each
     source with its reason, if none has the bytes. Safe to call from several processes at once.
     """
-    path = dataset.get("path")
-    if not isinstance(path, str):
-        raise ConfigError(
-            f"path is {path!r}.",
-            where=f"dataset {dataset.get('name')}",
-            remedy="write the path of its file.",
-        )
-    pin = pin_of(path, root)
+    pin = pin_of(dataset["path"], root)
     target = root / pin.path
     file = str(dataset.get("file") or target.name)
+    url = dataset.get("url")
     try:
         if not is_pinned(target, pin):
             with locked(target.with_name(f".{target.name}.lock")):
                 if not is_pinned(target, pin):
-                    _obtain(pin, target, _sources(pin, file, dataset.get("url"), root))
+                    sources = _sources(pin, file, url, root)
+                    _obtain(pin, target, sources)
     except OSError as error:
         what = f"cannot be written ({error})."
         remedy = "make the folder writable and check the free disk space."
@@ -111,10 +105,19 @@ def provide(dataset: Mapping[str, Any], root: Path) -> Path:
     return target
 
 
-def _sources(pin: Pinned, file: str, url: str | None, root: Path) -> Sources:
-    """The sources of the pinned bytes, in the order in which they are tried."""
-    sources: dict[str, Callable[[Path], None]] = {}
-    sources["DVC cache"] = partial(from_cache, pin, root)
+def _sources(
+    pin: Pinned,
+    file: str,
+    url: str | None,
+    root: Path,
+) -> Sources:
+    """The sources of the pinned bytes, in the order in which they are tried.
+
+    `file`: the name in a mirror, and of what is generated.
+    """
+    sources: dict[str, Callable[[Path], None]] = {
+        "DVC cache": partial(from_cache, pin, root),
+    }
     mirror = os.environ.get(MIRROR)
     if mirror:
         copy = Path(mirror) / file
@@ -127,12 +130,14 @@ def _sources(pin: Pinned, file: str, url: str | None, root: Path) -> Sources:
 
 
 def _obtain(pin: Pinned, target: Path, sources: Sources) -> None:
-    """Puts the pinned bytes to `target`, from the first source that has them."""
+    """Puts the pinned bytes to `target`, from the first source that has them. Raises
+    `DatasetError`, which has the reason of each source."""
     # A fixed name is safe because the lock is held; leftovers of a killed process are overwritten.
     temporary = target.with_name(f".{target.name}.part")
     present = ""
     if target.exists():
         present = md5_of(target)
+
     reasons = []
     try:
         for name, write in sources.items():
@@ -141,6 +146,7 @@ def _obtain(pin: Pinned, target: Path, sources: Sources) -> None:
             except Unavailable as unavailable:
                 reasons.append(f"{name}: {unavailable}")
                 continue
+
             md5 = md5_of(temporary)
             if md5 == pin.md5:
                 if present:
@@ -149,10 +155,17 @@ def _obtain(pin: Pinned, target: Path, sources: Sources) -> None:
                     log.warning("%s had wrong bytes and was renamed to %s.", target, aside.name)
                 temporary.replace(target)
                 return
-            log.warning("%s: %s has md5 %s instead of %s.", pin.path, name, md5, pin.md5)
+            log.warning(
+                "%s: %s has md5 %s instead of %s.",
+                pin.path,
+                name,
+                md5,
+                pin.md5,
+            )
             reasons.append(f"{name}: has md5 {md5}")
     finally:
         temporary.unlink(missing_ok=True)
+
     what = f"no source has the pinned bytes, md5 {pin.md5}"
     if present:
         what += f" (the present file has md5 {present})"
@@ -165,6 +178,7 @@ def _obtain(pin: Pinned, target: Path, sources: Sources) -> None:
 
 
 def _from_mirror(copy: Path, path: Path) -> None:
+    """Copies the file of a mirror to `path`. Raises `Unavailable`."""
     try:
         shutil.copyfile(copy, path)
     except FileNotFoundError as error:
@@ -181,7 +195,10 @@ def download(url: str, target: Path) -> None:
     from rich.console import Console
     from rich.progress import Progress
 
-    as_stored = {"Accept-Encoding": "identity", "User-Agent": "rnnbench"}
+    as_stored = {
+        "Accept-Encoding": "identity",
+        "User-Agent": "rnnbench",
+    }
     try:
         with (
             requests.get(url, stream=True, timeout=TIMEOUT, headers=as_stored) as response,
@@ -239,6 +256,7 @@ def to_cache(pin: Pinned, root: Path) -> None:
 
 @contextmanager
 def _repository(root: Path) -> Iterator[Any]:
+    """DVC's repository in the folder `root`. Raises `Unavailable` if there is none."""
     if not (root / DVC).is_dir():
         raise Unavailable(f"{root} is not a DVC repository")
     from dvc.logger import set_loggers_level
