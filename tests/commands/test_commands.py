@@ -21,9 +21,9 @@ from tests.conftest import ROOT, Project
 
 
 def test_words_are_a_name_and_overrides() -> None:
-    assert parse_words(["mine", "a=1", "~b"]) == ("mine", ("a=1", "~b"))
-    assert parse_words(["a=1", "experiment=mine"]) == ("mine", ("a=1",))
-    assert parse_words([]) == (None, ())
+    assert parse_words(["mine", "a=1", "~b"]) == ("mine", ["a=1", "~b"])
+    assert parse_words(["a=1", "experiment=mine"]) == ("mine", ["a=1"])
+    assert parse_words([]) == (None, [])
     with pytest.raises(ConfigError, match="names two experiments, one and two"):
         parse_words(["one", "two"])
 

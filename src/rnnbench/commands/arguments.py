@@ -34,8 +34,9 @@ def command_parser(command: Callable[..., int], arguments: Arguments) -> argpars
 
 def name_of(text: str) -> str:
     """The name of an experiment with results. The path of its file stands for its name."""
-    is_path = text.endswith((".yaml", ".yml")) and "=" not in text
-    return Path(text).stem if is_path else text
+    if text.endswith((".yaml", ".yml")) and "=" not in text:
+        return Path(text).stem
+    return text
 
 
 def positive(text: str) -> float:
@@ -91,19 +92,21 @@ def parse_experiment(
     name, options.overrides = parse_words(options.words)
     options.experiment = name or str(configured.get("experiment") or DEFAULT_EXPERIMENT)
     if not options.overrides:
-        text = overrides_text(configured, str(SETTINGS))
-        options.overrides = tuple(split_overrides(text))
+        options.overrides = overrides_of(configured, str(SETTINGS))
     options.conf = project_conf(root, options.conf)
     return options
 
 
-def overrides_text(configured: Mapping[str, Any], where: str) -> str:
-    """The Hydra overrides in the settings of a project, which may be a list there, as one text.
-    Raises `ConfigError`."""
-    return " ".join(words_of(configured.get("overrides"), "\n", f"{where}: overrides"))
+def overrides_of(configured: Mapping[str, Any], where: str) -> list[str]:
+    """The Hydra overrides in the settings of a project, where they are one text or a list.
+
+    `where`: the name of the settings, for errors. Raises `ConfigError`.
+    """
+    texts = words_of(configured.get("overrides"), "\n", f"{where}: overrides")
+    return split_overrides(" ".join(texts))
 
 
-def parse_words(words: Sequence[str]) -> tuple[str | None, tuple[str, ...]]:
+def parse_words(words: Sequence[str]) -> tuple[str | None, list[str]]:
     """The experiment, if any, and the Hydra overrides in `words`. Raises `ConfigError` if they name
     two experiments."""
     names = []
@@ -117,8 +120,9 @@ def parse_words(words: Sequence[str]) -> tuple[str | None, tuple[str, ...]]:
         what = f"names two experiments, {names[0]} and {names[1]}."
         remedy = "name only one experiment; an override is KEY=VALUE."
         raise ConfigError(what, where="command line", remedy=remedy)
-    name = names[0] if names else None
-    return name, tuple(overrides)
+    if not names:
+        return None, overrides
+    return names[0], overrides
 
 
 def conf_folders(root: Path, further: Sequence[Path], option: str = "--conf") -> list[Path]:

@@ -184,13 +184,12 @@ def convert(
             "none of its arrays is named like an array of an LSTM or GRU layer.",
             "name its arrays LAYER/kernel, LAYER/recurrent_kernel and LAYER/bias.",
         )
-    content = _content(checkpoint, items, layout, target)
     return Conversion(
         checkpoint,
         items,
         layout,
         target,
-        content,
+        content=_content(checkpoint, items, layout, target),
     )
 
 

@@ -69,19 +69,26 @@ def bundle(arguments: Sequence[str]) -> int:
     parser = command_parser(bundle, PLANNED | declared)
     options = parse_experiment(parser, arguments, root)
 
-    overrides = " ".join(options.overrides)
-    # Not separate: bundles of parts of an experiment become one report when they are imported.
-    name = options.experiment
-    conf = options.conf
-    plan = make_plan(name, conf, root, site=SITE, overrides=overrides, separate=False)
+    plan = make_plan(
+        options.experiment,
+        options.conf,
+        root,
+        site=SITE,
+        overrides=" ".join(options.overrides),
+        # Bundles of parts of an experiment become one report when they are imported.
+        separate=False,
+    )
     for dataset in sorted(set(plan.datasets.values())):
         provide(read_dataset(dataset, root), root)
 
     pins = pinned(root)
     lines = ""
     for run in plan.runs.values():
-        lines += json.dumps(_entry(run, root, pins)) + "\n"
-    certificates = {key: _entry(item, root, pins) for key, item in plan.certificates.items()}
+        entry = _entry(run, root, pins)
+        lines += f"{json.dumps(entry)}\n"
+    certificates = {}
+    for key, certificate in plan.certificates.items():
+        certificates[key] = _entry(certificate, root, pins)
     contents = {
         "plan.jsonl": lines.encode(),
         "experiment.json": json_bytes(facts_of(plan)),
@@ -89,22 +96,35 @@ def bundle(arguments: Sequence[str]) -> int:
         "run.py": RUN.encode(),
     }
 
-    size = _write(options.output, plan, contents, root)
-    print(
-        f"{options.output}: {len(plan.runs)} runs, {size / 1e6:.1f} MB; "
-        "on the target machine: python run.py"
+    size = _write(
+        options.output,
+        plan,
+        contents,
+        root,
     )
+    runs = f"{len(plan.runs)} runs, {size / 1e6:.1f} MB"
+    print(f"{options.output}: {runs}; on the target machine: python run.py")
     if size > LARGE_BYTES:
-        print(
-            f"warning: the bundle is larger than {LARGE_BYTES / 2**20:.0f} MiB. "
-            "Fix: bundle fewer models or builds at once."
-        )
+        limit = f"{LARGE_BYTES / 2**20:.0f} MiB"
+        fix = "Fix: bundle fewer models or builds at once."
+        print(f"warning: the bundle is larger than {limit}. {fix}")
     return 0
 
 
-def _write(folder: Path, plan: Plan, contents: Mapping[str, bytes], root: Path) -> int:
-    """Writes `contents`, the data sets, the worker and the user's Python files into `folder`, which
-    must be new or empty. Returns the number of bytes."""
+def _write(
+    folder: Path,
+    plan: Plan,
+    contents: Mapping[str, bytes],
+    root: Path,
+) -> int:
+    """Writes a bundle: its `contents` by name, the data sets, the worker and the user's Python
+    files.
+
+    - `folder`: the bundle's, which must be new or empty.
+    - `root`: the project's folder.
+
+    Returns the number of bytes. Raises `ConfigError` if the folder is not empty.
+    """
     if folder.exists() and any(folder.iterdir()):
         raise ConfigError("is not empty.", where=str(folder), remedy="name a new folder.")
 
@@ -119,10 +139,10 @@ def _write(folder: Path, plan: Plan, contents: Mapping[str, bytes], root: Path) 
     sources = {path: root / path for path in plan.datasets}
     own = {}
     for file in sorted(own_files):
-        short = hashlib.sha256(str(file).encode()).hexdigest()[:8]
-        name = f"own/{short}/{file.name}"
-        own[str(file)] = name  # runs name the files by their local paths
-        sources[name] = file
+        path = str(file)  # by which runs name it
+        short = hashlib.sha256(path.encode()).hexdigest()[:8]
+        own[path] = f"own/{short}/{file.name}"
+        sources[own[path]] = file
 
     package = Path(rnnworker.__file__).parent
     for file in package.rglob("*.py"):
@@ -135,7 +155,12 @@ def _write(folder: Path, plan: Plan, contents: Mapping[str, bytes], root: Path) 
     for name, file in sources.items():
         files[name] = file.read_bytes()
     digests = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
-    about = {"schema": SCHEMA, "experiment": plan.experiment.name, "files": digests, "own": own}
+    about = {
+        "schema": SCHEMA,
+        "experiment": plan.experiment.name,
+        "files": digests,
+        "own": own,
+    }
     files["bundle.json"] = json_bytes(about)
 
     try:
@@ -149,7 +174,10 @@ def _write(folder: Path, plan: Plan, contents: Mapping[str, bytes], root: Path) 
 
 def _entry(planned: Run | Certificate, root: Path, pins: Mapping[str, Any]) -> dict[str, Any]:
     """A planned run or certificate as the bundle's files hold it. The packages of a build
-    without a lock are known only on the target machine."""
+    without a lock are known only on the target machine.
+
+    `pins`: path → pin of the data.
+    """
     identity = dict(planned.identity)
     if pins_of(planned.config["build"], root) is None:
         identity["build_lock"] = "read off the machine"
@@ -228,7 +256,10 @@ def import_(arguments: Sequence[str]) -> int:
 
 
 def _import(sources: Sequence[Path], results: Path, restore: bool) -> None:
-    """Checks all `sources` and then writes what is admitted of each."""
+    """Checks all `sources` and then writes what is admitted of each.
+
+    `restore`: whether they are results of this machine. Raises `RecordError`.
+    """
     root = results
     local: set[str] = set()
     if not restore:
@@ -242,10 +273,25 @@ def _import(sources: Sequence[Path], results: Path, restore: bool) -> None:
         outcome = "nothing was imported"
         if len(sources) > 1:
             for number, source in enumerate(sources):
-                _examined(source, Path(unpacked, f"check-{number}"), root, local, outcome)
+                folder = Path(unpacked, f"check-{number}")
+                _examined(
+                    source,
+                    folder,
+                    root,
+                    local,
+                    outcome,
+                )
+
         for number, source in enumerate(sources):
             # Examined next to what the sources before it wrote, such as an earlier part of a plan.
-            admitted = _examined(source, Path(unpacked, str(number)), root, local, outcome)
+            folder = Path(unpacked, str(number))
+            admitted = _examined(
+                source,
+                folder,
+                root,
+                local,
+                outcome,
+            )
             admitted.write()
             outcome = "the sources before it were imported"
             text = (

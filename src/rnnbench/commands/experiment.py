@@ -118,32 +118,36 @@ def grid(arguments: Sequence[str]) -> int:
     if options.cfg and options.json:
         parser.error("argument --json: not allowed with argument --cfg")
     experiment = load_experiment(options.experiment, options.conf)
-    points = expand(experiment, options.conf, options.overrides, unmet_at(root), root)
+    points = expand(
+        experiment,
+        options.conf,
+        options.overrides,
+        unmet_at(root),
+        root,
+    )
     if options.cfg:
         from rnnbench.grid.origins import with_origins
 
         print(f"# {points[0].name}: grid point 1 of {len(points)}")
         print(with_origins(points[0], options.conf), end="")
     elif options.json:
-        entries = [as_json(point) for point in points]
+        entries = []
+        for point in points:
+            entry = {
+                "name": point.name,
+                "choices": dict(point.choices),
+                "overrides": dict(point.overrides),
+                "seed": point.seed,
+                "repeat": point.repeat,
+                "alias": point.alias,
+                "run": point.skip is None,
+                "why": point.skip,
+            }
+            entries.append(entry)
         print(json.dumps(entries, indent=2, ensure_ascii=False))
     else:
         _print_table(points)
     return 0
-
-
-def as_json(point: GridPoint) -> dict[str, object]:
-    """The entry of a grid point in the output of ``--json``."""
-    return {
-        "name": point.name,
-        "choices": dict(point.choices),
-        "overrides": dict(point.overrides),
-        "seed": point.seed,
-        "repeat": point.repeat,
-        "alias": point.alias,
-        "run": point.skip is None,
-        "why": point.skip,
-    }
 
 
 def _print_table(points: Sequence[GridPoint]) -> None:

@@ -19,7 +19,7 @@ from rnnbench.errors import BuildError, RnnbenchError, say
 from rnnbench.records.store import write_json
 from rnnworker import cuda_toolkit, machine, workers
 
-LOW_DISK_BYTES = 5e9
+LOW_DISK_BYTES = 5e9  # free
 
 
 def environment(arguments: Sequence[str]) -> int:
@@ -43,6 +43,7 @@ def environment(arguments: Sequence[str]) -> int:
         requested = pins(options.lock, options.python, options.wheel)
     except OSError as error:
         raise BuildError(f"cannot be read: {error}.", where=str(options.lock)) from error
+
     made = make(requested, Path.cwd(), say)
     if options.output:
         write_json(options.output, made)
@@ -62,7 +63,12 @@ def lock(arguments: Sequence[str]) -> int:
     root = Path.cwd()
     versions = python_versions(root / "conf", tuple(options.names))
     for name, python in versions.items():
-        file = relock(name, python, root, upgrade=options.upgrade)
+        file = relock(
+            name,
+            python,
+            root,
+            upgrade=options.upgrade,
+        )
         print(f"{file}: Python {python}")
     return 0
 
@@ -77,6 +83,7 @@ def dataset(arguments: Sequence[str]) -> int:
         },
     }
     options = command_parser(dataset, declared).parse_args(arguments)
+
     root = Path.cwd()
     code = 0
     for name in options.names:
@@ -118,8 +125,13 @@ def doctor(arguments: Sequence[str]) -> int:
         elif group == "dataset":
             datasets.append(section)
 
-    lines = [_machine()]
-    lines += _host(root)
+    facts = machine.fingerprint()
+    cards = ", ".join(card["name"] for card in facts["gpus"]) or "no NVIDIA GPU"
+    memory = facts["memory_bytes"] / 2**30
+    cores = f"{facts['available_cores']} of {facts['cores']} cores"
+    print(f"machine    {facts['machine']}: {facts['cpu']}, {cores}, {memory:.0f} GiB, {cards}")
+
+    lines = _host(root)
     lines += _available("devices", devices)
     lines += _builds(builds, root)
     lines += _datasets(datasets, root)
@@ -127,15 +139,6 @@ def doctor(arguments: Sequence[str]) -> int:
     for line in lines:
         print(line)
     return 0
-
-
-def _machine() -> str:
-    """The processor, memory and cards."""
-    facts = machine.fingerprint()
-    cards = ", ".join(card["name"] for card in facts["gpus"]) or "no NVIDIA GPU"
-    memory = facts["memory_bytes"] / 2**30
-    cores = f"{facts['available_cores']} of {facts['cores']} cores"
-    return f"machine    {facts['machine']}: {facts['cpu']}, {cores}, {memory:.0f} GiB, {cards}"
 
 
 def _host(root: Path) -> list[str]:
@@ -161,6 +164,7 @@ def _available(title: str, reasons: Mapping[str, str | None]) -> list[str]:
             able.append(name)
         else:
             names_by_reason.setdefault(why, []).append(name)
+
     lines = [f"{title:10} {', '.join(able) or 'none'}"]
     for why, names in names_by_reason.items():
         lines.append(f"  not {', '.join(names)}: {why}")
@@ -170,21 +174,27 @@ def _available(title: str, reasons: Mapping[str, str | None]) -> list[str]:
 def _builds(builds: Sequence[Build], root: Path) -> list[str]:
     """Which builds can run, with the state of the environments of those that have a separate one;
     and those that run on this machine's GPU only with a CUDA toolkit, which is not found."""
-    reasons = {}
+    reasons: dict[str, str | None] = {}
     warnings = []
     for build in builds:
         name = str(build["name"])
         why = missing(build, root)
-        pins = pins_of(build, root) if why is None else None
+        if why is not None:
+            reasons[name] = why
+            continue
+
+        pins = pins_of(build, root)
         if pins is not None:
-            state = "ready" if pins.folder(root).exists() else "made at first use"
+            state = "made at first use"
+            if pins.folder(root).exists():
+                state = "ready"
             name = f"{name} ({state})"
-        elif why is None and build["framework"] == "keras3_jax" and machine.gpus():
+        elif build["framework"] == "keras3_jax" and machine.gpus():
             variables = workers.environment_of({"build": build}, 1)
             advice = cuda_toolkit.advice_for(launcher(build, root), variables)
             if advice:
                 warnings.append(f"warning    {name}: {advice}")
-        reasons[name] = why
+        reasons[name] = None
     return _available("builds", reasons) + warnings
 
 
@@ -201,12 +211,14 @@ def _datasets(datasets: Sequence[Mapping[str, Any]], root: Path) -> list[str]:
         if (root / path).exists():
             present.append(dataset["name"])
             continue
+        url = dataset.get("url")
         if dataset["file"] in GENERATORS:
             source = "generated without network access"
+        elif mirror and url:
+            source = f"from {MIRROR}={mirror} or their URLs"
         elif mirror:
-            further = "or their URLs" if dataset.get("url") else "only"
-            source = f"from {MIRROR}={mirror} {further}"
-        elif dataset.get("url"):
+            source = f"from {MIRROR}={mirror} only"
+        elif url:
             source = "from their URLs"
         else:
             source = f"need {MIRROR}, which is not set"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +53,13 @@ def plan(arguments: Sequence[str]) -> int:
     name = options.experiment
     overrides = " ".join(options.overrides)
     try:
-        made = make_plan(name, options.conf, root, site=options.site, overrides=overrides)
+        made = make_plan(
+            name,
+            options.conf,
+            root,
+            site=options.site,
+            overrides=overrides,
+        )
     except NothingToRun as error:
         print(error)
         return 0
@@ -61,25 +68,39 @@ def plan(arguments: Sequence[str]) -> int:
     if options.why:
         text = changes_by_run(made, results, root)
     else:
-        text = estimate_lines(made, results, root, f"{name} {overrides}".strip())
+        text = estimate_lines(
+            made,
+            results,
+            root,
+            words=f"{name} {overrides}".strip(),
+        )
     print("\n".join(text))
     return 0
 
 
-def estimate_lines(plan: Plan, results: Path, root: Path, words: str) -> list[str]:
-    """What the plan needs, as lines to print. `words`: those of the command."""
+def estimate_lines(
+    plan: Plan,
+    results: Path,
+    root: Path,
+    words: str,
+) -> list[str]:
+    """What the plan needs, as lines to print.
+
+    - `results`: the results folder.
+    - `root`: the project's folder, which has the environments.
+    - `words`: those of the command.
+    """
     estimate = _estimate(plan, results)
-    runs = len(plan.runs)
+    left = estimate.left
+    done = len(plan.runs) - left
+    runs = counted(len(plan.runs), "run")
     rounds = counted(len(plan.rounds), "round")
-    line = (
-        f"{plan.experiment.name}: {counted(runs, 'run')} in {rounds}, "
-        f"{runs - estimate.left} done, {estimate.left} to do"
-    )
+    line = f"{plan.experiment.name}: {runs} in {rounds}, {done} done, {left} to do"
     if plan.skipped:
         points = counted(len(plan.skipped), "grid point")
         line += f" ({points} cannot run here: `rnnbench grid {words}` says why)"
     text = [line]
-    if estimate.left:
+    if left:
         text += _cost_lines(plan, estimate, root)
 
     basis = "a guess"
@@ -94,22 +115,27 @@ def estimate_lines(plan: Plan, results: Path, root: Path, words: str) -> list[st
         repeats = repeats_for(difference, estimate.spread)
         text.append(f"  {difference:4.0%}:  {repeats or 'more than 10,000'}")
     text.append("  (compared with another one; 95 % interval, power 80 %)")
-    if estimate.left:
+
+    if left:
         for warning in host_check.warnings(host_check.read_host_facts()):
             text.append(f"now:   {warning}")
     return text
 
 
 def _estimate(plan: Plan, results: Path) -> Forecast:
-    """What the runs to do will need, from the records of this machine."""
+    """What the runs to do will need, from the records of this machine.
+
+    `results`: the results folder.
+    """
     samples = {}
-    newest = []
-    sizes = []
-    here = machine.fingerprint()["machine"]
     for run in _to_do(plan, results):
         model = run.config["model"]
         # 0 if it trains on all samples of its data
         samples[run.name] = model["epochs"] * (model.get("train_samples") or 0)
+
+    here = machine.fingerprint()["machine"]
+    newest = []
+    sizes = []
     for run in plan.runs.values():
         for file in record_files(results, here, run.name)[-1:]:
             newest.append(file)
@@ -122,7 +148,7 @@ def _estimate(plan: Plan, results: Path) -> Forecast:
         """The newest records of runs that are not in the plan."""
         files = record_files(results, here)
         others = [file for file in files if file.parent.name not in plan.runs]
-        others.sort(key=lambda file: file.name, reverse=True)
+        others.sort(key=attrgetter("name"), reverse=True)
         return _finished(others[:MAX_RECORDS])
 
     optional: set[str] = set()
@@ -131,22 +157,32 @@ def _estimate(plan: Plan, results: Path) -> Forecast:
     if rule:
         optional = {name for name in samples if plan.runs[name].repeat >= rule.least}
         budget = rule.budget_s
-    return forecast(samples, _finished(newest), elsewhere, sizes, optional, budget)
+    return forecast(
+        samples,
+        _finished(newest),
+        elsewhere,
+        sizes,
+        optional,
+        budget,
+    )
 
 
 def _finished(files: Sequence[Path]) -> list[FinishedRun]:
+    """What is kept of the records that can be read."""
     records, _ = readable(files, read_record)
     return finished(records)
 
 
 def _cost_lines(plan: Plan, estimate: Forecast, root: Path) -> list[str]:
-    """The time and the disk space that the runs to do need."""
+    """The time and the disk space that the runs to do need, as lines to print.
+
+    `root`: the project's folder, which has the environments.
+    """
     basis = "from finished runs of the same configurations"
     about = "about"
     if estimate.guessed == estimate.left:
         basis = "a guess: none of the configurations has a finished run here"
-        models = [run.config["model"] for run in plan.runs.values()]
-        if None in [model.get("train_samples", 0) for model in models]:
+        if any(run.config["model"].get("train_samples", 0) is None for run in plan.runs.values()):
             about = "at least"
             basis += ", and they train on all samples"
     elif estimate.guessed:
@@ -169,8 +205,12 @@ def _cost_lines(plan: Plan, estimate: Forecast, root: Path) -> list[str]:
 
 
 def changes_by_run(plan: Plan, results: Path, root: Path) -> list[str]:
-    """The changes since the last measurement of each run that will be measured again. Runs with
-    the same changes share an entry."""
+    """The changes since the last measurement of each run that will be measured again, as lines to
+    print. Runs with the same changes share an entry.
+
+    - `results`: the results folder.
+    - `root`: the project's folder.
+    """
     local_machine = machine.fingerprint()["machine"]
     new = 0
     names_by_changes: dict[str, list[str]] = {}
@@ -204,13 +244,11 @@ def _changes(run: Run, record: Record, root: Path) -> list[str]:
         changes += _changed_packages(run, record, root)
     if CODE in changes:
         moment = timestamps.read(record.finished).timestamp()
-        edited = False
+        edited = []
         for file in sorted(user_files(run.config)):
             if file.is_file() and file.stat().st_mtime > moment:
-                changes.append(f"  {file} was edited")
-                edited = True
-        if not edited:
-            changes.append("  the code of rnnbench itself")
+                edited.append(f"  {file} was edited")
+        changes += edited or ["  the code of rnnbench itself"]
     return changes
 
 
@@ -224,6 +262,7 @@ def _changed_packages(run: Run, record: Record, root: Path) -> list[str]:
         pins = pins_of(build, root)
     except RnnbenchError as error:
         return [f"  its versions cannot be read: {error}"]
+
     packages = {}
     for text in record.environment.get("packages") or ():
         package, _, version = text.partition("==")
@@ -231,13 +270,14 @@ def _changed_packages(run: Run, record: Record, root: Path) -> list[str]:
     if not packages:
         return []
 
-    names = set(map(normal, DISTRIBUTIONS))
-    installed = {normal(name): version for name, version in today["distributions"].items()}
-    what = "Python"
     if pins:
+        what = "Python, wheel or hashes"
         installed = locked_versions(pins)
         names = packages.keys() | installed
-        what = "Python, wheel or hashes"
+    else:
+        what = "Python"
+        installed = {normal(name): version for name, version in today["distributions"].items()}
+        names = set(map(normal, DISTRIBUTIONS))
     changes = []
     for name in sorted(names):
         before = packages.get(name)
@@ -251,25 +291,34 @@ def _changed_packages(run: Run, record: Record, root: Path) -> list[str]:
 
 
 def changed(before: Mapping[str, Any], after: Mapping[str, Any], prefix: str = "") -> list[str]:
-    """The keys in which two identities differ, such as ``model.epochs: 5 → 9``. Values of digests
-    are left out."""
+    """The keys in which two identities differ, such as ``model.epochs: 5 → 9``.
+
+    `prefix`: the keys above, each with a dot. Values of digests are left out.
+    """
     changes = []
     for key in {**before, **after}:
         old = before.get(key)
         new = after.get(key)
-        name = f"{prefix}{key}".removeprefix("config.")
         if isinstance(old, Mapping) and isinstance(new, Mapping):
             changes += changed(old, new, f"{prefix}{key}.")
-        elif old != new:
-            if any(map(DIGEST.fullmatch, (str(old), str(new)))):
-                changes.append(f"{name} changed")
-            else:
-                changes.append(f"{name}: {old!r} → {new!r}")
+            continue
+        if old == new:
+            continue
+        name = f"{prefix}{key}".removeprefix("config.")
+        if DIGEST.fullmatch(str(old)) or DIGEST.fullmatch(str(new)):
+            changes.append(f"{name} changed")
+        else:
+            changes.append(f"{name}: {old!r} → {new!r}")
     return changes
 
 
 def _to_do(plan: Plan, root: Path) -> list[Run]:
     """The planned runs that will be measured. `root`: the results folder."""
-    results, _ = results_in(root / plan.site / plan.experiment.name)
+    known, _ = results_in(root / plan.site / plan.experiment.name)
     rule = msgspec.to_builtins(plan.experiment.repeats)
-    return unfinished(plan.runs.values(), results, root, rule)
+    return unfinished(
+        plan.runs.values(),
+        known,
+        root,
+        rule,
+    )

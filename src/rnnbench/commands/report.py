@@ -43,6 +43,7 @@ def report(arguments: Sequence[str]) -> int:
 
     folders = folders_of(options)
     plans, faults = readable(folders, lambda folder: (folder, read_runs(folder / "plan.jsonl")))
+
     runs: list[Run] = []
     named: dict[str, Record] = {}
     missing: list[str] = []
@@ -52,6 +53,7 @@ def report(arguments: Sequence[str]) -> int:
         site = ""
         if len(folders) > 1:
             site = f" at {folder.parent.name}"
+
         results, damaged = results_in(folder)
         finished = []
         for run in planned:
@@ -64,7 +66,7 @@ def report(arguments: Sequence[str]) -> int:
                 not_measured[run.name] = result.not_needed
         found, unreadable = read_records(finished, folder.parents[1])
         named |= found
-        faults += [*damaged, *unreadable]
+        faults += damaged + unreadable
     records = list(named.values())
 
     # A site where nothing can run says less about the experiment.
@@ -118,14 +120,15 @@ def _log_to_mlflow(report: Content, planned: Sequence[Run], out: Path) -> None:
 
 def folders_of(options: argparse.Namespace) -> list[Path]:
     """The experiment's folder at each requested site, this machine's first and imported ones
-    last."""
+    last. Raises `RecordError` if there is none."""
     folders = []
     for site in options.site or ["*"]:
         folders += planned_folders(options.results, options.experiment, site)
     if not folders:
         what = f"no site has a plan of {options.experiment}."
-        # The name of an experiment with overrides is no argument of `run`.
-        name = "EXPERIMENT" if "=" in options.experiment else options.experiment
+        name = options.experiment
+        if "=" in name:  # one with overrides, which is no argument of `run`
+            name = "EXPERIMENT"
         remedy = f"measure it first: `rnnbench run {name}`."
         if not options.results.is_dir():
             check_project(Path())
@@ -140,8 +143,11 @@ def report_inputs(
     records: Sequence[Record],
     faults: list[RecordError],
 ) -> ReportInputs:
-    """What the report shows besides its records. Adds the faults of certificates that cannot be
-    read to `faults`."""
+    """What the report shows besides its records.
+
+    `folders`: those of the experiment at its sites. The errors of certificates that cannot be read
+    are added to `faults`. Raises `ConfigError`.
+    """
     from rnnbench.report.tables import ReportInputs
     from rnnbench.sources.certificates import read_certificates
     from rnnbench.sources.prices import choose_prices
@@ -156,10 +162,14 @@ def report_inputs(
     has_prices = prices is not None and any(map(prices.price_of, devices))
     if (options.deadline or options.money) and not has_prices:
         what = f"needs prices, but no price list has {', '.join(sorted(devices))}."
-        where = "--deadline" if options.deadline else "--money"
+        where = "--money"
+        if options.deadline:
+            where = "--deadline"
         raise ConfigError(what, where=where, remedy="give --price NAME or FILE, a list with one.")
+
+    imported = imported_machines(options.results)
     return ReportInputs(
-        certificates=Certificates(certificates, tuple(records), imported_machines(options.results)),
+        certificates=Certificates(certificates, tuple(records), imported),
         prices=prices,
         published=tuple(read_published(options.published)),
         sources=tuple(read_sources(options.published)),
@@ -227,9 +237,18 @@ def published(arguments: Sequence[str]) -> int:
     local_machine = machine.fingerprint()["machine"]
     records, certificates = read_certified(options.results)
     local = [record for record in records if record.machine == local_machine]
-    measured = Measurements(tidy(local), certificates=certificates)
-    ours = measured_claims(claims, measured) if local else {}
-    page = write_published(rows, options.out, read_sources(options.rows), claims, ours)[0]
+    ours = {}
+    if local:
+        measured = Measurements(tidy(local), certificates=certificates)
+        ours = measured_claims(claims, measured)
+    sources = read_sources(options.rows)
+    page = write_published(
+        rows,
+        options.out,
+        sources,
+        claims,
+        ours,
+    )[0]
     write_index(options.out)
     print(page)
     return 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fnmatch
-import json
 import shutil
 import sys
 import time
@@ -198,18 +197,13 @@ def unused(root: Path, results: Path) -> Iterator[tuple[Path, str]]:
 
 def _unused_environments(root: Path, results: Path) -> Iterator[Path]:
     """The files and folders of environments that no plan uses with its present pins."""
-    builds = {}
+    used = set()
     for plan in results.glob("*/*/plan.jsonl"):
         for run in read_runs(plan):
-            build = run.config["build"]
-            builds[json.dumps(build, sort_keys=True)] = build
-
-    used = set()
-    for build in builds.values():
-        with suppress(RnnbenchError):
-            pins = pins_of(build, root)
-            if pins:
-                used.add(pins.key)
+            with suppress(RnnbenchError):
+                pins = pins_of(run.config["build"], root)
+                if pins:
+                    used.add(pins.key)
 
     folder = root / ENVIRONMENTS
     for path in sorted(folder.glob("*-????????*")):

@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,7 @@ from rnnbench.commands.arguments import (
     RESULTS,
     Arguments,
     command_parser,
-    overrides_text,
+    overrides_of,
     positive,
     project_conf,
 )
@@ -62,6 +63,7 @@ def _newest(results: Path, pattern: str) -> Path:
     """The newest record of the only run that matches the `pattern`, preferably no companion."""
     if "/" in pattern:
         raise ConfigError(f"{pattern!r} is not a run's name.", where="show")
+
     files = []
     for root in roots(results):
         files += record_files(root, name=pattern)
@@ -79,7 +81,8 @@ def _newest(results: Path, pattern: str) -> Path:
             where="show",
             remedy="name one of them.",
         )
-    files.sort(key=lambda path: path.name, reverse=True)
+
+    files.sort(key=attrgetter("name"), reverse=True)
     for path in files:
         if not read_record(path).is_companion:
             return path
@@ -124,8 +127,8 @@ def compare(arguments: Sequence[str]) -> int:
         unknown = [terms for terms in (a, b) if selected(runs, terms).empty]
         raise _no_pair(options, unknown, void)
 
-    text = table.drop(columns="unequal").to_json(orient="records", indent=2)
     with_interval = table.dropna(subset=["low", "high"])
+    text = table.drop(columns="unequal").to_json(orient="records", indent=2)
     if options.json == "-":
         print(text)
     else:
@@ -226,12 +229,16 @@ def _compare_options(arguments: Sequence[str]) -> argparse.Namespace:
             where=f"--json {options.json}",
             remedy="correct the path or make the folder.",
         )
-    options.choices = options.a, options.b
-    options.a, options.b = [Path(each).stem if _is_file(each) else each for each in options.choices]
+    options.choices = [options.a, options.b]
+    if _is_file(options.a):
+        options.a = Path(options.a).stem
+    if _is_file(options.b):
+        options.b = Path(options.b).stem
     return options
 
 
 def _no_records(options: argparse.Namespace) -> ConfigError:
+    """What to say instead of a comparison without any records."""
     known = {folder.name for folder in planned_folders(options.results, "*", options.site)}
     if not known or fnmatch.filter(known, options.experiment):
         remedy = "run snakemake, or add --budget 1, which measures A and B."
@@ -247,9 +254,15 @@ def _no_records(options: argparse.Namespace) -> ConfigError:
 
 
 def _no_pair(
-    options: argparse.Namespace, unknown: Sequence[Sequence[str]], void: Sequence[str]
+    options: argparse.Namespace,
+    unknown: Sequence[Sequence[str]],
+    void: Sequence[str],
 ) -> ConfigError:
-    """`unknown`: the terms that match no measured run."""
+    """What to say instead of a comparison without any pair.
+
+    - `unknown`: the terms that match no measured run.
+    - `void`: a message for each void run that A and B select.
+    """
     what = f"no run of {options.a!r} equals a run of {options.b!r} in everything else."
     remedy = "name what differs: a choice, a machine, key=value or a pattern of run names."
     if unknown:
@@ -300,7 +313,8 @@ def _condition(text: str | None, a: str, b: str) -> Callable[[Row], bool] | None
         low = row["low"]
         high = row["high"]
         if name == b:
-            low, high = 1 / high, 1 / low
+            low = 1 / row["high"]
+            high = 1 / row["low"]
         if sign == "<":
             return bool(high < factor)
         return bool(low > factor)
@@ -315,13 +329,14 @@ def _is_file(choice: str) -> bool:
 
 def _measured(options: argparse.Namespace) -> str:
     """Measures A and B in turns and returns the experiment's name."""
-    if (options.experiment, options.site, options.results) != ("*", "*", Path("results")):
+    selected = [options.experiment, options.site, options.results]
+    if selected != ["*", "*", Path("results")]:
         raise ConfigError(
             "--experiment, --site and --results choose among what is measured already.",
             where="compare",
             remedy="leave them out, or leave out KEY=VALUE and --budget.",
         )
-    from rnnbench.grid.experiment import load_experiment, split_overrides, varied
+    from rnnbench.grid.experiment import load_experiment, varied
 
     root = Path.cwd()
     conf = project_conf(root)
@@ -329,9 +344,7 @@ def _measured(options: argparse.Namespace) -> str:
     file = _write_experiment(options, conf, 60 * budget)
 
     # Both would otherwise come from the project's settings.
-    overrides = options.overrides
-    if not overrides:
-        overrides = split_overrides(overrides_text(settings(root), str(SETTINGS)))
+    overrides = options.overrides or overrides_of(settings(root), str(SETTINGS))
     command = [sys.executable, "-m", "rnnbench", "run", str(file), *overrides]
     command += ["--budget", repr(budget)]
     command.append("--allow-void")  # the comparison says why they are void
@@ -368,6 +381,7 @@ def _write_experiment(options: argparse.Namespace, conf: Sequence[Path], seconds
         if _is_file(choice):
             choice = str(Path(choice).resolve())
         values.append(choice)
+
     # A round takes five seconds or more; one that is not needed takes a second all the same.
     most = max(3, min(30, int(seconds / 5)))
     experiment = {
@@ -377,13 +391,10 @@ def _write_experiment(options: argparse.Namespace, conf: Sequence[Path], seconds
         "repeats": {"least": 3, "most": most, "until": 0.02, "budget_s": seconds},
     }
 
-    parts = sorted((options.a, options.b))
-    for path in (options.model, options.data):
-        if path:
-            parts.append(short_path(str(Path(path).absolute())))
-    for name in (options.loss, options.optimizer):
-        if name:
-            parts.append(name)
+    parts = sorted([options.a, options.b])
+    for path in filter(None, [options.model, options.data]):
+        parts.append(short_path(str(Path(path).absolute())))
+    parts += filter(None, [options.loss, options.optimizer])
     file: Path = options.results / "compare" / f"{'-'.join(parts)}.yaml"
     write_json(file, experiment)  # JSON is YAML
     return file
@@ -400,9 +411,9 @@ def _check_can_be_compared(experiment: str, results: Path) -> None:
         file = folder / "certificates" / f"{key}.json"
         certificate = certificate_of(read_json(file), str(file))
         entries = certificate.implementations
-        wrong = {name: each for name, each in entries.items() if each.status != "certified"}
-        none_can = len(wrong) == len(entries) > 1
-        for name, each in wrong.items():
+        statuses = [each.status for each in entries.values()]
+        none_can = len(entries) > 1 and "certified" not in statuses
+        for name, each in entries.items():
             if each.status == "refused" or none_can:
                 raise ConfigError(
                     f"{name} cannot compute {certificate.model}: {str(each.why).rstrip('.?')}.",
@@ -438,10 +449,15 @@ def _axis_of(choices: Sequence[str], conf: Sequence[Path]) -> str:
 
 
 def read_certified(
-    results: Path, experiment: str = "*", site: str = "*"
+    results: Path,
+    experiment: str = "*",
+    site: str = "*",
 ) -> tuple[list[Record], Certificates]:
     """All records of the experiments at the sites, judged by their certificates, and these. Says
-    which files cannot be read."""
+    which files cannot be read.
+
+    `experiment`, `site`: patterns of their names.
+    """
     from rnnbench.sources.certificates import read_certificates
     from rnnbench.tables.certificates import Certificates
 

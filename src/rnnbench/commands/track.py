@@ -15,8 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from rnnbench.commands.arguments import ROOT, Arguments, command_parser, folder_option
-from rnnbench.errors import RecordError, TrackingError, say
-from rnnbench.records.record import Record
+from rnnbench.errors import TrackingError, say
 from rnnbench.records.rounds import Result, read_records, read_results
 from rnnbench.records.store import (
     NOT_TRACKED,
@@ -68,14 +67,17 @@ def track(arguments: Sequence[str]) -> int:
         say(error)  # a workflow goes on without MLflow
         content = {}
         if not options.init:
-            content = {NOT_TRACKED: str(error)}
+            content[NOT_TRACKED] = str(error)
         write_json(options.output, content)
         return 0
 
 
 def _track(options: argparse.Namespace) -> int:
-    """Returns the exit code: 1 if a record cannot be read. The others are logged, but ``--output``
-    is not written."""
+    """Logs the records of the rounds and, if asked or if the store is new, all others.
+
+    Returns the exit code: 1 if a record cannot be read. The others are logged, but ``--output`` is
+    not written.
+    """
     root = options.root
     results = root / options.results
     aside = ensure_store(root)
@@ -84,7 +86,14 @@ def _track(options: argparse.Namespace) -> int:
             f"{aside}: an incomplete database, set aside. A new store is filled from all records. "
             "Fix: restart any running MLflow UI."
         )
-    requested, faults = _requested(results, options.rounds)
+
+    rounds, faults = readable(options.rounds, read_results)
+    members: list[Result] = []
+    for each in rounds:
+        members += each.values()
+    found, unreadable = read_records(members, results)
+    faults += unreadable
+    requested = {(results / record.path).resolve(): record for record in found.values()}
     records = requested
     if aside or options.all:
         files = []
@@ -97,11 +106,12 @@ def _track(options: argparse.Namespace) -> int:
 
     for fault in faults:
         say(fault)
-    runs: Mapping[str, str] = {}
+    run_ids: Mapping[str, str] = {}
     if records:
-        runs = log_records([(record, file) for file, record in records.items()], root)
+        run_ids = log_records([(record, file) for file, record in records.items()], root)
     if faults:
         return 1
+
     if options.output:
         # By its run's name, or by its key if it is a companion or the run has several records.
         counts = Counter(each.name for each in requested.values() if not each.is_companion)
@@ -110,7 +120,10 @@ def _track(options: argparse.Namespace) -> int:
             name = record.key
             if counts[record.name] == 1 and not record.is_companion:
                 name = record.name
-            logged[name] = {"run_id": runs[record.key], "record": record.key}
+            logged[name] = {
+                "run_id": run_ids[record.key],
+                "record": record.key,
+            }
         write_json(options.output, logged)
     return 0
 
@@ -118,7 +131,9 @@ def _track(options: argparse.Namespace) -> int:
 def ui(arguments: Sequence[str]) -> int:
     """Serve this project's MLflow store, and print the link to the runs of each experiment; on a
     desktop, the browser opens the latest."""
-    declared: Arguments = {"--port": {"type": int, "default": 5000, "help": "default: %(default)s"}}
+    declared: Arguments = {
+        "--port": {"type": int, "default": 5000, "help": "default: %(default)s"},
+    }
     parser = command_parser(ui, declared)
     options = parser.parse_args(arguments)
     if not 0 < options.port < 65536:
@@ -184,15 +199,3 @@ def _show(address: str, links: Mapping[str, str]) -> None:
     elif any(map(os.environ.get, DESKTOP)):
         latest, *_ = links.values()
         webbrowser.open(f"{address}/{latest}")
-
-
-def _requested(root: Path, rounds: Sequence[Path]) -> tuple[dict[Path, Record], list[RecordError]]:
-    """Record file → record, for the runs of each round's file and their companions, and the errors
-    of what cannot be read. `root`: the results folder."""
-    members, faults = readable(rounds, read_results)
-    results: list[Result] = []
-    for each in members:
-        results += each.values()
-    records, unreadable = read_records(results, root)
-    found = {(root / record.path).resolve(): record for record in records.values()}
-    return found, [*faults, *unreadable]

@@ -38,14 +38,25 @@ def weights(arguments: Sequence[str]) -> int:
     file = source
     fault = "cannot be read or converted"
     try:
-        conversion = convert(source, options.to, target_format, stated, worker)
+        conversion = convert(
+            source,
+            options.to,
+            target_format,
+            stated,
+            worker,
+        )
         _format_of_target(target, source, options.force)  # it may have been made meanwhile
         write_bytes(target, conversion.content)
         lines = conversion.lines()
         if options.check:
             file = target
             fault = "is written, but not checked"
-            lines += check(target, conversion, stated, worker)
+            lines += check(
+                target,
+                conversion,
+                stated,
+                worker,
+            )
     except (Refusal, BuildError) as error:
         what = error.what
         if isinstance(error, BuildError):
@@ -98,7 +109,8 @@ def _format_of_target(target: Path, source: Path, force: bool) -> str:
 
 
 def _build(name: str | None, further: Sequence[Path]) -> Mapping[str, Any]:
-    """The build called `name` in the project's configuration."""
+    """The build called `name` in the project's configuration; rnnbench's own interpreter if that is
+    None. `further`: the folders of ``--conf``. Raises `ConfigError`."""
     if name is None:
         return in_build.HERE
     from rnnbench.grid.compose import compose_choices
@@ -106,13 +118,14 @@ def _build(name: str | None, further: Sequence[Path]) -> Mapping[str, Any]:
 
     root = Path.cwd()
     conf = project_conf(root, further)
-    file = file_of(files_of(conf, "build"), "build", name, "--build", root)
+    files = files_of(conf, "build")
+    file = file_of(files, "build", name, "--build", root)
     library = compose_choices(conf, {"build": {file.stem: file}}, default_model=True)
     return library.sections["build", file.stem]
 
 
 def _buffer(text: str) -> Buffer:
-    """The value of ``--buffer``."""
+    """The value of ``--buffer``: ``lstm`` or ``gru``, and three numbers > 0."""
     cell, *numbers = text.split(",")
     if cell not in ("lstm", "gru") or len(numbers) != 3 or not all(map(str.isdigit, numbers)):
         raise argparse.ArgumentTypeError(f"{text} is not CELL,LAYERS,DIRECTIONS,UNITS")

@@ -18,7 +18,7 @@ from msgspec import to_builtins
 from msgspec.structs import replace as with_fields
 
 from rnnbench.builds.pins import ENVIRONMENTS, pins_of
-from rnnbench.commands.arguments import DEFAULT_EXPERIMENT, conf_folders, overrides_text
+from rnnbench.commands.arguments import DEFAULT_EXPERIMENT, conf_folders, overrides_of
 from rnnbench.datasets.pins import pinned, verify
 from rnnbench.errors import ConfigError, converted, say
 from rnnbench.grid.experiment import Experiment, Repeats
@@ -67,7 +67,7 @@ def load(config: Mapping[str, Any], root: Path) -> Job:
             conf_folders(root, further, "--config conf"),
             root,
             site=str(config.get("site") or "") or None,
-            overrides=overrides_text(config, "--config"),
+            overrides=" ".join(overrides_of(config, "--config")),
         )
     except NothingToRun as error:
         plan = error.plan
