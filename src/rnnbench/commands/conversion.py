@@ -71,6 +71,7 @@ class Conversion:
         names = set()
         for cell in changed:
             names |= {array.name for array in cell.sources}
+
         total = len(self.checkpoint.arrays)
         line = f"{total} arrays: {len(names)} converted"
         if changed:
@@ -81,6 +82,7 @@ class Conversion:
 
         for cell in cells:
             lines.append(f"{cell.scope}: {', '.join(self._facts(cell))}")
+
         for item in self.items:
             if isinstance(item, Array) and not np.isfinite(item.values).all():
                 lines.append(f"{item.name}: copied, but has NaN or infinite values")
@@ -153,6 +155,7 @@ def convert(
     layout = to
     if to == "canonical":
         layout = "keras"
+
     checkpoint = read(source, worker)
     items = items_of(checkpoint.arrays, stated.buffer)
     if checkpoint.config is not None:
@@ -179,6 +182,7 @@ def convert(
             stated,
             worker,
         )
+
     if not cells and checkpoint.kind not in OF_KERAS:
         raise Refusal(
             "none of its arrays is named like an array of an LSTM or GRU layer.",
@@ -240,6 +244,7 @@ def _content(
             stacks.add(item.layer.rpartition("_l")[0])
         else:
             others = True
+
     if not stacks:
         return hdf5(arrays, checkpoint.order, checkpoint.attributes)
     if others:
@@ -247,6 +252,7 @@ def _content(
             "it has arrays of torch's other layers, in torch's layout.",
             "write .npz or .safetensors.",
         )
+
     order = "none"
     if len(stacks) == 1:
         order = "arrays"
@@ -327,6 +333,7 @@ def check(
 
     if answer["ran"] == "models":
         return [f"check: both models, random inputs: largest difference {answer['largest']:.2g}"]
+
     lines = []
     if pairs:
         largest = f"largest difference {answer['largest']:.2g}"
@@ -353,6 +360,7 @@ def _questions(
             value = (cell.settings or {}).get(name)
             if value is not None:
                 settings[name] = value
+
         first = cell.sources[0].name
         question = {
             "number": number,
@@ -364,6 +372,7 @@ def _questions(
             "place": taken[first],
         }
         taken[first] += 1
+
         if buffer is not None:
             question["layers"] = buffer.layers
             question["directions"] = buffer.directions

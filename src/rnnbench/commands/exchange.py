@@ -78,6 +78,7 @@ def bundle(arguments: Sequence[str]) -> int:
         # Bundles of parts of an experiment become one report when they are imported.
         separate=False,
     )
+
     for dataset in sorted(set(plan.datasets.values())):
         provide(read_dataset(dataset, root), root)
 
@@ -301,6 +302,7 @@ def _import(sources: Sequence[Path], results: Path, restore: bool) -> None:
             if admitted.kept:
                 text += f", {admitted.kept} newer files kept"
             print(text)
+
             if admitted.probes:
                 print(f"left out: {admitted.probes} probes, which rnnbench no longer makes")
             if restore:
@@ -322,6 +324,7 @@ def _examined(
     """
     if not source.exists():
         raise RecordError("does not exist.", where=str(source))
+
     folder.mkdir()
     try:
         if source.is_dir():

@@ -62,10 +62,12 @@ def command_of(arguments: Sequence[str]) -> list[str]:
         separator = own.index("--")
         for_snakemake = own[separator + 1 :]
         own = own[:separator]
+
     # Snakemake takes the last --config only.
     config = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     config.add_argument("--config", "-C", nargs="*", default=[])
     given, for_snakemake = config.parse_known_args(for_snakemake)
+
     _, unknown = parser.parse_known_intermixed_args(own)
     if unknown:
         hint = "write options of Snakemake after --, as in rnnbench run quick -- -n"

@@ -45,6 +45,7 @@ def environment(arguments: Sequence[str]) -> int:
         raise BuildError(f"cannot be read: {error}.", where=str(options.lock)) from error
 
     made = make(requested, Path.cwd(), say)
+
     if options.output:
         write_json(options.output, made)
     packages = len(made["versions"])
@@ -60,6 +61,7 @@ def lock(arguments: Sequence[str]) -> int:
         "--upgrade": {"action": "store_true", "help": "use newer versions where they are allowed"},
     }
     options = command_parser(lock, declared).parse_args(arguments)
+
     root = Path.cwd()
     versions = python_versions(root / "conf", tuple(options.names))
     for name, python in versions.items():
@@ -111,6 +113,7 @@ def doctor(arguments: Sequence[str]) -> int:
     options = command_parser(doctor, {"--conf": CONF}).parse_args(arguments)
     root = Path.cwd()
     conf = project_conf(root, options.conf)
+
     files = {group: files_of(conf, group) for group in ("device", "build", "dataset")}
     sections = compose_choices(conf, files, default_model=True).sections
 
@@ -154,9 +157,16 @@ def _host(root: Path) -> list[str]:
     return [f"warning    {warning}" for warning in warnings]
 
 
-def _available(title: str, reasons: Mapping[str, str | None]) -> list[str]:
-    """One line with the choices that can run on this machine (reason None), and one line with the
-    other choices for each reason."""
+def _available(
+    title: str,
+    reasons: Mapping[str, str | None],
+    of_others: str = "not {names}: {why}",
+) -> list[str]:
+    """One line with the choices that this machine has (reason None), and one line with the other
+    choices for each reason.
+
+    `of_others`: the form of these lines.
+    """
     able = []
     names_by_reason: dict[str, list[str]] = {}
     for name, why in reasons.items():
@@ -167,7 +177,8 @@ def _available(title: str, reasons: Mapping[str, str | None]) -> list[str]:
 
     lines = [f"{title:10} {', '.join(able) or 'none'}"]
     for why, names in names_by_reason.items():
-        lines.append(f"  not {', '.join(names)}: {why}")
+        line = of_others.format(names=", ".join(names), why=why)
+        lines.append(f"  {line}")
     return lines
 
 
@@ -202,17 +213,16 @@ def _datasets(datasets: Sequence[Mapping[str, Any]], root: Path) -> list[str]:
     """The pinned data sets that are here, and where each of the others comes from."""
     mirror = os.environ.get(MIRROR)
     pins = pinned(root)
-    present = []
-    names_by_source: dict[str, list[str]] = {}
+    sources: dict[str, str | None] = {}
     for dataset in datasets:
         path = dataset.get("path")
         if path not in pins:
             continue
-        if (root / path).exists():
-            present.append(dataset["name"])
-            continue
+
         url = dataset.get("url")
-        if dataset["file"] in GENERATORS:
+        if (root / path).exists():
+            source = None
+        elif dataset["file"] in GENERATORS:
             source = "generated without network access"
         elif mirror and url:
             source = f"from {MIRROR}={mirror} or their URLs"
@@ -222,12 +232,8 @@ def _datasets(datasets: Sequence[Mapping[str, Any]], root: Path) -> list[str]:
             source = "from their URLs"
         else:
             source = f"need {MIRROR}, which is not set"
-        names_by_source.setdefault(source, []).append(dataset["name"])
-
-    lines = [f"datasets   {', '.join(present) or 'none'}"]
-    for source, names in names_by_source.items():
-        lines.append(f"  {source}: {', '.join(names)}")
-    return lines
+        sources[dataset["name"]] = source
+    return _available("datasets", sources, of_others="{why}: {names}")
 
 
 def _tracking(root: Path) -> str:

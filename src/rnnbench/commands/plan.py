@@ -50,6 +50,7 @@ def plan(arguments: Sequence[str]) -> int:
 
     root = Path.cwd()
     options = parse_experiment(parser, arguments, root)
+
     name = options.experiment
     overrides = " ".join(options.overrides)
     try:
@@ -219,6 +220,7 @@ def changes_by_run(plan: Plan, results: Path, root: Path) -> list[str]:
         if not files:
             new += 1
             continue
+
         try:
             changes = _changes(run, read_record(files[-1]), root)
         except RecordError as error:
@@ -240,8 +242,10 @@ def _changes(run: Run, record: Record, root: Path) -> list[str]:
     changes = changed(before, full_identity(run.config, run.identity))
     if not changes:
         return ["nothing: its record is void or not adopted"]
+
     if LOCK in changes:
         changes += _changed_packages(run, record, root)
+
     if CODE in changes:
         moment = timestamps.read(record.finished).timestamp()
         edited = []
@@ -278,6 +282,7 @@ def _changed_packages(run: Run, record: Record, root: Path) -> list[str]:
         what = "Python"
         installed = {normal(name): version for name, version in today["distributions"].items()}
         names = set(map(normal, DISTRIBUTIONS))
+
     changes = []
     for name in sorted(names):
         before = packages.get(name)
@@ -304,6 +309,7 @@ def changed(before: Mapping[str, Any], after: Mapping[str, Any], prefix: str = "
             continue
         if old == new:
             continue
+
         name = f"{prefix}{key}".removeprefix("config.")
         if DIGEST.fullmatch(str(old)) or DIGEST.fullmatch(str(new)):
             changes.append(f"{name} changed")

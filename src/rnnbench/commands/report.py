@@ -157,6 +157,7 @@ def report_inputs(
 
     certificates, unreadable = read_certificates(folder / "certificates" for folder in folders)
     faults += unreadable
+
     devices = {record.run.choices.get("device", "") for record in records}
     prices = choose_prices(options.price, options.prices, devices)
     has_prices = prices is not None and any(map(prices.price_of, devices))

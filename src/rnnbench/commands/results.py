@@ -55,6 +55,7 @@ def retry(arguments: Sequence[str]) -> int:
     if not round_files(folder):
         remedy = "run snakemake first."
         raise ConfigError("has no finished run.", where=str(folder), remedy=remedy)
+
     with exclusive(options.results, "rnnbench retry"):
         chosen, total = _set_aside(folder, options.names)
     print(f"The next snakemake measures {chosen} of {total} runs again.")
@@ -80,6 +81,7 @@ def _set_aside(folder: Path, patterns: Sequence[str]) -> tuple[int, int]:
                 remedy="`rnnbench grid EXPERIMENT` prints the names; a pattern has a *, in quotes.",
             )
         chosen.update(found)
+
     if not patterns:
         chosen = {name for name, each in results.items() if each.verdict == "void"}
 
@@ -87,6 +89,7 @@ def _set_aside(folder: Path, patterns: Sequence[str]) -> tuple[int, int]:
     for record in records:
         if record.is_companion:
             continue
+
         file = folder.parents[1] / record.path
         file.rename(file.with_suffix(RETRIED))
         if any(reason.code == NOT_CERTIFIED for reason in record.verdict.reasons):

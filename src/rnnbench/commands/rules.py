@@ -69,6 +69,7 @@ def certify(arguments: Sequence[str]) -> int:
 
     config = planned["config"]
     implementations = planned["implementations"]
+
     rnns = {}
     configs = [config]
     for each in implementations:
@@ -104,6 +105,7 @@ def certificate_summary(certificate: Mapping[str, Any], rnns: Mapping[str, Confi
     for status in STATUSES:
         if counts[status]:
             texts.append(f"{counts[status]} {status.replace('_', ' ')}")
+
     lines = [f"certificate {key}: {', '.join(texts)}"]
 
     fault = certificate_of(certificate, key).fault_of_all(rnns)
@@ -121,6 +123,7 @@ def certificate_summary(certificate: Mapping[str, Any], rnns: Mapping[str, Confi
         if result["status"] == "refused":
             lines.append(f"  {name} is refused: {why}")
             continue
+
         line = f"  {name} failed: {why}"
         file = rnns[name].get("implementation")
         if says_out_of_memory(why):
@@ -144,6 +147,7 @@ def requested(
         "--digest": {"required": True, "help": "the digest in the plan"},
         "--root": ROOT,
     }
+
     options = command_parser(command, declared).parse_args(arguments)
     file = options.file.resolve()
     experiment, site, results = file.parents[1:4]
@@ -186,6 +190,7 @@ def check_inputs(
     """
     dataset = config.get("dataset") or {}
     md5, pinned_md5 = _data_md5(root, dataset.get("path"), dataset.get("name"))
+
     present = {
         "build_lock": lock_of(config["build"], root),
         "dataset_md5": md5,
@@ -286,6 +291,7 @@ def round(arguments: Sequence[str]) -> int:
             reference,
             remaining,
         )
+
     results = results_of(adoptable_records(needed, place)) | unneeded
     write_results(file, {run.name: results[run.name] for run in planned if run.name in results})
     if not needed or not reference or len(planned) == 1:
@@ -379,6 +385,7 @@ def _unneeded(
     first = planned[0]
     if rule is None or first.repeat < rule.least or adoptable_records(planned, place):
         return {}
+
     # In a separate process: this one stays small, without SciPy, while runs are timed.
     with ProcessPoolExecutor(1, mp_context=get_context("fork")) as process:
         reasons = process.submit(
@@ -424,6 +431,7 @@ def _summary(record: Record) -> str:
         text += f": {reasons[0].text}"
     if len(reasons) > 1:
         text += f" (and {len(reasons) - 1} more)"
+
     if record.epochs and status != "void":
         seconds = run_value([epoch.seconds for epoch in record.epochs])
         text += f", {seconds:.3g} s per epoch"

@@ -229,6 +229,7 @@ def _compare_options(arguments: Sequence[str]) -> argparse.Namespace:
             where=f"--json {options.json}",
             remedy="correct the path or make the folder.",
         )
+
     options.choices = [options.a, options.b]
     if _is_file(options.a):
         options.a = Path(options.a).stem
@@ -268,6 +269,7 @@ def _no_pair(
     if unknown:
         what = f"no measured run matches {','.join(unknown[-1])!r}."
         remedy = "correct it, or add --budget 1, which measures A and B."
+
     if void:
         what += f" {'; '.join(void)}."
         remedy = "see `rnnbench show RUN`; `rnnbench retry EXPERIMENT` measures them again."
@@ -280,6 +282,7 @@ def of_a_model(options: argparse.Namespace) -> list[str]:
     if options.model:
         path = Path(options.model).expanduser().absolute()
         overrides.append(f"model={path}")
+
     if options.data:
         path = Path(options.data).expanduser().absolute()
         overrides += ["dataset=file", f"dataset.path={path}"]
@@ -437,6 +440,7 @@ def _axis_of(choices: Sequence[str], conf: Sequence[Path]) -> str:
         if known >= set(named):
             return axis
         every |= known
+
     remedy = f"name two files of conf/AXIS/ or your own; axes are {', '.join(NAMES)}."
     for choice in reversed(named):
         if choice not in every:

@@ -59,6 +59,7 @@ def track(arguments: Sequence[str]) -> int:
         "--all": {"action": "store_true", "help": "log all records in the results folder"},
     }
     options = command_parser(track, declared).parse_args(arguments)
+
     try:
         return _track(options)
     except TrackingError as error:
@@ -138,6 +139,7 @@ def ui(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     if not 0 < options.port < 65536:
         parser.error(f"argument --port: {options.port} is not a number from 1 to 65535")
+
     uri = tracking_uri(Path())
     with socket.socket() as probe:
         if not is_server(uri) and probe.connect_ex(("127.0.0.1", options.port)) == 0:
@@ -157,6 +159,7 @@ def ui(arguments: Sequence[str]) -> int:
     # One user needs one worker; only warnings are printed, so that the links stay visible.
     command += ["--workers", "1", "--uvicorn-opts", "--log-level warning"]
     command += ["--port", str(options.port)]
+
     quiet = {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "PYTHONWARNINGS": "ignore"}
     for ending in (signal.SIGTERM, signal.SIGHUP):  # so that the server ends too
         signal.signal(ending, signal.default_int_handler)

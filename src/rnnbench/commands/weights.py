@@ -31,6 +31,7 @@ def weights(arguments: Sequence[str]) -> int:
     source = options.source
     target = options.output
     target_format = _format_of_target(target, source, options.force)
+
     build = _build(options.build, options.conf)
     worker = partial(in_build.ask, root=Path.cwd(), build=build)
     stated = Stated(options.recurrent_activation, options.buffer)
@@ -78,6 +79,7 @@ def _format_of_target(target: Path, source: Path, force: bool) -> str:
         if source.suffix in (".index", ".meta"):
             prefix = source.with_suffix("")
         own += prefix.parent.glob(f"{prefix.name}.*")
+
     is_own = source.is_dir() and target.resolve().is_relative_to(source.resolve())
     for each in own:
         if each.exists() and target.exists() and target.samefile(each):
