@@ -11,13 +11,15 @@ from pathlib import Path
 import pytest
 
 from rnnbench.cli import main
-from rnnbench.commands import COMMANDS
+from rnnbench.commands import COMMANDS, track
 from rnnbench.commands.arguments import parse_words
 from rnnbench.commands.experiment import command_of
 from rnnbench.commands.machine import doctor
 from rnnbench.errors import ConfigError
+from rnnbench.records.store import write_record
 from rnnworker import machine
 from tests.conftest import ROOT, Project
+from tests.factory import make_record
 
 
 def test_words_are_a_name_and_overrides() -> None:
@@ -112,3 +114,15 @@ def test_doctor_lists_what_can_run_and_why_not(project: Project, monkeypatch, ca
     assert "fake" in output and "datasets   " in output
     assert "  generated without network access: digits\n" in output
     assert "MLflow: http://127.0.0.1:9: the MLflow server cannot be reached" in output
+
+
+def test_a_record_that_a_new_store_lacks_is_named(tmp_path: Path, monkeypatch, capsys) -> None:
+    """A store that was set aside is filled from all records that can be read."""
+    monkeypatch.setattr(track, "ensure_store", lambda root: root / "mlflow.db.corrupt-1")
+    monkeypatch.setattr(track, "log_records", lambda records, root: {})
+    file = write_record(tmp_path / "results", make_record())
+    file.write_text("{")
+    assert track.track(["--init", "--root", str(tmp_path)]) == 0
+    assert f"{file}: cannot be read as JSON" in capsys.readouterr().err
+    assert track.track(["--all", "--root", str(tmp_path)]) == 1
+    assert capsys.readouterr().err.count("cannot be read as JSON") == 1

@@ -96,17 +96,20 @@ def _track(options: argparse.Namespace) -> int:
     faults += unreadable
     requested = {(results / record.path).resolve(): record for record in found.values()}
     records = requested
+    left_out = faults
     if aside or options.all:
         files = []
         for folder in roots(results):
             files += record_files(folder)
         read, unreadable = readable(files, lambda file: (file.resolve(), read_record(file)))
         records = dict(read) | requested
+        left_out = faults + unreadable
         if options.all:
-            faults += unreadable
+            faults = left_out
 
-    for fault in faults:
+    for fault in dict.fromkeys(map(str, left_out)):
         say(fault)
+
     run_ids: Mapping[str, str] = {}
     if records:
         run_ids = log_records([(record, file) for file, record in records.items()], root)
