@@ -32,30 +32,39 @@ FIXES = {
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs a command and returns its exit code. A `RnnbenchError` is printed to standard error
-    as one line."""
+    """Runs a command and returns its exit code.
+
+    `arguments`: the command and its arguments (default: those of this process). A `RnnbenchError`
+    is printed to standard error as one line.
+    """
     if arguments is None:
         arguments = sys.argv[1:]
     if not arguments or arguments[0] in ("-h", "--help", "help"):
         print(_usage())
         return 0 if arguments else 2
     if arguments[0] in ("--version", "-V"):
-        print(f"rnnbench {importlib.metadata.version('rnnbench')}")
+        version = importlib.metadata.version("rnnbench")
+        print(f"rnnbench {version}")
         return 0
+
     command, *rest = arguments
     if command not in MODULES:
         say(f"unknown command {command!r}. Fix: use one of {', '.join(COMMANDS)}.")
         return 2
+
     try:
-        if os.environ.get("RNNBENCH_LOG"):
-            sys.stderr = _Tee(sys.stderr, os.environ["RNNBENCH_LOG"])  # type: ignore[assignment]
+        log = os.environ.get("RNNBENCH_LOG")
+        if log:
+            sys.stderr = _Tee(sys.stderr, log)  # type: ignore[assignment]
         if command not in ANYWHERE and not any(map(names_folder_or_help, rest)):
             check_project(Path())
+
         commands = importlib.import_module(f"rnnbench.commands.{MODULES[command]}")
         function = command
         if keyword.iskeyword(command):  # which cannot be the name of a function
             function = f"{command}_"
         code: int = getattr(commands, function)(rest)
+
         sys.stdout.flush()  # here, where a reader that has ended is no error
         return code
     except RnnbenchError as error:
@@ -98,6 +107,7 @@ class _Tee:
 
 
 def _usage() -> str:
+    """The help without a command: one line for each of the `COMMANDS`."""
     lines = ["usage: rnnbench COMMAND …  (rnnbench COMMAND --help, rnnbench --version)", ""]
     width = max(len(name) for name in COMMANDS)
     for name, summary in COMMANDS.items():
