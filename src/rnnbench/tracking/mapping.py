@@ -27,6 +27,9 @@ TRUNCATED = " …[truncated]"
 # The tags with a record's key, and with the digest of a record that is logged completely.
 RECORD = "rnnbench.record"
 COMPLETE = "rnnbench.complete"
+# MLflow's own tags for a note and for the name of a run.
+NOTE = "mlflow.note.content"
+NAME = "mlflow.runName"
 SOURCE = {
     "mlflow.source.name": "rnnbench",
     "mlflow.source.type": "LOCAL",
@@ -89,7 +92,7 @@ def tags(record: Record) -> dict[str, str]:
         "rnnbench.started": record.started,
         "rnnbench.experiment": record.experiment,
         "rnnbench.digest": record.run.digest,
-        "mlflow.runName": record.name,
+        NAME: record.name,
         **SOURCE,
         # Without a dot, so that a search needs no backticks.
         "verdict": verdict.status,
@@ -101,7 +104,7 @@ def tags(record: Record) -> dict[str, str]:
         "rnnbench.round": record.round_id,
         "rnnbench.companion": record.is_companion or None,
         "dataset.md5": record.run.identity.get("dataset_md5"),
-        "mlflow.note.content": note(record),
+        NOTE: note(record),
     }
     for key, value in _flat(facts(record)):
         if key in FACTS_AS_TAGS:

@@ -23,7 +23,15 @@ from rnnbench.records.record import Run as PlannedRun
 from rnnbench.records.store import read_json
 from rnnbench.records.timestamps import milliseconds
 from rnnbench.tracking import mapping
-from rnnbench.tracking.mapping import COMPLETE, RECORD, SOURCE, TAG_LENGTH, shortened
+from rnnbench.tracking.mapping import (
+    COMPLETE,
+    NAME,
+    NOTE,
+    RECORD,
+    SOURCE,
+    TAG_LENGTH,
+    shortened,
+)
 from rnnbench.tracking.store import KIND, all_runs, connected, ensure_store, experiment_id
 
 if TYPE_CHECKING:
@@ -44,9 +52,6 @@ EQUAL = "equal"
 # the runs that it is about, a report would be counted as one of them.
 REPORTS = "rnnbench reports"
 REPORT = "rnnbench.report"
-# MLflow's own tags for a note and for the name of a run.
-NOTE = "mlflow.note.content"
-NAME = "mlflow.runName"
 # The columns of the view, after the axes.
 COLUMNS = [
     "metrics.`speedup`",
