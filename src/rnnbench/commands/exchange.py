@@ -129,13 +129,12 @@ def _write(
     if folder.exists() and any(folder.iterdir()):
         raise ConfigError("is not empty.", where=str(folder), remedy="name a new folder.")
 
-    configs = [run.config for run in plan.runs.values()]
+    own_files: set[Path] = set()
+    for run in plan.runs.values():
+        own_files |= user_files(run.config)
     for certificate in plan.certificates.values():
         for implementation in certificate.implementations:
-            configs.append({"rnn": implementation["rnn"]})
-    own_files: set[Path] = set()
-    for config in configs:
-        own_files |= user_files(config)
+            own_files |= user_files({"rnn": implementation["rnn"]})
 
     sources = {path: root / path for path in plan.datasets}
     own = {}
