@@ -9,7 +9,7 @@ import numpy
 import pytest
 
 from rnnworker import frameworks, optimizers
-from rnnworker.frameworks import replicas
+from rnnworker.frameworks import keras206_tensorflow1, replicas
 from rnnworker.frameworks.keras2_tensorflow1 import fixed_shuffle_orders
 from rnnworker.frameworks.keras3_torch import onednn_version as onednn_of_torch
 from rnnworker.frameworks.tensorflow_facts import captured_stderr, onednn_on, onednn_version
@@ -80,6 +80,21 @@ def test_keras_2_has_lr_and_decay() -> None:
     assert stated == before
     assert optimizers.for_keras_2({"name": "adam"}) == ("adam", {"epsilon": 1e-7})
     assert optimizers.for_keras_2({"name": "sgd"}) == ("sgd", {})
+
+
+@pytest.mark.parametrize("as_published", [False, True])
+def test_keras_2_0_6_orders_the_steps_of_a_model_that_compiles_itself(as_published: bool) -> None:
+    given = SimpleNamespace(get_gradients=len, get_updates=len)
+    session = keras206_tensorflow1.Session.__new__(keras206_tensorflow1.Session)
+    session.config = {"build": {"as_published": as_published}, "model": {"function": "mine.py:f"}}
+    session.model = None
+    session.tensorflow = None
+    session.keras = SimpleNamespace(
+        optimizers=SimpleNamespace(get={"adam": given}.get), backend=SimpleNamespace(update_add=len)
+    )
+    session._watched = SimpleNamespace(compile_arguments=lambda model: {"optimizer": "adam"})
+    session._compile_arguments()
+    assert (given.get_gradients is len, given.get_updates is len) == (as_published, as_published)
 
 
 def test_each_replica_gets_an_equal_part_of_each_batch() -> None:

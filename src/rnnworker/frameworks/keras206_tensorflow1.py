@@ -22,12 +22,14 @@ class Session(keras2_tensorflow1.Session):
 
         return keras
 
-    def optimizer(self, stated):
-        optimizer = super().optimizer(stated)
-        if not self.config["build"].get("as_published"):
-            _compute_before_updating(self.tensorflow, optimizer)
-            _count_after_reading(self.tensorflow, self.keras.backend, optimizer)
-        return optimizer
+    def _compile_arguments(self):
+        arguments = super()._compile_arguments()
+        if self.config["build"].get("as_published"):
+            return arguments
+        optimizer = self.keras.optimizers.get(arguments["optimizer"])
+        _compute_before_updating(self.tensorflow, optimizer)
+        _count_after_reading(self.tensorflow, self.keras.backend, optimizer)
+        return dict(arguments, optimizer=optimizer)
 
     def layer_shapes(self, layer):
         if self.recurrent.made_here(layer) is not None:
