@@ -12,7 +12,7 @@ it either; this module reads the count first.
 
 import os
 
-from rnnworker.frameworks import keras2_tensorflow1
+from rnnworker.frameworks import keras2_tensorflow1, keras_facts
 
 
 class Session(keras2_tensorflow1.Session):
@@ -30,6 +30,10 @@ class Session(keras2_tensorflow1.Session):
         _compute_before_updating(self.tensorflow, optimizer)
         _count_after_reading(self.tensorflow, self.keras.backend, optimizer)
         return dict(arguments, optimizer=optimizer)
+
+    def _metrics(self):
+        # A list is for every output.
+        return keras_facts.metrics_of(self.config["model"])
 
     def layer_shapes(self, layer):
         if self.recurrent.made_here(layer) is not None:
