@@ -418,7 +418,7 @@ class KerasSession(KerasWeights, KerasTraining):
                 outputs = (steps, outputs[-1])
             x = numpy.zeros((1, steps) + shape[1:], "float32")
             upstream = numpy.zeros((1,) + outputs, "float32")
-            with composed.plain(layer):
+            with composed.plain(layer), composed.unfrozen(layer):
                 self.layer_gradients(layer, x, upstream)
 
     def _policy(self, new=None):
