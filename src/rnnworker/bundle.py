@@ -251,7 +251,7 @@ class Session:
         """Measures `runs` in turns. Those that have an outcome already are companions of the
         others. Returns {name: message on the result}; None for a run that the session's end cut
         short, which leaves no outcome and will be repeated. A run that ran out of memory next to
-        others is measured again on its own."""
+        others is measured again on its own; a companion has no result then."""
         started = _now()
         runs = cohorts.starting_order(runs)
         names = [run["name"] for run in runs]
@@ -270,14 +270,15 @@ class Session:
             members.append(self._member(run, folders[run["name"]], job, limits, place))
         outcomes = self._supervise(members)
 
-        results = dict.fromkeys(names)
+        results = {}
         again = []
         for run in runs:
             name = run["name"]
             outcome = outcomes.get(name)
-            if outcome is None:
-                continue
-            if outcome.cut:
+            if outcome is None:  # it was not started
+                results[name] = None
+            elif outcome.cut:
+                results[name] = None
                 self.durations.keep_cut(folders[name], run, outcome.seconds)
             elif not cohorts.must_retry_alone(run["config"], outcome, len(runs)):
                 self.durations.note(run, outcome.seconds)

@@ -28,9 +28,8 @@ SIGKILLED = -9  # as an exit code
 OUT_OF_MEMORY = (
     "bad_alloc", "cannot allocate memory", "can't allocate memory", "failed to allocate",
     "memoryerror", "out of memory", "oom when allocating", "resource_exhausted",
-    "unable to allocate", "oom killer",
+    "resourceexhaustederror", "unable to allocate", "oom killer",
 )  # fmt: skip
-OUT_OF_MEMORY_ERRORS = ("MemoryError", "ResourceExhaustedError")
 TAIL_BYTES = 8192
 
 
@@ -63,9 +62,8 @@ class Outcome:
             return False
         for event in self.events:
             if event["event"] == "error":
-                kind = event.get("type", "")
-                message = "{}: {}".format(kind, event.get("message", ""))
-                return kind in OUT_OF_MEMORY_ERRORS or says_out_of_memory(message)
+                message = "{}: {}".format(event.get("type", ""), event.get("message", ""))
+                return says_out_of_memory(message)
         if self.exit_code == SIGKILLED and self.oom_kill:
             return True
         return self.exit_code < 0 and says_out_of_memory(self.log_tail)

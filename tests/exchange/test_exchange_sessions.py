@@ -219,6 +219,17 @@ def test_what_the_end_of_a_session_cuts_is_noted(tmp_path: Path, monkeypatch) ->
     assert json.loads(note.read_text()) == {"seconds": 3.0, "session": 60.0, "phase_seconds": None}
 
 
+def test_a_companion_without_memory_is_not_said_to_be_repeated(tmp_path: Path, monkeypatch) -> None:
+    names = ["reference-s0-r0", "run-s0-r0"]
+    lay_out(tmp_path, [run_of(name) for name in names])
+    session = new_session(tmp_path)
+    outcomes = {name: Outcome(seconds=1.0) for name in names}
+    outcomes[names[0]] = Outcome(seconds=1.0, exit_code=-6, log_tail="std::bad_alloc")
+    monkeypatch.setattr(bundle.rounds, "supervise", lambda members, end: outcomes)
+    monkeypatch.setattr(session, "done", lambda run: run["name"] == names[0])
+    assert session.train(session.runs) == {names[1]: "exit code 0, 1 s"}
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -1,4 +1,5 @@
-"""A class and a value from one sequence; the shared layer reads both inputs."""
+"""A class and a value from one sequence; the shared layer reads both inputs. Large values are
+penalized, with a loss that the layer itself adds."""
 
 CLASSES = 3
 
@@ -10,7 +11,7 @@ def build(keras):
     shared = layers.LSTM(5)
     both = layers.concatenate([shared(first), shared(second)])
     kind = layers.Dense(CLASSES, activation="softmax", name="kind")(both)
-    value = layers.Dense(1, name="value")(both)
+    value = layers.Dense(1, activity_regularizer="l2", name="value")(both)
     model = keras.models.Model([first, second], [kind, value])
     model.compile("adam", loss=["sparse_categorical_crossentropy", "mse"])
     return model

@@ -72,8 +72,16 @@ def test_the_advice_is_to_need_less_memory_and_blames_no_file() -> None:
         assert line.endswith(f"in phase certify_keras. Fix: {LESS_MEMORY}.")
 
 
-def test_a_run_whose_certificate_ran_out_of_memory_has_the_same_advice(place: Place) -> None:
-    why = "the kernel's OOM killer ended it (SIGKILL) in phase certify_block"
+@pytest.mark.parametrize(
+    "why",
+    [
+        "the kernel's OOM killer ended it (SIGKILL) in phase certify_block",
+        "ResourceExhaustedError: Graph execution error:",
+    ],
+)
+def test_a_run_whose_certificate_ran_out_of_memory_has_the_same_advice(
+    why: str, place: Place
+) -> None:
     failed = {"status": "failed", "why": why, "function_why": why}
     entries = {"block": failed, "keras": {"status": "certified"}}
     made = {"schema": 3, "implementations": entries, "digest": ""}

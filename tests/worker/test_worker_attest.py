@@ -8,6 +8,7 @@ import pytest
 
 from rnnworker import attest
 from rnnworker.frameworks.keras3_jax import primitives
+from rnnworker.frameworks.keras_session import KerasSession
 from rnnworker.frameworks.tensorflow_facts import _ops
 
 STEPS = 8
@@ -90,6 +91,19 @@ def test_primitives_are_found_inside_loops_and_calls() -> None:
     product = ((), "dot_general")
     inside = [((), "scan"), (("scan",), "dot_general"), ((), "add")]
     assert list(primitives(outer)) == [((), "pjit"), *inside, ((), "cond"), product, product]
+
+
+def test_a_frozen_layer_over_a_long_sequence_has_gradients_while_it_is_attested() -> None:
+    layer = SimpleNamespace(trainable=False)
+    observed = []
+    session = SimpleNamespace(
+        recurrent=SimpleNamespace(layers=[layer]),
+        probe_shapes=lambda layer, steps: ((2000, 3), (2000, 4)),
+        layer_gradients=lambda layer, x, upstream: observed.append((layer.trainable, x.shape)),
+    )
+    KerasSession._short_layers(session)
+    assert observed == [(True, (1, attest.SHORT, 3))]
+    assert layer.trainable is False
 
 
 def test_primitives_of_other_layers_are_left_out() -> None:

@@ -9,11 +9,12 @@ import numpy
 import pytest
 
 from rnnworker import frameworks, optimizers
-from rnnworker.frameworks import replicas
+from rnnworker.frameworks import keras206_tensorflow1, replicas
 from rnnworker.frameworks.keras2_tensorflow1 import fixed_shuffle_orders
 from rnnworker.frameworks.keras3_torch import onednn_version as onednn_of_torch
 from rnnworker.frameworks.tensorflow_facts import captured_stderr, onednn_on, onednn_version
 from rnnworker.frameworks.tensorflow_facts import unused_instructions as unused
+from rnnworker.frameworks.watch import DEFAULT, Watched
 
 
 @pytest.mark.parametrize(
@@ -82,6 +83,21 @@ def test_keras_2_has_lr_and_decay() -> None:
     assert optimizers.for_keras_2({"name": "sgd"}) == ("sgd", {})
 
 
+@pytest.mark.parametrize("as_published", [False, True])
+def test_keras_2_0_6_orders_the_steps_of_a_model_that_compiles_itself(as_published: bool) -> None:
+    given = SimpleNamespace(get_gradients=len, get_updates=len)
+    session = keras206_tensorflow1.Session.__new__(keras206_tensorflow1.Session)
+    session.config = {"build": {"as_published": as_published}, "model": {"function": "mine.py:f"}}
+    session.model = None
+    session.tensorflow = None
+    session.keras = SimpleNamespace(
+        optimizers=SimpleNamespace(get={"adam": given}.get), backend=SimpleNamespace(update_add=len)
+    )
+    session._watched = SimpleNamespace(compile_arguments=lambda model: {"optimizer": "adam"})
+    session._compile_arguments()
+    assert (given.get_gradients is len, given.get_updates is len) == (as_published, as_published)
+
+
 def test_each_replica_gets_an_equal_part_of_each_batch() -> None:
     parts = replicas.parts_of([numpy.arange(10), numpy.arange(10, 20)], 4, 2)
     expected = [[0, 1], [2, 3], [4, 5], [6, 7], [8], [9], [10, 11], [12, 13]]
@@ -100,3 +116,22 @@ def test_a_framework_without_replicas_is_refused() -> None:
     config = {"build": {"framework": "keras3_torch"}, "device": {"kind": "cpu", "replicas": 2}}
     with pytest.raises(ValueError, match="keras3_torch trains on one device"):
         frameworks.open_session(config, 1)
+
+
+def test_only_floating_point_numbers_have_a_default_initializer() -> None:
+    class Layer:
+        def add_weight(self, dtype: str) -> SimpleNamespace:
+            return SimpleNamespace(dtype=dtype)
+
+    class Model:
+        def compile(self) -> None:
+            pass
+
+    keras = SimpleNamespace(
+        layers=SimpleNamespace(Layer=Layer), models=SimpleNamespace(Model=Model)
+    )
+    watched = Watched(keras)
+    with watched.watching([]):
+        variables = [Layer().add_weight(dtype) for dtype in ("float32", "bfloat16", "int32")]
+    found = [watched.initializer(variable) for variable in variables]
+    assert found == [DEFAULT, DEFAULT, None]

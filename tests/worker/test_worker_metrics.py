@@ -100,6 +100,53 @@ def test_the_metrics_of_a_model_are_recorded(
     assert found["random_layers"] == random_layers
 
 
+TWO_OUTPUTS = """
+from rnnworker.models import shape
+
+
+def build(keras):
+    inputs = keras.layers.Input((5, 3))
+    last = keras.layers.LSTM(4)(inputs)
+    dense = keras.layers.Dense
+    outputs = [dense(10, activation="softmax", name=name)(last) for name in ("first", "second")]
+    return keras.models.Model(inputs, outputs)
+
+
+def prepare(source, config):
+    arrays = shape.prepare(source, config)
+    for name in ("y_train", "y_val"):
+        arrays[name] = [arrays[name], arrays[name]]
+    return arrays
+"""
+EVALUATED = """
+import json, sys
+from rnnworker import frameworks
+
+session = frameworks.open_session(json.loads(sys.argv[1]), 1)
+session.load_data(None)
+session.build()
+print(json.dumps(list(session.evaluate())))
+"""
+
+
+@pytest.mark.parametrize("build", ["current", "tf_1_2"])
+def test_each_output_has_the_metrics_of_the_model(
+    build: str, tmp_path: Path, tmp_path_factory
+) -> None:
+    write(tmp_path, {"mine.py": TWO_OUTPUTS})
+    file = tmp_path / "mine.py"
+    functions = {"function": f"{file}:build", "data": {"prepare": f"{file}:prepare"}}
+    config = certificate_job("", "of_model", {}, **functions)["config"]
+    config |= {"rnn": {"implementation": "keras"}, "build": settings_of(build)}
+    for unread in ("units", "recurrent_dropout"):
+        del config["model"][unread]
+
+    found = answer_of(build, EVALUATED, json.dumps(config), temporary=tmp_path_factory)
+
+    accuracies = {name.replace("accuracy", "acc") for name in found if "acc" in name}
+    assert accuracies == {"first_acc", "second_acc"}
+
+
 def test_the_first_accuracy_is_the_recorded_one_and_the_others_keep_their_names() -> None:
     results = {"loss": 2, "binary_accuracy": 0.5, "accuracy": 0.75, "auc": 0.25}
     found = renamed(results)

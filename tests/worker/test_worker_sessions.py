@@ -53,6 +53,37 @@ def test_the_kernel_of_a_small_model_is_found_and_its_mask_is_a_reason_against_c
     assert "the inputs are masked and may not be right-padded" in kernels[0]["why_not_cudnn"]
 
 
+MASKS = """
+import json
+import keras
+from rnnworker.frameworks.keras_facts import is_masked
+
+layers = keras.layers
+masked = layers.Embedding(9, 3, mask_zero=True)(layers.Input((None,), dtype="int32"))
+plain = layers.Input((None, 3))
+mask = layers.Input((None,), dtype="bool")
+states = [layers.Input((4,)), layers.Input((4,))]
+calls = [
+    (masked, {}),
+    (plain, {"mask": mask}),
+    (plain, {"initial_state": states}),
+    (masked, {"initial_state": states}),
+]
+found = []
+for inputs, settings in calls:
+    layer = layers.LSTM(4)
+    layer(inputs, **settings)
+    found.append(is_masked(layer))
+print(json.dumps(found))
+"""
+
+
+def test_initial_states_are_no_mask(tmp_path_factory) -> None:
+    found = answer_of("current", MASKS, temporary=tmp_path_factory)
+    # Keras 3 passes no mask to a layer that is called with initial states.
+    assert found == [True, True, False, False]
+
+
 def test_tensorflow_1_is_refused_with_the_behavior_of_tensorflow_2(monkeypatch) -> None:
     monkeypatch.setenv("TF2_BEHAVIOR", "1")
     config = {"build": settings_of("tf_1_15"), "device": {"kind": "cpu"}}

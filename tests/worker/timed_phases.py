@@ -1,8 +1,8 @@
 """``timed_phases.py JOB LOG``: runs one job of the worker in this interpreter.
 
 LOG is the file of its standard error. The last line of output is JSON: the numbers of replicas and
-devices, the numbers of traces and compilations in each phase, the losses, and the largest
-difference between the trained weights and those of the same training batch by batch."""
+devices, the numbers of traces, compilations and copies to the device in each phase, the losses, and
+the largest difference between the trained weights and those of the same training batch by batch."""
 
 import json
 import os
@@ -14,13 +14,13 @@ from rnnworker import canonical_weights, data, frameworks, run
 from rnnworker.events import Events
 from rnnworker.turns import Phases, Turns
 
-counts = {"traced": 0, "compiled": 0}
+counts = {"traced": 0, "compiled": 0, "copied": 0}
 opened = []
 
 
 def count(framework):
-    """Begins to count traces and, in jax, compilations. In TensorFlow each function that it traces
-    is a graph, also in tf.data pipelines."""
+    """Begins to count traces and, in jax, compilations and copies to the device. In TensorFlow each
+    function that it traces is a graph, also in tf.data pipelines."""
     if framework.endswith(("tensorflow", "tensorflow2")):
         from tensorflow.python.framework import func_graph
 
@@ -39,6 +39,13 @@ def count(framework):
             counts["compiled"] += "backend_compile" in name
 
         jax.monitoring.register_event_duration_secs_listener(listen)
+        put = jax.device_put
+
+        def counted_put(*arguments, **settings):
+            counts["copied"] += 1
+            return put(*arguments, **settings)
+
+        jax.device_put = counted_put
 
 
 class Counting(Events):

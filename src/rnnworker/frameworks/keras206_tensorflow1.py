@@ -12,7 +12,7 @@ it either; this module reads the count first.
 
 import os
 
-from rnnworker.frameworks import keras2_tensorflow1
+from rnnworker.frameworks import keras2_tensorflow1, keras_facts
 
 
 class Session(keras2_tensorflow1.Session):
@@ -22,12 +22,18 @@ class Session(keras2_tensorflow1.Session):
 
         return keras
 
-    def optimizer(self, stated):
-        optimizer = super().optimizer(stated)
-        if not self.config["build"].get("as_published"):
-            _compute_before_updating(self.tensorflow, optimizer)
-            _count_after_reading(self.tensorflow, self.keras.backend, optimizer)
-        return optimizer
+    def _compile_arguments(self):
+        arguments = super()._compile_arguments()
+        if self.config["build"].get("as_published"):
+            return arguments
+        optimizer = self.keras.optimizers.get(arguments["optimizer"])
+        _compute_before_updating(self.tensorflow, optimizer)
+        _count_after_reading(self.tensorflow, self.keras.backend, optimizer)
+        return dict(arguments, optimizer=optimizer)
+
+    def _metrics(self):
+        # A list is for every output.
+        return keras_facts.metrics_of(self.config["model"])
 
     def layer_shapes(self, layer):
         if self.recurrent.made_here(layer) is not None:

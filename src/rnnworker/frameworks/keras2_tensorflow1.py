@@ -47,7 +47,13 @@ class Session(KerasSession):
 
             # Each session has a graph of its own, because each new call prepares the whole graph.
             tensorflow.reset_default_graph()
-            self.session = open_tensorflow_session(tensorflow, threads)
+            # The first session of a process decides about its threads.
+            settings = tensorflow.ConfigProto(
+                intra_op_parallelism_threads=threads,
+                inter_op_parallelism_threads=threads,
+            )
+            settings.gpu_options.allow_growth = True
+            self.session = tensorflow.Session(config=settings)
             self.tensorflow = tensorflow
             self.keras = self.import_keras(tensorflow)
             backend = self.keras.backend
@@ -253,15 +259,6 @@ class Session(KerasSession):
             run_metadata=trace,
         )
         return traced_ops(trace.step_stats)
-
-
-def open_tensorflow_session(tensorflow, threads):
-    """A session of the default graph. The first one of a process decides about its `threads`."""
-    settings = tensorflow.ConfigProto(
-        intra_op_parallelism_threads=threads, inter_op_parallelism_threads=threads
-    )
-    settings.gpu_options.allow_growth = True
-    return tensorflow.Session(config=settings)
 
 
 def as_list(tree, names):

@@ -44,10 +44,15 @@ class Session(KerasSession):
     def compile_settings(self):
         return {"jit_compile": True}
 
+    def load_data(self, path, pinned_md5=None):
+        facts = super().load_data(path, pinned_md5)
+        # Here, because each validation makes its batches anew.
+        if self.feed == "device":
+            self.arrays = self.jax.device_put(self.arrays)
+        return facts
+
     def batches(self, samples, orders, batch):
         order = numpy.concatenate(orders)
-        if self.feed == "device":
-            samples = self.jax.device_put(samples)
 
         def generate():
             starts, stops = bounds(orders, batch)

@@ -34,13 +34,14 @@ def is_masked(layer):
         inputs = layer.input
     except AttributeError:
         return None
-    if isinstance(inputs, (list, tuple)):
-        if len(inputs) > 1:  # in Keras 3, the second is the mask
-            return True
-        inputs = inputs[0]
-    if getattr(inputs, "_keras_mask", None) is not None:
-        return True
-    return getattr(layer, "input_mask", None) is not None
+    if not isinstance(inputs, (list, tuple)):
+        inputs = [inputs]
+    if not hasattr(layer, "input_mask"):  # Keras 3 lists the mask with the inputs
+        return any(tensor.dtype == "bool" for tensor in inputs)
+    mask = layer.input_mask
+    if len(inputs) > 1:  # initial states, which have no mask
+        mask = mask[0]
+    return mask is not None
 
 
 def feeds_on_device(config):

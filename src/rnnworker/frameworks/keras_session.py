@@ -144,7 +144,10 @@ class KerasSession(KerasWeights, KerasTraining):
         # Keras orders the layers of several branches by their depth.
         order = [id(layer) for layer in self.weighted()]
         self.recurrent.made.sort(key=lambda made: order.index(id(made.layer)))
-        self._check_keys()
+        if self.arrays is not None:
+            # The last of the functions that may read a key of the model.
+            data.epoch_images(trees.taken(self.arrays["x_train"], slice(1)), self.config, 0)
+            model_keys.check(self.config)
         self.model.compile(**self._compile_arguments())
         self.prepare_training()
         return {"layers": len(self.model.layers)}
@@ -224,12 +227,6 @@ class KerasSession(KerasWeights, KerasTraining):
                 random_layers.turn_off(self.keras.layers, stack)
             return function(*positional, **named)
 
-    def _check_keys(self):
-        """Raises `Refusal` for a key of the model that its functions do not read."""
-        if self.arrays is not None:
-            data.epoch_images(trees.taken(self.arrays["x_train"], slice(1)), self.config, 0)
-            model_keys.check(self.config)
-
     def seed(self, seed):
         self.keras.utils.set_random_seed(seed)
 
@@ -294,10 +291,6 @@ class KerasSession(KerasWeights, KerasTraining):
         """Restores the state after ``load_weights``: weights, optimizer, random states."""
         self.write_state(self._initial)
         self.forget_states()  # in Keras 3 they are none of the model's variables
-
-    def read_state(self):
-        """The values of all variables of the model and its optimizer, for `write_state`."""
-        return self.read(self._state())
 
     def read(self, variables):
         # Copies: torch's are views of the variables' own memory.
@@ -418,7 +411,7 @@ class KerasSession(KerasWeights, KerasTraining):
                 outputs = (steps, outputs[-1])
             x = numpy.zeros((1, steps) + shape[1:], "float32")
             upstream = numpy.zeros((1,) + outputs, "float32")
-            with composed.plain(layer):
+            with composed.plain(layer), composed.unfrozen(layer):
                 self.layer_gradients(layer, x, upstream)
 
     def _policy(self, new=None):

@@ -80,7 +80,7 @@ class KerasWeights:
                 continue
             values = [arrays[name] for name in _names(layer)]
             layer.set_weights(values)
-        self._initial = self.read_state()
+        self._initial = self.read(self._state())
 
     def dump_weights(self):
         """The model's weights in canonical form."""

@@ -66,7 +66,8 @@ def _jax(session):
 
     def loss(values, *samples):
         mapping = list(zip(variables, values))
-        with session.keras.StatelessScope(state_mapping=mapping):
+        # With the losses that layers add, such as those of activity regularizers.
+        with session.keras.StatelessScope(state_mapping=mapping, collect_losses=True):
             return _loss(model, model.compute_loss, *samples)
 
     gradient = jax.jit(jax.grad(loss))

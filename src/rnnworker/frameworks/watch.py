@@ -26,7 +26,8 @@ class Watched:
 
     def initializer(self, variable):
         """(class name, settings) of the initializer of a `variable`; None if the model has set it,
-        or made it without Keras's ``add_weight``."""
+        or made it without Keras's ``add_weight``, or if it has no initializer and other numbers
+        than floating-point ones."""
         if id(variable) in self._assigned:
             return None
         return self._initializers.get(id(variable))
@@ -79,7 +80,10 @@ class Watched:
 
     def _add_weight(self, variable, arguments):
         self._alive.append(variable)
-        self._initializers[id(variable)] = described(self._keras, arguments.get("initializer"))
+        stated = arguments.get("initializer")
+        # Keras makes numbers of another type zeros.
+        if stated is not None or "float" in str(variable.dtype):
+            self._initializers[id(variable)] = described(self._keras, stated)
         self._first[id(variable)] = self._checksum(variable)
 
     def _compile(self, _, arguments):
