@@ -48,8 +48,9 @@ IMPLEMENTATIONS = {
     "keras3_jax": ("keras", "native"),
     "tf_2_15": ("keras", "block"),
     "tf_1_15": ("keras",),
+    "tf_1_2": ("keras",),
 }
-# Keras 2 has no loss called ctc. In TensorFlow 1 all models are in one graph, which gets slow.
+# Keras 2 has no loss called ctc. TensorFlow 1 prepares each graph anew, which is slow.
 NOT_IN_KERAS_2 = ("ocr",)
 IN_TENSORFLOW_1 = ("bidirectional_imdb", "seq2seq", "weighted")
 ROWS = 32
@@ -84,7 +85,8 @@ def test_each_network_is_certified_or_refused_with_the_right_reason(
 ) -> None:
     is_keras_2 = build.startswith("tf_")
     networks = [name for name in LOSSES if not (is_keras_2 and name in NOT_IN_KERAS_2)]
-    networks = list(IN_TENSORFLOW_1) if build == "tf_1_15" else networks
+    is_tensorflow_1 = build.startswith("tf_1")
+    networks = list(IN_TENSORFLOW_1) if is_tensorflow_1 else networks
     lacking = LACKING_IN_KERAS_2 if is_keras_2 else LACKING
     jobs = [job_of(network, build, tmp_path) for network in networks]
     script = ALL_CERTIFICATES.replace("certify.TRAINED_STEPS", FEWER)
@@ -93,7 +95,7 @@ def test_each_network_is_certified_or_refused_with_the_right_reason(
     for network, certificate in zip(networks, found, strict=True):
         for rnn, result in certificate["implementations"].items():
             why = str(result["why"])
-            if build == "tf_1_15" and network in LACKING_IN_TENSORFLOW_1:
+            if is_tensorflow_1 and network in LACKING_IN_TENSORFLOW_1:
                 assert result["status"] == "refused", (network, rnn, why)
                 assert LACKING_IN_TENSORFLOW_1[network] in why, (network, rnn, why)
             elif network in lacking and rnn not in ("keras", "unrolled"):

@@ -141,6 +141,7 @@ class Recurrent:
         as Keras's ``Bidirectional``, whose `settings` these are."""
         made = self.made_for(layer)
         self.made.remove(made)
+        del layer.build  # Keras 2.0.6 copies the layer, with what records its shape
         if made.options.get("go_backwards"):
             raise Refusal("{}: go_backwards is for a layer in one direction".format(made.place))
         if backward is None:
