@@ -73,6 +73,10 @@ def test_an_override_with_the_default_is_the_same_grid_point_and_an_alias_is_ano
         "+model.data.augment=null",
         "++model.data={augment:null}",
         "+device.feed=host",
+        "+device.replicas=1",
+        "+build.jit_compile=false",
+        "+build.as_published=false",
+        "+model.layers=1 +model.bidirectional=false",
         "~device.threads",
         "~limits.members",
         "+model.class_weight=null",
@@ -82,8 +86,9 @@ def test_an_override_with_the_default_is_the_same_grid_point_and_an_alias_is_ano
 def test_an_override_that_states_the_default_changes_nothing(
     expanded: Expand, override: str
 ) -> None:
-    (point,) = expanded("device=cpu_all")
-    (same,) = expanded(f"device=cpu_all {override}")
+    choices = "device=cpu_all model=shape_short"
+    (point,) = expanded(choices)
+    (same,) = expanded(f"{choices} {override}")
     assert (same.name, same.overrides) == (point.name, {})
     assert digest_of(full_identity(same.config, {})) == digest_of(full_identity(point.config, {}))
 

@@ -31,9 +31,8 @@ MODEL = "digits_rnn"
 NULLS = (
     *("model.arrays", "model.data.augment", "model.optimizer.decay", "model.requires"),
     *("rnn.kernels", "rnn.options", "rnn.requires", "dataset.file"),
-    *("device.threads", "device.gpu", "device.peak_tflops", "device.replicas"),
-    *("build.environment", "build.lock", "build.python", "build.jit_compile"),
-    *("build.as_published", "build.requires"),
+    *("device.threads", "device.gpu", "device.peak_tflops"),
+    *("build.environment", "build.lock", "build.python", "build.requires"),
 )
 NULLS_INSIDE = ("rnn.kernels.", "build.environment.")
 # Any variable may be added; the options of a choice that is skipped here are not checked.
@@ -152,8 +151,8 @@ FAULTY = [
     ("", "seed=-1", "3"),
     ("", "+device.treads=2", "2"),
     ("", "device.thread=2", "2"),
-    ("", "device.replica=1", "1"),
-    ("", "device.replicas=1", "1"),
+    ("", "device.replica=1", "2"),
+    ("", "device.replicas=1", "2"),
     ("", "+device.threads=2", "2"),
     ("", "build.jit_compile=true", "true"),
     ("", "build.environmnt.X=1", "1"),

@@ -169,8 +169,8 @@ class ShippedModel(Model, kw_only=True, forbid_unknown_fields=True):
     characters: Count = UNSET
     step: Count = UNSET
     held_out: Share = UNSET
-    layers: Count = UNSET
-    bidirectional: bool | UnsetType = UNSET
+    layers: Positive = 1
+    bidirectional: bool = False
     dense: Count = UNSET
     dropout: Fraction | list[Fraction] | UnsetType = UNSET
     input_dropout: Share = UNSET
@@ -258,7 +258,7 @@ class Device(Choice, kw_only=True):
     gpu: Text = None
     feed: Literal["host", "device"] = "host"
     turns: bool | None = None
-    replicas: Positive | None = None
+    replicas: Positive = 1
     peak_tflops: Annotated[
         _Peaks | None,  # type: ignore[valid-type]
         Meta(
@@ -275,8 +275,8 @@ class Build(Choice, kw_only=True):
     wheel: Text = None
     command: Text = None
     environment: dict[str, str | int | float | bool | None] | None = None
-    jit_compile: bool | None = None
-    as_published: bool | None = None
+    jit_compile: bool = False
+    as_published: bool = False
 
 
 class Dataset(Choice, kw_only=True):

@@ -7,7 +7,7 @@ import ast
 from functools import cache
 from typing import Any
 
-from msgspec import NODEFAULT, inspect
+from msgspec import NODEFAULT, UNSET, inspect
 
 from rnnbench.errors import ConfigError, closest, suggestion
 from rnnbench.grid.choices import Model, is_shipped, types_of
@@ -105,7 +105,7 @@ def default_of(config: Config, key: str) -> Any:
     """The value that a run has if its config has no `key`; `ABSENT` if that is not known."""
     section, _, last = key.rpartition(".")
     field = fields_of(config, section).get(last)
-    if field is None or field.default is NODEFAULT:
+    if field is None or field.default in (NODEFAULT, UNSET):
         return ABSENT
     return field.default
 
