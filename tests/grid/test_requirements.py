@@ -155,6 +155,27 @@ def test_only_tensorflow_2_trains_on_replicas(expanded, grid: str, why: str | No
     assert point.skip is None if why is None else re.search(why, point.skip)
 
 
+@pytest.mark.parametrize(
+    ("grid", "why"),
+    [
+        ("+device.turns=false", "device.turns is for GPUs; on CPUs, measure.turns decides"),
+        ("+device.gpu=T4", "device.gpu is for GPUs; choose device=gpu"),
+        ("device=gpu +device.gpu=T4 +device.turns=false", None),
+        ("+build.as_published=true", "for Keras 2.0.6; choose build=tf_1_2"),
+        ("build=tf_1_2 rnn=cell build.as_published=true", None),
+        ("build=keras3_jax build.jit_compile=false", "jax compiles every step; its builds need"),
+        ("build=keras3_jax", None),
+        ("build=tf_1_15 +build.jit_compile=true", "TensorFlow 1 trains without XLA here"),
+        ("build=tf_2_21 +build.jit_compile=true", None),
+    ],
+)
+def test_a_key_that_nothing_would_read_is_not_measured(
+    expanded, grid: str, why: str | None
+) -> None:
+    (point,) = expanded(grid)
+    assert point.skip is None if why is None else why in (point.skip or "")
+
+
 def test_a_feed_on_the_device_is_an_error(expanded) -> None:
     message = r"device.replicas is 2.*write \+device.feed=host"
     assert_error(message, expanded, f"{REPLICAS} +device.feed=device")

@@ -1,5 +1,6 @@
-"""Why a grid point cannot run: the requirements of its choices on each other, its precision, its
-replicas and this machine. Only the checks of this machine have side effects.
+"""Why a grid point cannot run: the requirements of its choices on each other, keys that nothing
+would read with its other choices, its replicas, its precision and this machine. Only the checks of
+this machine have side effects.
 
 The YAML file of a choice may contain ``requires: [{key: device.kind, in: [gpu], why: "…"}]``. A
 grid point whose config has another value at `key` is skipped, with `why` as the reason. If the list
@@ -35,8 +36,8 @@ REQUIRES = 'write {key: device.kind, in: [gpu], why: "the reason"}.'
 
 
 def unmet(config: Config, files: Mapping[str, str] = MappingProxyType({})) -> str | None:
-    """The reason of the first unmet requirement, in the order of the axes, then of replicas and
-    precision; or None. `files`: axis → the file of its choice, for errors."""
+    """The reason of the first unmet requirement, in the order of the axes, then of unread keys,
+    replicas and precision; or None. `files`: axis → the file of its choice, for errors."""
     for group in NAMES:
         section = config[group]
         if group == "rnn":
@@ -51,7 +52,7 @@ def unmet(config: Config, files: Mapping[str, str] = MappingProxyType({})) -> st
         for required in converted(requires, list[Requirement], where, REQUIRES):
             if _is_unmet(required, config, where):
                 return required.why
-    return _unmet_replicas(config) or _unmet_precision(config)
+    return _unread_key(config) or _unmet_replicas(config) or _unmet_precision(config)
 
 
 def _is_unmet(required: Requirement, config: Config, where: str) -> bool:
@@ -100,6 +101,26 @@ def _unmet_rnn(config: Config) -> str | None:
         requested = lookup(config, key) not in (ABSENT, None, 0.0)
         if requested and option not in options:
             return f"{name} has no {option}: its file does not list it in options"
+    return None
+
+
+def _unread_key(config: Config) -> str | None:
+    """Why a key of the device or of the build would have no effect."""
+    device = config["device"]
+    if device.get("kind") == "cpu":
+        if device.get("turns") is not None:
+            return "device.turns is for GPUs; on CPUs, measure.turns decides"
+        if device.get("gpu") is not None:
+            return "device.gpu is for GPUs; choose device=gpu"
+    build = config["build"]
+    framework = build["framework"]
+    engine = FRAMEWORKS[framework].engine
+    if build.get("as_published") and framework != "keras206_tensorflow1":
+        return "build.as_published is for Keras 2.0.6; choose build=tf_1_2"
+    if engine == "jax" and not build.get("jit_compile"):
+        return "jax compiles every step; its builds need jit_compile: true"
+    if engine == "tensorflow1" and build.get("jit_compile"):
+        return "TensorFlow 1 trains without XLA here; choose a build without jit_compile"
     return None
 
 
