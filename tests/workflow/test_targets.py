@@ -14,7 +14,7 @@ from rnnbench.planning import planner
 from rnnbench.planning.plan import write_plan
 from rnnbench.planning.planner import NothingToRun
 from rnnbench.workflow.job import Job, load
-from rnnbench.workflow.session import NO_USABLE_RUN, check_slurm, summarize
+from rnnbench.workflow.session import NO_USABLE_RUN, Session, check_slurm, summarize
 from tests.conftest import ROOT
 
 OWN = str(ROOT / "tests/conf")
@@ -117,6 +117,19 @@ def test_a_page_without_runs_replaces_no_results_and_is_made_of_published_rows_o
         load({"experiment": "k80_p100"}, folder)
     with pytest.raises(NothingToRun, match="none of the"):
         load({"experiment": "contrib"}, folder)
+
+
+def test_a_report_that_cannot_be_made_after_a_failure_is_named(
+    job: Job, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(arguments: list[str]) -> None:
+        raise ConfigError("cannot be read.", where="conf/price/mine.yaml", remedy="correct it.")
+
+    monkeypatch.setattr("rnnbench.commands.report.report", fail)
+    monkeypatch.setattr(Job, "finished", {"results/local/small/rounds/a.json": None})
+    Session(job).end(failed=True)
+    told = "warning: the report was not updated: conf/price/mine.yaml: cannot be read."
+    assert told in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

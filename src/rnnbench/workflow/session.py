@@ -70,10 +70,12 @@ class Session:
             self._importers.end()
         job = self.job
         if failed and job.finished:
-            with contextlib.suppress(Exception):
+            try:
                 from rnnbench.commands.report import report
 
                 report([job.experiment, "--site", job.site, "--out", job.report_folder])
+            except Exception as error:  # the summary must still be printed
+                say(f"warning: the report was not updated: {error}")
         for line in self._summary.lines:
             say(line)
 
