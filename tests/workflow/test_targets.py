@@ -99,10 +99,10 @@ def test_an_experiment_with_published_rows_has_a_page_where_nothing_can_run(
         assert why in text and f"`rnnbench bundle {experiment} -o FOLDER` here" in text
         assert "Published by others. Nothing in this table was measured here" in text
         assert WITH_PUBLISHED_ROWS[experiment] in text
-    *_, obstacle, report = summarize(job).lines
+    (*_, obstacle, report), exit_code = summarize(job)
     assert obstacle.startswith("none of the ") and "Fix: choose other devices" in obstacle
     assert report == f"the report is {job.report}"
-    assert summarize(job).exit_code == NO_USABLE_RUN
+    assert exit_code == NO_USABLE_RUN
 
 
 @pytest.mark.usefixtures("nothing_can_run")

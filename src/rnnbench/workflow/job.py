@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 import yaml
 from msgspec import to_builtins
@@ -41,8 +41,11 @@ SHOWN_TABLES = {"accuracy", "time", "runs"}
 
 def load(config: Mapping[str, Any], root: Path) -> Job:
     """The job that ``--config``, a config file or a module's ``config`` requests. If nothing can
-    run here, but others published results of its models, it only makes the page. Raises
-    `ConfigError`, which names the key."""
+    run here, but others published results of its models, it only makes the page.
+
+    `config`: key → value (``workflow/schemas/config.schema.yaml``). Raises `ConfigError`, which
+    names the key, and `NothingToRun` if nothing can run here and nothing was published.
+    """
     # Not by snakemake.utils.validate, whose error is a traceback.
     keys = yaml.safe_load(SCHEMA.read_text(encoding="utf-8"))["properties"]
     for key in config:
@@ -52,6 +55,7 @@ def load(config: Mapping[str, Any], root: Path) -> Job:
                 where="--config",
                 remedy=f"use {', '.join(keys)}.",
             )
+
     results = root / Job.results
     if results.exists() and not results.is_dir():
         raise ConfigError(
@@ -60,13 +64,16 @@ def load(config: Mapping[str, Any], root: Path) -> Job:
             remedy="move it aside.",
         )
 
-    further = [Path(folder) for folder in words_of(config.get("conf"), ",", "--config conf")]
+    experiment = config.get("experiment") or DEFAULT_EXPERIMENT
+    site = config.get("site")
+    further = words_of(config.get("conf"), ",", "--config conf")
+    conf = conf_folders(root, list(map(Path, further)), "--config conf")
     try:
         plan = make_plan(
-            str(config.get("experiment") or DEFAULT_EXPERIMENT),
-            conf_folders(root, further, "--config conf"),
+            str(experiment),
+            conf,
             root,
-            site=str(config.get("site") or "") or None,
+            site=str(site) if site else None,
             overrides=" ".join(overrides_of(config, "--config")),
         )
     except NothingToRun as error:
@@ -74,11 +81,14 @@ def load(config: Mapping[str, Any], root: Path) -> Job:
         # A plan without runs would hide what was measured here before.
         if round_files(results / plan.site / plan.experiment.name):
             raise
-        published = read_published(home(root) / PUBLISHED)
-        if not any(row.model in plan.models for row in published):
+        published = {row.model for row in read_published(home(root) / PUBLISHED)}
+        if published.isdisjoint(plan.models):
             raise
-    if config.get("budget") is not None:
-        plan = replace(plan, experiment=with_budget(plan.experiment, config["budget"]))
+
+    budget = config.get("budget")
+    if budget is not None:
+        plan = replace(plan, experiment=with_budget(plan.experiment, budget))
+
     allow_void = converted(
         config.get("allow_void", False),
         bool,
@@ -90,7 +100,8 @@ def load(config: Mapping[str, Any], root: Path) -> Job:
 
 
 def with_budget(experiment: Experiment, minutes: Any) -> Experiment:
-    """`experiment` with this budget. Raises `ConfigError` if it has a fixed number of repeats."""
+    """`experiment` with a budget of `minutes` of wall time. Raises `ConfigError` if it has a fixed
+    number of repeats, or if `minutes` is not a positive number."""
     where = "--config budget"
     if experiment.repeats is None:
         raise ConfigError(
@@ -99,8 +110,18 @@ def with_budget(experiment: Experiment, minutes: Any) -> Experiment:
             remedy="give it `repeats: {least: 3, most: 8, until: 0.04}`, or leave the budget out.",
         )
     fields = to_builtins(experiment.repeats)
-    fields["budget_s"] = 60 * converted(minutes, float, where, "give minutes, such as 3.")
-    repeats = converted(fields, Repeats, where, "give more than 0 minutes.")
+    fields["budget_s"] = 60 * converted(
+        minutes,
+        float,
+        where,
+        "give minutes, such as 3.",
+    )
+    repeats = converted(
+        fields,
+        Repeats,
+        where,
+        "give more than 0 minutes.",
+    )
     return with_fields(experiment, repeats=repeats)
 
 
@@ -108,7 +129,9 @@ def made_again(job: Job) -> list[str]:
     """The files that exist and are made again: the rounds that are `damaged`, what could not be
     logged to MLflow when it was tried last, and the report if one of its figures was deleted."""
     again = damaged(job)
-    again += [name for name in job.tracked if why_not_tracked(job.root / name)]
+    for name in job.tracked:
+        if why_not_tracked(job.root / name):
+            again.append(name)
     if has_lost_a_file(job.root / job.report_folder):
         again.append(job.report)
     return again
@@ -119,8 +142,8 @@ def has_lost_a_file(report: Path) -> bool:
     if not (report / report_files.PAGE).is_file():
         return False
     try:
-        files = json.loads((report / report_files.CARD).read_bytes())["files"]
-        return not all((report / name).is_file() for name in files)
+        card = json.loads((report / report_files.CARD).read_bytes())
+        return not all((report / name).is_file() for name in card["files"])
     except (OSError, ValueError, TypeError, KeyError):
         return True
 
@@ -128,17 +151,26 @@ def has_lost_a_file(report: Path) -> bool:
 def damaged(job: Job) -> list[str]:
     """The files of finished rounds that lack the result of a run as it is planned, or have one that
     does not count: its record or a companion's is damaged or missing, or it says "not needed" by an
-    earlier value of `repeats`. What is damaged is reported. Only reads: `rnnbench round` sets
-    damaged records aside and measures what is missing."""
+    earlier value of `repeats`.
+
+    Prints what is damaged, and changes nothing: `rnnbench round` sets damaged records aside and
+    measures what is missing.
+    """
     rule = to_builtins(job.plan.experiment.repeats)
     results, faults = results_in(job.root / job.folder)
     for fault in faults:
         say(fault)
+
     again = []
-    for file, of_round in job.finished.items():
-        left = unfinished(of_round.runs, results, job.root / job.results, rule)
+    for of_round in job.finished:
+        left = unfinished(
+            of_round.runs,
+            results,
+            job.root / job.results,
+            rule,
+        )
         if left:
-            again.append(file)
+            again.append(job.round_file(of_round.name))
         for run in left:
             result = results.get(run.name)
             if result and result.record and result.digest == run.digest:
@@ -146,20 +178,19 @@ def damaged(job: Job) -> list[str]:
     return again
 
 
-Planned = TypeVar("Planned", bound=Round | Certificate)
-
-
 @memoized
-class WildcardFunctions(Generic[Planned]):
-    """Functions of a rule's only wildcard, whose value is the key in `items`. `kind` names the
-    items in the error for an unknown key."""
+class WildcardFunctions:
+    """The functions of a rule's only wildcard, the key of one of the `items`: Snakemake calls them
+    for the rule's input, parameters and resources. `kind` names the items in the error for an
+    unknown key."""
 
-    def __init__(self, kind: str, items: Mapping[str, Planned], root: Path):
+    def __init__(self, kind: str, items: Mapping[str, Round | Certificate], root: Path):
         self._kind = kind
         self._items = items
         self._root = root
 
-    def planned(self, wildcards) -> Planned:
+    def planned(self, wildcards) -> Round | Certificate:
+        """The round or certificate. Raises `ValueError` if there is none with this key."""
         (key,) = wildcards
         if key not in self._items:
             raise ValueError(f"the experiment has no {self._kind} {key}")
@@ -167,15 +198,13 @@ class WildcardFunctions(Generic[Planned]):
 
     def dataset(self, wildcards) -> list[str]:
         """The dataset files, without duplicates."""
-        paths: dict[str, None] = {}
-        for config in self.planned(wildcards).configs:
-            path = config["dataset"].get("path")
-            if path:
-                paths[path] = None
-        return list(paths)
+        configs = self.planned(wildcards).configs
+        paths = dict.fromkeys(config["dataset"].get("path") for config in configs)
+        return [path for path in paths if path]
 
     def environment(self, wildcards) -> list[str]:
-        """The files of the builds' environments, for builds that have a separate one."""
+        """The files of the builds' environments, for builds that have a separate one, without
+        duplicates."""
         files: dict[str, None] = {}
         for config in self.planned(wildcards).configs:
             pins = pins_of(config["build"], self._root)
@@ -184,9 +213,11 @@ class WildcardFunctions(Generic[Planned]):
         return list(files)
 
     def identity(self, wildcards) -> dict[str, Any]:
+        """What decides whether it is made again, so that Snakemake can say what has changed."""
         return dict(self.planned(wildcards).identity)
 
     def digest(self, wildcards) -> str:
+        """SHA-256 of what decides whether it is made again."""
         return self.planned(wildcards).digest
 
     def device(self, wildcards) -> str:
@@ -198,8 +229,13 @@ class WildcardFunctions(Generic[Planned]):
 
 @memoized
 class Job:
-    """An experiment at a site, for the rules of Snakemake. Paths are relative to the project.
-    `allow_void`: a configuration without a usable run is no failure."""
+    """An experiment at a site, for the rules of Snakemake: the files that they read and make, and
+    their parameters.
+
+    - `plan`: what is to be measured.
+    - `root`: the folder of the project; the paths in all other attributes are relative to it.
+    - `allow_void`: whether the workflow succeeds if a configuration has no usable run.
+    """
 
     results = "results"
 
@@ -209,12 +245,15 @@ class Job:
         self.allow_void = allow_void
         self.experiment = plan.experiment.name
         self.site = plan.site
+
+        # Files and folders.
         self.folder = f"{self.results}/{self.site}/{self.experiment}"
         self.store = f"{self.results}/{self.site}/store.json"
         self.report_folder = f"reports/{self.experiment}"
         self.report = f"{self.report_folder}/{report_files.PAGE}"
         self.figures = f"{self.report_folder}/{report_files.FIGURES}"
         self.logs = f"{self.folder}/logs"
+
         self.batches = plan.batches()
         self.first_priority = len(plan.runs) + 1  # above that of any round
         self.round = WildcardFunctions("round", plan.rounds, root)
@@ -245,18 +284,18 @@ class Job:
         no rule but that of its round makes."""
         for target in map(str, targets):
             match Path(os.path.relpath(self.root / target, self.root)).parts:
-                case ("results", "records", _, run, _) if run in self.plan.runs:
-                    (file,) = self._files("rounds", [self.plan.runs[run].round])
+                case ("results", "records", _, run, _):
+                    if run not in self.plan.runs:
+                        raise ConfigError(
+                            f"{self.experiment} has no run {run}.",
+                            where=target,
+                            remedy="name the experiment that has it: --config experiment=NAME.",
+                        )
+                    file = self.round_file(self.plan.runs[run].round)
                     raise ConfigError(
                         "the file of one run is no target: its round makes it.",
                         where=target,
                         remedy=f"request {file}.",
-                    )
-                case ("results", "records", _, run, _):
-                    raise ConfigError(
-                        f"{self.experiment} has no run {run}.",
-                        where=target,
-                        remedy="name the experiment that has it: --config experiment=NAME.",
                     )
                 case ("reports", experiment, _) | ("results", _, experiment, _, *_) if (
                     experiment != self.experiment
@@ -273,8 +312,9 @@ class Job:
 
     # -- paths --------------------------------------------------------------------------
 
-    def _files(self, folder: str, names: Iterable[object]) -> list[str]:
-        return [f"{self.folder}/{folder}/{name}.json" for name in names]
+    def round_file(self, name: str) -> str:
+        """The file of the round with this name, which names the records of its runs."""
+        return f"{self.folder}/rounds/{name}.json"
 
     @property
     def other_report_files(self) -> list[str]:
@@ -286,53 +326,61 @@ class Job:
 
     @property
     def tracked(self) -> list[str]:
-        return self._files("tracked", range(len(self.batches)))
+        """The files that say which records are in MLflow, one for each batch of rounds."""
+        return [f"{self.folder}/tracked/{batch}.json" for batch in range(len(self.batches))]
 
     @property
     def rounds(self) -> list[str]:
-        return self._files("rounds", self.plan.rounds)
+        """The files of all rounds, in the order of the plan."""
+        return [self.round_file(name) for name in self.plan.rounds]
 
     @property
-    def finished(self) -> dict[str, Round]:
-        """File → round, for the rounds whose file exists."""
-        rounds = zip(self.rounds, self.plan.rounds.values(), strict=True)
-        return {file: of_round for file, of_round in rounds if (self.root / file).exists()}
+    def finished(self) -> list[Round]:
+        """The rounds whose file exists."""
+        rounds = self.plan.rounds.values()
+        return [each for each in rounds if (self.root / self.round_file(each.name)).exists()]
 
     @property
     def certificates(self) -> list[str]:
-        return self._files("certificates", self.plan.certificates)
+        """The files of all certificates."""
+        return [f"{self.folder}/certificates/{key}.json" for key in self.plan.certificates]
 
     def batch_rounds(self, wildcards) -> list[str]:
-        return self._files("rounds", self.batches[int(wildcards.batch)])
+        """The files of the rounds in a batch, whose records are logged to MLflow together."""
+        return [self.round_file(name) for name in self.batches[int(wildcards.batch)]]
 
     # -- parameters of rules ------------------------------------------------------------
 
     def environment_pins(self, wildcards) -> list[str]:
         """The arguments of the command that makes the environment."""
         pins = self.plan.environments[wildcards.environment]
-        arguments = [os.path.relpath(pins.lock, self.root), "--python", pins.python]
+        lock = os.path.relpath(pins.lock, self.root)
+        arguments = [lock, "--python", pins.python]
         if pins.wheel:
             arguments += ["--wheel", str(pins.wheel)]
         return arguments
 
     def priority(self, wildcards) -> int:
-        """The priority of a round, which follows the order of measurement."""
-        return len(self.plan.runs) - self.round.planned(wildcards).order
+        """The priority of a round: the higher, the earlier it is measured."""
+        return len(self.plan.runs) - self.plan.rounds[wildcards.round].order
 
     @property
     def dataset_files(self) -> str:
         """The names of the pinned files that runs need, as a regular expression."""
         names = [re.escape(Path(path).name) for path in self.plan.datasets]
-        return "|".join(names) or "(?!)"
+        return "|".join(names) or "(?!)"  # which matches nothing
 
     def dataset_name(self, wildcards) -> str:
+        """The name of the data set (``conf/dataset/NAME.yaml``) that has a pinned file."""
         return self.plan.datasets[f"data/{wildcards.file}"]
 
     def dataset_md5(self, wildcards) -> str:
+        """The MD5 that ``data.dvc`` states for a pinned file, in hexadecimal."""
         return pinned(self.root)[f"data/{wildcards.file}"].md5
 
     @cached_property
     def tracking_uri(self) -> str:
+        """The address of the MLflow store, without a password."""
         return redacted(tracking_uri(self.root))
 
     @cached_property
@@ -347,8 +395,9 @@ class Job:
     def report_code(self) -> str:
         """SHA-256 of the code that makes the report."""
         state = hashlib.sha256()
+        packages = Path(__file__).parents[1]
         for package in ("tables", "report", "sources"):
-            for file in sorted((Path(__file__).parents[1] / package).rglob("*")):
+            for file in sorted((packages / package).rglob("*")):
                 if file.is_file() and "__pycache__" not in file.parts:
                     state.update(file.read_bytes())
         return state.hexdigest()
@@ -358,10 +407,10 @@ class Job:
         """The finished rounds and certificates of this experiment at other sites."""
         files: list[Path] = []
         for folder in site_folders(self.root / self.results, self.experiment):
-            files += round_files(folder)
-            files += folder.glob("certificates/[!.]*.json")
-        paths = [file.relative_to(self.root).as_posix() for file in files]
-        return sorted(path for path in paths if not path.startswith(f"{self.folder}/"))
+            if folder != self.root / self.folder:
+                files += round_files(folder)
+                files += folder.glob("certificates/[!.]*.json")
+        return sorted(file.relative_to(self.root).as_posix() for file in files)
 
     @property
     def prices_and_published(self) -> list[str]:

@@ -6,15 +6,14 @@ import contextlib
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
-from functools import cached_property
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from rnnbench import locks
 from rnnbench.errors import ConfigError, RecordError, RnnbenchError, RunError, say
 from rnnbench.planning.plan import write_plan
-from rnnbench.records.rounds import results_in
+from rnnbench.records.rounds import NotNeeded, results_in
 from rnnbench.records.store import read_record, why_not_tracked
 from rnnbench.running import host_check
 from rnnbench.running.worker import WorkflowImporters
@@ -26,32 +25,42 @@ if TYPE_CHECKING:
 
 
 class Session:
-    """One execution of `job`, which holds the lock of the results folder."""
+    """One execution of `job`, which holds the lock of the results folder. `exit_code`: that of
+    `summarize`, once all jobs have ended."""
 
     def __init__(self, job: Job):
         self.job = job
-        self._lock = contextlib.ExitStack()
+        self.exit_code: int | None = None
+        self._lock = contextlib.ExitStack()  # held until this process ends
         self._importers: WorkflowImporters | None = None
 
     def start(self, local: bool = True) -> None:
-        """Locks the results folder until this process ends and writes the plan, before the first
-        job. `local` is False if jobs go to a cluster."""
+        """Locks the results folder until this process ends, writes the plan, and starts the
+        processes from which workers are forked, before the first job. Ends this process if another
+        one holds the lock, or if the folder cannot be written.
+
+        `local`: whether the jobs run on this machine, not on a cluster.
+        """
         folder = self.job.root / self.job.results
         try:
             self._lock.enter_context(locks.exclusive(folder))
             write_plan(self.job.plan, folder)
             signal_handling.install(self._interrupted, local)
             if local:
-                finished = {of_round.name for of_round in self.job.finished.values()}
+                finished = {of_round.name for of_round in self.job.finished}
                 runs = self.job.plan.runs.values()
                 missing = [run.config for run in runs if run.round not in finished]
                 self._importers = WorkflowImporters(missing, self.job.root)
             for warning in host_check.warnings(host_check.read_host_facts()):
                 say(f"warning: {warning}.")
         except OSError as error:
-            remedy = "make the folder writable, or free some space."
-            say(RunError(f"cannot be written: {error}.", where=str(folder), remedy=remedy))
-            os._exit(RunError.exit_code)
+            fault = RunError(
+                f"cannot be written: {error}.",
+                where=str(folder),
+                remedy="make the folder writable, or free some space.",
+            )
+            say(fault)
+            os._exit(fault.exit_code)
         except RunError as error:
             say(error)
             os._exit(error.exit_code)
@@ -65,7 +74,8 @@ class Session:
         return f"{done} of {total} rounds are finished; the same command continues."
 
     def end(self, failed: bool = False) -> None:
-        """Prints the summary: void runs, missing runs, the path of the report."""
+        """Ends the importers and prints the lines of `summarize`. If a job has `failed`, makes the
+        report of the rounds that are finished, because its rule does not run then."""
         if self._importers:
             self._importers.end()
         job = self.job
@@ -76,27 +86,38 @@ class Session:
                 report([job.experiment, "--site", job.site, "--out", job.report_folder])
             except Exception as error:  # the summary must still be printed
                 say(f"warning: the report was not updated: {error}")
-        for line in self._summary.lines:
+        lines, self.exit_code = summarize(job)
+        for line in lines:
             say(line)
 
     def attach(self, workflow: Workflow) -> None:
         """Makes `workflow` start and end this session, also where this Snakefile is a module, whose
-        hooks Snakemake does not run, and end with the exit code of `summarize`, whose lines are
-        also printed if there is nothing to do. What `made_again` names is made again, like files of
-        ``--forcerun``: each is removed when its job starts, none during a dry run. Raises
-        `ConfigError` if the workflow has another session, or moves the files of this one."""
+        hooks Snakemake does not run. The workflow ends with the exit code of `summarize`, whose
+        lines are also printed if there is nothing to do.
+
+        What `made_again` names is made again, like files of ``--forcerun``: each is removed when
+        its job starts, none during a dry run. Raises `ConfigError` if the workflow has another
+        session, or moves the files of this one.
+        """
         for folder in ("data/", "results/", "reports/"):
             if workflow.modifier.path_modifier.replace_prefix(folder) != folder:
-                what = f"has a prefix or replace_prefix, but files in {folder} cannot be elsewhere."
-                remedy = "remove it; `snakemake --directory FOLDER` sets the folder of all files."
-                raise ConfigError(what, where="module", remedy=remedy)
+                raise ConfigError(
+                    f"has a prefix or replace_prefix, but files in {folder} cannot be elsewhere.",
+                    where="module",
+                    remedy="remove it; `snakemake --directory FOLDER` sets the folder of all "
+                    "files.",
+                )
+
         # Snakemake reads a module's Snakefile once for each `use rule`.
         attached: Session = vars(workflow).setdefault("rnnbench_session", self)
         if attached is not self:
             self.job.check_same(attached.job)
             return
-        # Not in a cluster's jobs: files that another node wrote may not be visible yet.
-        again = made_again(self.job) if workflow.is_main_process else []
+
+        again: list[str] = []
+        if workflow.is_main_process:
+            # Not in a cluster's jobs: files that another node wrote may not be visible yet.
+            again = made_again(self.job)
         execute = workflow.execute
 
         def execute_and_exit(executor_plugin: Any, executor_settings: Any, **named: Any) -> None:
@@ -111,17 +132,19 @@ class Session:
             except RnnbenchError as error:
                 say(error)
                 sys.exit(error.exit_code)
+
             # Here, because a workflow that has this one as a module may define its own hooks later.
             # A job of a cluster is another process, and belongs to the session of the first.
             if workflow.is_main_process:
                 self._add_to_hooks(workflow)
             execute(executor_plugin, executor_settings, **named)
+
             if workflow.dryrun or not workflow.is_main_process:
                 return
-            if "_summary" not in vars(self):
+            if self.exit_code is None:
                 self.end()
-            if self._summary.exit_code:
-                sys.exit(self._summary.exit_code)
+            if self.exit_code:
+                sys.exit(self.exit_code)
 
         workflow.execute = execute_and_exit
 
@@ -131,6 +154,7 @@ class Session:
         onstart = workflow._onstart
         onsuccess = workflow._onsuccess
         onerror = workflow._onerror
+
         settings = workflow.execution_settings
         if settings.no_hooks:
             onstart = onsuccess = onerror = _nothing
@@ -152,19 +176,18 @@ class Session:
         workflow._onsuccess = succeed
         workflow._onerror = fail
 
-    @cached_property
-    def _summary(self) -> Summary:
-        """To be read only when all jobs have ended."""
-        return summarize(self.job)
-
 
 def check_slurm(submit_command: str | None) -> None:
-    """Raises `ConfigError` if this host cannot run the `submit_command` of the Slurm profile, if
-    that is the one in use."""
+    """Raises `ConfigError` if `submit_command`, that of the profile in use, is the one of the Slurm
+    profile, and this host has no Slurm. `submit_command`: None without a cluster."""
     if not submit_command or Path(submit_command.split()[0]).name != "submit.py":
         return
     try:
-        asked = subprocess.run(["squeue", "--me", "--noheader"], capture_output=True, text=True)
+        asked = subprocess.run(
+            ["squeue", "--me", "--noheader"],
+            capture_output=True,
+            text=True,
+        )
     except OSError:
         why = "the command squeue does not exist"
     else:
@@ -189,55 +212,47 @@ def _nothing(log: str) -> None:
 # `rnnbench.errors`.
 NO_USABLE_RUN = 3
 
-
-class Summary(NamedTuple):
-    """The last lines to print, and the exit code, 0 or `NO_USABLE_RUN`."""
-
-    lines: list[str]
-    exit_code: int
+MOST_LINES = 8  # of one kind in the summary
 
 
-def summarize(job: Job) -> Summary:
-    """One line per reason of void runs and per failure, then one each for the runs that were not
-    needed, the missing runs, the void runs together and the report's path."""
+def summarize(job: Job) -> tuple[list[str], int]:
+    """The last lines to print, and the exit code, 0 or `NO_USABLE_RUN`, once all jobs have ended.
+    There is one line per reason of void runs and per failure, then one each for the runs that were
+    not needed, the missing runs, the void runs together and the report's path."""
     runs = job.plan.runs
     folder = job.root / job.folder
     void: dict[str, tuple[str, str]] = {}
     usable: set[str] = set()
     missing: list[str] = []
-    logs: dict[Path, None] = {}
-    unneeded = over_budget = 0
+    unneeded: list[NotNeeded] = []
     results, _ = results_in(folder)
     for run in runs.values():
         result = results.get(run.name)
         if result is None:
             missing.append(run.name)
-            logs[folder / "logs" / "round" / f"{run.round}.log"] = None
-            continue
-        if result.record is None:
-            unneeded += 1
-        elif result.verdict == "void":
+        elif result.not_needed:
+            unneeded.append(result.not_needed)
+        elif result.record and result.verdict == "void":
             void[run.name] = _void_reason(job.root / job.results / result.record)
         else:
             usable.add(run.configuration)
-        if result.not_needed is not None and result.not_needed.is_over_budget:
-            over_budget += 1
     unusable = {runs[name].configuration for name in void} - usable
 
-    lines = []
+    lines: list[str] = []
     obstacle = job.plan.obstacle
     if obstacle:
         lines.append(f"{obstacle.why} Fix: {obstacle.remedy}")
     lines += _shortened(_void_lines(void), "reasons of void runs")
-    failures: list[str] = []
-    for log in logs:
-        failures += _last_message(log)
+
+    failures = _failures(job, dict.fromkeys(runs[name].round for name in missing))
     lines += _shortened(failures, "failures")
+    over_budget = sum(each.is_over_budget for each in unneeded)
     if over_budget:
         lines.append(f"{over_budget} of {len(runs)} runs were not measured: the budget is used up.")
-    precise = unneeded - over_budget
+    precise = len(unneeded) - over_budget
     if precise:
         lines.append(f"{precise} of {len(runs)} runs were not needed; the report says why.")
+
     # With ``--until certify`` no run was asked for.
     if missing and (failures or len(missing) < len(runs)):
         names = ", ".join(missing[:3]) + (", …" if len(missing) > 3 else "")
@@ -245,28 +260,36 @@ def summarize(job: Job) -> Summary:
             f"{len(missing)} of {len(runs)} runs are not finished ({names}). "
             "Fix: run the same command again; it measures only what has no record."
         )
+
     for file in sorted((folder / "tracked").glob("*.json")):
         why = why_not_tracked(file)
         if why:
             lines.append(f"runs are missing in MLflow: {why}")
             break
+
     if void:
-        all_void = len(void) + unneeded == len(runs)
+        all_void = len(void) + len(unneeded) == len(runs)
         lines.append(_void_total(job, len(void), len(unusable), all_void))
     if (job.root / job.report).exists():
         lines.append(f"the report is {job.report}")
     has_failed = obstacle or (unusable and not job.allow_void)
-    return Summary(lines, NO_USABLE_RUN if has_failed else 0)
+    return lines, NO_USABLE_RUN if has_failed else 0
 
 
-def _last_message(log: Path) -> list[str]:
-    """The last message of a failed command, if it printed any."""
-    try:
-        lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return []
-    messages = [line for line in lines if line.startswith("rnnbench: ")]
-    return [line.removeprefix("rnnbench: ") for line in messages[-1:]]
+def _failures(job: Job, rounds: Iterable[str]) -> list[str]:
+    """The last message of the command of each round, if it printed any."""
+    prefix = "rnnbench: "
+    failures = []
+    for name in rounds:
+        log = job.root / job.logs / f"round/{name}.log"
+        try:
+            text = log.read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            continue
+        messages = [line for line in text.splitlines() if line.startswith(prefix)]
+        if messages:
+            failures.append(messages[-1].removeprefix(prefix))
+    return failures
 
 
 def _void_lines(void: Mapping[str, tuple[str, str]]) -> list[str]:
@@ -283,7 +306,12 @@ def _void_lines(void: Mapping[str, tuple[str, str]]) -> list[str]:
     return lines
 
 
-def _void_total(job: Job, void: int, unusable: int, all_void: bool) -> str:
+def _void_total(
+    job: Job,
+    void: int,
+    unusable: int,
+    all_void: bool,
+) -> str:
     """One line for the number of `void` runs, and of `unusable` configurations."""
     text = f"{void} of {len(job.plan.runs)} runs are void and left out of all results"
     if all_void:
@@ -309,8 +337,9 @@ def _void_reason(record: Path) -> tuple[str, str]:
         return "its record cannot be read", "`rnnbench retry` measures it again."
 
 
-def _shortened(lines: list[str], what: str, limit: int = 8) -> list[str]:
+def _shortened(lines: list[str], what: str) -> list[str]:
     """The first lines, and how many more there are."""
-    if len(lines) <= limit:
+    further = len(lines) - MOST_LINES
+    if further <= 0:
         return lines
-    return [*lines[:limit], f"and {len(lines) - limit} more {what}; the report lists them."]
+    return [*lines[:MOST_LINES], f"and {further} more {what}; the report lists them."]
