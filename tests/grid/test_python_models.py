@@ -32,6 +32,18 @@ def test_it_is_a_choice_with_the_cell_and_the_data_of_its_own(expanded: Expand, 
     assert [point.skip for point in points] == [None] * 4, "block says itself what it lacks"
 
 
+def test_a_function_may_not_have_the_name_of_another_model(
+    expanded: Expand, file: Path, tmp_path: Path
+) -> None:
+    shipped = tmp_path / "digits_rnn.py"
+    shipped.write_text(file.read_text())
+    data = f"dataset.path={ROOT}/data/x.npz"
+    with pytest.raises(ConfigError, match=r"digits_rnn.py has the same name as .*digits_rnn.yaml"):
+        expanded(f"model={shipped} {data}")
+    (point,) = expanded(f"model={shipped}:small {data}")
+    assert point.choices["model"] == "digits_rnn_small"
+
+
 @pytest.mark.parametrize(
     ("model", "fault"),
     [

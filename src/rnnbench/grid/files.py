@@ -78,17 +78,10 @@ def file_of(
     `choice`, which may be relative to `folder`. `where` locates the choice in errors."""
     if choice in known:
         return _readable(known[choice])
-    if group == "model":
-        python = PYTHON_MODEL.fullmatch(choice)
-        if python:
-            file = (folder / Path(python["file"]).expanduser()).resolve()
-            if not file.is_file():
-                raise ConfigError(
-                    f"{group}={file}: no such file.", where=where, remedy="correct it."
-                )
-            return Path(f"{_readable(file)}:{python['function'] or BUILD}")
-    is_saved_model = group == "model" and choice.endswith(SAVED_MODEL)
-    if not is_saved_model and not choice.endswith((".yaml", ".yml")):
+    is_model = group == "model"
+    python = PYTHON_MODEL.fullmatch(choice) if is_model else None
+    is_saved_model = is_model and choice.endswith(SAVED_MODEL)
+    if not python and not is_saved_model and not choice.endswith((".yaml", ".yml")):
         if "/" in choice or choice.endswith(".py"):
             remedy = BY_PATH.get(group, "write the path of a YAML file.")
         else:
@@ -97,22 +90,28 @@ def file_of(
                 f"{', '.join(known) or 'none'}; to add one, create conf/{group}/{choice}.yaml."
             )
         raise ConfigError(f"{group}={choice} is not a choice.", where=where, remedy=remedy)
-    path = (folder / Path(choice).expanduser()).resolve()
+
+    text = python["file"] if python else choice
+    path = (folder / Path(text).expanduser()).resolve()
     if not path.is_file():
         raise ConfigError(
             f"{group}={path}: no such file.",
             where=where,
             remedy="correct the path.",
         )
-    if known.get(path.stem, path) != path:
+    file = path
+    if python:
+        file = Path(f"{path}:{python['function'] or BUILD}")
+    name = name_of_choice(file)
+    if known.get(name, path) != path:
         raise ConfigError(
-            f"{group}={path} has the same name as {display_path(known[path.stem])}.",
+            f"{group}={path} has the same name as {display_path(known[name])}.",
             where=where,
             remedy="rename your file: its stem is the name of the choice.",
         )
-    if is_saved_model:
-        return path
-    return _readable(path)
+    if not is_saved_model:
+        _readable(path)
+    return file
 
 
 def name_of_choice(file: Path) -> str:
