@@ -15,7 +15,7 @@ import os
 import platform
 import re
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -262,7 +262,7 @@ def _check_function(key: str, reference: str, where: str) -> None:
     file = file_of_module(module)
     if file is None:
         return
-    names = _bindings(parsed(file).body)
+    names = _bindings(parsed(file))
     if name not in names and STAR not in names:
         raise ConfigError(
             f"{key}: {file} has no function {name}.",
@@ -283,7 +283,7 @@ def _check_implementation(implementation: str, where: str) -> None:
             remedy=f"{suggestion(implementation, IMPLEMENTATIONS)}name a file (mine.py) or one of "
             f"{', '.join(IMPLEMENTATIONS)}.",
         )
-    bound = _bindings(parsed(Path(implementation)).body)
+    bound = _bindings(parsed(Path(implementation)))
     for name, count in OF_IMPLEMENTATION.items():
         if name not in bound and STAR not in bound:
             raise ConfigError(
@@ -295,7 +295,7 @@ def _check_implementation(implementation: str, where: str) -> None:
 
 
 def _check_arguments(
-    statement: ast.stmt | None, counts: Sequence[int], file: Path, docs: str
+    statement: ast.AST | None, counts: Sequence[int], file: Path, docs: str
 ) -> None:
     """Raises a `ConfigError` unless the function can be called with one of the numbers `counts` of
     arguments."""
@@ -317,40 +317,30 @@ def _check_arguments(
     )
 
 
-def _bindings(body: Iterable[ast.stmt]) -> dict[str, ast.stmt]:
-    """Maps each name that `body` binds, at any depth but not in functions and classes, to the
-    statement. A comprehension's own names are not bound outside it."""
-    bindings: dict[str, ast.stmt] = {}
-    for node in body:
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            bindings[node.name] = node
-        elif isinstance(node, ast.Import | ast.ImportFrom):
-            for alias in node.names:
-                bindings[alias.asname or alias.name.partition(".")[0]] = node
-        elif not isinstance(node, ast.AnnAssign) or node.value is not None:
-            _bind(node, node, bindings)
+def _bindings(module: ast.Module) -> dict[str, ast.AST]:
+    """Maps each name that a module binds, at any depth but not in functions and classes, to the
+    last node that binds it. A comprehension's own names are not bound outside it."""
+    bindings: dict[str, ast.AST] = {}
+    waiting: list[ast.AST] = [module]
+    while waiting:
+        node = waiting.pop()
+        inside = list(ast.iter_child_nodes(node))
+        match node:
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+                bindings[node.name] = node
+                inside = []
+            case ast.alias():
+                bindings[node.asname or node.name.partition(".")[0]] = node
+            case ast.Name(ctx=ast.Store()):
+                bindings[node.id] = node
+            case ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
+                bindings[name] = node
+            case ast.AnnAssign(value=None) | ast.Lambda():
+                inside = []
+            case ast.ListComp() | ast.SetComp() | ast.DictComp() | ast.GeneratorExp():
+                inside = [part for part in ast.walk(node) if isinstance(part, ast.NamedExpr)]
+        waiting += reversed(inside)
     return bindings
-
-
-_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
-
-
-def _bind(node: ast.AST, statement: ast.stmt, bindings: dict[str, ast.stmt]) -> None:
-    """Adds the names that the parts of `statement` at and below `node` bind."""
-    for part in ast.iter_child_nodes(node):
-        if isinstance(part, ast.stmt):
-            bindings |= _bindings([part])
-        elif isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store):
-            bindings[part.id] = statement
-        elif isinstance(part, ast.MatchAs | ast.MatchStar) and part.name:
-            bindings[part.name] = statement
-            _bind(part, statement, bindings)
-        elif isinstance(part, _COMPREHENSIONS):
-            for inner in ast.walk(part):
-                if isinstance(inner, ast.NamedExpr):
-                    bindings[inner.target.id] = statement
-        elif not isinstance(part, ast.Lambda):
-            _bind(part, statement, bindings)
 
 
 @cache
