@@ -103,7 +103,7 @@ def _check_reference_stays(
         if axis not in from_command_line:
             continue
         setting = from_command_line[axis]
-        texts = [str(value) for value in setting.values]
+        texts = list(map(str, setting.values))
         if len(texts) > 1 and choice not in texts:
             some = ",".join(texts)
             raise setting.error(
@@ -123,7 +123,6 @@ def grid_points_of(
     points: dict[str, GridPoint] = {}
     with_texts: dict[Overrides, GridPoint] = {}
     for number, grid in enumerate(grids):
-        where = next((setting.where for setting in grid.values()), "grid")
         for written in combinations(grid):
             for combination in _with_datasets(written, dataset, library):
                 point = _grid_point(combination, library, unmet_constraints, number)
@@ -131,12 +130,12 @@ def grid_points_of(
                 same_name = points.setdefault(point.name, point)
                 if same_name.settings() != settings:
                     what = f"two grid points have the name {point.name}"
-                    raise _clash(what, same_name, point, where)
+                    raise _clash(what, same_name, point)
                 # Tables and pages have the settings as text.
                 same_texts = with_texts.setdefault(Overrides.of(settings), point)
                 if same_texts.name != point.name:
                     what = "a page could not tell two grid points apart"
-                    raise _clash(what, same_texts, point, where)
+                    raise _clash(what, same_texts, point)
     used = {str(point.config["dataset"]["name"]) for point in points.values()}
     if dataset and used.isdisjoint(dataset.values):
         replaced = {_replaced_by(value, library) or "" for value in dataset.values}
@@ -245,14 +244,9 @@ def _check_setting(setting: Setting) -> None:
 
 def _choices_of(combination: Combination, library: Library) -> dict[str, str]:
     """Axis → the choice that `combination` names, or the default of its model."""
-    model = library.model
-    if "model" in combination:
-        model = combination["model"].value
-    choices = {axis: library.defaults[model][axis] for axis in NAMES}
-    for axis in NAMES:
-        if axis in combination:
-            choices[axis] = combination[axis].value
-    return choices
+    named = {axis: combination[axis].value for axis in NAMES if axis in combination}
+    model = named.get("model", library.model)
+    return {**library.defaults[model], **named}
 
 
 def _grid_point(
@@ -272,11 +266,10 @@ def _grid_point(
                 f"{DATA} belongs to dataset=file; the data set is {dataset}.",
                 "add dataset=file.",
             )
-    files = {}
-    for axis in ("model", "rnn"):
-        files[axis] = display_path(library.files[axis, choices[axis]])
-    config, differing = _configured(combination, choices, library, where, files)
-    located = {**sources, **files}
+    files = {axis: library.files[axis, choice] for axis, choice in choices.items()}
+    shown = {axis: display_path(files[axis]) for axis in ("model", "rnn")}
+    config, differing = _configured(combination, choices, library, where, shown)
+    located = {**sources, **shown}
     source_of = functools.partial(nearest, located, default=where)
     written = {key: setting.written for key, setting in combination.items()}
     check_config(config, source_of, written)
@@ -291,7 +284,7 @@ def _grid_point(
     overrides = {key: differing[key] for key in sorted(differing) if key not in NUMBERS}
     numbers = {key: config[key] for key in NUMBERS}
     name = name_of(named, overrides, **numbers)
-    skip = unmet(config, files)
+    skip = unmet(config, shown)
     if not skip:
         rnn = library.sections["rnn", choices["rnn"]]
         check_options(config, rnn, f"{where}, grid point {name}")
@@ -305,7 +298,7 @@ def _grid_point(
         skip=skip,
         grid=grid,
         sources=sources,
-        files={axis: library.files[axis, choice] for axis, choice in choices.items()},
+        files=files,
         **numbers,
     )
 
@@ -326,11 +319,11 @@ def _configured(
     choices: Mapping[str, str],
     library: Library,
     where: str,
-    files: Mapping[str, str],
+    shown: Mapping[str, str],
 ) -> tuple[Config, dict[str, Any]]:
     """The config of `choices` with the other settings of `combination`, and the values in which it
-    differs from the choices: dotted key → value. `files`: axis → the file of its choice, for
-    errors."""
+    differs from the choices: dotted key → value, ``~key`` for a deleted key. `shown`: axis → the
+    file of its choice, for errors."""
     unchanged = {axis: library.sections[axis, choice] for axis, choice in choices.items()}
     unchanged |= library.base
     has_open = library.open_choices & choices.items()
@@ -352,24 +345,22 @@ def _configured(
     except ConfigError:
         # A choice's file that is wrong by itself is to blame, not what changes one of its keys.
         if not has_open:
-            check_config(unchanged, functools.partial(nearest, files, default=where))
+            check_config(unchanged, functools.partial(nearest, shown, default=where))
         raise
     if has_open or is_open(differing):
         config = resolved(config, where)
     return config, differing
 
 
-def _clash(what: str, first: GridPoint, second: GridPoint, where: str) -> ConfigError:
+def _clash(what: str, first: GridPoint, second: GridPoint) -> ConfigError:
     """The error that `what` is wrong with two grid points, with the settings that differ."""
-    texts = []
-    for point in (first, second):
-        texts.append([f"{key}={value!r}" for key, value in point.settings().items()])
-    of_first, of_second = texts
+    of_first = [f"{key}={value!r}" for key, value in first.settings().items()]
+    of_second = [f"{key}={value!r}" for key, value in second.settings().items()]
     only_first = [text for text in of_first if text not in of_second]
     only_second = [text for text in of_second if text not in of_first]
     return ConfigError(
         f"{what}: one with {' '.join(only_first) or 'nothing'}, "
         f"the other with {' '.join(only_second) or 'nothing'}.",
-        where=where,
+        where=next(iter(second.sources.values()), "grid"),
         remedy="give one of them an alias, in a separate grid: alias=NAME.",
     )

@@ -115,7 +115,8 @@ def load_experiment(name: str, conf: Sequence[Path]) -> Experiment:
     """Loads an experiment by its name in one of the config folders, or by the path of its YAML
     file. Raises a `ConfigError` if it is unknown, has an unknown or invalid key, or has an empty
     grid."""
-    file = file_of(files_of(conf, "experiment"), "experiment", name, "command line", Path.cwd())
+    known = files_of(conf, "experiment")
+    file = file_of(known, "experiment", name, "command line", Path.cwd())
     request = f"experiment={shlex.quote(name)}"
     name = file.stem
     where = display_path(file)
@@ -283,15 +284,15 @@ def _read(file: Path, where: str) -> Any:
 def _grids(data: ExperimentFile, where: str) -> tuple[tuple[str, ...], ...]:
     """Each grid as overrides; with ``repeats``, the maximum number of repeats is one of them."""
     grids: list[list[str]] = []
-    if isinstance(data.grids, str):
-        grids.append(split_overrides(data.grids))
-    else:
-        for grid in data.grids:
-            parts = [grid] if isinstance(grid, str) else grid
-            overrides = []
-            for part in parts:
-                overrides += split_overrides(part)
-            grids.append(overrides)
+    written = data.grids
+    if isinstance(written, str):
+        written = [written]
+    for grid in written:
+        parts = [grid] if isinstance(grid, str) else grid
+        overrides = []
+        for part in parts:
+            overrides += split_overrides(part)
+        grids.append(overrides)
     example = 'give it at least one grid, such as "model=digits_rnn rnn=keras,cell".'
     if not grids:
         raise ConfigError("grids is empty.", where=where, remedy=example)
@@ -299,7 +300,7 @@ def _grids(data: ExperimentFile, where: str) -> tuple[tuple[str, ...], ...]:
         raise ConfigError(f"grids[{grids.index([])}] is empty.", where=where, remedy=example)
     if data.repeats:
         for overrides in grids:
-            keys = [override.lstrip("+~").partition("=")[0] for override in overrides]
+            keys = {override.lstrip("+~").partition("=")[0] for override in overrides}
             if "repeat" in keys:
                 raise ConfigError(
                     "both a grid (repeat=) and the key repeats set the number of repeats.",

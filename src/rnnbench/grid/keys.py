@@ -181,26 +181,24 @@ def check_model(config: Config, source_of: SourceOf) -> None:
 def read_by(model: Config) -> frozenset[str]:
     """The strings in the code of the functions of a section `model`, which the names of the keys
     that they read are among; none of a function in a package of one's own."""
-    functions = []
+    modules = []
     for key in FUNCTIONS:
         function = lookup({"model": model}, key)
         if is_function(function):
-            functions.append(function)
-    return _strings(tuple(functions))
+            module, _, _ = function.rpartition(":")
+            modules.append(module)
+    return _strings(tuple(modules))
 
 
 @cache
-def _strings(functions: tuple[str, ...]) -> frozenset[str]:
-    """The strings in the code of `functions` and of the worker's modules that this imports by
+def _strings(modules: tuple[str, ...]) -> frozenset[str]:
+    """The strings in the code of `modules` and of the worker's modules that this imports by
     ``from PACKAGE import MODULE``."""
     seen = set()
     found = set()
-    modules = []
-    for function in functions:
-        module, _, _ = function.rpartition(":")
-        modules.append(module)
-    for module in modules:  # which grows
-        file = file_of_module(module)
+    waiting = list(modules)
+    while waiting:
+        file = file_of_module(waiting.pop())
         if file is None or file in seen or not file.is_file():
             continue
         seen.add(file)
@@ -208,5 +206,5 @@ def _strings(functions: tuple[str, ...]) -> frozenset[str]:
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 found.add(node.value)
             elif isinstance(node, ast.ImportFrom) and node.module:
-                modules += [f"{node.module}.{alias.name}" for alias in node.names]
+                waiting += [f"{node.module}.{alias.name}" for alias in node.names]
     return frozenset(found)
