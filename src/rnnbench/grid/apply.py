@@ -1,5 +1,10 @@
 """Applies overrides to a config, strictly: a misspelt key, a key that nothing reads and a value of
-the wrong type are errors. An override that changes nothing is left out."""
+the wrong type are errors.
+
+An override that changes nothing is left out, so that it is neither in the name of a grid point nor
+in the digest of its run. That is one with the value that is there already, and one that states or
+deletes what the absence of the key means.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +31,11 @@ from rnnbench.grid.overrides import (
 
 def apply_settings(config: Config, settings: Iterable[Setting]) -> tuple[Config, dict[str, Any]]:
     """The config with the `value` of each setting, and its differences from `config`: dotted key →
-    value, ``~key`` for a deleted key. `config` is not modified."""
+    value, ``~key`` for a deleted key. `config` is not modified.
+
+    Raises a `ConfigError` for a setting that names an unknown key, deletes a key that a run needs,
+    or has a value of another type.
+    """
     differing: dict[str, Any] = {}
     flat: list[Setting] = []
     for setting in settings:
@@ -34,6 +43,7 @@ def apply_settings(config: Config, settings: Iterable[Setting]) -> tuple[Config,
             flat.append(setting)
         else:
             flat += _leaves(setting)
+
     flat.sort(key=lambda setting: setting.key)
     flat.sort(key=lambda setting: setting.mode not in ("+", "++"))  # those that add keys first
     for setting in flat:
@@ -45,17 +55,30 @@ def apply_settings(config: Config, settings: Iterable[Setting]) -> tuple[Config,
         else:
             _check_key(config, setting, present)
             value = _fitting(config, setting, present)
-        if _is_same(config, key, value, present):
+
+        changes_nothing = _is_same(
+            config,
+            key,
+            value,
+            present,
+        )
+        if changes_nothing:
             continue
         config = replaced(config, key.split("."), value)
         if value is ABSENT:
             differing[f"~{key}"] = None
         else:
             differing[key] = value
+
     return config, differing
 
 
-def _is_same(config: Config, key: str, value: Any, present: Any) -> bool:
+def _is_same(
+    config: Config,
+    key: str,
+    value: Any,
+    present: Any,
+) -> bool:
     """Whether `value` means the same as what is `present`; either of them may be absent."""
     if ABSENT in (value, present):
         default = default_of(config, key)
@@ -63,6 +86,7 @@ def _is_same(config: Config, key: str, value: Any, present: Any) -> bool:
             value = default
         else:
             present = default
+
     if isinstance(present, float) and type(value) is int:
         value = float(value)
     return value is not ABSENT and same(value, present)
@@ -92,11 +116,13 @@ def _check_key(config: Config, setting: Setting, present: Any) -> None:
                 f"write {key}=VALUE to change it.",
             )
         return
+
     if setting.mode == "":
         raise setting.error(
             f"{written} is not a key of the config.",
             hint_to_add(config, key),
         )
+
     section, _, _ = key.rpartition(".")
     above = lookup(config, section) if section else config
     if above not in (ABSENT, None) and not isinstance(above, dict):
@@ -104,6 +130,7 @@ def _check_key(config: Config, setting: Setting, present: Any) -> None:
             f"{written}: {section} is {KINDS[type(above)]} and has no keys.",
             "remove it.",
         )
+
     unread = why_not_added(config, key)
     if unread:
         reason, remedy = unread
@@ -111,7 +138,8 @@ def _check_key(config: Config, setting: Setting, present: Any) -> None:
 
 
 def _check_deleted(config: Config, setting: Setting, present: Any) -> None:
-    """Raises a `ConfigError` if the key of the setting cannot be deleted."""
+    """Raises a `ConfigError` if the key of the setting cannot be deleted: it is absent, is needed,
+    or has another value than the setting states. `present`: its value."""
     key = setting.key
     written = setting.written
     if present is ABSENT:
@@ -121,6 +149,7 @@ def _check_deleted(config: Config, setting: Setting, present: Any) -> None:
             f"{written} is not a key of the config.",
             f"{suggestion(written, needless)}remove it.",
         )
+
     needed = why_not_deleted(config, key)
     if needed:
         raise setting.error(f"{written} deletes a key that a run needs.", needed)
@@ -132,8 +161,12 @@ def _check_deleted(config: Config, setting: Setting, present: Any) -> None:
 
 
 def _fitting(config: Config, setting: Setting, present: Any) -> Any:
-    """The value in the type of the one that is present. Raises a `ConfigError` if the types do not
-    match."""
+    """The value of the setting, in the type of the one that is present: an integer becomes a float
+    where the default is one. What has no value yet (null, ``???``) is left to `checks`.
+
+    Raises a `ConfigError` if the types do not match, if null has no meaning there, and for a number
+    that is not finite.
+    """
     key = setting.key
     value = setting.value
     if isinstance(value, float) and not math.isfinite(value):
@@ -143,6 +176,7 @@ def _fitting(config: Config, setting: Setting, present: Any) -> Any:
     for each in (present, value):
         if isinstance(each, str) and "${" in each:
             return value
+
     types = types_of(config, key)
     if value is None:
         if any(isinstance(each, inspect.NoneType) for each in types):
@@ -151,18 +185,22 @@ def _fitting(config: Config, setting: Setting, present: Any) -> Any:
             f"{key}=null has no meaning.",
             f"write a value; its default is {present!r}.",
         )
+
     fitting = _in_type_of(value, present)
     if fitting is not None:
         return fitting
+
     wanted = KINDS[type(present)]
     if isinstance(value, list) and isinstance(present, list):
         wanted += " with items of the type of its default's"
+
     quotes = ""
     if isinstance(present, str) and not isinstance(value, list | dict):
         # Any text may stand here, and not only one of some names.
         is_text = any(isinstance(each, inspect.StrType | inspect.AnyType) for each in types)
         if is_text or (not types and key.startswith("model.")):
             quotes = "; put the value in quotes"
+
     raise setting.error(
         f"{key}={value!r} is {KINDS[type(value)]}; it must be {wanted}.",
         f"its default is {present!r}{quotes}.",
@@ -187,4 +225,5 @@ def _in_type_of(value: Any, present: Any) -> Any:
         if fitting is None:
             return None
         items.append(fitting)
+
     return items

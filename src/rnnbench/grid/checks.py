@@ -33,7 +33,13 @@ def check_config(
         known = replaced(known, ["model", "optimizer", "name"], optimizer.lower())
     if is_function(config["model"].get("loss")):
         known = replaced(known, ["model", "loss"], None)
-    typed(known, kind_of(config), source_of, "write another value.", written)
+    typed(
+        known,
+        kind_of(config),
+        source_of,
+        "write another value.",
+        written,
+    )
     _check_training(config["model"], source_of, written)
     if config["device"].get("feed") == "device" and replicas_of(config["device"]) > 1:
         raise ConfigError(
@@ -76,6 +82,7 @@ def _check_training(
                 where=source_of("model.class_weight"),
                 remedy=f"write {example}.",
             )
+
     has_loss = model.get("loss") is not None
     has_optimizer = model.get("optimizer") is not None
     if has_loss == has_optimizer:
@@ -86,6 +93,7 @@ def _check_training(
     else:
         missing = "loss"
         example = "model.loss=mse"
+
     remedy = (
         f"add {missing}, in a YAML file or as {example}; or leave both out if build compiles "
         "the model."
@@ -95,6 +103,7 @@ def _check_training(
             f"remove the override of model.{missing}; loss and optimizer are both null only if "
             "build compiles the model."
         )
+
     raise ConfigError(
         f"model has no {missing}.",
         where=source_of(f"model.{missing}"),

@@ -242,6 +242,9 @@ _Fake = msgspec.defstruct(
 
 
 class FakeRnn(Rnn, kw_only=True):
+    """A choice without a framework, for tests. `fake`: what its worker pretends, such as the
+    seconds of its phases."""
+
     fake: _Fake | UnsetType = UNSET  # type: ignore[valid-type]
 
 
@@ -253,6 +256,17 @@ _Peaks = msgspec.defstruct(
 
 
 class Device(Choice, kw_only=True):
+    """Where a run trains: conf/device/NAME.yaml.
+
+    - `threads`: of the framework, and cores that the run is pinned to; None: all that it may use on
+      a CPU, and at most 8 near the card on a GPU.
+    - `gpu`: the model of the GPU, or None for any; nothing reads it on a CPU.
+    - `feed`: whether the arrays stay in the memory of the device, or each batch is copied to it.
+    - `turns`: whether runs on a GPU take turns; nothing reads it on a CPU.
+    - `replicas`: the number of devices that train together, each on a part of the batch.
+    - `peak_tflops`: precision → TFLOP/s.
+    """
+
     kind: Literal["cpu", "gpu"]
     threads: Positive | None = None
     gpu: Text = None
@@ -269,6 +283,19 @@ class Device(Choice, kw_only=True):
 
 
 class Build(Choice, kw_only=True):
+    """Which packages a run uses: conf/build/NAME.yaml.
+
+    - `framework`: one of `rnnworker.frameworks.names.FRAMEWORKS`.
+    - `python`: with `lock`, the version of its Python; else a path, a name on PATH or a version;
+      None: the Python that runs rnnbench.
+    - `lock`: the name of a lock file in ``workflow/envs/``; None: the environment of `python`.
+    - `wheel`: the path of a wheel that replaces a locked package.
+    - `command`: a command line that ends in a Python.
+    - `environment`: variable → value; None: not set.
+    - `jit_compile`: whether XLA compiles the training step.
+    - `as_published`: whether Keras 2.0.6 may apply other gradients than it computes.
+    """
+
     framework: Literal[tuple(FRAMEWORKS)]  # type: ignore[valid-type]
     python: str | float | None = None
     lock: Text = None
@@ -280,6 +307,15 @@ class Build(Choice, kw_only=True):
 
 
 class Dataset(Choice, kw_only=True):
+    """What a model trains on: conf/dataset/NAME.yaml.
+
+    - `path`: of the file, relative to the project.
+    - `file`: its name where it is published; None: that of `path`.
+    - `title`: for the report.
+    - `url`: where the file is published; None: nowhere.
+    - `replaces`: the only data set in whose place the command line puts this one.
+    """
+
     path: Annotated[Text, Meta(description="null if the model makes its own data")]
     file: Text = None
     title: Text = None
@@ -288,6 +324,15 @@ class Dataset(Choice, kw_only=True):
 
 
 class Measure(Struct, kw_only=True, forbid_unknown_fields=True):
+    """How a run is measured.
+
+    - `warmup_steps`, `warmup_seconds`: the least number and duration of the untimed steps between
+      the first step and the timed epochs.
+    - `evaluate_calls`, `predict_calls`: number of timed calls, after one that is not timed.
+    - `uncertified`: whether it is trained although its implementation was found wrong.
+    - `turns`: whether it trains in turns with the runs that it is compared with.
+    """
+
     warmup_steps: NotNegative
     warmup_seconds: Annotated[float, Meta(ge=0)] = 0.0
     evaluate_calls: NotNegative
@@ -297,6 +342,12 @@ class Measure(Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class Limits(Struct, rename={"import_": "import"}, forbid_unknown_fields=True):
+    """The seconds that each phase of a run may take, and further limits.
+
+    - `members`: the largest number of runs that take turns; None: as many as memory allows.
+    - `memory_bytes`: of the worker; None: no limit.
+    """
+
     import_: Seconds
     data: Seconds
     build: Seconds
@@ -342,11 +393,12 @@ def kind_of(config: Config) -> type[TypedConfig]:
     """The types of the keys of `config`, by the model's functions and the implementation."""
     model = ShippedModel if is_shipped(config["model"]) else Model
     implementation = lookup(config, "rnn.implementation")
+    rnn: type[Rnn] = ShippedRnn
     if is_user_file(implementation):
-        return _config_of(model, Rnn)
-    if implementation == "fake":
-        return _config_of(model, FakeRnn)
-    return _config_of(model, ShippedRnn)
+        rnn = Rnn
+    elif implementation == "fake":
+        rnn = FakeRnn
+    return _config_of(model, rnn)
 
 
 # `msgspec` builds the description of all structs anew at each call, which takes some 30 ms.
@@ -378,6 +430,7 @@ def types_of(config: Config, key: str) -> list[Any]:
                 inside.append(each.item_type)
             elif isinstance(each, inspect.StructType):
                 inside += [field.type for field in each.fields if field.encode_name == name]
+
         section = lookup(section, name)
         types = []
         for kind in inside:
@@ -386,6 +439,7 @@ def types_of(config: Config, key: str) -> list[Any]:
                 tag_field = getattr(each, "tag_field", None)
                 if tag_field is None or lookup(section, tag_field) in (ABSENT, each.tag):
                     types.append(each)
+
     return types
 
 
@@ -396,5 +450,6 @@ def schemas() -> dict[str, str]:
 
 
 def write_schemas(folder: Path) -> None:
+    """Writes the `schemas` to `folder`, for ``make schemas``."""
     for name, text in schemas().items():
         (folder / name).write_text(text, encoding="utf-8")

@@ -56,7 +56,8 @@ class Library:
     """Composed choices, as plain dicts with unresolved interpolations.
 
     - `base`: the keys that belong to no group: ``measure``, ``limits``, ``seed``, ….
-    - `sections`: (group, choice) → its section of a config.
+    - `sections`: (group, choice) → its section of a config. Its ``name`` is the choice: a file
+      whose defaults list another file would otherwise inherit that file's name.
     - `defaults`: model → group → the choice if a grid names none.
     - `model`: the model if a grid names none.
     - `files`: (group, choice) → its file, to resolve relative paths.
@@ -79,9 +80,9 @@ class Library:
 
 
 def compose_choices(conf: Sequence[Path], requested: ChoiceFiles, default_model: bool) -> Library:
-    """The library for the choices in `requested`.
-
-    `default_model`: whether some grid names no model."""
+    """The library for the choices in `requested`, those that they name, and the defaults.
+    `default_model`: whether some grid names no model. Raises a `ConfigError` if a file cannot be
+    composed, or sets keys outside its own section."""
     sections: Sections = {}
     defaults: dict[str, Choices] = {}
     base: dict[str, Any] = {}
@@ -91,18 +92,13 @@ def compose_choices(conf: Sequence[Path], requested: ChoiceFiles, default_model:
     with _hydra(conf, requested) as (compose, folder):
         for model in named:
             config, choices = compose("config", model)
-            for group in NAMES:
-                if group not in choices:
-                    raise ConfigError(
-                        f"its defaults have no {group}.",
-                        where=display_path(Path(conf[0]) / "config.yaml"),
-                        remedy=f"add `- {group}: CHOICE` to defaults.",
-                    )
+            _check_defaults(choices, Path(conf[0]))
             base = _base_of(config, base, choices)
             defaults[choices["model"]] = choices
             for group, choice in choices.items():
-                sections[group, choice] = _named(config[group], choice)
+                sections[group, choice] = {**config[group], "name": choice}
         any_model = choices["model"]
+
         # Models are left out: a model selects its data set and possibly more.
         others: dict[Choice, Path] = {}
         for group, of_group in requested.items():
@@ -110,29 +106,57 @@ def compose_choices(conf: Sequence[Path], requested: ChoiceFiles, default_model:
                 for choice, file in of_group.items():
                     others[group, choice] = file
         if not others.keys() <= sections.keys():
-            sections |= _packaged(others, sections, compose, folder)
+            sections |= _packaged(
+                others,
+                sections,
+                compose,
+                folder,
+            )
         for group, choice in others:
             if (group, choice) not in sections:
                 config, _ = compose("config", {"model": any_model, group: choice})
                 base = _base_of(config, base, {group: choice})
-                sections[group, choice] = _named(config[group], choice)
+                sections[group, choice] = {**config[group], "name": choice}
+
     files: dict[Choice, Path] = {}
     for group, choice in sections:
         if choice in requested.get(group, {}):
             file = requested[group][choice]
         else:  # a model or config.yaml names it
-            name = f"{group}/{choice}.yaml"
-            file = Path(conf[0]) / name
-            for each in conf:
-                path = Path(each) / name
-                if path.is_file():
-                    file = path.resolve()
-                    break
+            file = _file_of(f"{group}/{choice}.yaml", conf)
         files[group, choice] = file
         section = sections[group, choice]
         sections[group, choice] = with_absolute_paths(group, section, file)
+
     cells = list(files_of(conf, "cell"))
-    return Library(base, sections, defaults, any_model, files, cells)
+    return Library(
+        base,
+        sections,
+        defaults,
+        any_model,
+        files,
+        cells,
+    )
+
+
+def _check_defaults(choices: Choices, conf: Path) -> None:
+    """Raises a `ConfigError` if the defaults in the config folder `conf` lack an axis."""
+    for group in NAMES:
+        if group not in choices:
+            raise ConfigError(
+                f"its defaults have no {group}.",
+                where=display_path(conf / "config.yaml"),
+                remedy=f"add `- {group}: CHOICE` to defaults.",
+            )
+
+
+def _file_of(name: str, conf: Sequence[Path]) -> Path:
+    """The file called `name` in the first of the config folders that has one."""
+    for folder in conf:
+        path = Path(folder) / name
+        if path.is_file():
+            return path.resolve()
+    return Path(conf[0]) / name
 
 
 def is_open(part: Any) -> bool:
@@ -164,6 +188,7 @@ def resolved(config: Config, where: str) -> dict[str, Any]:
             remedy="correct the ${…} in the choice's file or in the override; it cannot read the "
             "environment (oc.env).",
         ) from None
+
     assert isinstance(plain, dict)
     return {str(key): value for key, value in plain.items()}
 
@@ -187,6 +212,7 @@ def _packaged(
     defaults = []
     for package, (group, choice) in packages.items():
         defaults.append({f"{group}@{package}": choice})
+
     content = json.dumps({"defaults": defaults})
     (folder / "packages.yaml").write_text(content, encoding="utf-8")
     try:
@@ -196,22 +222,19 @@ def _packaged(
         config, _ = compose("packages", {})
     except (ConfigError, OSError):  # raised again when each is composed, for the faulty one
         return {}
+
     if config.keys() != packages.keys():
         return {}
+
     composed: Sections = {}
     for package, key in packages.items():
         _, choice = key
-        section = _named(config[package], choice)
+        section = {**config[package], "name": choice}
         if key in sections and section != sections[key]:
             return {}
         composed[key] = section
+
     return composed
-
-
-def _named(section: Config, choice: str) -> Config:
-    """`section` with ``name`` set to the choice: a file whose defaults list another file would
-    otherwise inherit that file's name."""
-    return {**section, "name": choice}
 
 
 def _base_of(config: Config, base: dict[str, Any], choices: Choices) -> dict[str, Any]:
@@ -227,12 +250,15 @@ def _base_of(config: Config, base: dict[str, Any], choices: Choices) -> dict[str
             where=" ".join(named),
             remedy="set it in conf/config.yaml or in the grid.",
         )
+
     return rest
 
 
 @contextmanager
 def _hydra(conf: Sequence[Path], requested: ChoiceFiles) -> Iterator[tuple[Compose, Path]]:
-    """Yields the function that composes, and the folder of the configs that it can compose."""
+    """Yields the function that composes, and a temporary folder: what is written to it can be
+    composed too. Files in `requested` that are elsewhere than in the folders `conf` are linked
+    there."""
     folders = [Path(folder).resolve() for folder in conf]
     if not (folders[0] / "config.yaml").is_file():
         raise ConfigError(
@@ -240,6 +266,7 @@ def _hydra(conf: Sequence[Path], requested: ChoiceFiles) -> Iterator[tuple[Compo
             where=display_path(folders[0]),
             remedy="name the project's conf/ first.",
         )
+
     with tempfile.TemporaryDirectory(prefix="rnnbench-conf-") as temporary:
         folder = Path(temporary)
         given: dict[Choice, str] = {}
@@ -257,6 +284,7 @@ def _hydra(conf: Sequence[Path], requested: ChoiceFiles) -> Iterator[tuple[Compo
                     target.symlink_to(path)
                 else:
                     target.write_text(json.dumps(section), encoding="utf-8")
+
         (folder / "config.yaml").symlink_to(folders[0] / "config.yaml")
         searched = ",".join(_quoted(f"file://{each}") for each in folders)
 
@@ -274,6 +302,8 @@ def _hydra(conf: Sequence[Path], requested: ChoiceFiles) -> Iterator[tuple[Compo
 
 
 def _composed(name: str, overrides: list[str], where: str) -> Composed:
+    """The config called `name` with Hydra's `overrides`, and its choices. Raises a `ConfigError` at
+    `where` if it cannot be composed."""
     try:
         config = hydra.compose(
             name,
@@ -297,6 +327,7 @@ def _composed(name: str, overrides: list[str], where: str) -> Composed:
             where=where,
             remedy=remedy,
         ) from None
+
     chosen = {}
     for group in NAMES:
         if group not in choices:
@@ -309,6 +340,7 @@ def _composed(name: str, overrides: list[str], where: str) -> Composed:
                 where=where,
                 remedy=f"write `KEY: VALUE` lines into its file, at least `name: {choice}`.",
             )
+
     return plain, chosen
 
 

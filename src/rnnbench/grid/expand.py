@@ -1,4 +1,9 @@
-"""Expands an experiment's grids into grid points."""
+"""Expands an experiment's grids into grid points.
+
+A grid is a list of overrides, and each combination of their values is a grid point: the composed
+sections of its choices (`compose`), changed by the other overrides (`apply`), valid (`checks`,
+`keys`, `files`), with a name and perhaps a reason why it cannot run (`requirements`).
+"""
 
 from __future__ import annotations
 
@@ -61,44 +66,68 @@ def expand(
     - `unmet_constraints`: maps a config to the reason why it cannot run on this machine, or None.
     - `root`: the project's folder, to which paths of data are relative; default: that of the first
       config folder.
+
+    Raises a `ConfigError` if a grid, a choice or an override is invalid.
     """
     root = (root or Path(conf[0]).parent).resolve()
     files: dict[str, dict[str, Path]] = {}
-    from_command_line = _parsed(overrides, "command line", conf, Path.cwd(), files, root)
+    parsed = functools.partial(_parsed, conf=conf, files=files, root=root)
+    from_command_line = parsed(overrides, "command line", Path.cwd())
     dataset = from_command_line.pop("dataset", None)
     scale = from_command_line.pop("scale", None)
-    if scale and (scale.mode or scale.values != ("published",)):
-        values = ",".join(map(str, scale.values))
-        raise scale.error(
-            f"scale is {scale.mode}{values}.",
-            "write scale=published, or leave it out for the sizes of the grids.",
-        )
+
     written = []
     for index, grid in enumerate(experiment.grids):
         where = experiment.where(index)
-        written.append(_parsed(grid, where, conf, experiment.folder, files, root))
+        written.append(parsed(grid, where, experiment.folder))
     _check_reference_stays(experiment.reference, from_command_line)
     if scale:
-        for settings in written:
-            for key in SIZES & settings.keys():
-                # A reference to another key, such as ${model.batch}, is not a size.
-                if not is_open(settings[key].values):
-                    del settings[key]
+        _drop_sizes(scale, written)
+
     grids = [{**settings, **from_command_line} for settings in written]
     composed = list(grids)
     if experiment.reference:
         # A reference may be the default of a model that the command line has replaced.
         composed += written
+
     needs_default_model = any("model" not in settings for settings in composed)
     library = compose_choices(conf, files, needs_default_model)
-    check_reference(experiment, written, library.defaults, library.model)
-    return grid_points_of(grids, library, unmet_constraints, dataset)
+    check_reference(
+        experiment,
+        written,
+        library.defaults,
+        library.model,
+    )
+    return grid_points_of(
+        grids,
+        library,
+        unmet_constraints,
+        dataset,
+    )
+
+
+def _drop_sizes(scale: Setting, grids: Iterable[dict[str, Setting]]) -> None:
+    """Drops the `SIZES` of the grids, as the command line's ``scale=published`` says. Raises a
+    `ConfigError` if `scale` says anything else."""
+    if scale.mode or scale.values != ("published",):
+        values = ",".join(map(str, scale.values))
+        raise scale.error(
+            f"scale is {scale.mode}{values}.",
+            "write scale=published, or leave it out for the sizes of the grids.",
+        )
+
+    for settings in grids:
+        for key in SIZES & settings.keys():
+            # A reference to another key, such as ${model.batch}, is not a size.
+            if not is_open(settings[key].values):
+                del settings[key]
 
 
 def _check_reference_stays(
     reference: Mapping[str, str], from_command_line: Mapping[str, Setting]
 ) -> None:
-    """Raises a `ConfigError` if the command line names several choices without the reference."""
+    """Raises a `ConfigError` if the command line names several choices of an axis, but not the one
+    that is the `reference`. A single choice is measured without a reference."""
     for axis, choice in reference.items():
         if axis not in from_command_line:
             continue
@@ -118,24 +147,38 @@ def grid_points_of(
     unmet_constraints: Constraints | None = None,
     dataset: Setting | None = None,
 ) -> tuple[GridPoint, ...]:
-    """The grid points of parsed grids whose choices are in `library`. Reads no file. `dataset`: the
-    command line's override of the data sets."""
+    """The grid points of parsed grids whose choices are in `library`. Reads no file but the Python
+    files that the choices name.
+
+    - `unmet_constraints`: as for `expand`.
+    - `dataset`: the command line's override of the data sets.
+
+    Raises a `ConfigError` if two different grid points have the same name or the same texts, or if
+    `dataset` replaces no data set.
+    """
     points: dict[str, GridPoint] = {}
     with_texts: dict[Overrides, GridPoint] = {}
     for number, grid in enumerate(grids):
         for written in combinations(grid):
             for combination in _with_datasets(written, dataset, library):
-                point = _grid_point(combination, library, unmet_constraints, number)
+                point = _grid_point(
+                    combination,
+                    library,
+                    unmet_constraints,
+                    number,
+                )
                 settings = point.settings()
                 same_name = points.setdefault(point.name, point)
                 if same_name.settings() != settings:
                     what = f"two grid points have the name {point.name}"
                     raise _clash(what, same_name, point)
+
                 # Tables and pages have the settings as text.
                 same_texts = with_texts.setdefault(Overrides.of(settings), point)
                 if same_texts.name != point.name:
                     what = "a page could not tell two grid points apart"
                     raise _clash(what, same_texts, point)
+
     used = {str(point.config["dataset"]["name"]) for point in points.values()}
     if dataset and used.isdisjoint(dataset.values):
         replaced = {_replaced_by(value, library) or "" for value in dataset.values}
@@ -146,6 +189,7 @@ def grid_points_of(
             f"the data sets here are {here}.",
             "remove it from the overrides.",
         )
+
     return tuple(points.values())
 
 
@@ -153,7 +197,7 @@ def _with_datasets(
     combination: Combination, dataset: Setting | None, library: Library
 ) -> list[Combination]:
     """The `combination` with every value of the override `dataset` that may replace its own data
-    set; unchanged if none may."""
+    set; the `combination` alone if none may."""
     if dataset is None:
         return [combination]
     own = _choices_of(combination, library)["dataset"]
@@ -163,6 +207,7 @@ def _with_datasets(
         if value == own or replaced in (None, own):
             setting = dataset._replace(values=(value,))
             replacing.append({**combination, "dataset": setting})
+
     return replacing or [combination]
 
 
@@ -174,36 +219,55 @@ def _replaced_by(choice: str, library: Library) -> str | None:
 def _parsed(
     overrides: Sequence[str],
     where: str,
-    conf: Sequence[Path],
     folder: Path,
+    conf: Sequence[Path],
     files: dict[str, dict[str, Path]],
     root: Path,
 ) -> dict[str, Setting]:
-    """Key → setting, with each choice replaced by its name. Adds the choices' files to `files`.
-    Relative paths are relative to `folder`."""
+    """Key → setting, with each choice replaced by its name.
+
+    - `where`: the location of the `overrides`, for errors.
+    - `folder`: to which their paths are relative.
+    - `files`: axis → choice → its file; those of the overrides are added.
+    """
     settings = parse_overrides(overrides, where, lambda group: list(files_of(conf, group)))
     for key, setting in settings.items():
         _check_setting(setting)
         values: list[Any] = []
         if key == DATA:
             for text in setting.values:
-                values.append(data_path(text, folder, root, where))
+                path = data_path(
+                    text,
+                    folder,
+                    root,
+                    where,
+                )
+                values.append(path)
         elif key in NAMES:
             known = files_of(conf, key)
             of_group = files.setdefault(key, {})
             for value in setting.values:
                 text = "null" if value is None else str(value)
-                path = file_of(known, key, text, where, folder)
-                name = name_of_choice(path)
-                if of_group.setdefault(name, path) != path:
+                file = file_of(
+                    known,
+                    key,
+                    text,
+                    where,
+                    folder,
+                )
+                name = name_of_choice(file)
+                if of_group.setdefault(name, file) != file:
                     raise setting.error(
-                        f"{key}={path} and {of_group[name]} have the same name.",
+                        f"{key}={file} and {of_group[name]} have the same name.",
                         "rename one of the two files.",
                     )
+
                 values.append(name)
         else:
             continue
+
         settings[key] = setting._replace(values=tuple(values))
+
     return settings
 
 
@@ -215,22 +279,26 @@ def _check_setting(setting: Setting) -> None:
             f"{setting.written} adds or deletes an axis; a grid point has each axis once.",
             f"write {key}=CHOICE.",
         )
+
     if setting.mode and key in NUMBERS:
         raise setting.error(
             f"{setting.written} adds or deletes a key that every grid point has.",
             f"write {key}=VALUE.",
         )
+
     axis, _, last = key.partition(".")
     if axis in NAMES and last == "name":
         raise setting.error(
             f"{setting.written} is another name for the choice, which its file names.",
             f"write {axis}=CHOICE.",
         )
+
     if axis in NAMES and last in DESCRIPTIONS:
         raise setting.error(
             f"{setting.written} only describes a choice, so that an override has no effect.",
             f"change {last} in the file of the choice.",
         )
+
     for value in setting.values:
         if key == "alias" and isinstance(value, list | dict):
             raise setting.error(f"alias is {value!r}; it must be a text.", "write alias=NAME.")
@@ -255,20 +323,22 @@ def _grid_point(
     unmet_constraints: Constraints | None,
     grid: int,
 ) -> GridPoint:
-    """The grid point of a `combination` of grid number `grid`."""
+    """The grid point of a `combination` of grid number `grid`. Raises a `ConfigError` if its config
+    is invalid."""
     choices = _choices_of(combination, library)
     sources = {key: setting.where for key, setting in combination.items()}
     where = next(iter(sources.values()), "grid")
-    if DATA in combination:
-        dataset = choices["dataset"]
-        if library.sections["dataset", dataset].get("path") != "???":
-            raise combination[DATA].error(
-                f"{DATA} belongs to dataset=file; the data set is {dataset}.",
-                "add dataset=file.",
-            )
     files = {axis: library.files[axis, choice] for axis, choice in choices.items()}
     shown = {axis: display_path(files[axis]) for axis in ("model", "rnn")}
-    config, differing = _configured(combination, choices, library, where, shown)
+
+    config, differing = _configured(
+        combination,
+        choices,
+        library,
+        where,
+        shown,
+    )
+
     located = {**sources, **shown}
     source_of = functools.partial(nearest, located, default=where)
     written = {key: setting.written for key, setting in combination.items()}
@@ -276,6 +346,7 @@ def _grid_point(
     _check_cells(config["rnn"].get("cells"), library.cells, source_of("rnn.cells"))
     check_model(config, source_of)
     check_own_code(config, source_of)
+
     defaults = library.defaults[choices["model"]]
     named = {}
     for axis, choice in choices.items():
@@ -284,6 +355,7 @@ def _grid_point(
     overrides = {key: differing[key] for key in sorted(differing) if key not in NUMBERS}
     numbers = {key: config[key] for key in NUMBERS}
     name = name_of(named, overrides, **numbers)
+
     skip = unmet(config, shown)
     if not skip:
         rnn = library.sections["rnn", choices["rnn"]]
@@ -324,9 +396,18 @@ def _configured(
     """The config of `choices` with the other settings of `combination`, and the values in which it
     differs from the choices: dotted key → value, ``~key`` for a deleted key. `shown`: axis → the
     file of its choice, for errors."""
+    if DATA in combination:
+        dataset = choices["dataset"]
+        if library.sections["dataset", dataset].get("path") != "???":
+            raise combination[DATA].error(
+                f"{DATA} belongs to dataset=file; the data set is {dataset}.",
+                "add dataset=file.",
+            )
+
     unchanged = {axis: library.sections[axis, choice] for axis, choice in choices.items()}
     unchanged |= library.base
     has_open = library.open_choices & choices.items()
+
     settings = []
     try:
         for key, setting in combination.items():
@@ -340,6 +421,7 @@ def _configured(
                 value = absolute(value, folder, setting.where)
             elif key == "alias" and value is not None:
                 value = str(value)
+
             settings.append(setting._replace(values=(value,)))
         config, differing = apply_settings(unchanged, settings)
     except ConfigError:
@@ -347,6 +429,7 @@ def _configured(
         if not has_open:
             check_config(unchanged, functools.partial(nearest, shown, default=where))
         raise
+
     if has_open or is_open(differing):
         config = resolved(config, where)
     return config, differing

@@ -116,7 +116,13 @@ def load_experiment(name: str, conf: Sequence[Path]) -> Experiment:
     file. Raises a `ConfigError` if it is unknown, has an unknown or invalid key, or has an empty
     grid."""
     known = files_of(conf, "experiment")
-    file = file_of(known, "experiment", name, "command line", Path.cwd())
+    file = file_of(
+        known,
+        "experiment",
+        name,
+        "command line",
+        Path.cwd(),
+    )
     request = f"experiment={shlex.quote(name)}"
     name = file.stem
     where = display_path(file)
@@ -126,9 +132,15 @@ def load_experiment(name: str, conf: Sequence[Path]) -> Experiment:
             where=where,
             remedy=f"rename the file: letters, digits and _.+=@-, at most {LONGEST} characters.",
         )
+
     remedy = 'see docs/experiments.md, "Keys of an experiment".'
     content, folder = _composed(file, conf)
-    data = typed(content, ExperimentFile, lambda key: where, remedy)
+    data = typed(
+        content,
+        ExperimentFile,
+        lambda key: where,
+        remedy,
+    )
     reference = data.reference or {}
     for axis in reference:
         if axis not in NAMES and not axis.startswith((PREFIX, "model.")):
@@ -138,6 +150,7 @@ def load_experiment(name: str, conf: Sequence[Path]) -> Experiment:
                 remedy=f"{suggestion(axis, NAMES)}the axes are {', '.join(NAMES)}, "
                 f"{PREFIX}NAME and model.KEY.",
             )
+
     settings = msgspec.structs.asdict(data) | {
         "title": data.title or name,
         "about": data.about or "",
@@ -169,12 +182,14 @@ def _composed(file: Path, conf: Sequence[Path], above: tuple[Path, ...] = ()) ->
             where=where,
             remedy="write a list of experiments, such as [quick].",
         )
+
     if file in above:
         raise ConfigError(
             "its defaults contain itself.",
             where=where,
             remedy="remove one of the defaults that lead back to this file.",
         )
+
     if SELF not in defaults:
         defaults = [*defaults, SELF]
     known = files_of(conf, "experiment")
@@ -185,13 +200,21 @@ def _composed(file: Path, conf: Sequence[Path], above: tuple[Path, ...] = ()) ->
             layer = content
             of_layer = file.parent
         else:
-            default = file_of(known, "experiment", name, f"{where}: defaults", file.parent)
+            default = file_of(
+                known,
+                "experiment",
+                name,
+                f"{where}: defaults",
+                file.parent,
+            )
             layer, of_layer = _composed(default, conf, (*above, file))
+
         if not isinstance(layer, dict):
             raise ConfigError("has no keys.", where=f"{where}: defaults {name}")
         if "grids" in layer:
             folder = of_layer
         merged = _overlaid(merged, layer)
+
     return merged, folder
 
 
@@ -212,6 +235,7 @@ def varied(experiment: Experiment, overrides: Sequence[str]) -> Experiment:
     and title say them, so that its results and page never replace those of `experiment`."""
     if not overrides:
         return experiment
+
     text = " ".join(sorted(overrides))
     short = FILE.sub(r"\1", text).replace(" ", "+")
     name = re.sub(r"[^A-Za-z0-9_.+=@-]+", "_", short)[:LONGEST_SUFFIX]
@@ -228,6 +252,8 @@ def varied(experiment: Experiment, overrides: Sequence[str]) -> Experiment:
 
 
 def _read(file: Path, where: str) -> Any:
+    """The content of an experiment's file. Raises a `ConfigError` if it is not YAML, has an unknown
+    key, or a reference with several values."""
     # Here, because processes that measure import this module and must stay small.
     import yaml
     from omegaconf import OmegaConf
@@ -256,6 +282,7 @@ def _read(file: Path, where: str) -> Any:
             where=where,
             remedy="correct the YAML.",
         ) from None
+
     if not isinstance(data, dict):
         return data
     for key in data:
@@ -267,6 +294,7 @@ def _read(file: Path, where: str) -> Any:
                 remedy = f"this is no experiment; as a choice, write {axis}={where}."
                 break
         raise ConfigError(f"unknown key {key!r}.", where=where, remedy=remedy)
+
     reference = data.get("reference")
     if not isinstance(reference, dict):
         return data
@@ -278,6 +306,7 @@ def _read(file: Path, where: str) -> Any:
                 where=where,
                 remedy=f"name one choice, such as reference: {{{axis}: {first}}}.",
             )
+
     return data
 
 
@@ -293,6 +322,7 @@ def _grids(data: ExperimentFile, where: str) -> tuple[tuple[str, ...], ...]:
         for part in parts:
             overrides += split_overrides(part)
         grids.append(overrides)
+
     example = 'give it at least one grid, such as "model=digits_rnn rnn=keras,cell".'
     if not grids:
         raise ConfigError("grids is empty.", where=where, remedy=example)
@@ -308,11 +338,13 @@ def _grids(data: ExperimentFile, where: str) -> tuple[tuple[str, ...], ...]:
                     remedy="remove repeat= from the grid.",
                 )
             overrides.append(f"repeat=range({data.repeats.most})")
+
     return tuple(map(tuple, grids))
 
 
 def split_overrides(text: str) -> list[str]:
-    """Splits a string of overrides at whitespace outside quotes and brackets."""
+    """Splits a string of overrides at whitespace outside quotes and brackets. A quote or a bracket
+    that is not closed reaches to the end of the text."""
     words = [""]
     depth = 0
     for token in TOKEN.findall(text):
@@ -324,6 +356,7 @@ def split_overrides(text: str) -> list[str]:
             depth += 1
         elif token in ")]}":
             depth -= 1
+
     return [word for word in words if word]
 
 
@@ -334,7 +367,11 @@ def check_reference(
     default_model: str,
 ) -> None:
     """Raises a `ConfigError` if the reference is in none of the `grids`, which are those of the
-    file. `defaults`: model → group → the choice if a grid names none."""
+    file.
+
+    - `defaults`: model → group → the choice if a grid names none.
+    - `default_model`: the model if a grid names none.
+    """
 
     def choices_of(grid: Mapping[str, Setting], axis: str) -> set[str]:
         if axis in grid:
@@ -357,6 +394,7 @@ def check_reference(
                 where=where,
                 remedy=f"{suggestion(choice, known)}the grids have {axis}={','.join(known)}.",
             )
+
     for grid in grids:
         absent = [axis for axis in reference if reference[axis] not in choices_of(grid, axis)]
         if not absent:

@@ -64,6 +64,7 @@ def files_of(conf: Sequence[Path], group: str) -> dict[str, Path]:
                     remedy="rename one of the two files.",
                 )
             files[path.stem] = path.resolve()
+
     return dict(sorted(files.items()))
 
 
@@ -99,6 +100,7 @@ def file_of(
             where=where,
             remedy="correct the path.",
         )
+
     file = path
     if python:
         file = Path(f"{path}:{python['function'] or BUILD}")
@@ -109,6 +111,7 @@ def file_of(
             where=where,
             remedy="rename your file: its stem is the name of the choice.",
         )
+
     if not is_saved_model:
         _readable(path)
     return file
@@ -136,6 +139,7 @@ def section_of_function(file: Path) -> dict[str, Any] | None:
         further = {"function": SAVED, "file": str(file), "md5": digest}
     elif not PYTHON_MODEL.fullmatch(file.name):
         return None
+
     return {
         "defaults": [
             {"override /cell@_global_.cell": "of_model"},
@@ -170,6 +174,7 @@ def _readable(file: Path) -> Path:
             where=display_path(file),
             remedy="make it readable.",
         ) from None
+
     return file
 
 
@@ -186,10 +191,16 @@ def absolute(text: Any, folder: Path, where: str) -> Any:
             where=where,
             remedy="write the path of the Python file relative to the YAML file, or absolute.",
         )
+
     return f"{file}{name}"
 
 
-def data_path(text: Any, folder: Path, root: Path, where: str) -> Any:
+def data_path(
+    text: Any,
+    folder: Path,
+    root: Path,
+    where: str,
+) -> Any:
     """The path `text` of a user's data, which may be relative to `folder`: relative to `root`, the
     project, if the file is there, else absolute. Raises a `ConfigError` if the file does not exist;
     those in ``data/`` may be fetched later."""
@@ -200,6 +211,7 @@ def data_path(text: Any, folder: Path, root: Path, where: str) -> Any:
             remedy=f"write dataset=file {DATA}=FILE, or dataset=none for a model that makes its "
             "data.",
         )
+
     if "${" in text:
         return text
     file = Path(os.path.abspath(folder / Path(text).expanduser()))
@@ -209,6 +221,7 @@ def data_path(text: Any, folder: Path, root: Path, where: str) -> Any:
             where=where,
             remedy="write a path relative to the file that contains it, or absolute.",
         )
+
     if file.is_relative_to(root):
         file = file.relative_to(root)
     return str(file)
@@ -269,7 +282,13 @@ def _check_function(key: str, reference: str, where: str) -> None:
             where=where,
             remedy=f"{suggestion(name, names)}name a function of that file, or add this one.",
         )
-    _check_arguments(names.get(name), OF_MODEL[key], file, "docs/models.md")
+
+    _check_arguments(
+        names.get(name),
+        OF_MODEL[key],
+        file,
+        "docs/models.md",
+    )
 
 
 @cache
@@ -283,6 +302,7 @@ def _check_implementation(implementation: str, where: str) -> None:
             remedy=f"{suggestion(implementation, IMPLEMENTATIONS)}name a file (mine.py) or one of "
             f"{', '.join(IMPLEMENTATIONS)}.",
         )
+
     bound = _bindings(parsed(Path(implementation)))
     for name, count in OF_IMPLEMENTATION.items():
         if name not in bound and STAR not in bound:
@@ -291,11 +311,19 @@ def _check_implementation(implementation: str, where: str) -> None:
                 where=implementation,
                 remedy=f"add {name}, as described in docs/own_kernel.md.",
             )
-        _check_arguments(bound.get(name), (count,), Path(implementation), "docs/own_kernel.md")
+        _check_arguments(
+            bound.get(name),
+            (count,),
+            Path(implementation),
+            "docs/own_kernel.md",
+        )
 
 
 def _check_arguments(
-    statement: ast.AST | None, counts: Sequence[int], file: Path, docs: str
+    statement: ast.AST | None,
+    counts: Sequence[int],
+    file: Path,
+    docs: str,
 ) -> None:
     """Raises a `ConfigError` unless the function can be called with one of the numbers `counts` of
     arguments."""
@@ -340,6 +368,7 @@ def _bindings(module: ast.Module) -> dict[str, ast.AST]:
             case ast.ListComp() | ast.SetComp() | ast.DictComp() | ast.GeneratorExp():
                 inside = [part for part in ast.walk(node) if isinstance(part, ast.NamedExpr)]
         waiting += reversed(inside)
+
     return bindings
 
 

@@ -1,5 +1,10 @@
 """What an override may do with a key: add it, delete it, set it to null. A key that nothing would
-read is refused, because the name of the grid point would not describe what is measured."""
+read is refused, because the name of the grid point would not describe what is measured.
+
+There are two kinds of keys. Those of the choices are in their types (`choices`), which also say
+what the absence of a key means. Those of a model are read by its own code: a key is known if the
+code has a string with its name.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +29,8 @@ _OF_ANY_MODEL = set(Model.__struct_fields__) - {"units"}
 
 
 def why_not_added(config: Config, key: str) -> tuple[str, str] | None:
-    """Why nothing would read `key` if an override added it to `config`, and what to do; or None."""
+    """Why nothing would read a dotted `key` if an override added it to `config`, and what to do
+    instead; None if something would read it."""
     section, _, inner = key.partition(".")
     if section in EXPERIMENT:
         return (
@@ -32,10 +38,12 @@ def why_not_added(config: Config, key: str) -> tuple[str, str] | None:
             "changes",
             f"change {section} in the experiment's file, or in a copy of it.",
         )
+
     if section not in config or not inner:
         similar = suggestion(key, keys_of(config))
         remedy = similar or f"the sections are {', '.join(config)}."
         return f"unknown key {key!r}", remedy
+
     if section == "model":
         model = config["model"]
         of_model, _, deeper = inner.partition(".")
@@ -47,6 +55,7 @@ def why_not_added(config: Config, key: str) -> tuple[str, str] | None:
                     f"unknown key {key!r}: the code of model={model.get('name')} does not read it"
                 )
                 return what, _instead_of(config, key)
+
     # `check_options` checks the names of options.
     if f"{key}.".startswith(PREFIX) or types_of(config, key):
         return None
@@ -68,6 +77,7 @@ def _instead_of(config: Config, key: str) -> str:
         if above and section[first] is None:
             return f"write {whole}={{{'.'.join(rest)}:VALUE}}."
         return f"remove it, because {whole} has no keys."
+
     at = ".".join(above)
     known = set(section)
     if at == "model":
@@ -80,6 +90,7 @@ def _instead_of(config: Config, key: str) -> str:
         if lookup(config, found) is ABSENT:
             found = f"+{found}"
         return f"did you mean {found}=VALUE?"
+
     if at == "rnn" and first in (honoured(config) or ()):
         return f"write +{PREFIX}{first}=VALUE."
     if above[:1] == ["rnn"]:
@@ -93,7 +104,8 @@ def _instead_of(config: Config, key: str) -> str:
 
 
 def fields_of(config: Config, section: str) -> dict[str, inspect.Field]:
-    """The keys that the section at a dotted key may have, with their types."""
+    """The keys that the section at a dotted key may have, with their types and defaults; none if
+    nothing is known about it, or if it may have any key."""
     fields: dict[str, inspect.Field] = {}
     for kind in types_of(config, section):
         if isinstance(kind, inspect.StructType):
@@ -116,6 +128,7 @@ def hint_to_add(config: Config, key: str) -> str:
     if unread:
         _, remedy = unread
         return remedy
+
     add = f"to add a key, write +{key}=VALUE."
     if not key.startswith(PREFIX):
         return add
@@ -130,7 +143,9 @@ def hint_to_add(config: Config, key: str) -> str:
 
 
 def why_not_deleted(config: Config, key: str) -> str | None:
-    """What to do in place of deleting `key`, which is needed; None if it may be deleted."""
+    """What to do in place of deleting a dotted `key`, which is needed; None if it may be deleted.
+    A section, the name of a choice, a key that has no default and one that the code of a model
+    reads are needed."""
     section, _, last = key.rpartition(".")
     is_needed = not section or last == "name"
     if section:
@@ -146,7 +161,11 @@ def why_not_deleted(config: Config, key: str) -> str | None:
 def check_model(config: Config, source_of: SourceOf) -> None:
     """Raises a `ConfigError` if the functions of the model are rnnbench's own and do not read one
     of its keys, need a number of samples that is null, or leave the model without loss and
-    optimizer. `source_of`: as for `checks.check_config`."""
+    optimizer.
+
+    A model of the user's own is checked while it is built (`rnnworker.model_keys`). `source_of`: as
+    for `checks.check_config`.
+    """
     model = config["model"]
     if not is_shipped(model):
         return
@@ -156,6 +175,7 @@ def check_model(config: Config, source_of: SourceOf) -> None:
             where=source_of("model.loss"),
             remedy="keep the loss and the optimizer of its file, or add both to it.",
         )
+
     strings = read_by(model)
     for key in model:
         if key in _OF_ANY_MODEL or key in strings:
@@ -167,6 +187,7 @@ def check_model(config: Config, source_of: SourceOf) -> None:
             where=source_of(f"model.{key}"),
             remedy=f"{similar}remove it.",
         )
+
     if _SAMPLES not in strings or config["dataset"]["path"] is not None:
         return
     for key in ("train_samples", "val_samples"):
@@ -197,6 +218,7 @@ def _strings(modules: tuple[str, ...]) -> frozenset[str]:
     seen = set()
     found = set()
     waiting = list(modules)
+
     while waiting:
         file = file_of_module(waiting.pop())
         if file is None or file in seen or not file.is_file():
@@ -207,4 +229,5 @@ def _strings(modules: tuple[str, ...]) -> frozenset[str]:
                 found.add(node.value)
             elif isinstance(node, ast.ImportFrom) and node.module:
                 waiting += [f"{node.module}.{alias.name}" for alias in node.names]
+
     return frozenset(found)

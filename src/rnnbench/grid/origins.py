@@ -23,33 +23,33 @@ WIDTH = 50  # characters before a comment, if the value leaves them
 def with_origins(point: GridPoint, conf: Sequence[Path]) -> str:
     """The config of `point`, one line per value. `conf`: the config folders that it is from."""
     lines: list[str] = []
+
+    def add(path: tuple[str, ...], value: Any) -> None:
+        """Adds the line of the key at `path`, and those of the keys inside it. Each has the origin
+        of its value as a comment."""
+        *above, last = path
+        key = ".".join(path)
+        text = "  " * len(above) + f"{_inline(last)}:"
+        is_section = isinstance(value, Mapping) and value
+        if not is_section:
+            text += f" {_inline(value)}"
+            origin = _origin(key, point, conf)
+        elif key in NAMES:
+            origin = point.sources.get(key, "the default of conf/config.yaml or of the model")
+        else:
+            origin = ""
+
+        if origin:
+            text = f"{text:{WIDTH}}  # {origin}"
+        lines.append(f"{text}\n")
+
+        if is_section:
+            for name, item in value.items():
+                add((*path, name), item)
+
     for key, value in point.config.items():
-        _add_lines(lines, (key,), value, point, tuple(conf))
+        add((key,), value)
     return "".join(lines)
-
-
-def _add_lines(
-    lines: list[str], path: tuple[str, ...], value: Any, point: GridPoint, conf: tuple[Path, ...]
-) -> None:
-    """Adds the line of the key at `path`, and those of the keys inside it. Each has the origin of
-    its value as a comment."""
-    *above, last = path
-    key = ".".join(path)
-    text = "  " * len(above) + f"{_inline(last)}:"
-    is_section = isinstance(value, Mapping) and value
-    if not is_section:
-        text += f" {_inline(value)}"
-        origin = _origin(key, point, conf)
-    elif key in NAMES:
-        origin = point.sources.get(key, "the default of conf/config.yaml or of the model")
-    else:
-        origin = ""
-    if origin:
-        text = f"{text:{WIDTH}}  # {origin}"
-    lines.append(f"{text}\n")
-    if is_section:
-        for name, item in value.items():
-            _add_lines(lines, (*path, name), item, point, conf)
 
 
 def _inline(value: Any) -> str:
@@ -63,8 +63,8 @@ def _inline(value: Any) -> str:
     return text.removesuffix("\n").removesuffix("\n...")
 
 
-def _origin(key: str, point: GridPoint, conf: tuple[Path, ...]) -> str:
-    """Where the value of a dotted `key` is from."""
+def _origin(key: str, point: GridPoint, conf: Sequence[Path]) -> str:
+    """Where the value of a dotted `key` is from: a grid, the command line, or a file."""
     # The choice of an axis does not write its keys: its file does.
     written = {each: where for each, where in point.sources.items() if each not in NAMES}
     origin = nearest(written, key)
@@ -73,13 +73,14 @@ def _origin(key: str, point: GridPoint, conf: tuple[Path, ...]) -> str:
     group, _, inner = key.partition(".")
     if group not in NAMES:
         return display_path(Path(conf[0]) / "config.yaml")
-    return display_path(_file_with(inner, point.files[group], group, conf))
+    file = _file_with(inner, point.files[group], files_of(conf, group))
+    return display_path(file)
 
 
-def _file_with(inner: str, file: Path, group: str, conf: tuple[Path, ...]) -> Path:
+def _file_with(inner: str, file: Path, choices: Mapping[str, Path]) -> Path:
     """The file that gives a choice's section the key `inner`: its `file`, or one in the defaults of
-    that, the last of which has precedence."""
-    known = {**files_of(conf, group), SELF: file}
+    that, the last of which has precedence. `choices`: the files of all choices of this axis."""
+    known = {**choices, SELF: file}
     defaults = _content(file).get("defaults") or []
     if SELF not in defaults:
         defaults = [*defaults, SELF]
@@ -88,9 +89,10 @@ def _file_with(inner: str, file: Path, group: str, conf: tuple[Path, ...]) -> Pa
             continue
         found = known[default]
         if found != file:
-            found = _file_with(inner, found, group, conf)
+            found = _file_with(inner, found, choices)
         if lookup(_content(found), inner) is not ABSENT:
             return found
+
     return file
 
 

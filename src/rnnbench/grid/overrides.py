@@ -39,8 +39,13 @@ SourceOf = Callable[[str], str]  # dotted key → the file or grid that sets it,
 
 
 class Setting(NamedTuple):
-    """A key with its values, or with one of them in a combination. `mode` is Hydra's prefix: empty,
-    ``+``, ``++`` or ``~``; `where` is its location, for errors."""
+    """A key with its values, or with one of them in a combination.
+
+    - `key`: dotted, such as ``model.units``, or the name of an axis.
+    - `mode`: Hydra's prefix: empty, ``+``, ``++`` or ``~``.
+    - `values`: as plain data; None for null.
+    - `where`: the location of the override, for errors.
+    """
 
     key: str
     mode: str
@@ -58,13 +63,20 @@ class Setting(NamedTuple):
         return f"{self.mode}{self.key}"
 
     def error(self, what: str, remedy: str) -> ConfigError:
+        """The error that `what` is wrong with this override."""
         return ConfigError(what, where=self.where, remedy=remedy)
 
 
 def parse_overrides(
     overrides: Sequence[str], where: str, options: Callable[[str], Sequence[str]]
 ) -> dict[str, Setting]:
-    """Key → setting. `options` lists the choices of a group, for ``glob(…)``."""
+    """Key → setting, in the order of `overrides`.
+
+    - `where`: their location, for errors.
+    - `options`: lists the choices of a group, for ``glob(…)``.
+
+    Raises a `ConfigError` for a text that is not an override, and for a key that is set twice.
+    """
     settings: dict[str, Setting] = {}
     for text in overrides:
         setting = _parse(text, where, options)
@@ -74,6 +86,7 @@ def parse_overrides(
                 remedy = f"write only one of {setting.written} and the other."
             raise setting.error(f"{setting.key} is set twice.", remedy)
         settings[setting.key] = setting
+
     return settings
 
 
@@ -85,6 +98,7 @@ def combinations(settings: Mapping[str, Setting]) -> Iterator[dict[str, Setting]
     if count > MOST_POINTS:
         longest = max(lengths, key=lengths.__getitem__)
         raise settings[longest].error(f"the grid has {count:,} points.", TOO_MANY)
+
     singles = []
     for setting in settings.values():
         singles.append([setting._replace(values=(value,)) for value in setting.values])
@@ -122,7 +136,12 @@ def _parse(text: str, where: str, options: Callable[[str], Sequence[str]]) -> Se
             where=where,
             remedy="write a simpler value.",
         ) from None
-    setting = Setting(override.key_or_group, MODES[override.type.name], (), where)
+    setting = Setting(
+        override.key_or_group,
+        MODES[override.type.name],
+        (),
+        where,
+    )
     if override.package is not None:
         raise setting.error(f"{text!r} names a package.", "remove '@' and the package name.")
     written = override.value()
@@ -188,8 +207,9 @@ def nearest(located: Mapping[str, str], key: str, default: str = "") -> str:
 
 
 def replaced(config: Any, path: list[str], value: Any) -> dict[str, Any]:
-    """A copy of `config` with `value` at `path`; `ABSENT` removes the key. Everything that is not
-    on the path is shared with `config`."""
+    """A copy of `config` with `value` at `path`, the parts of a dotted key; `ABSENT` removes the
+    key. Sections on the way that are absent or null are added. Everything that is not on the path
+    is shared with `config`."""
     copy = dict(config) if isinstance(config, dict) else {}
     first, *rest = path
     if rest:
@@ -198,6 +218,7 @@ def replaced(config: Any, path: list[str], value: Any) -> dict[str, Any]:
         del copy[first]
     else:
         copy[first] = value
+
     return copy
 
 

@@ -60,7 +60,8 @@ def name_of(
     alias: str | None,
 ) -> str:
     """A name such as ``digits_rnn-lstm-keras-cpu_1-current-units512-as_b-s0-r2``, which is valid as
-    a file name and as a Snakemake wildcard. Raises a `ConfigError` if it is too long."""
+    a file name and as a Snakemake wildcard: choices, overrides, alias, seed, repeat. It is never
+    parsed, but for `configuration_of`. Raises a `ConfigError` if it is too long."""
     parts = [slug(choices[axis]) for axis in NAMES if axis in choices]
     for key in sorted(overrides, key=lambda key: key.removeprefix("~")):
         value = overrides[key]
@@ -71,6 +72,7 @@ def name_of(
             parts.append(f"no_{last}")
         else:
             parts.append(f"{last}{slug(value)}")
+
     if alias is not None:
         parts.append(f"as_{slug(alias)}")
     parts += [f"s{seed}", f"r{repeat}"]
@@ -82,6 +84,7 @@ def name_of(
             where=f"grid point {name}",
             remedy="put long values into a choice in conf/ with a short name.",
         )
+
     return name
 
 
@@ -108,14 +111,6 @@ def slug(value: Any) -> str:
     return re.sub(r"[^A-Za-z0-9_.+=-]+", "_", str(value)) or "empty"
 
 
-_ENCODER = json.JSONEncoder(
-    sort_keys=True,
-    separators=(",", ":"),
-    ensure_ascii=False,
-    allow_nan=False,
-)
-
-
 def full_identity(config: Config, identity: Config) -> dict[str, Any]:
     """Everything that a result depends on: the config without limits and without the documentation
     keys at the top level of each section, and `identity`, which has the other parts (MD5 of the
@@ -128,6 +123,7 @@ def full_identity(config: Config, identity: Config) -> dict[str, Any]:
         if isinstance(value, Mapping):
             value = {name: value[name] for name in value if name not in DOCUMENTATION}
         identifying[key] = value
+
     return {"config": identifying, **identity}
 
 
@@ -143,4 +139,10 @@ def digest_of_round(digests: Mapping[str, str]) -> str:
 
 def canonical(data: Any) -> str:
     """JSON with sorted keys and no whitespace. Raises `ValueError` for NaN and infinity."""
-    return _ENCODER.encode(data)
+    return json.dumps(
+        data,
+        sort_keys=True,
+        separators=(",", ":"),
+        ensure_ascii=False,
+        allow_nan=False,
+    )

@@ -49,14 +49,22 @@ def unmet(config: Config, files: Mapping[str, str] = MappingProxyType({})) -> st
             continue
         file = files.get(group, f"{group}={section.get('name', '?')}")
         where = f"{file}: requires"
-        for required in converted(requires, list[Requirement], where, REQUIRES):
+        requirements = converted(
+            requires,
+            list[Requirement],
+            where,
+            REQUIRES,
+        )
+        for required in requirements:
             if _is_unmet(required, config, where):
                 return required.why
+
     return _unread_key(config) or _unmet_replicas(config) or _unmet_precision(config)
 
 
 def _is_unmet(required: Requirement, config: Config, where: str) -> bool:
-    """Whether `config` lacks what a requirement asks for. `where`: its location, for errors."""
+    """Whether `config` lacks what a requirement asks for. `where`: the location of the requirement,
+    for the error if it names a key that `config` lacks."""
     for key, values in (required.when or {}).items():
         if _value(config, key, where) not in values:
             return False
@@ -69,9 +77,11 @@ def _is_unmet(required: Requirement, config: Config, where: str) -> bool:
 
 
 def _value(config: Config, key: str, where: str) -> Any:
+    """The value at `key`. Raises a `ConfigError` if `config` lacks it."""
     value = lookup(config, key)
     if value is not ABSENT:
         return value
+
     group, _, rest = key.partition(".")
     choice = group
     name = lookup(config, f"{group}.name")
@@ -86,7 +96,8 @@ def _value(config: Config, key: str, where: str) -> Any:
 
 
 def _unmet_rnn(config: Config) -> str | None:
-    """The ``cells`` of the rnn choice, and the requirements of every user-supplied kernel."""
+    """Why the implementation cannot be used: its ``cells``, and for a user-supplied kernel what
+    the model asks of it."""
     rnn = config["rnn"]
     cells = rnn.get("cells")
     name = f"rnn={rnn.get('name')}"
@@ -112,6 +123,7 @@ def _unread_key(config: Config) -> str | None:
             return "device.turns is for GPUs; on CPUs, measure.turns decides"
         if device.get("gpu") is not None:
             return "device.gpu is for GPUs; choose device=gpu"
+
     build = config["build"]
     framework = build["framework"]
     engine = FRAMEWORKS[framework].engine
@@ -125,6 +137,7 @@ def _unread_key(config: Config) -> str | None:
 
 
 def _unmet_replicas(config: Config) -> str | None:
+    """Why the model cannot be trained on several devices at once."""
     replicas = nvidia.replicas_of(config["device"])
     if replicas == 1:
         return None
@@ -135,6 +148,7 @@ def _unmet_replicas(config: Config) -> str | None:
             f"{framework} trains on one device here; "
             "choose a build of TensorFlow 2, which has tf.distribute.MirroredStrategy"
         )
+
     if config["build"].get("jit_compile"):
         return "XLA compiles a step for one device; choose a build without jit_compile"
     if batch % replicas:
@@ -146,10 +160,12 @@ def _unmet_replicas(config: Config) -> str | None:
             f"a batch of {batch} cannot be split evenly among {replicas} replicas; "
             f"choose model.batch={choices}"
         )
+
     return None
 
 
 def _unmet_precision(config: Config) -> str | None:
+    """Why the framework or the device cannot compute in the precision."""
     precision = requested_precision(config)
     if precision == "tf32" and config["device"].get("kind") != "gpu":
         return "TF32 exists on NVIDIA GPUs only"
@@ -174,8 +190,10 @@ def check_options(config: Config, choice: Config, at: str) -> None:
     else:
         known = honoured(config) or []
         unknown = not_honoured(config)
+
     if not unknown:
         return
+
     key = unknown[0]
     name = f"rnn={rnn.get('name')}"
     implemented = name
@@ -195,7 +213,7 @@ def check_options(config: Config, choice: Config, at: str) -> None:
 
 
 def unmet_here(config: Config) -> str | None:
-    """Why `config` cannot run on this machine, or None."""
+    """Why `config` cannot run on this machine, or None. Reads which cores and GPUs there are."""
     return nvidia.unmet_device(config["device"], cores(), cards())
 
 

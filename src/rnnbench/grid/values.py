@@ -1,5 +1,9 @@
 """Checks values by the types of `msgspec`. An error says which key is wrong, what its value must be
-and what to write."""
+and what to write.
+
+Valid values are converted by `msgspec` alone. Only if it refuses them, `Check` looks for the first
+value that is wrong, because the errors of `msgspec` name no key and no remedy.
+"""
 
 from __future__ import annotations
 
@@ -56,12 +60,21 @@ def typed(
         return msgspec.convert(config, struct)
     except msgspec.ValidationError:
         Check(source_of, written).value(inspect.type_info(struct), config, ())
-        return converted(config, struct, source_of(""), remedy)  # raises the error of the struct
+        # Raises the error of the struct.
+        return converted(
+            config,
+            struct,
+            source_of(""),
+            remedy,
+        )
 
 
 def alternatives(kind: Any) -> tuple[list[Any], dict[str, Any]]:
-    """The types of a union, or the only type; and what is said about them: ``description`` and
-    ``examples``."""
+    """The types of a union, or the only type, and what is said about them: ``description`` (a text)
+    and ``examples`` (a list of texts).
+
+    `kind`: a type as `msgspec.inspect` describes it.
+    """
     types = []
     about: dict[str, Any] = {}
     waiting = [kind]
@@ -74,6 +87,7 @@ def alternatives(kind: Any) -> tuple[list[Any], dict[str, Any]]:
             waiting[:0] = first.types
         else:
             types.append(first)
+
     return types, about
 
 
@@ -108,9 +122,18 @@ class Check:
                     names += map(str, each.values)
                 else:
                     found.add(PYTHON_TYPES[type(each)])
+
             words = [word for each, word in WORDS.items() if each in found]
-            raise self.wrong(path, value, " or ".join(words), about, names)
+            raise self.wrong(
+                path,
+                value,
+                " or ".join(words),
+                about,
+                names,
+            )
+
         first = fitting[0]
+        expected = ""  # if the value is wrong
         if isinstance(first, inspect.StructType):
             self.section(fitting, value, path)
         elif isinstance(first, inspect.DictType):
@@ -119,25 +142,27 @@ class Check:
         elif isinstance(first, inspect.ListType):
             if len(value) < (first.min_length or 0):
                 expected = f"a list of length ≥ {first.min_length}"
-                raise self.wrong(path, value, expected, about)
             for position, item in enumerate(value):
                 self.value(first.item_type, item, (*path, position))
         elif isinstance(first, inspect.StrType):
             if first.pattern and not re.search(first.pattern, value):
-                raise self.wrong(path, value, WORDS[str], about)
+                expected = WORDS[str]
         elif isinstance(first, inspect.IntType | inspect.FloatType):
             for name, (sign, holds) in BOUNDS.items():
                 bound = getattr(first, name)
                 if bound is not None and not holds(value, bound):
                     word = WORDS[PYTHON_TYPES[type(first)]]
                     number = str(bound).removesuffix(".0")
-                    raise self.wrong(path, value, f"{word} {sign} {number}", about)
+                    expected = f"{word} {sign} {number}"
+
+        if expected:
+            raise self.wrong(path, value, expected, about)
 
     def section(self, structs: Sequence[Any], section: Config, path: Path) -> None:
         """Raises a `ConfigError` unless the `section` at `path` is one of `structs`. If they are
         several, they have tags."""
         struct = structs[0]
-        tag_field = struct.tag_field
+        tag_field = struct.tag_field  # the key whose value decides which of them it is
         if tag_field:
             if tag_field not in section:
                 raise self.missing(path, tag_field, {})
@@ -145,8 +170,16 @@ class Check:
             tagged = [each for each in structs if each.tag == tag]
             if not tagged:
                 tags = [each.tag for each in structs]
-                raise self.wrong((*path, tag_field), tag, "", {}, tags)
+                raise self.wrong(
+                    (*path, tag_field),
+                    tag,
+                    "",
+                    {},
+                    tags,
+                )
+
             struct = tagged[0]
+
         fields = {each.encode_name: each for each in struct.fields}
         for key, value in section.items():
             if key in fields:
@@ -162,17 +195,20 @@ class Check:
                     where=where,
                     remedy=f"{suggestion(key, fields)}the keys are {', '.join(fields)}.",
                 )
+
         for key, each in fields.items():
             if each.required and key not in section:
                 _, about = alternatives(each.type)
                 raise self.missing(path, key, about)
 
     def missing(self, path: Path, key: str, about: Config) -> ConfigError:
-        """The error for a `key` that the section at `path` needs."""
+        """The error for a `key` that the section at `path` needs. `about`: what `alternatives` says
+        about its types."""
         owner, is_in_list = _dotted(path)
         at = f"{owner}.{key}"
         said = [about.get("description"), *about.get("examples", ())]
         meaning = "; such as ".join(filter(None, said))
+
         remedy = f"add {key}"
         if meaning:
             remedy += f" ({meaning})"
@@ -194,7 +230,8 @@ class Check:
         about: Config,
         names: Sequence[str] = (),
     ) -> ConfigError:
-        """The error for a `value` at `path` that is not `expected`, or none of the `names`."""
+        """The error for a `value` at `path` that is not `expected` (``an integer ≥ 1``), or none of
+        the `names`. `about`: what `alternatives` says about its types."""
         at, is_in_list = _dotted(path)
         remedy = f"write {expected}"
         if names:
@@ -209,6 +246,7 @@ class Check:
             expected = expected.replace("a string", f"like {example}")
         elif "≥" in expected and not isinstance(value, list):
             remedy = f"write {expected.rpartition(' ')[2]} or more"
+
         if "description" in about:
             remedy += f" ({about['description']})"
         if not remedy.endswith("?"):
@@ -223,7 +261,7 @@ class Check:
 
 def _dotted(path: Path) -> tuple[str, bool]:
     """The dotted key of the value at `path`, or of the list that contains it, and whether one
-    does."""
+    does: ``("rnn.requires", True)`` for the path of the first requirement."""
     keys = []
     for part in path:
         if isinstance(part, int):

@@ -109,6 +109,7 @@ def with_budget(experiment: Experiment, minutes: Any) -> Experiment:
             where=where,
             remedy="give it `repeats: {least: 3, most: 8, until: 0.04}`, or leave the budget out.",
         )
+
     fields = to_builtins(experiment.repeats)
     fields["budget_s"] = 60 * converted(
         minutes,
@@ -129,9 +130,7 @@ def made_again(job: Job) -> list[str]:
     """The files that exist and are made again: the rounds that are `damaged`, what could not be
     logged to MLflow when it was tried last, and the report if one of its figures was deleted."""
     again = damaged(job)
-    for name in job.tracked:
-        if why_not_tracked(job.root / name):
-            again.append(name)
+    again += [name for name in job.tracked if why_not_tracked(job.root / name)]
     if has_lost_a_file(job.root / job.report_folder):
         again.append(job.report)
     return again
@@ -175,6 +174,7 @@ def damaged(job: Job) -> list[str]:
             result = results.get(run.name)
             if result and result.record and result.digest == run.digest:
                 say(f"{run.name}: a record is damaged or missing; it is measured again.")
+
     return again
 
 
@@ -206,10 +206,12 @@ class WildcardFunctions:
         """The files of the builds' environments, for builds that have a separate one, without
         duplicates."""
         files: dict[str, None] = {}
+
         for config in self.planned(wildcards).configs:
             pins = pins_of(config["build"], self._root)
             if pins:
                 files[f"{ENVIRONMENTS}/{pins.key}.json"] = None
+
         return list(files)
 
     def identity(self, wildcards) -> dict[str, Any]:
@@ -235,6 +237,13 @@ class Job:
     - `plan`: what is to be measured.
     - `root`: the folder of the project; the paths in all other attributes are relative to it.
     - `allow_void`: whether the workflow succeeds if a configuration has no usable run.
+    - `experiment`, `site`: their names.
+    - `folder`: of what the experiment leaves at this site; `logs`: of the logs of its jobs.
+    - `report_folder`, `report`, `figures`: of the report; its page; its figures.
+    - `store`: the file that says that the MLflow store exists.
+    - `batches`: the names of the rounds whose records are logged to MLflow together.
+    - `first_priority`: above the `priority` of any round.
+    - `round`, `certificate`: the functions of the rules with these names.
     """
 
     results = "results"
@@ -255,7 +264,7 @@ class Job:
         self.logs = f"{self.folder}/logs"
 
         self.batches = plan.batches()
-        self.first_priority = len(plan.runs) + 1  # above that of any round
+        self.first_priority = len(plan.runs) + 1
         self.round = WildcardFunctions("round", plan.rounds, root)
         self.certificate = WildcardFunctions("certificate", plan.certificates, root)
 
@@ -281,7 +290,8 @@ class Job:
 
     def check_targets(self, targets: Iterable[str]) -> None:
         """Raises `ConfigError` if a requested file is one of another experiment, or a record, which
-        no rule but that of its round makes."""
+        no rule but that of its round makes. `targets`: names of rules, and paths relative to the
+        project or absolute."""
         for target in map(str, targets):
             match Path(os.path.relpath(self.root / target, self.root)).parts:
                 case ("results", "records", _, run, _):
@@ -320,6 +330,7 @@ class Job:
     def other_report_files(self) -> list[str]:
         """The files of the report beside its page and those tables that have a caption."""
         names = [report_files.MARKDOWN, report_files.CARD]
+
         for table in sorted(set(report_files.TABLES) - SHOWN_TABLES):
             names.append(report_files.table_file(table))
         return [f"{self.report_folder}/{name}" for name in names]
@@ -356,6 +367,7 @@ class Job:
         pins = self.plan.environments[wildcards.environment]
         lock = os.path.relpath(pins.lock, self.root)
         arguments = [lock, "--python", pins.python]
+
         if pins.wheel:
             arguments += ["--wheel", str(pins.wheel)]
         return arguments
@@ -385,7 +397,8 @@ class Job:
 
     @cached_property
     def plan_digest(self) -> str:
-        """SHA-256 of the runs' digests and of the facts in the plan."""
+        """SHA-256 of the runs' digests and of the facts in the plan, in hexadecimal: the report is
+        made again if one of them changes."""
         runs = sorted((run.name, run.digest) for run in self.plan.runs.values())
         facts = to_builtins(facts_of(self.plan))
         text = json.dumps([runs, facts], sort_keys=True)
@@ -393,9 +406,10 @@ class Job:
 
     @cached_property
     def report_code(self) -> str:
-        """SHA-256 of the code that makes the report."""
+        """SHA-256 of the code that makes the report, in hexadecimal."""
         state = hashlib.sha256()
         packages = Path(__file__).parents[1]
+
         for package in ("tables", "report", "sources"):
             for file in sorted((packages / package).rglob("*")):
                 if file.is_file() and "__pycache__" not in file.parts:
@@ -405,16 +419,17 @@ class Job:
     @property
     def imported_files(self) -> list[str]:
         """The finished rounds and certificates of this experiment at other sites."""
+        own = self.root / self.folder
         files: list[Path] = []
         for folder in site_folders(self.root / self.results, self.experiment):
-            if folder != self.root / self.folder:
+            if folder != own:
                 files += round_files(folder)
                 files += folder.glob("certificates/[!.]*.json")
         return sorted(file.relative_to(self.root).as_posix() for file in files)
 
     @property
     def prices_and_published(self) -> list[str]:
-        """The price lists and published rows that the report shows."""
+        """The files with price lists and published rows that the report shows."""
         base = home(self.root)
         files = list(base.glob("conf/price/*.yaml"))
         files += base.glob(f"{PUBLISHED}/*.csv")

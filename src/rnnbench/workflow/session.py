@@ -1,4 +1,9 @@
-"""The hooks that run when Snakemake starts and ends, and the last lines of its output."""
+"""The hooks that run when Snakemake starts and ends, and the last lines of its output.
+
+Snakemake has no public means for either where this workflow is a module of another one: hooks of
+modules are not run, and the exit code cannot be chosen. So `Session.attach` wraps
+``Workflow.execute``.
+"""
 
 from __future__ import annotations
 
@@ -46,11 +51,13 @@ class Session:
             self._lock.enter_context(locks.exclusive(folder))
             write_plan(self.job.plan, folder)
             signal_handling.install(self._interrupted, local)
+
             if local:
                 finished = {of_round.name for of_round in self.job.finished}
                 runs = self.job.plan.runs.values()
                 missing = [run.config for run in runs if run.round not in finished]
                 self._importers = WorkflowImporters(missing, self.job.root)
+
             for warning in host_check.warnings(host_check.read_host_facts()):
                 say(f"warning: {warning}.")
         except OSError as error:
@@ -66,7 +73,7 @@ class Session:
             os._exit(error.exit_code)
 
     def _interrupted(self) -> str:
-        """Ends the importers and returns the last line to print."""
+        """Ends the importers after a signal, and returns the last line to print."""
         if self._importers:
             self._importers.end()
         done = len(self.job.finished)
@@ -78,6 +85,7 @@ class Session:
         report of the rounds that are finished, because its rule does not run then."""
         if self._importers:
             self._importers.end()
+
         job = self.job
         if failed and job.finished:
             try:
@@ -86,6 +94,7 @@ class Session:
                 report([job.experiment, "--site", job.site, "--out", job.report_folder])
             except Exception as error:  # the summary must still be printed
                 say(f"warning: the report was not updated: {error}")
+
         lines, self.exit_code = summarize(job)
         for line in lines:
             say(line)
@@ -191,11 +200,12 @@ def check_slurm(submit_command: str | None) -> None:
     except OSError:
         why = "the command squeue does not exist"
     else:
-        # submit.py waits for a controller that cannot be reached for a while.
+        # For a while, submit.py waits for a controller that cannot be reached.
         if asked.returncode == 0 or "connect" in asked.stderr or "timed out" in asked.stderr:
             return
         said = asked.stderr.strip().splitlines()
         why = said[-1] if said else "squeue says nothing"
+
     raise ConfigError(
         f"there is no Slurm on this host ({why}).",
         where="--workflow-profile slurm",
@@ -236,6 +246,7 @@ def summarize(job: Job) -> tuple[list[str], int]:
             void[run.name] = _void_reason(job.root / job.results / result.record)
         else:
             usable.add(run.configuration)
+
     unusable = {runs[name].configuration for name in void} - usable
 
     lines: list[str] = []
@@ -289,14 +300,16 @@ def _failures(job: Job, rounds: Iterable[str]) -> list[str]:
         messages = [line for line in text.splitlines() if line.startswith(prefix)]
         if messages:
             failures.append(messages[-1].removeprefix(prefix))
+
     return failures
 
 
 def _void_lines(void: Mapping[str, tuple[str, str]]) -> list[str]:
-    """One line per reason, with the first run that has it."""
+    """One line per reason, with the first run that has it. `void`: run → its reason and remedy."""
     by_reason: dict[tuple[str, str], list[str]] = {}
     for name, reason in void.items():
         by_reason.setdefault(reason, []).append(name)
+
     lines = []
     for (why, remedy), names in by_reason.items():
         which = f"{names[0]} is"
@@ -312,7 +325,8 @@ def _void_total(
     unusable: int,
     all_void: bool,
 ) -> str:
-    """One line for the number of `void` runs, and of `unusable` configurations."""
+    """One line for the number of `void` runs, and of `unusable` configurations, those without
+    another run. `all_void`: whether no run has a result."""
     text = f"{void} of {len(job.plan.runs)} runs are void and left out of all results"
     if all_void:
         which = f"all {void} runs are" if void > 1 else "the only run is"
@@ -320,6 +334,7 @@ def _void_total(
     elif unusable:
         which = "configurations have" if unusable > 1 else "configuration has"
         text += f"; {unusable} {which} no usable run"
+
     if unusable:
         text += f" (exit code {0 if job.allow_void else NO_USABLE_RUN})"
     return (
@@ -338,7 +353,7 @@ def _void_reason(record: Path) -> tuple[str, str]:
 
 
 def _shortened(lines: list[str], what: str) -> list[str]:
-    """The first lines, and how many more there are."""
+    """The first `MOST_LINES` lines, and how many more there are of `what`."""
     further = len(lines) - MOST_LINES
     if further <= 0:
         return lines
