@@ -1,5 +1,9 @@
 """The job that ``--config`` requests: the paths of an experiment, the parameters of its rules, and
-which of its files are made again."""
+which of its files are made again.
+
+The rules in ``workflow/rules/*.smk`` take their files and parameters from a `Job`. Nothing here
+writes a file, so that ``snakemake -n`` changes nothing.
+"""
 
 from __future__ import annotations
 
@@ -329,10 +333,8 @@ class Job:
     @property
     def other_report_files(self) -> list[str]:
         """The files of the report beside its page and those tables that have a caption."""
-        names = [report_files.MARKDOWN, report_files.CARD]
-
-        for table in sorted(set(report_files.TABLES) - SHOWN_TABLES):
-            names.append(report_files.table_file(table))
+        tables = sorted(set(report_files.TABLES) - SHOWN_TABLES)
+        names = [report_files.MARKDOWN, report_files.CARD, *map(report_files.table_file, tables)]
         return [f"{self.report_folder}/{name}" for name in names]
 
     @property

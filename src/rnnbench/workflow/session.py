@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from rnnbench import locks
 from rnnbench.errors import ConfigError, RecordError, RnnbenchError, RunError, say
 from rnnbench.planning.plan import write_plan
-from rnnbench.records.rounds import NotNeeded, results_in
+from rnnbench.records.rounds import results_in
 from rnnbench.records.store import read_record, why_not_tracked
 from rnnbench.running import host_check
 from rnnbench.running.worker import WorkflowImporters
@@ -232,9 +232,9 @@ def summarize(job: Job) -> tuple[list[str], int]:
     runs = job.plan.runs
     folder = job.root / job.folder
     void: dict[str, tuple[str, str]] = {}
-    usable: set[str] = set()
-    missing: list[str] = []
-    unneeded: list[NotNeeded] = []
+    usable = set()
+    missing = []
+    unneeded = []
     results, _ = results_in(folder)
     for run in runs.values():
         result = results.get(run.name)
@@ -249,7 +249,7 @@ def summarize(job: Job) -> tuple[list[str], int]:
 
     unusable = {runs[name].configuration for name in void} - usable
 
-    lines: list[str] = []
+    lines = []
     obstacle = job.plan.obstacle
     if obstacle:
         lines.append(f"{obstacle.why} Fix: {obstacle.remedy}")
@@ -344,7 +344,7 @@ def _void_total(
 
 
 def _void_reason(record: Path) -> tuple[str, str]:
-    """The first reason of a void run and its remedy."""
+    """The first reason of a void run and its remedy. `record`: the path of its record."""
     try:
         reason = read_record(record).verdict.reasons[0]
         return reason.text, reason.remedy
