@@ -37,7 +37,7 @@ def apply_settings(config: Config, settings: Iterable[Setting]) -> tuple[Config,
     or has a value of another type.
     """
     differing: dict[str, Any] = {}
-    flat: list[Setting] = []
+    flat = []
     for setting in settings:
         if lookup(config, setting.key) is None:
             flat.append(setting)

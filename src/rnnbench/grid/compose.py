@@ -269,7 +269,7 @@ def _hydra(conf: Sequence[Path], requested: ChoiceFiles) -> Iterator[tuple[Compo
 
     with tempfile.TemporaryDirectory(prefix="rnnbench-conf-") as temporary:
         folder = Path(temporary)
-        given: dict[Choice, str] = {}
+        given = {}
         for group, files in requested.items():
             known = [each / group for each in folders]
             for choice, path in files.items():

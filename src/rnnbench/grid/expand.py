@@ -233,7 +233,7 @@ def _parsed(
     settings = parse_overrides(overrides, where, lambda group: list(files_of(conf, group)))
     for key, setting in settings.items():
         _check_setting(setting)
-        values: list[Any] = []
+        values = []
         if key == DATA:
             for text in setting.values:
                 path = data_path(

@@ -312,7 +312,7 @@ def _read(file: Path, where: str) -> Any:
 
 def _grids(data: ExperimentFile, where: str) -> tuple[tuple[str, ...], ...]:
     """Each grid as overrides; with ``repeats``, the maximum number of repeats is one of them."""
-    grids: list[list[str]] = []
+    grids = []
     written = data.grids
     if isinstance(written, str):
         written = [written]
@@ -384,7 +384,7 @@ def check_reference(
     reference = experiment.reference
     where = display_path(experiment.file)
     for axis, choice in reference.items():
-        choices: set[str] = set()
+        choices = set()
         for grid in grids:
             choices |= choices_of(grid, axis)
         if choice not in choices:

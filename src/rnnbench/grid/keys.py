@@ -65,7 +65,7 @@ def why_not_added(config: Config, key: str) -> tuple[str, str] | None:
 def _instead_of(config: Config, key: str) -> str:
     """What to write in place of `key`, which nothing reads."""
     # The innermost section on the way to the key, and what follows it.
-    above: list[str] = []
+    above = []
     section = config
     first, *rest = key.split(".")
     while isinstance(section.get(first), dict):

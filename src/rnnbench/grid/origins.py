@@ -22,7 +22,7 @@ WIDTH = 50  # characters before a comment, if the value leaves them
 
 def with_origins(point: GridPoint, conf: Sequence[Path]) -> str:
     """The config of `point`, one line per value. `conf`: the config folders that it is from."""
-    lines: list[str] = []
+    lines = []
 
     def add(path: tuple[str, ...], value: Any) -> None:
         """Adds the line of the key at `path`, and those of the keys inside it. Each has the origin

@@ -77,7 +77,7 @@ def parse_overrides(
 
     Raises a `ConfigError` for a text that is not an override, and for a key that is set twice.
     """
-    settings: dict[str, Setting] = {}
+    settings = {}
     for text in overrides:
         setting = _parse(text, where, options)
         if setting.key in settings:

@@ -115,7 +115,7 @@ def full_identity(config: Config, identity: Config) -> dict[str, Any]:
     """Everything that a result depends on: the config without limits and without the documentation
     keys at the top level of each section, and `identity`, which has the other parts (MD5 of the
     data set, lock of the build, digest of the worker's code), or all of them for a certificate."""
-    identifying: dict[str, Any] = {}
+    identifying = {}
     for key, value in config.items():
         # The default precision is left out, so that records from before the key stay valid.
         if key == "limits" or (key == "precision" and value == DEFAULT):

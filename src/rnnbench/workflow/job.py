@@ -422,7 +422,7 @@ class Job:
     def imported_files(self) -> list[str]:
         """The finished rounds and certificates of this experiment at other sites."""
         own = self.root / self.folder
-        files: list[Path] = []
+        files = []
         for folder in site_folders(self.root / self.results, self.experiment):
             if folder != own:
                 files += round_files(folder)

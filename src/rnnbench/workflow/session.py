@@ -123,7 +123,7 @@ class Session:
             self.job.check_same(attached.job)
             return
 
-        again: list[str] = []
+        again = []
         if workflow.is_main_process:
             # Not in a cluster's jobs: files that another node wrote may not be visible yet.
             again = made_again(self.job)
@@ -231,7 +231,7 @@ def summarize(job: Job) -> tuple[list[str], int]:
     not needed, the missing runs, the void runs together and the report's path."""
     runs = job.plan.runs
     folder = job.root / job.folder
-    void: dict[str, tuple[str, str]] = {}
+    void = {}
     usable = set()
     missing = []
     unneeded = []
