@@ -145,7 +145,7 @@ BAD = {
     f"{OWN}{{}}/absent.npz": "dataset.path=.*absent.npz does not exist. Fix: write a path relative",
     f"{OWN}{{}}": "dataset.path: .* cannot be read .it is not a regular file.. Fix: name a",
     f"{OWN}/dev/null": "dataset.path: /dev/null cannot be read .it is not a regular file",
-    OWN: "dataset.path= is no path. Fix: write dataset=file dataset.path=FILE",
+    OWN: "dataset.path= is not a path. Fix: write dataset=file dataset.path=FILE",
     "dataset.path={}/good.npz": "dataset.path belongs to dataset=file; the data set is digits. Fix"
     ": add dataset=file",
     "dataset=digits,file dataset.path={}/good.npz": "Fix: add dataset=file",
@@ -184,7 +184,7 @@ BAD = {
     "model={}/five.yaml model.epochs=3": "five.yaml: model.epochs is 'five'.* Fix: write an int",
     "model={}/nothing.yaml model.epochs=3": "yaml: model has no function. Fix: add function",
     "model.optimizer.learning_rate=-1": "learning_rate is -1.* it must be a number > 0. Fix: write",
-    "dataset=file dataset.path=null": "=None is no path. Fix: write dataset=file dataset.path=FILE",
+    "dataset=file dataset.path=null": "=None is not a path. Fix: write dataset=file dataset.path=FILE",
     "rnn=block,cell": "leaves out the reference, rnn=keras. Fix: write rnn=keras,block,cell",
     "{}/several.yaml": "several.yaml: reference.rnn has several values.* Fix: name one choice",
     "model.epochs=0": "model.epochs is 0; it must be an integer ≥ 1. Fix: ",
@@ -206,8 +206,8 @@ BAD = {
     "{}/grids.yaml": "grids.yaml: grids is empty. Fix: give it at least one grid",
     "{}/keys.yaml": "keys.yaml: .*unknown key 'grid'.* Fix: did you mean grids",
     "{}/yaml.yaml": "yaml.yaml, line 1: cannot be read: .* Fix: correct the YAML",
-    "{}/mine.yaml": "mine.yaml: unknown key .* Fix: this is no experiment; .* write model=",
-    "{}/lacks.yaml": "lacks.yaml: unknown key .* Fix: this is no experiment; .* write rnn=",
+    "{}/mine.yaml": "mine.yaml: unknown key .* Fix: this is not an experiment; .* write model=",
+    "{}/lacks.yaml": "lacks.yaml: unknown key .* Fix: this is not an experiment; .* write rnn=",
     "{}/reference.yaml": "reference.yaml: reference has rnn=block, .* Fix: .*rnn=keras",
 }
 

@@ -53,7 +53,7 @@ class Repeats(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """How the grids of an experiment are measured and reported.
 
-    - `grid_order`: ``sequential``: all blocks of the first grid come before those of the second.
+    - `grid_order`: ``sequential``: all blocks of the first grid come before the second grid's.
     - `repeats`: the stopping rule; None if the grids set the number of repeats.
     - `lead`: what the report leads with.
     """
@@ -167,10 +167,12 @@ def load_experiment(name: str, conf: Sequence[Path]) -> Experiment:
 
 
 def _composed(file: Path, conf: Sequence[Path], above: tuple[Path, ...] = ()) -> tuple[Any, Path]:
-    """The content of `file` over that of the experiments in its ``defaults``, as Hydra composes
-    files: a later one replaces values of an earlier one, and the file itself is last unless
-    ``_self_`` is elsewhere. With it, the folder of the file that has the grids. `above`: the files
-    whose defaults lead here."""
+    """The content of `file` over the experiments in its ``defaults``, as Hydra composes files: a
+    later one replaces values of an earlier one, and the file itself is last unless ``_self_`` is
+    elsewhere. With it, the folder of the file that has the grids.
+
+    `above`: the files whose defaults lead here.
+    """
     where = display_path(file)
     content = _read(file, where)
     if not isinstance(content, dict) or DEFAULTS not in content:
@@ -232,7 +234,7 @@ def _overlaid(base: Mapping[str, Any], top: Mapping[str, Any]) -> dict[str, Any]
 
 def varied(experiment: Experiment, overrides: Sequence[str]) -> Experiment:
     """`experiment` with the overrides of the command line, as an experiment of its own: its name
-    and title say them, so that its results and page never replace those of `experiment`."""
+    and title say them, so that it never replaces the results and the page of `experiment`."""
     if not overrides:
         return experiment
 
@@ -291,7 +293,7 @@ def _read(file: Path, where: str) -> Any:
         remedy = f"{suggestion(str(key), KEYS)}the keys are {', '.join(KEYS)}."
         for of_choice, axis in CHOICES.items():
             if of_choice in data:
-                remedy = f"this is no experiment; as a choice, write {axis}={where}."
+                remedy = f"this is not an experiment; as a choice, write {axis}={where}."
                 break
         raise ConfigError(f"unknown key {key!r}.", where=where, remedy=remedy)
 
@@ -366,8 +368,7 @@ def check_reference(
     defaults: Mapping[str, Mapping[str, str]],
     default_model: str,
 ) -> None:
-    """Raises a `ConfigError` if the reference is in none of the `grids`, which are those of the
-    file.
+    """Raises a `ConfigError` if the reference is in none of the `grids` of the file.
 
     - `defaults`: model → group → the choice if a grid names none.
     - `default_model`: the model if a grid names none.

@@ -34,7 +34,7 @@ SAVED = "rnnworker.models.saved:build"
 IMPLEMENTATION = "rnn.implementation"
 DATA = "dataset.path"
 STAR = "*"  # stands for the names of a star import, which are known only after executing the file
-# What to write in place of a path that is not that of a YAML file.
+# What to write in place of a path that does not lead to a YAML file.
 BY_PATH = {
     "model": "write FILE.py:FUNCTION, FILE.keras, or the path of a YAML file (docs/models.md).",
     "rnn": "write the path of a YAML file that names the Python file (docs/own_kernel.md).",
@@ -42,7 +42,7 @@ BY_PATH = {
 }
 # Function of an implementation's file → number of positional arguments of its call.
 OF_IMPLEMENTATION = {"make": 4, "to_canonical": 2, "from_canonical": 2}
-# The same for those of a model's file; build takes (), (keras), (keras, config) or all three.
+# The same for the functions of a model; build takes (), (keras), (keras, config) or all three.
 OF_MODEL = {
     "model.function": (3, 2, 1, 0),
     "model.data.prepare": (2,),
@@ -118,7 +118,8 @@ def file_of(
 
 
 def name_of_choice(file: Path) -> str:
-    """The name of the choice in a `file_of`: its stem, and that of a function not called build."""
+    """The name of the choice in a `file_of`: its stem, and the function's name unless that is
+    build."""
     python = PYTHON_MODEL.fullmatch(file.name)
     if python is None:
         return file.stem
@@ -206,7 +207,7 @@ def data_path(
     those in ``data/`` may be fetched later."""
     if not isinstance(text, str) or not text:
         raise ConfigError(
-            f"{DATA}={text} is no path.",
+            f"{DATA}={text} is not a path.",
             where=where,
             remedy=f"write dataset=file {DATA}=FILE, or dataset=none for a model that makes its "
             "data.",

@@ -307,7 +307,7 @@ class Job:
                         )
                     file = self.round_file(self.plan.runs[run].round)
                     raise ConfigError(
-                        "the file of one run is no target: its round makes it.",
+                        "the file of a single run cannot be requested: its round makes it.",
                         where=target,
                         remedy=f"request {file}.",
                     )

@@ -187,8 +187,8 @@ class Session:
 
 
 def check_slurm(submit_command: str | None) -> None:
-    """Raises `ConfigError` if `submit_command`, that of the profile in use, is the one of the Slurm
-    profile, and this host has no Slurm. `submit_command`: None without a cluster."""
+    """Raises `ConfigError` if the profile in use is the one for Slurm, and this host has no Slurm.
+    `submit_command`: of the profile; None without a cluster."""
     if not submit_command or Path(submit_command.split()[0]).name != "submit.py":
         return
     try:

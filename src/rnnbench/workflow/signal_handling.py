@@ -61,7 +61,7 @@ def end_descendants(pid: int, seconds: float = SIGTERM_SECONDS) -> None:
 
 
 def is_running(process: psutil.Process) -> bool:
-    """Whether the process exists and is no zombie."""
+    """Whether the process exists and is not a zombie."""
     with suppress(psutil.NoSuchProcess):
         return process.status() not in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
     return False
