@@ -184,7 +184,7 @@ BAD = {
     "model={}/five.yaml model.epochs=3": "five.yaml: model.epochs is 'five'.* Fix: write an int",
     "model={}/nothing.yaml model.epochs=3": "yaml: model has no function. Fix: add function",
     "model.optimizer.learning_rate=-1": "learning_rate is -1.* it must be a number > 0. Fix: write",
-    "dataset=file dataset.path=null": "=None is not a path. Fix: write dataset=file dataset.path=FILE",
+    "dataset=file dataset.path=null": "is not a path. Fix: write dataset=file dataset.path=FILE",
     "rnn=block,cell": "leaves out the reference, rnn=keras. Fix: write rnn=keras,block,cell",
     "{}/several.yaml": "several.yaml: reference.rnn has several values.* Fix: name one choice",
     "model.epochs=0": "model.epochs is 0; it must be an integer ≥ 1. Fix: ",
