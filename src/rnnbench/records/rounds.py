@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import glob
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -12,6 +13,7 @@ import msgspec
 
 from rnnbench.errors import RecordError
 from rnnbench.records.bounds import Seconds
+from rnnbench.records.plan_file import read_heads
 from rnnbench.records.record import Record, Run
 from rnnbench.records.store import (
     as_kind,
@@ -121,19 +123,31 @@ def round_files(folder: Path) -> list[Path]:
 def results_in(folder: Path) -> tuple[dict[str, Result], list[RecordError]]:
     """Run → result in the finished rounds of an experiment at a site, and the errors of the files
     that cannot be read. A run that is in several rounds, since its experiment was planned
-    differently, has the result that started last."""
+    differently, has a result as it is planned now, if there is one; of several, the one that
+    started last."""
     files = round_files(folder)
     rounds, faults = readable(files, read_results)
     if not files and any(folder.glob("[!.]*-s*-r*.json")):
         fault = "has the results of an earlier version, which had a file for each run."
         remedy = "import its archive again, or run the same snakemake command again."
         faults.append(RecordError(fault, where=str(folder), remedy=remedy))
+    digests = planned_digests(folder)
     results: dict[str, Result] = {}
+    ranks: dict[str, tuple[bool, str]] = {}
     for members in rounds:
         for name, result in members.items():
-            if name not in results or result.started > results[name].started:
+            rank = (result.digest == digests.get(name), result.started)
+            if name not in results or rank > ranks[name]:
                 results[name] = result
+                ranks[name] = rank
     return results, faults
+
+
+def planned_digests(folder: Path) -> dict[str, str]:
+    """Run → digest, in the plan of an experiment at a site; empty if it has no readable plan."""
+    with suppress(RecordError):
+        return {head.name: head.digest for head in read_heads(folder / "plan.jsonl")}
+    return {}
 
 
 def read_records(
