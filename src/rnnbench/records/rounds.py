@@ -195,9 +195,20 @@ def records_at(folder: Path, runs: Iterable[str]) -> tuple[list[Record], list[Re
     return sorted(records, key=lambda record: record.started), faults
 
 
+def as_planned(records: Sequence[Record], digests: Mapping[str, str]) -> list[Record]:
+    """The `records` that were measured as planned, and the companions of their rounds. `digests`:
+    run → digest in the plan."""
+    own = []
+    for record in records:
+        if not record.is_companion and record.run.digest == digests[record.name]:
+            own.append(record)
+    rounds = {record.round_id for record in own}
+    return own + [each for each in records if each.is_companion and each.round_id in rounds]
+
+
 def results_of(records: Iterable[Record]) -> dict[str, Result]:
-    """Run → result, from `records` as `records_at` returns them: the last one represents a run,
-    next to its companions, which represent none."""
+    """Run → result, from `records` in the order of their start, as `as_planned` returns them: the
+    last one represents a run, next to its companions, which represent none."""
     companions: dict[str, list[str]] = {}
     last = {}
     for record in records:

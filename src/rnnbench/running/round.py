@@ -25,7 +25,7 @@ from rnnbench.builds.environments import prepare
 from rnnbench.errors import RecordError, RunError
 from rnnbench.records import timestamps
 from rnnbench.records.record import Reason, Record, Run, Verdict
-from rnnbench.records.rounds import records_at
+from rnnbench.records.rounds import as_planned, records_at
 from rnnbench.records.store import UNREADABLE, Place, read_json, record_files, write_record
 from rnnbench.running import attempt, worker
 from rnnbench.running.assemble import Trained, records_of
@@ -316,7 +316,7 @@ def _start_timestamp(folder: Path) -> str:
 
 def adoptable_records(planned: Sequence[Run], place: Place) -> list[Record]:
     """The records of the `planned` runs that were measured as planned, on any machine of the site,
-    and those of companions.
+    and the companions of their rounds.
 
     Unreadable records of this machine are set aside; others are left to the machine that owns them.
     """
@@ -328,8 +328,4 @@ def adoptable_records(planned: Sequence[Run], place: Place) -> list[Record]:
         if file.parents[1].name == here:
             aside = file.rename(file.with_suffix(UNREADABLE))
             print_progress(f"rnnbench: {fault} It was set aside as {aside.name}.")
-    return [
-        record
-        for record in records
-        if record.is_companion or record.run.digest == digests[record.name]
-    ]
+    return as_planned(records, digests)
