@@ -72,12 +72,32 @@ def test_all_records_of_a_run_at_a_site_are_set_aside(folder: Path) -> None:
     assert record_files(results, name=name) == [results / record.path for record in others]
 
 
-def test_runs_of_a_damaged_round_are_not_finished(folder: Path) -> None:
+def test_runs_of_a_damaged_round_have_no_result_without_a_plan(folder: Path) -> None:
     file = folder / "rounds/round-s0-r1.json"
     file.write_text("[")
     with pytest.raises(ConfigError, match="no finished run is named 'a-block-s0-r1'"):
         retry(folder, "a-block-s0-r1")
     assert file.read_text() == "["
+
+
+@pytest.mark.parametrize("names", [(), ("b-*",)])
+def test_records_of_a_round_that_failed_are_set_aside(
+    folder: Path, names: tuple[str, ...], capsys
+) -> None:
+    """The next start would adopt them, although they are void or named."""
+    results = folder.parents[1]
+    made = make_record(name="b-keras-s0-r0", site="here", verdict="void")
+    other = replace(made, run=replace(made.run, digest="f" * 64), started="20200101T000000_000000Z")
+    for record in (made, other):
+        write_record(results, record)
+    unmeasured = make_record(name="b-block-s0-r0").run
+    (folder / "plan.jsonl").write_bytes(made.run.line() + unmeasured.line())
+    assert commands.retry([folder.name, *names, "--site", "here", "--results", str(results)]) == 0
+    aside = {path.stem for path in results.glob(f"records/*/{made.name}/*.retried")}
+    assert made.started in aside
+    assert f"measures {1 if names else 2} of 4 runs again" in capsys.readouterr().out
+    with pytest.raises(ConfigError, match="no finished run is named 'b-block-s0-r0'"):
+        retry(folder, unmeasured.name)
 
 
 def test_an_unknown_name_or_experiment_changes_nothing(folder: Path) -> None:

@@ -19,9 +19,12 @@ from rnnbench.locks import exclusive
 from rnnbench.records.plan_file import read_runs
 from rnnbench.records.record import NOT_CERTIFIED
 from rnnbench.records.rounds import (
+    as_planned,
+    planned_digests,
     read_results,
     records_at,
     results_in,
+    results_of,
     round_files,
     write_results,
 )
@@ -52,9 +55,12 @@ def retry(arguments: Sequence[str]) -> int:
 
     site = options.site or machine.fingerprint()["machine"]
     folder = options.results / site / options.experiment
-    if not round_files(folder):
-        remedy = "run snakemake first."
-        raise ConfigError("has no finished run.", where=str(folder), remedy=remedy)
+    if not folder.is_dir():
+        raise ConfigError(
+            "has no finished run.",
+            where=str(folder),
+            remedy="run snakemake first; imported runs are measured again on their own machine.",
+        )
 
     with exclusive(options.results, "rnnbench retry"):
         chosen, total = _set_aside(folder, options.names)
@@ -71,6 +77,11 @@ def _set_aside(folder: Path, patterns: Sequence[str]) -> tuple[int, int]:
     Returns the number of these runs and that of all. Raises `ConfigError`.
     """
     results, _ = results_in(folder)
+    # Runs whose round failed have records, which the next start would adopt.
+    digests = planned_digests(folder)
+    found, _ = records_at(folder, digests.keys() - results.keys())
+    results = results_of(as_planned(found, digests)) | results
+
     chosen: set[str] = set()
     for pattern in patterns:
         found = fnmatch.filter(results, pattern)
