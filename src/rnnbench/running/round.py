@@ -2,8 +2,9 @@
 
 If a member's record exists already, it is adopted. If the reference's record exists but other
 members' do not, the reference is measured with them again as their companion, because only runs
-measured at the same time can be compared. A run whose certificate failed is not trained: its record
-is void.
+measured at the same time can be compared. For the same reason, all members are measured again if
+the reference's record does not exist. A run whose certificate failed is not trained: its record is
+void.
 """
 
 from __future__ import annotations
@@ -144,6 +145,8 @@ class CohortRunner:
     ) -> dict[str, Record]:
         """Adopts the records that exist, writes those of refused runs, and measures the others.
 
+        If the reference has no record, runs that have one are measured again with it.
+
         - `planned`: the runs of the round.
         - `refused`: run → why it is not trained.
         - `reference`: name of the run that the others are compared with, or None.
@@ -154,27 +157,30 @@ class CohortRunner:
         for record in adoptable_records(planned, self.place):
             if not record.is_companion:
                 records[record.name] = record
-        without = [run for run in planned if run.name not in records]
-        if not without:
-            retry = f"`rnnbench retry {self.place.experiment}` measures it again"
-            text = f"nothing to measure, since every run has a record; {retry}"
-        elif len(without) == 1:
-            text = "1 run starts"
-        else:
-            text = f"{len(without)} runs start"
-        print_progress(f"{self.label} {self.name}: {text}{self.remaining}")
-
-        missing = []
-        for run in without:
-            if run.name in refused:
-                records |= self.refuse(run, refused[run.name])
-            else:
-                missing.append(run)
-
         by_name = {run.name: run for run in planned}
         compared = None
         if reference in by_name.keys() - refused:
             compared = by_name[reference].as_dict()
+            if reference not in records:
+                # Only runs that are measured at the same time can be compared with it.
+                for name, record in list(records.items()):
+                    if record.verdict.status != "void":
+                        del records[name]
+
+        without = [run for run in planned if run.name not in records]
+        missing = [run for run in without if run.name not in refused]
+        if not without:
+            retry = f"`rnnbench retry {self.place.experiment} NAME` measures one again"
+            text = f"nothing to measure, since every run has a record; {retry}"
+        elif len(missing) == 1:
+            text = "1 run starts"
+        else:
+            text = f"{len(missing)} runs start"
+        print_progress(f"{self.label} {self.name}: {text}{self.remaining}")
+
+        for run in without:
+            if run.name in refused:
+                records |= self.refuse(run, refused[run.name])
         lines = [run.as_dict() for run in missing]
         for group in cohorts(lines, compared, self.peaks(missing), card=_card(missing)):
             # The reference is recorded once for itself; later it is the others' companion.
