@@ -52,6 +52,8 @@ def measure(
     """Measures the `planned` runs in turns, or adopts records of earlier attempts. Writes records.
     Returns run → record.
 
+    - `planned`: the runs of one round.
+    - `place`: of their experiment.
     - `check`: called when a run has read its inputs, before it is timed; raises if they have
       changed since they were compared with the plan.
     - `label`: the prefix of its messages.
@@ -81,7 +83,14 @@ def measure(
         wait = partial(waiting, "this host to finish timing")
         timing = held.enter_context(locks.locked(place.timing_lock, holder, wait))
         runner = CohortRunner(
-            place, check, label, name, hardware, pinned_md5 or {}, timing, remaining
+            place,
+            check,
+            label,
+            name,
+            hardware,
+            pinned_md5 or {},
+            timing,
+            remaining,
         )
         return runner.complete(planned, refused, reference)
 
@@ -90,7 +99,9 @@ def _card(runs: Sequence[Run]) -> Facts | None:
     """Facts about the card on which `runs` are to take turns; None if they need no card or the
     driver does not tell."""
     for run in runs:
-        card = card_of(run.config) if takes_turns(run.config) else None
+        if not takes_turns(run.config):
+            continue
+        card = card_of(run.config)
         if card:
             return cards.query_contexts(card)
     return None
@@ -131,9 +142,9 @@ class CohortRunner:
             found = record_files(self.place.results, self.hardware["machine"], pattern)
             # The pattern matches `…-s0-r0` of a configuration with further overrides, too.
             name = re.compile(re.escape(run.configuration) + r"-s\d+-r\d+")
-            files = [file for file in found if name.fullmatch(file.parent.name)]
+            files = {file.name: file for file in found if name.fullmatch(file.parent.name)}
             with suppress(RecordError, KeyError, TypeError, ValueError):
-                latest = read_json(max(files, key=lambda file: file.name))
+                latest = read_json(files[max(files)])
                 peaks.append(int(latest["measured"]["peak_memory_bytes"]))
         return peaks
 
@@ -182,16 +193,26 @@ class CohortRunner:
             if run.name in refused:
                 records |= self.refuse(run, refused[run.name])
         lines = [run.as_dict() for run in missing]
-        for group in cohorts(lines, compared, self.peaks(missing), card=_card(missing)):
+        groups = cohorts(
+            lines,
+            compared,
+            self.peaks(missing),
+            card=_card(missing),
+        )
+        for group in groups:
             # The reference is recorded once for itself; later it is the others' companion.
             requested = {run.name for run in missing if run.name not in records}
-            records |= self.measure([by_name[line["name"]] for line in group], requested)
+            cohort = [by_name[line["name"]] for line in group]
+            records |= self.measure(cohort, requested)
         return records
 
     def refuse(self, run: Run, reason: Reason) -> dict[str, Record]:
         """Writes the void record of a run that is not trained.
 
-        `reason`: why it is not. Returns run → record.
+        - `run`: as it is planned.
+        - `reason`: why it is not trained.
+
+        Returns run → record.
         """
         started = _start_timestamp(self.folder(run))
         place = self.place
@@ -221,10 +242,13 @@ class CohortRunner:
         by_name = {run.name: run for run in cohort}
         order = starting_order([run.as_dict() for run in cohort])
         cohort = [by_name[line["name"]] for line in order]
+
         started = {run.name: _start_timestamp(self.folder(run)) for run in cohort}
-        code, slurm = revision(), attempt.slurm_job()
+        code = revision()
+        slurm = attempt.slurm_job()
         outcomes = self._train(cohort, started)
         finished = timestamps.now()
+
         trained = []
         for run in cohort:
             trained.append(
@@ -240,7 +264,8 @@ class CohortRunner:
             )
 
         identity = f"{self.name}/{min(started.values())}"
-        made = records_of(trained, identity, set(started) - requested)
+        companions = started.keys() - requested
+        made = records_of(trained, identity, companions)
         # Out of memory next to others does not mean that the run needs too much on its own.
         again = []
         for run in cohort:
@@ -248,15 +273,16 @@ class CohortRunner:
                 made.pop(run.name, None)
                 if run.name in requested:
                     again.append(run)
+
         records = {}
         # Companions first, so that they exist once a record can be adopted.
-        for record in sorted(made.values(), key=lambda record: record.name in requested):
+        for record in sorted(made.values(), key=lambda record: not record.is_companion):
             measured = {**record.measured, "revision": code}
             if slurm:
                 measured["job"] = {**slurm, "log": f"records/{record.key}.log"}
             complete = replace(record, measured=measured)
             write_record(self.place.results, complete)
-            if record.name in requested:
+            if not record.is_companion:
                 records[record.name] = complete
 
         for run in again:
@@ -287,21 +313,26 @@ class CohortRunner:
 
         members = []
         for number, run in enumerate(cohort):
-            pinned = self.pinned_md5.get(run.name)
-            members.append(
-                worker.member(
-                    run.name,
-                    worker.job_of(run.config, root, pinned_md5=pinned, place=number),
-                    root,
-                    self.folder(run) / started[run.name],
-                    limits=run.config.get("limits") or {},
-                    timing=self.timing,
-                    on_event=partial(on_event, run),
-                )
+            job = worker.job_of(
+                run.config,
+                root,
+                pinned_md5=self.pinned_md5.get(run.name),
+                place=number,
             )
+            member = worker.member(
+                run.name,
+                job,
+                root,
+                self.folder(run) / started[run.name],
+                limits=run.config.get("limits") or {},
+                timing=self.timing,
+                on_event=partial(on_event, run),
+            )
+            members.append(member)
 
+        seed = zlib.crc32(f"{self.name} {started}".encode())
         with Progress(self.label, epochs) as progress:
-            outcomes = supervise(members, zlib.crc32(f"{self.name} {started}".encode()))
+            outcomes = supervise(members, seed)
         if unread:  # they failed early
             self.check()
         return outcomes
@@ -328,6 +359,7 @@ def adoptable_records(planned: Sequence[Run], place: Place) -> list[Record]:
     """
     digests = {run.name: run.digest for run in planned}
     records, faults = records_at(place.folder, digests)
+
     here = machine.fingerprint()["machine"]
     for fault in faults:
         file = Path(fault.where)
