@@ -64,7 +64,10 @@ def retry(arguments: Sequence[str]) -> int:
 
     with exclusive(options.results, "rnnbench retry"):
         chosen, total = _set_aside(folder, options.names)
-    print(f"The next snakemake measures {chosen} of {total} runs again.")
+    beside = ""
+    if chosen:
+        beside = ", next to the runs that they are compared with"
+    print(f"The next snakemake measures {chosen} of {total} runs again{beside}.")
     return 0
 
 
