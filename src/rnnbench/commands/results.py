@@ -19,12 +19,9 @@ from rnnbench.locks import exclusive
 from rnnbench.records.plan_file import read_runs
 from rnnbench.records.record import NOT_CERTIFIED
 from rnnbench.records.rounds import (
-    as_planned,
-    planned_digests,
     read_results,
     records_at,
-    results_in,
-    results_of,
+    results_at,
     round_files,
     write_results,
 )
@@ -79,12 +76,8 @@ def _set_aside(folder: Path, patterns: Sequence[str]) -> tuple[int, int]:
 
     Returns the number of these runs and that of all. Raises `ConfigError`.
     """
-    results, _ = results_in(folder)
-    # Runs whose round failed have records, which the next start would adopt.
-    digests = planned_digests(folder)
-    found, _ = records_at(folder, digests.keys() - results.keys())
-    results = results_of(as_planned(found, digests)) | results
-
+    # With those of a round that failed: the next start would adopt its records.
+    results, _ = results_at(folder)
     chosen: set[str] = set()
     for pattern in patterns:
         found = fnmatch.filter(results, pattern)

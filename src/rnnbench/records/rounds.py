@@ -244,6 +244,18 @@ def results_of(records: Iterable[Record]) -> dict[str, Result]:
     return results
 
 
+def results_at(folder: Path) -> tuple[dict[str, Result], list[RecordError]]:
+    """The `results_in` finished rounds, and the results of the other planned runs that have
+    records: a round with a run that was killed has no file. With the errors of what cannot be
+    read."""
+    results, faults = results_in(folder)
+    digests = planned_digests(folder)
+    others = [name for name in digests if name not in results]
+    records, unreadable = records_at(folder, others)
+    results |= results_of(as_planned(records, digests))
+    return results, faults + unreadable
+
+
 def unfinished(
     runs: Iterable[Run],
     results: Mapping[str, Result],
