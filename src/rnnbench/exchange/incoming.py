@@ -316,8 +316,8 @@ def _merged_plan(file: Path, existing: Path, name: str) -> bytes:
 
 
 def _merged_facts(facts: Experiment, file: Path, existing: Path) -> Experiment:
-    """The facts of an experiment, with the runs that were skipped according to the existing ones,
-    unless they are planned now or have a result.
+    """The facts of an experiment, with the runs that were skipped according to these or to the
+    existing ones, unless they are planned now or have a result.
 
     - `facts`: those in `file`, which is next to the plan.
     - `existing`: the file of the existing facts.
@@ -329,8 +329,9 @@ def _merged_facts(facts: Experiment, file: Path, existing: Path) -> Experiment:
         planned = {run.name for run in read_runs(plan)}
         measured, _ = results_in(existing.parent)
         for each in read_experiment(existing).skipped:
-            if each.name not in planned and each.name not in measured:
-                skipped.setdefault(each.name, each)
+            skipped.setdefault(each.name, each)
+        for name in planned | measured.keys():
+            skipped.pop(name, None)
 
     return msgspec.structs.replace(facts, skipped=tuple(skipped.values()))
 
