@@ -11,8 +11,9 @@ import pytest
 from rnnbench import locks
 from rnnbench.commands import results as commands
 from rnnbench.errors import ConfigError, RunError
-from rnnbench.records.rounds import results_in
-from rnnbench.records.store import record_files, write_record
+from rnnbench.records.record import Reason, Verdict
+from rnnbench.records.rounds import NotNeeded, Result, results_in, write_results
+from rnnbench.records.store import record_files, write_json, write_record
 from tests.factory import make_late, make_record, put, replace
 
 VERDICTS = {"a-keras-s0-r0": "clean", "a-block-s0-r0": "void", "a-block-s0-r1": "suspect"}
@@ -98,6 +99,29 @@ def test_records_of_a_round_that_failed_are_set_aside(
     assert f"measures {1 if names else 2} of 4 runs again" in capsys.readouterr().out
     with pytest.raises(ConfigError, match="no finished run is named 'b-block-s0-r0'"):
         retry(folder, unmeasured.name)
+
+
+def test_repeats_that_were_not_needed_are_decided_about_again(folder: Path) -> None:
+    """Those of the configuration that is measured again."""
+    why = NotNeeded(spent=2.0, budget=1.0)
+    for name in ("a-block-s0-r2", "a-keras-s0-r2"):
+        unneeded = Result(record=None, digest="d", not_needed=why)
+        write_results(folder / f"rounds/{name}.json", {name: unneeded})
+    arguments = ["a-block-s0-r1", "--site", "here", "--results", str(folder.parents[1])]
+    assert commands.retry([folder.name, *arguments]) == 0
+    left, _ = results_in(folder)
+    assert set(left) == {"a-keras-s0-r0", "a-block-s0-r0", "a-keras-s0-r2"}
+
+
+def test_the_certificate_that_a_run_failed_is_made_again(folder: Path) -> None:
+    results = folder.parents[1]
+    reason = Reason("not_certified", "not trained", "correct the model.")
+    for key, verdict in (("mine", Verdict("void", (reason,))), ("other", "void")):
+        record = make_record(name=f"{key}-s0-r0", site="here", verdict=verdict)
+        put(results, replace(record, run=replace(record.run, certificate=key)))
+        write_json(folder / f"certificates/{key}.json", {})
+    assert commands.retry([folder.name, "--site", "here", "--results", str(results)]) == 0
+    assert [file.stem for file in folder.glob("certificates/*.json")] == ["other"]
 
 
 def test_an_unknown_name_or_experiment_changes_nothing(folder: Path) -> None:

@@ -162,6 +162,7 @@ def test_a_companion_may_come_later(here: Path, tmp_path: Path) -> None:
 
 def test_a_backup_is_restored_and_says_what_it_replaces(here, tmp_path, capsys, refused) -> None:
     file = exported(tmp_path / "backup", machine="home", started=LATER)
+    backup = file
     error = refused(file)
     assert "is a machine or site of this project" in error and "--restore" in error
     assert run("import", file, "--restore") == 0
@@ -170,6 +171,8 @@ def test_a_backup_is_restored_and_says_what_it_replaces(here, tmp_path, capsys, 
     assert f"replaced: {file}" in capsys.readouterr().out
     assert newest.started in file.read_text()
     assert len(record_files(here / "results")) == 2
+    assert run("import", backup, "--restore") == 0
+    assert "replaced" not in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("is_earlier", [False, True])

@@ -349,6 +349,10 @@ def test_of_two_rounds_of_a_run_the_one_that_is_planned_counts(
     found, _ = results_in(folder)
     assert found[planned.name].digest == planned.digest
     assert not unfinished([planned], found, results, None)
+    changed = replace(planned, digest="changed")
+    assert unfinished([changed], found, results, None) == [changed]
+    by_another_rule = unfinished([planned], found, results, {"least": 2})
+    assert by_another_rule == ([] if is_needed else [planned])
 
 
 def test_results_with_a_file_for_each_run_are_named_instead_of_ignored(results: Path) -> None:
