@@ -124,7 +124,7 @@ BAD = {
     "retry quick foo* --site here": "no finished run is named 'foo.*'. Fix: `rnnbench grid",
     "export quik -o {}/x.zip": "has no runs of quik at any site. Fix: did you mean quick",
     "export quick -o {}": "^rnnbench: [^ ]*/results/here: Is a directory. Fix: move",
-    "import {}/series.npz": "/here/series.npz: is not an export: .* Fix: name a file of `rnnbench exp",
+    "import {}/series.npz": "/here/series.npz: is not an export: .* Fix: name a file of `rnnbench",
 }
 
 
