@@ -101,16 +101,23 @@ def test_records_of_a_round_that_failed_are_set_aside(
         retry(folder, unmeasured.name)
 
 
-def test_repeats_that_were_not_needed_are_decided_about_again(folder: Path) -> None:
-    """Those of the configuration that is measured again."""
+@pytest.mark.parametrize("repeat", [1, 2])
+def test_repeats_that_were_not_needed_are_decided_about_again(
+    folder: Path, repeat: int, capsys
+) -> None:
+    """Those of the configuration that is measured again, or one that is named itself."""
     why = NotNeeded(spent=2.0, budget=1.0)
     for name in ("a-block-s0-r2", "a-keras-s0-r2"):
         unneeded = Result(record=None, digest="d", not_needed=why)
         write_results(folder / f"rounds/{name}.json", {name: unneeded})
-    arguments = ["a-block-s0-r1", "--site", "here", "--results", str(folder.parents[1])]
+    name = f"a-block-s0-r{repeat}"
+    arguments = [name, "--site", "here", "--results", str(folder.parents[1])]
     assert commands.retry([folder.name, *arguments]) == 0
     left, _ = results_in(folder)
-    assert set(left) == {"a-keras-s0-r0", "a-block-s0-r0", "a-keras-s0-r2"}
+    assert set(left) == {*VERDICTS, "a-keras-s0-r2"} - {name}
+    first, second = capsys.readouterr().out.splitlines()
+    assert f"measures {2 - repeat} of 5 runs again" in first
+    assert second == "Not needed so far, and decided about again: 1 of 5 runs."
 
 
 def test_the_certificate_that_a_run_failed_is_made_again(folder: Path) -> None:
