@@ -13,7 +13,7 @@ import glob
 import os
 import re
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -245,7 +245,6 @@ class CohortRunner:
 
         started = {run.name: _start_timestamp(self.folder(run)) for run in cohort}
         code = revision()
-        slurm = attempt.slurm_job()
         outcomes = self._train(cohort, started)
         finished = timestamps.now()
 
@@ -274,17 +273,7 @@ class CohortRunner:
                 if run.name in requested:
                     again.append(run)
 
-        records = {}
-        # Companions first, so that they exist once a record can be adopted.
-        for record in sorted(made.values(), key=lambda record: not record.is_companion):
-            measured = {**record.measured, "revision": code}
-            if slurm:
-                measured["job"] = {**slurm, "log": f"records/{record.key}.log"}
-            complete = replace(record, measured=measured)
-            write_record(self.place.results, complete)
-            if not record.is_companion:
-                records[record.name] = complete
-
+        records = self._write(made.values(), code)
         for run in again:
             print_progress(f"{self.label} {run.name} ran out of memory; retrying it on its own")
             records |= self.measure([run], requested)
@@ -294,6 +283,27 @@ class CohortRunner:
             what = f"received an external SIGKILL in phase {outcomes[killed[0]].phase}."
             remedy = f"run the same command again; if memory ran out, {LESS_MEMORY}."
             raise RunError(what, where=", ".join(killed), remedy=remedy)
+        return records
+
+    def _write(self, made: Iterable[Record], code: str) -> dict[str, Record]:
+        """Writes the records of a cohort, companions included.
+
+        - `made`: the records.
+        - `code`: the revision of the worker's code, which they get.
+
+        Returns run → record, without companions.
+        """
+        records = {}
+        slurm = attempt.slurm_job()
+        # Companions first, so that they exist once a record can be adopted.
+        for record in sorted(made, key=lambda record: not record.is_companion):
+            measured = {**record.measured, "revision": code}
+            if slurm:
+                measured["job"] = {**slurm, "log": f"records/{record.key}.log"}
+            complete = replace(record, measured=measured)
+            write_record(self.place.results, complete)
+            if not record.is_companion:
+                records[record.name] = complete
         return records
 
     def _train(self, cohort: Sequence[Run], started: Mapping[str, str]) -> dict[str, Outcome]:
