@@ -11,8 +11,9 @@ import pytest
 from rnnbench import locks
 from rnnbench.commands import results as commands
 from rnnbench.errors import ConfigError, RunError
-from rnnbench.records.rounds import results_in
-from rnnbench.records.store import record_files, write_record
+from rnnbench.records.record import Reason, Verdict
+from rnnbench.records.rounds import NotNeeded, Result, results_in, write_results
+from rnnbench.records.store import record_files, write_json, write_record
 from tests.factory import make_late, make_record, put, replace
 
 VERDICTS = {"a-keras-s0-r0": "clean", "a-block-s0-r0": "void", "a-block-s0-r1": "suspect"}
@@ -49,7 +50,7 @@ def retry(folder: Path, *names: str) -> set[str]:
 def test_retry_marks_void_or_named_runs(folder: Path, names: list[str], marked: set, capsys):
     assert retry(folder, *names) == marked
     output = capsys.readouterr().out
-    assert output == f"The next snakemake measures {len(marked)} of 3 runs again.\n"
+    assert output.startswith(f"The next snakemake measures {len(marked)} of 3 runs again, next to ")
 
 
 def test_all_records_of_a_run_at_a_site_are_set_aside(folder: Path) -> None:
@@ -72,12 +73,62 @@ def test_all_records_of_a_run_at_a_site_are_set_aside(folder: Path) -> None:
     assert record_files(results, name=name) == [results / record.path for record in others]
 
 
-def test_runs_of_a_damaged_round_are_not_finished(folder: Path) -> None:
+def test_runs_of_a_damaged_round_have_no_result_without_a_plan(folder: Path) -> None:
     file = folder / "rounds/round-s0-r1.json"
     file.write_text("[")
     with pytest.raises(ConfigError, match="no finished run is named 'a-block-s0-r1'"):
         retry(folder, "a-block-s0-r1")
     assert file.read_text() == "["
+
+
+@pytest.mark.parametrize("names", [(), ("b-*",)])
+def test_records_of_a_round_that_failed_are_set_aside(
+    folder: Path, names: tuple[str, ...], capsys
+) -> None:
+    """The next start would adopt them, although they are void or named."""
+    results = folder.parents[1]
+    made = make_record(name="b-keras-s0-r0", site="here", verdict="void")
+    other = replace(made, run=replace(made.run, digest="f" * 64), started="20200101T000000_000000Z")
+    for record in (made, other):
+        write_record(results, record)
+    unmeasured = make_record(name="b-block-s0-r0").run
+    (folder / "plan.jsonl").write_bytes(made.run.line() + unmeasured.line())
+    assert commands.retry([folder.name, *names, "--site", "here", "--results", str(results)]) == 0
+    aside = {path.stem for path in results.glob(f"records/*/{made.name}/*.retried")}
+    assert made.started in aside
+    assert f"measures {1 if names else 2} of 4 runs again" in capsys.readouterr().out
+    with pytest.raises(ConfigError, match="no finished run is named 'b-block-s0-r0'"):
+        retry(folder, unmeasured.name)
+
+
+@pytest.mark.parametrize("repeat", [1, 2])
+def test_repeats_that_were_not_needed_are_decided_about_again(
+    folder: Path, repeat: int, capsys
+) -> None:
+    """Those of the configuration that is measured again, or one that is named itself."""
+    why = NotNeeded(spent=2.0, budget=1.0)
+    for name in ("a-block-s0-r2", "a-keras-s0-r2"):
+        unneeded = Result(record=None, digest="d", not_needed=why)
+        write_results(folder / f"rounds/{name}.json", {name: unneeded})
+    name = f"a-block-s0-r{repeat}"
+    arguments = [name, "--site", "here", "--results", str(folder.parents[1])]
+    assert commands.retry([folder.name, *arguments]) == 0
+    left, _ = results_in(folder)
+    assert set(left) == {*VERDICTS, "a-keras-s0-r2"} - {name}
+    first, second = capsys.readouterr().out.splitlines()
+    assert f"measures {2 - repeat} of 5 runs again" in first
+    assert second == "Not needed so far, and decided about again: 1 of 5 runs."
+
+
+def test_the_certificate_that_a_run_failed_is_made_again(folder: Path) -> None:
+    results = folder.parents[1]
+    reason = Reason("not_certified", "not trained", "correct the model.")
+    for key, verdict in (("mine", Verdict("void", (reason,))), ("other", "void")):
+        record = make_record(name=f"{key}-s0-r0", site="here", verdict=verdict)
+        put(results, replace(record, run=replace(record.run, certificate=key)))
+        write_json(folder / f"certificates/{key}.json", {})
+    assert commands.retry([folder.name, "--site", "here", "--results", str(results)]) == 0
+    assert [file.stem for file in folder.glob("certificates/*.json")] == ["other"]
 
 
 def test_an_unknown_name_or_experiment_changes_nothing(folder: Path) -> None:

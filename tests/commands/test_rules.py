@@ -10,12 +10,14 @@ import pytest
 from rnnbench.commands import rules
 from rnnbench.datasets.pins import pinned
 from rnnbench.errors import RecordError, RunError
+from rnnbench.grid.experiment import Repeats
 from rnnbench.grid.point import digest_of_round
 from rnnbench.records.rounds import Result, read_results
-from rnnbench.records.store import Place, read_record, record_files, write_json
+from rnnbench.records.store import Place, read_record, record_files, write_json, write_record
 from rnnbench.running.round import measure
 from tests.conftest import ROOT
-from tests.factory import as_run
+from tests.factory import as_run, make_record, put
+from tests.factory import replace as with_changes
 from tests.running.test_running_train import planned
 
 ENTRY = {"key": "key", "digest": "d"}
@@ -78,6 +80,27 @@ def test_a_round_writes_its_file_from_its_records(place: Place, monkeypatch, cap
         assert rules.round(arguments) == 0
         assert f"[1/1] {run.round}: nothing to measure" in capsys.readouterr().err
         assert file.read_bytes() == content
+
+
+@pytest.mark.parametrize("left", ["nothing", "a companion", "a record of other code"])
+def test_a_round_has_not_begun_if_none_of_its_runs_has_a_record(place: Place, left: str) -> None:
+    """It is then not measured beyond the budget."""
+    made = [make_record(repeat=repeat) for repeat in range(2)]
+    first, second = (with_changes(each, site=place.site, experiment="selftest") for each in made)
+    place.folder.mkdir(parents=True, exist_ok=True)
+    (place.folder / "plan.jsonl").write_bytes(first.run.line() + second.run.line())
+    put(place.results, first, site=place.site, experiment=place.experiment)
+    if left == "a companion":
+        round_ = with_changes(second.round, companion=True)
+        write_record(place.results, with_changes(second, round=round_))
+    elif left == "a record of other code":
+        run = with_changes(second.run, digest="other")
+        write_record(place.results, with_changes(second, run=run))
+    rule = Repeats(least=1, most=3, budget_s=0.1)
+    unneeded = rules._unneeded([second.run], place, "", rule, None)
+    assert unneeded[second.name].not_needed.is_over_budget
+    write_record(place.results, second)
+    assert not rules._unneeded([second.run], place, "", rule, None)
 
 
 def test_each_dataset_is_verified_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

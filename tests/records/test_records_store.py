@@ -14,7 +14,16 @@ import pytest
 
 from rnnbench import cli, workflow
 from rnnbench.errors import RecordError
-from rnnbench.records.rounds import Result, read_records, read_results, records_of
+from rnnbench.records.rounds import (
+    NotNeeded,
+    Result,
+    read_records,
+    read_results,
+    records_of,
+    results_in,
+    unfinished,
+    write_results,
+)
 from rnnbench.records.store import (
     MAX_DEPTH,
     imported_machines,
@@ -319,6 +328,31 @@ def test_of_two_rounds_of_a_run_the_one_that_started_last_counts(results: Path) 
     for number, record in enumerate((early, later, early)):
         put(results, replace(record, run=replace(record.run, round=f"{number}-s0-r0")))
     assert [record.started for record in records_of([results / "here/quick"])[0]] == [later.started]
+
+
+@pytest.mark.parametrize("is_needed", [True, False])
+def test_of_two_rounds_of_a_run_the_one_that_is_planned_counts(
+    results: Path, is_needed: bool
+) -> None:
+    """Even if the other one was measured later: its code or data are not those of the plan."""
+    other = replace(make_record(), started="20991121T075000_123456Z")
+    file = put(results, replace(other, run=replace(other.run, round="other", digest="other")))
+    folder = file.parents[1]
+    planned = make_record().run
+    if is_needed:
+        put(results, make_record())
+    else:
+        why = NotNeeded(spent=2.0, budget=1.0)
+        unneeded = Result(record=None, digest=planned.digest, not_needed=why)
+        write_results(folder / "rounds/planned.json", {planned.name: unneeded})
+    (folder / "plan.jsonl").write_bytes(planned.line())
+    found, _ = results_in(folder)
+    assert found[planned.name].digest == planned.digest
+    assert not unfinished([planned], found, results, None)
+    changed = replace(planned, digest="changed")
+    assert unfinished([changed], found, results, None) == [changed]
+    by_another_rule = unfinished([planned], found, results, {"least": 2})
+    assert by_another_rule == ([] if is_needed else [planned])
 
 
 def test_results_with_a_file_for_each_run_are_named_instead_of_ignored(results: Path) -> None:

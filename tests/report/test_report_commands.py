@@ -14,10 +14,10 @@ import pytest
 from rnnbench.cli import main
 from rnnbench.commands.show import _condition, compare, show
 from rnnbench.errors import ConfigError
-from rnnbench.records.store import write_json
+from rnnbench.records.store import write_json, write_record
 from rnnbench.report.terminal import print_answers
 from tests.conftest import ROOT
-from tests.factory import forget, make_record
+from tests.factory import forget, make_record, replace
 from tests.report.made_up import EXPERIMENT, SKIPPED, UNEQUAL, certificate, quick, store
 
 
@@ -124,7 +124,7 @@ BAD = {
     "retry quick foo* --site here": "no finished run is named 'foo.*'. Fix: `rnnbench grid",
     "export quik -o {}/x.zip": "has no runs of quik at any site. Fix: did you mean quick",
     "export quick -o {}": "^rnnbench: [^ ]*/results/here: Is a directory. Fix: move",
-    "import {}/series.npz": "/here/series.npz: is no export: .* Fix: name a file of `rnnbench exp",
+    "import {}/series.npz": "/here/series.npz: is not an export: .* Fix: name a file of `rnnbench",
 }
 
 
@@ -156,6 +156,15 @@ def test_readable_runs_are_reported_and_the_others_counted(planned, tmp_path, ca
     assert f"{quick()[-2].path}: cannot be read" in (out / "report.md").read_text()
     assert lines[-1] == str(out / "report.html")
     assert quick()[-1].name in (out / "report.html").read_text()
+
+
+def test_the_records_of_a_round_that_failed_are_reported(planned, tmp_path, capsys):
+    """Its file is missing, because another run of the round was killed."""
+    write_record(planned, replace(quick()[-1], site="here"))
+    assert report(planned, "--out", str(tmp_path / "out")) == 0
+    assert "planned runs are missing" not in capsys.readouterr().out
+    assert "without a record" not in (tmp_path / "out/report.md").read_text()
+    assert quick()[-1].key in (tmp_path / "out/tables/runs.csv").read_text()
 
 
 def test_a_site_where_nothing_can_run_takes_nothing_from_the_page(planned, tmp_path):

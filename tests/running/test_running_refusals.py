@@ -154,6 +154,18 @@ def test_of_two_attempts_on_two_hosts_the_one_that_started_later_counts(place: P
     assert results_of(records)[early.name].record == changed.path
 
 
+def test_a_damaged_record_is_set_aside_on_its_own_machine(place: Place) -> None:
+    made = make_record()
+    files = []
+    for name in (machine.fingerprint()["machine"], "another"):
+        file = write_record(place.results, replace(made, machine=name))
+        file.write_text("{")
+        files.append(file)
+    assert adoptable_records([made.run], place) == []
+    assert [file.exists() for file in files] == [False, True]
+    assert files[0].with_suffix(".unreadable").read_text() == "{"
+
+
 def test_the_peak_is_that_of_the_latest_run_of_the_configuration(place: Place) -> None:
     here = machine.fingerprint()["machine"]
 

@@ -15,7 +15,7 @@ from rnnbench.commands.rules import certificate_summary
 from rnnbench.errors import RunError
 from rnnbench.records.record import Record
 from rnnbench.records.rounds import read_records
-from rnnbench.records.store import Place, read_record, write_json
+from rnnbench.records.store import RETRIED, Place, read_record, write_json
 from rnnbench.running import round as measuring
 from rnnbench.running.round import measure
 from rnnbench.tables.effects import effects_of
@@ -122,7 +122,7 @@ BOOM = "ValueError: /home/me/mine.py, line 3: boom"
     ],
 )
 def test_a_run_whose_certificate_failed_is_not_trained(
-    place: Place, section: str | None, key: str, trained: bool
+    place: Place, section: str | None, key: str, trained: bool, capsys
 ) -> None:
     lines = [run("mine"), run("block")]
     for line in lines:
@@ -138,6 +138,8 @@ def test_a_run_whose_certificate_failed_is_not_trained(
     write_json(place.folder / "certificates/fake-lstm-fake.json", made)
     write_json(place.folder / "certificates.json", {"fake-lstm-fake": {"digest": ""}})
     records = measure_round(place, *lines, reference="mine")
+    told = capsys.readouterr().err
+    assert ("2 runs start" if trained else "1 run starts") in told
     assert len(records["block"].epochs) == 4
     assert bool(records["mine"].epochs) == trained
     if not trained:
@@ -227,6 +229,25 @@ def test_only_the_killed_member_is_measured_again(place: Place, monkeypatch) -> 
     assert measure_round(place, *lines) == records
     again = results(place, *lines)[lines[2]["name"]]
     assert again.is_valid(place.results, None) and not again.companions
+
+
+def test_without_the_record_of_the_reference_the_others_are_measured_again_with_it(
+    place: Place,
+) -> None:
+    """`rnnbench retry` has set it aside, or its worker was killed."""
+    lines = [run("keras"), run("cell"), run("broken", fault="raise")]
+    first = measure_round(place, *lines)
+    file = place.results / first["keras"].path
+    file.rename(file.with_suffix(RETRIED))
+    again = measure_round(place, *lines)
+    assert again["cell"].round.id == again["keras"].round.id != first["cell"].round.id
+    assert again["broken"] == first["broken"], "a void run cannot be compared anyway"
+    found = results(place, *lines)
+    assert [found[line["name"]].record for line in lines] == [
+        again[line["choices"]["rnn"]].path for line in lines
+    ]
+    named, _ = read_records(found.values(), place.results)
+    assert effects_of(named.values()).keys() == {again["keras"].key, again["cell"].key}
 
 
 def test_a_companion_without_a_record_is_not_named(place: Place, monkeypatch) -> None:

@@ -22,7 +22,7 @@ from rnnbench.errors import ConfigError, RecordError, RnnbenchError, say
 from rnnbench.project import check_project, home
 from rnnbench.records.plan_file import read_experiment, read_runs
 from rnnbench.records.record import Record, Run
-from rnnbench.records.rounds import NotNeeded, read_records, results_in
+from rnnbench.records.rounds import NotNeeded, read_records, results_at
 from rnnbench.records.store import imported_machines, planned_folders, readable
 from rnnworker import machine
 
@@ -54,7 +54,7 @@ def report(arguments: Sequence[str]) -> int:
         if len(folders) > 1:
             site = f" at {folder.parent.name}"
 
-        results, damaged = results_in(folder)
+        results, damaged = results_at(folder)
         finished = []
         for run in planned:
             result = results.get(run.name)

@@ -19,9 +19,10 @@ from rnnbench.locks import exclusive
 from rnnbench.records.plan_file import read_runs
 from rnnbench.records.record import NOT_CERTIFIED
 from rnnbench.records.rounds import (
+    Result,
     read_results,
     records_at,
-    results_in,
+    results_at,
     round_files,
     write_results,
 )
@@ -52,25 +53,37 @@ def retry(arguments: Sequence[str]) -> int:
 
     site = options.site or machine.fingerprint()["machine"]
     folder = options.results / site / options.experiment
-    if not round_files(folder):
-        remedy = "run snakemake first."
-        raise ConfigError("has no finished run.", where=str(folder), remedy=remedy)
+    if not folder.is_dir():
+        raise ConfigError(
+            "has no finished run.",
+            where=str(folder),
+            remedy="run snakemake first; imported runs are measured again on their own machine.",
+        )
 
     with exclusive(options.results, "rnnbench retry"):
-        chosen, total = _set_aside(folder, options.names)
-    print(f"The next snakemake measures {chosen} of {total} runs again.")
+        removed, total = _set_aside(folder, options.names)
+    measured = sum(result.record is not None for result in removed)
+    undecided = len(removed) - measured
+    beside = ""
+    if measured:
+        beside = ", next to the runs that they are compared with"
+    print(f"The next snakemake measures {measured} of {total} runs again{beside}.")
+    if undecided:
+        print(f"Not needed so far, and decided about again: {undecided} of {total} runs.")
     return 0
 
 
-def _set_aside(folder: Path, patterns: Sequence[str]) -> tuple[int, int]:
-    """Sets the records of runs aside, and removes the runs from the files of their rounds.
+def _set_aside(folder: Path, patterns: Sequence[str]) -> tuple[list[Result], int]:
+    """Sets the records of runs aside, and removes the runs from the files of their rounds, with
+    those repeats of their configurations that were not needed.
 
     - `folder`: that of the experiment at its site.
     - `patterns`: of the names of the runs, each of which must match some; none for all void runs.
 
-    Returns the number of these runs and that of all. Raises `ConfigError`.
+    Returns the results that the removed runs had, and the number of all runs. Raises `ConfigError`.
     """
-    results, _ = results_in(folder)
+    # With those of a round that failed: the next start would adopt its records.
+    results, _ = results_at(folder)
     chosen: set[str] = set()
     for pattern in patterns:
         found = fnmatch.filter(results, pattern)
@@ -111,7 +124,7 @@ def _set_aside(folder: Path, patterns: Sequence[str]) -> tuple[int, int]:
             file.unlink()
         elif len(left) < len(members):
             write_results(file, left)
-    return len(chosen), len(results)
+    return [results[name] for name in removed], len(results)
 
 
 def gc(arguments: Sequence[str]) -> int:

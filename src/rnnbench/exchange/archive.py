@@ -99,7 +99,8 @@ def _check(entries: list[zipfile.ZipInfo]) -> None:
     folders: set[str] = set()
     for name in names:
         folders.update(map(str, PurePosixPath(name).parents))
-    if len(names) < len(entries) or names & folders or len(entries) > MAX_FILES:
+    is_ambiguous = len(names) < len(entries) or names & folders
+    if is_ambiguous or len(entries) > MAX_FILES:
         raise ValueError(f"a name is there twice, or there are more than {MAX_FILES} files")
 
     total = 0
@@ -108,6 +109,7 @@ def _check(entries: list[zipfile.ZipInfo]) -> None:
         is_safe = safe_name(name) and name.count("/") <= DEEPEST
         if not is_safe or entry.compress_type not in METHODS:
             raise ValueError(f"{name!r} is not a plain file with a safe name")
+
         if entry.file_size > MAX_FILE:
             raise ValueError(f"{name} has more than {MAX_FILE >> 20} MiB")
         total += entry.file_size
@@ -123,7 +125,10 @@ def files_of(folder: Path) -> dict[str, Path]:
     - the files of rounds that were not needed,
     - all records that the files of the other rounds name, companions included, with their events.
 
-    Logs are left out: they name users, folders and hosts. `folder`: the experiment's at the site.
+    Logs are left out: they name users, folders and hosts.
+
+    `folder`: the experiment's at the site. Raises `RecordError` if the file of a round cannot be
+    read.
     """
     root = folder.parents[1]
     files = [folder / "plan.jsonl", folder / "experiment.json"]
@@ -140,5 +145,8 @@ def files_of(folder: Path) -> dict[str, Path]:
         files.append(record)
         files.append(record.with_suffix(".events.jsonl"))
 
-    existing = [file for file in files if file.is_file()]
-    return {file.relative_to(root).as_posix(): file for file in existing}
+    existing = {}
+    for file in files:
+        if file.is_file():
+            existing[file.relative_to(root).as_posix()] = file
+    return existing

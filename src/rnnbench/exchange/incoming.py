@@ -70,7 +70,7 @@ class Incoming:
     probes: int = 0
 
     def add(self, name: str, file: Path, keep: bool = False) -> None:
-        """Adds a file, unless it exists with this content.
+        """Adds a file, unless it exists with this content, and counts what happens to it.
 
         - `name`: relative to `root`.
         - `file`: with its content.
@@ -89,31 +89,41 @@ class Incoming:
 
     def write(self) -> None:
         """Writes the files, and the files of the rounds, in which the newest record of a run
-        counts. Records come first, so that no round ever lacks one. Raises `OSError`."""
-        records = sorted(name for name in self.files if name.startswith("records/"))
-        others = sorted(self.files.keys() - records)
-        for name in [*records, *others]:
+        counts.
+
+        Records come first, so that no round ever lacks one. Raises `OSError`.
+        """
+        names = sorted(self.files, key=lambda name: (not name.startswith("records/"), name))
+        for name in names:
             write_bytes(self.root / name, self.files[name].read_bytes())
         for site in sorted(self.sites):
-            self._write_rounds(site)
+            self._write_rounds(self.root / site / self.experiment)
 
-    def _write_rounds(self, site: str) -> None:
-        """Writes the files of the rounds at a site whose results have changed."""
-        folder = self.root / site / self.experiment
+    def _write_rounds(self, folder: Path) -> None:
+        """Writes the files of the rounds whose results have changed.
+
+        `folder`: the experiment's at a site.
+        """
         planned = read_heads(folder / "plan.jsonl")
-        records, _ = records_at(folder, [head.name for head in planned])
         known, _ = results_in(folder)
-        results = {**known, **results_of(records)}
+        records, _ = records_at(folder, [head.name for head in planned])
+        results = known | results_of(records)
+
         rounds: dict[str, dict[str, Result]] = {}
+        changed = set()
         for head in planned:
-            if head.name in results:
-                rounds.setdefault(head.round, {})[head.name] = results[head.name]
+            result = results.get(head.name)
+            if result:
+                rounds.setdefault(head.round, {})[head.name] = result
+            if result != known.get(head.name):
+                changed.add(head.round)
 
         for name, members in rounds.items():
-            if any(known.get(run) != result for run, result in members.items()):
+            if name in changed:
                 file = folder / ROUNDS / f"{name}.json"
                 if file.exists():
-                    self.replaced.append(file.relative_to(self.root).as_posix())
+                    replaced = file.relative_to(self.root)
+                    self.replaced.append(replaced.as_posix())
                 write_results(file, members)
 
 
@@ -127,24 +137,26 @@ def examine(folder: Path, root: Path, local: Collection[str]) -> Incoming:
 
     - `folder`: the export's files, in the layout of a results folder.
     - `root`: the folder into which they will be written.
-    - `local`: names that no site and no machine may have, because they are this project's own.
+    - `local`: names that no site and no machine of the export may have, because they belong to
+      this project.
 
-    Raises `RecordError` if a file is not what an export contains.
+    Returns what is to be written. Raises `RecordError` if a file is not what an export contains.
     """
     files = {}
-    sites = set()  # that have a plan
-    experiments = set()  # that are planned
     for path in sorted(folder.rglob("*")):
         if path.is_file():
-            name = path.relative_to(folder).as_posix()
-            files[name] = path
-            if name.endswith("/plan.jsonl"):
-                site, experiment, *_ = name.split("/")
-                sites.add(site)
-                experiments.add(experiment)
+            files[path.relative_to(folder).as_posix()] = path
+
+    sites = set()  # that have a plan
+    experiments = set()  # that are planned
+    for name in files:
+        if name.endswith("/plan.jsonl"):
+            site, experiment, *_ = name.split("/")
+            sites.add(site)
+            experiments.add(experiment)
     if len(experiments) != 1:
         raise RecordError(
-            "is no export: it does not have the plan of one experiment.",
+            "is not an export: it does not have the plan of one experiment.",
             remedy="name a file of `rnnbench export`, or a bundle's folder after its runs.",
         )
 
@@ -158,14 +170,13 @@ def examine(folder: Path, root: Path, local: Collection[str]) -> Incoming:
             raise RecordError(
                 f"holds results of {owner}, which is a machine or site of this project.",
                 where=name,
-                remedy=(
-                    "export the other sites only (--site); a backup of your own is brought back "
-                    "with --restore."
-                ),
+                remedy="export the other sites only (--site); a backup of your own is brought back "
+                "with --restore.",
             )
 
         if not safe_name(name):
             raise _refuse(name, "is not a file of an export")
+
         if top == "records":
             _add_record_file(incoming, name, file)
         elif top in RESERVED or second != incoming.experiment:
@@ -187,12 +198,13 @@ def _add_record_file(incoming: Incoming, name: str, file: Path) -> None:
         record = read_record(file)
         if record.path != name:
             raise _refuse(name, f"holds the record {record.key}")
-        if record.experiment != incoming.experiment or record.site not in incoming.sites:
+        if record.site not in incoming.sites or record.experiment != incoming.experiment:
             raise _refuse(name, f"belongs to no plan ({record.experiment!r} at {record.site!r})")
         _check_run(record.run, name)
         incoming.records += 1
     else:
-        of_record = file.with_name(f"{file.name.partition('.')[0]}.json")
+        stem = file.name.partition(".")[0]
+        of_record = file.with_name(f"{stem}.json")
         if not file.name.endswith(ATTACHED_SUFFIXES) or not of_record.is_file():
             raise _refuse(name, "is not a file of an export")
 
@@ -219,7 +231,8 @@ def _add_site_file(
     existing = incoming.root / name
     site, _, *what = name.split("/")
     is_json = file.suffix == ".json"
-    results: Mapping[str, Result] = {}
+    results: Mapping[str, Result] = {}  # of a round that was not needed
+
     match what:
         case ["probes", _] if is_json:  # peak rates that earlier versions measured
             incoming.probes += 1
@@ -230,7 +243,8 @@ def _add_site_file(
             known = None
             with suppress(RecordError):
                 known = certificate_of(read_json(existing), name).digest
-            incoming.add(name, file, keep=known is not None and known == made.digest)
+            is_same = known is not None and known == made.digest
+            incoming.add(name, file, keep=is_same)
         case ["plan.jsonl"]:
             file.write_bytes(_merged_plan(file, existing, name))
             incoming.add(name, file)
@@ -243,8 +257,13 @@ def _add_site_file(
         case [folder, _] if folder == ROUNDS and is_json:
             results = read_results(file)
         case [_] if is_json:  # of one run, in an export of an earlier version
-            remedy = "export it again."
-            result = as_kind(read_json(file), Result, "is not a file of an export", name, remedy)
+            result = as_kind(
+                read_json(file),
+                Result,
+                "is not a file of an export",
+                name,
+                "export it again.",
+            )
             results = {file.stem: result}
             name = f"{site}/{incoming.experiment}/{ROUNDS}/{file.name}"
         case _:
@@ -269,9 +288,11 @@ def _check_run(run: Run, name: str) -> None:
 
     lacking = [axis for axis in REQUIRED if not run.choices.get(axis)]
     if lacking:
-        raise _refuse(name, f"has a run without {', '.join(lacking)}")
+        axes = ", ".join(lacking)
+        raise _refuse(name, f"has a run without {axes}")
 
-    if run.digest != digest_of(full_identity(run.config, run.identity)):
+    identity = full_identity(run.config, run.identity)
+    if run.digest != digest_of(identity):
         raise _refuse(name, f"has a digest that is not that of the configuration of {run.name}")
 
 
@@ -282,9 +303,10 @@ def _merged_plan(file: Path, existing: Path, name: str) -> bytes:
     - `existing`: the plan from which it gets the runs that it lacks, measured or not.
     - `name`: of the new plan, for errors.
     """
-    planned = {run.name: run for run in read_runs(file)}
-    for run in planned.values():
+    planned = {}
+    for run in read_runs(file):
         _check_run(run, name)
+        planned[run.name] = run
 
     if existing.exists():
         for run in read_runs(existing):
@@ -294,8 +316,8 @@ def _merged_plan(file: Path, existing: Path, name: str) -> bytes:
 
 
 def _merged_facts(facts: Experiment, file: Path, existing: Path) -> Experiment:
-    """The facts of an experiment, with the runs that were skipped according to the existing ones,
-    unless they are planned now or have a result.
+    """The facts of an experiment, with the runs that were skipped according to these or to the
+    existing ones, unless they are planned now or have a result.
 
     - `facts`: those in `file`, which is next to the plan.
     - `existing`: the file of the existing facts.
@@ -307,12 +329,17 @@ def _merged_facts(facts: Experiment, file: Path, existing: Path) -> Experiment:
         planned = {run.name for run in read_runs(plan)}
         measured, _ = results_in(existing.parent)
         for each in read_experiment(existing).skipped:
-            if each.name not in planned and each.name not in measured:
-                skipped.setdefault(each.name, each)
+            skipped.setdefault(each.name, each)
+        for name in planned | measured.keys():
+            skipped.pop(name, None)
 
     return msgspec.structs.replace(facts, skipped=tuple(skipped.values()))
 
 
 def _refuse(name: str, why: str) -> RecordError:
-    """The error for the file with this `name`."""
+    """The error for a file of an export.
+
+    - `name`: of the file.
+    - `why`: what is wrong with it.
+    """
     return RecordError(f"{why}.", where=name)

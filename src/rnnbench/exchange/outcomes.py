@@ -41,7 +41,7 @@ def lay_out(bundle: Path, folder: Path) -> None:
             raise RecordError(f"{name!r} is not a safe name.", where=str(bundle))
         return folder / name
 
-    machines: dict[str, Facts] = {}
+    machines: dict[str, Facts] = {}  # name → hardware
     for record, outcome in records_in(bundle, experiment.name):
         machines[record.machine] = record.hardware
         file = target(record.path)
@@ -51,18 +51,21 @@ def lay_out(bundle: Path, folder: Path) -> None:
             if attached.exists():
                 shutil.copyfile(attached, file.with_suffix(f".{name}"))
 
-        plan = target(f"{record.machine}/{experiment.name}/plan.jsonl")
-        if not plan.exists():
-            write_json(plan.with_name("experiment.json"), experiment)
-            shutil.copyfile(bundle / "plan.jsonl", plan)
+    for name in machines:
+        plan = target(f"{name}/{experiment.name}/plan.jsonl")
+        write_json(plan.with_name("experiment.json"), experiment)
+        shutil.copyfile(bundle / "plan.jsonl", plan)
 
     for data in certificates_in(bundle, machines):
         name = f"{data['machine']}/{experiment.name}/certificates/{data['key']}.json"
         write_json(target(name), data)
 
     if not any(folder.iterdir()):
-        what = "has no finished run below out/."
-        raise RecordError(what, where=str(bundle), remedy="start its run.py.")
+        raise RecordError(
+            "has no finished run below out/.",
+            where=str(bundle),
+            remedy="start its run.py.",
+        )
 
 
 def _check_files(bundle: Path) -> None:
@@ -79,9 +82,8 @@ def _check_files(bundle: Path) -> None:
         *out.rglob("*"),
     ]
     for path in paths:
-        if path.is_symlink():
-            raise RecordError("is not a plain file.", where=str(path))
-        if path.exists() and not path.is_file() and not path.is_dir():
+        is_special = path.exists() and not path.is_file() and not path.is_dir()
+        if path.is_symlink() or is_special:
             raise RecordError("is not a plain file.", where=str(path))
         if path.is_file() and path.stat().st_size > MAX_FILE:
             raise RecordError(f"has more than {MAX_FILE >> 20} MiB.", where=str(path))
@@ -98,73 +100,76 @@ def _experiment(bundle: Path) -> Experiment:
     with _is_an_outcome(file):
         if file.exists():
             skipped = msgspec.convert(read_json(file), dict[str, str])
-    more = [Skipped(name, why) for name, why in skipped.items()]
-    return msgspec.structs.replace(experiment, skipped=(*experiment.skipped, *more))
+    more = tuple(Skipped(name, why) for name, why in skipped.items())
+    return msgspec.structs.replace(experiment, skipped=experiment.skipped + more)
 
 
 def records_in(folder: Path, experiment: str) -> Iterator[tuple[Record, Path]]:
-    """Each complete outcome below ``out/`` as (record, folder of its events and log).
+    """The records of a bundle's complete outcomes, below ``out/``.
 
     - `folder`: the bundle's.
     - `experiment`: the name of its experiment.
 
     The site of a record is its machine. Runs that received an external SIGKILL have no record, as
-    in local measurements. Raises `RecordError` if an outcome is damaged or of another plan.
+    in local measurements.
+
+    Yields each record with the folder of its events and log. Raises `RecordError` if an outcome is
+    damaged or of another plan.
     """
     planned = {run.name: run for run in read_runs(folder / "plan.jsonl")}
     rounds: dict[str, Facts] = {}
-    measured: dict[str, dict[str, Trained]] = {}  # round → run → how it was trained
-    folders: dict[str, dict[str, Path]] = {}
+    # Round and run → how it was trained, and the folder of its outcome.
+    measured: dict[tuple[str, str], Trained] = {}
+    folders: dict[tuple[str, str], Path] = {}
     for path in sorted(folder.glob("out/*/*/outcome.json")):
         with _is_an_outcome(path):
             data = read_json(path)
             run = planned[data["name"]]
-            facts = data["round"]
             if data["digest"] != run.digest:
                 raise RecordError("was measured with another plan.", where=str(path))
+            facts = data["round"]
+            if run.name not in facts["members"]:
+                raise ValueError(f"{run.name} is not a member of its round")
 
+            identity = facts["id"]
+            rounds.setdefault(identity, facts)
+            folders[identity, run.name] = path.parent
             hardware = data["hardware"]
-            outcome = _outcome(path, data)
-            trained = Trained(
+            measured[identity, run.name] = Trained(
                 run=run,
                 experiment=experiment,
                 site=hardware["machine"],
                 started=data["started"],
                 finished=data["finished"],
                 hardware=hardware,
-                outcome=outcome,
+                outcome=_outcome(path, data),
             )
 
-            if run.name not in facts["members"]:
-                raise ValueError(f"{run.name} is no member of its round")
-            identity = facts["id"]
-            rounds.setdefault(identity, facts)
-            measured.setdefault(identity, {})[run.name] = trained
-            folders.setdefault(identity, {})[run.name] = path.parent
-
     for identity, facts in rounds.items():
-        own = measured[identity]
+        cohort = []
         with _is_an_outcome(folder):
-            cohort = [own[name] for name in facts["members"] if name in own]
+            for name in facts["members"]:
+                if (identity, name) in measured:
+                    cohort.append(measured[identity, name])
             made = records_of(cohort, identity, facts["companions"])
         for name, record in made.items():
-            yield record, folders[identity][name]
+            yield record, folders[identity, name]
 
 
 def certificates_in(
     folder: Path,
     machines: Mapping[str, Facts] = MappingProxyType({}),
 ) -> Iterator[dict[str, Any]]:
-    """Each certificate below ``out/certificates/``, older ones first.
+    """The certificates of a bundle's outcomes, below ``out/certificates/``.
 
-    A bundle that went on on another machine of the same kind, such as the next virtual machine of a
-    provider, did not make its certificates again. So the other machines have them too, before their
-    own.
+    A bundle that was continued on another machine of the same kind, such as the next virtual
+    machine of a provider, did not make its certificates again. So the other machines have them too,
+    before their own.
 
     - `folder`: the bundle's.
-    - `machines`: name → hardware of those that measured.
+    - `machines`: name → hardware, of the machines that measured.
 
-    Raises `RecordError` if an outcome is damaged or of another plan.
+    Yields older ones first. Raises `RecordError` if an outcome is damaged or of another plan.
     """
     own = []
     file = folder / "certificates.json"
@@ -185,10 +190,11 @@ def certificates_in(
                 outcomes[other["device"]] = _outcome(further, other)
 
             hardware = data["hardware"]
-            certificate = assembled_certificate(planned, outcomes, hardware["machine"])
+            made_on = hardware["machine"]
+            certificate = assembled_certificate(planned, outcomes, made_on)
             kind = machine.kind(hardware)
             alike = {name for name, facts in machines.items() if machine.kind(facts) == kind}
-            alike.discard(hardware["machine"])
+            alike.discard(made_on)
 
         own.append(certificate)
         for name in sorted(alike):
@@ -198,7 +204,10 @@ def certificates_in(
 
 @contextmanager
 def _is_an_outcome(path: Path) -> Iterator[None]:
-    """Raises `RecordError` for whatever is wrong with what is read from `path`."""
+    """Raises `RecordError` for whatever is wrong with what is read meanwhile.
+
+    `path`: of the file or folder that is read.
+    """
     try:
         yield
     except (
@@ -216,12 +225,16 @@ def _outcome(path: Path, data: Facts) -> Outcome:
 
     - `path`: of the file.
     - `data`: its content.
+
+    Raises the errors that `_is_an_outcome` catches.
     """
     events = []
-    for line in path.with_name("events.jsonl").read_bytes().split(b"\n"):
+    content = path.with_name("events.jsonl").read_bytes()
+    for line in content.split(b"\n"):
         event = parse(line)
         if event is not None:
             events.append(event)
 
+    log_tail = tail(path.with_name("log"))
     facts = {name: data[name] for name in Outcome().facts()}
-    return Outcome(events, log_tail=tail(path.with_name("log")), **facts)
+    return Outcome(events, log_tail=log_tail, **facts)

@@ -165,8 +165,9 @@ def _tree(file: Path) -> str:
 
 
 def canonical(tree: ast.Module) -> str:
-    """The source of a syntax tree without comments, docstrings and layout. The tree itself loses its
-    docstrings, because to copy it takes longer than all else here.
+    """The source of a syntax tree without comments, docstrings and layout.
+
+    The tree itself loses its docstrings: copying it would take longer than everything else here.
 
     `ast.dump` differs more between versions: 3.12 added a field to functions and classes, and 3.13
     omits empty lists.

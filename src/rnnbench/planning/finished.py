@@ -19,7 +19,7 @@ from rnnbench.records.plan_file import read_heads
 from rnnbench.records.record import Record, run_value
 from rnnbench.records.rounds import results_in
 from rnnbench.records.store import Place, read_record, write_bytes
-from rnnbench.tables.effects import Effect, Levels, Round, effects_in, examined
+from rnnbench.tables.effects import Effect, Levels, Round, effects_in, examined, lowest_of
 from rnnbench.tables.fit import RunValue
 from rnnbench.tables.states import Source, undisturbed
 
@@ -90,7 +90,9 @@ def finished_runs(place: Place) -> list[FinishedRun]:
 
     missing = [path for path in paths if path not in known]
     records = _read_records(place, missing)
-    lowest = _lowest(known.values(), examined(records.values()))
+    levels = [own.lowest for own in examined(records.values())]
+    levels += [dict(line.lowest) for line in known.values()]
+    lowest = lowest_of(levels)
     again = {record.round_id for record in records.values()}
     for line in known.values():
         if not paths.keys() >= set(line.together):
@@ -130,21 +132,8 @@ def _read_records(place: Place, paths: Sequence[str]) -> dict[str, Record]:
     return records
 
 
-def _lowest(known: Iterable[_Known], rounds: Iterable[Round]) -> dict[Source, float]:
-    """The lowest random reads of each source in all rounds."""
-    pairs: list[tuple[Source, float]] = []
-    for line in known:
-        pairs.extend(line.lowest)
-    for own in rounds:
-        pairs.extend(own.lowest.items())
-    lowest: dict[Source, float] = {}
-    for source, level in pairs:
-        lowest[source] = min(level, lowest.get(source, level))
-    return lowest
-
-
 def _lines_of(records: Sequence[Record], lowest: Levels) -> list[_Known]:
-    """The lines of the cache for all `records` of some rounds. `lowest`: as from `_lowest`."""
+    """The lines of the cache for all `records` of some rounds. `lowest`: as from `lowest_of`."""
     rounds = examined(records, lowest)
     of_record = {}
     for own in rounds:

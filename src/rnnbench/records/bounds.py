@@ -13,7 +13,7 @@ from rnnbench.records import timestamps
 
 Moment = Annotated[float, Meta(ge=-1e11, le=1e11)]  # seconds on some clock
 Seconds = Annotated[float, Meta(ge=0, le=1e8)]
-Duration = Annotated[float, Meta(ge=1e-9, le=1e8)]  # seconds of something that took some
+Duration = Annotated[float, Meta(ge=1e-9, le=1e8)]  # seconds; must be positive
 Amount = Annotated[float, Meta(ge=0, le=1e15)]
 Number = Annotated[float, Meta(ge=-1e15, le=1e15)]
 Share = Annotated[float, Meta(ge=0, le=1.000001)]  # of single-precision sums
@@ -50,25 +50,52 @@ class Name(msgspec.Struct):
 
 # Values that tables or reports read. Others may have any type and are only shown.
 MEASURED: Mapping[str, Any] = {
-    "wall_seconds": Seconds, "peak_memory_bytes": Count, "parameters": Count,
-    "joules_per_sample": Amount, "card_watts": Amount, "kernel": Kernel | str | list[str],
-    "card": Card, "reads_bytes": Count, "flops_per_sample": Amount, "timesteps": Positive,
-    "optimizer": Section, "random_layers": list[str],
-}  # fmt: skip
+    "wall_seconds": Seconds,
+    "peak_memory_bytes": Count,
+    "parameters": Count,
+    "joules_per_sample": Amount,
+    "card_watts": Amount,
+    "kernel": Kernel | str | list[str],
+    "card": Card,
+    "reads_bytes": Count,
+    "flops_per_sample": Amount,
+    "timesteps": Positive,
+    "optimizer": Section,
+    "random_layers": list[str],
+}
 DETAILS: Mapping[str, Any] = {
-    "load": dict[str, Number], "waited": Seconds, "samples": Count, "first_call": Seconds,
-    "calls": list[Seconds], "set_up": Seconds, "tear_down": Seconds, "second_clock": Seconds,
-    "before_fork": Seconds, "weighted": list[Literal["train", "val"]],
-}  # fmt: skip
+    "load": dict[str, Number],
+    "waited": Seconds,
+    "samples": Count,
+    "first_call": Seconds,
+    "calls": list[Seconds],
+    "set_up": Seconds,
+    "tear_down": Seconds,
+    "second_clock": Seconds,
+    "before_fork": Seconds,
+    "weighted": list[Literal["train", "val"]],
+}
 CONFIG: Mapping[str, Any] = {
-    "model": Model, "rnn": Options, "dataset": Name, "cell": Section, "device": Section,
-    "build": Section, "precision": str,
-}  # fmt: skip
+    "model": Model,
+    "rnn": Options,
+    "dataset": Name,
+    "cell": Section,
+    "device": Section,
+    "build": Section,
+    "precision": str,
+}
 TURN: Mapping[str, Any] = {
-    "turn": Index, "cycle": Index, "start": Moment, "seconds": Duration, "steps": Positive,
-    "full": bool, "others": Number, "took": Duration, "cores": Positive,
+    "turn": Index,
+    "cycle": Index,
+    "start": Moment,
+    "seconds": Duration,
+    "steps": Positive,
+    "full": bool,
+    "others": Number,
+    "took": Duration,
+    "cores": Positive,
     "reads": Duration,
-}  # fmt: skip
+}
 NEEDED_OF_A_TURN = ("turn", "cycle", "start", "seconds", "steps", "full")
 _COLUMNS: Mapping[str, Any] = {
     name: list[kind] if name in NEEDED_OF_A_TURN else list[kind | None]  # type: ignore[valid-type]
@@ -77,8 +104,12 @@ _COLUMNS: Mapping[str, Any] = {
 
 
 def misfit(name: str, value: Any, kinds: Mapping[str, Any]) -> str | None:
-    """Why the `value` of this name does not fit its kind; None if it does, if it has none, or if it
-    is None, which means unknown."""
+    """Why a value does not fit its kind; None if it fits.
+
+    - `name`: of the value; one without a kind fits.
+    - `value`: None, which means unknown, fits too.
+    - `kinds`: name → type.
+    """
     if value is None or name not in kinds:
         return None
     try:
@@ -89,35 +120,35 @@ def misfit(name: str, value: Any, kinds: Mapping[str, Any]) -> str | None:
 
 
 def fitting(values: Mapping[str, Any], kinds: Mapping[str, Any]) -> dict[str, Any]:
-    """Those of the `values` that fit their kinds."""
+    """The `values` that fit their kinds."""
     return {name: value for name, value in values.items() if not misfit(name, value, kinds)}
 
 
 def check(field: str, values: Mapping[str, Any], kinds: Mapping[str, Any]) -> None:
     """Raises a `ValueError` that names the key if one of `values` does not fit its kind."""
     for name, value in values.items():
-        if why := misfit(name, value, kinds):
+        why = misfit(name, value, kinds)
+        if why:
             raise ValueError(f"{field}.{name}: {why}")
 
 
 def check_turns(turns: Mapping[str, Any]) -> None:
     """Raises a `ValueError` unless `turns` has the columns of a record's turns, of equal length, or
     none."""
-    if turns and (lacking := set(NEEDED_OF_A_TURN) - set(turns)):
+    lacking = set(NEEDED_OF_A_TURN) - set(turns)
+    if turns and lacking:
         raise ValueError(f"turns has no {' and no '.join(sorted(lacking))}")
-    if len({len(column) for column in turns.values()}) > 1:
+    lengths = {len(column) for column in turns.values()}
+    if len(lengths) > 1:
         raise ValueError("turns is not a mapping of lists of equal length")
     check("turns", turns, _COLUMNS)
 
 
 def check_path_component(field: str, value: str) -> None:
     """Raises a `ValueError` unless `value` can be the name of a file or folder in its parent."""
-    is_one = (
-        0 < len(value.encode("utf-8", "replace")) <= 255
-        and value not in (".", "..")
-        and not any(letter in "/\\" or ord(letter) < 32 for letter in value)
-    )
-    if not is_one:
+    size = len(value.encode("utf-8", "replace"))
+    is_plain = not any(letter in "/\\" or ord(letter) < 32 for letter in value)
+    if not (0 < size <= 255 and is_plain) or value in (".", ".."):
         raise ValueError(f"{field} is {value[:80]!r}, not a path component")
 
 

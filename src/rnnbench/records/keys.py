@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from rnnbench.axes import CERTIFIED_AXES, DOCUMENTATION
-from rnnbench.records.overrides import section_of
 
 OF_THE_FUNCTION = (*CERTIFIED_AXES, "dataset", "precision")
 # What decides how long and on which samples a model is trained; the sizes of its batches follow
@@ -22,19 +21,18 @@ OF_TRAINING = {
 
 def function_of(config: Mapping[str, Any]) -> dict[str, Any]:
     """The values of a composed `config` that the function depends on."""
-    sections = {name: config.get(name) for name in OF_THE_FUNCTION} | {
-        "precision": config.get("precision") or "float32"
-    }
-    return {
-        name: {
-            key: value
-            for key, value in section.items()
-            if key not in DOCUMENTATION and f"{name}.{key}" not in OF_TRAINING
-        }
-        if isinstance(section, Mapping)
-        else section
-        for name, section in sections.items()
-    }
+    function: dict[str, Any] = {}
+    for name in OF_THE_FUNCTION:
+        section = config.get(name)
+        if isinstance(section, Mapping):
+            kept = {}
+            for key, value in section.items():
+                if key not in DOCUMENTATION and f"{name}.{key}" not in OF_TRAINING:
+                    kept[key] = value
+            section = kept
+        function[name] = section
+    function["precision"] = function["precision"] or "float32"
+    return function
 
 
 def certificate_key(choices: Mapping[str, str], config: Mapping[str, Any]) -> str:
@@ -47,10 +45,10 @@ def certificate_key(choices: Mapping[str, str], config: Mapping[str, Any]) -> st
 
 
 def function_overrides(overrides: Mapping[str, Any]) -> dict[str, Any]:
-    """The `overrides` that change the function."""
-    return {
-        key: value
-        for key, value in overrides.items()
-        if section_of(key) in OF_THE_FUNCTION
-        and ".".join(key.removeprefix("~").split(".")[:2]) not in OF_TRAINING
-    }
+    """The `overrides` (dotted key → value) that change the function."""
+    changing = {}
+    for key, value in overrides.items():
+        words = key.removeprefix("~").split(".")
+        if words[0] in OF_THE_FUNCTION and ".".join(words[:2]) not in OF_TRAINING:
+            changing[key] = value
+    return changing

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import compress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -87,16 +88,16 @@ def read_round(plan: Path, name: str) -> tuple[list[Run], int, int]:
         raise RecordError(
             f"has no round {name}.", where=str(plan), remedy="start the round through Snakemake."
         )
-    chosen = [number for number, head in enumerate(heads) if head.round == name]
+    chosen = [head.round == name for head in heads]
     return _read(plan, Run, chosen), rounds.index(name), len(rounds)
 
 
-def _read(plan: Path, kind: type[Line], chosen: Sequence[int] | None = None) -> list[Line]:
-    """All lines of the plan, or the `chosen` ones."""
+def _read(plan: Path, kind: type[Line], chosen: Sequence[bool] | None = None) -> list[Line]:
+    """The lines of a plan. `chosen`: whether each of them is read; None for all."""
     decoder = msgspec.json.Decoder(kind)
     try:
         lines = [line for line in plan.read_bytes().splitlines() if line.strip()]
-        return [decoder.decode(lines[number]) for number in chosen or range(len(lines))]
+        return [decoder.decode(line) for line in compress(lines, chosen or lines)]
     except (OSError, UnicodeDecodeError, msgspec.DecodeError) as error:
         raise RecordError(
             f"cannot be read as a plan ({getattr(error, 'strerror', error)}).",

@@ -292,14 +292,18 @@ def disturbed_cycles(members: Mapping[str, Turns]) -> frozenset[int]:
     `took` seconds is a number of ticks. Its variance is at most (1 + took / TICK) / 4 ticks²: 1/4
     from the ends of the turn, and took / TICK binomial draws if the core is busy half of the time.
     """
-    used, available, variance = (defaultdict[int, float](float) for _ in range(3))
+    used: dict[int, float] = defaultdict(float)
+    available: dict[int, float] = defaultdict(float)
+    variance: dict[int, float] = defaultdict(float)
     for turns in members.values():
-        for row in zip(*(turns.get(name, ()) for name in OF_OTHERS), strict=True):
-            if None not in row:
-                cycle, others, took, cores = row
-                used[cycle] += others
-                available[cycle] += cores * took
-                variance[cycle] += cores * (1 + took / TICK) / 4  # ticks²
+        columns = [turns.get(name, ()) for name in OF_OTHERS]
+        for row in zip(*columns, strict=True):
+            if None in row:
+                continue
+            cycle, others, took, cores = row
+            used[cycle] += others
+            available[cycle] += cores * took
+            variance[cycle] += cores * (1 + took / TICK) / 4  # ticks²
     flagged = set()
     for cycle, others in used.items():
         noise = 2 * TICK * math.sqrt(variance[cycle])

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import glob
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -12,6 +13,7 @@ import msgspec
 
 from rnnbench.errors import RecordError
 from rnnbench.records.bounds import Seconds
+from rnnbench.records.plan_file import read_heads
 from rnnbench.records.record import Record, Run
 from rnnbench.records.store import (
     as_kind,
@@ -88,13 +90,20 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     @property
     def paths(self) -> tuple[str, ...]:
         """The records that it names, those of companions last."""
-        return () if self.record is None else (self.record, *self.companions)
+        if self.record is None:
+            return ()
+        return (self.record, *self.companions)
 
     def is_valid(self, root: Path, rule: Mapping[str, Any] | None) -> bool:
-        """Whether its records in the results folder `root` can be read, or its run is not needed by
-        the current `rule`."""
+        """Whether its records can be read, or its run is not needed by the current rule.
+
+        - `root`: the results folder.
+        - `rule`: the experiment's ``repeats``, or None.
+        """
+        if self.record is None:
+            return self.repeats == rule
         _, faults = read_records([self], root)
-        return not faults and (self.record is not None or self.repeats == rule)
+        return not faults
 
 
 class _Round(msgspec.Struct, frozen=True):
@@ -120,27 +129,45 @@ def round_files(folder: Path) -> list[Path]:
 
 def results_in(folder: Path) -> tuple[dict[str, Result], list[RecordError]]:
     """Run → result in the finished rounds of an experiment at a site, and the errors of the files
-    that cannot be read. A run that is in several rounds, since its experiment was planned
-    differently, has the result that started last."""
+    that cannot be read.
+
+    A run that is in several rounds, since its experiment was planned differently, has a result as
+    it is planned now, if there is one; of several, the one that started last.
+    """
     files = round_files(folder)
     rounds, faults = readable(files, read_results)
     if not files and any(folder.glob("[!.]*-s*-r*.json")):
         fault = "has the results of an earlier version, which had a file for each run."
         remedy = "import its archive again, or run the same snakemake command again."
         faults.append(RecordError(fault, where=str(folder), remedy=remedy))
-    results: dict[str, Result] = {}
+    digests = planned_digests(folder)
+
+    def rank(member: tuple[str, Result]) -> tuple[bool, str]:
+        name, result = member
+        return result.digest == digests.get(name), result.started
+
+    found: list[tuple[str, Result]] = []
     for members in rounds:
-        for name, result in members.items():
-            if name not in results or result.started > results[name].started:
-                results[name] = result
-    return results, faults
+        found += members.items()
+    return dict(sorted(found, key=rank)), faults
+
+
+def planned_digests(folder: Path) -> dict[str, str]:
+    """Run → digest, in the plan of an experiment at a site; empty if it has no readable plan."""
+    with suppress(RecordError):
+        return {head.name: head.digest for head in read_heads(folder / "plan.jsonl")}
+    return {}
 
 
 def read_records(
     results: Iterable[Result], root: Path
 ) -> tuple[dict[str, Record], list[RecordError]]:
-    """Key → record, for all readable records that the `results` name, those of companions included,
-    and the errors of the others: they cannot be read, or are not in the results folder `root`."""
+    """Key → record, for the readable records that results name, including those of companions; and
+    the errors of the others, which cannot be read or are not in the results folder.
+
+    - `results`: of runs.
+    - `root`: the results folder.
+    """
 
     def read(file: Path) -> Record:
         if not file.resolve().is_relative_to(root.resolve()):
@@ -169,9 +196,12 @@ def records_of(folders: Iterable[Path]) -> tuple[list[Record], list[RecordError]
 
 
 def records_at(folder: Path, runs: Iterable[str]) -> tuple[list[Record], list[RecordError]]:
-    """All records of `runs` of the experiment at the site with this `folder`, from the first to the
-    last start, and the errors of records of these runs that cannot be read, whatever their
-    experiment and site."""
+    """All records of an experiment's runs at a site, from the first to the last start, and the
+    errors of records of these runs that cannot be read, whatever their experiment and site.
+
+    - `folder`: the experiment's at the site.
+    - `runs`: names.
+    """
     files: list[Path] = []
     for run in runs:
         files += record_files(folder.parents[1], name=glob.escape(run))
@@ -181,9 +211,25 @@ def records_at(folder: Path, runs: Iterable[str]) -> tuple[list[Record], list[Re
     return sorted(records, key=lambda record: record.started), faults
 
 
+def as_planned(records: Sequence[Record], digests: Mapping[str, str]) -> list[Record]:
+    """The records that were measured as planned, and the companions of their rounds.
+
+    - `records`: as from `records_at`.
+    - `digests`: run → digest in the plan, for the runs of all `records`.
+    """
+    own = []
+    for record in records:
+        if not record.is_companion and record.run.digest == digests[record.name]:
+            own.append(record)
+    rounds = {record.round_id for record in own}
+    return own + [each for each in records if each.is_companion and each.round_id in rounds]
+
+
 def results_of(records: Iterable[Record]) -> dict[str, Result]:
-    """Run → result, from `records` as `records_at` returns them: the last one represents a run,
-    next to its companions, which represent none."""
+    """Run → result: its last record with the companions of this record's round.
+
+    `records`: in the order of their start, as from `as_planned`.
+    """
     companions: dict[str, list[str]] = {}
     last = {}
     for record in records:
@@ -191,10 +237,23 @@ def results_of(records: Iterable[Record]) -> dict[str, Result]:
             companions.setdefault(record.round_id, []).append(record.path)
         else:
             last[record.name] = record
-    return {
-        name: Result.of(record, companions.get(record.round_id, ()))
-        for name, record in last.items()
-    }
+
+    results = {}
+    for name, record in last.items():
+        results[name] = Result.of(record, companions.get(record.round_id, ()))
+    return results
+
+
+def results_at(folder: Path) -> tuple[dict[str, Result], list[RecordError]]:
+    """The `results_in` finished rounds, and the results of the other planned runs that have
+    records: a round with a run that was killed has no file. With the errors of what cannot be
+    read."""
+    results, faults = results_in(folder)
+    digests = planned_digests(folder)
+    others = [name for name in digests if name not in results]
+    records, unreadable = records_at(folder, others)
+    results |= results_of(as_planned(records, digests))
+    return results, faults + unreadable
 
 
 def unfinished(
@@ -203,8 +262,12 @@ def unfinished(
     root: Path,
     rule: Mapping[str, Any] | None,
 ) -> list[Run]:
-    """The planned `runs` without a valid result as they are planned. `root`, `rule`: as in
-    `Result.is_valid`."""
+    """The planned runs without a valid result as they are planned.
+
+    - `runs`: of the plan.
+    - `results`: run → result.
+    - `root`, `rule`: as in `Result.is_valid`.
+    """
     left = []
     for run in runs:
         result = results.get(run.name)

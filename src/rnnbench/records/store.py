@@ -23,7 +23,7 @@ from rnnbench.plain_text import may_hold_controls, plain
 from rnnbench.records.record import Record
 
 IMPORTED = "imported"  # the folder in the results folder of what came from other machines
-# Folders of a results folder that are no site.
+# Folders of a results folder that are not sites.
 RESERVED = {"cache", "compare", "envs", IMPORTED, "records"}
 # Of records that were set aside: they cannot be read, or `rnnbench retry` measures their run again.
 UNREADABLE, RETRIED = ".unreadable", ".retried"
@@ -79,7 +79,7 @@ def write_bytes(path: Path, content: bytes) -> None:
             os.fsync(file.fileno())
         os.chmod(temporary, 0o644)
         os.replace(temporary, path)
-    except OSError as error:  # that of a write names no file
+    except OSError as error:  # the error of a write does not name the file
         raise OSError(error.errno, error.strerror, str(path)) from error
     finally:
         Path(temporary).unlink(missing_ok=True)
@@ -152,18 +152,22 @@ def _plain(data: Any) -> Any:
 
 
 def roots(results: Path) -> tuple[Path, Path]:
-    """The folders that have sites and records: the results folder, and that of imported ones."""
+    """The folders that have sites and records: the results folder, and the one of imports."""
     return results, results / IMPORTED
 
 
 def site_folders(results: Path, experiment: str = "*", site: str = "*") -> list[Path]:
     """The folders of the experiments at the sites that match the patterns, imported ones last."""
-    folders = (sorted(root.glob(f"{site}/{experiment}")) for root in roots(results))
-    return [folder for group in folders for folder in group if folder.parent.name != IMPORTED]
+    folders = []
+    for root in roots(results):
+        for folder in sorted(root.glob(f"{site}/{experiment}")):
+            if folder.parent.name != IMPORTED:
+                folders.append(folder)
+    return folders
 
 
 def planned_folders(results: Path, experiment: str, site: str = "*") -> list[Path]:
-    """Those of the `site_folders` that have a plan."""
+    """The `site_folders` that have a plan."""
     folders = site_folders(results, experiment, site)
     return [folder for folder in folders if (folder / "plan.jsonl").is_file()]
 

@@ -29,9 +29,13 @@ EXCLUSIVE = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 
 @contextmanager
 def held(folder: Path, on_wait: Callable[[str], None] = lambda owner: None) -> Iterator[None]:
-    """Owns the run whose attempts are in `folder`; first waits until an attempt on this host ends.
-    `on_wait`: called once with a description of each owner that is waited for. Raises `OSError` if
-    the folder cannot be written."""
+    """Owns a run; first waits until another attempt on this host ends.
+
+    - `folder`: with the attempts at the run.
+    - `on_wait`: called once with a description of each owner that is waited for.
+
+    Raises `OSError` if the folder cannot be written.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     owner = this_process()
     descriptor = _claim(folder, owner, on_wait)
@@ -73,8 +77,11 @@ def _claim(folder: Path, me: Mapping[str, Any], on_wait: Callable[[str], None]) 
     file."""
     reported = 0
     while True:
-        last = _last(folder)
-        owner = _owner(folder / f"{last}.json") if last else {}
+        numbers = [int(path.stem) for path in folder.glob("*.json") if path.stem.isdigit()]
+        last = max(numbers, default=0)
+        owner = {}
+        if last:
+            owner = _owner(folder / f"{last}.json")
         if _is_alive(owner, me):
             if reported != last:
                 on_wait(_label(owner))
@@ -96,14 +103,12 @@ def _is_alive(owner: Mapping[str, Any], me: Mapping[str, Any]) -> bool:
 
 
 def _label(owner: Mapping[str, Any]) -> str:
-    job = (owner.get("job") or {}).get("id")
-    host = str(owner.get("host", "an unknown host")).partition(" ")[0]
-    return f"process {owner.get('pid')} on {host}" + (f", Slurm job {job}" if job else "")
-
-
-def _last(folder: Path) -> int:
-    numbers = [int(path.stem) for path in folder.glob("*.json") if path.stem.isdigit()]
-    return max(numbers, default=0)
+    host = owner["host"].partition(" ")[0]
+    text = f"process {owner['pid']} on {host}"
+    job = owner.get("job")
+    if job:
+        text += f", Slurm job {job['id']}"
+    return text
 
 
 def _owner(file: Path) -> dict[str, Any]:
@@ -112,11 +117,12 @@ def _owner(file: Path) -> dict[str, Any]:
     if not content:
         time.sleep(POLL)
         content = file.read_bytes()
-    try:
+    owner = None
+    with suppress(ValueError):
         owner = json.loads(content)
-    except ValueError:
+    if not isinstance(owner, dict):
         return {}
-    return owner if isinstance(owner, dict) else {}
+    return owner
 
 
 def _write(descriptor: int, owner: Mapping[str, Any]) -> None:
@@ -138,7 +144,10 @@ def _begun(pid: object) -> int | None:
     """When the process was started (clock ticks since boot), or None if it has ended. A process id
     alone may have been reused."""
     try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        text = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
         return None
-    return None if fields[0] in "ZX" else int(fields[19])
+    fields = text.rpartition(")")[2].split()
+    if fields[0] in "ZX":
+        return None
+    return int(fields[19])

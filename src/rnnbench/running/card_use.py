@@ -1,4 +1,4 @@
-"""What a card did during a training, from two samples of it, and when that makes a run suspect. No
+"""What a card did during training, from two samples of it, and when that makes a run suspect. No
 side effects."""
 
 from __future__ import annotations
@@ -109,7 +109,8 @@ def _grown(before: Sequence[CardState], after: Sequence[CardState], name: str) -
     """
     differences: list[Any] = []
     for one, other in zip(before, after, strict=True):
-        start, end = getattr(one, name), getattr(other, name)
+        start = getattr(one, name)
+        end = getattr(other, name)
         if start is None or end is None or end < start:
             differences.append(None)
         else:

@@ -204,7 +204,9 @@ def _entry(implementation: Facts, outcome: Outcome, reported: Facts) -> dict[str
     - `outcome`: of the worker.
     - `reported`: name of an implementation → its entry.
     """
-    name, why, status = implementation["name"], implementation["skip"], "not_run"
+    name = implementation["name"]
+    why = implementation["skip"]
+    status = "not_run"
     if name in reported and not why:
         return dict(reported[name])
     if not why:
@@ -237,6 +239,7 @@ def _with_device(
     why = here.get("why")
     if not why:
         why = NOT_REPORTED if device in found else NOT_TRIED
+
     completed = dict(entry)
     for part, missing in NOT_CHECKED.items():
         result = (here.get(part) or {}).get(device)

@@ -100,7 +100,7 @@ def read_host_facts() -> dict[str, Any]:
 def _others_seconds(cores: set[int]) -> float | None:
     """CPU seconds on `cores` since the machine started; None if the kernel does not count them.
 
-    Without those of this process and its descendants.
+    The CPU seconds of this process and its descendants are left out.
     """
     processors = load_so_far()["processors"]
     if not processors:

@@ -37,7 +37,8 @@ def draw(text: str) -> bool:
 
 def progress_label(order: int, total: int) -> str:
     """``[ 3/12]``; `order` counts from 0."""
-    return f"[{order + 1:{len(str(total))}}/{total}]"
+    width = len(str(total))
+    return f"[{order + 1:{width}}/{total}]"
 
 
 def duration(seconds: float) -> str:
@@ -94,15 +95,16 @@ class Progress:
         - `name`: of the run.
         - `event`: as its worker reported it.
         """
+        kind = event["event"]
         left = event.get("left")
         epoch = event.get("epoch")
-        if event["event"] == "gate" and isinstance(left, int) and left > 0:
+        if kind == "gate" and isinstance(left, int) and left > 0:
             if name not in self._steps:  # turns begin when all runs have started
                 self._steps[name] = left
                 self._began = self._shown = time.monotonic()
             self._turns += 1
             self._report(name, 1 - left / self._steps[name])
-        elif event["event"] == "epoch" and isinstance(epoch, int) and epoch > 0:
+        elif kind == "epoch" and isinstance(epoch, int) and epoch > 0:
             self._report(name, epoch / max(epoch, self._epochs[name]))
 
     def _report(self, name: str, share: float) -> None:
@@ -124,11 +126,14 @@ class Progress:
         """The line for the share of the round's training that is `done`, at the time `now`."""
         bar = "█" * round(20 * done)
         count = len(self._done)
-        text = f"{self._label} ▕{bar:20}▏ {done:3.0%} of "
-        text += f"{count} runs" if count > 1 else "1 run"
+        runs = "1 run"
+        turns = ""
+        if count > 1:
+            runs = f"{count} runs"
+            turns = f", {self._turns} turns"
+
+        text = f"{self._label} ▕{bar:20}▏ {done:3.0%} of {runs}"
         if not done:
             return f"{text}: starting"
-        if count > 1:
-            text += f", {self._turns} turns"
         left = duration((now - self._began) * (1 - done) / done)
-        return f"{text} ({left} of training left)"
+        return f"{text}{turns} ({left} of training left)"

@@ -33,9 +33,9 @@ def refusals(runs: Sequence[Run], place: Place) -> dict[str, Reason]:
         certificates = read_json(place.folder / "certificates.json")
         for run in runs:
             planned = certificates.get(run.certificate or "")
-            measure = run.config["measure"]
-            build = run.config["build"]
-            if not planned or measure.get("uncertified") or build.get("as_published"):
+            is_trained = run.config["measure"].get("uncertified")
+            is_published = run.config["build"].get("as_published")
+            if not planned or is_trained or is_published:
                 continue
             why = _why_refused(run, planned, place)
             if why:
@@ -65,12 +65,16 @@ def _why_refused(run: Run, planned: Facts, place: Place) -> Reason | None:
         return None
 
     if entry.status == "refused":
-        remedy = f"measure without rnn={rnn}, or change the model."
-        return Reason(NOT_CERTIFIED, f"refused: {wrong}", remedy)
+        return Reason(
+            NOT_CERTIFIED,
+            f"refused: {wrong}",
+            f"measure without rnn={rnn}, or change the model.",
+        )
 
     whose = f"rnn={rnn}"
     correct = "correct the model, the data or the options"
     trains = " +measure.uncertified=true trains it all the same."
+
     rnns = {each["name"]: each["rnn"] for each in planned.get("implementations", ())}
     fault = made.fault_of_all(rnns)
     file = run.config["rnn"]["implementation"]

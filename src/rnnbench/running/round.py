@@ -2,8 +2,9 @@
 
 If a member's record exists already, it is adopted. If the reference's record exists but other
 members' do not, the reference is measured with them again as their companion, because only runs
-measured at the same time can be compared. A run whose certificate failed is not trained: its record
-is void.
+measured at the same time can be compared. For the same reason, all members are measured again if
+the reference's record does not exist. A run whose certificate failed is not trained: its record is
+void.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import glob
 import os
 import re
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -25,7 +26,7 @@ from rnnbench.builds.environments import prepare
 from rnnbench.errors import RecordError, RunError
 from rnnbench.records import timestamps
 from rnnbench.records.record import Reason, Record, Run, Verdict
-from rnnbench.records.rounds import records_at
+from rnnbench.records.rounds import as_planned, records_at
 from rnnbench.records.store import UNREADABLE, Place, read_json, record_files, write_record
 from rnnbench.running import attempt, worker
 from rnnbench.running.assemble import Trained, records_of
@@ -51,6 +52,8 @@ def measure(
     """Measures the `planned` runs in turns, or adopts records of earlier attempts. Writes records.
     Returns run → record.
 
+    - `planned`: the runs of one round.
+    - `place`: of their experiment.
     - `check`: called when a run has read its inputs, before it is timed; raises if they have
       changed since they were compared with the plan.
     - `label`: the prefix of its messages.
@@ -80,7 +83,14 @@ def measure(
         wait = partial(waiting, "this host to finish timing")
         timing = held.enter_context(locks.locked(place.timing_lock, holder, wait))
         runner = CohortRunner(
-            place, check, label, name, hardware, pinned_md5 or {}, timing, remaining
+            place,
+            check,
+            label,
+            name,
+            hardware,
+            pinned_md5 or {},
+            timing,
+            remaining,
         )
         return runner.complete(planned, refused, reference)
 
@@ -89,7 +99,9 @@ def _card(runs: Sequence[Run]) -> Facts | None:
     """Facts about the card on which `runs` are to take turns; None if they need no card or the
     driver does not tell."""
     for run in runs:
-        card = card_of(run.config) if takes_turns(run.config) else None
+        if not takes_turns(run.config):
+            continue
+        card = card_of(run.config)
         if card:
             return cards.query_contexts(card)
     return None
@@ -130,9 +142,9 @@ class CohortRunner:
             found = record_files(self.place.results, self.hardware["machine"], pattern)
             # The pattern matches `…-s0-r0` of a configuration with further overrides, too.
             name = re.compile(re.escape(run.configuration) + r"-s\d+-r\d+")
-            files = [file for file in found if name.fullmatch(file.parent.name)]
+            files = {file.name: file for file in found if name.fullmatch(file.parent.name)}
             with suppress(RecordError, KeyError, TypeError, ValueError):
-                latest = read_json(max(files, key=lambda file: file.name))
+                latest = read_json(files[max(files)])
                 peaks.append(int(latest["measured"]["peak_memory_bytes"]))
         return peaks
 
@@ -144,6 +156,8 @@ class CohortRunner:
     ) -> dict[str, Record]:
         """Adopts the records that exist, writes those of refused runs, and measures the others.
 
+        If the reference has no record, runs that have one are measured again with it.
+
         - `planned`: the runs of the round.
         - `refused`: run → why it is not trained.
         - `reference`: name of the run that the others are compared with, or None.
@@ -154,38 +168,51 @@ class CohortRunner:
         for record in adoptable_records(planned, self.place):
             if not record.is_companion:
                 records[record.name] = record
-        without = [run for run in planned if run.name not in records]
-        if not without:
-            retry = f"`rnnbench retry {self.place.experiment}` measures it again"
-            text = f"nothing to measure, since every run has a record; {retry}"
-        elif len(without) == 1:
-            text = "1 run starts"
-        else:
-            text = f"{len(without)} runs start"
-        print_progress(f"{self.label} {self.name}: {text}{self.remaining}")
-
-        missing = []
-        for run in without:
-            if run.name in refused:
-                records |= self.refuse(run, refused[run.name])
-            else:
-                missing.append(run)
-
         by_name = {run.name: run for run in planned}
         compared = None
         if reference in by_name.keys() - refused:
             compared = by_name[reference].as_dict()
+            if reference not in records:
+                # Only runs that are measured at the same time can be compared with it.
+                for name, record in list(records.items()):
+                    if record.verdict.status != "void":
+                        del records[name]
+
+        without = [run for run in planned if run.name not in records]
+        missing = [run for run in without if run.name not in refused]
+        if not without:
+            retry = f"`rnnbench retry {self.place.experiment} NAME` measures one again"
+            text = f"nothing to measure, since every run has a record; {retry}"
+        elif len(missing) == 1:
+            text = "1 run starts"
+        else:
+            text = f"{len(missing)} runs start"
+        print_progress(f"{self.label} {self.name}: {text}{self.remaining}")
+
+        for run in without:
+            if run.name in refused:
+                records |= self.refuse(run, refused[run.name])
         lines = [run.as_dict() for run in missing]
-        for group in cohorts(lines, compared, self.peaks(missing), card=_card(missing)):
+        groups = cohorts(
+            lines,
+            compared,
+            self.peaks(missing),
+            card=_card(missing),
+        )
+        for group in groups:
             # The reference is recorded once for itself; later it is the others' companion.
             requested = {run.name for run in missing if run.name not in records}
-            records |= self.measure([by_name[line["name"]] for line in group], requested)
+            cohort = [by_name[line["name"]] for line in group]
+            records |= self.measure(cohort, requested)
         return records
 
     def refuse(self, run: Run, reason: Reason) -> dict[str, Record]:
         """Writes the void record of a run that is not trained.
 
-        `reason`: why it is not. Returns run → record.
+        - `run`: as it is planned.
+        - `reason`: why it is not trained.
+
+        Returns run → record.
         """
         started = _start_timestamp(self.folder(run))
         place = self.place
@@ -215,10 +242,12 @@ class CohortRunner:
         by_name = {run.name: run for run in cohort}
         order = starting_order([run.as_dict() for run in cohort])
         cohort = [by_name[line["name"]] for line in order]
+
         started = {run.name: _start_timestamp(self.folder(run)) for run in cohort}
-        code, slurm = revision(), attempt.slurm_job()
+        code = revision()
         outcomes = self._train(cohort, started)
         finished = timestamps.now()
+
         trained = []
         for run in cohort:
             trained.append(
@@ -234,7 +263,8 @@ class CohortRunner:
             )
 
         identity = f"{self.name}/{min(started.values())}"
-        made = records_of(trained, identity, set(started) - requested)
+        companions = started.keys() - requested
+        made = records_of(trained, identity, companions)
         # Out of memory next to others does not mean that the run needs too much on its own.
         again = []
         for run in cohort:
@@ -242,17 +272,8 @@ class CohortRunner:
                 made.pop(run.name, None)
                 if run.name in requested:
                     again.append(run)
-        records = {}
-        # Companions first, so that they exist once a record can be adopted.
-        for record in sorted(made.values(), key=lambda record: record.name in requested):
-            measured = {**record.measured, "revision": code}
-            if slurm:
-                measured["job"] = {**slurm, "log": f"records/{record.key}.log"}
-            complete = replace(record, measured=measured)
-            write_record(self.place.results, complete)
-            if record.name in requested:
-                records[record.name] = complete
 
+        records = self._write(made.values(), code)
         for run in again:
             print_progress(f"{self.label} {run.name} ran out of memory; retrying it on its own")
             records |= self.measure([run], requested)
@@ -262,6 +283,27 @@ class CohortRunner:
             what = f"received an external SIGKILL in phase {outcomes[killed[0]].phase}."
             remedy = f"run the same command again; if memory ran out, {LESS_MEMORY}."
             raise RunError(what, where=", ".join(killed), remedy=remedy)
+        return records
+
+    def _write(self, made: Iterable[Record], code: str) -> dict[str, Record]:
+        """Writes the records of a cohort, companions included.
+
+        - `made`: the records.
+        - `code`: the revision of the worker's code, which they get.
+
+        Returns run → record, without companions.
+        """
+        records = {}
+        slurm = attempt.slurm_job()
+        # Companions first, so that they exist once a record can be adopted.
+        for record in sorted(made, key=lambda record: not record.is_companion):
+            measured = {**record.measured, "revision": code}
+            if slurm:
+                measured["job"] = {**slurm, "log": f"records/{record.key}.log"}
+            complete = replace(record, measured=measured)
+            write_record(self.place.results, complete)
+            if not record.is_companion:
+                records[record.name] = complete
         return records
 
     def _train(self, cohort: Sequence[Run], started: Mapping[str, str]) -> dict[str, Outcome]:
@@ -281,21 +323,26 @@ class CohortRunner:
 
         members = []
         for number, run in enumerate(cohort):
-            pinned = self.pinned_md5.get(run.name)
-            members.append(
-                worker.member(
-                    run.name,
-                    worker.job_of(run.config, root, pinned_md5=pinned, place=number),
-                    root,
-                    self.folder(run) / started[run.name],
-                    limits=run.config.get("limits") or {},
-                    timing=self.timing,
-                    on_event=partial(on_event, run),
-                )
+            job = worker.job_of(
+                run.config,
+                root,
+                pinned_md5=self.pinned_md5.get(run.name),
+                place=number,
             )
+            member = worker.member(
+                run.name,
+                job,
+                root,
+                self.folder(run) / started[run.name],
+                limits=run.config.get("limits") or {},
+                timing=self.timing,
+                on_event=partial(on_event, run),
+            )
+            members.append(member)
 
+        seed = zlib.crc32(f"{self.name} {started}".encode())
         with Progress(self.label, epochs) as progress:
-            outcomes = supervise(members, zlib.crc32(f"{self.name} {started}".encode()))
+            outcomes = supervise(members, seed)
         if unread:  # they failed early
             self.check()
         return outcomes
@@ -316,20 +363,17 @@ def _start_timestamp(folder: Path) -> str:
 
 def adoptable_records(planned: Sequence[Run], place: Place) -> list[Record]:
     """The records of the `planned` runs that were measured as planned, on any machine of the site,
-    and those of companions.
+    and the companions of their rounds.
 
     Unreadable records of this machine are set aside; others are left to the machine that owns them.
     """
     digests = {run.name: run.digest for run in planned}
     records, faults = records_at(place.folder, digests)
+
     here = machine.fingerprint()["machine"]
     for fault in faults:
         file = Path(fault.where)
         if file.parents[1].name == here:
             aside = file.rename(file.with_suffix(UNREADABLE))
             print_progress(f"rnnbench: {fault} It was set aside as {aside.name}.")
-    return [
-        record
-        for record in records
-        if record.is_companion or record.run.digest == digests[record.name]
-    ]
+    return as_planned(records, digests)

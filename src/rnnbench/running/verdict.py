@@ -91,15 +91,17 @@ def failure_reason(outcome: Outcome) -> Reason | None:
     An external SIGKILL does not count against the run: the caller must treat it as a failure
     without a record.
     """
-    phase, exit_code = outcome.phase, outcome.exit_code
+    phase = outcome.phase
+    exit_code = outcome.exit_code
     limit = outcome.over_limit
     if limit:
-        reported = [event for event in outcome.events if event["event"] != "handshake"]
         last = "no events were received"
-        if reported:
-            event = reported[-1]
-            detail = event.get("epoch") if event["event"] == "epoch" else event.get("phase")
-            last = f"its last event was {event['event']}"
+        for event in outcome.events:
+            kind = event["event"]
+            if kind == "handshake":
+                continue
+            last = f"its last event was {kind}"
+            detail = event.get("epoch" if kind == "epoch" else "phase")
             if detail is not None:
                 last += f" {detail}"
         text = f"phase {limit} exceeded its time limit and was terminated; {last.rstrip()}"
@@ -146,10 +148,12 @@ def closure(phases: Sequence[Phase], epochs: Sequence[Epoch]) -> float | None:
     slow.
     """
     training = _training(phases)
-    set_up, tear_down = training.get("set_up"), training.get("tear_down")
+    set_up = training.get("set_up")
+    tear_down = training.get("tear_down")
     whole = training.get("second_clock")
     if not epochs or set_up is None or tear_down is None or not whole:
         return None
+
     took = sum(epoch.seconds if epoch.took is None else epoch.took for epoch in epochs)
     validated = sum(epoch.val_seconds or 0.0 for epoch in epochs)
     return float(1.0 - (set_up + (took + validated) + tear_down) / whole)
@@ -221,9 +225,7 @@ def _start(measured: Facts) -> Reasons:
     """Compares the weights right before training with the canonical ones of model and seed."""
     canonical = measured.get("weights_sha256")
     started = measured.get("started_weights_sha256")
-    if canonical is None or started is None:
-        return
-    if canonical != started:
+    if None not in (canonical, started) and canonical != started:
         text = "training did not start from the canonical weights of its model and seed"
         remedy = "the model's function must only build layers, not load or train weights."
         yield Reason("warm_start", text, remedy)
@@ -246,7 +248,8 @@ def _loss(epochs: Sequence[Epoch]) -> Reasons:
 
     if len(epochs) < 2:
         return
-    first, last = epochs[0].loss, epochs[-1].loss
+    first = epochs[0].loss
+    last = epochs[-1].loss
     if first is not None and last is not None and last >= first:
         text = f"loss did not fall: {first:.4g} in epoch 1, {last:.4g} in the last"
         remedy = "train more epochs or change the learning rate; its times are valid nevertheless."
@@ -338,13 +341,12 @@ def device_reasons(
     texts = []
     threads = measured.get("threads") or {}
     asked = threads.get("asked")
-    cores = threads.get("pinned_to")
-    if cores is not None:
-        cores = len(cores)
-    if asked is not None:
-        for key, number in (("intra_op", threads.get("intra_op")), ("pinned_to", cores)):
-            if number not in (None, asked):
-                texts.append(f"{asked} threads were requested, but {key} is {number}")
+    found = {"intra_op": threads.get("intra_op")}
+    if threads.get("pinned_to") is not None:
+        found["pinned_to"] = len(threads["pinned_to"])
+    for key, number in found.items():
+        if None not in (asked, number) and number != asked:
+            texts.append(f"{asked} threads were requested, but {key} is {number}")
 
     seen = [str(name).upper() for name in measured.get("framework_devices") or []]
     gpus = [name for name in seen if "GPU" in name or "CUDA" in name]

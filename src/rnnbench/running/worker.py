@@ -67,7 +67,7 @@ def member(
     """
     build = job["config"]["build"]
     inherit = () if timing is None else (timing,)
-    environment(build)  # raises for what is no variable
+    environment(build)  # raises `ConfigError` for a list or a mapping
     files.parent.mkdir(parents=True, exist_ok=True)
     start = launcher(build, root)
     return workers.member_of(
@@ -167,9 +167,9 @@ class WorkflowImporters:
     """Starts an importer for each build and CPU device of the workers with `configs`: at most as
     many as there are cores, those with the most workers.
 
-    Other workers, and those of an importer that has ended, are started as they are without a
-    workflow. So are those of builds with an environment of their own, because each round checks
-    and repairs it before anything is imported.
+    Other workers, and workers whose importer has ended, are started as they are without a
+    workflow. So are workers of builds with a separate environment, because each round checks and
+    repairs it before anything is imported.
     """
 
     def __init__(self, configs: Iterable[Facts], root: Path):

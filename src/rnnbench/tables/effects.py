@@ -90,11 +90,17 @@ def examined(records: Iterable[Record], levels: Levels | None = None) -> list[Ro
             rounds[record.round.id][record.key] = record
 
     lowest = {name: _lowest_reads(members) for name, members in rounds.items()}
-    lowest_of_all = dict(levels or {})
-    for of_round in lowest.values():
-        for source, level in of_round.items():
-            lowest_of_all[source] = min(level, lowest_of_all.get(source, level))
+    lowest_of_all = lowest_of([levels or {}, *lowest.values()])
     return [_examined(rounds[name], lowest[name], lowest_of_all) for name in rounds]
+
+
+def lowest_of(rounds: Iterable[Levels]) -> dict[Source, float]:
+    """The lowest reads of each source in all `rounds`."""
+    lowest: dict[Source, float] = {}
+    for levels in rounds:
+        for source, level in levels.items():
+            lowest[source] = min(level, lowest.get(source, level))
+    return lowest
 
 
 def _lowest_reads(members: Mapping[str, Record]) -> Levels:
