@@ -13,7 +13,6 @@ from typing import Any
 
 import pandas as pd
 
-from rnnbench.axes import PLACE
 from rnnbench.records.overrides import labelled, reference_label
 from rnnbench.report import numbers as n
 from rnnbench.report.labels import (
@@ -23,10 +22,12 @@ from rnnbench.report.labels import (
     threads_in_words,
     variant_labels,
 )
+from rnnbench.report.learning import difference_sentence, outlier_sentence, same_sentence
 from rnnbench.report.numbers import Row
 from rnnbench.report.tables import Tables
 from rnnbench.sources.certificates import NOT_LEARNING
 from rnnbench.tables.contests import Contest, Contestant, DeviceChoice
+from rnnbench.tables.frame import varying
 from rnnbench.tables.learning import MIN_SEEDS, TOO_FEW_SEEDS
 from rnnbench.tables.stats import Interval
 from rnnbench.tables.time import (
@@ -38,12 +39,10 @@ from rnnbench.tables.time import (
 
 SINGLE_RUN = "one run, no confidence interval"
 NO_RUNS = "No run has produced a result yet, so there is no answer."
-ALL_OF = {1: "All runs", 2: "Both", 3: "All three", 4: "All four", 5: "All five", 6: "All six"}
 WINNERS = 4  # implementations named in the headline
 CONTESTS = 4  # devices named in one answer; the tables have the others
 LEFT_OUT = 3  # configurations, or places, named as not compared
 OTHER_FUNCTIONS = 3  # whose ratios are named
-TOLERANCE = 0.0005  # half a unit of the last digit shown of an accuracy
 
 
 @dataclass(frozen=True)
@@ -93,18 +92,14 @@ def answers(m: Tables) -> list[Answer]:
         return [Answer(n.capitalized(obstacle.why), remedy)]
 
     groups = defaultdict(list)
-    machines = defaultdict(set)
     for contest in m.contests:
-        row = contest.configuration
         groups[contest.values(m.group_axes)].append(contest)
-        machines[row["device"]].add(row["machine"])
-    name_machine = any(len(names) > 1 for names in machines.values())
-    configurations = [contest.configuration for contest in m.contests]
-    varied = []
-    for axis in m.group_axes:
-        if len({row[axis] for row in configurations}) > 1:
-            varied.append(axis)
-    variants = variant_labels(row["variant"] for row in configurations)
+    configurations = pd.DataFrame([contest.configuration for contest in m.contests])
+    machines = configurations.groupby("device")["machine"].nunique()
+    name_machine = machines.max() > 1
+    varied = varying(configurations, m.group_axes)
+    variants = variant_labels(configurations["variant"])
+
     result = []
     for key, group in groups.items():
         in_words = [_in_words(contest, m.reference, name_machine) for contest in group]
@@ -169,7 +164,7 @@ def headline(m: Tables) -> Answer:
         )
 
     others = m.learning[~m.learning["is_reference"].astype(bool)]
-    difference = _difference_sentence(others)
+    difference = difference_sentence(others)
     if difference:
         rest.append(difference)
     elif len(others):
@@ -252,7 +247,7 @@ def _contest_sentences(contests: Sequence[ContestWords]) -> list[str]:
         if words.contest.words == FASTER:
             names = words.winner, words.base
         if speedup and names and words.start and names == named:
-            sentence = f"{n.times(speedup.estimate)} {_interval(speedup)}{words.tie}"
+            sentence = f"{n.times(speedup.estimate)} ({_interval(speedup)}){words.tie}"
         else:
             sentence = _sentence(words)
         sentences.append(words.start + sentence)
@@ -308,7 +303,7 @@ def as_fast(ratio: Interval, base: str = "") -> str:
     text = f"{n.times(ratio.estimate)} as fast"
     if base:
         text += f" as {base}"
-    return f"{text} {_interval(ratio)}"
+    return f"{text} ({_interval(ratio)})"
 
 
 def no_difference(first: str, second: str, ratio: Interval) -> str:
@@ -317,9 +312,10 @@ def no_difference(first: str, second: str, ratio: Interval) -> str:
 
 
 def _interval(ratio: Interval) -> str:
-    if not n.is_number(ratio.low):
-        return f"({SINGLE_RUN})"
-    return f"({n.ratio_span(ratio.low, ratio.high, ratio.estimate, ' to ')})"
+    """``1.22 to 1.28``, or that there is no interval."""
+    if n.is_number(ratio.low):
+        return n.ratio_interval(ratio, " to ")
+    return SINGLE_RUN
 
 
 def _without_contest(words: ContestWords) -> str:
@@ -340,10 +336,7 @@ def _without_contest(words: ContestWords) -> str:
 
     ratios = []
     for other, ratio in others[:OTHER_FUNCTIONS]:
-        interval = SINGLE_RUN
-        if ratio.low is not None:
-            interval = n.unequal_span(ratio, " to ")
-        ratios.append(f"{n.unequal(ratio)} ({_name(other)}, {interval})")
+        ratios.append(f"{n.unequal(ratio)} ({_name(other)}, {_interval(ratio)})")
     alone = f"{words.winner} is the only implementation of its function; the other"
     if len(others) == 1:
         return f"{alone} one computes another function and trains {ratios[0]} as fast"
@@ -411,90 +404,3 @@ def excluded(contests: Sequence[Contest], places: Sequence[str]) -> list[str]:
             listed.append(f"{void} {n.few(where, LEFT_OUT, ' and ')}".strip())
         texts.append(f"excluded because every run is void: {n.few(listed, LEFT_OUT)}")
     return texts
-
-
-def same_sentence(learning: pd.DataFrame) -> str:
-    """Whether runs of the same seed reach the same accuracy, over all devices of one group.
-
-    `learning`: the rows of the group in the table of this name.
-    """
-    others = learning[~learning["is_reference"].astype(bool)]
-    if others.empty:
-        return ""
-    difference = _difference_sentence(others)
-    if difference:
-        return difference
-
-    loss = n.small(others["loss_largest"].max())
-    curves = f"agree within {loss}"
-    if loss == "0":
-        curves = "are identical"
-    largest = others["val_acc_difference"].abs().max()
-    if not n.is_number(largest):
-        return f"From the same seeds, the loss curves {curves}."
-    if largest < TOLERANCE:
-        configurations = learning[["implementation", *PLACE[2:], "variant"]].drop_duplicates()
-        many = len(configurations)
-        all_of_them = ALL_OF.get(many, f"All {many}")
-        accuracy = n.share(learning["val_acc"].iloc[0])
-        return (
-            f"{all_of_them} end at validation accuracy {accuracy}, "
-            f"and their loss curves {curves}: no difference in accuracy shown."
-        )
-    seeds = int(others["seeds"].min())
-    gaps = f"they differ by at most {n.rough(largest)} in final validation accuracy"
-    if seeds >= MIN_SEEDS:
-        return f"From the same {seeds} seeds, {gaps}: no difference in accuracy shown."
-    return (
-        f"From {n.counted(seeds, 'seed')}, {gaps}; {TOO_FEW_SEEDS} cannot show whether this is "
-        "more than chance."
-    )
-
-
-def _difference_sentence(others: pd.DataFrame) -> str:
-    """The largest difference in accuracy, and the number of those that are shown; ``""`` for none.
-
-    `others`: the rows of the table of `learning` that are compared with the reference.
-    """
-    different = others[others["shown_different"].astype(bool)]
-    if different.empty:
-        return ""
-    differences = different["val_acc_difference"]
-    worst = different.iloc[int(differences.abs().argmax())]
-    difference = worst["val_acc_difference"]
-    side = "below" if difference < 0 else "above"
-    device = device_words(worst["device"], worst["variant"])
-    interval = n.shares_apart_span(worst["val_acc_low"], worst["val_acc_high"])
-    return (
-        f"A difference in accuracy is shown: `{worst['implementation']}` ends "
-        f"{n.share(abs(difference))} {side} the reference in validation accuracy on "
-        f"{device} ({interval}); differences "
-        f"are shown in {len(different)} of {len(others)} comparisons with the reference."
-    )
-
-
-def outlier_sentence(alike: pd.DataFrame) -> str:
-    """The configurations whose accuracy differs from the others' by more than the seeds explain;
-    ``""`` for none.
-
-    `alike`: the table of this name.
-    """
-    outliers = alike[alike["apart"].astype(bool)]
-    if outliers.empty:
-        return ""
-    excess = outliers["difference"].abs() / outliers["allowed"]
-    worst = outliers.iloc[int(excess.argmax())]
-    name = worst["implementation"] or worst["model"]
-    if worst["build"]:
-        name += f", {worst['build']}"
-    device = device_words(worst["device"], worst["variant"])
-    count = ""
-    if len(outliers) > 1:
-        count = f"; outliers: {len(outliers)} of {len(alike)} configurations"
-    return (
-        f"Accuracy differs by more than the seeds explain: `{name}` on {device} ends at "
-        f"validation accuracy {n.share(worst['val_acc'])}; the other builds, thread counts and "
-        f"implementations end at {n.share(worst['others'])} from the same seeds "
-        f"(allowed: ± {n.rough(worst['allowed'])}){count}. Find the cause before comparing "
-        "times: an implementation that learns something else is not comparable."
-    )

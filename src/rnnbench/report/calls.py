@@ -25,6 +25,7 @@ from rnnbench.report.section import WORDS, Section
 from rnnbench.report.speed import speedup_text, speedup_words
 from rnnbench.report.tables import Tables
 from rnnbench.report.views import Column, interval_of, view_of
+from rnnbench.tables.frame import varying
 from rnnbench.tables.stats import Interval
 from rnnbench.tables.time import COMPARED, IS_REFERENCE, NO_DIFFERENCE, NO_REFERENCE
 
@@ -111,7 +112,7 @@ def call_answers(m: Tables) -> list[Answer]:
         return [Answer("No run has timed predict() yet, so there is no answer.")]
 
     network_axes = GROUP[:-1]
-    varied = [name for name in network_axes if predictions[name].nunique() > 1]
+    varied = varying(predictions, network_axes)
     variants = variant_labels(predictions["variant"])
     base = reference_label(m.reference) or "nothing"
     answers = []
@@ -161,7 +162,7 @@ def _fastest_call(row: Row, base: str, variant: str) -> str:
     speedup = Interval(row["speedup"], row["speedup_low"], row["speedup_high"])
     if row["words"] == NO_DIFFERENCE:
         times = n.times(speedup.estimate)
-        span = n.ratio_span(speedup.low, speedup.high, speedup.estimate, " to ")
+        span = n.ratio_interval(speedup, " to ")
         return f"{clause} ({NO_DIFFERENCE} from `{base}`: {times}, {span})"
     faster = as_fast(speedup, f"`{base}`")
     return f"{clause}, {faster}"

@@ -19,6 +19,7 @@ from rnnbench.report.tables import ReportInputs, Tables
 from rnnbench.report.views import Column, interval_of, view_of
 from rnnbench.sources.prices import PriceList
 from rnnbench.tables.cost import cheapest_within, fastest_under
+from rnnbench.tables.frame import varying
 from rnnbench.tables.time import NO_DIFFERENCE
 
 PLACES = 4  # named as no worse than the recommended one
@@ -180,7 +181,7 @@ def _labelled(table: pd.DataFrame) -> pd.DataFrame:
     """
     several_builds = table["build"].nunique() > 1
     machines = table.groupby("device")["machine"].nunique()
-    varied = [name for name in TASK[1:] if table[name].nunique() > 1]
+    varied = varying(table, TASK[1:])
     tasks = []
     labels = []
     anchors = []

@@ -14,6 +14,7 @@ from rnnbench.records.overrides import Overrides, last_component
 from rnnbench.records.record import Record
 from rnnbench.report.numbers import Row, marked
 from rnnbench.tables.contests import LeftOut
+from rnnbench.tables.frame import varying
 from rnnbench.tables.scaling import threads_of
 
 # The columns that identify a configuration on one machine.
@@ -140,7 +141,8 @@ def regrouped(
       `anchor` keeps the links to the runs.
     - `time_table`: says which axes vary, and how fast each implementation is.
     """
-    axes = [axis for axis in reference if axis in GROUP and time_table[axis].nunique() > 1]
+    varied = varying(time_table, GROUP)
+    axes = [axis for axis in reference if axis in varied]
     if not axes:
         return table
     named = list(axes)
@@ -172,7 +174,7 @@ def with_labels(table: pd.DataFrame) -> pd.DataFrame:
     - `series`: the implementation. `shown`: the same, with a dagger if a run is suspect.
     - `anchor`: the id of its runs on the page.
     """
-    varied = [name for name in GROUP if table[name].nunique() > 1] or GROUP
+    varied = varying(table, GROUP) or GROUP
     variants = variant_labels(table["variant"])
     machines = table.groupby("device")["machine"].nunique()
     series = table["implementation"].replace("", "model")

@@ -1,13 +1,17 @@
-"""The sections on accuracy, learning curves and the time to an accuracy."""
+"""The sections on accuracy, learning curves and the time to an accuracy, and what the answer says
+about accuracy."""
 
 from __future__ import annotations
 
 import re
 
+import pandas as pd
+
+from rnnbench.axes import PLACE
 from rnnbench.report import charts, notes
 from rnnbench.report import numbers as n
 from rnnbench.report.figures import figure
-from rnnbench.report.labels import colours, first_places, with_labels
+from rnnbench.report.labels import colours, device_words, first_places, with_labels
 from rnnbench.report.numbers import Row
 from rnnbench.report.section import WORDS, Section
 from rnnbench.report.tables import Tables
@@ -17,6 +21,8 @@ from rnnbench.tables.learning import MIN_SEEDS, TOO_FEW_SEEDS, curves, target
 from rnnbench.tables.metrics import COLUMNS as METRICS_COLUMNS
 from rnnbench.tables.time import IS_REFERENCE
 
+ALL_OF = {1: "All runs", 2: "Both", 3: "All three", 4: "All four", 5: "All five", 6: "All six"}
+TOLERANCE = 0.0005  # half a unit of the last digit shown of an accuracy
 CURVES = {"loss": "Training loss", "val_acc": "Validation accuracy"}
 
 
@@ -173,4 +179,91 @@ def target_section(m: Tables) -> Section:
         figures=figures,
         views=(view,),
         csv=csv,
+    )
+
+
+def same_sentence(learning: pd.DataFrame) -> str:
+    """Whether runs of the same seed reach the same accuracy, over all devices of one group.
+
+    `learning`: the rows of the group in the table of this name.
+    """
+    others = learning[~learning["is_reference"].astype(bool)]
+    if others.empty:
+        return ""
+    difference = difference_sentence(others)
+    if difference:
+        return difference
+
+    loss = n.small(others["loss_largest"].max())
+    curves = f"agree within {loss}"
+    if loss == "0":
+        curves = "are identical"
+    largest = others["val_acc_difference"].abs().max()
+    if not n.is_number(largest):
+        return f"From the same seeds, the loss curves {curves}."
+    if largest < TOLERANCE:
+        configurations = learning[["implementation", *PLACE[2:], "variant"]].drop_duplicates()
+        many = len(configurations)
+        all_of_them = ALL_OF.get(many, f"All {many}")
+        accuracy = n.share(learning["val_acc"].iloc[0])
+        return (
+            f"{all_of_them} end at validation accuracy {accuracy}, "
+            f"and their loss curves {curves}: no difference in accuracy shown."
+        )
+    seeds = int(others["seeds"].min())
+    gaps = f"they differ by at most {n.rough(largest)} in final validation accuracy"
+    if seeds >= MIN_SEEDS:
+        return f"From the same {seeds} seeds, {gaps}: no difference in accuracy shown."
+    return (
+        f"From {n.counted(seeds, 'seed')}, {gaps}; {TOO_FEW_SEEDS} cannot show whether this is "
+        "more than chance."
+    )
+
+
+def difference_sentence(others: pd.DataFrame) -> str:
+    """The largest difference in accuracy, and the number of those that are shown; ``""`` for none.
+
+    `others`: the rows of the table of `learning` that are compared with the reference.
+    """
+    different = others[others["shown_different"].astype(bool)]
+    if different.empty:
+        return ""
+    differences = different["val_acc_difference"]
+    worst = different.iloc[int(differences.abs().argmax())]
+    difference = worst["val_acc_difference"]
+    side = "below" if difference < 0 else "above"
+    device = device_words(worst["device"], worst["variant"])
+    interval = n.shares_apart_span(worst["val_acc_low"], worst["val_acc_high"])
+    return (
+        f"A difference in accuracy is shown: `{worst['implementation']}` ends "
+        f"{n.share(abs(difference))} {side} the reference in validation accuracy on "
+        f"{device} ({interval}); differences "
+        f"are shown in {len(different)} of {len(others)} comparisons with the reference."
+    )
+
+
+def outlier_sentence(alike: pd.DataFrame) -> str:
+    """The configurations whose accuracy differs from the others' by more than the seeds explain;
+    ``""`` for none.
+
+    `alike`: the table of this name.
+    """
+    outliers = alike[alike["apart"].astype(bool)]
+    if outliers.empty:
+        return ""
+    excess = outliers["difference"].abs() / outliers["allowed"]
+    worst = outliers.iloc[int(excess.argmax())]
+    name = worst["implementation"] or worst["model"]
+    if worst["build"]:
+        name += f", {worst['build']}"
+    device = device_words(worst["device"], worst["variant"])
+    count = ""
+    if len(outliers) > 1:
+        count = f"; outliers: {len(outliers)} of {len(alike)} configurations"
+    return (
+        f"Accuracy differs by more than the seeds explain: `{name}` on {device} ends at "
+        f"validation accuracy {n.share(worst['val_acc'])}; the other builds, thread counts and "
+        f"implementations end at {n.share(worst['others'])} from the same seeds "
+        f"(allowed: ± {n.rough(worst['allowed'])}){count}. Find the cause before comparing "
+        "times: an implementation that learns something else is not comparable."
     )

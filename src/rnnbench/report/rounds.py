@@ -28,7 +28,7 @@ def so_far(planned: Sequence[Run], ratios: Mapping[str, Ratio], reference: str) 
         ratio = ratios[run.configuration]
         text = f"{_label(run, base)} {n.ratio(ratio.estimate)}"
         if ratio.low is not None:
-            text += f" ({n.ratio_span(ratio.low, ratio.high, ratio.estimate)})"
+            text += f" ({n.ratio_interval(ratio)})"
         texts.append(text)
 
     label = _label(base, others[0])

@@ -50,7 +50,7 @@ def speedup_words(row: Row) -> str:
     """
     if row["unequal"]:
         difference = textwrap.fill(row["difference"], LINE)
-        return f"{n.unequal_span(row['unequal'])},\n{difference}"
+        return f"{n.ratio_interval(row['unequal'])},\n{difference}"
     if not n.is_number(row["speedup_low"]):
         return str(row["words"])
     span = speedup_interval(row)

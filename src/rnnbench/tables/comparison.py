@@ -14,7 +14,7 @@ import pandas as pd
 
 from rnnbench.axes import CONFIGURATION, KEY, Row
 from rnnbench.tables.estimates import Key, Measurements
-from rnnbench.tables.frame import Groups, columns_of, identified, split
+from rnnbench.tables.frame import Groups, columns_of, identified, split, varying
 from rnnbench.tables.time import IS_REFERENCE, NOT_EQUAL, compared
 
 VERSUS_COLUMNS = [
@@ -89,7 +89,7 @@ def versus(measured: Measurements, a: Sequence[str], b: Sequence[str]) -> pd.Dat
     if values_a.empty or values_b.empty or not differing:
         return pd.DataFrame(columns=VERSUS_COLUMNS)
 
-    varied = [axis for axis in common if values[axis].nunique() > 1]
+    varied = varying(values, common)
     groups_b = _by_axes(values_b, common)
     rows = []
     for shared, of_a in _by_axes(values_a, common).items():
