@@ -25,13 +25,13 @@ from rnnbench.report.sections import builds_section
 from rnnworker.processors import KNOWN
 from tests.conftest import ROOT
 from tests.factory import BEGINNING, in_round, make_record, make_runs, replace
-from tests.report.made_up import EXPERIMENT, MISSING, SKIPPED, measurements, quick
+from tests.report.made_up import EXPERIMENT, MISSING, QUICK, measurements, quick
 
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory):
     out = tmp_path_factory.mktemp("report")
-    paths = write_report(Content(quick(), EXPERIMENT, skipped=SKIPPED, missing=MISSING), out)
+    paths = write_report(Content(quick(), QUICK, missing=MISSING), out)
     return out, paths
 
 
