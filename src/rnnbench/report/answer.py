@@ -225,7 +225,15 @@ def _in_words(contest: Contest, reference: dict[str, str], name_machine: bool) -
         second = _name(contest.contestants[1])
         if contest.lead.low is not None and not contest.lead.shown_different:
             tie = f"; {second} may be as fast"
-    return ContestWords(contest, place, start, winner, base, second, tie)
+    return ContestWords(
+        contest,
+        place,
+        start,
+        winner,
+        base,
+        second,
+        tie,
+    )
 
 
 def _name(contestant: Contestant) -> str:

@@ -96,7 +96,13 @@ def _latencies(labelled: pd.DataFrame, m: Tables) -> Iterator[Figure]:
         title = f"Milliseconds of predict() by batch on {device}"
         if len(labels) > 1:
             title += f", {network[-1]}"
-        yield figure("calls", joined(network), device, title, chart)
+        yield figure(
+            "calls",
+            joined(network),
+            device,
+            title,
+            chart,
+        )
 
 
 def call_answers(m: Tables) -> list[Answer]:

@@ -233,9 +233,21 @@ def _figures(labelled: pd.DataFrame, m: Tables) -> Iterator[Figure]:
                 drawn["label"] = ratios.where(~is_tie, ratios + f" {NO_DIFFERENCE}")
                 axis = f"{kind} relative to the reference"
                 chart = charts.relative(drawn, m.palette, axis)
-                yield figure(f"relative-{kind}", group, which, f"Relative {kind}, {name}", chart)
+                yield figure(
+                    f"relative-{kind}",
+                    group,
+                    which,
+                    f"Relative {kind}, {name}",
+                    chart,
+                )
 
         priced = rows[rows["usd"].notna()]
         if len(priced) > 1:
             chart = charts.cost_front(priced, m.palette)
-            yield figure("front", group, which, f"Time against cost, {name}", chart)
+            yield figure(
+                "front",
+                group,
+                which,
+                f"Time against cost, {name}",
+                chart,
+            )

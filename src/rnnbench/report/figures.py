@@ -64,7 +64,14 @@ def figure(
     head, rest = svg.split(">", 1)
     name = f'<title id="{id}-title">{html.escape(title)}</title>'
     svg = f'{head} role="img" aria-labelledby="{id}-title">{name}{rest}'
-    return Figure(id, kind, str(group), title, svg, wide)
+    return Figure(
+        id,
+        kind,
+        str(group),
+        title,
+        svg,
+        wide,
+    )
 
 
 def to_png(svg: str) -> bytes:

@@ -105,7 +105,12 @@ def accuracy_section(m: Tables) -> Section:
     elif m.learning["val_acc_low"].notna().any():
         notes_below = (WORDS["learnt"]["note"],)
     views = [
-        by_device("accuracy", title, m.regroup(m.accuracy), columns),
+        by_device(
+            "accuracy",
+            title,
+            m.regroup(m.accuracy),
+            columns,
+        ),
         by_device(
             "learning",
             "Difference from the reference, seed by seed",
@@ -120,13 +125,26 @@ def accuracy_section(m: Tables) -> Section:
             heading = re.sub("^val_", "validation ", name)
             columns_of_metrics.append(Column(heading, name, n.plain, marked=True))
         table = m.regroup(m.metrics)
-        views.append(by_device("metrics", "Metrics at the last epoch", table, columns_of_metrics))
+        views.append(
+            by_device(
+                "metrics",
+                "Metrics at the last epoch",
+                table,
+                columns_of_metrics,
+            )
+        )
 
     texts = [WORDS["learnt"]["text"]]
     random_layers = notes.random_note(m.records)
     if random_layers:
         texts.append(random_layers)
-    return Section("learnt", texts, views=views, opens=True, csv=csv)
+    return Section(
+        "learnt",
+        texts,
+        views=views,
+        opens=True,
+        csv=csv,
+    )
 
 
 def curves_section(m: Tables) -> Section:
@@ -139,7 +157,15 @@ def curves_section(m: Tables) -> Section:
         for (group, device), rows in places:
             chart = charts.learning_curves(rows, palette)
             which = f"{device}-{measure}"
-            figures.append(figure("curve", group, which, f"{title} on {device}", chart))
+            figures.append(
+                figure(
+                    "curve",
+                    group,
+                    which,
+                    f"{title} on {device}",
+                    chart,
+                )
+            )
     if not figures:
         return Section("curves")
     return Section("curves", (WORDS["curves"]["text"],), figures=figures)
@@ -161,9 +187,25 @@ def target_section(m: Tables) -> Section:
         title = f"Validation accuracy over time on {device}"
         chart = charts.by_seconds(cells, m.palette)
         if several:
-            figures.append(figure("second", group, device, title, chart))
+            figures.append(
+                figure(
+                    "second",
+                    group,
+                    device,
+                    title,
+                    chart,
+                )
+            )
         else:
-            figures.append(figure("second", "", f"{group} {device}", title, chart))
+            figures.append(
+                figure(
+                    "second",
+                    "",
+                    f"{group} {device}",
+                    title,
+                    chart,
+                )
+            )
     view = view_of(
         labelled,
         "target-table",

@@ -89,7 +89,12 @@ def times(value: Any) -> str:
     return ratio(value).replace(TIMES, " times")
 
 
-def ratio_span(low: Any, high: Any, like: Any, between: str = "–") -> str:
+def ratio_span(
+    low: Any,
+    high: Any,
+    like: Any,
+    between: str = "–",
+) -> str:
     """The interval of a ratio.
 
     It has the decimals of `ratio(like)`, or more if they are needed to show on which side of 1 a
@@ -106,7 +111,12 @@ def ratio_span(low: Any, high: Any, like: Any, between: str = "–") -> str:
 
 def ratio_interval(value: Interval, between: str = "–") -> str:
     """The interval of a ratio, written as `ratio_span` does."""
-    return ratio_span(value.low, value.high, value.estimate, between)
+    return ratio_span(
+        value.low,
+        value.high,
+        value.estimate,
+        between,
+    )
 
 
 def unequal(value: Unequal) -> str:

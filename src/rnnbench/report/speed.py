@@ -150,9 +150,21 @@ def _figures(m: Tables) -> Iterator[Figure]:
                     limits = charts.seconds_limits(rows[SECONDS], own["seconds"])
                 axis = charts.seconds_axis(limits)
                 drawn = charts.values(rows, SECONDS).assign(label=rows["time_label"])
-                chart = charts.times(drawn, palette, axis, names, own)
+                chart = charts.times(
+                    drawn,
+                    palette,
+                    axis,
+                    names,
+                    own,
+                )
                 title = f"Seconds per epoch on {device}"
-                yield figure("time", group, device, title, chart)
+                yield figure(
+                    "time",
+                    group,
+                    device,
+                    title,
+                    chart,
+                )
 
             others = rows[rows["words"] != IS_REFERENCE]
             if has_ratios and others["speedup"].notna().any():
@@ -163,9 +175,20 @@ def _figures(m: Tables) -> Iterator[Figure]:
                     limits = low_of_group, high_of_group
                 axis = charts.ratio_axis("speed-up over the reference", limits)
                 drawn = charts.values(rows, SPEEDUP).assign(label=rows["speedup_label"])
-                chart = charts.ratios(drawn, palette, axis, names)
+                chart = charts.ratios(
+                    drawn,
+                    palette,
+                    axis,
+                    names,
+                )
                 title = f"Speed-up on {device}"
-                yield figure("speedup", group, device, title, chart)
+                yield figure(
+                    "speedup",
+                    group,
+                    device,
+                    title,
+                    chart,
+                )
 
 
 def _with_chart_labels(labelled: pd.DataFrame) -> pd.DataFrame:

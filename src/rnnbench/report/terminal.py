@@ -117,7 +117,12 @@ def _print_lines(lines: Iterable[str]) -> None:
     """Prints each of the `lines` as it is: without markup, colours or line breaks."""
     console = Console()
     for line in lines:
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
+        console.print(
+            line,
+            markup=False,
+            highlight=False,
+            soft_wrap=True,
+        )
 
 
 def faster_first(row: Row) -> Row:

@@ -155,7 +155,14 @@ def view_of(
                 link=row.get("head_anchor", ""),
             )
         )
-    return TableView(id, title, corner, tuple(columns), _by_group(rows), notes)
+    return TableView(
+        id,
+        title,
+        corner,
+        tuple(columns),
+        _by_group(rows),
+        notes,
+    )
 
 
 def by_device(
@@ -188,8 +195,22 @@ def by_device(
             else:
                 cells.append(n.NOTHING)
                 links.append("")
-        rows.append(TextRow(str(name), tuple(cells), str(block), tuple(links)))
-    return TableView(id, title, "implementation", tuple(under), _by_group(rows), notes)
+        rows.append(
+            TextRow(
+                str(name),
+                tuple(cells),
+                str(block),
+                tuple(links),
+            )
+        )
+    return TableView(
+        id,
+        title,
+        "implementation",
+        tuple(under),
+        _by_group(rows),
+        notes,
+    )
 
 
 def _by_group(rows: Sequence[TextRow]) -> tuple[TextRow, ...]:
