@@ -109,10 +109,12 @@ def answers(m: Tables) -> list[Answer]:
                 texts.append(_device_sentence(choice, name_machine))
         texts += excluded(group, [words.place for words in in_words])
         speed = n.sentences(texts)
+
         if len(groups) > 1:
             # A name is not capitalized.
             name = short_group(group[0].configuration, varied, variants)
             speed = f"{name}: {texts[0]}. {n.sentences(texts[1:])}".strip()
+
         accuracy = same_sentence(_of_group(m.learning, m.group_axes, key))
         outliers = outlier_sentence(_of_group(m.alike, m.group_axes, key))
         result.append(Answer(speed, f"{accuracy} {outliers}".strip()))
@@ -134,13 +136,18 @@ def headline(m: Tables) -> Answer:
         places.append(f"for {row['model']} on {row['device']}")
         if contest.lead is None:
             continue  # fewer than two contestants
+
         name = contest.contestants[0].name
         counts[name] += 1
         if contest.speedup and contest.words == FASTER:
             speedups[name].append(contest.speedup.estimate)
         if contest.lead.shown_different:
             shown += 1
-    rest = [n.sentences(excluded(m.contests, places)), outlier_sentence(m.alike)]
+
+    rest = [
+        n.sentences(excluded(m.contests, places)),
+        outlier_sentence(m.alike),
+    ]
 
     if not counts:
         fast = "Each network has been run with only one implementation, or none has a result."
@@ -187,7 +194,11 @@ def _of_group(table: pd.DataFrame, axes: Sequence[str], key: Any) -> pd.DataFram
 
 
 def place_words(row: Row, name_machine: bool) -> str:
-    """The device of a row, and its machine if it is to be named: ``two threads of HOST``."""
+    """The device of a configuration: ``two threads``, ``two threads of HOST``.
+
+    - `row`: has its columns.
+    - `name_machine`: whether to name the machine.
+    """
     words = device_words(row["device"], row["variant"])
     if name_machine:
         words += f" of {row['machine']}"
@@ -197,7 +208,8 @@ def place_words(row: Row, name_machine: bool) -> str:
 def _in_words(contest: Contest, reference: dict[str, str], name_machine: bool) -> ContestWords:
     """A contest in words.
 
-    `name_machine`: whether devices are named with their machines.
+    - `reference`: that of the experiment, by axis.
+    - `name_machine`: whether devices are named with their machines.
     """
     row = contest.configuration
     axes = reference
@@ -206,6 +218,7 @@ def _in_words(contest: Contest, reference: dict[str, str], name_machine: bool) -
         # The base has the options of the row, but for those that the reference names.
         own = row["options"].those(lambda key: key not in reference)
         axes = {"rnn": labelled(row["rnn"], own), **reference}
+
     place = ""
     start = ""
     if row["device"]:
@@ -215,6 +228,7 @@ def _in_words(contest: Contest, reference: dict[str, str], name_machine: bool) -
             start = f"{place}, "
     if contest.is_slowed:
         start += "while the machine was slowed down, "
+
     base = n.daggered(reference_label(axes), contest.reference_suspect)
     winner = ""
     if contest.contestants:
@@ -237,6 +251,7 @@ def _in_words(contest: Contest, reference: dict[str, str], name_machine: bool) -
 
 
 def _name(contestant: Contestant) -> str:
+    """Its name as code, with a dagger if it has suspect runs."""
     return n.daggered(contestant.name, contestant.is_suspect)
 
 
@@ -307,7 +322,11 @@ def _sentence(words: ContestWords) -> str:
 
 
 def as_fast(ratio: Interval, base: str = "") -> str:
-    """``1.25 times as fast as BASE (1.22 to 1.28)``; the text says if there is no interval."""
+    """``1.25 times as fast as BASE (1.22 to 1.28)``; the text says if there is no interval.
+
+    - `ratio`: a speed-up.
+    - `base`: what it is relative to; ``""`` if another part of the sentence says so.
+    """
     text = f"{n.times(ratio.estimate)} as fast"
     if base:
         text += f" as {base}"
@@ -315,7 +334,11 @@ def as_fast(ratio: Interval, base: str = "") -> str:
 
 
 def no_difference(first: str, second: str, ratio: Interval) -> str:
-    """``no difference is shown between FIRST and SECOND: 1.04 times as fast (0.99 to 1.10)``."""
+    """``no difference is shown between FIRST and SECOND: 1.04 times as fast (0.99 to 1.10)``.
+
+    - `first`, `second`: names as they stand in the sentence.
+    - `ratio`: how many times as fast the first is.
+    """
     return f"no difference is shown between {first} and {second}: {as_fast(ratio)}"
 
 
@@ -363,16 +386,18 @@ def _device_sentence(choice: DeviceChoice, name_machine: bool) -> str:
     """
     row = choice.best.configuration
     threads = threads_in_words(row["device"], row["variant"])
-    is_plural = threads is not None and threads > 1
+    is_plural = threads not in (None, 1)
     device = place_words(row, name_machine)
     here = " here" if choice.machines == 1 else ""
     best = choice.best.contestants[0]
     name = _name(best)
     seconds = n.plain(best.seconds)
+
     other = place_words(choice.other.configuration, name_machine)
     second = choice.other.contestants[0]
     other_name = _name(second)
     other_seconds = n.plain(second.seconds)
+
     if choice.lead.shown_different:
         verb = "are" if is_plural else "is"
         return (

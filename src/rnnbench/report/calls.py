@@ -86,6 +86,7 @@ def _latencies(labelled: pd.DataFrame, m: Tables) -> Iterator[Figure]:
     for variant in predictions["variant"]:
         variants.append(variant.those(lambda key: key not in ("model.batch", "model.val_samples")))
     labels = variant_labels(variants)
+
     networks = predictions.assign(network=[labels[variant] for variant in variants])
 
     by = [*GROUP[:-1], "network", "column_name"]
@@ -126,6 +127,7 @@ def call_answers(m: Tables) -> list[Answer]:
         ordered = rows.sort_values(["batch", "samples", "seconds"], kind="stable")
         best = ordered.drop_duplicates("variant")
         has_variants = best["batch"].duplicated().any()
+
         clauses = []
         for row in best.head(SIZES).to_dict("records"):
             variant = f", {variants[row['variant']]}," if has_variants else ""
@@ -138,6 +140,7 @@ def call_answers(m: Tables) -> list[Answer]:
         if place == first["device"]:
             place = device_words(place, first["variant"])
         network = short_group(first, varied, variants)
+
         listed = "; ".join(clauses)
         answers.append(Answer(f"On {place}, predict() of {network} takes {listed}."))
 
@@ -162,6 +165,7 @@ def _fastest_call(row: Row, base: str, variant: str) -> str:
     milliseconds = n.plain(1e3 * row["seconds"])
     name = n.daggered(row["implementation"] or row["model"], row["suspect"])
     clause = f"{milliseconds} ms {what}{variant} with {name}"
+
     if row["words"] not in COMPARED or not n.is_number(row["speedup_low"]):
         return clause
 

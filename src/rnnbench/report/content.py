@@ -76,15 +76,7 @@ class Content:
         rerun = experiment.rerun or f"snakemake --cores all --config experiment={experiment.name}"
         made = sections_without_runs(m)
         made += [make(m) for make in SECTIONS]
-        made.append(
-            runs_section(
-                m,
-                rerun,
-                missing,
-                faults,
-                unneeded,
-            )
-        )
+        made.append(runs_section(m, rerun, missing, faults, unneeded))
         made.append(provenance_section(m, rerun))
 
         by_id = {section.id: section for section in made}

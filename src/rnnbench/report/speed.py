@@ -148,21 +148,19 @@ def _figures(m: Tables) -> Iterator[Figure]:
                 limits = charts.seconds_limits(cells[SECONDS], of_group["seconds"])
                 if limits[0] > 0 and limits[1] > charts.LOG_FROM * limits[0]:
                     limits = charts.seconds_limits(rows[SECONDS], own["seconds"])
-                axis = charts.seconds_axis(limits)
                 drawn = charts.values(rows, SECONDS).assign(label=rows["time_label"])
                 chart = charts.times(
                     drawn,
                     palette,
-                    axis,
+                    charts.seconds_axis(limits),
                     names,
                     own,
                 )
-                title = f"Seconds per epoch on {device}"
                 yield figure(
                     "time",
                     group,
                     device,
-                    title,
+                    f"Seconds per epoch on {device}",
                     chart,
                 )
 
@@ -173,20 +171,18 @@ def _figures(m: Tables) -> Iterator[Figure]:
                 length = math.log(high / low)
                 if math.log(high_of_group / low_of_group) <= SQUEEZED * length:
                     limits = low_of_group, high_of_group
-                axis = charts.ratio_axis("speed-up over the reference", limits)
                 drawn = charts.values(rows, SPEEDUP).assign(label=rows["speedup_label"])
                 chart = charts.ratios(
                     drawn,
                     palette,
-                    axis,
+                    charts.ratio_axis("speed-up over the reference", limits),
                     names,
                 )
-                title = f"Speed-up on {device}"
                 yield figure(
                     "speedup",
                     group,
                     device,
-                    title,
+                    f"Speed-up on {device}",
                     chart,
                 )
 

@@ -219,9 +219,13 @@ def _mean(seconds: np.ndarray) -> float | None:
     return mean_interval(timed).estimate
 
 
-def ratios_shown(table: pd.DataFrame) -> int:
-    """The number of ratios with an interval in a table of training times or calls."""
-    count = int(table["speedup_low"].notna().sum())
+def ratios_shown(table: pd.DataFrame, low: str = "speedup_low") -> int:
+    """The number of ratios with an interval, of equal and of different functions.
+
+    - `table`: of training times, calls or pairs.
+    - `low`: the column with the lower ends of the intervals of speed-ups.
+    """
+    count = int(table[low].notna().sum())
     for unequal in table["unequal"]:
         if unequal and unequal.low is not None:
             count += 1
