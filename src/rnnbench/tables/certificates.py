@@ -359,10 +359,13 @@ def _differences(a: Side, b: Side) -> str:
     other = b.function(as_read)
     texts = []
     for name in own | other:
+        what = name
+        if not is_model_key(name):
+            what = name.replace("_", " ")
         value = own.get(name, "the default")
         instead_of = other.get(name, "the default")
-        if own.get(name) != other.get(name):
-            texts.append(f"{name.replace('_', ' ')} {value} instead of {instead_of}")
+        if value != instead_of:
+            texts.append(f"{what} {value} instead of {instead_of}")
     return ", ".join(texts)
 
 
