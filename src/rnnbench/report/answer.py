@@ -63,7 +63,7 @@ class ContestWords:
     - `contest`: the contest.
     - `place`: where it took place, ``on one thread``; ``""`` if it has no device.
     - `start`: how its sentence starts, ``on one thread, ``, without it if the names contain the
-      device; ``while the machine was slowed down, `` if it was.
+      device; ``while the machine was slowed down, `` if it was and times are compared.
     - `winner`, `base`, `second`: the fastest, the reference and the runner-up, as code and with a
       dagger if one of their runs is suspect; ``""`` if there is no fastest or no runner-up.
     - `tie`: ``; `cell` may be as fast`` if the fastest may be the fastest by chance, else ``""``.
@@ -226,7 +226,7 @@ def _in_words(contest: Contest, reference: dict[str, str], name_machine: bool) -
         # The names contain the devices, if these are compared.
         if "device" not in reference or name_machine:
             start = f"{place}, "
-    if contest.is_slowed:
+    if contest.is_slowed and (contest.lead or contest.unequal):
         start += "while the machine was slowed down, "
 
     base = n.daggered(reference_label(axes), contest.reference_suspect)
