@@ -13,8 +13,6 @@ from typing import Any
 
 import pandas as pd
 
-from rnnbench.report.labels import of_these
-
 Spec = dict[str, Any]
 Palette = Mapping[str, str]  # implementation → colour
 Limits = tuple[float, float]  # the ends of an axis
@@ -76,9 +74,11 @@ def values(rows: pd.DataFrame, measure: Sequence[str]) -> pd.DataFrame:
 def _colour(rows: pd.DataFrame, palette: Palette, legend: Spec | None = None) -> Spec:
     """How the colours follow from `series`.
 
-    `legend`: how it looks, None for no legend. It lists only what is drawn.
+    `legend`: how it looks, None for no legend. It lists only what is drawn, in the order of the
+    palette.
     """
-    drawn = of_these(palette, rows["series"])
+    names = set(rows["series"])
+    drawn = {name: colour for name, colour in palette.items() if name in names}
     if legend and max(map(len, drawn)) > NAME_LINE:
         legend = {**legend, "columns": 1}
     return {

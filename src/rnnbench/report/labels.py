@@ -258,7 +258,7 @@ def colours(implementations: Iterable[str]) -> dict[str, str]:
     alphabetical order. If there are none left, colours repeat, so every mark is also labelled.
     """
     names = {name or "model" for name in implementations}
-    palette = of_these(COLOURS, names)
+    palette = {name: colour for name, colour in COLOURS.items() if name in names}
     free = [colour for name, colour in COLOURS.items() if name not in names]
     if not free:
         free = list(COLOURS.values())
@@ -269,15 +269,6 @@ def colours(implementations: Iterable[str]) -> dict[str, str]:
     for number, name in enumerate(others):
         palette[name] = free[number % len(free)]
     return palette
-
-
-def of_these(palette: Mapping[str, str], names: Iterable[str]) -> dict[str, str]:
-    """The colours of `names` only, so that a legend lists only what is drawn.
-
-    `palette`: name → colour, whose order is kept.
-    """
-    drawn = set(names)
-    return {name: palette[name] for name in palette if name in drawn}
 
 
 def left_out_text(left_out: LeftOut) -> str:

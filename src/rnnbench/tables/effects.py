@@ -98,7 +98,10 @@ def examined(records: Iterable[Record], levels: Levels | None = None) -> list[Ro
 
 
 def _lowest_reads(members: Mapping[str, Record]) -> Levels:
-    """The lowest reads of the members of a round."""
+    """The lowest reads of a round, by source: natural logarithms of seconds.
+
+    `members`: record key → record.
+    """
     reads = defaultdict(list)
     for record in members.values():
         source = states.source_of(record)
@@ -186,7 +189,10 @@ def effects_in(own: Round) -> dict[str, Effect]:
 
 
 def effects_of(records: Iterable[Record]) -> dict[str, Effect]:
-    """Record key → its effect, for runs that trained in turns. `records`: all of their rounds."""
+    """Record key → its effect, for runs that trained in turns.
+
+    `records`: all of their rounds, because a member is compared with the others.
+    """
     found = {}
     for own in examined(records):
         found.update(effects_in(own))
@@ -236,7 +242,7 @@ def _full_turns(turns: Turns) -> list[np.ndarray]:
 
 
 def _logs(members: Mapping[str, Turns]) -> Logs:
-    """Log seconds per step of the members' full turns."""
+    """Log seconds per step of the full turns of `members`, in their order."""
     cycles = [0]
     for turns in members.values():
         cycles.extend(turns.get("cycle", []))

@@ -438,7 +438,12 @@ def ranked(frame: pd.DataFrame) -> pd.DataFrame:
         return column.map({name: _natural(str(name)) for name in column.unique()})
 
     by = DEVICE_COLUMNS + GROUP + ["implementation"]
-    return frame.sort_values(by, key=key, kind="stable", ignore_index=True)
+    return frame.sort_values(
+        by,
+        key=key,
+        kind="stable",
+        ignore_index=True,
+    )
 
 
 def _natural(text: str) -> tuple[tuple[int, str], ...]:

@@ -153,8 +153,18 @@ def compared(
     ratio = estimates.ratio(own, base)
     if judged.equal == UNEQUAL:
         unequal = Unequal(ratio.estimate, ratio.low, ratio.high)
-        return Compared(NOT_EQUAL, judged, unequal=unequal, method=ratio.method)
-    return Compared(ratio_text(ratio), judged, speedup=ratio, method=ratio.method)
+        return Compared(
+            NOT_EQUAL,
+            judged,
+            unequal=unequal,
+            method=ratio.method,
+        )
+    return Compared(
+        ratio_text(ratio),
+        judged,
+        speedup=ratio,
+        method=ratio.method,
+    )
 
 
 def ratio_text(ratio: Ratio) -> str:
@@ -282,7 +292,12 @@ def calls(measured: Measurements) -> pd.DataFrame:
             batches = math.nan
             if batch > 0:
                 batches = math.ceil(samples / batch)
-            result = compared(measured, key, measured.against[key], estimates)
+            result = compared(
+                measured,
+                key,
+                measured.against[key],
+                estimates,
+            )
             rows.append(
                 {
                     **identified(key, own),
