@@ -153,7 +153,10 @@ def _caveat(every: pd.DataFrame, missing: int, faults: int) -> Note | None:
 
 
 def _summary(every: pd.DataFrame) -> str:
-    """``24 runs on HOST, last on 2026-11-21``."""
+    """``24 runs on HOST, last on 2026-11-21``; more than three machines are counted only.
+
+    `every`: the table of runs.
+    """
     if every.empty:
         return "no runs"
     machines = every["machine"].unique()

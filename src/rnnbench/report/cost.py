@@ -28,7 +28,10 @@ relative_interval = interval_of("relative", n.ratio_span)
 
 
 def _relative_span(row: Row) -> str:
-    """The interval of the relative time, and whether it contains 1."""
+    """The interval of the relative time, and whether it contains 1.
+
+    `row`: of the table of cost.
+    """
     span = relative_interval(row)
     if n.is_number(row["relative_low"]) and row["relative_low"] <= 1 <= row["relative_high"]:
         return f"{span},\n{NO_DIFFERENCE}"
@@ -71,7 +74,10 @@ KIND_COLUMNS = (
 
 
 def cost_section(m: Tables) -> Section:
-    """The section is empty if every task ran in one place only."""
+    """One training run on each device, and what it costs if prices are known.
+
+    The section is empty if every task ran in one place only.
+    """
     table = m.cost
     prices = m.inputs.prices
     csv = {"cost": table}
@@ -126,7 +132,10 @@ def cost_section(m: Tables) -> Section:
 def _other_prices(labelled: pd.DataFrame, prices: PriceList) -> Iterator[dict[Any, Any]]:
     """The places at prices of other kinds than theirs, relative to the same reference.
 
-    `labelled`: the table of cost with its labels. Yields rows with the columns of `KIND_COLUMNS`.
+    - `labelled`: the table of cost with its labels.
+    - `prices`: the list with all kinds of prices.
+
+    Yields rows with the columns of `KIND_COLUMNS`.
     """
     for _, places in labelled.groupby(TASK, sort=False):
         base = places.loc[places["reference"], "usd_per_hour"].iloc[0]
@@ -147,8 +156,12 @@ def _other_prices(labelled: pd.DataFrame, prices: PriceList) -> Iterator[dict[An
 
 
 def recommendations(table: pd.DataFrame, inputs: ReportInputs) -> Iterator[str]:
-    """One sentence per task of `table` (`tables.cost`) and limit that is given:
-    ``Cheapest way to train mnist_rnn within 60 s: `cudnn` on p100, 4.62 s and 0.00187 USD.``"""
+    """One sentence per task and limit:
+    ``Cheapest way to train mnist_rnn within 60 s: `cudnn` on p100, 4.62 s and 0.00187 USD.``
+
+    - `table`: of cost.
+    - `inputs`: their `deadline` and `budget` are the limits; one that is None has no sentences.
+    """
     choices = (
         ("Cheapest", f"within {n.plain(inputs.deadline)} s", cheapest_within, inputs.deadline),
         ("Fastest", f"for at most {n.plain(inputs.budget)} USD", fastest_under, inputs.budget),

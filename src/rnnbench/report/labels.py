@@ -78,7 +78,8 @@ def short_group(row: Any, varied: Collection[str], variants: Mapping[Overrides, 
 def threads_in_words(device: str, variant: Overrides) -> int | None:
     """The threads of a device that is named after them; None for another one.
 
-    `variant`: its overrides, which may set another number of threads.
+    - `device`: its name, such as ``cpu_2``.
+    - `variant`: its overrides, which may set another number of threads.
     """
     if variant.get("device.threads"):
         return None
@@ -86,7 +87,10 @@ def threads_in_words(device: str, variant: Overrides) -> int | None:
 
 
 def device_words(device: str, variant: Overrides) -> str:
-    """A device as named in a sentence: ``one thread``, ``16 threads``, ```p100```."""
+    """A device as named in a sentence: ``one thread``, ``16 threads``, ```p100```.
+
+    `device`, `variant`: see `threads_in_words`.
+    """
     threads = threads_in_words(device, variant)
     if threads is None:
         return f"`{device}`"
@@ -252,7 +256,7 @@ def _escaped(text: str) -> str:
 
 
 def colours(implementations: Iterable[str]) -> dict[str, str]:
-    """Implementation → colour.
+    """Implementation → colour, for all `implementations`; ``""`` is called ``model``.
 
     Names in `COLOURS` have the same colour in every experiment; the others get the free colours in
     alphabetical order. If there are none left, colours repeat, so every mark is also labelled.

@@ -43,13 +43,19 @@ def _spread_of(name: str, text: CellText) -> CellText:
 
 
 def _validation(row: Row) -> str:
-    """The validation accuracy, and whether the implementation does not learn what it computes."""
+    """The validation accuracy, and whether the implementation does not learn what it computes.
+
+    `row`: of the table of accuracy.
+    """
     text = n.marked(n.share(row["val_acc"]), row["suspect"])
     return f"{text},\n{NOT_LEARNING}" if row["not_learning"] else text
 
 
 def _difference_interval(row: Row) -> str:
-    """The interval of a difference in accuracy, or why there is none."""
+    """The interval of a difference in accuracy, or why there is none.
+
+    `row`: of the table of learning.
+    """
     if row["is_reference"]:
         return IS_REFERENCE
     if n.is_number(row["val_acc_low"]):

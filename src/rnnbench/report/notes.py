@@ -357,7 +357,10 @@ def comparison_notes(speed: pd.DataFrame, accuracies: pd.DataFrame) -> Iterator[
 
 
 def random_note(records: Sequence[Record]) -> str:
-    """Names the models with layers that draw random numbers, such as dropout; ``""`` for none."""
+    """Names the models with layers that draw random numbers, such as dropout; ``""`` for none.
+
+    Source: ``measured.random_layers`` of the `records`.
+    """
     layers = defaultdict(list)
     for record in records:
         for name in record.measured.get("random_layers") or ():

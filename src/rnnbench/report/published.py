@@ -325,7 +325,10 @@ def beside_section(m: Tables) -> Section:
 
 
 def _not_shown(rows: Sequence[PublishedRow]) -> Iterator[str]:
-    """Sentences on the published rows of measured models that match no measured row."""
+    """Sentences on published rows, counted by source and model.
+
+    `rows`: those of measured models that match no measured row.
+    """
     counts: Counter[tuple[str, str, int | None]] = Counter()
     for row in rows:
         model = joined((row.model, row.cell), ", ")

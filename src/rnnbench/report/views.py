@@ -175,7 +175,10 @@ def by_device(
     """One row per group and implementation, with the `columns` under each device; a dash if it did
     not run there.
 
-    `table`: has the columns of a configuration.
+    - `table`: has the columns of a configuration.
+    - `columns`: their cells link to the runs of the configuration.
+
+    `id`, `title` and `notes` are those of the view.
     """
     labelled = with_labels(table)
     under = []
@@ -247,7 +250,7 @@ def shortened(view: TableView) -> TableView:
 
 
 def by_spanner(view: TableView) -> list[TableView]:
-    """One view for the columns of each spanner, for narrow screens.
+    """One view for the columns of each spanner of `view`, for narrow screens.
 
     Empty if there are fewer than two spanners, columns without one, or more than `NARROW_ROWS`
     rows.
