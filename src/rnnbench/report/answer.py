@@ -35,6 +35,7 @@ from rnnbench.tables.time import (
     NO_DIFFERENCE,
     NO_REFERENCE,
     WRONG_REFERENCE,
+    ratio_text,
 )
 
 SINGLE_RUN = "one run, no confidence interval"
@@ -237,7 +238,7 @@ def _in_words(contest: Contest, reference: dict[str, str], name_machine: bool) -
     tie = ""
     if contest.lead:
         second = _name(contest.contestants[1])
-        if contest.lead.low is not None and not contest.lead.shown_different:
+        if ratio_text(contest.lead) == NO_DIFFERENCE:
             tie = f"; {second} may be as fast"
     return ContestWords(
         contest,
@@ -266,13 +267,12 @@ def _contest_sentences(contests: Sequence[ContestWords]) -> list[str]:
     named = None
     for words in contests[:CONTESTS]:
         speedup = words.contest.speedup
+        sentence = _sentence(words)
         names = None
-        if words.contest.words == FASTER:
+        if speedup and words.contest.words == FASTER:
             names = words.winner, words.base
-        if speedup and names and words.start and names == named:
-            sentence = f"{n.times(speedup.estimate)} ({_interval(speedup)}){words.tie}"
-        else:
-            sentence = _sentence(words)
+            if names == named and words.start:
+                sentence = f"{n.times(speedup.estimate)} ({_interval(speedup)}){words.tie}"
         sentences.append(words.start + sentence)
         named = names
     if len(contests) > CONTESTS:
@@ -301,24 +301,21 @@ def _sentence(words: ContestWords) -> str:
         seconds = n.plain(contest.contestants[0].seconds)
         return f"{winner} has the shortest epochs, {seconds} s; {why}"
 
+    several = len(contest.contestants) > 2
     first = winner
-    only_two = len(contest.contestants) == 2
-    if contest.speedup is None:
+    ratio = contest.speedup
+    other = against = words.base
+    if ratio is None:  # the fastest is the reference
         ratio = contest.lead
-        is_shown = not words.tie
         other = against = words.second
-        if not only_two:
+        if several:
             first = f"{winner}, the reference,"
             against = f"the next, {other}"
-    else:
-        ratio = contest.speedup
-        is_shown = contest.words != NO_DIFFERENCE
-        other = against = words.base
-    if is_shown:
+    if ratio_text(ratio) != NO_DIFFERENCE:
         return f"{first} trains {as_fast(ratio, against)}{words.tie}"
-    if only_two:
-        return no_difference(winner, other, ratio)
-    return no_difference(f"the fastest, {winner},", other, ratio)
+    if several:
+        first = f"the fastest, {winner},"
+    return no_difference(first, other, ratio)
 
 
 def as_fast(ratio: Interval, base: str = "") -> str:
