@@ -9,7 +9,7 @@ import pytest
 
 from rnnbench.report.content import Content
 from rnnbench.report.page import write_report
-from tests.report.made_up import EXPERIMENT, MISSING, SKIPPED, quick, write_site
+from tests.report.made_up import EXPERIMENT, MISSING, QUICK, quick, write_site
 
 # The lowest contrast of any text against the background, by the formula of WCAG 2.
 LEAST_CONTRAST = """() => {
@@ -34,7 +34,7 @@ CUT_TABLES = """() => [...document.querySelectorAll('.scroll')]
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
     out = write_site(tmp_path_factory.mktemp("site"))
-    content = Content(quick(), EXPERIMENT, skipped=SKIPPED, missing=MISSING)
+    content = Content(quick(), QUICK, missing=MISSING)
     write_report(content, out / "quick")
     return out
 

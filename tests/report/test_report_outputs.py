@@ -16,7 +16,7 @@ from rnnbench.report.page import write_report
 from rnnbench.workflow.job import Job
 from tests.conftest import ROOT
 from tests.factory import make_record
-from tests.report.made_up import SIX, SIX_SKIPPED, inputs, six
+from tests.report.made_up import SIX, inputs, six
 
 EVERYTHING = six()
 VALUES = st.text("a1/.:,; é", max_size=3) | st.integers(-1, 1) | st.none()
@@ -67,7 +67,7 @@ def test_every_file_of_a_report_is_a_declared_output(
         folder = f"{name}/reports/x"
         if before:
             write_report(Content(EVERYTHING[:6], SIX), Path(folder))
-        write_report(Content(records, SIX, skipped=SIX_SKIPPED, **beside), Path(folder))
+        write_report(Content(records, SIX, **beside), Path(folder))
         written = {path.as_posix() for path in Path(folder).rglob("*") if path.is_file()}
         named, figures = declared(folder)
         assert {path for path in written if not path.startswith(figures)} == named

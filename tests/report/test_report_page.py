@@ -25,13 +25,13 @@ from rnnbench.report.sections import builds_section
 from rnnworker.processors import KNOWN
 from tests.conftest import ROOT
 from tests.factory import BEGINNING, in_round, make_record, make_runs, replace
-from tests.report.made_up import EXPERIMENT, MISSING, SKIPPED, measurements, quick
+from tests.report.made_up import EXPERIMENT, MISSING, QUICK, measurements, quick
 
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory):
     out = tmp_path_factory.mktemp("report")
-    paths = write_report(Content(quick(), EXPERIMENT, skipped=SKIPPED, missing=MISSING), out)
+    paths = write_report(Content(quick(), QUICK, missing=MISSING), out)
     return out, paths
 
 
@@ -259,11 +259,11 @@ def test_the_answer_is_that_of_the_undisturbed_machine(slow, unequal):
     assert len(found) == bool(slow)
 
 
-@pytest.mark.parametrize(("slower", "is_known"), [(1.0, True), (1.7, True), (1.7, False)])
-def test_a_note_below_the_answer_says_that_a_whole_session_was_slowed_down(slower, is_known):
-    """If it is known how long reads of so many bytes take."""
+def slowed_session(slower: float, is_known: bool) -> list[Record]:
+    """Rounds of two networks whose reads all take so many times as long as those of their
+    processor, if it is known how long reads of so many bytes take."""
     (processor, size), seconds = next(iter(KNOWN.items()))
-    records = [
+    return [
         replace(
             record,
             hardware={**record.hardware, "processor": processor},
@@ -272,11 +272,30 @@ def test_a_note_below_the_answer_says_that_a_whole_session_was_slowed_down(slowe
         )
         for record in (*slowed_rounds(0, 0.0), *slowed_rounds(0, 0.0, 3, cell="gru"))
     ]
+
+
+@pytest.mark.parametrize(("slower", "is_known"), [(1.0, True), (1.7, True), (1.7, False)])
+def test_a_note_below_the_answer_says_that_a_whole_session_was_slowed_down(slower, is_known):
+    records = slowed_session(slower, is_known)
     for answer in answers(measurements(records)):
         assert "1.49 times as fast" in str(answer)
         assert ("while the machine was slowed down" in str(answer)) == (slower > 1 and is_known)
     found = notes(records, "On one thread, the machine was slowed down from outside")
     assert len(found) == (slower > 1 and is_known)
+
+
+def test_an_answer_without_a_comparison_does_not_say_that_the_machine_was_slowed_down() -> None:
+    """It would say that nothing else was run while the machine was slowed down."""
+    records = [
+        replace(record, run=replace(record.run, choices={**record.run.choices, "build": rnn}))
+        for record in slowed_session(1.7, is_known=True)
+        for rnn in (record.run.choices["rnn"],)
+    ]
+    m = measurements(records)
+    assert all(contest.is_slowed for contest in m.contests)
+    for answer in answers(m):
+        assert ": on one thread, only `" in str(answer)
+        assert "slowed down" not in str(answer)
 
 
 @pytest.mark.parametrize(

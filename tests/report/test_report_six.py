@@ -15,7 +15,7 @@ from rnnbench.report import figures
 from rnnbench.report.content import Content
 from rnnbench.report.page import write_index, write_report
 from tests.factory import make_runs, replace
-from tests.report.made_up import SIX, SIX_SKIPPED, inputs, six, write_site
+from tests.report.made_up import SIX, inputs, six, write_site
 
 SECTIONS = ("speed", "learnt", "money", "builds", "threads", "efficiency", "ran", "curves",
             "target", "beside", "trust", "origin")  # fmt: skip
@@ -136,7 +136,7 @@ def leading(lead):
         if record.run.choices["device"] in ("k80", "cpu_4")
         and record.run.choices["build"] == "tf_2_21"
     ]
-    return Content(records, replace(SIX, lead=lead), skipped=SIX_SKIPPED, beside=inputs())
+    return Content(records, replace(SIX, lead=lead), beside=inputs())
 
 
 def test_a_report_may_lead_with_the_devices(tmp_path):

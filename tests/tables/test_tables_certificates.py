@@ -121,6 +121,8 @@ NOT_CERTIFIED = "cell is not certified for batch "
          UNEQUAL, "model.units 3 instead of the default"),
         ([certificate("tf_2_21")], {**KERAS, "variant": PARTS}, {**KERAS, "variant": OTHER_PARTS},
          UNEQUAL, "model.a.units 3 instead of 5"),
+        ([], {**KERAS, "variant": Overrides.of({"model.recurrent_dropout": 0.2})}, KERAS,
+         UNEQUAL, "model.recurrent_dropout 0.2 instead of the default"),
         # A key of a model hides no option with its name.
         ([OPTIONS], {**config("keras", **RELU), "variant": NAMED_ALIKE},
          {**KERAS, "variant": NAMED_ALIKE}, UNEQUAL, "activation relu instead of tanh"),

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from rnnbench.commands.arguments import (
     EXPERIMENT,
     ONLY_SITES,
@@ -73,9 +71,8 @@ def report(arguments: Sequence[str]) -> int:
     with_runs = [folder for folder, planned in plans if planned]
     first = (with_runs or folders)[0]
     experiment = read_experiment(first / "experiment.json")
-    skipped = [msgspec.to_builtins(each) for each in experiment.skipped]
     inputs = report_inputs(options, folders, records, faults)
-    report = Content(records, experiment, skipped, missing, map(str, faults), inputs, not_measured)
+    report = Content(records, experiment, missing, map(str, faults), inputs, not_measured)
     out = options.out or Path("reports") / options.experiment
     page = write_report(report, out)[0]
 

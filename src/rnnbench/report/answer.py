@@ -13,7 +13,6 @@ from typing import Any
 
 import pandas as pd
 
-from rnnbench.axes import PLACE
 from rnnbench.records.overrides import labelled, reference_label
 from rnnbench.report import numbers as n
 from rnnbench.report.labels import (
@@ -23,10 +22,12 @@ from rnnbench.report.labels import (
     threads_in_words,
     variant_labels,
 )
+from rnnbench.report.learning import difference_sentence, outlier_sentence, same_sentence
 from rnnbench.report.numbers import Row
 from rnnbench.report.tables import Tables
 from rnnbench.sources.certificates import NOT_LEARNING
 from rnnbench.tables.contests import Contest, Contestant, DeviceChoice
+from rnnbench.tables.frame import varying
 from rnnbench.tables.learning import MIN_SEEDS, TOO_FEW_SEEDS
 from rnnbench.tables.stats import Interval
 from rnnbench.tables.time import (
@@ -34,16 +35,15 @@ from rnnbench.tables.time import (
     NO_DIFFERENCE,
     NO_REFERENCE,
     WRONG_REFERENCE,
+    ratio_text,
 )
 
 SINGLE_RUN = "one run, no confidence interval"
 NO_RUNS = "No run has produced a result yet, so there is no answer."
-ALL_OF = {1: "All runs", 2: "Both", 3: "All three", 4: "All four", 5: "All five", 6: "All six"}
 WINNERS = 4  # implementations named in the headline
 CONTESTS = 4  # devices named in one answer; the tables have the others
 LEFT_OUT = 3  # configurations, or places, named as not compared
 OTHER_FUNCTIONS = 3  # whose ratios are named
-TOLERANCE = 0.0005  # half a unit of the last digit shown of an accuracy
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class ContestWords:
     - `contest`: the contest.
     - `place`: where it took place, ``on one thread``; ``""`` if it has no device.
     - `start`: how its sentence starts, ``on one thread, ``, without it if the names contain the
-      device; ``while the machine was slowed down, `` if it was.
+      device; ``while the machine was slowed down, `` if it was and times are compared.
     - `winner`, `base`, `second`: the fastest, the reference and the runner-up, as code and with a
       dagger if one of their runs is suspect; ``""`` if there is no fastest or no runner-up.
     - `tie`: ``; `cell` may be as fast`` if the fastest may be the fastest by chance, else ``""``.
@@ -93,18 +93,14 @@ def answers(m: Tables) -> list[Answer]:
         return [Answer(n.capitalized(obstacle.why), remedy)]
 
     groups = defaultdict(list)
-    machines = defaultdict(set)
     for contest in m.contests:
-        row = contest.configuration
         groups[contest.values(m.group_axes)].append(contest)
-        machines[row["device"]].add(row["machine"])
-    name_machine = any(len(names) > 1 for names in machines.values())
-    configurations = [contest.configuration for contest in m.contests]
-    varied = []
-    for axis in m.group_axes:
-        if len({row[axis] for row in configurations}) > 1:
-            varied.append(axis)
-    variants = variant_labels(row["variant"] for row in configurations)
+    configurations = pd.DataFrame([contest.configuration for contest in m.contests])
+    machines = configurations.groupby("device")["machine"].nunique()
+    name_machine = machines.max() > 1
+    varied = varying(configurations, m.group_axes)
+    variants = variant_labels(configurations["variant"])
+
     result = []
     for key, group in groups.items():
         in_words = [_in_words(contest, m.reference, name_machine) for contest in group]
@@ -114,10 +110,12 @@ def answers(m: Tables) -> list[Answer]:
                 texts.append(_device_sentence(choice, name_machine))
         texts += excluded(group, [words.place for words in in_words])
         speed = n.sentences(texts)
+
         if len(groups) > 1:
             # A name is not capitalized.
             name = short_group(group[0].configuration, varied, variants)
             speed = f"{name}: {texts[0]}. {n.sentences(texts[1:])}".strip()
+
         accuracy = same_sentence(_of_group(m.learning, m.group_axes, key))
         outliers = outlier_sentence(_of_group(m.alike, m.group_axes, key))
         result.append(Answer(speed, f"{accuracy} {outliers}".strip()))
@@ -139,13 +137,18 @@ def headline(m: Tables) -> Answer:
         places.append(f"for {row['model']} on {row['device']}")
         if contest.lead is None:
             continue  # fewer than two contestants
+
         name = contest.contestants[0].name
         counts[name] += 1
         if contest.speedup and contest.words == FASTER:
             speedups[name].append(contest.speedup.estimate)
         if contest.lead.shown_different:
             shown += 1
-    rest = [n.sentences(excluded(m.contests, places)), outlier_sentence(m.alike)]
+
+    rest = [
+        n.sentences(excluded(m.contests, places)),
+        outlier_sentence(m.alike),
+    ]
 
     if not counts:
         fast = "Each network has been run with only one implementation, or none has a result."
@@ -169,7 +172,7 @@ def headline(m: Tables) -> Answer:
         )
 
     others = m.learning[~m.learning["is_reference"].astype(bool)]
-    difference = _difference_sentence(others)
+    difference = difference_sentence(others)
     if difference:
         rest.append(difference)
     elif len(others):
@@ -192,7 +195,11 @@ def _of_group(table: pd.DataFrame, axes: Sequence[str], key: Any) -> pd.DataFram
 
 
 def place_words(row: Row, name_machine: bool) -> str:
-    """The device of a row, and its machine if it is to be named: ``two threads of HOST``."""
+    """The device of a configuration: ``two threads``, ``two threads of HOST``.
+
+    - `row`: has its columns.
+    - `name_machine`: whether to name the machine.
+    """
     words = device_words(row["device"], row["variant"])
     if name_machine:
         words += f" of {row['machine']}"
@@ -202,7 +209,8 @@ def place_words(row: Row, name_machine: bool) -> str:
 def _in_words(contest: Contest, reference: dict[str, str], name_machine: bool) -> ContestWords:
     """A contest in words.
 
-    `name_machine`: whether devices are named with their machines.
+    - `reference`: that of the experiment, by axis.
+    - `name_machine`: whether devices are named with their machines.
     """
     row = contest.configuration
     axes = reference
@@ -211,6 +219,7 @@ def _in_words(contest: Contest, reference: dict[str, str], name_machine: bool) -
         # The base has the options of the row, but for those that the reference names.
         own = row["options"].those(lambda key: key not in reference)
         axes = {"rnn": labelled(row["rnn"], own), **reference}
+
     place = ""
     start = ""
     if row["device"]:
@@ -218,8 +227,9 @@ def _in_words(contest: Contest, reference: dict[str, str], name_machine: bool) -
         # The names contain the devices, if these are compared.
         if "device" not in reference or name_machine:
             start = f"{place}, "
-    if contest.is_slowed:
+    if contest.is_slowed and (contest.lead or contest.unequal):
         start += "while the machine was slowed down, "
+
     base = n.daggered(reference_label(axes), contest.reference_suspect)
     winner = ""
     if contest.contestants:
@@ -228,12 +238,21 @@ def _in_words(contest: Contest, reference: dict[str, str], name_machine: bool) -
     tie = ""
     if contest.lead:
         second = _name(contest.contestants[1])
-        if contest.lead.low is not None and not contest.lead.shown_different:
+        if ratio_text(contest.lead) == NO_DIFFERENCE:
             tie = f"; {second} may be as fast"
-    return ContestWords(contest, place, start, winner, base, second, tie)
+    return ContestWords(
+        contest,
+        place,
+        start,
+        winner,
+        base,
+        second,
+        tie,
+    )
 
 
 def _name(contestant: Contestant) -> str:
+    """Its name as code, with a dagger if it has suspect runs."""
     return n.daggered(contestant.name, contestant.is_suspect)
 
 
@@ -248,13 +267,12 @@ def _contest_sentences(contests: Sequence[ContestWords]) -> list[str]:
     named = None
     for words in contests[:CONTESTS]:
         speedup = words.contest.speedup
+        sentence = _sentence(words)
         names = None
-        if words.contest.words == FASTER:
+        if speedup and words.contest.words == FASTER:
             names = words.winner, words.base
-        if speedup and names and words.start and names == named:
-            sentence = f"{n.times(speedup.estimate)} {_interval(speedup)}{words.tie}"
-        else:
-            sentence = _sentence(words)
+            if names == named and words.start:
+                sentence = f"{n.times(speedup.estimate)} ({_interval(speedup)}){words.tie}"
         sentences.append(words.start + sentence)
         named = names
     if len(contests) > CONTESTS:
@@ -283,43 +301,49 @@ def _sentence(words: ContestWords) -> str:
         seconds = n.plain(contest.contestants[0].seconds)
         return f"{winner} has the shortest epochs, {seconds} s; {why}"
 
+    several = len(contest.contestants) > 2
     first = winner
-    only_two = len(contest.contestants) == 2
-    if contest.speedup is None:
+    ratio = contest.speedup
+    other = against = words.base
+    if ratio is None:  # the fastest is the reference
         ratio = contest.lead
-        is_shown = not words.tie
         other = against = words.second
-        if not only_two:
+        if several:
             first = f"{winner}, the reference,"
             against = f"the next, {other}"
-    else:
-        ratio = contest.speedup
-        is_shown = contest.words != NO_DIFFERENCE
-        other = against = words.base
-    if is_shown:
+    if ratio_text(ratio) != NO_DIFFERENCE:
         return f"{first} trains {as_fast(ratio, against)}{words.tie}"
-    if only_two:
-        return no_difference(winner, other, ratio)
-    return no_difference(f"the fastest, {winner},", other, ratio)
+    if several:
+        first = f"the fastest, {winner},"
+    return no_difference(first, other, ratio)
 
 
 def as_fast(ratio: Interval, base: str = "") -> str:
-    """``1.25 times as fast as BASE (1.22 to 1.28)``; the text says if there is no interval."""
+    """``1.25 times as fast as BASE (1.22 to 1.28)``; the text says if there is no interval.
+
+    - `ratio`: a speed-up.
+    - `base`: what it is relative to; ``""`` if another part of the sentence says so.
+    """
     text = f"{n.times(ratio.estimate)} as fast"
     if base:
         text += f" as {base}"
-    return f"{text} {_interval(ratio)}"
+    return f"{text} ({_interval(ratio)})"
 
 
 def no_difference(first: str, second: str, ratio: Interval) -> str:
-    """``no difference is shown between FIRST and SECOND: 1.04 times as fast (0.99 to 1.10)``."""
+    """``no difference is shown between FIRST and SECOND: 1.04 times as fast (0.99 to 1.10)``.
+
+    - `first`, `second`: names as they stand in the sentence.
+    - `ratio`: how many times as fast the first is.
+    """
     return f"no difference is shown between {first} and {second}: {as_fast(ratio)}"
 
 
 def _interval(ratio: Interval) -> str:
-    if not n.is_number(ratio.low):
-        return f"({SINGLE_RUN})"
-    return f"({n.ratio_span(ratio.low, ratio.high, ratio.estimate, ' to ')})"
+    """``1.22 to 1.28``, or that there is no interval."""
+    if n.is_number(ratio.low):
+        return n.ratio_interval(ratio, " to ")
+    return SINGLE_RUN
 
 
 def _without_contest(words: ContestWords) -> str:
@@ -340,10 +364,7 @@ def _without_contest(words: ContestWords) -> str:
 
     ratios = []
     for other, ratio in others[:OTHER_FUNCTIONS]:
-        interval = SINGLE_RUN
-        if ratio.low is not None:
-            interval = n.unequal_span(ratio, " to ")
-        ratios.append(f"{n.unequal(ratio)} ({_name(other)}, {interval})")
+        ratios.append(f"{n.unequal(ratio)} ({_name(other)}, {_interval(ratio)})")
     alone = f"{words.winner} is the only implementation of its function; the other"
     if len(others) == 1:
         return f"{alone} one computes another function and trains {ratios[0]} as fast"
@@ -362,16 +383,18 @@ def _device_sentence(choice: DeviceChoice, name_machine: bool) -> str:
     """
     row = choice.best.configuration
     threads = threads_in_words(row["device"], row["variant"])
-    is_plural = threads is not None and threads > 1
+    is_plural = threads not in (None, 1)
     device = place_words(row, name_machine)
     here = " here" if choice.machines == 1 else ""
     best = choice.best.contestants[0]
     name = _name(best)
     seconds = n.plain(best.seconds)
+
     other = place_words(choice.other.configuration, name_machine)
     second = choice.other.contestants[0]
     other_name = _name(second)
     other_seconds = n.plain(second.seconds)
+
     if choice.lead.shown_different:
         verb = "are" if is_plural else "is"
         return (
@@ -411,90 +434,3 @@ def excluded(contests: Sequence[Contest], places: Sequence[str]) -> list[str]:
             listed.append(f"{void} {n.few(where, LEFT_OUT, ' and ')}".strip())
         texts.append(f"excluded because every run is void: {n.few(listed, LEFT_OUT)}")
     return texts
-
-
-def same_sentence(learning: pd.DataFrame) -> str:
-    """Whether runs of the same seed reach the same accuracy, over all devices of one group.
-
-    `learning`: the rows of the group in the table of this name.
-    """
-    others = learning[~learning["is_reference"].astype(bool)]
-    if others.empty:
-        return ""
-    difference = _difference_sentence(others)
-    if difference:
-        return difference
-
-    loss = n.small(others["loss_largest"].max())
-    curves = f"agree within {loss}"
-    if loss == "0":
-        curves = "are identical"
-    largest = others["val_acc_difference"].abs().max()
-    if not n.is_number(largest):
-        return f"From the same seeds, the loss curves {curves}."
-    if largest < TOLERANCE:
-        configurations = learning[["implementation", *PLACE[2:], "variant"]].drop_duplicates()
-        many = len(configurations)
-        all_of_them = ALL_OF.get(many, f"All {many}")
-        accuracy = n.share(learning["val_acc"].iloc[0])
-        return (
-            f"{all_of_them} end at validation accuracy {accuracy}, "
-            f"and their loss curves {curves}: no difference in accuracy shown."
-        )
-    seeds = int(others["seeds"].min())
-    gaps = f"they differ by at most {n.rough(largest)} in final validation accuracy"
-    if seeds >= MIN_SEEDS:
-        return f"From the same {seeds} seeds, {gaps}: no difference in accuracy shown."
-    return (
-        f"From {n.counted(seeds, 'seed')}, {gaps}; {TOO_FEW_SEEDS} cannot show whether this is "
-        "more than chance."
-    )
-
-
-def _difference_sentence(others: pd.DataFrame) -> str:
-    """The largest difference in accuracy, and the number of those that are shown; ``""`` for none.
-
-    `others`: the rows of the table of `learning` that are compared with the reference.
-    """
-    different = others[others["shown_different"].astype(bool)]
-    if different.empty:
-        return ""
-    differences = different["val_acc_difference"]
-    worst = different.iloc[int(differences.abs().argmax())]
-    difference = worst["val_acc_difference"]
-    side = "below" if difference < 0 else "above"
-    device = device_words(worst["device"], worst["variant"])
-    interval = n.shares_apart_span(worst["val_acc_low"], worst["val_acc_high"])
-    return (
-        f"A difference in accuracy is shown: `{worst['implementation']}` ends "
-        f"{n.share(abs(difference))} {side} the reference in validation accuracy on "
-        f"{device} ({interval}); differences "
-        f"are shown in {len(different)} of {len(others)} comparisons with the reference."
-    )
-
-
-def outlier_sentence(alike: pd.DataFrame) -> str:
-    """The configurations whose accuracy differs from the others' by more than the seeds explain;
-    ``""`` for none.
-
-    `alike`: the table of this name.
-    """
-    outliers = alike[alike["apart"].astype(bool)]
-    if outliers.empty:
-        return ""
-    excess = outliers["difference"].abs() / outliers["allowed"]
-    worst = outliers.iloc[int(excess.argmax())]
-    name = worst["implementation"] or worst["model"]
-    if worst["build"]:
-        name += f", {worst['build']}"
-    device = device_words(worst["device"], worst["variant"])
-    count = ""
-    if len(outliers) > 1:
-        count = f"; outliers: {len(outliers)} of {len(alike)} configurations"
-    return (
-        f"Accuracy differs by more than the seeds explain: `{name}` on {device} ends at "
-        f"validation accuracy {n.share(worst['val_acc'])}; the other builds, thread counts and "
-        f"implementations end at {n.share(worst['others'])} from the same seeds "
-        f"(allowed: ± {n.rough(worst['allowed'])}){count}. Find the cause before comparing "
-        "times: an implementation that learns something else is not comparable."
-    )

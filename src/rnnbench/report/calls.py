@@ -25,6 +25,7 @@ from rnnbench.report.section import WORDS, Section
 from rnnbench.report.speed import speedup_text, speedup_words
 from rnnbench.report.tables import Tables
 from rnnbench.report.views import Column, interval_of, view_of
+from rnnbench.tables.frame import varying
 from rnnbench.tables.stats import Interval
 from rnnbench.tables.time import COMPARED, IS_REFERENCE, NO_DIFFERENCE, NO_REFERENCE
 
@@ -85,6 +86,7 @@ def _latencies(labelled: pd.DataFrame, m: Tables) -> Iterator[Figure]:
     for variant in predictions["variant"]:
         variants.append(variant.those(lambda key: key not in ("model.batch", "model.val_samples")))
     labels = variant_labels(variants)
+
     networks = predictions.assign(network=[labels[variant] for variant in variants])
 
     by = [*GROUP[:-1], "network", "column_name"]
@@ -95,7 +97,13 @@ def _latencies(labelled: pd.DataFrame, m: Tables) -> Iterator[Figure]:
         title = f"Milliseconds of predict() by batch on {device}"
         if len(labels) > 1:
             title += f", {network[-1]}"
-        yield figure("calls", joined(network), device, title, chart)
+        yield figure(
+            "calls",
+            joined(network),
+            device,
+            title,
+            chart,
+        )
 
 
 def call_answers(m: Tables) -> list[Answer]:
@@ -111,7 +119,7 @@ def call_answers(m: Tables) -> list[Answer]:
         return [Answer("No run has timed predict() yet, so there is no answer.")]
 
     network_axes = GROUP[:-1]
-    varied = [name for name in network_axes if predictions[name].nunique() > 1]
+    varied = varying(predictions, network_axes)
     variants = variant_labels(predictions["variant"])
     base = reference_label(m.reference) or "nothing"
     answers = []
@@ -119,6 +127,7 @@ def call_answers(m: Tables) -> list[Answer]:
         ordered = rows.sort_values(["batch", "samples", "seconds"], kind="stable")
         best = ordered.drop_duplicates("variant")
         has_variants = best["batch"].duplicated().any()
+
         clauses = []
         for row in best.head(SIZES).to_dict("records"):
             variant = f", {variants[row['variant']]}," if has_variants else ""
@@ -131,6 +140,7 @@ def call_answers(m: Tables) -> list[Answer]:
         if place == first["device"]:
             place = device_words(place, first["variant"])
         network = short_group(first, varied, variants)
+
         listed = "; ".join(clauses)
         answers.append(Answer(f"On {place}, predict() of {network} takes {listed}."))
 
@@ -155,13 +165,14 @@ def _fastest_call(row: Row, base: str, variant: str) -> str:
     milliseconds = n.plain(1e3 * row["seconds"])
     name = n.daggered(row["implementation"] or row["model"], row["suspect"])
     clause = f"{milliseconds} ms {what}{variant} with {name}"
+
     if row["words"] not in COMPARED or not n.is_number(row["speedup_low"]):
         return clause
 
     speedup = Interval(row["speedup"], row["speedup_low"], row["speedup_high"])
     if row["words"] == NO_DIFFERENCE:
         times = n.times(speedup.estimate)
-        span = n.ratio_span(speedup.low, speedup.high, speedup.estimate, " to ")
+        span = n.ratio_interval(speedup, " to ")
         return f"{clause} ({NO_DIFFERENCE} from `{base}`: {times}, {span})"
     faster = as_fast(speedup, f"`{base}`")
     return f"{clause}, {faster}"

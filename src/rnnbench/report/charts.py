@@ -13,8 +13,6 @@ from typing import Any
 
 import pandas as pd
 
-from rnnbench.report.labels import of_these
-
 Spec = dict[str, Any]
 Palette = Mapping[str, str]  # implementation → colour
 Limits = tuple[float, float]  # the ends of an axis
@@ -76,9 +74,11 @@ def values(rows: pd.DataFrame, measure: Sequence[str]) -> pd.DataFrame:
 def _colour(rows: pd.DataFrame, palette: Palette, legend: Spec | None = None) -> Spec:
     """How the colours follow from `series`.
 
-    `legend`: how it looks, None for no legend. It lists only what is drawn.
+    `legend`: how it looks, None for no legend. It lists only what is drawn, in the order of the
+    palette.
     """
-    drawn = of_these(palette, rows["series"])
+    names = set(rows["series"])
+    drawn = {name: colour for name, colour in palette.items() if name in names}
     if legend and max(map(len, drawn)) > NAME_LINE:
         legend = {**legend, "columns": 1}
     return {
@@ -220,7 +220,13 @@ def relative(rows: pd.DataFrame, palette: Palette, title: str) -> Spec:
     """
     x = ratio_axis(title, ratio_limits(rows[VALUE], 1.05))
     names = {"title": None, "labelLimit": 150}
-    return ratios(rows, palette, x, names, NARROW_ROW)
+    return ratios(
+        rows,
+        palette,
+        x,
+        names,
+        NARROW_ROW,
+    )
 
 
 def ratio_ticks(low: float, high: float) -> list[float]:
@@ -267,7 +273,12 @@ def by_threads(rows: pd.DataFrame, palette: Palette) -> Spec:
     rows = values(rows, ["speedup", "speedup_low", "speedup_high"]).assign(size=rows["threads"])
     most = rows["ideal"].max() * 1.01
     ticks = [2.0**power for power in range(11) if 2**power <= most]
-    return _by_size("by_threads", rows, palette, ticks)
+    return _by_size(
+        "by_threads",
+        rows,
+        palette,
+        ticks,
+    )
 
 
 def by_batch(rows: pd.DataFrame, palette: Palette) -> Spec:
@@ -279,10 +290,20 @@ def by_batch(rows: pd.DataFrame, palette: Palette) -> Spec:
     rows = rows.assign(low=milliseconds["low"], high=milliseconds["high"])
     rows = rows.assign(value=milliseconds["seconds"], size=rows["batch"])
     ticks = _decades(milliseconds.min().min(), milliseconds.max().max(), (1,))
-    return _by_size("by_batch", rows, palette, ticks)
+    return _by_size(
+        "by_batch",
+        rows,
+        palette,
+        ticks,
+    )
 
 
-def _by_size(name: str, rows: pd.DataFrame, palette: Palette, ticks: list[float]) -> Spec:
+def _by_size(
+    name: str,
+    rows: pd.DataFrame,
+    palette: Palette,
+    ticks: list[float],
+) -> Spec:
     """On logarithmic axes, with `ticks` of values.
 
     - `name`: of the specification.

@@ -66,7 +66,11 @@ def conditions(records: Sequence[Record]) -> dict[str, str]:
 
 
 def _name(found: dict[str, str], name: str, words: str) -> None:
-    """Adds `name` with its words, unless it has some already."""
+    """Adds a name with its words to those `found`, unless it has some already.
+
+    - `name`: of a machine, build or device; ``""`` adds nothing.
+    - `words`: what the page says about it; ``""`` if a record knows nothing.
+    """
     if name and not found.get(name):
         found[name] = words
 
@@ -74,7 +78,8 @@ def _name(found: dict[str, str], name: str, words: str) -> None:
 def _listed(found: Mapping[str, str], name_one: bool = False) -> str:
     """Each name with its words, if it has some: ``cpu_1: 1 thread; cpu_2: 2 threads``.
 
-    `name_one`: whether the name is also there if it is the only one.
+    - `found`: name → words.
+    - `name_one`: whether the name is also there if it is the only one.
     """
     if len(found) == 1 and not name_one:
         return "".join(found.values())
@@ -110,6 +115,7 @@ def _machine_words(hardware: Mapping[str, Any]) -> str:
     threads = hardware.get("threads_per_core") or 1
     if isinstance(cores, int) and isinstance(threads, int):
         words.append(n.counted(cores // threads, "core"))
+
     cards = hardware.get("gpu_models")
     if isinstance(cards, list):
         for card, count in Counter(cards).items():
@@ -122,10 +128,11 @@ def _machine_words(hardware: Mapping[str, Any]) -> str:
 
 
 def _training(records: Sequence[Record]) -> dict[str, str]:
-    """Each model with its hyperparameters, each of these with all of its values:
+    """Model → its hyperparameters, each with all of its values:
     ``batch 32 or 64, epochs 5, loss mse``.
 
-    Models, hyperparameters and values are in the order of the records.
+    Models, hyperparameters and values are in the order of the `records`. A value that is empty and
+    a key in `UNNAMED` are left out.
     """
     found: dict[str, dict[str, list[str]]] = {}
     for record in records:
@@ -145,8 +152,12 @@ def _training(records: Sequence[Record]) -> dict[str, str]:
 
 
 def _hyperparameters(record: Record) -> dict[str, Any]:
-    """What the model's configuration says, completed by what the framework reported: the loss and
-    the optimizer, the number of samples and which of them have weights."""
+    """What the model's configuration says, completed by what the framework reported.
+
+    These are the loss and the optimizer with its settings, the number of training samples, and
+    which part of the data has sample weights. Source: ``run.config.model``, ``measured`` and the
+    phases of the `record`.
+    """
     model = dict(record.run.config.get("model") or {})
     compiled = record.measured.get("optimizer") or {}
     rate = compiled.get("learning_rate")
@@ -154,9 +165,9 @@ def _hyperparameters(record: Record) -> dict[str, Any]:
         rate = f"{rate:.6g}"  # stored in single precision
     if isinstance(rate, Mapping):  # a schedule
         rate = rate.get("class_name")
+    reported = {"name": compiled.get("class_name"), "learning_rate": rate}
 
     model["loss"] = model.get("loss") or record.measured.get("loss")
-    reported = {"name": compiled.get("class_name"), "learning_rate": rate}
     optimizer = model.pop("optimizer", None) or reported
     if isinstance(optimizer, Mapping):
         settings = dict(optimizer)

@@ -38,7 +38,6 @@ class Content:
     **Arguments:**
 
     - `records`: all runs, including void ones.
-    - `skipped`: ``{"name", "why"}`` of configurations that cannot exist.
     - `missing`: names of planned runs without a record.
     - `faults`: messages about what could not be read.
     - `beside`: certificates, prices, published rows, limits.
@@ -60,7 +59,6 @@ class Content:
         self,
         records: Sequence[Record],
         experiment: Experiment,
-        skipped: Iterable[Mapping[str, str]] = (),
         missing: Iterable[str] = (),
         faults: Iterable[str] = (),
         beside: ReportInputs = ReportInputs(),  # noqa: B008 (frozen)
@@ -78,8 +76,9 @@ class Content:
         rerun = experiment.rerun or f"snakemake --cores all --config experiment={experiment.name}"
         made = sections_without_runs(m)
         made += [make(m) for make in SECTIONS]
-        made.append(runs_section(m, rerun, list(skipped), missing, faults, unneeded))
+        made.append(runs_section(m, rerun, missing, faults, unneeded))
         made.append(provenance_section(m, rerun))
+
         by_id = {section.id: section for section in made}
         lead = by_id[LEADS[experiment.lead]]
         # A section without a table to lead with leaves the place to the section on time.
@@ -154,7 +153,10 @@ def _caveat(every: pd.DataFrame, missing: int, faults: int) -> Note | None:
 
 
 def _summary(every: pd.DataFrame) -> str:
-    """``24 runs on HOST, last on 2026-11-21``."""
+    """``24 runs on HOST, last on 2026-11-21``; more than three machines are counted only.
+
+    `every`: the table of runs.
+    """
     if every.empty:
         return "no runs"
     machines = every["machine"].unique()

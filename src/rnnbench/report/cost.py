@@ -19,6 +19,7 @@ from rnnbench.report.tables import ReportInputs, Tables
 from rnnbench.report.views import Column, interval_of, view_of
 from rnnbench.sources.prices import PriceList
 from rnnbench.tables.cost import cheapest_within, fastest_under
+from rnnbench.tables.frame import varying
 from rnnbench.tables.time import NO_DIFFERENCE
 
 PLACES = 4  # named as no worse than the recommended one
@@ -27,7 +28,10 @@ relative_interval = interval_of("relative", n.ratio_span)
 
 
 def _relative_span(row: Row) -> str:
-    """The interval of the relative time, and whether it contains 1."""
+    """The interval of the relative time, and whether it contains 1.
+
+    `row`: of the table of cost.
+    """
     span = relative_interval(row)
     if n.is_number(row["relative_low"]) and row["relative_low"] <= 1 <= row["relative_high"]:
         return f"{span},\n{NO_DIFFERENCE}"
@@ -70,7 +74,10 @@ KIND_COLUMNS = (
 
 
 def cost_section(m: Tables) -> Section:
-    """The section is empty if every task ran in one place only."""
+    """One training run on each device, and what it costs if prices are known.
+
+    The section is empty if every task ran in one place only.
+    """
     table = m.cost
     prices = m.inputs.prices
     csv = {"cost": table}
@@ -125,7 +132,10 @@ def cost_section(m: Tables) -> Section:
 def _other_prices(labelled: pd.DataFrame, prices: PriceList) -> Iterator[dict[Any, Any]]:
     """The places at prices of other kinds than theirs, relative to the same reference.
 
-    `labelled`: the table of cost with its labels. Yields rows with the columns of `KIND_COLUMNS`.
+    - `labelled`: the table of cost with its labels.
+    - `prices`: the list with all kinds of prices.
+
+    Yields rows with the columns of `KIND_COLUMNS`.
     """
     for _, places in labelled.groupby(TASK, sort=False):
         base = places.loc[places["reference"], "usd_per_hour"].iloc[0]
@@ -146,8 +156,12 @@ def _other_prices(labelled: pd.DataFrame, prices: PriceList) -> Iterator[dict[An
 
 
 def recommendations(table: pd.DataFrame, inputs: ReportInputs) -> Iterator[str]:
-    """One sentence per task of `table` (`tables.cost`) and limit that is given:
-    ``Cheapest way to train mnist_rnn within 60 s: `cudnn` on p100, 4.62 s and 0.00187 USD.``"""
+    """One sentence per task and limit:
+    ``Cheapest way to train mnist_rnn within 60 s: `cudnn` on p100, 4.62 s and 0.00187 USD.``
+
+    - `table`: of cost.
+    - `inputs`: their `deadline` and `budget` are the limits; one that is None has no sentences.
+    """
     choices = (
         ("Cheapest", f"within {n.plain(inputs.deadline)} s", cheapest_within, inputs.deadline),
         ("Fastest", f"for at most {n.plain(inputs.budget)} USD", fastest_under, inputs.budget),
@@ -180,7 +194,7 @@ def _labelled(table: pd.DataFrame) -> pd.DataFrame:
     """
     several_builds = table["build"].nunique() > 1
     machines = table.groupby("device")["machine"].nunique()
-    varied = [name for name in TASK[1:] if table[name].nunique() > 1]
+    varied = varying(table, TASK[1:])
     tasks = []
     labels = []
     anchors = []
@@ -232,9 +246,21 @@ def _figures(labelled: pd.DataFrame, m: Tables) -> Iterator[Figure]:
                 drawn["label"] = ratios.where(~is_tie, ratios + f" {NO_DIFFERENCE}")
                 axis = f"{kind} relative to the reference"
                 chart = charts.relative(drawn, m.palette, axis)
-                yield figure(f"relative-{kind}", group, which, f"Relative {kind}, {name}", chart)
+                yield figure(
+                    f"relative-{kind}",
+                    group,
+                    which,
+                    f"Relative {kind}, {name}",
+                    chart,
+                )
 
         priced = rows[rows["usd"].notna()]
         if len(priced) > 1:
             chart = charts.cost_front(priced, m.palette)
-            yield figure("front", group, which, f"Time against cost, {name}", chart)
+            yield figure(
+                "front",
+                group,
+                which,
+                f"Time against cost, {name}",
+                chart,
+            )

@@ -48,10 +48,12 @@ def figure(
     chart: Spec,
     wide: bool = False,
 ) -> Figure:
-    """Renders `chart` under its title. Screen readers get the title only; the tables have the same
+    """Renders a chart under its title. Screen readers get the title only; the tables have the same
     numbers.
 
-    `which`: what tells the figure from others of its kind and group, such as the device.
+    - `kind`, `group`, `title`, `wide`: see `Figure`.
+    - `which`: what tells the figure from others of its kind and group, such as the device.
+    - `chart`: a specification without a title.
     """
     names = [part for part in str(group).split(" · ") if part]
     id = f"{kind}-{element_id(*names, str(which))}"
@@ -64,7 +66,14 @@ def figure(
     head, rest = svg.split(">", 1)
     name = f'<title id="{id}-title">{html.escape(title)}</title>'
     svg = f'{head} role="img" aria-labelledby="{id}-title">{name}{rest}'
-    return Figure(id, kind, str(group), title, svg, wide)
+    return Figure(
+        id,
+        kind,
+        str(group),
+        title,
+        svg,
+        wide,
+    )
 
 
 def to_png(svg: str) -> bytes:

@@ -14,6 +14,7 @@ from rnnbench.records.overrides import Overrides, last_component
 from rnnbench.records.record import Record
 from rnnbench.report.numbers import Row, marked
 from rnnbench.tables.contests import LeftOut
+from rnnbench.tables.frame import varying
 from rnnbench.tables.scaling import threads_of
 
 # The columns that identify a configuration on one machine.
@@ -77,7 +78,8 @@ def short_group(row: Any, varied: Collection[str], variants: Mapping[Overrides, 
 def threads_in_words(device: str, variant: Overrides) -> int | None:
     """The threads of a device that is named after them; None for another one.
 
-    `variant`: its overrides, which may set another number of threads.
+    - `device`: its name, such as ``cpu_2``.
+    - `variant`: its overrides, which may set another number of threads.
     """
     if variant.get("device.threads"):
         return None
@@ -85,7 +87,10 @@ def threads_in_words(device: str, variant: Overrides) -> int | None:
 
 
 def device_words(device: str, variant: Overrides) -> str:
-    """A device as named in a sentence: ``one thread``, ``16 threads``, ```p100```."""
+    """A device as named in a sentence: ``one thread``, ``16 threads``, ```p100```.
+
+    `device`, `variant`: see `threads_in_words`.
+    """
     threads = threads_in_words(device, variant)
     if threads is None:
         return f"`{device}`"
@@ -140,7 +145,8 @@ def regrouped(
       `anchor` keeps the links to the runs.
     - `time_table`: says which axes vary, and how fast each implementation is.
     """
-    axes = [axis for axis in reference if axis in GROUP and time_table[axis].nunique() > 1]
+    varied = varying(time_table, GROUP)
+    axes = [axis for axis in reference if axis in varied]
     if not axes:
         return table
     named = list(axes)
@@ -172,7 +178,7 @@ def with_labels(table: pd.DataFrame) -> pd.DataFrame:
     - `series`: the implementation. `shown`: the same, with a dagger if a run is suspect.
     - `anchor`: the id of its runs on the page.
     """
-    varied = [name for name in GROUP if table[name].nunique() > 1] or GROUP
+    varied = varying(table, GROUP) or GROUP
     variants = variant_labels(table["variant"])
     machines = table.groupby("device")["machine"].nunique()
     series = table["implementation"].replace("", "model")
@@ -250,13 +256,13 @@ def _escaped(text: str) -> str:
 
 
 def colours(implementations: Iterable[str]) -> dict[str, str]:
-    """Implementation → colour.
+    """Implementation → colour, for all `implementations`; ``""`` is called ``model``.
 
     Names in `COLOURS` have the same colour in every experiment; the others get the free colours in
     alphabetical order. If there are none left, colours repeat, so every mark is also labelled.
     """
     names = {name or "model" for name in implementations}
-    palette = of_these(COLOURS, names)
+    palette = {name: colour for name, colour in COLOURS.items() if name in names}
     free = [colour for name, colour in COLOURS.items() if name not in names]
     if not free:
         free = list(COLOURS.values())
@@ -267,15 +273,6 @@ def colours(implementations: Iterable[str]) -> dict[str, str]:
     for number, name in enumerate(others):
         palette[name] = free[number % len(free)]
     return palette
-
-
-def of_these(palette: Mapping[str, str], names: Iterable[str]) -> dict[str, str]:
-    """The colours of `names` only, so that a legend lists only what is drawn.
-
-    `palette`: name → colour, whose order is kept.
-    """
-    drawn = set(names)
-    return {name: palette[name] for name in palette if name in drawn}
 
 
 def left_out_text(left_out: LeftOut) -> str:

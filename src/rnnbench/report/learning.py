@@ -1,13 +1,17 @@
-"""The sections on accuracy, learning curves and the time to an accuracy."""
+"""The sections on accuracy, learning curves and the time to an accuracy, and what the answer says
+about accuracy."""
 
 from __future__ import annotations
 
 import re
 
+import pandas as pd
+
+from rnnbench.axes import PLACE
 from rnnbench.report import charts, notes
 from rnnbench.report import numbers as n
 from rnnbench.report.figures import figure
-from rnnbench.report.labels import colours, first_places, with_labels
+from rnnbench.report.labels import colours, device_words, first_places, with_labels
 from rnnbench.report.numbers import Row
 from rnnbench.report.section import WORDS, Section
 from rnnbench.report.tables import Tables
@@ -17,6 +21,8 @@ from rnnbench.tables.learning import MIN_SEEDS, TOO_FEW_SEEDS, curves, target
 from rnnbench.tables.metrics import COLUMNS as METRICS_COLUMNS
 from rnnbench.tables.time import IS_REFERENCE
 
+ALL_OF = {1: "All runs", 2: "Both", 3: "All three", 4: "All four", 5: "All five", 6: "All six"}
+TOLERANCE = 0.0005  # half a unit of the last digit shown of an accuracy
 CURVES = {"loss": "Training loss", "val_acc": "Validation accuracy"}
 
 
@@ -37,13 +43,19 @@ def _spread_of(name: str, text: CellText) -> CellText:
 
 
 def _validation(row: Row) -> str:
-    """The validation accuracy, and whether the implementation does not learn what it computes."""
+    """The validation accuracy, and whether the implementation does not learn what it computes.
+
+    `row`: of the table of accuracy.
+    """
     text = n.marked(n.share(row["val_acc"]), row["suspect"])
     return f"{text},\n{NOT_LEARNING}" if row["not_learning"] else text
 
 
 def _difference_interval(row: Row) -> str:
-    """The interval of a difference in accuracy, or why there is none."""
+    """The interval of a difference in accuracy, or why there is none.
+
+    `row`: of the table of learning.
+    """
     if row["is_reference"]:
         return IS_REFERENCE
     if n.is_number(row["val_acc_low"]):
@@ -99,7 +111,12 @@ def accuracy_section(m: Tables) -> Section:
     elif m.learning["val_acc_low"].notna().any():
         notes_below = (WORDS["learnt"]["note"],)
     views = [
-        by_device("accuracy", title, m.regroup(m.accuracy), columns),
+        by_device(
+            "accuracy",
+            title,
+            m.regroup(m.accuracy),
+            columns,
+        ),
         by_device(
             "learning",
             "Difference from the reference, seed by seed",
@@ -114,13 +131,26 @@ def accuracy_section(m: Tables) -> Section:
             heading = re.sub("^val_", "validation ", name)
             columns_of_metrics.append(Column(heading, name, n.plain, marked=True))
         table = m.regroup(m.metrics)
-        views.append(by_device("metrics", "Metrics at the last epoch", table, columns_of_metrics))
+        views.append(
+            by_device(
+                "metrics",
+                "Metrics at the last epoch",
+                table,
+                columns_of_metrics,
+            )
+        )
 
     texts = [WORDS["learnt"]["text"]]
     random_layers = notes.random_note(m.records)
     if random_layers:
         texts.append(random_layers)
-    return Section("learnt", texts, views=views, opens=True, csv=csv)
+    return Section(
+        "learnt",
+        texts,
+        views=views,
+        opens=True,
+        csv=csv,
+    )
 
 
 def curves_section(m: Tables) -> Section:
@@ -133,7 +163,15 @@ def curves_section(m: Tables) -> Section:
         for (group, device), rows in places:
             chart = charts.learning_curves(rows, palette)
             which = f"{device}-{measure}"
-            figures.append(figure("curve", group, which, f"{title} on {device}", chart))
+            figures.append(
+                figure(
+                    "curve",
+                    group,
+                    which,
+                    f"{title} on {device}",
+                    chart,
+                )
+            )
     if not figures:
         return Section("curves")
     return Section("curves", (WORDS["curves"]["text"],), figures=figures)
@@ -155,9 +193,25 @@ def target_section(m: Tables) -> Section:
         title = f"Validation accuracy over time on {device}"
         chart = charts.by_seconds(cells, m.palette)
         if several:
-            figures.append(figure("second", group, device, title, chart))
+            figures.append(
+                figure(
+                    "second",
+                    group,
+                    device,
+                    title,
+                    chart,
+                )
+            )
         else:
-            figures.append(figure("second", "", f"{group} {device}", title, chart))
+            figures.append(
+                figure(
+                    "second",
+                    "",
+                    f"{group} {device}",
+                    title,
+                    chart,
+                )
+            )
     view = view_of(
         labelled,
         "target-table",
@@ -173,4 +227,91 @@ def target_section(m: Tables) -> Section:
         figures=figures,
         views=(view,),
         csv=csv,
+    )
+
+
+def same_sentence(learning: pd.DataFrame) -> str:
+    """Whether runs of the same seed reach the same accuracy, over all devices of one group.
+
+    `learning`: the rows of the group in the table of this name.
+    """
+    others = learning[~learning["is_reference"].astype(bool)]
+    if others.empty:
+        return ""
+    difference = difference_sentence(others)
+    if difference:
+        return difference
+
+    loss = n.small(others["loss_largest"].max())
+    curves = f"agree within {loss}"
+    if loss == "0":
+        curves = "are identical"
+    largest = others["val_acc_difference"].abs().max()
+    if not n.is_number(largest):
+        return f"From the same seeds, the loss curves {curves}."
+    if largest < TOLERANCE:
+        configurations = learning[["implementation", *PLACE[2:], "variant"]].drop_duplicates()
+        many = len(configurations)
+        all_of_them = ALL_OF.get(many, f"All {many}")
+        accuracy = n.share(learning["val_acc"].iloc[0])
+        return (
+            f"{all_of_them} end at validation accuracy {accuracy}, "
+            f"and their loss curves {curves}: no difference in accuracy shown."
+        )
+    seeds = int(others["seeds"].min())
+    gaps = f"they differ by at most {n.rough(largest)} in final validation accuracy"
+    if seeds >= MIN_SEEDS:
+        return f"From the same {seeds} seeds, {gaps}: no difference in accuracy shown."
+    return (
+        f"From {n.counted(seeds, 'seed')}, {gaps}; {TOO_FEW_SEEDS} cannot show whether this is "
+        "more than chance."
+    )
+
+
+def difference_sentence(others: pd.DataFrame) -> str:
+    """The largest difference in accuracy, and the number of those that are shown; ``""`` for none.
+
+    `others`: the rows of the table of `learning` that are compared with the reference.
+    """
+    different = others[others["shown_different"].astype(bool)]
+    if different.empty:
+        return ""
+    differences = different["val_acc_difference"]
+    worst = different.iloc[int(differences.abs().argmax())]
+    difference = worst["val_acc_difference"]
+    side = "below" if difference < 0 else "above"
+    device = device_words(worst["device"], worst["variant"])
+    interval = n.shares_apart_span(worst["val_acc_low"], worst["val_acc_high"])
+    return (
+        f"A difference in accuracy is shown: `{worst['implementation']}` ends "
+        f"{n.share(abs(difference))} {side} the reference in validation accuracy on "
+        f"{device} ({interval}); differences "
+        f"are shown in {len(different)} of {len(others)} comparisons with the reference."
+    )
+
+
+def outlier_sentence(alike: pd.DataFrame) -> str:
+    """The configurations whose accuracy differs from the others' by more than the seeds explain;
+    ``""`` for none.
+
+    `alike`: the table of this name.
+    """
+    outliers = alike[alike["apart"].astype(bool)]
+    if outliers.empty:
+        return ""
+    excess = outliers["difference"].abs() / outliers["allowed"]
+    worst = outliers.iloc[int(excess.argmax())]
+    name = worst["implementation"] or worst["model"]
+    if worst["build"]:
+        name += f", {worst['build']}"
+    device = device_words(worst["device"], worst["variant"])
+    count = ""
+    if len(outliers) > 1:
+        count = f"; outliers: {len(outliers)} of {len(alike)} configurations"
+    return (
+        f"Accuracy differs by more than the seeds explain: `{name}` on {device} ends at "
+        f"validation accuracy {n.share(worst['val_acc'])}; the other builds, thread counts and "
+        f"implementations end at {n.share(worst['others'])} from the same seeds "
+        f"(allowed: ± {n.rough(worst['allowed'])}){count}. Find the cause before comparing "
+        "times: an implementation that learns something else is not comparable."
     )

@@ -26,6 +26,7 @@ from rnnbench.report.tables import Tables
 from rnnbench.tables.certificates import UNKNOWN
 from rnnbench.tables.contests import Contest
 from rnnbench.tables.effects import examined
+from rnnbench.tables.frame import varying
 from rnnbench.tables.ratios import LEAST_SESSIONS, sessions
 from rnnbench.tables.stats import Interval
 from rnnbench.tables.time import NOT_EQUAL
@@ -122,7 +123,7 @@ def _where(rows: pd.DataFrame, table: pd.DataFrame) -> str:
     own = rows[GROUP].drop_duplicates()
     if len(own) == len(groups):
         return ""
-    varied = [name for name in GROUP if groups[name].nunique() > 1]
+    varied = varying(groups, GROUP)
     labels = variant_labels(groups["variant"])
     listed = [short_group(row, varied, labels) for row in own.to_dict("records")]
     return f" (for {n.few(listed, 3, ', ')})"
@@ -356,7 +357,10 @@ def comparison_notes(speed: pd.DataFrame, accuracies: pd.DataFrame) -> Iterator[
 
 
 def random_note(records: Sequence[Record]) -> str:
-    """Names the models with layers that draw random numbers, such as dropout; ``""`` for none."""
+    """Names the models with layers that draw random numbers, such as dropout; ``""`` for none.
+
+    Source: ``measured.random_layers`` of the `records`.
+    """
     layers = defaultdict(list)
     for record in records:
         for name in record.measured.get("random_layers") or ():

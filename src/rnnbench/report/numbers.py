@@ -9,6 +9,7 @@ from typing import Any
 from rnnbench.axes import Row
 from rnnbench.records import timestamps
 from rnnbench.tables.ratios import MARK, Unequal
+from rnnbench.tables.stats import Interval
 from rnnworker.precision import NOT_FINITE
 
 NOTHING = "–"
@@ -88,7 +89,12 @@ def times(value: Any) -> str:
     return ratio(value).replace(TIMES, " times")
 
 
-def ratio_span(low: Any, high: Any, like: Any, between: str = "–") -> str:
+def ratio_span(
+    low: Any,
+    high: Any,
+    like: Any,
+    between: str = "–",
+) -> str:
     """The interval of a ratio.
 
     It has the decimals of `ratio(like)`, or more if they are needed to show on which side of 1 a
@@ -103,14 +109,19 @@ def ratio_span(low: Any, high: Any, like: Any, between: str = "–") -> str:
     return f"{low:.{decimals}f}{between}{high:.{decimals}f}"
 
 
+def ratio_interval(value: Interval, between: str = "–") -> str:
+    """The interval of a ratio, written as `ratio_span` does."""
+    return ratio_span(
+        value.low,
+        value.high,
+        value.estimate,
+        between,
+    )
+
+
 def unequal(value: Unequal) -> str:
     """``≠ 1.21×``: the ratio of the times of two different functions, always with its mark."""
     return f"{MARK} {ratio(value.estimate)}"
-
-
-def unequal_span(value: Unequal, between: str = "–") -> str:
-    """The interval of such a ratio."""
-    return ratio_span(value.low, value.high, value.estimate, between)
 
 
 def pair(row: Row) -> str:
@@ -120,7 +131,7 @@ def pair(row: Row) -> str:
     """
     if row["unequal"]:
         text = unequal(row["unequal"])
-        span = unequal_span(row["unequal"])
+        span = ratio_interval(row["unequal"])
     elif is_number(row["ratio"]):
         text = ratio(row["ratio"])
         span = ratio_span(row["low"], row["high"], row["ratio"])

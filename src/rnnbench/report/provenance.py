@@ -65,10 +65,12 @@ def raw_configurations(m: Tables) -> list[RawConfiguration]:
         for fact, value in facts_of_each[0].items():
             if all(facts.get(fact) == value for facts in facts_of_each):
                 common[fact] = value
+
         runs = []
         for record, facts in zip(records, facts_of_each, strict=True):
             own = {fact: facts[fact] for fact in facts if fact not in common}
             runs.append(RawRun(record, own, m.inputs.mlflow.get(record.key, "")))
+
         row = move_named_options(run_facts(records[0]), m.reference)
         result.append(
             RawConfiguration(
@@ -84,7 +86,8 @@ def raw_configurations(m: Tables) -> list[RawConfiguration]:
 
 
 def median_epoch(record: Record) -> str:
-    """The seconds of a run per epoch."""
+    """The seconds of a run per epoch as text: the median without the first epoch, and a dash if it
+    finished none."""
     times = [epoch.seconds for epoch in record.epochs]
     if not times:
         return n.NOTHING

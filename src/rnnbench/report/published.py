@@ -133,7 +133,15 @@ def source_section(table: pd.DataFrame, source: Source) -> Section:
     group = []
     if own["workload"].nunique() > 1:
         group.append("workload")
-    view = view_of(own, f"{id}-rows", source.title, "device", "label", columns, group)
+    view = view_of(
+        own,
+        f"{id}-rows",
+        source.title,
+        "device",
+        "label",
+        columns,
+        group,
+    )
     paragraph = f"{source.words} Source: `{source.source}`.".strip()
     return Section(
         id,
@@ -173,7 +181,13 @@ def _charts(table: pd.DataFrame, id: str) -> Iterator[Figure]:
             )
             chart = charts.relative(drawn, palette, f"{kind} relative to {base}")
             title = f"Relative {kind}, {workload}"
-            yield figure(f"published-{kind}", "", f"{id}-{workload}", title, chart)
+            yield figure(
+                f"published-{kind}",
+                "",
+                f"{id}-{workload}",
+                title,
+                chart,
+            )
 
 
 def _label(row: Row) -> str:
@@ -302,11 +316,19 @@ def beside_section(m: Tables) -> Section:
         BESIDE_COLUMNS,
         ["group"],
     )
-    return Section("beside", paragraphs, views=(view,), kind="words published")
+    return Section(
+        "beside",
+        paragraphs,
+        views=(view,),
+        kind="words published",
+    )
 
 
 def _not_shown(rows: Sequence[PublishedRow]) -> Iterator[str]:
-    """Sentences on the published rows of measured models that match no measured row."""
+    """Sentences on published rows, counted by source and model.
+
+    `rows`: those of measured models that match no measured row.
+    """
     counts: Counter[tuple[str, str, int | None]] = Counter()
     for row in rows:
         model = joined((row.model, row.cell), ", ")

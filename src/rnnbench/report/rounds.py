@@ -12,10 +12,14 @@ from rnnbench.tables.ratios import Basis, Method, Ratio
 
 
 def so_far(planned: Sequence[Run], ratios: Mapping[str, Ratio], reference: str) -> str:
-    """What is known of the runs `planned` for a round relative to the run named `reference`, the
-    fastest first: ``so far, speed relative to keras: block 1.51× (1.48–1.54) after 3 rounds``.
+    """What is known of the runs of a round, the fastest first:
+    ``so far, speed relative to keras: block 1.51× (1.48–1.54) after 3 rounds``.
 
-    `ratios`: by configuration. The text is empty if nothing is known.
+    - `planned`: the runs of the round.
+    - `ratios`: configuration → its speed-up, of those that are known.
+    - `reference`: the name of the run in `planned` that speed-ups are relative to.
+
+    The text is empty if nothing is known.
     """
     base = next(run for run in planned if run.name == reference)
     others = [run for run in planned if run.configuration in ratios]
@@ -28,7 +32,7 @@ def so_far(planned: Sequence[Run], ratios: Mapping[str, Ratio], reference: str) 
         ratio = ratios[run.configuration]
         text = f"{_label(run, base)} {n.ratio(ratio.estimate)}"
         if ratio.low is not None:
-            text += f" ({n.ratio_span(ratio.low, ratio.high, ratio.estimate)})"
+            text += f" ({n.ratio_interval(ratio)})"
         texts.append(text)
 
     label = _label(base, others[0])
@@ -54,6 +58,8 @@ def unneeded_text(why: NotNeeded) -> str:
     """``it is known to ± 0.25 % after 3 runs; required is ± 2.50 %``.
 
     Or, if the experiment has a budget: ``the budget of 600 s is used up (612 s)``.
+
+    `why`: the reason why a planned run was not measured.
     """
     if why.is_over_budget:
         return f"the budget of {why.budget:,.0f} s is used up ({why.spent:,.0f} s)"

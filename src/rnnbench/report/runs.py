@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
 import pandas as pd
+from msgspec.structs import asdict
 
 from rnnbench.records.rounds import NotNeeded
 from rnnbench.report import charts, notes
@@ -41,7 +42,6 @@ SKIPPED_COLUMNS = (Column("why it cannot exist", "why", number=False),)
 def runs_section(
     m: Tables,
     rerun: str,
-    skipped: Sequence[Mapping[str, str]],
     missing: Sequence[str],
     faults: Sequence[str],
     unneeded: Mapping[str, NotNeeded],
@@ -61,6 +61,7 @@ def runs_section(
         *notes.order_notes(places),
     ]
 
+    skipped = [asdict(each) for each in m.experiment.skipped]
     named = [Item(names=(name,)) for name in missing]
     lists = [
         _not_clean(m),
@@ -69,7 +70,7 @@ def runs_section(
     ]
     views = (
         view_of(
-            pd.DataFrame(list(skipped)),
+            pd.DataFrame(skipped),
             "skipped",
             "Skipped configurations",
             "configuration",
@@ -142,7 +143,14 @@ def _runs_view(table: pd.DataFrame) -> TableView:
         heads.append(n.marked(row["name"], row["verdict"] == "suspect"))
         anchors.append(element_id("run", row["name"], row["machine"]))
     named = table.assign(head=heads, head_anchor=anchors)
-    return view_of(named, "runs", title, "run", "head", RUN_COLUMNS)
+    return view_of(
+        named,
+        "runs",
+        title,
+        "run",
+        "head",
+        RUN_COLUMNS,
+    )
 
 
 def _order_figures(places: pd.DataFrame, m: Tables) -> Iterator[Figure]:
@@ -158,4 +166,11 @@ def _order_figures(places: pd.DataFrame, m: Tables) -> Iterator[Figure]:
         if several:
             title += f", {machine}"
         chart = charts.in_order(rows, m.palette)
-        yield figure("order", "", machine, title, chart, wide=True)
+        yield figure(
+            "order",
+            "",
+            machine,
+            title,
+            chart,
+            wide=True,
+        )

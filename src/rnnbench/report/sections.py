@@ -1,5 +1,4 @@
-"""The sections of a page in their order, and those of builds, threads, efficiency and
-certificates."""
+"""The sections of a page in their order, and those of builds, efficiency and certificates."""
 
 from __future__ import annotations
 
@@ -15,7 +14,7 @@ from rnnbench.report import numbers as n
 from rnnbench.report.calls import calls_section
 from rnnbench.report.cost import cost_section
 from rnnbench.report.figures import Figure, figure
-from rnnbench.report.labels import DRAWN, colours, joined, with_labels
+from rnnbench.report.labels import DRAWN, joined, with_labels
 from rnnbench.report.learning import accuracy_section, curves_section, target_section
 from rnnbench.report.notes import optimizer_notes
 from rnnbench.report.numbers import Row
@@ -23,6 +22,7 @@ from rnnbench.report.published import beside_section
 from rnnbench.report.section import WORDS, Section
 from rnnbench.report.speed import time_section
 from rnnbench.report.tables import Tables
+from rnnbench.report.threads import threads_section
 from rnnbench.report.views import (
     CellText,
     Column,
@@ -35,7 +35,6 @@ from rnnbench.report.views import (
 from rnnbench.tables.certified import CERTIFICATE_COLUMNS, certified, pairs
 from rnnbench.tables.efficiency import energy
 from rnnbench.tables.runs import kernels
-from rnnbench.tables.scaling import published_scaling
 
 ACROSS = 4  # devices in one heat map, so that its numbers are legible on a phone
 REGRESSIONS = 5  # named above the table
@@ -115,20 +114,6 @@ BUILD_COLUMNS = (
     Column("relative time", "change", n.ratio),
     Column("95 % CI", text=_change, quiet=True, number=False, linked=True),
     Column("effect, SD", "effect", _effect),
-)
-THREAD_COLUMNS = (
-    Column("threads", "threads", linked=False),
-    Column("speed-up", "speedup", n.ratio),
-    Column("95 % CI", text=interval_of("speedup", n.ratio_span)),
-    Column("efficiency", "efficiency", "{:.0%}".format),
-    Column("serial fraction", "serial_fraction", "{:.1%}".format),
-    Column("runs", "runs"),
-)
-PUBLISHED_THREAD_COLUMNS = (
-    Column("vCPUs", "threads", n.whole),
-    Column("s", "seconds", n.precise),
-    Column("speed-up", "speedup", n.ratio),
-    Column("efficiency", "efficiency", "{:.0%}".format),
 )
 EFFICIENCY_COLUMNS = (
     Column("µs / timestep", "us_per_timestep", n.plain, marked=True),
@@ -213,7 +198,13 @@ def builds_section(m: Tables) -> Section:
         ALL_BUT_BUILD,
     )
     figures = list(_heat_maps(labelled))
-    return Section("builds", paragraphs, figures=figures, views=(view,), csv=csv)
+    return Section(
+        "builds",
+        paragraphs,
+        figures=figures,
+        views=(view,),
+        csv=csv,
+    )
 
 
 def _heat_maps(labelled: pd.DataFrame) -> Iterator[Figure]:
@@ -247,61 +238,13 @@ def _heat_maps(labelled: pd.DataFrame) -> Iterator[Figure]:
         for part, start in enumerate(range(0, len(devices), ACROSS)):
             across = devices[start : start + ACROSS]
             chart = charts.heat_map(drawn[drawn["device"].isin(across)])
-            yield figure("builds", joined(group), f"{implementation}-{part}", title, chart)
-
-
-def threads_section(m: Tables) -> Section:
-    """The scaling of the measured configurations with threads, and of published ones."""
-    table = m.scaling
-    published = published_scaling(m.frame, m.inputs.published)
-    paragraphs = []
-    figures = []
-    views = []
-    if len(table):
-        paragraphs.append(WORDS["threads"]["text"])
-        named = with_labels(table)
-        groups = named.groupby([*GROUP, "machine"], sort=False)
-        for (*group, machine), cells in islice(groups, DRAWN):
-            chart = charts.by_threads(cells, m.palette)
-            title = f"Speed-up by threads on {machine}"
-            figures.append(figure("threads", joined(group), machine, title, chart))
-        views.append(
-            view_of(
-                named,
-                "threads-table",
-                "Thread scaling",
-                "implementation",
-                "series",
-                THREAD_COLUMNS,
-                GROUP,
+            yield figure(
+                "builds",
+                joined(group),
+                f"{implementation}-{part}",
+                title,
+                chart,
             )
-        )
-    elif len(published):
-        paragraphs.append(WORDS["threads"]["no_fit"])
-
-    if len(published):
-        published = published.assign(
-            efficiency=published["speedup"] / published["ideal"],
-            series=published["build"].str.partition(" ")[0],
-            group=published["model"] + ", published by " + published["source"],
-        )
-        for (source, model), rows in published.groupby(["source", "model"], sort=False):
-            chart = charts.by_threads(rows, colours(rows["series"]))
-            title = f"Published speed-up by vCPUs, {model}"
-            figures.append(figure("threads", f"published: {source}", model, title, chart))
-        views.append(
-            view_of(
-                published,
-                "threads-published",
-                "Published speed-up",
-                "build",
-                "build",
-                PUBLISHED_THREAD_COLUMNS,
-                ["group"],
-                (WORDS["threads"]["published"],),
-            )
-        )
-    return Section("threads", paragraphs, figures=figures, views=views, csv={"threads": table})
 
 
 def efficiency_section(m: Tables) -> Section:
@@ -323,13 +266,33 @@ def efficiency_section(m: Tables) -> Section:
         columns: tuple[Column, ...] = EFFICIENCY_COLUMNS
         if known["mfu"].isna().all():
             columns = EFFICIENCY_COLUMNS[:3]
-        views.append(by_device("efficiency", "Time per timestep, and GFLOP/s", known, columns))
+        views.append(
+            by_device(
+                "efficiency",
+                "Time per timestep, and GFLOP/s",
+                known,
+                columns,
+            )
+        )
 
     paragraphs += _reasons_for_missing(labelled)
     if len(energies):
         note = WORDS["efficiency"]["energy"]
-        views.append(by_device("energy", "Energy of the GPU", energies, ENERGY_COLUMNS, (note,)))
-    return Section("efficiency", paragraphs, views=views, csv=csv)
+        views.append(
+            by_device(
+                "energy",
+                "Energy of the GPU",
+                energies,
+                ENERGY_COLUMNS,
+                (note,),
+            )
+        )
+    return Section(
+        "efficiency",
+        paragraphs,
+        views=views,
+        csv=csv,
+    )
 
 
 def _reasons_for_missing(table: pd.DataFrame) -> Iterator[str]:
@@ -368,14 +331,28 @@ def equivalence_section(m: Tables) -> Section:
             CERTIFIED_COLUMNS,
             CERTIFICATE_COLUMNS,
         ),
-        view_of(of_pairs, "pairs", "Pairs", "pair", "pair", PAIR_COLUMNS, CERTIFICATE_COLUMNS),
+        view_of(
+            of_pairs,
+            "pairs",
+            "Pairs",
+            "pair",
+            "pair",
+            PAIR_COLUMNS,
+            CERTIFICATE_COLUMNS,
+        ),
     )
 
     paragraphs = []
     if any(view.rows for view in views):
         found = "certified" if every else "no_certificate"
         paragraphs = [WORDS["ran"]["text"], WORDS["ran"][found]]
-    return Section("ran", paragraphs, views=views, kind="words", leads=("kernels",))
+    return Section(
+        "ran",
+        paragraphs,
+        views=views,
+        kind="words",
+        leads=("kernels",),
+    )
 
 
 def kernels_view(table: pd.DataFrame) -> TableView:

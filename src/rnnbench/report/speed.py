@@ -50,7 +50,7 @@ def speedup_words(row: Row) -> str:
     """
     if row["unequal"]:
         difference = textwrap.fill(row["difference"], LINE)
-        return f"{n.unequal_span(row['unequal'])},\n{difference}"
+        return f"{n.ratio_interval(row['unequal'])},\n{difference}"
     if not n.is_number(row["speedup_low"]):
         return str(row["words"])
     span = speedup_interval(row)
@@ -148,11 +148,21 @@ def _figures(m: Tables) -> Iterator[Figure]:
                 limits = charts.seconds_limits(cells[SECONDS], of_group["seconds"])
                 if limits[0] > 0 and limits[1] > charts.LOG_FROM * limits[0]:
                     limits = charts.seconds_limits(rows[SECONDS], own["seconds"])
-                axis = charts.seconds_axis(limits)
                 drawn = charts.values(rows, SECONDS).assign(label=rows["time_label"])
-                chart = charts.times(drawn, palette, axis, names, own)
-                title = f"Seconds per epoch on {device}"
-                yield figure("time", group, device, title, chart)
+                chart = charts.times(
+                    drawn,
+                    palette,
+                    charts.seconds_axis(limits),
+                    names,
+                    own,
+                )
+                yield figure(
+                    "time",
+                    group,
+                    device,
+                    f"Seconds per epoch on {device}",
+                    chart,
+                )
 
             others = rows[rows["words"] != IS_REFERENCE]
             if has_ratios and others["speedup"].notna().any():
@@ -161,11 +171,20 @@ def _figures(m: Tables) -> Iterator[Figure]:
                 length = math.log(high / low)
                 if math.log(high_of_group / low_of_group) <= SQUEEZED * length:
                     limits = low_of_group, high_of_group
-                axis = charts.ratio_axis("speed-up over the reference", limits)
                 drawn = charts.values(rows, SPEEDUP).assign(label=rows["speedup_label"])
-                chart = charts.ratios(drawn, palette, axis, names)
-                title = f"Speed-up on {device}"
-                yield figure("speedup", group, device, title, chart)
+                chart = charts.ratios(
+                    drawn,
+                    palette,
+                    charts.ratio_axis("speed-up over the reference", limits),
+                    names,
+                )
+                yield figure(
+                    "speedup",
+                    group,
+                    device,
+                    f"Speed-up on {device}",
+                    chart,
+                )
 
 
 def _with_chart_labels(labelled: pd.DataFrame) -> pd.DataFrame:

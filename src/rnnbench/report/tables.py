@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 
 import pandas as pd
 
-from rnnbench.axes import GROUP
 from rnnbench.records.plan_file import Experiment
 from rnnbench.records.record import Record
 from rnnbench.report.labels import colours, regrouped
@@ -87,7 +86,7 @@ class Tables:
         self.regrouped = self.regroup(self.time)
         self.palette = colours(self.time["implementation"])
         self.contests = contests(self.measured, self.time)
-        self.group_axes = [name for name in GROUP if name not in self.reference]
+        self.group_axes = self.measured.group_axes
         groups = {contest.values(self.group_axes) for contest in self.contests}
         self.is_long = len(groups) > ANSWERS
         self.device_choices = device_choices(self.measured, self.contests)

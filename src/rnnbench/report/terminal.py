@@ -18,7 +18,7 @@ from rnnbench.report.provenance import median_epoch
 from rnnbench.tables.certificates import UNEQUAL, UNKNOWN
 from rnnbench.tables.ratios import MARK
 from rnnbench.tables.stats import Interval
-from rnnbench.tables.time import COMPARED, FASTER, NO_DIFFERENCE, SLOWER
+from rnnbench.tables.time import COMPARED, FASTER, NO_DIFFERENCE, SLOWER, ratios_shown
 
 ANSWERS = 4  # pairs with a sentence; the table has the others
 
@@ -73,11 +73,9 @@ def print_comparison(table: pd.DataFrame, a: str, b: str) -> None:
         pairs = table[table["equal"] == verdict]
         for why in pairs["equal_why"].unique():
             console.print(f"{label}: {why}.", markup=False, highlight=False)
-    unequal = [ratio for ratio in table["unequal"] if ratio]
-    if unequal:
+    if table["unequal"].ne("").any():
         console.print(f"{MARK} compares the times of two different functions: not a speed-up.")
-    ratios = int(table["low"].notna().sum())
-    ratios += sum(ratio.low is not None for ratio in unequal)
+    ratios = ratios_shown(table, "low")
     if ratios > 1:
         chance = n.about(0.05 * ratios)
         console.print(
@@ -117,7 +115,12 @@ def _print_lines(lines: Iterable[str]) -> None:
     """Prints each of the `lines` as it is: without markup, colours or line breaks."""
     console = Console()
     for line in lines:
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
+        console.print(
+            line,
+            markup=False,
+            highlight=False,
+            soft_wrap=True,
+        )
 
 
 def faster_first(row: Row) -> Row:

@@ -155,7 +155,14 @@ def view_of(
                 link=row.get("head_anchor", ""),
             )
         )
-    return TableView(id, title, corner, tuple(columns), _by_group(rows), notes)
+    return TableView(
+        id,
+        title,
+        corner,
+        tuple(columns),
+        _by_group(rows),
+        notes,
+    )
 
 
 def by_device(
@@ -168,7 +175,10 @@ def by_device(
     """One row per group and implementation, with the `columns` under each device; a dash if it did
     not run there.
 
-    `table`: has the columns of a configuration.
+    - `table`: has the columns of a configuration.
+    - `columns`: their cells link to the runs of the configuration.
+
+    `id`, `title` and `notes` are those of the view.
     """
     labelled = with_labels(table)
     under = []
@@ -188,8 +198,22 @@ def by_device(
             else:
                 cells.append(n.NOTHING)
                 links.append("")
-        rows.append(TextRow(str(name), tuple(cells), str(block), tuple(links)))
-    return TableView(id, title, "implementation", tuple(under), _by_group(rows), notes)
+        rows.append(
+            TextRow(
+                str(name),
+                tuple(cells),
+                str(block),
+                tuple(links),
+            )
+        )
+    return TableView(
+        id,
+        title,
+        "implementation",
+        tuple(under),
+        _by_group(rows),
+        notes,
+    )
 
 
 def _by_group(rows: Sequence[TextRow]) -> tuple[TextRow, ...]:
@@ -226,7 +250,7 @@ def shortened(view: TableView) -> TableView:
 
 
 def by_spanner(view: TableView) -> list[TableView]:
-    """One view for the columns of each spanner, for narrow screens.
+    """One view for the columns of each spanner of `view`, for narrow screens.
 
     Empty if there are fewer than two spanners, columns without one, or more than `NARROW_ROWS`
     rows.

@@ -246,7 +246,13 @@ class Certificates:
                     entries.append((certificate, certificate.implementations[name]))
         overrides = dict(configuration["variant"].items)
         device = label(configuration["device"], overrides, "device")
-        return Side(configuration, name, device, required, entries)
+        return Side(
+            configuration,
+            name,
+            device,
+            required,
+            entries,
+        )
 
     def why_not_learning(self, configuration: Configuration) -> str | None:
         """``applies wrong gradients: …`` if the training steps of a configuration apply a gradient
@@ -350,19 +356,23 @@ def _compared(own: Side, other: Side) -> Judgement:
 
 
 def _differences(a: Side, b: Side) -> str:
-    """How the functions of two networks differ, as text; empty if they do not.
+    """How the function of `a` differs from that of `b`, as text; empty if it does not.
 
-    Options are compared as the worker read them, if it read them for both sides.
+    Options are compared as the worker read them, if it read them for both sides. A key that one
+    side does not override has the value of its choice there, ``the default``.
     """
     as_read = bool(a.read and b.read)
     own = a.function(as_read)
     other = b.function(as_read)
     texts = []
     for name in own | other:
+        what = name
+        if not is_model_key(name):
+            what = name.replace("_", " ")
         value = own.get(name, "the default")
         instead_of = other.get(name, "the default")
-        if own.get(name) != other.get(name):
-            texts.append(f"{name.replace('_', ' ')} {value} instead of {instead_of}")
+        if value != instead_of:
+            texts.append(f"{what} {value} instead of {instead_of}")
     return ", ".join(texts)
 
 
@@ -375,7 +385,10 @@ def _task(configuration: Configuration) -> Any:
 
 
 def _sizes(record: Record) -> Sizes:
-    """The sizes of the batches of a run."""
+    """The sizes of the batches of a run.
+
+    Epochs train with theirs. Phases with `samples`, such as ``evaluate``, only compute outputs.
+    """
     model = record.run.config.get("model") or {}
     trained = {(epoch.samples, True) for epoch in record.epochs}
     called = {(phase.details.get("samples"), False) for phase in record.phases}

@@ -62,7 +62,12 @@ def published_pairs(table: pd.DataFrame, comparison: Comparison) -> pd.DataFrame
         base = _matching(own, comparison.base)
     keys = f"source {comparison.by}".split()
     rows = _matching(own, comparison.rows)
-    pairs = rows.merge(base, how="left", on=keys, suffixes=("", "_base"))
+    pairs = rows.merge(
+        base,
+        how="left",
+        on=keys,
+        suffixes=("", "_base"),
+    )
     for name in keys:
         pairs[f"{name}_base"] = pairs[name]
     for name, column in RATIOS.items():

@@ -14,7 +14,7 @@ import pandas as pd
 
 from rnnbench.axes import CONFIGURATION, KEY, Row
 from rnnbench.tables.estimates import Key, Measurements
-from rnnbench.tables.frame import Groups, columns_of, identified, split
+from rnnbench.tables.frame import Groups, columns_of, identified, split, varying
 from rnnbench.tables.time import IS_REFERENCE, NOT_EQUAL, compared
 
 VERSUS_COLUMNS = [
@@ -89,7 +89,7 @@ def versus(measured: Measurements, a: Sequence[str], b: Sequence[str]) -> pd.Dat
     if values_a.empty or values_b.empty or not differing:
         return pd.DataFrame(columns=VERSUS_COLUMNS)
 
-    varied = [axis for axis in common if values[axis].nunique() > 1]
+    varied = varying(values, common)
     groups_b = _by_axes(values_b, common)
     rows = []
     for shared, of_a in _by_axes(values_a, common).items():
@@ -107,7 +107,8 @@ def versus(measured: Measurements, a: Sequence[str], b: Sequence[str]) -> pd.Dat
 
 
 def _versus_row(measured: Measurements, a: Key, b: Key) -> Row:
-    """The columns of a pair of configurations that follow from their times."""
+    """The columns of a pair of configurations that follow from their times: `seconds_a`,
+    `seconds_b`, `ratio` with its interval, and those of `time.compared`."""
     result = compared(measured, a, b)
     row = result.columns()
     row["seconds_a"] = measured.estimates.seconds(a).estimate
@@ -205,10 +206,9 @@ def builds(measured: Measurements) -> pd.DataFrame:
     """
     families: dict[Key, dict[str, Key]] = defaultdict(dict)  # of equal other axes, by build
     preferred = measured.reference.get("build", "")
-    for number, key in enumerate(measured.groups):
+    for key in measured.groups:
         build = key[BUILD]
-        if number == 0 and not preferred:
-            preferred = build
+        preferred = preferred or build
         other_axes = key[:BUILD] + key[BUILD + 1 :]
         families[other_axes][build] = key
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from rnnbench.axes import DEVICE_COLUMNS, GROUP, KEY, Row
+from rnnbench.axes import DEVICE_COLUMNS, KEY, Row
 from rnnbench.tables.estimates import Key, Measurements, key_of
 from rnnbench.tables.frame import columns_of, split
 from rnnbench.tables.ratios import Ratio, Unequal
@@ -110,7 +110,8 @@ class DeviceChoice:
 
 
 def contests(measured: Measurements, time_table: pd.DataFrame) -> list[Contest]:
-    """The contests between the configurations of the time table and those whose runs are void."""
+    """The contests between the configurations of the time table and those whose runs are void, in
+    the order of their first configurations."""
     reference_axes = set(measured.reference) & set(KEY) - IMPLEMENTATION_AXES
     contest_axes = [axis for axis in KEY if axis not in reference_axes | IMPLEMENTATION_AXES]
     members = defaultdict(list)
@@ -186,7 +187,12 @@ def _contest(measured: Measurements, members: list[Row], reference_axes: list[st
         reference_suspect=any(runs_of_base.get("suspect", ())),
     )
     if ranked:
-        contest = _with_ratios(measured, contest, base, others)
+        contest = _with_ratios(
+            measured,
+            contest,
+            base,
+            others,
+        )
     return contest
 
 
@@ -245,7 +251,7 @@ def _with_ratios(
 
 
 def extra_ratios(every: Iterable[Contest]) -> int:
-    """Number of leads over a runner-up that are not already a ratio in the time table."""
+    """The number of leads with an interval that are not already a ratio in the time table."""
     count = 0
     for contest in every:
         if contest.lead and contest.lead.low is not None and not contest.lead_is_speedup:
@@ -258,11 +264,10 @@ def device_choices(measured: Measurements, every: Iterable[Contest]) -> list[Dev
     device, because the contests then compare devices."""
     if set(DEVICE_COLUMNS) & set(measured.reference):
         return []
-    axes = [name for name in GROUP if name not in measured.reference]
     by_network = defaultdict(list)
     for contest in every:
         if contest.contestants:
-            by_network[contest.values(axes)].append(contest)
+            by_network[contest.values(measured.group_axes)].append(contest)
     choices = []
     for places in by_network.values():
         if len(places) > 1:
@@ -272,5 +277,12 @@ def device_choices(measured: Measurements, every: Iterable[Contest]) -> list[Dev
             own = best.contestants[0].key
             lead = measured.estimates.ratio(own, other.contestants[0].key, comparisons)
             machines = len({contest.configuration["machine"] for contest in places})
-            choices.append(DeviceChoice(best, other, machines, lead))
+            choices.append(
+                DeviceChoice(
+                    best,
+                    other,
+                    machines,
+                    lead,
+                )
+            )
     return choices

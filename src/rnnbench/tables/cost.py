@@ -86,7 +86,12 @@ def cheapest_within(table: pd.DataFrame, deadline: float) -> Found:
 
     `table`: rows of `cost`. The place is None if no place with a price is fast enough.
     """
-    return _best(table[table["usd"].notna()], "usd", "seconds", deadline)
+    return _best(
+        table,
+        "usd",
+        "seconds",
+        deadline,
+    )
 
 
 def fastest_under(table: pd.DataFrame, budget: float) -> Found:
@@ -95,15 +100,27 @@ def fastest_under(table: pd.DataFrame, budget: float) -> Found:
 
     `table`: rows of `cost`. The place is None if no place is cheap enough.
     """
-    return _best(table[table["usd"].notna()], "seconds", "usd", budget)
+    return _best(
+        table,
+        "seconds",
+        "usd",
+        budget,
+    )
 
 
-def _best(table: pd.DataFrame, measure: str, limited: str, limit: float) -> Found:
+def _best(
+    table: pd.DataFrame,
+    measure: str,
+    limited: str,
+    limit: float,
+) -> Found:
     """The best row within a limit (None if there is none), and the rows that may be as good.
 
+    - `table`: rows of `cost`; those without a price are no choice.
     - `measure`: what is least in the best row, ``seconds`` or ``usd``.
     - `limited`: the other one; with its whole interval it must not exceed the `limit`.
     """
+    table = table[table["usd"].notna()]
     usd_per_second = table["usd"] / table["seconds"]
     low = table["seconds_low"].fillna(table["seconds"])
     high = table["seconds_high"].fillna(table["seconds"])
@@ -120,7 +137,11 @@ def _best(table: pd.DataFrame, measure: str, limited: str, limit: float) -> Foun
 
 
 def _cost_row(measured: Measurements, place: Row, base: Row) -> Row:
-    """The row of a place; `base` is the reference place."""
+    """The row of a place.
+
+    - `place`: its row in the time table, of the fastest implementation there.
+    - `base`: that of the reference place.
+    """
     key = key_of(place)
     base_key = key_of(base)
     epochs = float(np.median(measured.groups[key]["epochs"]))
@@ -162,7 +183,8 @@ def _price(place: Row, prices: PriceList | None) -> Price | None:
 
 
 def _mark_front(rows: Sequence[Row]) -> None:
-    """Adds `on_front` to the rows of a task."""
+    """Adds `on_front` to the rows of a task: no other place is as fast and as cheap, and better in
+    one of both. Rows without a price are not on it."""
     priced = [row for row in rows if row["usd"] is not None]
     for row in rows:
         row["on_front"] = row["usd"] is not None

@@ -104,7 +104,10 @@ def lowest_of(rounds: Iterable[Levels]) -> dict[Source, float]:
 
 
 def _lowest_reads(members: Mapping[str, Record]) -> Levels:
-    """The lowest reads of the members of a round."""
+    """The lowest reads of a round, by source: natural logarithms of seconds.
+
+    `members`: record key → record.
+    """
     reads = defaultdict(list)
     for record in members.values():
         source = states.source_of(record)
@@ -192,7 +195,10 @@ def effects_in(own: Round) -> dict[str, Effect]:
 
 
 def effects_of(records: Iterable[Record]) -> dict[str, Effect]:
-    """Record key → its effect, for runs that trained in turns. `records`: all of their rounds."""
+    """Record key → its effect, for runs that trained in turns.
+
+    `records`: all of their rounds, because a member is compared with the others.
+    """
     found = {}
     for own in examined(records):
         found.update(effects_in(own))
@@ -242,7 +248,7 @@ def _full_turns(turns: Turns) -> list[np.ndarray]:
 
 
 def _logs(members: Mapping[str, Turns]) -> Logs:
-    """Log seconds per step of the members' full turns."""
+    """Log seconds per step of the full turns of `members`, in their order."""
     cycles = [0]
     for turns in members.values():
         cycles.extend(turns.get("cycle", []))

@@ -84,21 +84,30 @@ def efficiency(measured: Measurements) -> pd.DataFrame:
     - `gflops`: GFLOP/s of the matrix products of a step, forward and backward.
     - `mfu`: model FLOP/s utilisation, `gflops` / (1000 · `peak_tflops`), where `peak_tflops` is the
       peak of the device at the precision of the runs, from its datasheet. Missing if the device
-      states none, or if the runs exceed it.
+      states none, if the runs use another number of its threads or replicas, or if they exceed it.
     - `timesteps` (length of the longest sequence), `flops_per_sample`.
     - `why`: the reason for missing `gflops` or `mfu` (``""`` if neither is missing).
     """
     rows = []
     for key, runs in measured.groups.items():
         step = measured.estimates.seconds(key).scaled(1 / _median(runs, "steps"))
-        peak = _peak(measured, runs)
+        variant = runs["variant"][0]
+        peak = None
+        # A datasheet states the peak of a device as it is.
+        if not (variant.get("device.replicas") or variant.get("device.threads")):
+            peaks = measured.peaks.get(runs["device"][0], {})
+            peak = peaks.get(runs["precision"][0])
         rows.append({**identified(key, runs), **_efficiency(runs, step, peak)})
     return pd.DataFrame(rows, columns=EFFICIENCY_COLUMNS)
 
 
 def _efficiency(runs: Rows, step: Interval, peak: float | None) -> Row:
-    """The columns of a configuration from `step_seconds` on. `step`: seconds per training step;
-    `peak`: TFLOP/s of the device."""
+    """The columns of a configuration from `step_seconds` on.
+
+    - `runs`: its rows of `run_values`.
+    - `step`: seconds per training step.
+    - `peak`: of the device in TFLOP/s, None if it is unknown.
+    """
     timesteps = _median(runs, "timesteps")
     flops = _median(runs, "flops_per_sample")
     row: Row = {
@@ -132,12 +141,3 @@ def _efficiency(runs: Rows, step: Interval, peak: float | None) -> Row:
 def _median(runs: Rows, name: str) -> float:
     """The median of a column over the runs."""
     return float(np.median(runs[name]))
-
-
-def _peak(measured: Measurements, runs: Rows) -> float | None:
-    """The device's peak in TFLOP/s; None if it states none, or if the runs use another number of
-    threads or replicas."""
-    variant = runs["variant"][0]
-    if variant.get("device.replicas") or variant.get("device.threads"):
-        return None
-    return measured.peaks.get(runs["device"][0], {}).get(runs["precision"][0])

@@ -9,7 +9,7 @@ from functools import cache, cached_property
 
 import pandas as pd
 
-from rnnbench.axes import KEY, Row
+from rnnbench.axes import GROUP, KEY, Row
 from rnnbench.records.overrides import Overrides, is_model_key, option_of
 from rnnbench.sources.prices import PriceList
 from rnnbench.tables.certificates import Certificates, Judgement
@@ -51,6 +51,11 @@ class Measurements:
     certificates: Certificates = field(default_factory=Certificates)
     prices: PriceList | None = None
     peaks: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+
+    @property
+    def group_axes(self) -> list[str]:
+        """The axes within whose choices configurations are compared."""
+        return [name for name in GROUP if name not in self.reference]
 
     @cached_property
     def values(self) -> pd.DataFrame:
@@ -179,7 +184,10 @@ def with_named_options(table: pd.DataFrame, reference: Mapping[str, str]) -> pd.
 
 
 def move_named_options(row: Row, reference: Mapping[str, str]) -> Row:
-    """A row after moving what `reference` names (see `with_named_options`)."""
+    """A row after moving what `reference` names (see `with_named_options`).
+
+    `row`: has the columns `NAMING`. It is not changed.
+    """
     row = dict(row)
     of_function = set(named(reference)) & set(OF_THE_FUNCTION)
     moved = {key for key, _ in row["options"].items if option_of(key) in of_function}

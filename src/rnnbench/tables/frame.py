@@ -372,6 +372,11 @@ def columns_of(key: Key) -> Row:
     return dict(zip(KEY, key, strict=True))
 
 
+def varying(table: pd.DataFrame, columns: Iterable[str]) -> list[str]:
+    """Those of the `columns` in which the rows of `table` differ."""
+    return [name for name in columns if table[name].nunique() > 1]
+
+
 def identified(key: Key, runs: Rows) -> Row:
     """The columns `COUNTED` of a configuration, and its implementation.
 
@@ -433,7 +438,12 @@ def ranked(frame: pd.DataFrame) -> pd.DataFrame:
         return column.map({name: _natural(str(name)) for name in column.unique()})
 
     by = DEVICE_COLUMNS + GROUP + ["implementation"]
-    return frame.sort_values(by, key=key, kind="stable", ignore_index=True)
+    return frame.sort_values(
+        by,
+        key=key,
+        kind="stable",
+        ignore_index=True,
+    )
 
 
 def _natural(text: str) -> tuple[tuple[int, str], ...]:

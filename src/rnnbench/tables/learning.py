@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from rnnbench.axes import CONFIGURATION, GROUP, KEY, TASK, Row
+from rnnbench.axes import CONFIGURATION, KEY, TASK, Row
 from rnnbench.tables.estimates import Key, Measurements
 from rnnbench.tables.frame import (
     Groups,
@@ -326,7 +326,7 @@ def _simultaneous(measured: Measurements, at_end: Groups, together: bool) -> dic
     """
     axes = []
     if not together:
-        axes = [axis for axis in GROUP if axis not in measured.reference]
+        axes = measured.group_axes
     families = {}
     counts: Counter[Key] = Counter()
     for key, own in at_end.items():

@@ -14,9 +14,13 @@ COLUMNS = [*CONFIGURATION, "suspect", "seeds"]  # before those of the metrics
 
 
 def metrics_of_epochs(records: Sequence[Record]) -> pd.DataFrame:
-    """One row per `record` and `epoch`, the index, and one column of float64 per metric, named as
-    in Keras's ``History`` (``mae``, ``val_mae``); missing where a run has no such metric. Source:
-    the records."""
+    """One row per `record` and `epoch`, which are the index.
+
+    Columns: one of float64 per metric, named as in Keras's ``History`` (``mae``, ``val_mae``);
+    missing where a run has no such metric.
+
+    Source: the records.
+    """
     keys = []
     numbers = []
     values = []

@@ -184,7 +184,12 @@ class Estimates:
             single, _ = self._halfwidth(own, base, 1)
             half = max(half, single or 0.0)
         interval = Interval.around(base_log - own_log, half).map(math.exp)
-        return Ratio(interval.estimate, interval.low, interval.high, method)
+        return Ratio(
+            interval.estimate,
+            interval.low,
+            interval.high,
+            method,
+        )
 
     def is_slowed(self, key: Hashable) -> bool:
         """Whether the machine was slowed down in its rounds, but for fewer than
@@ -236,7 +241,13 @@ class Estimates:
             basis = Basis.PARTLY_PAIRED
             least = PAIRED_FROM
         if len(pairs) >= least:
-            return self._paired(own, base, pairs, comparisons, basis)
+            return self._paired(
+                own,
+                base,
+                pairs,
+                comparisons,
+                basis,
+            )
 
         own_logs = self._own(own)
         base_logs = self._own(base)
@@ -314,7 +325,12 @@ class Estimates:
         error_by_slowness = math.sqrt(2) * UNEQUAL * slowness
         half = quantile * math.hypot(error, error_by_slowness)
         by_sessions = self._session_halfwidth(counting, confidence)
-        method = Method(basis, len(logs), pooled, basis is Basis.IN_TURNS)
+        method = Method(
+            basis,
+            len(logs),
+            pooled,
+            basis is Basis.IN_TURNS,
+        )
         return max(half, by_sessions), method
 
     def _session_halfwidth(self, pairs: Pairs, confidence: float) -> float:

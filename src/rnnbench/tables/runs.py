@@ -124,9 +124,16 @@ def epochs(frame: pd.DataFrame, records: Sequence[Record]) -> pd.DataFrame:
 
 
 def kernels(frame: pd.DataFrame) -> pd.DataFrame:
-    """One row per configuration and attested kernel: the configuration, `kernel`, `why_not_cudnn`
-    (a tuple of reasons), `runs` (their number). Empty if no record attests a kernel. Source:
-    ``measured.kernel`` of runs that are not void."""
+    """One row per configuration and attested kernel. Empty if no record attests a kernel.
+
+    Columns:
+
+    - the configuration.
+    - `kernel`; `why_not_cudnn` (a tuple of reasons).
+    - `runs` (their number).
+
+    Source: ``measured.kernel`` of runs that are not void.
+    """
     runs = frame[frame["phase"] == "run"]
     attested = runs[(runs["verdict"] != "void") & (runs["kernel"] != "")]
     by = [*CONFIGURATION, "kernel", "why_not_cudnn"]
@@ -186,9 +193,15 @@ def thinned_order(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def provenance(records: Iterable[Record]) -> pd.DataFrame:
-    """One row per fact: `what` (machine, build, dataset), `which` (its name), `fact`, `value`
-    (text). A fact with different values in different records has one row per value. Source:
-    ``hardware``, ``environment`` and ``identity`` of the records."""
+    """One row per fact of a machine, a build or a dataset; one per value, if records differ.
+
+    Columns:
+
+    - `what` (machine, build, dataset), `which` (its name).
+    - `fact`, `value` (text of at most `MAX_LENGTH` characters).
+
+    Source: ``hardware``, ``environment`` and ``identity`` of the records.
+    """
     rows: dict[tuple[str, ...], None] = {}
     for record in records:
         run = record.run

@@ -153,8 +153,18 @@ def compared(
     ratio = estimates.ratio(own, base)
     if judged.equal == UNEQUAL:
         unequal = Unequal(ratio.estimate, ratio.low, ratio.high)
-        return Compared(NOT_EQUAL, judged, unequal=unequal, method=ratio.method)
-    return Compared(ratio_text(ratio), judged, speedup=ratio, method=ratio.method)
+        return Compared(
+            NOT_EQUAL,
+            judged,
+            unequal=unequal,
+            method=ratio.method,
+        )
+    return Compared(
+        ratio_text(ratio),
+        judged,
+        speedup=ratio,
+        method=ratio.method,
+    )
 
 
 def ratio_text(ratio: Ratio) -> str:
@@ -219,9 +229,13 @@ def _mean(seconds: np.ndarray) -> float | None:
     return mean_interval(timed).estimate
 
 
-def ratios_shown(table: pd.DataFrame) -> int:
-    """The number of ratios with an interval in a table of training times or calls."""
-    count = int(table["speedup_low"].notna().sum())
+def ratios_shown(table: pd.DataFrame, low: str = "speedup_low") -> int:
+    """The number of ratios with an interval, of equal and of different functions.
+
+    - `table`: of training times, calls or pairs.
+    - `low`: the column with the lower ends of the intervals of speed-ups.
+    """
+    count = int(table[low].notna().sum())
     for unequal in table["unequal"]:
         if unequal and unequal.low is not None:
             count += 1
@@ -278,7 +292,12 @@ def calls(measured: Measurements) -> pd.DataFrame:
             batches = math.nan
             if batch > 0:
                 batches = math.ceil(samples / batch)
-            result = compared(measured, key, measured.against[key], estimates)
+            result = compared(
+                measured,
+                key,
+                measured.against[key],
+                estimates,
+            )
             rows.append(
                 {
                     **identified(key, own),
