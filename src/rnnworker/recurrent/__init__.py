@@ -117,6 +117,7 @@ class Recurrent:
             stated[argument] = activation_name(self.keras, options[argument], argument)
         for initializer in ("unit_forget_bias",) + arguments.INITIALIZERS:
             options.pop(initializer, None)
+        is_trained = options.pop("trainable", True)
         try:
             with self.making():
                 layer = self._layer(cell, units, layers, bidirectional, options)
@@ -126,6 +127,8 @@ class Recurrent:
             if not is_keras(self._implementation):
                 raise
             raise Refusal("{}: this build's Keras refuses it: {}".format(place, error)) from error
+        if not is_trained:
+            layer.trainable = False  # as an argument, it would not reach the cell of Keras's RNN
         # For a refusal of what the layer is called with.
         for inner in composed.inner_layers(layer):
             inner.asked_for = "{}: rnn={}".format(place, name)
@@ -149,6 +152,8 @@ class Recurrent:
             options.pop("name", None)
             with self.making():
                 backward = self.module.make(self.keras, made.cell, made.units, options)
+            if not layer.trainable:
+                backward.trainable = False
             backward.asked_for = layer.asked_for
         else:
             other = self.made_for(backward)
