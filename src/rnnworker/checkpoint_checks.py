@@ -39,11 +39,10 @@ def check(source, target, cells, arrays, activation):
         except Exception as error:
             why = words(error)
     differences = [_cells_differ(keras, cell, arrays, activation) for cell in cells]
-    return {
-        "largest": max(differences, default=None),
-        "ran": "cells",
-        "why": why,
-    }
+    largest = None
+    if differences:
+        largest = float(numpy.max(differences))  # Python's max may leave out NaN
+    return {"largest": largest, "ran": "cells", "why": why}
 
 
 def _keras():
@@ -63,8 +62,10 @@ def _models_differ(keras, source, target):
     inputs = _random_inputs(keras, before)
     if len(inputs) == 1:
         inputs = inputs[0]
-    pairs = zip(trees.leaves(before(inputs)), trees.leaves(after(inputs)))
-    return max(_difference(keras, first, second) for first, second in pairs)
+    differences = []
+    for first, second in zip(trees.leaves(before(inputs)), trees.leaves(after(inputs))):
+        differences.append(_difference(keras, first, second))
+    return float(numpy.max(differences))
 
 
 def _difference(keras, first, second):
