@@ -351,6 +351,36 @@ def test_arrays_that_are_no_numbers_are_refused(
     assert "times is not an array of numbers" in refused(capsys)
 
 
+STRUCTURE = np.zeros(2, [("Ж", "f4")])  # has a header of version 3.0 of NumPy's format
+
+
+@pytest.mark.filterwarnings("ignore:Stored array in format 3.0")
+@pytest.mark.parametrize(
+    ("array", "reason"),
+    [
+        (STRUCTURE, "further is not an array of numbers"),
+        (np.array([{}], object), "not all of its arrays are numbers that NumPy has"),
+    ],
+)
+def test_arrays_of_structures_and_objects_are_refused_with_a_remedy_that_helps(
+    array: np.ndarray, reason: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    np.savez("x.npz", **random_arrays("gru", GRU), further=array)
+    assert convert("x.npz", "y.npz") == 1
+    error = refused(capsys)
+    assert reason in error and "as float32" in error
+
+
+def test_types_that_numpy_lacks_are_refused_with_a_remedy_that_helps(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    header = b'{"kernel":{"dtype":"BF16","shape":[4],"data_offsets":[0,8]}}'
+    Path("x.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + bytes(8))
+    assert convert("x.safetensors", "y.npz") == 1
+    error = refused(capsys)
+    assert "bfloat16" in error and "as float32" in error
+
+
 def test_a_damaged_directory_of_an_archive_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     content = Path("gru.npz").read_bytes()
     Path("damaged.npz").write_bytes(content.replace(b"PK\x01\x02", b"PK\x01\x07"))
