@@ -6,9 +6,7 @@ of torch and TensorFlow by their own libraries in a build. The content decides, 
 
 from __future__ import annotations
 
-import io
 import json
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -26,22 +24,25 @@ Worker = Callable[..., Any]  # `rnnbench.running.in_build.ask`
 
 
 def read(path: Path, worker: Worker) -> Checkpoint:
-    """The checkpoint at `path`, the prefix of TensorFlow's files or a folder of a SavedModel.
-    Raises `Refusal` if it is none, or has links to other files."""
+    """The checkpoint in a file.
+
+    `path`: the file, the prefix of TensorFlow's files or the folder of a SavedModel;
+    `worker`: asks a build, which has TensorFlow or torch. Raises `Refusal` if it is no checkpoint,
+    is damaged or has links to other files.
+    """
     kind = kind_of(path)
     if kind in ("TensorFlow", "torch"):
         return _by_library(path, kind, worker)
 
     try:
-        content = path.read_bytes()
         if kind == "safetensors":
             checkpoint = _safetensors(path)
         elif kind == ".npz":
-            checkpoint = _npz(content)
+            checkpoint = _npz(path)
         elif kind == ".keras":
-            checkpoint = keras_files.read_archive(content)
+            checkpoint = keras_files.read_archive(path.read_bytes())
         else:
-            checkpoint = keras_files.read_hdf5(content)
+            checkpoint = keras_files.read_hdf5(path.read_bytes())
     except Refusal:
         raise
     except Exception as error:  # h5py, NumPy, zipfile and safetensors raise many types
@@ -55,6 +56,7 @@ def read(path: Path, worker: Worker) -> Checkpoint:
             f"it is damaged or not of Keras ({reason}).",
             "use a file that Keras wrote.",
         ) from error
+
     if not checkpoint.arrays:
         raise Refusal("it has no arrays of layers.", "use a checkpoint of a model with weights.")
     return checkpoint
@@ -65,12 +67,15 @@ def _by_library(path: Path, kind: str, worker: Worker) -> Checkpoint:
     try:
         answer, values = worker(kind.lower(), path=str(path.absolute()))
     except BuildError as error:
-        what = f"it is a file of {kind}, and {error.where} {error.what}"
-        raise Refusal(what, error.remedy) from error
+        raise Refusal(
+            f"it is a file of {kind}, and {error.where} {error.what}",
+            error.remedy,
+        ) from error
 
     contents = []
     for number, name in enumerate(answer["names"]):
-        contents.append((name, values[str(number)]))
+        pair = name, values[str(number)]
+        contents.append(pair)
     arrays = named(contents)
     if kind == "TensorFlow":
         # The layer of a variable is its scope.
@@ -87,34 +92,45 @@ def _by_library(path: Path, kind: str, worker: Worker) -> Checkpoint:
     )
 
 
-def _npz(content: bytes) -> Checkpoint:
-    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+def _npz(path: Path) -> Checkpoint:
+    with np.load(path, allow_pickle=False) as contents:
+        archive = contents.zip
         claimed = sum(member.file_size for member in archive.infolist())
-        comment = archive.comment
-
-    # What an array's header claims takes no memory: NumPy reads an array piece by piece.
-    check_claim(claimed, len(content))
-    with np.load(io.BytesIO(content), allow_pickle=False) as contents:
+        # What an array's header claims takes no memory: NumPy reads an array piece by piece.
+        check_claim(claimed, path.stat().st_size)
         arrays = named(contents.items())
 
     # What rnnbench wrote about the arrays. Other programs write other comments.
     try:
-        about = json.loads(comment)
+        about = json.loads(archive.comment)
     except ValueError:
         about = {}
     if not isinstance(about, dict):
         about = {}
+
     order = about.pop("order", "none")
-    return Checkpoint(".npz", arrays, order=order, attributes=about)
+    return Checkpoint(
+        ".npz",
+        arrays,
+        order=order,
+        attributes=about,
+    )
 
 
 def _safetensors(path: Path) -> Checkpoint:
     with safetensors.safe_open(path, framework="numpy") as file:
         about = dict(file.metadata() or {})
-        names = json.loads(about.pop("names", "null")) or list(file.keys())
+        names = list(file.keys())
+        if "names" in about:
+            names = json.loads(about.pop("names"))
         contents = [(name, file.get_tensor(name)) for name in names]
         if set(names) != set(file.keys()):
             raise Refusal("its header names other arrays than it has.", "use a complete file.")
 
     order = about.pop("order", "none")
-    return Checkpoint("safetensors", named(contents), order=order, attributes=about)
+    return Checkpoint(
+        "safetensors",
+        named(contents),
+        order=order,
+        attributes=about,
+    )
