@@ -27,7 +27,7 @@ import io
 import json
 import re
 import zipfile
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -265,9 +265,10 @@ def _of_keras_3(
     arrays: list[Array] = []
     for owner, node in tree.items():
         for group in owned[owner]:
-            keys = sorted(groups[group], key=natural)
-            values = [numbers(group, file[group][key]) for key in keys]
-            arrays += _arrays_of_group(group, keys, values, node)
+            values = {}
+            for key in sorted(groups[group], key=natural):
+                values[key] = numbers(group, file[group][key])
+            arrays += _arrays_of_group(group, values, node)
     if not have_unique_names(arrays):
         arrays = [array._replace(name=array.place) for array in arrays]
 
@@ -286,26 +287,25 @@ def _of_keras_3(
     )
 
 
-def _arrays_of_group(
-    group: str,
-    keys: Sequence[str],
-    values: Sequence[np.ndarray],
-    node: Node,
-) -> list[Array]:
-    """The arrays of a layer of Keras 3, whose `keys` in the `group` are numbers."""
+def _arrays_of_group(group: str, values: Mapping[str, np.ndarray], node: Node) -> list[Array]:
+    """The arrays of a layer of Keras 3.
+
+    `group`: the name of the group that has them;
+    `values`: by their keys, which are numbers, in order;
+    `node`: the deepest layer of the configuration that contains the group.
+    """
     scope = _scope(group, node)
-    layer = scope.partition("/")[0]
-    parts = [f"var_{key}" for key in keys]
-    if _is_cell(group, keys, values, node):
-        parts = list(PARTS[: len(keys)])
+    parts = [f"var_{key}" for key in values]
+    if _is_cell(group, values, node):
+        parts = list(PARTS[: len(values)])
 
     arrays = []
-    for key, part, of_key in zip(keys, parts, values, strict=True):
+    for key, part in zip(values, parts, strict=True):
         array = Array(
             f"{scope}/{part}",
             f"{group}/{key}",
-            of_key,
-            layer,
+            values[key],
+            layer=scope.partition("/")[0],
         )
         arrays.append(array)
     return arrays
@@ -318,10 +318,13 @@ def deepest(place: str, groups: Container[str]) -> str:
     return place
 
 
-def _is_cell(group: str, keys: Sequence[str], values: Sequence[np.ndarray], node: Node) -> bool:
-    """Whether the arrays are those of a recurrent cell: the configuration says it, the name does,
-    or all shapes are those of a CuDNN layer."""
-    if keys not in (["0", "1"], ["0", "1", "2"]):
+def _is_cell(group: str, values: Mapping[str, np.ndarray], node: Node) -> bool:
+    """Whether the arrays are those of a recurrent cell.
+
+    The configuration says it. Without one, the name of the group does, or all shapes are those of a
+    CuDNN layer.
+    """
+    if list(values) not in (["0", "1"], ["0", "1", "2"]):
         return False
     owner = group.removesuffix("/vars")
     if is_recurrent(node):
@@ -333,9 +336,9 @@ def _is_cell(group: str, keys: Sequence[str], values: Sequence[np.ndarray], node
     if last.startswith("cu_dnn") or f"/{above}".endswith("/cells"):
         return True
 
-    if len(keys) != 3:
+    if len(values) != 3:
         return False
-    kernel, recurrent, bias = values
+    kernel, recurrent, bias = values.values()
     if cell_of(recurrent) not in ("lstm", "gru"):
         return False
     columns = recurrent.shape[1]
@@ -343,7 +346,8 @@ def _is_cell(group: str, keys: Sequence[str], values: Sequence[np.ndarray], node
 
 
 def _scope(group: str, node: Node) -> str:
-    """The name of the layer with the arrays in `group`, from the configuration where it has one."""
+    """The name of the layer with the arrays in `group`: from the configuration above the `node`,
+    and below it the names of groups, such as ``both/forward``."""
     names = list(node.names)
     rest = group.removeprefix(node.place)
     for part in rest.split("/"):
@@ -357,7 +361,8 @@ def _scope(group: str, node: Node) -> str:
 
 
 def natural(text: str) -> list[tuple[str, int]]:
-    """Sorts ``lstm_2`` before ``lstm_10``, and ``forward`` before ``backward``."""
+    """The key by which names are sorted: ``lstm_2`` before ``lstm_10``, and ``forward`` before
+    ``backward``."""
     key = []
     for part in re.split(r"(\d+)", text.replace("/backward", "/gackward")):
         if part.isdigit():

@@ -1,7 +1,12 @@
 """Checkpoint files → their arrays, with names that are unique and the model's configuration.
 
-HDF5 of Keras 2 and 3, ``.keras`` and ``.weights.h5``, ``.npz`` and safetensors are read here; files
-of torch and TensorFlow by their own libraries in a build. The content decides, not the name.
+The content of a file decides how it is read, not its name:
+
+- HDF5 of Keras 2 and 3 (``.h5``, ``.weights.h5``) and ``.keras``: `keras_files`;
+- ``.npz`` and safetensors: here;
+- files of torch and TensorFlow: by their own libraries in a build.
+
+Nothing that is read can run code: pickles are refused.
 """
 
 from __future__ import annotations
@@ -93,6 +98,7 @@ def _by_library(path: Path, kind: str, worker: Worker) -> Checkpoint:
 
 
 def _npz(path: Path) -> Checkpoint:
+    """An ``.npz`` file, whose comment has the order of its arrays if rnnbench wrote it."""
     with np.load(path, allow_pickle=False) as contents:
         archive = contents.zip
         claimed = sum(member.file_size for member in archive.infolist())
@@ -100,10 +106,9 @@ def _npz(path: Path) -> Checkpoint:
         check_claim(claimed, path.stat().st_size)
         arrays = named(contents.items())
 
-    # What rnnbench wrote about the arrays. Other programs write other comments.
     try:
         about = json.loads(archive.comment)
-    except ValueError:
+    except ValueError:  # the comment of another program
         about = {}
     if not isinstance(about, dict):
         about = {}
@@ -118,6 +123,7 @@ def _npz(path: Path) -> Checkpoint:
 
 
 def _safetensors(path: Path) -> Checkpoint:
+    """A file of safetensors, whose metadata has the names in order if rnnbench wrote it."""
     with safetensors.safe_open(path, framework="numpy") as file:
         about = dict(file.metadata() or {})
         names = list(file.keys())
