@@ -12,7 +12,10 @@ GATES = {"LSTM": 4, "GRU": 3, "SimpleRNN": 1}
 
 
 def resave(source, target):
-    """Loads a model with Keras 3 and saves it in the format that the name of `target` says."""
+    """Loads a model with Keras 3 and saves it in the format that the name of `target` says.
+
+    `source`, `target`: paths. Raises `Refusal` if Keras cannot do it.
+    """
     keras = _keras()
     try:
         model = keras.models.load_model(source, compile=False)
@@ -29,8 +32,16 @@ def resave(source, target):
 
 def check(source, target, cells, arrays, activation):
     """Runs both networks on random inputs: the whole models if Keras 3 can load them, else each
-    recurrent cell on its own. Returns ``largest``, the largest difference (None: nothing was run),
-    and what was run."""
+    recurrent cell on its own.
+
+    - `source`, `target`: the paths of both models, or None.
+    - `cells`: what the converter says about each cell (`rnnbench.commands.weights`).
+    - `arrays`: those of all cells, as ``NUMBER/source/PART`` and ``NUMBER/target/PART``.
+    - `activation`: the recurrent activation of cells whose file does not state it.
+
+    Returns ``largest``, the largest difference (None: nothing was run), ``ran``, ``models`` or
+    ``cells``, and ``why`` the models could not be run, or None.
+    """
     keras = _keras()
     why = None
     if source and target:
@@ -39,8 +50,11 @@ def check(source, target, cells, arrays, activation):
         except Exception as error:
             why = words(error)
     differences = [_cells_differ(keras, cell, arrays, activation) for cell in cells]
+    largest = None
+    if differences:
+        largest = float(numpy.max(differences))  # Python's max may leave out NaN
     return {
-        "largest": max(differences, default=None),
+        "largest": largest,
         "ran": "cells",
         "why": why,
     }
@@ -63,25 +77,28 @@ def _models_differ(keras, source, target):
     inputs = _random_inputs(keras, before)
     if len(inputs) == 1:
         inputs = inputs[0]
-    pairs = zip(trees.leaves(before(inputs)), trees.leaves(after(inputs)))
-    return max(_difference(keras, first, second) for first, second in pairs)
+
+    outputs = trees.leaves(before(inputs))
+    others = trees.leaves(after(inputs))
+    differences = [_difference(keras, *pair) for pair in zip(outputs, others)]
+    return float(numpy.max(differences))
 
 
 def _difference(keras, first, second):
     """The largest difference between two outputs."""
-    first = keras.ops.convert_to_numpy(first)
-    second = keras.ops.convert_to_numpy(second)
-    return float(numpy.abs(first - second).max())
+    difference = keras.ops.convert_to_numpy(first) - keras.ops.convert_to_numpy(second)
+    return float(numpy.abs(difference).max())
 
 
 def _random_inputs(keras, model):
-    """An array for each input of a model."""
+    """An array for each input of a model: zeros and ones if it may hold indices, else from a normal
+    distribution. Dimensions whose size is open get `SAMPLES` and `STEPS`."""
     stream = numpy.random.RandomState(0)
     embedding = keras.layers.Embedding
     has_embedding = any(isinstance(layer, embedding) for layer in model.layers)
     inputs = []
     for tensor in model.inputs:
-        shape = [STEPS if size is None else size for size in tensor.shape]
+        shape = [size or STEPS for size in tensor.shape]
         shape[0] = tensor.shape[0] or SAMPLES
         kind = str(tensor.dtype)
         if has_embedding or "int" in kind:
@@ -136,29 +153,30 @@ def _cell_class(keras):
             super().__init__(**settings)
             self.units = self.output_size = units
             self.gates = gates
-            self.state_size = [units, units] if gates == GATES["LSTM"] else [units]
+            self.state_size = [units]
+            if gates == GATES["LSTM"]:
+                self.state_size = [units, units]
 
         def build(self, shape):
             columns = self.gates * self.units
-            self.kernel = self.add_weight(shape=(shape[-1], columns), name="kernel")
-            self.state = self.add_weight(shape=(self.units, columns), name="state")
-            self.bias = self.add_weight(shape=(2 * columns,), name="bias")
+            self.kernel = self.add_weight((shape[-1], columns), name="kernel")
+            self.state = self.add_weight((self.units, columns), name="state")
+            self.bias = self.add_weight((2 * columns,), name="bias")
 
         def load_own_variables(self, store):
             pass  # they are the layer's
 
         def call(self, inputs, states, training=None):
             biases = ops.reshape(self.bias, (2, self.gates, self.units))
+            of_inputs = ops.split(self.kernel, self.gates, axis=1)
+            of_state = ops.split(self.state, self.gates, axis=1)
             a = []  # inputs times their matrix plus their bias
             q = []  # the same of the state
             for gate in range(self.gates):
-                start = gate * self.units
-                end = start + self.units
-                rows = ops.reshape(self.kernel[:, start:end], (self.units, inputs.shape[-1]))
+                rows = ops.reshape(of_inputs[gate], (self.units, -1))
                 product = ops.matmul(inputs, ops.transpose(rows))
                 a.append(product + biases[0, gate])
-                rows = self.state[:, start:end]
-                product = ops.matmul(states[0], ops.transpose(rows))
+                product = ops.matmul(states[0], ops.transpose(of_state[gate]))
                 q.append(product + biases[1, gate])
             new = step(ops, a, q, states)
             return new[0], new
@@ -167,7 +185,12 @@ def _cell_class(keras):
 
 
 def step(ops, a, q, states):
-    """The next states, the output first, from the products of each gate."""
+    """The next states of a cell, the output first.
+
+    `a`, `q`: for each gate, the inputs times their matrix plus their bias, and the same of the
+    state, (batch, units) each; `states`: those before. Source: cuDNN's documentation,
+    cudnnRNNMode_t.
+    """
     if len(a) == GATES["SimpleRNN"]:
         return [ops.tanh(a[0] + q[0])]
     if len(a) == GATES["GRU"]:
@@ -175,6 +198,7 @@ def step(ops, a, q, states):
         r = ops.sigmoid(a[1] + q[1])
         new = ops.tanh(a[2] + r * q[2])
         return [(1 - z) * new + z * states[0]]
+
     i = ops.sigmoid(a[0] + q[0])
     f = ops.sigmoid(a[1] + q[1])
     c = ops.tanh(a[2] + q[2])
@@ -184,7 +208,8 @@ def step(ops, a, q, states):
 
 
 def _cells_differ(keras, cell, arrays, activation):
-    """The largest difference between the outputs of a cell in both files."""
+    """The largest difference between the outputs of a cell in both files, at all time steps of
+    random inputs."""
     stream = numpy.random.RandomState(0)
     x = stream.normal(size=(SAMPLES, STEPS, cell["inputs"]))
     x = x.astype("float32")
@@ -194,6 +219,7 @@ def _cells_differ(keras, cell, arrays, activation):
         for part in cell[side]["parts"]:
             name = "{}/{}/{}".format(cell["number"], side, part)
             own.append(arrays[name])
+
         layout = cell[side]["layout"]
         if layout == "keras":
             layer = _keras_layer(keras, cell, own, activation)
@@ -210,19 +236,23 @@ def _cells_differ(keras, cell, arrays, activation):
 def _keras_layer(keras, cell, own, activation):
     """Keras's layer for the arrays `own` in Keras's layout."""
     has_bias = len(own) == 3
-    settings = dict(cell["settings"] or {}, units=cell["units"], use_bias=has_bias)
+    settings = dict(cell["settings"])
+    settings["use_bias"] = has_bias
     if cell["kind"] != "SimpleRNN":
         settings.setdefault("recurrent_activation", activation)
     if cell["kind"] == "GRU":
         has_two_biases = has_bias and own[2].ndim == 2
         settings["reset_after"] = has_two_biases or cell["reset_after"]
     layer_class = getattr(keras.layers, cell["kind"])
-    return layer_class(return_sequences=True, **settings)
+    return layer_class(cell["units"], return_sequences=True, **settings)
 
 
 def weights_of_cell(cell, layout, own):
-    """The weights of `_cell_class`, from a file's `own` arrays in a `layout`: ``cudnn``, ``torch``
-    or ``buffer``."""
+    """The weights of `_cell_class`: kernel (inputs, gates·units), state (units, gates·units) and
+    bias (2·gates·units,).
+
+    `own`: the arrays of a file in a `layout`, ``cudnn``, ``torch`` or ``buffer``.
+    """
     if layout == "cudnn":
         return own
     gates = GATES[cell["kind"]]
@@ -235,6 +265,7 @@ def weights_of_cell(cell, layout, own):
             biases = numpy.reshape(own[2:], biases.shape)
     else:
         matrices, of_state, biases = _of_buffer(own[0].ravel(), cell, gates)
+
     if gates == GATES["GRU"]:  # theirs are r, z, h
         order = [1, 0, 2]
         matrices = matrices[order]
@@ -247,16 +278,20 @@ def weights_of_cell(cell, layout, own):
 
 
 def _of_buffer(buffer, cell, gates):
-    """Of pseudo-layer ``cell["place"]`` in a buffer of cuDNN."""
+    """The input matrices (gates, units, inputs), state matrices (gates, units, units) and biases
+    (2, gates, units) of pseudo-layer ``cell["place"]`` in a buffer of cuDNN, which has the matrices
+    of all pseudo-layers before their biases."""
     units = cell["units"]
     directions = cell["directions"]
     count = cell["layers"] * directions
     columns = gates * units
-    biases = buffer[-2 * columns * count :].reshape(count, 2, gates, units)
-    rows = (buffer.size - biases.size) // columns  # of all matrices
+    size = buffer.size - 2 * columns * count  # of all matrices
+    biases = buffer[size:].reshape(count, 2, gates, units)
+    rows = size // columns
     of_states = count * units
     of_upper = (count - directions) * directions * units
     features = (rows - of_states - of_upper) // directions
+
     start = 0
     for number in range(cell["place"] + 1):
         inputs = features

@@ -48,7 +48,7 @@ def tensorflow(path):
         raise Refusal(words(error), "name a complete checkpoint of TensorFlow.") from error
     shapes = reader.get_variable_to_shape_map()
     types = reader.get_variable_to_dtype_map()
-    keys = {key for key in shapes if types[key].is_floating or types[key].is_integer}
+    keys = {key for key in shapes if types[key].is_numpy_compatible and types[key] != tf.string}
     claimed = 0
     for key in keys:
         count = int(numpy.prod(shapes[key]))
@@ -205,7 +205,7 @@ def torch(path):
     arrays = {}
     try:
         for number, name in enumerate(of_model):
-            arrays[str(number)] = found[name].numpy()
+            arrays[str(number)] = found[name].detach().numpy()
     except (TypeError, RuntimeError) as error:
         raise Refusal(words(error), "convert it to float32 before saving it.") from error
     return {

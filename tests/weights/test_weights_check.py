@@ -15,6 +15,7 @@ import pytest
 from rnnbench import cli
 from rnnbench.errors import BuildError
 from rnnbench.running import in_build
+from rnnworker import checkpoint_checks
 
 pytestmark = pytest.mark.usefixtures("in_this_process")
 
@@ -70,6 +71,21 @@ def test_a_model_without_recurrent_cells_is_run_as_a_whole(
     assert check(tmp_path / "x.keras", tmp_path / "y.h5", capsys).startswith("both models")
     out = check(tmp_path / "x.keras", tmp_path / "y.npz", capsys)
     assert out == "nothing to run: it has no LSTM, GRU or SimpleRNN\n"
+
+
+def test_an_output_that_is_not_a_number_is_not_overlooked(tmp_path: Path) -> None:
+    import keras
+
+    os.environ.pop("TF2_BEHAVIOR", None)
+    inputs = keras.Input((6, 3))
+    hidden = keras.layers.LSTM(4)(inputs)
+    outputs = [keras.layers.Dense(2)(hidden), keras.layers.Dense(2, name="last")(hidden)]
+    two = keras.Model(inputs, outputs)
+    two.save(tmp_path / "x.keras")
+    two.get_layer("last").set_weights([np.full((4, 2), np.nan), np.zeros(2)])
+    two.save(tmp_path / "y.keras")
+    files = [str(tmp_path / name) for name in ("x.keras", "y.keras")]
+    assert np.isnan(checkpoint_checks.check(*files, [], {}, "sigmoid")["largest"])
 
 
 def test_a_check_that_fails_says_that_the_target_is_written(

@@ -351,6 +351,53 @@ def test_arrays_that_are_no_numbers_are_refused(
     assert "times is not an array of numbers" in refused(capsys)
 
 
+STRUCTURE = np.zeros(2, [("Ж", "f4")])  # has a header of version 3.0 of NumPy's format
+
+
+@pytest.mark.filterwarnings("ignore:Stored array in format 3.0")
+@pytest.mark.parametrize(
+    ("array", "reason"),
+    [
+        (STRUCTURE, "further is not an array of numbers"),
+        (np.array([{}], object), "not all of its arrays are numbers that NumPy has"),
+    ],
+)
+def test_arrays_of_structures_and_objects_are_refused_with_a_remedy_that_helps(
+    array: np.ndarray, reason: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    np.savez("x.npz", **random_arrays("gru", GRU), further=array)
+    assert convert("x.npz", "y.npz") == 1
+    error = refused(capsys)
+    assert reason in error and "as float32" in error
+
+
+def test_types_that_numpy_lacks_are_refused_with_a_remedy_that_helps(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    header = b'{"kernel":{"dtype":"BF16","shape":[4],"data_offsets":[0,8]}}'
+    Path("x.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + bytes(8))
+    assert convert("x.safetensors", "y.npz") == 1
+    error = refused(capsys)
+    assert "bfloat16" in error and "as float32" in error
+
+
+def test_arrays_of_a_model_itself_are_in_no_layer() -> None:
+    """Keras refuses a file with more layers than the model has."""
+    with h5py.File("whole.h5", "w") as file:
+        file.attrs["layer_names"] = np.array([b"gru"])
+        for layer, names in {"gru": list(GRU), "top_level_model_weights": ["scale"]}.items():
+            group = file.create_group(layer)
+            group.attrs["weight_names"] = np.array([f"{name}:0".encode() for name in names])
+            for name in names:
+                group[f"{name}:0"] = random_arrays("", {**GRU, "scale": 3})[f"/{name}"]
+    assert convert("whole.h5", "x.npz") == 0
+    assert convert("x.npz", "direct.h5") == convert("whole.h5", "edited.h5") == 0
+    for name in ("direct.h5", "edited.h5"):
+        with h5py.File(name) as file:
+            assert [layer.decode() for layer in file.attrs["layer_names"]] == ["gru"]
+            assert list(file["top_level_model_weights"].attrs["weight_names"])
+
+
 def test_a_damaged_directory_of_an_archive_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     content = Path("gru.npz").read_bytes()
     Path("damaged.npz").write_bytes(content.replace(b"PK\x01\x02", b"PK\x01\x07"))

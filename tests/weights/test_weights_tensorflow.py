@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 from rnnbench import cli
 from rnnbench.checkpoints.reading import read
 from rnnbench.weights.cells import Refusal
+from tests.weights.conftest import ask
 
 pytestmark = pytest.mark.usefixtures("in_this_process")
 STREAM = np.random.default_rng(0)
@@ -18,7 +20,10 @@ STREAM = np.random.default_rng(0)
 
 def cudnn_lstm(scope: str) -> dict[str, np.ndarray]:
     shapes = {"kernel": (3, 20), "recurrent_kernel": (5, 20), "bias": (40,)}
-    return {f"{scope}/{part}": STREAM.normal(size=shape) for part, shape in shapes.items()}
+    arrays = {}
+    for part, shape in shapes.items():
+        arrays[f"{scope}/{part}"] = STREAM.normal(size=shape).astype("float32")
+    return arrays
 
 
 def save(folder: Path, variables: Mapping[str, np.ndarray]) -> Path:
@@ -27,7 +32,7 @@ def save(folder: Path, variables: Mapping[str, np.ndarray]) -> Path:
     v1 = tf.compat.v1
     with tf.Graph().as_default(), v1.Session() as session:
         for name, values in variables.items():
-            v1.get_variable(name, initializer=values.astype("float32"))
+            v1.get_variable(name, initializer=values)
         session.run(v1.global_variables_initializer())
         v1.train.Saver().save(session, str(folder / "x.ckpt"))
     return folder / "x.ckpt"
@@ -66,6 +71,13 @@ def test_only_the_variables_of_an_optimizer_are_left_out(
     assert out.splitlines()[0] == first
     left_out = len(variables) - int(first.split()[0])
     assert (f"not in the target: {left_out} arrays" in out) == (left_out > 0)
+
+
+def test_variables_of_all_kinds_of_numbers_are_kept(tmp_path: Path) -> None:
+    kinds = {"a": "float16", "b": "int64", "c": "bool", "d": "complex64", "e": "float64"}
+    source = save(tmp_path, {name: np.ones(2, kind) for name, kind in kinds.items()})
+    arrays = read(source, partial(ask, build=None, root=None)).arrays
+    assert {array.name: array.values.dtype for array in arrays} == kinds
 
 
 def test_a_damaged_file_of_variables_is_refused(

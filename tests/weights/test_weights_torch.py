@@ -65,7 +65,18 @@ def test_a_gru_of_torch_without_bias_is_one_of_cudnn(tmp_path: Path) -> None:
 
 
 class Tensor(np.ndarray):
+    """As a parameter of torch, which is not an array while it is trained."""
+
+    is_trained = True
+
+    def detach(self) -> Tensor:
+        detached = self.view(Tensor)
+        detached.is_trained = False
+        return detached
+
     def numpy(self) -> np.ndarray:
+        if self.is_trained:
+            raise RuntimeError("Can't call numpy() on Tensor that requires grad.")
         return np.asarray(self)
 
 

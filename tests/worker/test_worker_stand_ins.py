@@ -115,6 +115,41 @@ def test_the_function_of_a_model_gets_what_it_asks_for_and_each_layer_is_honoure
                 assert re.search(pattern, str(said)), (name, said)
 
 
+FROZEN = """
+import json
+import keras
+from rnnworker.recurrent import Recurrent, stand_ins
+
+
+def frozen(layer):
+    layer.trainable = False
+    return layer
+
+
+def models():
+    yield keras.layers.LSTM(2, trainable=False)
+    yield keras.layers.Bidirectional(frozen(keras.layers.LSTM(2)))
+    yield keras.layers.Bidirectional(keras.layers.LSTM(2, trainable=False))
+
+
+found = {}
+for rnn in ("keras", "cell", "block"):
+    config = {"rnn": {"implementation": rnn}, "cell": {"name": "of_model"}}
+    config["build"] = {"framework": "keras3_tensorflow"}
+    with stand_ins.standing_in(keras, Recurrent(keras, config)):
+        inputs = keras.Input((4, 3))
+        built = [keras.Model(inputs, layer(inputs)) for layer in models()]
+    found[rnn] = [len(model.trainable_weights) for model in built]
+print(json.dumps(found))
+"""
+
+
+def test_a_layer_that_is_frozen_has_no_weights_that_are_trained(tmp_path_factory) -> None:
+    """As in Keras, both directions of a frozen layer are frozen."""
+    found = answer_of("current", FROZEN, temporary=tmp_path_factory)
+    assert found == {"keras": [0, 0, 0], "cell": [0, 0, 0], "block": [0, 0, 0]}
+
+
 def build(keras, recurrent, config): ...
 
 

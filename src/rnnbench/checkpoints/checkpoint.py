@@ -54,11 +54,12 @@ def check_claim(claimed: int, size: int) -> None:
 
 def numbers(name: str, values: Any) -> np.ndarray:
     """The `values` of the array `name`. Raises `Refusal` unless they are an array of numbers."""
+    what = f"{name} is not an array of numbers"
     remedy = "save it as float32."
     if not isinstance(values, h5py.Dataset | np.ndarray):
-        raise Refusal(f"{name} is not an array of numbers.", remedy)
+        raise Refusal(f"{what}.", remedy)
     if values.dtype.kind not in "biufc":
-        raise Refusal(f"{name} is not an array of numbers (type {values.dtype}).", remedy)
+        raise Refusal(f"{what} (type {values.dtype}).", remedy)
     return np.asarray(values)
 
 
@@ -75,19 +76,28 @@ def named(contents: Iterable[tuple[str, Any]]) -> list[Array]:
         layer, separator, _ = name.partition("/")
         if not separator:
             layer = ""
-        array = Array(name, place, numbers(place, values), layer)
+        array = Array(
+            name,
+            place,
+            numbers(place, values),
+            layer,
+        )
         arrays.append(array)
     return tidy(arrays)
 
 
 def tidy(arrays: Sequence[Array]) -> list[Array]:
-    """The arrays of a layer named without ``lstm_cell``, and with ``forward`` and ``backward`` for
-    directions, unless two of them would have one name."""
+    """The arrays of a layer with shorter names: without ``lstm_cell``, and with ``forward`` and
+    ``backward`` for directions, as in ``both/forward/kernel``.
+
+    If two arrays would have the same name, they keep their own names, or else those in the file.
+    """
     tidied = []
     for array in arrays:
         name = CELL.sub("", array.name)
         name = re.sub(r"/(forward|backward)_[^/]*(?=/)", r"/\1", name)
-        tidied.append(array._replace(name=name.lstrip("/")))
+        name = name.lstrip("/")
+        tidied.append(array._replace(name=name))
 
     if have_unique_names(tidied):
         return tidied
@@ -97,5 +107,6 @@ def tidy(arrays: Sequence[Array]) -> list[Array]:
 
 
 def have_unique_names(arrays: Sequence[Array]) -> bool:
+    """Whether no two of the arrays have the same name."""
     names = {array.name for array in arrays}
     return len(names) == len(arrays)

@@ -27,7 +27,7 @@ import io
 import json
 import re
 import zipfile
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -47,22 +47,37 @@ from rnnbench.weights.layer_tree import CONTAINERS, Node, check_model, is_recurr
 from rnnworker.recurrent.checkpoint_layouts import cell_of
 
 STATE = ("optimizer/", "metrics/")  # of training, in files of Keras 3 and 2.13
+TOP_LEVEL = "top_level_model_weights"  # a group of arrays of the model itself, in files of Keras 2
 UNNAMED = (*CONTAINERS, "vars", "cell", "")  # groups that are not in the names of layers
 
 
 def read_hdf5(content: bytes) -> Checkpoint:
-    """The checkpoint in an HDF5 file of Keras 2 or 3."""
+    """The checkpoint in an HDF5 file of Keras 2 or 3.
+
+    `content`: the bytes of the file. Raises `Refusal` for a file of Keras 1, and one that has no
+    arrays of Keras.
+    """
     with opened(content) as file:
-        if "model_weights" in file or "layer_names" in file.attrs or "layer_names0" in file.attrs:
+        if "model_weights" in file or attributes_of(file, "layer_names"):
             return _of_keras_2(file, content)
-        return _of_keras_3(file, ".weights.h5", content, None, {})
+        return _of_keras_3(
+            file,
+            ".weights.h5",
+            content,
+            config=None,
+            attributes={},
+        )
 
 
 def read_archive(content: bytes) -> Checkpoint:
-    """The checkpoint in a ``.keras`` file."""
+    """The checkpoint in a ``.keras`` file.
+
+    `content`: the bytes of the file. Raises `Refusal` if its configuration describes no layers.
+    """
     with zipfile.ZipFile(io.BytesIO(content)) as members:
         claimed = sum(entry.file_size for entry in members.infolist())
         check_claim(claimed, len(content))
+
         config = json.loads(members.read("config.json"))
         metadata = {}
         if "metadata.json" in members.namelist():
@@ -70,9 +85,15 @@ def read_archive(content: bytes) -> Checkpoint:
         weights = members.read("model.weights.h5")
 
     check_model(config)
-    attributes = {"keras_version": str(metadata.get("keras_version"))}
+    version = metadata.get("keras_version")
     with opened(weights) as file:
-        return _of_keras_3(file, ".keras", content, config, attributes)
+        return _of_keras_3(
+            file,
+            ".keras",
+            content,
+            config,
+            attributes={"keras_version": str(version)},
+        )
 
 
 @contextmanager
@@ -83,28 +104,32 @@ def opened(content: bytes) -> Iterator[h5py.File]:
     with h5py.File(io.BytesIO(content)) as file:
         names: list[str] = []
         file.visit_links(names.append)
-        claimed = 0
+
         for name in names:
             link = file.get(name, getlink=True)
             if isinstance(link, h5py.ExternalLink):
                 raise Refusal(f"{name} is a link to another file.", remedy)
-            if not isinstance(link, h5py.HardLink):
-                continue
-            found = file[name]
-            if isinstance(found, h5py.Dataset):
-                claimed += found.size * found.dtype.itemsize
-                if found.external or found.is_virtual:
-                    raise Refusal(f"the bytes of {name} are in another file.", remedy)
+
+        claimed = 0
+        for place in _datasets(file):
+            dataset = file[place]
+            claimed += dataset.nbytes
+            if dataset.external or dataset.is_virtual:
+                raise Refusal(f"the bytes of {place} are in another file.", remedy)
 
         check_claim(claimed, len(content))
         yield file
 
 
 def texts(group: h5py.Group, name: str) -> list[str]:
-    """The names in the attribute `name`."""
+    """The names that Keras 2 lists in an attribute of a group, in order.
+
+    `name`: of the attribute, ``layer_names`` or ``weight_names``.
+    """
     found = []
     for key in attributes_of(group, name):
-        found += [_decoded(text) for text in group.attrs[key]]
+        for text in group.attrs[key]:
+            found.append(_decoded(text))
     return found
 
 
@@ -124,40 +149,43 @@ def _datasets(file: h5py.File) -> list[str]:
     """The places of all arrays."""
     places: list[str] = []
     file.visit(places.append)
-    return [place for place in places if isinstance(file[place], h5py.Dataset)]
+
+    found = []
+    for place in places:
+        if isinstance(file[place], h5py.Dataset):
+            found.append(place)
+    return found
 
 
 def _of_keras_2(file: h5py.File, content: bytes) -> Checkpoint:
     """A file whose attributes name the layers and their arrays, in order."""
-    root = "model_weights/" if "model_weights" in file else ""
-    weights = file[root or "/"]
+    weights = file.get("model_weights", file)
     layers = texts(weights, "layer_names")
-    if "top_level_model_weights" in weights:
-        layers.append("top_level_model_weights")
+    if TOP_LEVEL in weights:
+        layers.append(TOP_LEVEL)
 
     arrays: list[Array] = []
+    places = set()
     for layer in dict.fromkeys(layers):
-        own = []
-        for key in texts(weights[layer], "weight_names"):
-            _, found, after = f"/{key}".partition(f"/{layer}/")
-            name = after if found else key
-            name = re.sub(r":\d+$", "", f"{layer}/{name}")
-            values = numbers(name, weights[layer][key])
-            own.append(Array(name, key, values, layer))
+        own = _arrays_of_layer(weights[layer], layer)
         arrays += tidy(own)
-    if any(re.search(r"_[WU](_[a-z])?$", array.name) for array in arrays):
-        raise Refusal(
-            f"it is a file of Keras 1 (with arrays such as {arrays[0].name}).",
-            "load and save the model once with Keras 2.0 to 2.2.",
-        )
+        for array in own:
+            dataset = weights[layer][array.place]
+            places.add(dataset.name)
 
-    places = {f"{root}{array.layer}/{array.place}" for array in arrays}
+    for array in arrays:
+        if re.search(r"_[WU](_[a-z])?$", array.name):
+            raise Refusal(
+                f"it is a file of Keras 1 (with arrays such as {arrays[0].name}).",
+                "load and save the model once with Keras 2.0 to 2.2.",
+            )
+
     optimizer = 0
     lost = []
     for place in _datasets(file):
         if place.startswith("optimizer_weights"):
             optimizer += 1
-        elif place not in places:
+        elif f"/{place}" not in places:
             lost.append(place)
     if lost:
         raise Refusal(f"no layer names its array /{min(lost)}.", "use a file that Keras wrote.")
@@ -168,9 +196,10 @@ def _of_keras_2(file: h5py.File, content: bytes) -> Checkpoint:
             attributes[name] = _decoded(weights.attrs[name])
     config = None
     if "model_config" in file.attrs:
-        config = json.loads(_decoded(file.attrs["model_config"]))
-    if config is not None:
+        text = _decoded(file.attrs["model_config"])
+        config = json.loads(text)
         check_model(config)
+
     return Checkpoint(
         ".h5",
         arrays,
@@ -180,6 +209,24 @@ def _of_keras_2(file: h5py.File, content: bytes) -> Checkpoint:
         optimizer=optimizer,
         attributes=attributes,
     )
+
+
+def _arrays_of_layer(group: h5py.Group, layer: str) -> list[Array]:
+    """The arrays of a layer of Keras 2 from its group, in their order."""
+    arrays = []
+    for key in texts(group, "weight_names"):
+        # Without the scopes above the layer.
+        _, found, after = f"/{key}".partition(f"/{layer}/")
+        name = after if found else key
+        name = re.sub(r":\d+$", "", f"{layer}/{name}")
+        array = Array(
+            name,
+            key,
+            numbers(name, group[key]),
+            layer,
+        )
+        arrays.append(array)
+    return arrays
 
 
 def _of_keras_3(
@@ -206,8 +253,11 @@ def _of_keras_3(
         raise Refusal("it is an HDF5 file, but not a checkpoint of Keras.", SAVEZ)
 
     # Without a configuration, one node without a name has all groups.
-    tree = {node.place: node for node in nodes(config or {}, container)}
-    owned: dict[str, list[str]] = {place: [] for place in tree}
+    tree = {}
+    owned: dict[str, list[str]] = {}
+    for node in nodes(config or {}, container):
+        tree[node.place] = node
+        owned[node.place] = []
     for group in sorted(groups, key=natural):
         owner = deepest(group, tree)
         owned[owner].append(group)
@@ -215,22 +265,50 @@ def _of_keras_3(
     arrays: list[Array] = []
     for owner, node in tree.items():
         for group in owned[owner]:
-            keys = sorted(groups[group], key=natural)
-            values = [numbers(group, file[group][key]) for key in keys]
-            scope = _scope(group, node)
-            layer = scope.partition("/")[0]
-            parts = [f"var_{key}" for key in keys]
-            if _is_cell(group, keys, values, node):
-                parts = list(PARTS[: len(keys)])
-            for key, part, array in zip(keys, parts, values, strict=True):
-                arrays.append(Array(f"{scope}/{part}", f"{group}/{key}", array, layer))
+            values = {}
+            for key in sorted(groups[group], key=natural):
+                values[key] = numbers(group, file[group][key])
+            arrays += _arrays_of_group(group, values, node)
     if not have_unique_names(arrays):
         arrays = [array._replace(name=array.place) for array in arrays]
 
     order = "none"
     if len(tree) > 1:
         order = "layers"
-    return Checkpoint(kind, arrays, content, config, container, order, optimizer, attributes)
+    return Checkpoint(
+        kind,
+        arrays,
+        content,
+        config,
+        container,
+        order,
+        optimizer,
+        attributes,
+    )
+
+
+def _arrays_of_group(group: str, values: Mapping[str, np.ndarray], node: Node) -> list[Array]:
+    """The arrays of a layer of Keras 3.
+
+    `group`: the name of the group that has them;
+    `values`: by their keys, which are numbers, in order;
+    `node`: the deepest layer of the configuration that contains the group.
+    """
+    scope = _scope(group, node)
+    parts = [f"var_{key}" for key in values]
+    if _is_cell(group, values, node):
+        parts = list(PARTS[: len(values)])
+
+    arrays = []
+    for key, part in zip(values, parts, strict=True):
+        array = Array(
+            f"{scope}/{part}",
+            f"{group}/{key}",
+            values[key],
+            layer=scope.partition("/")[0],
+        )
+        arrays.append(array)
+    return arrays
 
 
 def deepest(place: str, groups: Container[str]) -> str:
@@ -240,33 +318,39 @@ def deepest(place: str, groups: Container[str]) -> str:
     return place
 
 
-def _is_cell(group: str, keys: Sequence[str], values: Sequence[np.ndarray], node: Node) -> bool:
-    """Whether the arrays are those of a recurrent cell: the configuration says it, the name does,
-    or all shapes are those of a CuDNN layer."""
-    if keys not in (["0", "1"], ["0", "1", "2"]):
+def _is_cell(group: str, values: Mapping[str, np.ndarray], node: Node) -> bool:
+    """Whether the arrays are those of a recurrent cell.
+
+    The configuration says it. Without one, the name of the group does, or all shapes are those of a
+    CuDNN layer.
+    """
+    if list(values) not in (["0", "1"], ["0", "1", "2"]):
         return False
     owner = group.removesuffix("/vars")
     if is_recurrent(node):
         return owner == node.arrays
 
     above, _, last = owner.rpartition("/")
-    if last in ("cell", "forward_layer", "backward_layer") or last.startswith("cu_dnn"):
+    if last in ("cell", "forward_layer", "backward_layer"):
         return True
-    if f"/{above}".endswith("/cells"):
+    if last.startswith("cu_dnn") or f"/{above}".endswith("/cells"):
         return True
 
-    if len(keys) != 3 or cell_of(values[1]) not in ("lstm", "gru"):
+    if len(values) != 3:
         return False
-    kernel, recurrent, bias = values
+    kernel, recurrent, bias = values.values()
+    if cell_of(recurrent) not in ("lstm", "gru"):
+        return False
     columns = recurrent.shape[1]
     return kernel.shape[1:] == (columns,) and bias.shape == (2 * columns,)
 
 
 def _scope(group: str, node: Node) -> str:
-    """The name of the layer with the arrays in `group`, from the configuration where it has one."""
+    """The name of the layer with the arrays in `group`: from the configuration above the `node`,
+    and below it the names of groups, such as ``both/forward``."""
     names = list(node.names)
     rest = group.removeprefix(node.place)
-    for part in rest.strip("/").split("/"):
+    for part in rest.split("/"):
         if part in UNNAMED:
             continue
         direction = part.removesuffix("_layer")
@@ -277,7 +361,8 @@ def _scope(group: str, node: Node) -> str:
 
 
 def natural(text: str) -> list[tuple[str, int]]:
-    """Sorts ``lstm_2`` before ``lstm_10``, and ``forward`` before ``backward``."""
+    """The key by which names are sorted: ``lstm_2`` before ``lstm_10``, and ``forward`` before
+    ``backward``."""
     key = []
     for part in re.split(r"(\d+)", text.replace("/backward", "/gackward")):
         if part.isdigit():

@@ -32,10 +32,15 @@ def kind_of(path: Path) -> str:
     `path`: a file, the prefix of TensorFlow's files or the folder of a SavedModel. Raises `Refusal`
     for a kind that is not read.
     """
-    if _is_of_tensorflow(path):
+    of_tensorflow = [path.with_name(f"{path.name}.index")]
+    if path.is_dir():
+        of_tensorflow += [path / "saved_model.pb", path / "checkpoint"]
+    if path.suffix == ".index" or any(file.exists() for file in of_tensorflow):
         return "TensorFlow"
     if not path.is_file():
-        what = "it is not a file." if path.exists() else "it does not exist."
+        what = "it does not exist."
+        if path.exists():
+            what = "it is not a file."
         raise Refusal(what, "name a file, the prefix of a TensorFlow checkpoint, or a SavedModel.")
 
     with path.open("rb") as file:
@@ -46,7 +51,8 @@ def kind_of(path: Path) -> str:
         return ".h5"
     if head.startswith(b"PK"):
         return _kind_of_archive(path)
-    if head[8:9] == b"{" and int.from_bytes(head[:8], "little") < path.stat().st_size:
+    length = int.from_bytes(head[:8], "little")  # of the header of safetensors
+    if head[8:9] == b"{" and length < path.stat().st_size:
         return "safetensors"
 
     if path.name == "saved_model.pb":
@@ -57,14 +63,6 @@ def kind_of(path: Path) -> str:
         if head[place:].startswith(start):
             raise Refusal(f"it is {name}.", SAVEZ)
     raise Refusal(f"its format is unknown; it begins with {head[:8]!r}.", SAVEZ)
-
-
-def _is_of_tensorflow(path: Path) -> bool:
-    if path.is_dir():
-        for name in ("saved_model.pb", "checkpoint"):
-            if (path / name).exists():
-                return True
-    return path.with_name(f"{path.name}.index").is_file() or path.suffix == ".index"
 
 
 def _kind_of_archive(path: Path) -> str:
@@ -80,9 +78,10 @@ def _kind_of_archive(path: Path) -> str:
 
     if "config.json" in names and "model.weights.h5" in names:
         return ".keras"
-    if any(name.endswith("constants.pkl") for name in names):
+    files = {name.rpartition("/")[2] for name in names}
+    if "constants.pkl" in files:
         raise Refusal("it is a TorchScript program.", "torch.save(model.state_dict(), FILE).")
-    if any(name.endswith("data.pkl") for name in names):
+    if "data.pkl" in files:
         return "torch"
     if names and all(name.endswith(".npy") for name in names):
         return ".npz"

@@ -1,14 +1,17 @@
 """Checkpoint files → their arrays, with names that are unique and the model's configuration.
 
-HDF5 of Keras 2 and 3, ``.keras`` and ``.weights.h5``, ``.npz`` and safetensors are read here; files
-of torch and TensorFlow by their own libraries in a build. The content decides, not the name.
+The content of a file decides how it is read, not its name:
+
+- HDF5 of Keras 2 and 3 (``.h5``, ``.weights.h5``) and ``.keras``: `keras_files`;
+- ``.npz`` and safetensors: here;
+- files of torch and TensorFlow: by their own libraries in a build.
+
+Nothing that is read can run code: pickles are refused.
 """
 
 from __future__ import annotations
 
-import io
 import json
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,38 +25,43 @@ from rnnbench.checkpoints.kinds import kind_of
 from rnnbench.errors import BuildError
 from rnnbench.weights.cells import DIRECTIONS, Refusal
 
-# Version of NumPy's format → function that reads the header of an array.
-HEADERS = {
-    (1, 0): np.lib.format.read_array_header_1_0,
-    (2, 0): np.lib.format.read_array_header_2_0,
-}
 Worker = Callable[..., Any]  # `rnnbench.running.in_build.ask`
 
 
 def read(path: Path, worker: Worker) -> Checkpoint:
-    """The checkpoint at `path`, the prefix of TensorFlow's files or a folder of a SavedModel.
-    Raises `Refusal` if it is none, or has links to other files."""
+    """The checkpoint in a file.
+
+    `path`: the file, the prefix of TensorFlow's files or the folder of a SavedModel;
+    `worker`: asks a build, which has TensorFlow or torch. Raises `Refusal` if it is no checkpoint,
+    is damaged or has links to other files.
+    """
     kind = kind_of(path)
     if kind in ("TensorFlow", "torch"):
         return _by_library(path, kind, worker)
 
     try:
-        content = path.read_bytes()
         if kind == "safetensors":
             checkpoint = _safetensors(path)
         elif kind == ".npz":
-            checkpoint = _npz(content)
+            checkpoint = _npz(path)
         elif kind == ".keras":
-            checkpoint = keras_files.read_archive(content)
+            checkpoint = keras_files.read_archive(path.read_bytes())
         else:
-            checkpoint = keras_files.read_hdf5(content)
+            checkpoint = keras_files.read_hdf5(path.read_bytes())
     except Refusal:
         raise
     except Exception as error:  # h5py, NumPy, zipfile and safetensors raise many types
+        reason = f"{type(error).__name__}: {error}"
+        if kind in (".npz", "safetensors"):
+            raise Refusal(
+                f"it is damaged, or not all of its arrays are numbers that NumPy has ({reason}).",
+                "use the complete file, and save its arrays as float32.",
+            ) from error
         raise Refusal(
-            f"it is damaged or not of Keras ({type(error).__name__}: {error}).",
+            f"it is damaged or not of Keras ({reason}).",
             "use a file that Keras wrote.",
         ) from error
+
     if not checkpoint.arrays:
         raise Refusal("it has no arrays of layers.", "use a checkpoint of a model with weights.")
     return checkpoint
@@ -64,12 +72,15 @@ def _by_library(path: Path, kind: str, worker: Worker) -> Checkpoint:
     try:
         answer, values = worker(kind.lower(), path=str(path.absolute()))
     except BuildError as error:
-        what = f"it is a file of {kind}, and {error.where} {error.what}"
-        raise Refusal(what, error.remedy) from error
+        raise Refusal(
+            f"it is a file of {kind}, and {error.where} {error.what}",
+            error.remedy,
+        ) from error
 
     contents = []
     for number, name in enumerate(answer["names"]):
-        contents.append((name, values[str(number)]))
+        pair = name, values[str(number)]
+        contents.append(pair)
     arrays = named(contents)
     if kind == "TensorFlow":
         # The layer of a variable is its scope.
@@ -86,41 +97,46 @@ def _by_library(path: Path, kind: str, worker: Worker) -> Checkpoint:
     )
 
 
-def _npz(content: bytes) -> Checkpoint:
-    with zipfile.ZipFile(io.BytesIO(content)) as archive:
-        members = archive.infolist()
-        claimed = sum(member.file_size for member in members)
-        check_claim(claimed, len(content))
-        for member in members:
-            with archive.open(member) as file:
-                version = np.lib.format.read_magic(file)
-                shape, _, dtype = HEADERS[version](file)
-                if dtype.kind not in "OSU":
-                    claimed = int(np.prod(shape)) * dtype.itemsize
-                    check_claim(claimed, member.file_size)
-        comment = archive.comment
-
-    with np.load(io.BytesIO(content), allow_pickle=False) as contents:
+def _npz(path: Path) -> Checkpoint:
+    """An ``.npz`` file, whose comment has the order of its arrays if rnnbench wrote it."""
+    with np.load(path, allow_pickle=False) as contents:
+        archive = contents.zip
+        claimed = sum(member.file_size for member in archive.infolist())
+        # What an array's header claims takes no memory: NumPy reads an array piece by piece.
+        check_claim(claimed, path.stat().st_size)
         arrays = named(contents.items())
 
-    # What rnnbench wrote about the arrays. Other programs write other comments.
     try:
-        about = json.loads(comment)
-    except ValueError:
+        about = json.loads(archive.comment)
+    except ValueError:  # the comment of another program
         about = {}
     if not isinstance(about, dict):
         about = {}
+
     order = about.pop("order", "none")
-    return Checkpoint(".npz", arrays, order=order, attributes=about)
+    return Checkpoint(
+        ".npz",
+        arrays,
+        order=order,
+        attributes=about,
+    )
 
 
 def _safetensors(path: Path) -> Checkpoint:
+    """A file of safetensors, whose metadata has the names in order if rnnbench wrote it."""
     with safetensors.safe_open(path, framework="numpy") as file:
         about = dict(file.metadata() or {})
-        names = json.loads(about.pop("names", "null")) or list(file.keys())
+        names = list(file.keys())
+        if "names" in about:
+            names = json.loads(about.pop("names"))
         contents = [(name, file.get_tensor(name)) for name in names]
         if set(names) != set(file.keys()):
             raise Refusal("its header names other arrays than it has.", "use a complete file.")
 
     order = about.pop("order", "none")
-    return Checkpoint("safetensors", named(contents), order=order, attributes=about)
+    return Checkpoint(
+        "safetensors",
+        named(contents),
+        order=order,
+        attributes=about,
+    )

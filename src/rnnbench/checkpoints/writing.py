@@ -12,6 +12,7 @@ import io
 import json
 import re
 import zipfile
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -19,8 +20,8 @@ import h5py
 import numpy as np
 import safetensors.numpy
 
-from rnnbench.checkpoints.checkpoint import Checkpoint, have_unique_names
-from rnnbench.checkpoints.keras_files import attributes_of, deepest, natural, texts
+from rnnbench.checkpoints.checkpoint import Checkpoint
+from rnnbench.checkpoints.keras_files import TOP_LEVEL, attributes_of, deepest, natural, texts
 from rnnbench.weights.cells import PARTS, Array, Cell, Item, Refusal
 from rnnbench.weights.configuration import convert_classes
 from rnnbench.weights.layer_tree import nodes
@@ -38,49 +39,68 @@ ORDERS = (
     ("depthwise_kernel", "pointwise_kernel", "bias"),
 )
 ATTRIBUTE_BYTES = 64000  # of HDF5
-TOP_LEVEL = "top_level_model_weights"
 
 
 def arrays_of(items: Sequence[Item], layout: str | None) -> list[Array]:
-    """All arrays with the cells in `layout`, ``cudnn``, ``keras`` or (None) as they are. Raises
-    `Refusal` if two have one name."""
+    """All arrays, with the cells in a layout.
+
+    `layout`: ``cudnn``, ``keras``, or None for the one that a cell has. Raises `Refusal` if two
+    arrays have the same name.
+    """
     arrays: list[Array] = []
     for item in items:
         if isinstance(item, Array):
             arrays.append(item)
             continue
-        like = item.sources[0].place if item.sources else ""
+        like = item.sources[0].place
         for part, values in item.in_layout(layout).items():
             place = re.sub(r"(bias|(recurrent_)?kernel)(?=:\d+$|$)", part, like)
-            arrays.append(Array(f"{item.scope}/{part}", place, values, item.layer))
+            array = Array(
+                f"{item.scope}/{part}",
+                place,
+                values,
+                item.layer,
+            )
+            arrays.append(array)
 
-    if not have_unique_names(arrays):
-        names = [array.name for array in arrays]
-        most_frequent = max(names, key=names.count)
-        raise Refusal(f"two arrays are called {most_frequent}.", "rename one.")
+    counts = Counter(array.name for array in arrays)
+    for name, count in counts.most_common(1):
+        if count > 1:
+            raise Refusal(f"two arrays are called {name}.", "rename one.")
     return arrays
 
 
 def npz(arrays: Sequence[Array], about: Mapping[str, str]) -> bytes:
-    """The bytes of an ``.npz`` file. Its comment, which numpy.load does not read, has `about`."""
+    """The bytes of an ``.npz`` file.
+
+    `about`: facts such as the order of the arrays, for the comment of the archive, which numpy.load
+    does not read.
+    """
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w") as archive:
         for array in arrays:
-            with archive.open(f"{array.name}.npy", "w", force_zip64=True) as file:
+            member = f"{array.name}.npy"
+            with archive.open(member, "w", force_zip64=True) as file:
                 np.lib.format.write_array(file, array.values, allow_pickle=False)
         archive.comment = json.dumps(about).encode()
     return content.getvalue()
 
 
 def safetensors_file(arrays: Sequence[Array], about: Mapping[str, str]) -> bytes:
-    """The bytes of a safetensors file. Its metadata has `about` and the order of the names."""
-    contents = {array.name: array.values.copy(order="C") for array in arrays}
+    """The bytes of a safetensors file.
+
+    `about`: facts for its metadata, which also has the names in order, because the library sorts
+    them.
+    """
+    contents = {}
+    for array in arrays:
+        contents[array.name] = array.values.copy(order="C")
     metadata = {**about, "names": json.dumps(list(contents))}
     return safetensors.numpy.save(contents, metadata)
 
 
 def hdf5(arrays: Sequence[Array], order: str, versions: Mapping[str, str]) -> bytes:
-    """A file of weights in the format of Keras 2.
+    """The bytes of a file of weights in the format of Keras 2, for ``load_weights``.
 
     `order`: that of a `Checkpoint`; `versions`: of Keras and its backend. Raises `Refusal` if the
     order in which Keras loads the arrays is unknown.
@@ -90,12 +110,16 @@ def hdf5(arrays: Sequence[Array], order: str, versions: Mapping[str, str]) -> by
         layer = array.layer.replace("/", "_") or "layer"
         layers.setdefault(layer, []).append(array)
     if order == "none" and len(layers) > 1:
-        raise _unordered(f"its {len(layers)} layers ({', '.join(layers)})")
+        names = ", ".join(layers)
+        raise _unordered(f"its {len(layers)} layers ({names})")
 
     for layer, own in layers.items():
         if order != "arrays":
             own = _in_order(layer, own)
-        layers[layer] = [array._replace(place=f"{array.name}:0") for array in own]
+        layers[layer] = []
+        for array in own:
+            place = f"{array.name}:0"
+            layers[layer].append(array._replace(place=place))
 
     content = io.BytesIO()
     with h5py.File(content, "w") as file:
@@ -106,25 +130,26 @@ def hdf5(arrays: Sequence[Array], order: str, versions: Mapping[str, str]) -> by
 
 
 def _in_order(layer: str, arrays: Sequence[Array]) -> list[Array]:
-    """The arrays of one layer in Keras's order."""
-    by_name = {array.name: array for array in arrays}
+    """The arrays of one layer in Keras's order. Raises `Refusal` if it is unknown."""
     scopes: dict[str, dict[str, Array]] = {}
-    for name in sorted(by_name, key=natural):
-        array = by_name[name]
+    for array in sorted(arrays, key=lambda array: natural(array.name)):
         scopes.setdefault(array.scope, {})[array.part] = array
     directions = [scope.rpartition("/")[2] for scope in scopes]
     if len(scopes) > 1 and directions != ["forward", "backward"]:
-        raise _unordered(f"the layers in {layer} ({', '.join(scopes)})")
+        names = ", ".join(scopes)
+        raise _unordered(f"the layers in {layer} ({names})")
 
     ordered: list[Array] = []
     for own in scopes.values():
         # By number, if the parts are numbered.
         parts = list(own)
         known = [order for order in ORDERS if set(parts) <= set(order)]
+        is_numbered = all(part.startswith("var_") for part in parts)
         if known:
             parts.sort(key=known[0].index)
-        elif len(parts) > 1 and not all(part.startswith("var_") for part in parts):
-            raise _unordered(f"the arrays {', '.join(parts)} of layer {layer}")
+        elif len(parts) > 1 and not is_numbered:
+            names = ", ".join(parts)
+            raise _unordered(f"the arrays {names} of layer {layer}")
         ordered += [own[part] for part in parts]
     return ordered
 
@@ -144,10 +169,13 @@ def _write_layers(file: h5py.Group, layers: Mapping[str, Sequence[Array]]) -> No
     for layer, arrays in layers.items():
         file.pop(layer, None)
         group = file.create_group(layer)
-        _set_texts(group, "weight_names", [array.place for array in arrays])
+        places = []
         for array in arrays:
             group.create_dataset(array.place, data=array.values)
-    _set_texts(file, "layer_names", list(layers))
+            places.append(array.place)
+        _set_texts(group, "weight_names", places)
+    names = [layer for layer in layers if layer != TOP_LEVEL]
+    _set_texts(file, "layer_names", names)
 
 
 def _set_texts(group: h5py.Group, name: str, values: Sequence[str]) -> None:
@@ -159,17 +187,21 @@ def _set_texts(group: h5py.Group, name: str, values: Sequence[str]) -> None:
     if encoded.nbytes <= ATTRIBUTE_BYTES:
         group.attrs[name] = encoded
         return
+
     rows = ATTRIBUTE_BYTES // encoded.itemsize
-    for number, start in enumerate(range(0, len(encoded), rows)):
-        group.attrs[f"{name}{number}"] = encoded[start : start + rows]
+    starts = range(0, len(encoded), rows)
+    for number, start in enumerate(starts):
+        end = start + rows
+        group.attrs[f"{name}{number}"] = encoded[start:end]
 
 
 def in_place(checkpoint: Checkpoint, items: Sequence[Item], layout: str | None) -> bytes:
-    """The file of a `checkpoint` of Keras with its cells in `layout` (None: as they are), and a
+    """The bytes of the file of a `checkpoint` of Keras with its cells in a layout, and with a
     configuration that Keras 3 reads.
 
-    If arrays change, the state of the optimizer is dropped with the arguments of ``compile``,
-    because it belongs to the old ones. Raises `Refusal` if the cells have no place in the file.
+    `layout`: ``cudnn``, ``keras``, or None for the one that a cell has. If arrays change, the state
+    of the optimizer is dropped with the arguments of ``compile``, because it belongs to the old
+    ones. Raises `Refusal` if the cells have no place in the file.
     """
     changed = []
     for item in items:
@@ -179,18 +211,26 @@ def in_place(checkpoint: Checkpoint, items: Sequence[Item], layout: str | None) 
     config = copy.deepcopy(checkpoint.config)
     before = []
     if config:
-        before = [node.place for node in nodes(config, checkpoint.container)]
+        before = list(nodes(config, checkpoint.container))
         convert_classes(config, layout)
     if checkpoint.kind == ".h5":
-        return _edited_keras_2(checkpoint, arrays_of(items, layout), config, bool(changed))
+        return _edited_keras_2(
+            checkpoint,
+            arrays_of(items, layout),
+            config,
+            bool(changed),
+        )
     if config is None:
         renamed = _renamed(checkpoint, changed)
         return _edited_keras_3(checkpoint.content, changed, renamed)
 
     if changed:
         config.pop("compile_config", None)
-    after = [node.place for node in nodes(config, checkpoint.container)]
-    renamed = dict(zip(before, after, strict=True))
+    after = nodes(config, checkpoint.container)
+    renamed = {}
+    for old, new in zip(before, after, strict=True):
+        renamed[old.place] = new.place
+
     content = io.BytesIO()
     source = zipfile.ZipFile(io.BytesIO(checkpoint.content))
     with zipfile.ZipFile(content, "w") as target:
@@ -210,7 +250,8 @@ def _edited_keras_2(
     config: dict[str, Any] | None,
     changed: bool,
 ) -> bytes:
-    """The HDF5 file of Keras 2 with these arrays and this configuration."""
+    """The HDF5 file of Keras 2 with these arrays and this configuration. `changed`: whether the
+    arrays are others than those of the `checkpoint`."""
     content = io.BytesIO(checkpoint.content)
     with h5py.File(content, "r+") as file:
         weights = file.get("model_weights", file)
@@ -219,12 +260,6 @@ def _edited_keras_2(
             layers[layer] = []
         for array in arrays:
             layers.setdefault(array.layer, []).append(array)
-
-        # This group is no layer: the second call removes it from the names of layers.
-        top = {}
-        if TOP_LEVEL in layers:
-            top[TOP_LEVEL] = layers.pop(TOP_LEVEL)
-        _write_layers(weights, top)
         _write_layers(weights, layers)
 
         if changed:
@@ -232,6 +267,7 @@ def _edited_keras_2(
             file.attrs.pop("training_config", None)
         if config is not None:
             file.attrs["model_config"] = json.dumps(config).encode()
+
         for group in (file, weights):
             for name, value in list(group.attrs.items()):
                 if isinstance(value, str):
@@ -252,21 +288,25 @@ def _edited_keras_3(data: bytes, changed: Sequence[Cell], renamed: Mapping[str, 
         return renamed.get(group, "") + place.removeprefix(group)
 
     content = io.BytesIO()
-    with h5py.File(io.BytesIO(data)) as source, h5py.File(content, "w") as target:
+    source = h5py.File(io.BytesIO(data))
+    with source, h5py.File(content, "w") as target:
         places: list[str] = []
         source.visit(places.append)
         for place in places:
             item = source[place]
             if isinstance(item, h5py.Group):
-                target.require_group(new(place)).attrs.update(item.attrs)
+                group = target.require_group(new(place))
+                group.attrs.update(item.attrs)
             elif place not in replaced:
                 source.copy(item, target, new(place))
+
         if changed:
             target.pop("optimizer", None)
             target.pop("metrics", None)
         for cell in changed:
             owner = new(cell.group)
-            for number, values in enumerate(cell.in_layout("keras").values()):
+            arrays = cell.in_layout("keras")
+            for number, values in enumerate(arrays.values()):
                 target[f"{owner}/cell/vars/{number}"] = values
     return content.getvalue()
 
@@ -281,10 +321,12 @@ def _renamed(checkpoint: Checkpoint, changed: Sequence[Cell]) -> dict[str, str]:
             continue
         kind = cell.kind.lower()
         beside = rf"{parent}/{kind}(_\d+)?/"
-        if any(re.match(beside, array.place) for array in checkpoint.arrays):
-            raise Refusal(
-                f"the order of {owner} and the layers of class {cell.kind} is not in the file.",
-                "save the model as .keras or .h5.",
-            )
-        renamed[f"{parent}/{owner}"] = f"{parent}/{owner.replace(f'cu_dnn{kind}', kind)}"
+        for array in checkpoint.arrays:
+            if re.match(beside, array.place):
+                raise Refusal(
+                    f"the order of {owner} and the layers of class {cell.kind} is not in the file.",
+                    "save the model as .keras or .h5.",
+                )
+        new = owner.removeprefix("cu_dnn")
+        renamed[cell.group] = f"{parent}/{new}"
     return renamed

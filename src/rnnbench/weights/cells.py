@@ -1,5 +1,18 @@
 """The recurrent cells among the arrays of a checkpoint, in Keras's layout: gates i, f, c, o of LSTM
-and z, r, h of GRU. `rnnworker.recurrent.checkpoint_layouts` has the other layouts."""
+and z, r, h of GRU.
+
+A file has the arrays of a cell in one of four layouts::
+
+    keras       kernel (inputs, gates·units), recurrent_kernel (units, gates·units),
+                bias (gates·units,), or (2, gates·units) of a GRU that resets after the product
+    cudnn       the same names and shapes of kernels, but each gate transposed,
+                bias (2·gates·units,)
+    torch       weight_ih_l0 (gates·units, inputs), weight_hh_l0 (gates·units, units),
+                bias_ih_l0 and bias_hh_l0 (gates·units,)
+    buffer      opaque_kernel: one array for a stack of layers in one or both directions
+
+`rnnworker.recurrent.checkpoint_layouts` converts the other layouts.
+"""
 
 from __future__ import annotations
 
@@ -25,15 +38,16 @@ KINDS = {
     "rnn_tanh": "SimpleRNN",
 }
 DIRECTIONS = ("forward", "backward")
+# Module, array, number of the layer, direction.
 TORCH = re.compile(
     r"(?:(.*)[./])?(weight_ih|weight_hh|bias_ih|bias_hh|weight_hr)_l(\d+)(_reverse)?"
 )
-TORCH_PARTS = (*layouts.TORCH, "weight_hr")
 OPAQUE = "opaque_kernel"
 
 
 class Refusal(ValueError):
-    """`what` is wrong with a layer or a file, and the `remedy`."""
+    """A checkpoint cannot be read or converted: `what` is wrong with a layer or a file, and the
+    `remedy`. Both are sentences for the user."""
 
     def __init__(self, what: str, remedy: str = "use a checkpoint whose arrays agree."):
         super().__init__(what)
@@ -45,8 +59,8 @@ class Array(NamedTuple):
     """One array of a checkpoint.
 
     `name`: unique, such as ``both/forward/kernel``;
-    `place`: its name in the file;
-    `layer`: the Keras layer that has it.
+    `place`: its name in the file, such as ``both/forward_lstm/lstm_cell/kernel:0``;
+    `layer`: the name of the Keras layer that has it, empty if the file does not say it.
     """
 
     name: str
@@ -84,7 +98,7 @@ class Cell:
     name: str
     layout: str
     arrays: Mapping[str, np.ndarray]
-    sources: tuple[Array, ...]
+    sources: Sequence[Array]
     exact: bool = True
     settings: dict[str, Any] | None = field(default=None, compare=False)
     layer_class: str | None = field(default=None, compare=False)
@@ -96,6 +110,7 @@ class Cell:
 
     @property
     def units(self) -> int:
+        """The number of outputs of the layer, per direction."""
         return len(self.arrays["recurrent_kernel"])
 
     @property
@@ -112,7 +127,10 @@ class Cell:
         return None
 
     def in_layout(self, layout: str | None) -> dict[str, np.ndarray]:
-        """The arrays by part in ``keras`` or ``cudnn``, or (None) as they are in the file."""
+        """The arrays by the last part of their names.
+
+        `layout`: ``keras``, ``cudnn``, or None for that of the file.
+        """
         if layout in (None, self.layout):
             return {array.part: array.values for array in self.sources}
         if layout == "keras":
@@ -133,7 +151,13 @@ Item = Cell | Array
 
 
 class Buffer(NamedTuple):
-    """What cuDNN's opaque buffers hold. `cell`: ``lstm`` or ``gru``."""
+    """What each of cuDNN's opaque buffers in a file holds.
+
+    `cell`: ``lstm`` or ``gru``;
+    `layers`: the number of layers of the stack;
+    `directions`: 1 or 2;
+    `units`: of each layer, per direction.
+    """
 
     cell: str
     layers: int
@@ -148,30 +172,35 @@ def items_of(arrays: Sequence[Array], buffer: Buffer | None = None) -> list[Item
     layer contradict each other, or if `buffer` is missing or needless.
     """
     scopes: dict[str, dict[str, Array]] = {}
+    parts = set()
     for array in arrays:
         scopes.setdefault(array.scope, {})[array.part] = array
+        parts.add(array.part)
+    if buffer and OPAQUE not in parts:
+        raise Refusal(f"there is no array called {OPAQUE}.", "leave --buffer out.")
+
+    # An array of units × gates·units says that a scope has a cell.
+    of_keras = set()
+    for scope, own in scopes.items():
+        recurrent = own.get("recurrent_kernel")
+        if recurrent is not None and recurrent.values.ndim == 2:
+            of_keras.add(scope)
 
     items: list[Item] = []
-    of_keras = set()
     of_torch = []
     others = []
     for array in arrays:
-        parts = scopes[array.scope]
-        recurrent = parts.get("recurrent_kernel")
         if TORCH.fullmatch(array.name):
             of_torch.append(array)
         elif array.part == OPAQUE:
             items += _of_buffer(array, buffer)
-        elif array.part in PARTS and recurrent is not None and recurrent.values.ndim == 2:
-            if array.scope not in of_keras:
-                of_keras.add(array.scope)
-                items.append(_of_keras(array.scope, parts))
-        else:
+        elif array.part not in PARTS or array.scope not in of_keras:
             items.append(array)
             others.append(array)
+        elif array.scope in scopes:
+            own = scopes.pop(array.scope)
+            items.append(_of_keras(array.scope, own))
 
-    if buffer and not any(array.part == OPAQUE for array in arrays):
-        raise Refusal(f"there is no array called {OPAQUE}.", "leave --buffer out.")
     items += _of_torch(of_torch)
     _check_rest(others)
     return items
@@ -185,45 +214,66 @@ def _of_keras(scope: str, parts: Mapping[str, Array]) -> Cell:
         raise Refusal(
             f"layer {scope} has {names} besides its kernels: it is not an LSTM, GRU or SimpleRNN."
         )
-    parts = {part: parts[part] for part in PARTS if part in parts}
-    shapes = ", ".join(f"{part} {array.values.shape}" for part, array in parts.items())
+
+    sources = []
+    shown = []
+    canonical = {}
+    for part in PARTS:
+        if part in parts:
+            array = parts[part]
+            sources.append(array)
+            shown.append(f"{part} {array.values.shape}")
+            canonical[CANONICAL[part]] = array.values
+    shapes = ", ".join(shown)
     if "kernel" not in parts:
         raise Refusal(f"layer {scope} has only {shapes}.")
 
-    kernel = parts["kernel"]
-    recurrent = parts["recurrent_kernel"].values
-    name = layouts.cell_of(recurrent)
-    columns = recurrent.shape[1]
-    if name is None or kernel.values.ndim != 2 or kernel.values.shape[1] != columns:
+    kernel = canonical["kernel"]
+    name = layouts.cell_of(canonical["recurrent"])
+    columns = canonical["recurrent"].shape[1]
+    if name is None or kernel.ndim != 2 or kernel.shape[1] != columns:
         raise Refusal(f"layer {scope}: {shapes} are not the arrays of an LSTM, GRU or SimpleRNN.")
 
     layout = "keras"
-    if "bias" in parts:
-        bias = parts["bias"].values.shape
+    if "bias" in canonical:
+        bias = canonical["bias"].shape
+        allowed: list[tuple[int, ...]] = [(columns,)]
+        if name == "gru":
+            allowed.append((2, columns))
         if name != "rnn_tanh" and bias == (2 * columns,):
             layout = "cudnn"
-        elif bias != (columns,) and (name != "gru" or bias != (2, columns)):
+        elif bias not in allowed:
             raise Refusal(f"layer {scope}: {shapes}: {KINDS[name]} has no bias of {bias}.")
-    elif re.search("cu_?dnn", kernel.place):
+    elif re.search("cu_?dnn", sources[0].place):
         raise Refusal(f"layer {scope}: {shapes}: the bias of a CuDNN layer is missing.")
 
-    canonical = {CANONICAL[part]: array.values for part, array in parts.items()}
     exact = True
     if layout == "cudnn":
         canonical, exact = layouts.from_cudnn_layer(name, list(canonical.values()))
-    sources = tuple(parts.values())
-    return _checked(scope, kernel.layer, layout, canonical, sources, exact)
+    return _checked(
+        scope,
+        sources[0].layer,
+        layout,
+        canonical,
+        sources,
+        exact,
+    )
 
 
 def _of_buffer(array: Array, buffer: Buffer | None) -> list[Cell]:
-    """The cells of one of cuDNN's opaque buffers."""
+    """The cells of one of cuDNN's opaque buffers, in its order: each layer forward, then backward.
+
+    Raises `Refusal` if the user states nothing about the `buffer`, or something that its size
+    contradicts.
+    """
     if buffer is None:
         raise Refusal(
             f"{array.name} is an opaque buffer of cuDNN.",
             "state what it holds: --buffer lstm,LAYERS,DIRECTIONS,UNITS.",
         )
+    values = array.values.ravel()
     try:
-        found, exact = layouts.from_buffer(array.values.ravel(), *buffer)
+        found, exact = layouts.from_buffer(values, *buffer)
     except ValueError as error:
         raise Refusal(f"{array.name} {error}.", "correct --buffer.") from error
 
@@ -234,7 +284,15 @@ def _of_buffer(array: Array, buffer: Buffer | None) -> list[Cell]:
         scope = layer
         if buffer.directions == 2:
             scope = f"{layer}/{DIRECTIONS[backward]}"
-        cells.append(_checked(scope, layer, "buffer", canonical, (array,), exact))
+        cell = _checked(
+            scope,
+            layer,
+            "buffer",
+            canonical,
+            [array],
+            exact,
+        )
+        cells.append(cell)
     return cells
 
 
@@ -246,8 +304,8 @@ def _of_torch(arrays: Sequence[Array]) -> list[Cell]:
         assert match
         module, part, level, reverse = match.groups()
         module = (module or "rnn").replace(".", "/")
-        parts = directions.setdefault((module, int(level), reverse is not None), {})
-        parts[part] = array
+        direction = module, int(level), reverse is not None
+        directions.setdefault(direction, {})[part] = array
 
     cells = []
     stacks: dict[str, dict[int, list[Cell]]] = {}
@@ -257,15 +315,23 @@ def _of_torch(arrays: Sequence[Array]) -> list[Cell]:
         scope = layer
         if (module, level, True) in directions:
             scope = f"{layer}/{DIRECTIONS[backward]}"
+
+        values = {part: array.values for part, array in parts.items()}
         try:
-            values = {part: array.values for part, array in parts.items()}
             canonical, exact = layouts.from_torch(values)
         except ValueError as error:
             raise Refusal(f"layer {scope} of torch {error}.") from error
-        sources = tuple(parts[part] for part in TORCH_PARTS if part in parts)
-        cell = _checked(scope, layer, "torch", canonical, sources, exact)
+        cell = _checked(
+            scope,
+            layer,
+            "torch",
+            canonical,
+            [parts[part] for part in layouts.TORCH if part in parts],
+            exact,
+        )
         cells.append(cell)
-        stacks.setdefault(module, {}).setdefault(level, []).append(cell)
+        levels = stacks.setdefault(module, {})
+        levels.setdefault(level, []).append(cell)
 
     for module, levels in stacks.items():
         _check_stack(module, levels)
@@ -280,16 +346,17 @@ def _check_stack(module: str, levels: Mapping[int, Sequence[Cell]]) -> None:
         if level != expected:
             raise Refusal(f"module {module} of torch has layer {level}, but not layer {expected}.")
         cells = levels[level]
+        count = len(cells)
         for cell in cells:
             bias = "bias" in cell.arrays
-            facts.add(f"{len(cells)} × {cell.kind} of {cell.units} units, bias={bias}")
+            facts.add(f"{count} × {cell.kind} of {cell.units} units, bias={bias}")
             given = len(cell.arrays["kernel"])
             if inputs is not None and given != inputs:
                 raise Refusal(
                     f"layer {cell.scope} of torch has {given} inputs; "
                     f"the layer below gives {inputs}."
                 )
-        inputs = len(cells) * cells[0].units
+        inputs = count * cells[0].units
 
     if len(facts) > 1:
         found = ", ".join(sorted(facts))
@@ -305,17 +372,18 @@ def _check_rest(arrays: Sequence[Array]) -> None:
             raise Refusal(f"{array.name} belongs to a CuDNN layer whose other arrays are missing.")
 
     for scope, values in scopes.items():
-        # The columns of a kernel of 3 or 4 gates, whose CuDNN layer has a bias of twice as many.
-        columns = set()
+        # A kernel of 3 or 4 gates, and a bias of twice as many columns.
+        columns = {each.shape[1] for each in values if each.ndim == 2}
         for each in values:
-            if each.ndim == 2 and each.shape[1] and 0 in (each.shape[1] % 3, each.shape[1] % 4):
-                columns.add(each.shape[1])
-        if any(each.ndim == 1 and each.size / 2 in columns for each in values):
-            raise Refusal(
-                f"the arrays of {scope or 'the file'} have the shapes of a CuDNN layer, "
-                "but not its names.",
-                "name them LAYER/kernel, LAYER/recurrent_kernel and LAYER/bias in an .npz.",
-            )
+            size = each.size // 2
+            if each.shape != (2 * size,) or size not in columns:
+                continue
+            if size and 0 in (size % 3, size % 4):
+                raise Refusal(
+                    f"the arrays of {scope or 'the file'} have the shapes of a CuDNN layer, "
+                    "but not its names.",
+                    "name them LAYER/kernel, LAYER/recurrent_kernel and LAYER/bias in an .npz.",
+                )
 
 
 def _checked(
@@ -323,10 +391,14 @@ def _checked(
     layer: str,
     layout: str,
     canonical: Mapping[str, np.ndarray],
-    sources: tuple[Array, ...],
+    sources: Sequence[Array],
     exact: bool,
 ) -> Cell:
-    """The cell of these arrays. Raises `Refusal` unless they are finite real numbers."""
+    """The cell of these arrays. Raises `Refusal` unless they are finite real numbers.
+
+    `canonical`: the arrays as `rnnworker.canonical_weights` names them. The other arguments are
+    those of the `Cell`.
+    """
     arrays = {}
     for part, canonical_name in CANONICAL.items():
         if canonical_name not in canonical:
@@ -343,11 +415,20 @@ def _checked(
 
     name = layouts.cell_of(arrays["recurrent_kernel"])
     assert name is not None
-    return Cell(scope, layer, name, layout, arrays, sources, exact)
+    return Cell(
+        scope,
+        layer,
+        name,
+        layout,
+        arrays,
+        sources,
+        exact,
+    )
 
 
 def check_directions(cells: Sequence[Cell]) -> None:
-    """Raises `Refusal` if a direction is missing or differs from the other."""
+    """Raises `Refusal` if a direction of a bidirectional layer is missing, or differs from the
+    other one in its cell, its layout or the shapes of its arrays."""
     pairs: dict[str, dict[str, Cell]] = {}
     for cell in cells:
         if cell.direction:
@@ -355,10 +436,14 @@ def check_directions(cells: Sequence[Cell]) -> None:
             pairs.setdefault(scope, {})[cell.direction] = cell
 
     for scope, pair in pairs.items():
-        facts = {}
+        # Of each direction, without and with its name.
+        facts = set()
+        shown = []
         for direction, cell in pair.items():
             shapes = {part: values.shape for part, values in cell.arrays.items()}
-            facts[direction] = f"{cell.kind}, {shapes}, layout {cell.layout}"
-        if len(pair) != 2 or len(set(facts.values())) != 1:
-            found = "; ".join(f"{direction}: {fact}" for direction, fact in facts.items())
+            fact = f"{cell.kind}, {shapes}, layout {cell.layout}"
+            facts.add(fact)
+            shown.append(f"{direction}: {fact}")
+        if len(pair) != 2 or len(facts) != 1:
+            found = "; ".join(shown)
             raise Refusal(f"the directions of layer {scope} differ: {found} only.")

@@ -29,24 +29,25 @@ MODULES = {
 
 
 def check_agreement(cell: Cell, node: Node) -> None:
-    """Raises `Refusal` unless the configuration describes this cell."""
+    """Raises `Refusal` unless the configuration describes this cell: its class, its units, its
+    layout, whether it has a bias, and where a GRU applies the reset gate."""
     settings = node.layer["config"]
     units = settings.get("units", settings.get("output_dim"))
-    bias = settings.get("use_bias", True)
+    bias = bool(settings.get("use_bias", True))
     layout = "keras"
     if node.kind in CUDNN:
         layout = "cudnn"
     kind = node.kind.removeprefix("CuDNN").removesuffix("Cell")
-    has_bias = "bias" in cell.arrays
     said = f"{kind} of {units} units, layout {layout}, use_bias={bias}"
+
+    has_bias = "bias" in cell.arrays
     found = f"{cell.kind} of {cell.units} units, layout {cell.layout}, use_bias={has_bias}"
-    same_form = (kind, layout) == (cell.kind, cell.layout)
-    if not same_form or units != cell.units or bias != has_bias:
+    if said != found:
         raise Refusal(
             f"layer {cell.scope}: the configuration says {said}; the arrays are those of {found}."
         )
 
-    if cell.kind == "GRU" and layout == "keras" and has_bias:
+    if kind == "GRU" and layout == "keras" and bias:
         shape = cell.arrays["bias"].shape
         after = len(shape) == 2
         # Early versions of Keras 2 have no such setting, and do not reset after.
@@ -58,7 +59,10 @@ def check_agreement(cell: Cell, node: Node) -> None:
 
 
 def resets_after(cell: Cell) -> bool:
-    """Whether a GRU applies the reset gate after the product, as those of cuDNN and torch do."""
+    """Whether a GRU applies the reset gate after the product, as those of cuDNN and torch do.
+
+    Of a cell in Keras's layout, the configuration says it, or else the shape of the bias.
+    """
     if cell.layout != "keras":
         return True
     if cell.settings is not None and "reset_after" in cell.settings:
@@ -74,7 +78,10 @@ def check_fits_cudnn(cell: Cell, stated: str | None) -> None:
     remedy = "convert with --to keras or --to canonical."
     why = _why_not_cudnn(cell)
     if why is None and cell.layout == "keras":
-        settings = cell.settings or {"activation": "tanh", "recurrent_activation": stated}
+        settings = cell.settings or {
+            "activation": "tanh",
+            "recurrent_activation": stated,
+        }
         activation = settings.get("activation")
         recurrent = settings.get("recurrent_activation")
         if recurrent is None:
@@ -86,11 +93,14 @@ def check_fits_cudnn(cell: Cell, stated: str | None) -> None:
             why = f"it has activation={activation}, recurrent_activation={recurrent}"
 
     if why is not None:
-        raise Refusal(f"layer {cell.scope}: CuDNN layers cannot hold it: {why}.", remedy)
+        raise Refusal(
+            f"layer {cell.scope}: CuDNN layers cannot hold it: {why}.",
+            remedy,
+        )
 
 
 def _why_not_cudnn(cell: Cell) -> str | None:
-    """Why its structure does not fit, or None."""
+    """Why no CuDNN layer has the structure of the cell, as part of a sentence; None if one has."""
     if cell.kind == "SimpleRNN":
         return "Keras has no CuDNN layer for SimpleRNN"
     if cell.layout != "keras":
@@ -112,10 +122,12 @@ def _why_not_cudnn(cell: Cell) -> str | None:
 
 
 def convert_classes(model: dict[str, Any], layout: str | None) -> None:
-    """Changes the classes and settings of a model's recurrent layers to those of `layout` (None: as
-    they are), and what Keras 3 cannot read of Keras 2.
+    """Changes the classes and settings of a model's recurrent layers to those of a layout, and what
+    Keras 3 cannot read of Keras 2.
 
-    Raises `Refusal` for a layer with a setting that Keras 3 does not have.
+    `model`: its configuration, which is changed;
+    `layout`: ``cudnn``, ``keras``, or None to leave the layers as they are. Raises `Refusal` for a
+    layer with a setting that Keras 3 does not have.
     """
     for node in list(nodes(model)):
         layer = node.layer
@@ -137,9 +149,12 @@ def convert_classes(model: dict[str, Any], layout: str | None) -> None:
 
 
 def _make_readable(layer: dict[str, Any]) -> None:
-    """Changes what Keras 3 cannot read in the configuration of a layer."""
+    """Changes what Keras 3 cannot read in the configuration of a layer of Keras 2.
+
+    Raises `Refusal` if Keras 3 has no equivalent.
+    """
     module = layer.get("module")
-    if module in MODULES:
+    if module in MODULES:  # of Keras 2.13 to 2.15
         layer["module"] = "keras"
         layer["class_name"] = MODULES[module]
         layer["registered_name"] = None
@@ -170,6 +185,7 @@ def _make_readable(layer: dict[str, Any]) -> None:
             f"layer {config['name']} has time_major=True, not in Keras 3.",
             "save it with time_major=False.",
         )
+
     axis = config.get("axis")
     if kind == "BatchNormalization" and isinstance(axis, list):
         config["axis"] = axis[0]
@@ -182,36 +198,43 @@ def _make_readable(layer: dict[str, Any]) -> None:
 
 
 def described(
-    model: dict[str, Any], container: str, items: Sequence[Item], by_place: bool
+    model: dict[str, Any],
+    container: str,
+    items: Sequence[Item],
+    by_place: bool,
 ) -> list[Item]:
     """The items, with what a model's configuration says about its cells.
 
-    `container`: the group of the layers in the file; `by_place`: whether their groups name the
-    layers, as in a ``.keras`` file. Raises `Refusal` if configuration and arrays disagree.
+    `model`: its configuration;
+    `container`: the group of the layers in the file;
+    `by_place`: whether their groups name the layers, as in a ``.keras`` file. Raises `Refusal` if
+    configuration and arrays disagree.
     """
     tree = [node for node in nodes(model, container) if is_recurrent(node)]
-    layers: dict[str, list[Cell]] = {}
-    for item in items:
-        if isinstance(item, Cell):
-            layers.setdefault(item.layer, []).append(item)
+    cells = [item for item in items if isinstance(item, Cell)]
 
     found: dict[str, Node] = {}
     if by_place:
         at = {node.arrays: node for node in tree}
-        for item in items:
-            if isinstance(item, Cell) and item.group in at:
-                found[item.scope] = at[item.group]
+        for cell in cells:
+            if cell.group in at:
+                found[cell.scope] = at[cell.group]
     else:
-        for layer, cells in layers.items():
+        for layer in dict.fromkeys(cell.layer for cell in cells):
+            own = [cell for cell in cells if cell.layer == layer]
             below = [node for node in tree if node.names[:1] == (layer,)]
-            found |= _by_name(cells, below)
+            found |= _by_name(own, below)
 
     settled: list[Item] = []
     for item in items:
         if isinstance(item, Cell) and item.scope in found:
             node = found[item.scope]
             check_agreement(item, node)
-            item = replace(item, settings=node.layer["config"], layer_class=node.kind)
+            item = replace(
+                item,
+                settings=node.layer["config"],
+                layer_class=node.kind,
+            )
         settled.append(item)
 
     known = {node.layer["config"].get("name") for node in found.values()}
@@ -228,21 +251,25 @@ def described(
 def _by_name(cells: Sequence[Cell], tree: Sequence[Node]) -> dict[str, Node]:
     """The nodes of the cells of one layer by their scopes, in an ``.h5`` file.
 
+    `cells`: those of the layer in the file; `tree`: the nodes of the layer in the configuration.
     They are found by their names, or else by their order, in which those that are not trained come
-    last.
+    last. A cell whose node is unknown is not in the answer.
     """
     found: dict[str, Node] = {}
     for cell in cells:
         names = cell.scope.split("/")
-        same = [node for node in tree if _ends(node.names) == _ends(names)]
+        ends = _ends(names)
+        same = [node for node in tree if _ends(node.names) == ends]
         if len(same) > 1:
-            same = [node for node in same if set(node.names) <= set(names)]
+            above = set(names)
+            same = [node for node in same if above.issuperset(node.names)]
         if len(same) == 1:
             found[cell.scope] = same[0]
 
     distinct = {node.names for node in found.values()}
     if len(distinct) == len(cells):
         return found
+
     if len(tree) == len(cells):
         trained = [node for node in tree if node.trainable]
         frozen = [node for node in tree if not node.trainable]

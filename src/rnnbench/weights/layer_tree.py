@@ -60,24 +60,37 @@ def nodes(
     names: tuple[str, ...] = (),
     trainable: bool = True,
 ) -> Iterator[Node]:
-    """Yields the layers of a model's configuration, each before those in it.
+    """Yields the layers of a model's configuration, each before those in it, the model first.
 
+    `layer`: the configuration;
     `container`: one of `CONTAINERS`. The other arguments are those of the model's own node.
     """
     config = layer.get("config")
     if isinstance(config, dict):
         trainable = trainable and config.get("trainable", True)
-    yield Node(layer, place.strip("/"), names, trainable)
+    yield Node(
+        layer,
+        place.strip("/"),
+        names,
+        trainable,
+    )
 
     for child, inside, name in _children(layer, container):
         below = names
         if name:
             below += (name,)
-        yield from nodes(child, container, f"{place}/{inside}", below, trainable)
+        yield from nodes(
+            child,
+            container,
+            f"{place}/{inside}",
+            below,
+            trainable,
+        )
 
 
 def _children(layer: dict[str, Any], container: str) -> Iterator[tuple[dict[str, Any], str, str]]:
-    """Yields the layers in a layer, each with its place below it and its name; a cell has none."""
+    """Yields the layers in a layer, each with its place below it and its name. A cell has no name
+    of its own."""
     config = layer.get("config")
     if isinstance(config, list):  # a Sequential of early Keras 2
         yield from _numbered(config, container)
@@ -102,8 +115,11 @@ def _children(layer: dict[str, Any], container: str) -> Iterator[tuple[dict[str,
 def _numbered(
     layers: Sequence[dict[str, Any]], container: str
 ) -> Iterator[tuple[dict[str, Any], str, str]]:
-    """Yields layers of a list with their places and names. Keras saves them under their classes in
-    snake case, numbered from the second of a class: ``lstm``, ``lstm_1``, ``cu_dnnlstm``."""
+    """Yields layers of a list with their places and names.
+
+    Keras saves them under their classes in snake case, numbered from the second of a class:
+    ``lstm``, ``lstm_1``, ``cu_dnnlstm``. Source: keras/src/saving/saving_lib.py.
+    """
     counts: Counter[str] = Counter()
     for layer in layers:
         # A Model that has layers in its configuration is made a Functional.
@@ -118,6 +134,7 @@ def _numbered(
 
 
 def _name(layer: Mapping[str, Any], otherwise: str) -> str:
+    """The name that the configuration gives a layer."""
     config = layer.get("config")
     name = layer.get("name")
     if isinstance(config, dict):  # early Keras 2 has a list
@@ -126,13 +143,15 @@ def _name(layer: Mapping[str, Any], otherwise: str) -> str:
 
 
 def check_model(model: Any) -> None:
-    """Raises `Refusal` unless each layer of a model's configuration has a class and settings."""
+    """Raises `Refusal` unless each layer of a model's configuration has a class and settings.
+
+    `model`: what the file has as its configuration, which may be anything.
+    """
     try:
         configs = [node.layer["config"] for node in nodes(model)]
-        complete = all(isinstance(config, dict | list) for config in configs)
     except (AttributeError, KeyError, TypeError):
-        complete = False
-    if not complete:
+        configs = [None]
+    if not all(isinstance(config, dict | list) for config in configs):
         raise Refusal(
             "its configuration does not describe the layers of a model.",
             "use a file that Keras wrote.",
@@ -140,4 +159,5 @@ def check_model(model: Any) -> None:
 
 
 def is_recurrent(node: Node) -> bool:
+    """Whether it is a recurrent layer or the cell of one."""
     return node.kind in RNN or node.kind in CELLS

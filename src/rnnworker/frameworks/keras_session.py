@@ -436,7 +436,7 @@ class KerasSession(KerasWeights, KerasTraining):
         for layer in self.recurrent.layers:
             facts = dict(
                 attest.layer_facts(inner_layers(layer)[0]),  # they have the same settings
-                cell=self.recurrent.made_for(layer).cell,
+                cell=self.recurrent.made_here(layer).cell,
                 device=self.config["device"]["kind"],
                 mask=keras_facts.is_masked(layer),
             )

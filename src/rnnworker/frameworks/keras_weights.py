@@ -20,7 +20,7 @@ class KerasWeights:
             facts = {"name": layer.name}
             if layer in self.recurrent.layers:
                 names = sorted(arrays)
-                facts["cell"] = self.recurrent.made_for(layer).cell
+                facts["cell"] = self.recurrent.made_here(layer).cell
                 facts.update(self._recurrent_initializers(layer, arrays), kind="recurrent")
             else:
                 names = list(arrays)
@@ -47,7 +47,7 @@ class KerasWeights:
     def _recurrent_initializers(self, layer, arrays):
         """The initializers of a recurrent layer are those of its arguments, because its own weights
         may be arranged in another way."""
-        made = self.recurrent.made_for(layer)
+        made = self.recurrent.made_here(layer)
         options = made.options
         if any(self._watched.is_assigned(variable) for variable in layer.weights):
             return {"initializers": {}, "kept": arrays}

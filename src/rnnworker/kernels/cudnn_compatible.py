@@ -11,6 +11,7 @@ from rnnworker.recurrent.cells import shapes, supported
 
 
 def make(keras, cell, units, options):
+    """A layer of Keras that runs the cell ``lstm`` or ``gru`` step by step."""
     options = supported("a cuDNN-compatible cell", cell, ("lstm", "gru"), options)
     import tensorflow
 
@@ -30,14 +31,23 @@ def make(keras, cell, units, options):
 
         def build(self, shape):
             inputs = int(shape[-1])
-            columns = 3 * self.units
-            sizes = [(inputs, columns), (self.units, columns), (2, columns)]  # of a GRU
             if is_lstm:
                 sizes = shapes(self.layout, inputs, self.units)
+            else:
+                columns = 3 * self.units
+                sizes = [
+                    (inputs, columns),
+                    (self.units, columns),
+                    (2, columns),
+                ]
             self.arrays = []
             for number, size in enumerate(sizes):
-                name = "weight_{}".format(number)
-                self.arrays.append(self.add_weight(shape=size, initializer="zeros", name=name))
+                weight = self.add_weight(
+                    shape=size,
+                    initializer="zeros",
+                    name="weight_{}".format(number),
+                )
+                self.arrays.append(weight)
             self.built = True
 
         def call(self, x, states):
@@ -49,23 +59,28 @@ def make(keras, cell, units, options):
 
 
 def _lstm(tensorflow, x, states, matrix, bias):
+    """The next states from x (batch, inputs) and the `states` h and c, each (batch, units)."""
     hidden, memory = states
     inputs = tensorflow.concat([x, hidden], 1)
     gates = tensorflow.matmul(inputs, matrix)
     gates = tensorflow.nn.bias_add(gates, bias)
+    i, c, f, o = tensorflow.split(gates, 4, axis=1)
+
     sigmoid = tensorflow.sigmoid
     tanh = tensorflow.tanh
-    i, c, f, o = tensorflow.split(gates, 4, axis=1)
     memory = sigmoid(f) * memory + sigmoid(i) * tanh(c)
     return [sigmoid(o) * tanh(memory), memory]
 
 
 def _gru(tensorflow, x, states, inputs, recurrent, bias):
+    """As `_lstm`, from the state h: the matrices of the inputs and of the state, and both biases,
+    (2, 3·units)."""
     hidden = states[0]
     from_x = tensorflow.matmul(x, inputs) + bias[0]
     from_x = tensorflow.split(from_x, 3, axis=1)
     from_h = tensorflow.matmul(hidden, recurrent) + bias[1]
     from_h = tensorflow.split(from_h, 3, axis=1)
+
     update = tensorflow.sigmoid(from_x[0] + from_h[0])
     reset = tensorflow.sigmoid(from_x[1] + from_h[1])
     candidate = tensorflow.tanh(from_x[2] + reset * from_h[2])

@@ -31,6 +31,7 @@ TORCH = {
 
 
 def make(keras, cell, units, options):
+    """The layer of the framework of this Keras. Raises ValueError on TensorFlow."""
     backend = keras.backend.backend()
     if backend not in ("torch", "jax"):
         raise ValueError("rnn=native needs Keras 3 on torch or jax; this Keras is on " + backend)
@@ -154,8 +155,10 @@ def scan_cell(cell, x, arrays, sequences, initial=None):
         bias, recurrent_bias = bias
     projected = x @ arrays["kernel"] + bias
     projected = numpy.swapaxes(projected, 0, 1)
+
     if initial is None:
-        zeros = numpy.zeros((x.shape[0], recurrent.shape[0]), projected.dtype)
+        shape = (x.shape[0], recurrent.shape[0])
+        zeros = numpy.zeros(shape, projected.dtype)
         initial = (zeros, zeros) if cell == "lstm" else (zeros,)
     step = _steps(jax)[cell]
 

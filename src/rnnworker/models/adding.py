@@ -17,14 +17,16 @@ def prepare(source, config):
     stream = numpy.random.RandomState(model["data_seed"])
     arrays = {}
     for name in ("train", "val"):
-        x, y = sequences(model[name + "_samples"], model["sequence"], stream)
+        samples = model[name + "_samples"]
+        x, y = sequences(samples, model["sequence"], stream)
         arrays["x_" + name] = x
         arrays["y_" + name] = y
     return arrays
 
 
 def sequences(samples, length, stream):
-    """Samples of the adding problem.
+    """Samples of the adding problem, `samples` of them with `length` steps, drawn from `stream`, a
+    ``numpy.random.RandomState``. Raises ValueError if there are fewer than 6 steps.
 
     Each step has a value, uniform in −1…1, and a marker: 1 at two steps, −1 at the first and the
     last step, else 0. One of the first ten steps is marked, and another of the first
@@ -37,20 +39,24 @@ def sequences(samples, length, stream):
     """
     if length < 6:
         raise ValueError("model.sequence={}: the adding problem needs 6 steps".format(length))
+
     x = numpy.zeros((samples, length, 2), "float32")
     x[:, :, 0] = stream.uniform(-1.0, 1.0, (samples, length))
     half = length // 2 - 1
     first = stream.randint(0, min(10, half), samples)
     second = (first + stream.randint(1, half, samples)) % half
+
     rows = numpy.arange(samples)
     markers = x[:, :, 1]
     markers[:, 0] = EDGE
     markers[:, -1] = EDGE
     markers[rows, first] = MARKED
     markers[rows, second] = MARKED
+
     values = x[:, :, 0].copy()
     values[:, 0] = 0.0
-    target = 0.5 + (values[rows, first] + values[rows, second]) / 4.0
+    both = values[rows, first] + values[rows, second]
+    target = 0.5 + both / 4.0
     return x, target.reshape(-1, 1).astype("float32")
 
 

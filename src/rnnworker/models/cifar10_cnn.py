@@ -3,6 +3,7 @@ Source: Keras's example ``cifar10_cnn.py`` (2.0.6, 2017)."""
 
 import numpy
 
+from rnnworker.models import mnist_cnn
 from rnnworker.readers import images as reader
 
 SHAPE = (reader.CIFAR10_SIDE, reader.CIFAR10_SIDE, 3)
@@ -27,9 +28,11 @@ def augment(images, stream, config):
     """
     samples, height, width = images.shape[:3]
     shift = config["model"]["shift"]
+    # Always in this order from the stream.
     down = stream.uniform(-shift, shift, samples) * height
     right = stream.uniform(-shift, shift, samples) * width
     mirrored = stream.uniform(size=samples) < 0.5
+
     rows = _shifted(height, down)
     columns = _shifted(width, right)
     columns[mirrored] = columns[mirrored, ::-1]
@@ -38,7 +41,8 @@ def augment(images, stream, config):
 
 
 def _shifted(size, shifts):
-    """The pixels along an axis that are seen after each of the shifts: (samples, size)."""
+    """The pixels along an axis of `size` pixels that are seen after each of the `shifts`, which are
+    in pixels: (samples, size)."""
     shifts = numpy.rint(shifts).astype("int64")
     pixels = numpy.arange(size) + shifts[:, None]
     return numpy.clip(pixels, 0, size - 1)
@@ -56,8 +60,5 @@ def build(keras, recurrent, config):
         hidden = layers.Conv2D(filters, (3, 3), activation="relu")(hidden)
         hidden = layers.MaxPooling2D((2, 2))(hidden)
         hidden = layers.Dropout(rate)(hidden)
-    hidden = layers.Flatten()(hidden)
-    hidden = layers.Dense(model["units"], activation="relu")(hidden)
-    hidden = layers.Dropout(third)(hidden)
-    outputs = layers.Dense(10, activation="softmax")(hidden)
+    outputs = mnist_cnn.classified(layers, hidden, model["units"], third)
     return keras.models.Model(inputs, outputs)

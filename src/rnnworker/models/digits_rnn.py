@@ -7,6 +7,7 @@ def prepare(source, config):
 
 
 def build(keras, recurrent, config):
+    """RNN → the probabilities of 10 classes."""
     inputs = keras.layers.Input(shape=(8, 8))
     hidden = recurrent(config["model"]["units"])(inputs)
     outputs = keras.layers.Dense(10, activation="softmax")(hidden)

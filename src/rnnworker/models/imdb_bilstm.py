@@ -14,8 +14,10 @@ def build(keras, recurrent, config):
     model = config["model"]
     inputs = layers.Input(shape=(model["sequence"],), dtype="int32")
     vectors = layers.Embedding(model["words"], model["embedding"])(inputs)
-    dropout = model["recurrent_dropout"]
-    rnn = recurrent.bidirectional(model["units"], recurrent_dropout=dropout)
+    rnn = recurrent.bidirectional(
+        model["units"],
+        recurrent_dropout=model["recurrent_dropout"],
+    )
     hidden = layers.Dropout(model["dropout"])(rnn(vectors))
     outputs = layers.Dense(1, activation="sigmoid")(hidden)
     return keras.models.Model(inputs, outputs)

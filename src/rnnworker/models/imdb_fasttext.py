@@ -17,8 +17,9 @@ def prepare(source, config):
     arrays = imdb.reviews(source, model)
     known = _frequent(arrays["x_train"], model["words"], model["bigrams"])
     for name in ("x_train", "x_val"):
-        reviews = arrays[name]
-        extended = [append_pairs(review, known, model["words"]) for review in reviews]
+        extended = []
+        for review in arrays[name]:
+            extended.append(append_pairs(review, known, model["words"]))
         arrays[name] = imdb.pad(extended, model["sequence"])
     return arrays
 
@@ -26,11 +27,14 @@ def prepare(source, config):
 def append_pairs(review, known, words):
     """`review`, followed by the indices of its known pairs in the order of the text.
 
-    `known` contains pairs as ``first · words + second``, in ascending order; the pair at position
-    k has the index ``words + k``."""
-    pairs = _pairs(review, words)
+    `review`: (words,) int32;
+    `known`: pairs as ``first · words + second``, in ascending order; the pair at position k has the
+    index ``words + k``;
+    `words`: the number of different words.
+    """
     if not len(known):
         return review
+    pairs = _pairs(review, words)
     positions = numpy.searchsorted(known, pairs)
     positions = numpy.minimum(positions, len(known) - 1)
     matches = positions[known[positions] == pairs]
@@ -51,6 +55,8 @@ def build(keras, recurrent, config):
 
 
 def _frequent(reviews, words, limit):
+    """The `limit` most frequent pairs of the reviews, in ascending order. Of equally frequent ones,
+    those with the smaller numbers are taken."""
     pairs = numpy.concatenate([_pairs(review, words) for review in reviews])
     distinct, counts = numpy.unique(pairs, return_counts=True)
     order = numpy.argsort(-counts, kind="mergesort")[:limit]
@@ -58,5 +64,6 @@ def _frequent(reviews, words, limit):
 
 
 def _pairs(review, words):
+    """Each two neighbours in a review as one number: (words - 1,) int64."""
     wide = review.astype("int64")
     return wide[:-1] * words + wide[1:]

@@ -21,16 +21,19 @@ def prepare(source, config):
     if len(alphabet) != model["characters"]:
         fault = "the text has {0} different characters: write model.characters={0}"
         raise ValueError(fault.format(len(alphabet)))
+
     code = {character: index for index, character in enumerate(alphabet)}
     codes = numpy.array([code[character] for character in text])
     one_hot = numpy.eye(len(alphabet), dtype=bool)
     share = 1.0 - model["held_out"]
     cut = round(len(codes) * share)
+
     length = model["sequence"]
     arrays = {}
     for name, part in (("train", codes[:cut]), ("val", codes[cut:])):
         limit = model[name + "_samples"]
-        starts = numpy.arange(0, len(part) - length, model["step"])[:limit]
+        starts = numpy.arange(0, len(part) - length, model["step"])
+        starts = starts[:limit]
         positions = starts[:, None] + numpy.arange(length)
         following = part[starts + length]
         arrays["x_" + name] = one_hot[part[positions]]
@@ -41,7 +44,8 @@ def prepare(source, config):
 def build(keras, recurrent, config):
     """One-hot characters → RNN → softmax over the characters."""
     model = config["model"]
-    inputs = keras.layers.Input(shape=(model["sequence"], model["characters"]))
+    characters = model["characters"]
+    inputs = keras.layers.Input(shape=(model["sequence"], characters))
     rnn = recurrent(model["units"], recurrent_dropout=model["recurrent_dropout"])
-    outputs = keras.layers.Dense(model["characters"], activation="softmax")(rnn(inputs))
+    outputs = keras.layers.Dense(characters, activation="softmax")(rnn(inputs))
     return keras.models.Model(inputs, outputs)

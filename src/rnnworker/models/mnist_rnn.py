@@ -20,11 +20,13 @@ def build(keras, recurrent, config):
     units = model["units"]
     inner = model["recurrent_dropout"]
     first, second, third = model["dropout"]
+
     inputs = layers.Input(shape=_shape(config))
     hidden = recurrent(units, return_sequences=True, recurrent_dropout=inner)(inputs)
     hidden = layers.Dropout(first)(hidden)
     hidden = recurrent(units, recurrent_dropout=inner)(hidden)
     hidden = layers.Dropout(second)(hidden)
+
     hidden = layers.Dense(model["dense"], activation="relu")(hidden)
     hidden = layers.Dropout(third)(hidden)
     outputs = layers.Dense(10, activation="softmax")(hidden)
@@ -32,6 +34,7 @@ def build(keras, recurrent, config):
 
 
 def _shape(config):
+    """(time steps, pixels in each step) of an image. Raises ValueError if they do not divide it."""
     steps = config["model"]["sequence"]
     pixels = images.MNIST_SIDE**2
     if pixels % steps:

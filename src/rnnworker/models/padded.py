@@ -18,9 +18,10 @@ def prepare(source, config):
     model = config["model"]
     padding = model["padding"]
     if padding not in PADDINGS:
-        message = "model.padding={} must be one of {}"
+        fault = "model.padding={} must be one of {}"
         known = ", ".join(PADDINGS)
-        raise ValueError(message.format(padding, known))
+        raise ValueError(fault.format(padding, known))
+
     stream = numpy.random.RandomState(model["data_seed"])
     half = model["words"] // 2
     steps = model["sequence"]
@@ -33,12 +34,14 @@ def prepare(source, config):
         is_upper = stream.uniform(size=shape) < share
         words = stream.randint(1, half, shape)
         words += half * is_upper
+
         lengths = stream.randint(steps // 2, steps + 1, (samples, 1))
         is_padding = numpy.arange(steps) >= lengths
         if padding == "left":
             is_padding = is_padding[:, ::-1]
         if padding != "none":
             words[is_padding] = 0
+
         arrays["x_" + name] = words.astype("int32")
         arrays["y_" + name] = labels.astype("float32")
     return arrays
@@ -50,7 +53,11 @@ def build(keras, recurrent, config):
     model = config["model"]
     inputs = layers.Input(shape=(model["sequence"],), dtype="int32")
     masked = model["padding"] != "none"
-    embedding = layers.Embedding(model["words"], model["embedding"], mask_zero=masked)
+    embedding = layers.Embedding(
+        model["words"],
+        model["embedding"],
+        mask_zero=masked,
+    )
     vectors = embedding(inputs)
     rnn = recurrent(model["units"], recurrent_dropout=model["recurrent_dropout"])
     classifier = layers.Dense(1, activation="sigmoid")

@@ -18,12 +18,13 @@ def prepare(source, config):
     ``model.data_seed`` only: runs of all seeds see the same samples."""
     model = config["model"]
     stream = numpy.random.RandomState(model["data_seed"])
-    patterns = stream.standard_normal((CLASSES, model["features"])).astype("float32")
+    features = model["features"]
+    patterns = stream.standard_normal((CLASSES, features)).astype("float32")
     arrays = {}
     for name in ("train", "val"):
         samples = model[name + "_samples"]
         labels = stream.randint(0, CLASSES, samples).astype("int64")
-        x = numpy.empty((samples, model["sequence"], model["features"]), "float32")
+        x = numpy.empty((samples, model["sequence"], features), "float32")
         for row, label in zip(x, labels):
             row[:] = stream.standard_normal(row.shape)
             row += PATTERN * patterns[label]

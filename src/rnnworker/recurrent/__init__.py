@@ -73,13 +73,6 @@ class Recurrent:
     def layers(self):
         return [made.layer for made in self.made]
 
-    def made_for(self, layer):
-        """The `Made` of one of the `layers`."""
-        found = self.made_here(layer)
-        if found is None:
-            raise KeyError(layer.name)
-        return found
-
     def made_here(self, layer):
         """The `Made` of a `layer`; None if it was not made here."""
         for made in self.made:
@@ -106,7 +99,8 @@ class Recurrent:
         return self.make(cell, units, options, layers, bidirectional)
 
     def make(self, cell, units, options, layers=1, bidirectional=False):
-        """As `stack`, with the name of a cell."""
+        """As `stack`, with the name of a `cell` and the `options` that the model states. Raises
+        `Refusal` for what the implementation or this build's Keras cannot do."""
         place = caller()
         name = self._rnn.get("name") or self._implementation
         is_single = layers == 1 and not bidirectional
@@ -117,6 +111,7 @@ class Recurrent:
             stated[argument] = activation_name(self.keras, options[argument], argument)
         for initializer in ("unit_forget_bias",) + arguments.INITIALIZERS:
             options.pop(initializer, None)
+        is_trained = options.pop("trainable", True)
         try:
             with self.making():
                 layer = self._layer(cell, units, layers, bidirectional, options)
@@ -126,10 +121,19 @@ class Recurrent:
             if not is_keras(self._implementation):
                 raise
             raise Refusal("{}: this build's Keras refuses it: {}".format(place, error)) from error
+        if not is_trained:
+            layer.trainable = False  # as an argument, it would not reach the cell of Keras's RNN
         # For a refusal of what the layer is called with.
         for inner in composed.inner_layers(layer):
             inner.asked_for = "{}: rnn={}".format(place, name)
-        made = Made(layer, cell, units, stated, options, place)
+        made = Made(
+            layer,
+            cell,
+            units,
+            stated,
+            options,
+            place,
+        )
         build = self._config.get("build") or {}
         if self._implementation == "unrolled" and build.get("framework") != "keras3_torch":
             made.longest = longest
@@ -139,7 +143,7 @@ class Recurrent:
     def both_directions(self, layer, backward=None, merge_mode="concat", **settings):
         """A layer of `layer`, made here, and of `backward`, or of its copy in the other direction,
         as Keras's ``Bidirectional``, whose `settings` these are."""
-        made = self.made_for(layer)
+        made = self.made_here(layer)
         self.made.remove(made)
         del layer.build  # Keras 2.0.6 copies the layer, with what records its shape
         if made.options.get("go_backwards"):
@@ -148,20 +152,42 @@ class Recurrent:
             options = dict(made.settings, go_backwards=True)
             options.pop("name", None)
             with self.making():
-                backward = self.module.make(self.keras, made.cell, made.units, options)
+                backward = self.module.make(
+                    self.keras,
+                    made.cell,
+                    made.units,
+                    options,
+                )
+            if not layer.trainable:
+                backward.trainable = False
             backward.asked_for = layer.asked_for
         else:
-            other = self.made_for(backward)
+            other = self.made_here(backward)
             self.made.remove(other)
-            if made.function() != other.function() or not other.options.get("go_backwards"):
+            is_reverse = other.options.get("go_backwards")
+            if made.function() != other.function() or not is_reverse:
                 fault = (
                     "{}: backward_layer must differ from the other one in go_backwards=True "
                     "and its name only"
                 )
                 raise Refusal(fault.format(other.place))
+
         with self.making():
-            pair = composed.both_directions(self.keras, layer, backward, merge_mode, settings)
-        whole = Made(pair, made.cell, made.units, made.options, made.settings, made.place)
+            pair = composed.both_directions(
+                self.keras,
+                layer,
+                backward,
+                merge_mode,
+                settings,
+            )
+        whole = Made(
+            pair,
+            made.cell,
+            made.units,
+            made.options,
+            made.settings,
+            made.place,
+        )
         whole.longest = made.longest
         self.made.append(whole)
         return pair
@@ -178,7 +204,15 @@ class Recurrent:
     def _layer(self, cell, units, layers, bidirectional, options):
         if getattr(self.module, "MAKES_STACKS", False):
             directions = 2 if bidirectional else 1
-            return self.module.make(self.keras, cell, units, options, layers, directions)
+            return self.module.make(
+                self.keras,
+                cell,
+                units,
+                options,
+                layers,
+                directions,
+            )
+
         settings = {}  # of the whole layer, if it is not a single one
         if "name" in options and (bidirectional or layers > 1):
             settings["name"] = options.pop("name")
@@ -222,6 +256,7 @@ class Recurrent:
         return Recurrent(self.keras, config)
 
     def from_canonical(self, layer, arrays):
+        """Sets the weights of a layer in `layers` to the canonical `arrays`."""
         parts = composed.parts_of(layer)
         if not parts:
             convert = getattr(self.module, "from_canonical", cells.from_canonical)
@@ -278,8 +313,7 @@ class Made:
 
         @functools.wraps(build)
         def recording(*arguments, **settings):
-            stated = list(arguments) + list(settings.values())
-            shape = stated[0]
+            shape, *_ = arguments + tuple(settings.values())
             # Keras 2 gives a layer with initial states a list of shapes.
             if isinstance(shape, list) and hasattr(shape[0], "__len__"):
                 shape = shape[0]
@@ -290,6 +324,7 @@ class Made:
         layer.build = recording
 
     def _check_steps(self):
+        """Raises `Refusal` if the layer has more time steps than it may have."""
         if self.longest is None:
             return
         steps = products.sizes(self.input_shape)[1]

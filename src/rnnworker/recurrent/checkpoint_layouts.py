@@ -27,7 +27,11 @@ def cell_of(recurrent):
 
 
 def from_cudnn_layer(cell, values):
-    """Returns (canonical arrays, exact) of [kernel, recurrent kernel, bias] of a CuDNN layer."""
+    """Returns (canonical arrays, exact) of a CuDNN layer.
+
+    `cell`: ``lstm`` or ``gru``; `values`: kernel (inputs, gates·units), recurrent kernel (units,
+    gates·units) and bias (2·gates·units,).
+    """
     arrays = legacy_cudnn.unpack(values)
     exact = True
     if cell == "lstm":
@@ -48,8 +52,12 @@ def to_cudnn_layer(cell, arrays):
 
 
 def from_torch(values):
-    """Returns (canonical arrays, exact) of a direction of torch's LSTM, GRU or RNN. `values`: the
-    arrays by the names in `TORCH`, biases optional."""
+    """Returns (canonical arrays, exact) of a direction of torch's LSTM, GRU or RNN.
+
+    `values`: the arrays by the names in `TORCH`: weights (gates·units, inputs) and (gates·units,
+    units); biases (gates·units,), which are optional. Raises ValueError if their names or shapes
+    are others.
+    """
     names = sorted(values)
     if names not in (sorted(TORCH), sorted(TORCH[:2])):
         raise ValueError("has the arrays {}, not {}".format(names, TORCH))
@@ -61,9 +69,11 @@ def from_torch(values):
     for name in TORCH[2:]:
         if name in values and values[name].shape != (columns,):
             fit = False
+
     if not fit:
         shapes = ["{} {}".format(name, values[name].shape) for name in names]
         raise ValueError("has arrays of contradicting shapes: " + ", ".join(shapes))
+
     exact = True
     weights = [kernel, recurrent]
     if "bias_ih" in values:
@@ -79,16 +89,22 @@ def from_torch(values):
 
 
 def from_buffer(values, cell, layers, directions, units):
-    """Returns (list of the canonical arrays of each pseudo-layer, exact) of a whole buffer."""
+    """Returns (list of the canonical arrays of each pseudo-layer, exact) of a whole buffer.
+
+    `values`: the buffer, in one dimension; `layers`, `directions`, `units`: of the stack that it
+    belongs to. Raises ValueError if no stack of this form has so many numbers.
+    """
     count = layers * directions
     columns = len(cudnn_layout.ORDERS[cell]) * units
     least = cudnn_layout.trained_size(cell, 0, units, layers, directions)
     if cell != "gru":
         least += columns * count  # of the biases that are not trained
-    inputs, rest = divmod(values.size - least, columns * directions)
+    of_inputs = values.size - least
+    inputs, rest = divmod(of_inputs, columns * directions)
     if rest or inputs < 1:
         message = "has {} numbers, which {} layers of {} {} units in {} directions do not have"
         raise ValueError(message.format(values.size, layers, units, cell, directions))
+
     exact = True
     if cell == "lstm":
         end = values.size - 2 * columns * count

@@ -77,7 +77,8 @@ def with_untrained(tensorflow, trained, cell, inputs, units, layers=1, direction
     pieces = [trained]
     if others:
         # The first piece has all matrices and the first bias, each other one has a bias.
-        first = trained_size(cell, inputs, units, layers, directions) - others * bias
+        size = trained_size(cell, inputs, units, layers, directions)
+        first = size - others * bias
         pieces = tensorflow.split(trained, [first] + [bias] * others)
     zeros = tensorflow.zeros([bias], trained.dtype)
     whole = []

@@ -7,7 +7,9 @@ from rnnworker.recurrent.composed import flat, inner_of
 
 
 def loader(keras, recurrent):
-    """``keras.models.load_model`` while the layers of `recurrent` stand for Keras's."""
+    """``keras.models.load_model`` while the layers of `recurrent`, a `Recurrent`, stand for
+    Keras's. Its model has the weights of the file and, if the file says how it was compiled, is
+    compiled in the same way. It raises `Refusal` for a model whose inputs have no shape."""
     original = keras.models.load_model
 
     def load_model(filepath, custom_objects=None, compile=True, **settings):
@@ -36,9 +38,11 @@ def _copy_weights(of_file, layer, recurrent):
         arrays = recurrent.of_keras().to_canonical(of_file)
         recurrent.from_canonical(layer, arrays)
         return
+
     inner = inner_of(layer)
-    if any(recurrent.made_here(each) is not None for each in flat(inner)):
-        for old, new in zip(inner_of(of_file), inner):
-            _copy_weights(old, new, recurrent)
-    else:
+    has_made = any(recurrent.made_here(each) is not None for each in flat(inner))
+    if not has_made:
         layer.set_weights(of_file.get_weights())
+        return
+    for old, new in zip(inner_of(of_file), inner):
+        _copy_weights(old, new, recurrent)

@@ -70,6 +70,8 @@ def _modules_with(name, original):
 
 
 def _stand_in(name, original):
+    """The class that stands for `original`, the class of Keras called `name`. Outside of
+    `standing_in`, calling it makes Keras's layer."""
     if original in _stand_ins:
         return _stand_ins[original]
     own = {"original": original}
@@ -121,6 +123,7 @@ def _from_config(stand_in, config):
 
 
 def _made_recurrent(recurrent, original, values, settings):
+    """The layer of `recurrent` in place of ``original(*values, **settings)``."""
     stated = _bound(original, values, settings)
     if "units" not in stated:
         raise Refusal("{}: {} has no units".format(caller(), original.__name__))
@@ -132,6 +135,7 @@ def _made_recurrent(recurrent, original, values, settings):
 
 
 def _made_bidirectional(recurrent, original, values, settings):
+    """As `_made_recurrent`, of ``Bidirectional``; Keras's own around other layers."""
     stated = _bound(original, values, settings)
     layer = stated.pop("layer", None)
     backward = stated.pop("backward_layer", None)
