@@ -142,6 +142,17 @@ def test_a_gru_without_bias_is_not_said_to_need_an_activation(tmp_path: Path) ->
     assert "--recurrent-activation" not in error.value.remedy
 
 
+def test_a_configuration_without_the_recurrent_activation_leaves_it_to_the_user(
+    tmp_path: Path,
+) -> None:
+    model = sequential(layer("LSTM", "a", units=4, activation="tanh"))
+    source = whole(model, [("a", 4)], tmp_path / "x.h5")
+    with pytest.raises(Refusal, match="its activations are not in the file") as error:
+        convert(source, "cudnn", ".h5", Stated(), lambda *_: None)
+    assert error.value.remedy.startswith("state --recurrent-activation sigmoid")
+    convert(source, "cudnn", ".h5", Stated("sigmoid"), lambda *_: None)
+
+
 def test_what_keras_3_does_not_read_is_changed_in_every_layer() -> None:
     model = sequential(
         layer("ConvLSTM2D", "c", time_major=False),

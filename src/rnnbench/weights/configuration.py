@@ -73,17 +73,14 @@ def resets_after(cell: Cell) -> bool:
 def check_fits_cudnn(cell: Cell, stated: str | None) -> None:
     """Raises `Refusal` if CuDNN's layers do not compute what the cell does.
 
-    `stated`: the recurrent activation that the user names, for files without a configuration.
+    `stated`: the recurrent activation that the user names, for files that do not.
     """
     remedy = "convert with --to keras or --to canonical."
     why = _why_not_cudnn(cell)
     if why is None and cell.layout == "keras":
-        settings = cell.settings or {
-            "activation": "tanh",
-            "recurrent_activation": stated,
-        }
-        activation = settings.get("activation")
-        recurrent = settings.get("recurrent_activation")
+        settings = cell.settings or {}
+        activation = settings.get("activation", "tanh")
+        recurrent = settings.get("recurrent_activation", stated)
         if recurrent is None:
             why = (
                 "its activations are not in the file (hard_sigmoid was Keras's default before TF 2)"
