@@ -205,8 +205,10 @@ class Session:
 
     def cohort_of(self, run):
         """Returns the runs that are measured together with `run`, which is missing: missing runs of
-        its round, and the reference (see `cohorts.cohorts`). Only for runs that take turns and have
-        time left, nvidia-smi, which can take a second, is asked how many fit on a card."""
+        its round, and the reference (see `cohorts.cohorts`); all runs of its round if the reference
+        is missing, because only runs that are measured together can be compared. Only for runs that
+        take turns and have time left, nvidia-smi, which can take a second, is asked how many fit on
+        a card."""
         if not cohorts.takes_turns(run["config"]) or not self.fits([run]):
             return [run]
 
@@ -216,6 +218,8 @@ class Session:
                 able.append(other)
         missing = [other for other in able if not self.done(other)]
         compared = cohorts.reference_of(able, self.reference)
+        if compared in missing:
+            missing = able
         card = workers.card_of(run["config"], self.hardware["gpus"])
         contexts = cards.query_contexts(card)
         for cohort in cohorts.cohorts(missing, compared, card=contexts):

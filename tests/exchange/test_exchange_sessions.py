@@ -231,6 +231,23 @@ def test_a_companion_without_memory_is_not_said_to_be_repeated(tmp_path: Path, m
 
 
 @pytest.mark.parametrize(
+    ("without", "together"),
+    [("a", ["a", "b", "c"]), ("b", ["a", "b"])],
+    ids=["the reference", "another run"],
+)
+def test_a_run_that_is_left_is_measured_with_what_it_is_compared_with(
+    tmp_path: Path, monkeypatch, without: str, together: list[str]
+) -> None:
+    runs = [{**run_of(rnn), "round": "r", "choices": {"rnn": rnn}} for rnn in "abc"]
+    lay_out(tmp_path, runs)
+    (tmp_path / "experiment.json").write_text(json.dumps({"reference": {"rnn": "a"}}))
+    session = new_session(tmp_path)
+    monkeypatch.setattr(session, "done", lambda run: run["name"] != without)
+    (left,) = [run for run in session.runs if run["name"] == without]
+    assert sorted(run["name"] for run in session.cohort_of(left)) == together
+
+
+@pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["--python", "typo=/usr/bin/python3"], "typo=/usr/bin/python3 is not BUILD=PATH with a"),
