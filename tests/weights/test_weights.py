@@ -3,6 +3,8 @@ TensorFlow 1.15 and Keras 3, in both directions and with equal outputs."""
 
 from __future__ import annotations
 
+import contextlib
+import io
 import sys
 from pathlib import Path
 
@@ -68,13 +70,16 @@ model = keras.Sequential([
     layers.Bidirectional(layers.GRU(4)),
     layers.Dense(2, activation="softmax"),
 ])
-if len(sys.argv) > 2:
-    model.load_weights(folder + "/" + sys.argv[2])
-else:
+x, outputs = numpy.load(folder + "/x.npy"), []
+if len(sys.argv) == 2:
     keras.utils.set_random_seed(1)
     model.set_weights([numpy.random.normal(size=w.shape, scale=0.5) for w in model.get_weights()])
     model.save(folder + "/new.keras")
-print(json.dumps(model.predict(numpy.load(folder + "/x.npy"), verbose=0).tolist()))
+    outputs = model.predict(x, verbose=0).tolist()
+for file in sys.argv[2:]:
+    model.load_weights(folder + "/" + file)
+    outputs.append(model.predict(x, verbose=0).tolist())
+print(json.dumps(outputs))
 """
 
 
@@ -101,8 +106,10 @@ def old_outputs(old) -> np.ndarray:
     return old()
 
 
-def new(folder: Path, *arguments: str) -> np.ndarray:
-    return np.array(answer(sys.executable, NEW, folder, *arguments))
+def new(folder: Path, *files: str) -> np.ndarray:
+    """The outputs of the model in Keras 3: with the weights of each of the files, or with new ones,
+    which it saves."""
+    return np.array(answer(sys.executable, NEW, folder, *files))
 
 
 SIGMOID = ("--recurrent-activation", "sigmoid")
@@ -113,12 +120,34 @@ def convert(folder: Path, source: str, layout: str, target: str, *options: str) 
     assert weights([*arguments, *options]) == 0
 
 
-@pytest.mark.parametrize("source", ["fast.h5", "plain.h5", "whole.h5"])
+@pytest.fixture(scope="module")
+def new_outputs(folder: Path) -> np.ndarray:
+    return new(folder)
+
+
+OF_TF_1_15 = ("fast.h5", "plain.h5", "whole.h5")
+
+
+@pytest.fixture(scope="module")
+def in_keras_3(
+    folder: Path, old_outputs: np.ndarray, new_outputs: np.ndarray
+) -> dict[str, np.ndarray]:
+    """Checkpoint → the outputs in Keras 3 with what it was converted to. All of them in one
+    process, because it takes longer to start than they do."""
+    for source in OF_TF_1_15:
+        convert(folder, source, "keras", f"converted_{source}")
+    convert(folder, "new.keras", "cudnn", "new_fast.h5")
+    convert(folder, "new_fast.h5", "keras", "converted_new_fast.h5")
+    sources = (*OF_TF_1_15, "new_fast.h5")
+    outputs = new(folder, *(f"converted_{source}" for source in sources))
+    return dict(zip(sources, outputs, strict=True))
+
+
+@pytest.mark.parametrize("source", OF_TF_1_15)
 def test_a_checkpoint_of_tf_1_15_has_equal_outputs_in_keras_3(
-    folder: Path, old_outputs: np.ndarray, source: str
+    old_outputs: np.ndarray, in_keras_3: dict[str, np.ndarray], source: str
 ) -> None:
-    convert(folder, source, "keras", "converted.h5")
-    np.testing.assert_allclose(new(folder, "converted.h5"), old_outputs, atol=1e-6)
+    np.testing.assert_allclose(in_keras_3[source], old_outputs, atol=1e-6)
 
 
 def test_the_cudnn_layout_equals_that_of_keras_converter(
@@ -158,13 +187,12 @@ def test_round_trips_are_lossless(folder: Path, old_outputs: np.ndarray, named: 
     assert_equal(read_raw(folder / "fast.h5"), read_raw(folder / "again.h5"))
 
 
-def test_a_model_of_keras_3_has_equal_outputs_in_tf_1_15(folder: Path, old) -> None:
-    outputs = new(folder)
+def test_a_model_of_keras_3_has_equal_outputs_in_tf_1_15(
+    folder: Path, old, new_outputs: np.ndarray, in_keras_3: dict[str, np.ndarray]
+) -> None:
     convert(folder, "new.keras", "keras", "from_new.h5")
-    np.testing.assert_allclose(old("from_new.h5"), outputs, atol=1e-6)
-    convert(folder, "new.keras", "cudnn", "new_fast.h5")
-    convert(folder, "new_fast.h5", "keras", "new_again.h5")
-    np.testing.assert_allclose(new(folder, "new_again.h5"), outputs, atol=1e-6)
+    np.testing.assert_allclose(old("from_new.h5"), new_outputs, atol=1e-6)
+    np.testing.assert_allclose(in_keras_3["new_fast.h5"], new_outputs, atol=1e-6)
 
 
 # CuDNN's layers of TensorFlow 1.15 in each of its formats. Their op, which needs a GPU, is replaced
@@ -209,21 +237,33 @@ IN_KERAS_3 = """
 import json, sys
 import keras, numpy
 
-folder, file = sys.argv[1:]
+folder, *files = sys.argv[1:]
 layers = keras.layers
-if file in ("whole.h5", "whole.keras"):
-    model = keras.models.load_model(folder + "/" + file)
-else:
-    model = keras.Sequential([
-        layers.Input((7, 3)),
-        layers.LSTM(5, return_sequences=True),
-        layers.Bidirectional(layers.GRU(4, return_sequences=True)),
-        layers.GRU(6, go_backwards=True),
-        layers.Dense(2),
-    ])
-    model.load_weights(folder + "/" + file)
-print(json.dumps(model.predict(numpy.load(folder + "/x.npy"), verbose=0).tolist()))
+x, outputs = numpy.load(folder + "/x.npy"), []
+for file in files:
+    if "-whole." in file:
+        model = keras.models.load_model(folder + "/" + file)
+    else:
+        model = keras.Sequential([
+            layers.Input((7, 3)),
+            layers.LSTM(5, return_sequences=True),
+            layers.Bidirectional(layers.GRU(4, return_sequences=True)),
+            layers.GRU(6, go_backwards=True),
+            layers.Dense(2),
+        ])
+        model.load_weights(folder + "/" + file)
+    outputs.append(model.predict(x, verbose=0).tolist())
+print(json.dumps(outputs))
 """
+# A checkpoint, and the end of the name of what it is converted to: a whole model, or weights only.
+FORMATS = [
+    ("tf1.h5", "whole.h5"),
+    ("tf1.h5", "whole.keras"),
+    ("tf1.h5", "only.weights.h5"),
+    ("tf1_objects", "only.h5"),
+    ("tf1_saver.ckpt", "only.h5"),
+    ("tf1_saved", "only.h5"),
+]
 
 
 @pytest.fixture(scope="module")
@@ -232,29 +272,33 @@ def tf_1(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize(
-    ("source", "target"),
-    [
-        ("tf1.h5", "whole.h5"),
-        ("tf1.h5", "whole.keras"),
-        ("tf1.h5", "only.weights.h5"),
-        ("tf1_objects", "only.h5"),
-        ("tf1_saver.ckpt", "only.h5"),
-        ("tf1_saved", "only.h5"),
-    ],
-)
+@pytest.fixture(scope="module")
+def outputs_in_keras_3(tf_1: Path) -> dict[tuple[str, str], np.ndarray]:
+    """Of each of `FORMATS`, in one process."""
+    files = []
+    for source, end in FORMATS:
+        files.append(f"{source}-{end}")
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            convert(tf_1, source, "keras", files[-1])
+        assert printed.getvalue().startswith("14 arrays: 12 converted")
+    outputs = np.array(answer(sys.executable, IN_KERAS_3, tf_1, *files))
+    return dict(zip(FORMATS, outputs, strict=True))
+
+
+@pytest.mark.parametrize("source_and_target", FORMATS, ids="-".join)
 def test_cudnn_layers_of_tf_1_15_compute_nvidias_equations_in_keras_3(
-    tf_1: Path, source: str, target: str, capsys: pytest.CaptureFixture[str]
+    tf_1: Path,
+    outputs_in_keras_3: dict[tuple[str, str], np.ndarray],
+    source_and_target: tuple[str, str],
 ) -> None:
-    convert(tf_1, source, "keras", target)
-    assert capsys.readouterr().out.startswith("14 arrays: 12 converted")
     with np.load(tf_1 / "tf1.npz") as file:
         raw = [file[name].astype("float64") for name in file.files]
     x = np.load(tf_1 / "x.npy").astype("float64")
     first = cudnn(raw[:3], x)
     both = [cudnn(raw[3:6], first), cudnn(raw[6:9], first[:, ::-1])[:, ::-1]]
     last = cudnn(raw[9:12], np.concatenate(both, axis=-1)[:, ::-1])[:, -1]
-    outputs = np.array(answer(sys.executable, IN_KERAS_3, tf_1, target))
+    outputs = outputs_in_keras_3[source_and_target]
     np.testing.assert_allclose(outputs, last @ raw[12] + raw[13], atol=5e-6)
 
 
