@@ -106,6 +106,7 @@ NEEDS_BY_PATH = {
     "exchange/test_exchange_bundle": "bundles that train",
     "faults/test_faults_": "processes that are killed",
     "outside/test_outside_bundles": "bundles that train",
+    "weights/test_weights_random": "a framework",
     "workflow/test_workflow_": "Snakemake",
 }
 # By a fixture, also if a parameter names it.
