@@ -143,8 +143,11 @@ def test_an_importer_over_its_limit_is_killed(workers, importers, monkeypatch) -
 
 
 def test_members_end_with_their_importer(workers, importers) -> None:
+    said = []
+
     def kill(event) -> None:
-        if event["event"] == "gate":
+        said.append(event["event"])
+        if event["event"] == "gate" and said.count("hello") == 2:
             os.kill(importers[0]._process.pid, signal.SIGKILL)
 
     outcomes = supervise(workers(kill, a={}, b={}))
