@@ -405,9 +405,10 @@ def test_a_damaged_directory_of_an_archive_is_refused(capsys: pytest.CaptureFixt
     assert "damaged or incomplete ZIP archive" in refused(capsys)
 
 
-def test_another_programs_comment_in_an_archive_is_ignored() -> None:
+@pytest.mark.parametrize("comment", [b"made by hand", b'{"keras_version": 3}', b"[1]"])
+def test_another_programs_comment_in_an_archive_is_ignored(comment: bytes) -> None:
     with zipfile.ZipFile("gru.npz", "a") as archive:
-        archive.comment = b"made by hand"
+        archive.comment = comment
     assert convert("gru.npz", "x.h5") == 0
 
 

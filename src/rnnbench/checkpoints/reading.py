@@ -113,12 +113,13 @@ def _npz(path: Path) -> Checkpoint:
     if not isinstance(about, dict):
         about = {}
 
-    order = about.pop("order", "none")
+    texts = {key: str(value) for key, value in about.items()}
+    order = texts.pop("order", "none")
     return Checkpoint(
         ".npz",
         arrays,
         order=order,
-        attributes=about,
+        attributes=texts,
     )
 
 
