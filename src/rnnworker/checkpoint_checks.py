@@ -35,7 +35,7 @@ def check(source, target, cells, arrays, activation):
     recurrent cell on its own.
 
     - `source`, `target`: the paths of both models, or None.
-    - `cells`: what the converter says about each cell (`rnnbench.commands.weights`).
+    - `cells`: what the converter says about each cell (`rnnbench.commands.conversion`).
     - `arrays`: those of all cells, as ``NUMBER/source/PART`` and ``NUMBER/target/PART``.
     - `activation`: the recurrent activation of cells whose file does not state it.
 

@@ -126,7 +126,7 @@ def test_a_report_that_cannot_be_made_after_a_failure_is_named(
         raise ConfigError("cannot be read.", where="conf/price/mine.yaml", remedy="correct it.")
 
     monkeypatch.setattr("rnnbench.commands.report.report", fail)
-    monkeypatch.setattr(Job, "finished", {"results/local/small/rounds/a.json": None})
+    monkeypatch.setattr(Job, "finished", list(job.plan.rounds.values()))
     Session(job).end(failed=True)
     told = "warning: the report was not updated: conf/price/mine.yaml: cannot be read."
     assert told in capsys.readouterr().err

@@ -64,7 +64,7 @@ def arrays_of(items: Sequence[Item], layout: str | None) -> list[Array]:
             arrays.append(array)
 
     counts = Counter(array.name for array in arrays)
-    for name, count in counts.most_common(1):
+    for name, count in counts.items():
         if count > 1:
             raise Refusal(f"two arrays are called {name}.", "rename one.")
     return arrays

@@ -97,7 +97,9 @@ def _read(plan: Path, kind: type[Line], chosen: Sequence[bool] | None = None) ->
     decoder = msgspec.json.Decoder(kind)
     try:
         lines = [line for line in plan.read_bytes().splitlines() if line.strip()]
-        return [decoder.decode(line) for line in compress(lines, chosen or lines)]
+        if chosen is not None:
+            lines = list(compress(lines, chosen))
+        return list(map(decoder.decode, lines))
     except (OSError, UnicodeDecodeError, msgspec.DecodeError) as error:
         raise RecordError(
             f"cannot be read as a plan ({getattr(error, 'strerror', error)}).",

@@ -96,7 +96,7 @@ class Fit:
         if owned.any():
             fitted = fitted + (owned * residuals).sum() / owned.sum()
         self.logs = dict(zip(runs, fitted.tolist(), strict=True))
-        self._keys = list(runs)
+        self._index = {key: index for index, key in enumerate(runs)}
         self._shares = shares
         self._repeats = repeats
 
@@ -120,7 +120,7 @@ class Fit:
         """
         if self.spread is None:
             return None
-        pair = [self._keys.index(a), self._keys.index(b)]
+        pair = [self._index[a], self._index[b]]
         apart = self._shares[pair[0]] - self._shares[pair[1]]
         by_way_of_units = float(apart @ self._inverse @ apart)
         scale = (1 / self._repeats[pair]).sum() + by_way_of_units

@@ -277,6 +277,7 @@ def publish(
         for run in all_runs(client, number):
             if REPORT in run.data.tags:  # of an earlier version, among the experiment's runs
                 client.delete_run(run.info.run_id)
+                continue
             key = run.data.tags.get(RECORD)
             if not key:
                 continue
