@@ -121,6 +121,16 @@ def test_both_records_of_a_run_are_kept_and_the_newer_counts(here, tmp_path) -> 
     assert result_of(here, first).record == second.path
 
 
+def test_the_record_of_the_imported_plan_counts_before_a_newer_one_of_another(
+    here, tmp_path
+) -> None:
+    assert run("import", exported(tmp_path / "b", started=LATER, epochs=4)) == 0
+    planned = make_record(machine="away")
+    assert run("import", exported(tmp_path / "a")) == 0
+    assert result_of(here, planned).record == planned.path
+    assert len(list((here / IMPORTED / "records/away").glob("*/*.json"))) == 2
+
+
 def result_of(here: Path, record: Record) -> Result:
     """What was imported of a run."""
     return results_in(here / SITE)[0][record.name]

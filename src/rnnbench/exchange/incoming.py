@@ -23,6 +23,7 @@ from rnnbench.records.record import Run
 from rnnbench.records.rounds import (
     ROUNDS,
     Result,
+    as_planned,
     read_results,
     records_at,
     results_in,
@@ -100,14 +101,16 @@ class Incoming:
             self._write_rounds(self.root / site / self.experiment)
 
     def _write_rounds(self, folder: Path) -> None:
-        """Writes the files of the rounds whose results have changed.
+        """Writes the files of the rounds whose results have changed. A record that was measured as
+        planned counts before a newer one that was not.
 
         `folder`: the experiment's at a site.
         """
         planned = read_heads(folder / "plan.jsonl")
+        digests = {head.name: head.digest for head in planned}
         known, _ = results_in(folder)
-        records, _ = records_at(folder, [head.name for head in planned])
-        results = known | results_of(records)
+        records, _ = records_at(folder, digests)
+        results = known | results_of(records) | results_of(as_planned(records, digests))
 
         rounds: dict[str, dict[str, Result]] = {}
         changed = set()
