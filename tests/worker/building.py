@@ -21,6 +21,7 @@ from rnnbench.builds.uv import find
 from rnnbench.errors import BuildError
 from rnnworker.precision import TOLERANCE
 from tests.conftest import ROOT, shared_folder
+from tests.worker import forked
 
 # Of scripts: without a GPU and without TensorFlow's log. XLA compiles in two thirds of its time;
 # users' certificates judge what it optimises.
@@ -128,13 +129,18 @@ def answer(
 ) -> Any:
     """Runs `script` with the interpreter `python`, the worker's code on its path, and these
     environment variables; returns its last line of output, parsed as JSON."""
-    done = subprocess.run(
-        [python, "-W", "ignore", "-c", script, *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        env={**os.environ, **VARIABLES, "PYTHONPATH": str(ROOT / "src"), **variables},
-        timeout=timeout,
-    )
+    environment = {**os.environ, **VARIABLES, "PYTHONPATH": str(ROOT / "src"), **variables}
+    texts = list(map(str, arguments))
+    if str(python) == sys.executable and variables in ({}, {"KERAS_BACKEND": "tensorflow"}):
+        done = forked.run(script, texts, environment, timeout)
+    else:
+        done = subprocess.run(
+            [python, "-W", "ignore", "-c", script, *texts],
+            capture_output=True,
+            text=True,
+            env=environment,
+            timeout=timeout,
+        )
     assert done.returncode == 0, done.stderr[-3000:]
     return json.loads(done.stdout.splitlines()[-1])
 

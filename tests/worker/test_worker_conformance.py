@@ -60,7 +60,7 @@ CASES = {
         Case("rnn_tanh", "keras cell"),
         Case("rnn_relu", "keras unrolled"),
         # In both directions and two layers, whose products outside the loops are not unrolled ones.
-        Case("lstm", "keras unrolled block scan_lstm", STACK),
+        Case("lstm", "unrolled block scan_lstm", {**STACK, "sequence": 3}),
         Case("lstm", "keras cell", {**TWO_LAYERS, "recurrent_dropout": 0.5}),
     ],
     "keras3_torch": [

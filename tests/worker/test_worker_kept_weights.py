@@ -210,8 +210,14 @@ KEPT = {
     "wrapped": [],
     "shared": [],
 }
-# What jax and torch do themselves; all else is Keras 3's, as in the build current.
-OF_BACKENDS = ("constant_and_frozen", "assigned", "set_by_the_framework", "normalized", "frozen")
+# What jax and torch do themselves; all else is Keras 3's, as in the build current. And what Keras 2
+# does the same in both of its TensorFlows is tried in one.
+OF_BACKENDS = ("assigned", "set_by_the_framework", "normalized", "frozen")
+SOME = {
+    "keras3_torch": OF_BACKENDS,
+    "keras3_jax": OF_BACKENDS,
+    "tf_2_15": (*OF_BACKENDS, "constants", "nested", "shared"),
+}
 FROZEN = {"constant_and_frozen": 1, "frozen": 4}  # model → number of weights
 
 
@@ -228,7 +234,7 @@ def test_weights_that_a_model_brings_stay_and_the_losses_are_those_of_plain_kera
         "loss": "binary_crossentropy",
     }
     config |= {"rnn": {"implementation": "keras"}, "build": settings_of(build)}
-    names = OF_BACKENDS if build.startswith("keras3_") else ()
+    names = SOME.get(build, ())
     arguments = (TRAINED, json.dumps(config), tmp_path / "mine.py", *names)
     results = answer_of(build, *arguments, temporary=tmp_path_factory)
     if build != "tf_1_15":

@@ -53,7 +53,7 @@ PARAMETERS = {
 }
 MODELS = tuple(PARAMETERS)
 WHOLE = ("current", "tf_2_15", "tf_1_2", "tf_1_15", "keras3_torch", "keras3_jax")  # run all
-SOME = ("mnist_cnn", "imdb_bilstm", "lstm_textgen", "digits_rnn")
+SOME = ("mnist_cnn", "imdb_bilstm", "digits_rnn")
 RUNS = [(b, m) for b in BUILDS for m in MODELS if b in WHOLE or m in SOME]
 SMALL = (
     "model.batch=4 device=cpu_2"
