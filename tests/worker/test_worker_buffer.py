@@ -85,15 +85,14 @@ def test_one_op_on_one_buffer_computes_and_trains_the_stack(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     """And fails if cuDNN lays out its buffer in another way."""
-    rnn = {name: {"implementation": name} for name in ("keras", "cudnn_raw")}
-    jobs = [
-        certificate_job(
-            "keras3_tensorflow", cell, rnn, sequence=2, layers=layers, bidirectional=both
-        )
-        for cell, layers, both in STACKS
-    ]
-    alone = {**jobs[2], "implementations": jobs[2]["implementations"][1:]}
-    arguments = json.dumps([*((False, job) for job in jobs), (True, alone)])
+    raw = {"cudnn_raw": {"implementation": "cudnn_raw"}}
+    both = {"keras": {"implementation": "keras"}, **raw}
+    jobs = []
+    for cell, layers, bidirectional in STACKS:
+        shape = {"sequence": 2, "layers": layers, "bidirectional": bidirectional}
+        rnn = both if cell == "lstm" else raw
+        jobs.append(certificate_job("keras3_tensorflow", cell, rnn, **shape))
+    arguments = json.dumps([*((False, job) for job in jobs), (True, jobs[2])])
     script = CERTIFY + EQUATIONS
     *certificates, other = answer_of("current", script, arguments, temporary=tmp_path_factory)
     for stack, certificate in zip(STACKS, certificates, strict=True):
@@ -101,7 +100,7 @@ def test_one_op_on_one_buffer_computes_and_trains_the_stack(
             assert (entry["status"], entry["why"], entry["round_trip"]) == ("certified", None, True)
             assert entry["outputs"] <= 1e-5 and entry["gradients"] <= 1e-4, (stack, name)
             assert entry["applied"]["cpu_1"]["off"] == 0, (stack, name)
-        assert [equal(pair) for pair in certificate["pairs"]] == [True], stack
+    assert [equal(pair) for pair in certificates[0]["pairs"]] == [True], "an LSTM of Keras"
     assert other["implementations"]["cudnn_raw"]["outputs"] > 1e-3
 
 

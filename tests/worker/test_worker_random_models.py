@@ -23,7 +23,7 @@ IMPLEMENTATIONS = {
     "keras3_torch": ("keras", "native"),
     "keras3_jax": ("keras", "native"),
     "tf_2_15": ("keras", "block"),
-    "tf_1_15": ("keras", "unrolled"),
+    "tf_1_15": ("keras", "block"),
 }
 # Keras itself may refuse a model; else ``plain`` is the error of the outputs of the implementation
 # ``keras`` against the same function without rnnbench, with the same weights.
