@@ -61,7 +61,7 @@ CASES = {
         Case("rnn_relu", "keras unrolled"),
         # In both directions and two layers, whose products outside the loops are not unrolled ones.
         Case("lstm", "unrolled block scan_lstm", {**STACK, "sequence": 3}),
-        Case("lstm", "keras cell", {**TWO_LAYERS, "recurrent_dropout": 0.5}),
+        Case("lstm", "cell", {**TWO_LAYERS, "recurrent_dropout": 0.5}),
     ],
     "keras3_torch": [
         Case("lstm", "keras native", LAST),
@@ -86,8 +86,8 @@ CASES = {
         Case("lstm", "contrib:CudnnCompatibleLSTMCell contrib:LSTMCell contrib:BasicLSTMCell"),
         Case("gru", "keras contrib"),
         Case("gru_reset_before", "keras contrib contrib:GRUCell"),
-        Case("rnn_tanh", "keras contrib"),
-        Case("rnn_relu", "keras contrib"),
+        Case("rnn_tanh", "contrib"),
+        Case("rnn_relu", "contrib"),
         Case("lstm", "contrib", STACK),
     ],
     "tf_1_2": [
