@@ -128,7 +128,8 @@ def answer(
     python: Path | str, script: str, *arguments: object, timeout: float = 300, **variables: str
 ) -> Any:
     """Runs `script` with the interpreter `python`, the worker's code on its path, and these
-    environment variables; returns its last line of output, parsed as JSON."""
+    environment variables; returns its last line of output, parsed as JSON. Scripts of this
+    interpreter are forked from one process that has imported TensorFlow."""
     environment = {**os.environ, **VARIABLES, "PYTHONPATH": str(ROOT / "src"), **variables}
     texts = list(map(str, arguments))
     if str(python) == sys.executable and variables in ({}, {"KERAS_BACKEND": "tensorflow"}):
