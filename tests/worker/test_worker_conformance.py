@@ -55,7 +55,7 @@ TWO_LAYERS = {
 CASES = {
     "current": [
         Case("lstm", "keras unrolled block block_cell cudnn_compatible", LAST),
-        Case("gru", "keras cell cudnn_compatible"),
+        Case("gru", "keras cell unrolled cudnn_compatible"),
         Case("gru_reset_before", "keras cell block_cell"),
         Case("rnn_tanh", "keras cell"),
         Case("rnn_relu", "keras unrolled"),
@@ -86,8 +86,8 @@ CASES = {
         Case("lstm", "contrib:CudnnCompatibleLSTMCell contrib:LSTMCell contrib:BasicLSTMCell"),
         Case("gru", "keras contrib"),
         Case("gru_reset_before", "keras contrib contrib:GRUCell"),
-        Case("rnn_tanh", "contrib"),
-        Case("rnn_relu", "contrib"),
+        Case("rnn_tanh", "keras contrib"),
+        Case("rnn_relu", "contrib unrolled"),
         Case("lstm", "contrib", STACK),
     ],
     "tf_1_2": [

@@ -210,15 +210,13 @@ KEPT = {
     "wrapped": [],
     "shared": [],
 }
-# What jax and torch do themselves; all else is Keras 3's, as in the build current. Keras 2 does the
-# same in both of its TensorFlows, but for how a session or a graph holds the weights.
+# What jax and torch do themselves; all else is Keras 3's, as in the build current. Keras 2 tries
+# all in the build tf_2_15, and in TensorFlow 1 those that depend on its graph and session.
 OF_BACKENDS = ("assigned", "set_by_the_framework", "normalized", "frozen")
-OF_KERAS_2 = ("set_before_the_call", "constants", "seeded", "nested", "wrapped", "shared")
 SOME = {
     "keras3_torch": OF_BACKENDS,
     "keras3_jax": OF_BACKENDS,
-    "tf_2_15": (*OF_BACKENDS, *OF_KERAS_2),
-    "tf_1_15": (*(name for name in OF_BACKENDS if name != "normalized"), *OF_KERAS_2[-2:]),
+    "tf_1_15": ("assigned", "set_by_the_framework", "frozen", "wrapped", "shared"),
 }
 FROZEN = {"constant_and_frozen": 1, "frozen": 4}  # model → number of weights
 
