@@ -52,6 +52,17 @@ def measure_round(place: Place, *lines: Mapping[str, Any], reference="keras") ->
     return {record.run.choices["rnn"]: record for record in records.values()}
 
 
+def in_a_quiet_hour(record: Record) -> Record:
+    """The record of the run if neither its steps nor the random reads had ever been slowed."""
+    steps = record.turns["steps"]
+    quiet = {
+        "reads": [1.0] * len(steps),
+        "others": [0.0] * len(steps),
+        "seconds": [count * 1.0 for count in steps],
+    }
+    return replace(record, turns={**record.turns, **quiet})
+
+
 def test_members_in_turns_have_the_known_ratios(place: Place) -> None:
     factors = {"keras": 1.0, "cell": 1.1, "same": 1.0, "slow": 2.0}
     lines = [run(rnn, epochs=8, epoch_seconds=f * EPOCH) for rnn, f in factors.items()]
@@ -73,7 +84,8 @@ def test_members_in_turns_have_the_known_ratios(place: Place) -> None:
         assert waited > EPOCH, "its phase includes the others' turns"
         duration = record.phases[-1].end - record.phases[0].start
         assert record.measured["wall_seconds"] < duration, "its share of the cohort's duration"
-        assert abs(record.measured["closure"]) < 0.1
+        # 0.6 to 0.8 if the others' turns counted. A busy host may stop a worker between epochs.
+        assert abs(record.measured["closure"]) < 0.5
     taken = sorted(
         (start, start + seconds)
         for record in records.values()
@@ -280,9 +292,6 @@ def test_a_new_configuration_is_compared_with_its_own_companion(place: Place) ->
     named, _ = read_records(found.values(), place.results)
     records = list(named.values())
     assert len(records) == 8 and sum(r.round.companion for r in records) == 2
-    # As in a quiet hour: in another one, the rounds whose reads are slow would not count.
-    quiet = [{**record.turns, "reads": [1.0] * len(record.turns["reads"])} for record in records]
-    records = [replace(record, turns=turns) for record, turns in zip(records, quiet, strict=True)]
     table = time_table(Measurements(tidy(records), {"rnn": "keras"})).set_index("rnn")
     assert table["runs"].to_dict() == {"keras": 2, "cell": 2, "late": 2}
     for rnn, factor in (("late", 1.5), ("cell", 2.5)):
@@ -290,6 +299,9 @@ def test_a_new_configuration_is_compared_with_its_own_companion(place: Place) ->
         slept = [slept_effects(r for r in records if r.round.id == each) for each in rounds]
         log = statistics.mean(effects["keras"] - effects[rnn] for effects in slept)
         assert outside(math.log(table.loc[rnn, "speedup"]), log, -math.log(factor)) < 0.1
+    # In a noisy hour, one of its two rounds may not count.
+    quiet = [in_a_quiet_hour(record) for record in records]
+    table = time_table(Measurements(tidy(quiet), {"rnn": "keras"})).set_index("rnn")
     method = table.loc["late", "method"]
     assert method.in_turns and method.units == 2
 
