@@ -149,7 +149,6 @@ def test_a_run_on_a_card_from_start_to_record(
     assert measured["card_use"]["sm_mhz"] == [1980, 1980]
     assert measured["card_watts"] == pytest.approx(300.0, rel=0.01)
     assert measured["joules_per_sample"] > 0
-    assert abs(measured["closure"]) < 0.2, "sampling the card is not part of the training"
     assert "card_shared" in [reason.code for reason in record.verdict.reasons]
     assert not [reason for reason in record.verdict.reasons if reason.code == "wrong_device"]
     # The same run on a machine with another model of card only.

@@ -323,6 +323,4 @@ def test_runs_without_turns_are_measured_on_their_own(place: Place) -> None:
     records = measure_round(place, *lines)
     for record in records.values():
         assert record.round.members == (record.name,) and effects_of([record]) == {}
-        assert len(record.turns["turn"]) == 1
-        for epoch in record.epochs:
-            assert epoch.seconds == pytest.approx(epoch.took, rel=0.1), "all steps are timed"
+        assert record.turns["steps"] == [4 * 20], "all steps are timed"
