@@ -47,11 +47,15 @@ def not_finite(arrays, prepare):
 
 
 def first_batches(arrays, config, steps):
-    """Yields the first `steps` training batches of ``model.batch`` samples, (x, y) or (x, y,
-    weights); repeats the data if necessary."""
+    """Yields the first `steps` training batches, (x, y) or (x, y, weights)."""
     samples = data.samples(arrays, "train")
-    batch = config["model"]["batch"]
-    order = data.epoch_order(config["seed"], 0, trees.rows(samples))
-    order = numpy.resize(order, steps * batch)
-    for chosen in numpy.split(order, steps):
+    for chosen in first_orders(config, trees.rows(samples), steps):
         yield trees.taken(samples, chosen)
+
+
+def first_orders(config, samples, steps):
+    """Returns the numbers of the samples in each of the first `steps` training batches, of
+    ``model.batch`` samples; repeats the `samples` (their number) if necessary."""
+    order = data.epoch_order(config["seed"], 0, samples)
+    order = numpy.resize(order, steps * config["model"]["batch"])
+    return numpy.split(order, steps)

@@ -257,8 +257,7 @@ class Trial:
         if not self._has_loaded(self.weights):
             why.append("it did not start from the canonical weights")
         steps = FEW_STEPS if self.is_long else STEPS
-        batches = first_batches(session.arrays, self.config, steps)
-        curve = [session.train_batch(*batch) for batch in batches]
+        curve = session.loss_curve(steps)
         if not numpy.all(numpy.isfinite(curve)):
             why.append("its loss is not finite within {} steps".format(steps))
         facts = session.precision_facts()

@@ -14,6 +14,7 @@ import numpy
 
 from rnnworker import data, optimizers, trees
 from rnnworker.arguments import Refusal
+from rnnworker.certified_samples import first_batches
 from rnnworker.frameworks import tensorflow_facts
 from rnnworker.frameworks.keras_session import KerasSession
 from rnnworker.frameworks.keras_training import renamed
@@ -156,6 +157,10 @@ class Session(KerasSession):
             loss = loss[0]
         return float(loss)
 
+    def loss_curve(self, steps):
+        batches = first_batches(self.arrays, self.config, steps)
+        return [self.train_batch(*batch) for batch in batches]
+
     def augmented_feed(self, samples, orders, batch):
         return lambda epoch, images: None  # ``fit`` takes the images themselves
 
@@ -165,7 +170,7 @@ class Session(KerasSession):
             orders = [numpy.arange(trees.rows(samples))]
         with fixed_shuffle_orders(orders):
             x, y = self._lists(*samples)
-            self.model.fit(x, y, batch_size=batch, shuffle=True, verbose=0, **settings)
+            return self.model.fit(x, y, batch_size=batch, shuffle=True, verbose=0, **settings)
 
     def evaluate(self):
         batch = self.config["model"]["batch"]

@@ -6,6 +6,8 @@ import time
 import numpy
 
 from rnnworker import data, trees
+from rnnworker.certified_samples import first_orders
+from rnnworker.frameworks import keras_checks
 from rnnworker.turns import StepClock, collect_and_freeze
 
 ACCURACIES = ("acc", "accuracy", "sparse_categorical_accuracy", "binary_accuracy")
@@ -27,12 +29,25 @@ class KerasTraining:
     def train(self, samples, orders, batch, lead_in=0, feed=None, **settings):
         """Calls ``fit`` once over consecutive epochs, each on the `samples` in one of the `orders`,
         from `feed` if given, after `lead_in` steps; ``fit`` takes each of these for an epoch of one
-        step."""
+        step. Returns Keras's ``History``."""
         steps = -(-len(orders[0]) // batch)
         if feed is None:
             feed = self.batches(samples, [orders[0][:batch]] * lead_in + list(orders), batch)
         settings["epochs"] += lead_in
-        self.model.fit(feed, steps_per_epoch=steps, verbose=0, **settings)
+        return self.model.fit(feed, steps_per_epoch=steps, verbose=0, **settings)
+
+    def loss_curve(self, steps):
+        """Trains the first `steps` batches, each as an epoch of one ``fit``, so that no other step
+        is compiled than that of a training. Returns the loss before each of these steps."""
+        samples = data.samples(self.arrays, "train")
+        orders = first_orders(self.config, trees.rows(samples), steps)
+        batch = self.config["model"]["batch"]
+        history = self.train(samples, orders, batch, epochs=steps).history
+        curve = []
+        for epoch in range(steps):
+            logs = {name: values[epoch] for name, values in history.items()}
+            curve.append(keras_checks.loss_in(logs, self))
+        return curve
 
     def train_steps(self, steps):
         """Trains `steps` batches, which changes the weights. The last of several has the size of
