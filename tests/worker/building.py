@@ -37,6 +37,7 @@ from types import SimpleNamespace
 from rnnworker import certify
 from rnnworker.turns import Phases, Turns
 
+certify.STEPS = certify.APPLIED_STEPS = 5
 certify.TRAINED_STEPS = 4
 
 

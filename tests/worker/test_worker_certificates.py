@@ -236,14 +236,14 @@ def test_a_wrong_split_among_replicas_is_noticed(tmp_path_factory) -> None:
     script = SPLIT + ALL_CERTIFICATES
     (found,) = answer_of("current", script, json.dumps([made]), temporary=tmp_path_factory)
     applied = found["implementations"]["keras"]["applied"]["cpu_1"]
-    assert applied["off"] == applied["steps"] == 30
+    assert applied["off"] == applied["steps"] == 5
 
 
 def test_a_model_without_a_recurrent_layer_is_judged_by_its_steps(certificates: dict) -> None:
     result = certificates["none"]["implementations"]["none"]
     assert (result["status"], result["why"]) == ("certified", None)
     assert {result[name] for name in ("outputs", "gradients", "round_trip", "function")} == {None}
-    assert len(result["loss_curve"]) == 20
+    assert len(result["loss_curve"]) == 5
     assert result["applied"]["cpu_1"]["off"] == 0
 
 
