@@ -152,10 +152,14 @@ def needs(item: pytest.Item) -> str | None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Selects the tier."""
+    """Selects the tier. The slow tests begin, so that no process waits for a last long file."""
+    slow = [item for item in items if needs(item)]
+    quick = [item for item in items if not needs(item)]
     if config.getoption("--quick"):
-        config.hook.pytest_deselected(items=[item for item in items if needs(item)])
-        items[:] = [item for item in items if not needs(item)]
+        config.hook.pytest_deselected(items=slow)
+        items[:] = quick
+    else:
+        items[:] = slow + quick
 
 
 class ByFile(LoadScopeScheduling):
