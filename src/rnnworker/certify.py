@@ -30,7 +30,7 @@ from rnnworker import (
     user_functions,
 )
 from rnnworker.arguments import Refusal
-from rnnworker.certified_samples import first_batches, not_finite, samples_of
+from rnnworker.certified_samples import first_batches, first_orders, not_finite, samples_of
 from rnnworker.differences import differences_of, gradient_errors, relative_error
 from rnnworker.frameworks import keras_checks
 from rnnworker.recurrent import composed
@@ -257,7 +257,8 @@ class Trial:
         if not self._has_loaded(self.weights):
             why.append("it did not start from the canonical weights")
         steps = FEW_STEPS if self.is_long else STEPS
-        curve = session.loss_curve(steps)
+        samples = trees.rows(session.arrays["x_train"])
+        curve = session.loss_curve(first_orders(self.config, samples, steps))
         if not numpy.all(numpy.isfinite(curve)):
             why.append("its loss is not finite within {} steps".format(steps))
         facts = session.precision_facts()
@@ -272,7 +273,6 @@ class Trial:
                 expected = " and ".join(attested["expected"])
                 why.append("it ran {} instead of {}".format(ran, expected))
         session.reset()
-        samples = trees.rows(session.arrays["x_train"])
         batches = -(-samples // self.config["model"]["batch"])
         trained = FEW_STEPS if self.is_long else TRAINED_STEPS
         session.train_steps(min(trained, batches))

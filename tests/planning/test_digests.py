@@ -95,6 +95,7 @@ OF_NEITHER = [
 ]
 OF_THE_CERTIFICATE = [
     ("certify.py", "STEPS = 20", "STEPS = 21"),
+    ("certified_samples.py", "numpy.split(order, steps)", "numpy.split(order[::-1], steps)"),
     ("reference.py", "0.5 * value", "0.6 * value"),
     ("kernels/block.py", "GATES = 4", "GATES = 5"),
     ("recurrent/layer.py", "self.units = units", "self.units = int(units)"),

@@ -14,7 +14,6 @@ import numpy
 
 from rnnworker import data, optimizers, trees
 from rnnworker.arguments import Refusal
-from rnnworker.certified_samples import first_batches
 from rnnworker.frameworks import tensorflow_facts
 from rnnworker.frameworks.keras_session import KerasSession
 from rnnworker.frameworks.keras_training import renamed
@@ -157,9 +156,9 @@ class Session(KerasSession):
             loss = loss[0]
         return float(loss)
 
-    def loss_curve(self, steps):
-        batches = first_batches(self.arrays, self.config, steps)
-        return [self.train_batch(*batch) for batch in batches]
+    def loss_curve(self, batches):
+        samples = data.samples(self.arrays, "train")
+        return [self.train_batch(*trees.taken(samples, chosen)) for chosen in batches]
 
     def augmented_feed(self, samples, orders, batch):
         return lambda epoch, images: None  # ``fit`` takes the images themselves

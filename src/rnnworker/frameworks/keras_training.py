@@ -6,7 +6,6 @@ import time
 import numpy
 
 from rnnworker import data, trees
-from rnnworker.certified_samples import first_orders
 from rnnworker.frameworks import keras_checks
 from rnnworker.turns import StepClock, collect_and_freeze
 
@@ -36,15 +35,15 @@ class KerasTraining:
         settings["epochs"] += lead_in
         return self.model.fit(feed, steps_per_epoch=steps, verbose=0, **settings)
 
-    def loss_curve(self, steps):
-        """Trains the first `steps` batches, each as an epoch of one ``fit``, so that no other step
-        is compiled than that of a training. Returns the loss before each of these steps."""
+    def loss_curve(self, batches):
+        """Takes a training step with each of the `batches` (numbers of samples). All are epochs of
+        one ``fit``, so that no other step is compiled than that of a training. Returns the loss
+        before each step."""
         samples = data.samples(self.arrays, "train")
-        orders = first_orders(self.config, trees.rows(samples), steps)
         batch = self.config["model"]["batch"]
-        history = self.train(samples, orders, batch, epochs=steps).history
+        history = self.train(samples, batches, batch, epochs=len(batches)).history
         curve = []
-        for epoch in range(steps):
+        for epoch in range(len(batches)):
             logs = {name: values[epoch] for name, values in history.items()}
             curve.append(keras_checks.loss_in(logs, self))
         return curve
