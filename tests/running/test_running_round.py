@@ -58,7 +58,7 @@ def in_a_quiet_hour(record: Record) -> Record:
     quiet = {
         "reads": [1.0] * len(steps),
         "others": [0.0] * len(steps),
-        "seconds": [count * 1.0 for count in steps],
+        "seconds": list(map(float, steps)),
     }
     return replace(record, turns={**record.turns, **quiet})
 

@@ -98,8 +98,7 @@ def test_each_network_is_certified_or_refused_with_the_right_reason(
     lacking = LACKING_IN_KERAS_2 if is_keras_2 else LACKING
     jobs = [job_of(network, build, tmp_path) for network in networks]
 
-    arguments = (ALL_CERTIFICATES, json.dumps(jobs))
-    found = answer_of(build, *arguments, temporary=tmp_path_factory)
+    found = answer_of(build, ALL_CERTIFICATES, json.dumps(jobs), temporary=tmp_path_factory)
     for network, certificate in zip(networks, found, strict=True):
         for rnn, result in certificate["implementations"].items():
             why = str(result["why"])
