@@ -57,7 +57,7 @@ SOME = ("mnist_cnn", "imdb_bilstm", "digits_rnn")
 RUNS = [(b, m) for b in BUILDS for m in MODELS if b in WHOLE or m in SOME]
 SMALL = (
     "model.batch=4 device=cpu_2"
-    " measure.warmup_steps=1 measure.evaluate_calls=0 measure.predict_calls=0"
+    " measure.warmup_steps=1 measure.warmup_seconds=0 measure.evaluate_calls=0 measure.predict_calls=0"
 )
 GRIDS = (
     "model=mnist_mlp,mnist_cnn",
