@@ -40,7 +40,13 @@ LACKING_IN_KERAS_2 = {
     **LACKING,
     "captioning": r"line \d+: rnn=block does not support a mask; keras, auto, cell, unrolled can",
 }
-LACKING_IN_TENSORFLOW_1 = {"weighted": "sample weights and class_weight are for"}
+# What whole frameworks lack.
+WITHOUT_WEIGHTS = {"weighted": "sample weights and class_weight are for"}
+REFUSED = {
+    "tf_1_15": WITHOUT_WEIGHTS,
+    "tf_1_2": WITHOUT_WEIGHTS,
+    "keras3_jax": {"stateful": r"stateful.py, line \d+: .*on jax .* stateful=True"},
+}
 OWN_STEP = "not compared with the gradient: the model has a train_step of its own"
 IMPLEMENTATIONS = {
     "current": ("keras", "block"),
@@ -93,21 +99,21 @@ def test_each_network_is_certified_or_refused_with_the_right_reason(
     build: str, tmp_path: Path, tmp_path_factory
 ) -> None:
     is_keras_2 = build.startswith("tf_")
-    is_tensorflow_1 = build.startswith("tf_1")
     networks = SOME.get(build, tuple(LOSSES))
     lacking = LACKING_IN_KERAS_2 if is_keras_2 else LACKING
+    refused = REFUSED.get(build, {})
     jobs = [job_of(network, build, tmp_path) for network in networks]
 
     found = answer_of(build, ALL_CERTIFICATES, json.dumps(jobs), temporary=tmp_path_factory)
     for network, certificate in zip(networks, found, strict=True):
         for rnn, result in certificate["implementations"].items():
             why = str(result["why"])
-            if is_tensorflow_1 and network in LACKING_IN_TENSORFLOW_1:
+            reason = refused.get(network)
+            if rnn not in ("keras", "unrolled"):
+                reason = lacking.get(network, reason)
+            if reason:
                 assert result["status"] == "refused", (network, rnn, why)
-                assert LACKING_IN_TENSORFLOW_1[network] in why, (network, rnn, why)
-            elif network in lacking and rnn not in ("keras", "unrolled"):
-                assert result["status"] == "refused", (network, rnn, why)
-                assert re.search(lacking[network], why), (network, rnn, why)
+                assert re.search(reason, why), (network, rnn, why)
             else:
                 assert result["status"] == "certified", (network, rnn, why)
                 steps = result["applied"]["cpu_1"]

@@ -57,7 +57,8 @@ SOME = ("mnist_cnn", "imdb_bilstm", "digits_rnn")
 RUNS = [(b, m) for b in BUILDS for m in MODELS if b in WHOLE or m in SOME]
 SMALL = (
     "model.batch=4 device=cpu_2"
-    " measure.warmup_steps=1 measure.warmup_seconds=0 measure.evaluate_calls=0 measure.predict_calls=0"
+    " measure.warmup_steps=1 measure.warmup_seconds=0"
+    " measure.evaluate_calls=0 measure.predict_calls=0"
 )
 GRIDS = (
     "model=mnist_mlp,mnist_cnn",
@@ -291,7 +292,8 @@ def test_the_first_step_of_the_optimizers(
 ) -> None:
     """Calculated by hand: Adam by Keras's formula in every build (torch's own would change the
     weight by 9.1e-4; a step count that is incremented before it is read, as may happen in Keras
-    2.0.6 without `_count_after_reading`, by 1.8e-4), RMSprop and repeated rows by the tables behind the report's text."""
+    2.0.6 without `_count_after_reading`, by 1.8e-4), RMSprop and repeated rows by the tables
+    behind the report's text."""
     (framework,) = {each.config["build"]["framework"] for each in points if build_of(each) == build}
     changes = runs(build)["changes"]
     gradient, m, v = 1e-6, 0.1 * 1e-6, 0.001 * 1e-12

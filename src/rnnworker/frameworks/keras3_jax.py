@@ -14,6 +14,8 @@ from rnnworker.frameworks.keras_training import bounds
 class Session(KerasSession):
     """XLA has no setting for its threads: it starts one per core that the process is pinned to."""
 
+    # Keras 3.15 does not count the states among the variables that a compiled step returns.
+    keeps_states = False
     attests_short_layers = False  # a step is traced and not run, which needs no memory
 
     def __init__(self, config, threads):

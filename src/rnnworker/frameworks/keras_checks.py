@@ -72,6 +72,7 @@ def check(session):
     if session.config["rnn"]["implementation"] != "none":
         _check_layers(session)
         _check_cells(session)
+    _check_states(session)
     _check_weights(session)
 
 
@@ -134,6 +135,21 @@ def _check_cells(session):
             if len(cells) == 1:
                 right = made.cell
             raise Refusal(fault.format(made.place, made.cell, cell, right))
+
+
+def _check_states(session):
+    """No layer may have stateful=True where a training does not keep its states."""
+    if session.keeps_states:
+        return
+    places = {id(made.layer): made.place for made in session.recurrent.made}
+    for layer in flat(session.model.layers):
+        if getattr(layer, "stateful", False):
+            place = places.get(id(layer), session.config["model"]["function"])
+            fault = (
+                "{}: Keras on jax trains the layer {} from zero states in each step, as if it had "
+                "no stateful=True: use a build of TensorFlow or torch"
+            )
+            raise Refusal(fault.format(place, layer.name))
 
 
 def _check_weights(session):

@@ -46,6 +46,7 @@ class KerasSession(KerasWeights, KerasTraining):
     resets_dropout = True  # whether `reset` restores the random states of dropout
     can_feed_on_device = True
     takes_sample_weights = True
+    keeps_states = True  # whether a training keeps the states of a layer with stateful=True
     attests_short_layers = True  # whether `kernels` can observe a part of a long sequence
 
     def __init__(self, config, threads):
