@@ -127,6 +127,13 @@ def build(keras, recurrent, config):
     return keras.models.Model(inputs, layers.Dense(10, activation="softmax")(hidden))
 """
 KERAS = {"keras": {"implementation": "keras", "kernels": ["while"]}}
+STOPS = """
+    class Stops(keras.models.Model):
+        def train_step(self, data):
+            self.stop_training = True
+            return super().train_step(data)
+
+    return Stops("""
 # The file of a model without a recurrent layer → changes of it, and what is said about it.
 OF_MODELS = {
     "unused": ("", "", "build of {file} makes no LSTM, GRU or SimpleRNN: add one, or"),
@@ -134,6 +141,7 @@ OF_MODELS = {
     "flat": ("layers.Flatten()", "layers.Conv2D(2, 3)", "ValueError: {file}, line 5: "),
     "metric": ("    return", "    config['model']['metrics'][:] = ['no']\n    return",
                "ValueError: model {file}:build: Could not interpret metric identifier"),
+    "stops": ("    return keras.models.Model(", STOPS, "{file}:build: the model sets stop_"),
     "infinite": ("", "", "ValueError: x_val of {folder}/infinite.py:prepare has NaN or infinite"),
 }  # fmt: skip
 INFINITE = """
@@ -209,7 +217,7 @@ def test_a_fault_of_the_model_or_its_data_names_the_file(
 ) -> None:
     (result,) = certificates[name]["implementations"].values()
     expected = OF_MODELS[name][2].format(file=f"{folder}/{name}.py", folder=folder)
-    status = "refused" if name == "unused" else "failed"
+    status = "refused" if name in ("unused", "stops") else "failed"
     assert result["status"] == status and result["why"].startswith(expected)
 
 

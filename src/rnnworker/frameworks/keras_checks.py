@@ -64,6 +64,16 @@ def loss_in(logs, session):
     return float(logs["loss"])
 
 
+def check_stop(taken, asked, session):
+    """Raises `Refusal` if a model has ended its training after `taken` of the `asked` epochs."""
+    if taken < asked:
+        fault = (
+            "{}: the model sets stop_training, here after {} of {} epochs: remove that, so that "
+            "all implementations train equally long"
+        )
+        raise Refusal(fault.format(session.config["model"]["function"], taken, asked))
+
+
 def check(session):
     """Raises `Refusal` if the built model of a `session` cannot be measured: if it does not fit its
     data, if another than the named implementation would run, or if weights could not be set."""

@@ -41,10 +41,11 @@ class KerasTraining:
         before each step."""
         samples = data.samples(self.arrays, "train")
         batch = self.config["model"]["batch"]
-        history = self.train(samples, batches, batch, epochs=len(batches)).history
+        done = self.train(samples, batches, batch, epochs=len(batches))
+        keras_checks.check_stop(len(done.epoch), len(batches), self)
         curve = []
         for epoch in range(len(batches)):
-            logs = {name: values[epoch] for name, values in history.items()}
+            logs = {name: values[epoch] for name, values in done.history.items()}
             curve.append(keras_checks.loss_in(logs, self))
         return curve
 
