@@ -371,6 +371,20 @@ def test_arrays_of_structures_and_objects_are_refused_with_a_remedy_that_helps(
     assert reason in error and "as float32" in error
 
 
+@pytest.mark.parametrize("names", ["gru, dense", '[["kernel"]]', '{"a": 1}', ""])
+def test_the_names_in_safetensors_may_be_of_another_program(names: str) -> None:
+    safetensors.numpy.save_file(random_arrays("gru", GRU), "x.safetensors", {"names": names})
+    assert convert("x.safetensors", "y.npz") == 0
+
+
+def test_names_of_other_arrays_are_those_of_an_incomplete_file(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    safetensors.numpy.save_file(random_arrays("gru", GRU), "x.safetensors", {"names": '["lost"]'})
+    assert convert("x.safetensors", "y.npz") == 1
+    assert "its header names other arrays than it has. Fix: use a comp" in refused(capsys)
+
+
 def test_types_that_numpy_lacks_are_refused_with_a_remedy_that_helps(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import safetensors
 
@@ -123,16 +124,26 @@ def _npz(path: Path) -> Checkpoint:
     )
 
 
+def _list(text: str | None) -> list[str] | None:
+    """The names in a JSON list; None for what another program wrote."""
+    try:
+        return msgspec.json.decode(text or "", type=list[str])
+    except msgspec.DecodeError:
+        return None
+
+
 def _safetensors(path: Path) -> Checkpoint:
     """A file of safetensors, whose metadata has the names in order if rnnbench wrote it."""
     with safetensors.safe_open(path, framework="numpy") as file:
         about = dict(file.metadata() or {})
         names = list(file.keys())
-        if "names" in about:
-            names = json.loads(about.pop("names"))
-        contents = [(name, file.get_tensor(name)) for name in names]
+        written = _list(about.get("names"))
+        if written is not None:
+            names = written
+            del about["names"]
         if set(names) != set(file.keys()):
             raise Refusal("its header names other arrays than it has.", "use a complete file.")
+        contents = [(name, file.get_tensor(name)) for name in names]
 
     order = about.pop("order", "none")
     return Checkpoint(
