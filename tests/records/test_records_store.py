@@ -124,6 +124,7 @@ BIGGEST = 10**20 - 1
         ("1" * 30, f"the number {'1' * 30} is too large"),
         ("9" * 60, f"the number {'9' * 40} is too large"),
         (f'"{"7" * 30}"', "7" * 30),
+        (f'["{"7" * 30}", {BIGGEST}]', ["7" * 30, BIGGEST]),
         (r'{"a\u001b": ["\u0007b", {"c": "d\u202e\n"}], "e": 5}',
          {"a": ["b", {"c": "d\n"}], "e": 5}),
         (r'"\u009b2Jx"', "2Jx"),
