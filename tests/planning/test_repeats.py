@@ -72,11 +72,11 @@ def test_without_finished_runs_the_forecast_is_a_guess() -> None:
 
 def test_a_finished_configuration_is_forecast_from_its_own_times() -> None:
     runs = [*finished("a", 10, 12), *finished("b", 100)]
-    left = dict.fromkeys(["a-s0-r7", "b-s1-r0", "c-s0-r0"], 0)
+    left = dict.fromkeys(["a-s0-r7", "a-s0-r8", "b-s1-r0", "c-s0-r0"], 0)
     result = forecast(left, runs, sizes=[500, 1500])
-    assert result.seconds == pytest.approx(11 + 100 + 55.5 + 3 * 2)
+    assert result.seconds == pytest.approx(11 + 11 + 100 + 55.5 + 4 * 2)
     assert result.guessed == 1
-    assert result.bytes == 3000
+    assert result.bytes == 4000
 
 
 def noisy(names: str, blocks: int, spread: float, drift: float) -> list[FinishedRun]:

@@ -164,13 +164,17 @@ def test_a_run_whose_certificate_failed_is_not_trained(
     assert len(list(files)) == 1, "it is no companion either"
 
 
-def test_what_all_implementations_do_wrong_is_blamed_on_no_kernel(place: Place) -> None:
+@pytest.mark.parametrize(("data", "named"), [(None, "made by the model"), ("my.npz", "my.npz")])
+def test_what_all_implementations_do_wrong_is_blamed_on_no_kernel(
+    place: Place, data: str | None, named: str
+) -> None:
     lines = [run("keras"), run("mine")]
     why = "ValueError: layer 'functional{}' expected shape=(None, 8, 8), found shape=(16, 12, 4)"
     entries = {}
     for line, name, number in zip(lines, ("keras", "mine"), ("", "_1"), strict=True):
         line["certificate"] = "fake-lstm-fake"
         line["config"]["rnn"]["implementation"] = f"/home/me/{name}.py"
+        line["config"]["dataset"]["path"] = data
         fault = why.format(number)
         entries[name] = {"status": "failed", "why": fault, "function_why": fault}
     made = {"schema": 3, "implementations": entries, "digest": ""}
@@ -181,7 +185,7 @@ def test_what_all_implementations_do_wrong_is_blamed_on_no_kernel(place: Place) 
     reasons = {record.verdict.reasons for record in measure_round(place, *lines).values()}
     ((reason,),) = reasons
     assert reason.text.endswith(f"the certificate of every implementation failed: {why.format('')}")
-    correct = "correct the model (rnnworker.models.digits_rnn), the data (made by the model) or"
+    correct = f"correct the model (rnnworker.models.digits_rnn), the data ({named}) or"
     assert reason.remedy.startswith(f"{correct} the options;")
     certificate = {**made, "key": "fake-lstm-fake"}
     first, second = certificate_summary(certificate, rnns)

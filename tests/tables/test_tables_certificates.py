@@ -299,6 +299,13 @@ def test_an_implementation_that_agrees_with_none_of_its_build_is_in_doubt_in_oth
     assert agrees.equal == CERTIFIED
 
 
+def test_one_that_failed_leaves_the_others_of_its_build_without_doubt():
+    old = alone_with("tf_1_15", loss_curve=0.5)
+    old["implementations"]["block"] |= failed("outputs differ")
+    found = judging(certificate("tf_2_21"), old).judge(config("keras", "tf_1_15"), KERAS)
+    assert (found.equal, found.why) == (CERTIFIED, "both agree with the float64 reference")
+
+
 def test_a_certificate_of_a_build_as_published_names_that():
     here, published = judging(wrong_gradients("tf_2_21")), config("block", "current") | WIDE
     assert f"block {here.why_not_learning(config('block'))}" == WRONG
