@@ -138,6 +138,8 @@ def test_serial_fraction_is_recovered():
     speedups = [amdahl(n, 0.1) for n in counts]
     assert serial_fraction(counts, speedups) == pytest.approx(0.1)
     assert amdahl(2, 0.5) == pytest.approx(4 / 3)  # 1 / (0.5 + 0.5 / 2)
+    # Slower than on one thread, and faster than twice.
+    assert (serial_fraction([1, 2], [1, 0.5]), serial_fraction([1, 2], [1, 3])) == (1, 0)
     times = zip(counts, speedups, strict=True)
     records = [make_record(device=f"cpu_{n}", epoch_seconds=1 / speedup) for n, speedup in times]
     table = scaling(measured(records))

@@ -44,7 +44,9 @@ def test_runs_and_order():
     ],
 )
 def test_kernels(kernel, texts):
-    table = kernels(tidy([make_record(measured={"kernel": kernel}), make_record(rnn="block")]))
+    measured = {"kernel": kernel}
+    void = make_record(rnn="cell", measured=measured, verdict="void")
+    table = kernels(tidy([make_record(measured=measured), make_record(rnn="block"), void]))
     assert table["kernel"].tolist() == texts
     assert table["implementation"].tolist() == ["keras"] * len(texts)
     assert table["runs"].tolist() == [1] * len(texts)

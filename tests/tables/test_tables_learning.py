@@ -171,4 +171,5 @@ def test_time_to_target_by_hand():
     keras, other = target(frame).to_dict("records")
     assert keras["target"] == pytest.approx(0.891) and keras["seconds"] == pytest.approx(10)
     assert other["seconds"] == pytest.approx(2.0) and other["epochs"] == 4
+    assert (keras["reached"], other["reached"]) == (1, 1)
     assert curves(frame, "val_acc")["elapsed"].iloc[1] == pytest.approx(4)
