@@ -44,6 +44,13 @@ def row_of(*records):
     return row
 
 
+def test_a_place_that_is_a_little_slower_at_the_same_price_is_not_on_the_front():
+    records = [make_record(epoch_seconds=20.0), make_record(device="cpu_2", epoch_seconds=19.95)]
+    same = [Price(device, "on_demand", 0.36) for device in ("cpu_1", "cpu_2")]
+    table = costs(records, replace(PRICES, prices=tuple(same)))
+    assert table["on_front"].tolist() == [False, True]
+
+
 def test_cost_by_hand():
     table = costs(FOUR_TIMES, PRICES)
     cpu_1, cpu_2 = table.to_dict("records")

@@ -113,6 +113,17 @@ def test_rows_are_in_the_order_of_devices_cells_and_speed() -> None:
     ]  # fmt: skip
 
 
+def test_implementations_are_in_the_order_of_their_times_relative_to_others_there() -> None:
+    """keras takes 2/1.5 and 100/95 of the median there, block 1/1.5, cell 90/95."""
+    made = [("cpu_1", "keras", 2.0), ("cpu_1", "block", 1.0),
+            ("cpu_2", "keras", 100.0), ("cpu_2", "cell", 90.0)]  # fmt: skip
+    records = [make_record(device=on, rnn=rnn, epoch_seconds=took) for on, rnn, took in made]
+    table = ranked(tidy(records))[["device", "rnn"]].drop_duplicates()
+    assert list(table.itertuples(index=False, name=None)) == [
+        ("cpu_1", "block"), ("cpu_1", "keras"), ("cpu_2", "cell"), ("cpu_2", "keras"),
+    ]  # fmt: skip
+
+
 def test_a_block_is_a_seed_and_a_repeat_whatever_its_number_was() -> None:
     """An extended experiment counts its blocks anew; records keep the old number."""
     records = [
