@@ -9,13 +9,14 @@ tensorflow/python/eager/context.py, ``set_memory_growth``)."""
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from rnnworker import frameworks
 from rnnworker.arguments import Refusal
-from tests.worker.building import answer_of, certificate_job, settings_of
+from tests.worker.building import answer_of, certificate_job, settings_of, write
 
 ATTESTED = """
 import json, sys
@@ -154,3 +155,62 @@ def test_the_products_of_a_real_model(tmp_path_factory) -> None:
     counted = answer_of("current", PRODUCTS, json.dumps(config), temporary=tmp_path_factory)
     forward = 2 * (8 * (8 * 256 + 64 * 256) + 64 * 10)
     assert counted == [{"flops_per_sample": 3 * forward, "timesteps": 8}] * 2
+
+
+STOPPING = """
+def build(keras):
+    class Stopping(keras.models.Model):
+        taken = 0
+
+        def train_step(self, data):
+            self.taken += 1
+            if self.taken == STEP:
+                self.stop_training = True
+            return super().train_step(data)
+
+    inputs = keras.layers.Input((5, 3))
+    model = Stopping(inputs, keras.layers.Dense(10)(keras.layers.LSTM(4)(inputs)))
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile("sgd", loss, run_eagerly=True)
+    return model
+"""
+TRAINED_TO_THE_END = """
+import json, sys
+from rnnworker import canonical_weights, frameworks
+from rnnworker.arguments import Refusal
+from rnnworker.events import Events
+from rnnworker.turns import Turns
+
+session = frameworks.open_session(json.loads(sys.argv[1]), 1)
+session.load_data(None)
+session.build()
+session.load_weights(canonical_weights.initial(session.layers(), 0))
+session.train_steps(1)
+epochs, why = [], None
+with open(sys.argv[2], "wb") as file:
+    try:
+        session.fit(epochs.append, lambda: None, Turns(Events(file.fileno())))
+    except Refusal as error:
+        why = str(error)
+print(json.dumps([len(epochs), why]))
+"""
+
+
+@pytest.mark.parametrize("step", [9, 10, None])
+def test_a_training_that_the_model_ends_is_refused(
+    step: int | None, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """After 6 untimed steps, within the first of two epochs of 4 steps, at its end, and never."""
+    write(tmp_path, {"mine.py": STOPPING.replace("STEP", str(step))})
+    config = certificate_job("", "of_model", {})["config"]
+    config |= {"rnn": {"implementation": "keras"}, "build": settings_of("current")}
+    model = {key: config["model"][key] for key in ("batch", "sequence", "features", "data")}
+    model |= {"train_samples": 64, "val_samples": 32, "data_seed": 0, "epochs": 2}
+    config["model"] = model | {"function": f"{tmp_path}/mine.py:build"}
+    arguments = (TRAINED_TO_THE_END, json.dumps(config), tmp_path / "events")
+
+    trained, why = answer_of("current", *arguments, temporary=tmp_path_factory)
+
+    assert trained == (0 if step else 2)
+    assert (why is None) == (step is None)
+    assert why is None or why.startswith(f"{tmp_path}/mine.py:build: the model sets stop_training")

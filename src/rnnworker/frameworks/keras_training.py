@@ -41,11 +41,11 @@ class KerasTraining:
         before each step."""
         samples = data.samples(self.arrays, "train")
         batch = self.config["model"]["batch"]
-        done = self.train(samples, batches, batch, epochs=len(batches))
-        keras_checks.check_stop(len(done.epoch), len(batches), self)
+        history = self.train(samples, batches, batch, epochs=len(batches)).history
+        keras_checks.check_stop(self)
         curve = []
         for epoch in range(len(batches)):
-            logs = {name: values[epoch] for name, values in done.history.items()}
+            logs = {name: values[epoch] for name, values in history.items()}
             curve.append(keras_checks.loss_in(logs, self))
         return curve
 
@@ -250,6 +250,7 @@ def epoch_clock(session, on_epoch, clock, sizes, lead_in):
                 if epoch + 1 == lead_in:
                     session.prepare_epochs()
                 return
+            keras_checks.check_stop(session)
             session.finish_device()
             times = clock.epoch_ends()
             end = time.monotonic()
