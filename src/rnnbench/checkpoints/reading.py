@@ -124,7 +124,7 @@ def _npz(path: Path) -> Checkpoint:
     )
 
 
-def _list(text: str | None) -> list[str] | None:
+def _names_in(text: str | None) -> list[str] | None:
     """The names in a JSON list; None for what another program wrote."""
     try:
         return msgspec.json.decode(text or "", type=list[str])
@@ -137,7 +137,7 @@ def _safetensors(path: Path) -> Checkpoint:
     with safetensors.safe_open(path, framework="numpy") as file:
         about = dict(file.metadata() or {})
         names = list(file.keys())
-        written = _list(about.get("names"))
+        written = _names_in(about.get("names"))
         if written is not None:
             names = written
             del about["names"]
