@@ -27,6 +27,7 @@ from rnnbench.records.rounds import Result, results_in
 from rnnbench.records.store import Place, record_files
 from rnnbench.tracking import store
 from rnnworker import members
+from tests import durations
 
 # The same examples in every run, so that results are reproducible; `make faults` draws new ones.
 settings.register_profile("suite", derandomize=True, deadline=None)
@@ -125,6 +126,13 @@ NEEDS_BY_NAME = {
 }
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "slow_tier: what `make test` leaves out; set by `needs`")
+    config.pluginmanager.register(durations.InTestProcess())
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(durations.Summary())
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--quick",
@@ -155,6 +163,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Selects the tier. The slow tests begin, so that no process waits for a last long file."""
     slow = [item for item in items if needs(item)]
     quick = [item for item in items if not needs(item)]
+    for item in slow:
+        item.add_marker("slow_tier")
     if config.getoption("--quick"):
         config.hook.pytest_deselected(items=slow)
         items[:] = quick
