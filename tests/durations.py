@@ -6,7 +6,6 @@ it has waited for; a service that outlives its tests is not in them.
 
 from __future__ import annotations
 
-import os
 import time
 from collections import defaultdict
 from collections.abc import Iterator
@@ -15,14 +14,10 @@ from typing import Any
 
 import pytest
 
+from tests import cpu_time
+
 SLOWEST_TESTS = 10
 FILES = 25
-
-
-def cpu_seconds() -> float:
-    """CPU seconds that this process and the children it has waited for have used so far."""
-    times = os.times()
-    return times.user + times.system + times.children_user + times.children_system
 
 
 @dataclass
@@ -47,15 +42,15 @@ class InTestProcess:
     """Notes the CPU seconds of each phase of a test in its report."""
 
     def __init__(self) -> None:
-        self.before = cpu_seconds()
+        self.before = cpu_time.seconds()
 
     def pytest_runtest_logstart(self) -> None:
-        self.before = cpu_seconds()
+        self.before = cpu_time.seconds()
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self, item: pytest.Item) -> Iterator[None]:
         report = yield
-        now = cpu_seconds()
+        now = cpu_time.seconds()
         others = [each for each in report.user_properties if each[0] != "cpu_seconds"]
         report.user_properties = [*others, ("cpu_seconds", now - self.before)]
         self.before = now
