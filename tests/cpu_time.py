@@ -1,4 +1,4 @@
-"""CPU seconds of a process of tests. Forked scripts import this too, so it imports next to nothing."""
+"""CPU seconds of a process of tests. Forked scripts import this: it imports next to nothing."""
 
 from __future__ import annotations
 
