@@ -20,7 +20,7 @@ SLOWEST_TESTS = 10
 FILES = 25
 
 
-@dataclass
+@dataclass(eq=False)
 class Spent:
     """What one test, file or tier took; `begin` and `end` are seconds since the epoch."""
 
@@ -57,7 +57,7 @@ class InTestProcess:
         return report
 
 
-@dataclass
+@dataclass(eq=False)
 class Summary:
     """Collects the reports of all test processes and prints what they took."""
 
