@@ -131,7 +131,7 @@ def measure(project: Project, plan: Plan) -> forked_commands.Forked:
 
 def measured(project: Project, plan: Plan) -> None:
     process = measure(project, plan)
-    _, error = process.communicate(timeout=60)
+    _, error = process.communicate(timeout=300)
     assert process.returncode == 0, error
 
 
@@ -145,7 +145,7 @@ def test_a_change_after_the_plan(own: Project, change: Callable[[Project], None]
     change(own)
     own.rounds("mine")[0].unlink()
     refused = measure(own, plan)
-    _, error = refused.communicate(timeout=60)
+    _, error = refused.communicate(timeout=300)
     assert refused.returncode == 1
     assert error.count("changed since the plan was made") == 1, error
     assert "Fix: run the same command again" in error and "Traceback" not in error
@@ -178,7 +178,7 @@ def test_a_file_that_is_edited_during_its_run(own: Project) -> None:
 
     wait_until(has_begun, 30, "an epoch")
     edited_code(own)
-    _, error = process.communicate(timeout=60)
+    _, error = process.communicate(timeout=300)
     assert process.returncode == 0, error
     (record,) = own.records()
     (old,), (new,) = plan.runs.values(), planned(own).runs.values()

@@ -221,7 +221,7 @@ for number in itertools.count(1):
 """
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     writer = subprocess.Popen([sys.executable, "-c", script, str(path)], env=environment)
-    seen, deadline = set(), time.monotonic() + 20
+    seen, deadline = set(), time.monotonic() + 120
     try:
         while len(seen) < 5 and time.monotonic() < deadline:
             data = read_json(path)

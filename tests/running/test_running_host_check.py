@@ -47,7 +47,9 @@ def test_facts_of_this_host_can_be_read() -> None:
     hardware = machine.fingerprint()
     known = (hardware["processor"], reads_bytes(hardware["caches"])) in KNOWN
     assert (facts["slowness"] is not None) == known
-    assert not known or 0.9 < facts["slowness"] < 10
+    # The machine may be stopped during one of the readings.
+    readings = [read_host_facts()["slowness"] for _ in range(3 if known else 0)]
+    assert not known or 0.9 < min(readings) < 10
 
 
 def test_the_time_of_our_own_processes_is_not_that_of_others(monkeypatch) -> None:

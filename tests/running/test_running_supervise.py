@@ -33,7 +33,8 @@ def handshake():
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Supervises a worker that executes a few lines after the protocol's functions."""
-    monkeypatch.setattr(members, "GRACE_SECONDS", 0.3)
+    # Longer than the machine may be stopped: what ends in time is not killed.
+    monkeypatch.setattr(members, "GRACE_SECONDS", 3)
 
     def start(script: str, limits: dict | None = None, **options) -> Outcome:
         command = [sys.executable, "-S", "-c", PROTOCOL + textwrap.dedent(script)]
@@ -137,7 +138,7 @@ def test_a_phase_over_its_limit_ends_the_worker_and_its_children(run, tmp_path: 
         """,
         limits={"train": 0.5},
     )
-    assert time.monotonic() - start < 10
+    assert time.monotonic() - start < 20
     assert outcome.over_limit == outcome.phase == "train"
     assert outcome.exit_code == -signal.SIGKILL
     assert outcome.events[-1]["event"] == "epoch"
@@ -171,11 +172,11 @@ def test_a_worker_receives_sigterm_before_sigkill(run) -> None:
             "train",
         ),
         (  # a limit starts with its phase
-            {"import": 0.6, "data": 0.6, "build": 0.6},
+            {"import": 4, "data": 4, "build": 4},
             """
             for phase in ("import", "data", "build"):
                 emit("phase_begin", phase=phase)
-                time.sleep(0.3)
+                time.sleep(1.5)
                 emit("phase_end", phase=phase)
             """,
             None,
@@ -220,7 +221,7 @@ def test_how_a_worker_ended(run, script: str, exit_code: int) -> None:
         f"emit('phase_begin', phase='train')\n{script}",
         on_event=lambda event: time.sleep(0.2),
     )
-    assert time.monotonic() - start < 10
+    assert time.monotonic() - start < 20
     assert (outcome.exit_code, outcome.phase) == (exit_code, "train")
     assert outcome.over_limit is None
 

@@ -155,7 +155,7 @@ def test_an_unreachable_server_is_one_line_without_its_password(tmp_path, track_
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://me:topsecret@127.0.0.1:{free_port()}")
     begin, output = time.monotonic(), tmp_path / "store.json"
     code, error = track_here("--root", tmp_path, round_of(tmp_path, record))
-    assert code == 1 and time.monotonic() - begin < 15
+    assert code == 1 and time.monotonic() - begin < 60
     assert len(error.splitlines()) == 1 and "127.0.0.1" in error and "Fix:" in error
     assert "topsecret" not in error and "me:" not in error
     code, error = track_here("--root", tmp_path, "--init", "--output", output)

@@ -187,7 +187,8 @@ def test_ticks_counted_in_the_next_turn_are_not_foreign() -> None:
 @pytest.mark.parametrize("cores", [(), tuple(os.sched_getaffinity(0))])
 def test_the_seconds_of_random_reads(cores: tuple[int, ...]) -> None:
     seconds, usual = processors.RandomReads(cores).seconds, os.sched_getaffinity(0)
-    assert 1e-6 < seconds() < 1
+    # The machine may be stopped during one of the readings.
+    assert 1e-6 < min(seconds() for _ in range(3)) < 1
     assert os.sched_getaffinity(0) == usual
     assert processors.mean_reads(2.0, 8.0) == 4.0 and processors.mean_reads(None, None) is None
 

@@ -126,10 +126,10 @@ def test_the_limit_of_a_phase_covers_its_turns_and_not_the_waiting_for_them(run)
     outcomes = run(
         {
             "short": begin + "for _ in range(10): turn(0.01)",
-            "long": begin + "for _ in range(30): turn(0.1)",
+            "long": begin + "for _ in range(30): turn(0.5)",
             "hung": begin + "turn()\ngate()\ntime.sleep(60)",
         },
-        limits={"train": 1.0},
+        limits={"train": 4.0},
     )
     over_limit = {name: outcome.over_limit for name, outcome in outcomes.items()}
     assert over_limit == {"short": None, "long": "train", "hung": "train"}
@@ -137,9 +137,10 @@ def test_the_limit_of_a_phase_covers_its_turns_and_not_the_waiting_for_them(run)
     taken = spans(outcomes)
     counted = Counter(name for *_, name in taken)
     assert (counted["short"], counted["hung"]) == (10, 1)
-    assert 0.5 < sum(end - start for start, end, name in taken if name == "long") < 1.5
+    # With a margin: the machine may be stopped for two seconds in any of the turns.
+    assert 2 < sum(end - start for start, end, name in taken if name == "long") < 7
     waited = max(start for start, _, name in taken if name == "short") - taken[0][0]
-    assert waited > 1.5, "longer than the limit"
+    assert waited > 4, "longer than the limit"
 
 
 def test_cpu_use_of_a_waiting_member_is_reported(run) -> None:
