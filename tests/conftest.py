@@ -51,8 +51,9 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-# All tests of these folders share one Slurm cluster; other files have separate fixtures.
-SHARED_FOLDERS = ("tests/cluster",)
+# These files share one Slurm cluster; other files have separate fixtures. They mostly wait, so they
+# begin, and run beside what computes.
+CLUSTER = ("tests/cluster/test_cluster_faults.py", "tests/cluster/test_cluster_slurm.py")
 
 
 @pytest.fixture(autouse=True)
@@ -120,7 +121,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "slow_tier: what `make test` leaves out; set by `needs`")
     config.pluginmanager.register(durations.InTestProcess())
     if not hasattr(config, "workerinput"):
-        config.pluginmanager.register(durations.Summary())
+        config.pluginmanager.register(durations.Summary(config.getoption("--record-durations")))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -128,6 +129,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--quick",
         action="store_true",
         help="leave out tests that need Snakemake, servers, browsers or old builds",
+    )
+    parser.addoption(
+        "--record-durations",
+        action="store_true",
+        help="write the seconds of each file to tests/durations.json, by which they are ordered; "
+        "for a session of all tests",
     )
 
 
@@ -150,7 +157,15 @@ def needs(item: pytest.Item) -> str | None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Selects the tier. The slow tests begin, so that no process waits for a last long file."""
+    """Selects the tier. The slow tests begin, those of the longest files first, so that no process
+    waits for a last long file."""
+    walls = durations.recorded()
+
+    def order(item: pytest.Item) -> tuple[bool, float]:
+        file = item.nodeid.partition("::")[0]
+        return file not in CLUSTER, -walls.get(file, 0)
+
+    items.sort(key=order)
     slow = [item for item in items if needs(item)]
     quick = [item for item in items if not needs(item)]
     for item in slow:
@@ -163,7 +178,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 class ByFile(LoadScopeScheduling):
-    """A file's tests stay in one process, and so do the tests that share one Slurm.
+    """A file's tests stay in one process, and so do the tests that share one Slurm. Files are taken
+    in the order of the tests; xdist would take those with the most tests first.
 
     xdist's own ``loadgroup`` has no effect with pytest 9.2: it writes the group into
     ``item._nodeid``, which is no longer read.
@@ -171,11 +187,11 @@ class ByFile(LoadScopeScheduling):
 
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.partition("::")[0]
-        folder = file.rpartition("/")[0]
-        return folder if folder in SHARED_FOLDERS else file
+        return CLUSTER[0] if file in CLUSTER else file
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> ByFile:
+    config.option.loadscopereorder = False
     return ByFile(config, log)
 
 

@@ -6,10 +6,12 @@ it has waited for; a service that outlives its tests is not in them.
 
 from __future__ import annotations
 
+import json
 import time
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,6 +20,7 @@ from tests import cpu_time
 
 SLOWEST_TESTS = 10
 FILES = 25
+RECORDED = Path(__file__).with_name("durations.json")
 
 
 @dataclass(eq=False)
@@ -61,6 +64,7 @@ class InTestProcess:
 class Summary:
     """Collects the reports of all test processes and prints what they took."""
 
+    recorded: bool = False  # whether the session's durations replace those of `RECORDED`
     began: float = field(default_factory=time.time)
     tests: dict[str, Spent] = field(default_factory=lambda: defaultdict(Spent))
     files: dict[str, Spent] = field(default_factory=lambda: defaultdict(Spent))
@@ -71,6 +75,11 @@ class Summary:
         tier = "slow" if "slow_tier" in report.keywords else "quick"
         for spent in (self.tests[report.nodeid], self.files[file], self.tiers[tier]):
             spent.add(report)
+
+    def pytest_sessionfinish(self) -> None:
+        if self.recorded:
+            walls = {file: round(spent.wall) for file, spent in sorted(self.files.items())}
+            RECORDED.write_text(json.dumps(walls, indent=0) + "\n")
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         write = terminalreporter.write_line
@@ -96,3 +105,12 @@ class Summary:
 
 def longest(spent: dict[str, Spent]) -> list[tuple[str, Spent]]:
     return sorted(spent.items(), key=lambda each: -each[1].wall)
+
+
+def recorded() -> dict[str, float]:
+    """File of tests → the wall seconds of all its tests, as `RECORDED` has them; {} without it."""
+    try:
+        walls: dict[str, float] = json.loads(RECORDED.read_text())
+    except FileNotFoundError:
+        return {}
+    return walls
