@@ -15,8 +15,8 @@ import sys
 
 import numpy as np
 
-from rnnbench.tables.fit import RunValue
 from rnnbench.tables.ratios import Estimates
+from rnnbench.tables.run_value import RunValue
 
 DRIFT = 0.02  # standard deviation of log seconds, common to the configurations of a block
 SPREADS = {"all 2 %": (0.02, 0.02), "1 to 3 %": (0.01, 0.03), "1 to 3 %, one thrice": (0.01, 0.03)}

@@ -21,7 +21,8 @@ from benchmarks.headline import estimates_of, share
 from rnnbench.records.record import run_value
 from rnnbench.report.rounds import method_text
 from rnnbench.tables import ratios as module
-from rnnbench.tables.ratios import UNEQUAL, Basis, Estimates, Ratio, RunValue, pooled_spread
+from rnnbench.tables.ratios import UNEQUAL, Basis, Estimates, Ratio, pooled_spread
+from rnnbench.tables.run_value import RunValue
 from rnnbench.tables.states import State
 from rnnbench.tables.stats import (
     difference_interval,
