@@ -57,7 +57,7 @@ class InTestProcess:
         return report
 
 
-@dataclass
+@dataclass(eq=False)  # pytest hashes its plugins
 class Summary:
     """Collects the reports of all test processes and prints what they took."""
 

@@ -282,7 +282,7 @@ def phase_of(frame: pd.DataFrame, name: str, columns: list[str]) -> pd.DataFrame
     - `frame`: the tidy frame.
     - `name`: of the phase; ``epoch`` for the last epoch.
     """
-    rows = frame[frame["phase"] == name].set_index("record")[columns]
+    rows = frame.loc[frame["phase"] == name, ["record", *columns]].set_index("record")
     keep: Literal["first", "last"] = "last" if name == "epoch" else "first"
     return rows[~rows.index.duplicated(keep)]
 
