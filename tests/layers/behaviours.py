@@ -4,10 +4,12 @@ kernel and a folder, and returns facts, which the tests compare."""
 import copy
 import pickle
 import warnings
+from unittest import mock
 
 import numpy
 
 import rnnlayers
+from rnnlayers import block, native
 from tests.layers import kinds
 
 
@@ -77,8 +79,21 @@ def seen_by_the_author(keras, kernel, folder):
     return facts[0] == facts[1]
 
 
+def calls_of(kernel):
+    """The class whose ``inner_loop`` a kernel computes with, and a list that it is counted in."""
+    computes = {"block": block.BlockLSTM, "native": native.OfTorch}[kernel]
+    method, called = computes.inner_loop, []
+
+    def counting(layer, *values, **named):
+        called.append(layer.name)
+        return method(layer, *values, **named)
+
+    return mock.patch.object(computes, "inner_loop", counting), called
+
+
 def before_or_after_compile(keras, kernel, folder):
-    """`fit` with callbacks, with the kernel given before `compile`, after it, or after a `fit`."""
+    """`fit` with callbacks, with the kernel given before `compile`, after it, or after a `fit`: the
+    losses. Raises AssertionError unless all three layers then run by the kernel."""
     histories, ended = [], []
     for order in ("before", "after", "later"):
         model = model_of(keras, None, compiled=order != "before")
@@ -94,7 +109,10 @@ def before_or_after_compile(keras, kernel, folder):
         end = keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: ended.append(epoch))
         ended.clear()
         kept = keras.callbacks.ModelCheckpoint(str(folder / "kept.keras"))
-        history = model.fit(x, y, epochs=2, shuffle=False, verbose=0, callbacks=[end, kept])
+        counting, called = calls_of(kernel)
+        with counting:
+            history = model.fit(x, y, epochs=2, shuffle=False, verbose=0, callbacks=[end, kept])
+        assert len(set(called)) == 3, called
         histories.append(history.history["loss"])
         assert ended == [0, 1]
     again = keras.models.load_model(str(folder / "kept.keras"))
