@@ -27,7 +27,7 @@ from rnnbench.records.rounds import Result, results_in
 from rnnbench.records.store import Place, record_files
 from rnnbench.tracking import store
 from rnnworker import members
-from tests import durations
+from tests import durations, forked_commands
 
 # The same examples in every run, so that results are reproducible; `make faults` draws new ones.
 settings.register_profile("suite", derandomize=True, deadline=None)
@@ -35,7 +35,6 @@ if os.environ.get("RNNBENCH_FAULTS") != "all":
     settings.load_profile("suite")
 
 store.prepare()  # Any test may import MLflow first, which reads its settings then.
-create_store = store._create
 
 ROOT = Path(__file__).parents[1]
 SHARED = Path(os.environ.get("RNNBENCH_SHARED", ROOT.parent / "shared"))
@@ -69,17 +68,8 @@ def copied_store(tmp_path_factory: pytest.TempPathFactory):
     """MLflow applies all its migrations to a new database, which takes 2 s of a processor. So the
     first test of a session that needs a store creates it, and the others copy that one."""
 
-    def copy(database: Path) -> None:
-        shared = shared_folder(tmp_path_factory) / "store"
-        template = shared / "mlflow.db"
-        shared.mkdir(exist_ok=True)
-        with locked(shared / "lock"):
-            if not template.exists():
-                create_store(template)
-        store._remove(database)
-        shutil.copyfile(template, database)
-        store.adopt_artifacts(database)
-
+    forked_commands.template = shared_folder(tmp_path_factory) / "store/mlflow.db"
+    copy = forked_commands.copying(forked_commands.template)
     with mock.patch.object(store, "_create", copy):
         yield
 
@@ -236,6 +226,9 @@ class Project:
         return self.run([sys.executable, "-m", "rnnbench", *arguments])
 
     def run(self, command: list[str], seconds: float = 1200) -> subprocess.CompletedProcess:
+        """In a fork, where that is the same."""
+        if forked_commands.can_fork(command, self.environment):
+            return forked_commands.run(command, self.folder, self.environment, seconds)
         return subprocess.run(
             command, cwd=self.folder, env=self.environment, capture_output=True, text=True,
             timeout=seconds,
