@@ -93,6 +93,7 @@ def charts_drawn_once() -> Iterator[None]:
 
 # What `make test` leaves out, by what it needs; `make test-all` runs every test.
 NEEDS_BY_PATH = {
+    "benchmarks/": "Snakemake and frameworks",
     "cluster/": "Slurm and PostgreSQL",
     "exchange/test_exchange_bundle": "bundles that train",
     "faults/test_faults_": "processes that are killed",
