@@ -1,4 +1,4 @@
-"""The small form of a benchmark, ``--small``: its whole way with few and short runs, outside of this
+"""The small form of a benchmark, ``--small``: its whole way with few and short runs, outside this
 checkout's results. It shows that the script works; its figures say nothing about performance.
 `tests/benchmarks` runs it."""
 
