@@ -187,6 +187,7 @@ class Project:
     folder: Path
     environment: dict[str, str] = field(default_factory=dict)
     conf: Path = ROOT / "tests" / "conf"
+    forks: bool = True  # commands that can be forked, instead of starting an interpreter for each
 
     @classmethod
     def at(cls, folder: Path) -> Project:
@@ -227,8 +228,7 @@ class Project:
         return self.run([sys.executable, "-m", "rnnbench", *arguments])
 
     def run(self, command: list[str], seconds: float = 1200) -> subprocess.CompletedProcess:
-        """In a fork, where that is the same."""
-        if forked_commands.can_fork(command, self.environment):
+        if self.forks and forked_commands.can_fork(command, self.environment):
             return forked_commands.run(command, self.folder, self.environment, seconds)
         return subprocess.run(
             command, cwd=self.folder, env=self.environment, capture_output=True, text=True,
