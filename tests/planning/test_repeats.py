@@ -157,7 +157,9 @@ def test_the_rule_stops_when_the_interval_is_narrow_enough() -> None:
     assert stop_reason(RULE, None) is None, "all runs are void"
 
 
-@pytest.mark.parametrize("configurations", [2, 4])
+@pytest.mark.parametrize(
+    "configurations", [2, pytest.param(4, marks=pytest.mark.slow_tier("simulations"))]
+)
 def test_intervals_after_the_stopping_rule_cover_93_percent(configurations: int) -> None:
     """Ratios to the first configuration, in rounds that go on until all are known."""
     generator, covered = np.random.default_rng(configurations), []

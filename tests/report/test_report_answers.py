@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+from _pytest.mark import ParameterSet
 
 from rnnbench import cli
 from rnnworker import machine
@@ -48,7 +49,13 @@ def test_every_answer_with_a_number_has_its_records() -> None:
     assert all(RATIO.search(text) or SECONDS.search(text) for text in EVIDENCE.values())
 
 
-@pytest.mark.parametrize("experiment", sorted(RECORDS))
+def in_tiers(experiment: str) -> ParameterSet:
+    """One archive in the quick tier, all in the full one."""
+    marks = () if experiment == "quick" else pytest.mark.slow_tier("the pages of all archives")
+    return pytest.param(experiment, marks=marks)
+
+
+@pytest.mark.parametrize("experiment", map(in_tiers, sorted(RECORDS)))
 def test_the_figures_are_those_of_the_records(
     experiment: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -20,7 +20,10 @@ from benchmarks.calibration import judged_accuracies, judged_experiments
 from benchmarks.same_number import NAMES, differing_numbers, random_grids
 from benchmarks.simulated import Machine
 
+MANY = pytest.mark.slow_tier("hundreds of simulated experiments")
 
+
+@MANY
 def test_ratios_are_not_shrunk_and_intervals_cover_the_truth():
     """The rows of time tables, for equal members and members far apart. Its 380 intervals find a
     coverage of 90 % in 97 of 100 simulations."""
@@ -41,6 +44,7 @@ def test_ratios_are_not_shrunk_and_intervals_cover_the_truth():
     assert 0.93 <= sum(tally.covered for tally in tallies) / intervals <= 0.97
 
 
+@MANY
 def test_sentences_about_equal_members_are_wrong_in_at_most_5_percent_of_the_pages():
     tallies = judged_experiments(
         np.random.default_rng(0), Machine(), 80, members=[3, 5], rounds=[3, 5], truths=[0.0]
@@ -59,7 +63,7 @@ def test_sentences_agree_with_their_tables_although_bursts_change_the_seconds():
     assert all(tallies[kind].wrong_share <= 0.05 for kind in j.SENTENCE_KINDS), tallies
 
 
-@pytest.mark.parametrize(("seeds", "tries"), [(2, 20), (5, 120)])
+@pytest.mark.parametrize(("seeds", "tries"), [(2, 20), pytest.param(5, 120, marks=MANY)])
 def test_equal_accuracies_are_shown_different_on_at_most_5_percent_of_the_pages(seeds, tries):
     tallies = judged_accuracies(np.random.default_rng(seeds), tries, seeds, 5, flips=1.0, shift=0)
     assert tallies[j.MORE_ACCURATE].wrong_share <= 0.05

@@ -17,15 +17,15 @@ from rnnworker.turns import Phases, Turns
 
 counts = {"traced": 0, "compiled": 0, "copied": 0}
 opened = []  # the sessions of the job
-counted = []  # the frameworks
+patched = []  # the frameworks whose traces are counted
 
 
 def count(framework):
     """Begins to count traces and, in jax, compilations and copies to the device. In TensorFlow each
     function that it traces is a graph, also in tf.data pipelines."""
-    if framework in counted:
+    if framework in patched:
         return
-    counted.append(framework)
+    patched.append(framework)
     if framework.endswith(("tensorflow", "tensorflow2")):
         from tensorflow.python.framework import func_graph
 
