@@ -14,6 +14,7 @@ from rnnbench.records.plan_file import Experiment
 from rnnbench.report import figures
 from rnnbench.report.content import Content
 from rnnbench.report.page import write_index, write_report
+from tests.conftest import draw_chart
 from tests.factory import make_runs, replace
 from tests.report.made_up import SIX, inputs, six, write_site
 
@@ -27,10 +28,10 @@ MARKS = {"point": "symbol", "tick": "rect"}  # as Vega names them in the SVG, if
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
     """The folder of the pages, and the specifications of all charts with their SVGs."""
-    drawn, render = [], figures.vl_convert.vegalite_to_svg
+    drawn = []
 
     def rendered(chart):
-        drawn.append((chart, render(chart)))
+        drawn.append((chart, draw_chart(chart)))
         return drawn[-1][1]
 
     with pytest.MonkeyPatch.context() as patch:
