@@ -324,7 +324,7 @@ def copy_of(project: Project, folder: Path) -> Project:
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
     """A place for runs whose workers are killed soon after SIGTERM."""
-    monkeypatch.setattr(members, "GRACE_SECONDS", 0.3)
+    monkeypatch.setattr(members, "GRACE_SECONDS", 0.1)
     return Place(tmp_path, tmp_path / "results", "here", "selftest", tmp_path / "timing.lock")
 
 
