@@ -82,6 +82,7 @@ def composed_once() -> Iterator[None]:
 
 
 draw_chart = vl_convert.vegalite_to_svg
+SVG = 'xmlns="http://www.w3.org/2000/svg"'
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -95,8 +96,7 @@ def charts_drawn_once(request: pytest.FixtureRequest) -> Iterator[None]:
     def remembered(chart: Any) -> str:
         key = json.dumps(chart)
         if is_quick:
-            name = "http://www.w3.org/2000/svg"
-            return f'<svg xmlns="{name}" viewBox="0 0 1 1"><desc>{html.escape(key)}</desc></svg>'
+            return f'<svg {SVG} viewBox="0 0 1 1"><desc>{html.escape(key)}</desc></svg>'
         if key not in drawn:
             drawn[key] = draw_chart(chart)
         return drawn[key]
@@ -132,8 +132,7 @@ NEEDS_BY_NAME = {
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    slow_tier = "slow_tier(what): what it needs, so that `make test` leaves it out"
-    config.addinivalue_line("markers", slow_tier)
+    config.addinivalue_line("markers", "slow_tier(what): `make test` leaves out what needs this")
     config.pluginmanager.register(durations.InTestProcess())
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(durations.Summary())
@@ -319,7 +318,7 @@ def copy_of(project: Project, folder: Path) -> Project:
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
     """A place for runs whose workers are killed soon after SIGTERM."""
-    monkeypatch.setattr(members, "GRACE_SECONDS", 0.3)
+    monkeypatch.setattr(members, "GRACE_SECONDS", 0.1)
     return Place(tmp_path, tmp_path / "results", "here", "selftest", tmp_path / "timing.lock")
 
 
