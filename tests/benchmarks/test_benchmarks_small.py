@@ -280,6 +280,15 @@ def test_the_plain_script_of_keras_3(tmp_path: Path) -> None:
     assert all(0 < each < 60 for each in seconds)
 
 
+def test_suite(run) -> None:
+    """One file of this checkout's tests, twice."""
+    ((whole, tier),) = tables_of(run("suite", "--small"))
+    assert (whole[0], tier[0]) == ("all", "quick")
+    before, after, ratio = map(float, whole[1:4])
+    assert ratio == pytest.approx(after / before, rel=0.1)
+    assert float(whole[4]) > 0.5 and before > float(tier[1])
+
+
 def test_one_step(tmp_path: Path, old_project: Project) -> None:
     """plain/one_step.py: if all gradients are computed first, no step differs."""
     write_digits(tmp_path / "digits.npz", train=64, val=16)
