@@ -17,7 +17,8 @@ ROOT = Path(__file__).parents[1]
 
 def this_project(choices: Path) -> Project:
     """This checkout, whose results folder keeps the records, with the further `choices`."""
-    return Project(ROOT, {**os.environ, "PYTHONPATH": str(ROOT / "src")}, choices)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    return Project(ROOT, environment, choices, forks=False)
 
 
 def measure_experiment(project: Project, name: str, text: str, runs: str = "*") -> list[Record]:
@@ -28,7 +29,12 @@ def measure_experiment(project: Project, name: str, text: str, runs: str = "*") 
     cores = len(os.sched_getaffinity(0))
     command = project.command("--until", "round", experiment=name, cores=cores)
     start = time.monotonic()
-    subprocess.run(command, cwd=project.folder, env=project.environment, check=True)
+    if project.forks:
+        done = project.run(command)
+        if done.returncode:
+            raise SystemExit(done.stdout + done.stderr)
+    else:
+        subprocess.run(command, cwd=project.folder, env=project.environment, check=True)
     print(f"the workflow took {time.monotonic() - start:.0f} s")
     # Records name their certificates by paths relative to the project.
     os.chdir(project.folder)

@@ -49,19 +49,22 @@ def main() -> int:
     options = parser.parse_args()
     print(where.heading(), flush=True)
     if not options.small:
-        measure(options, this_project(options.folder))
+        measure(options, this_project(options.folder), list(SLOWER)[: options.members])
         return 0
-    options.members, options.rounds, options.epochs = 3, 2, 2
+    options.rounds, options.epochs = 2, 2
     with tempfile.TemporaryDirectory() as folder:
-        measure(options, make_project(Path(folder)), sizes=(2,))
+        measure(options, make_project(Path(folder)), [REFERENCE, "slow2"], sizes=(2,))
     return 0
 
 
 def measure(
-    options: argparse.Namespace, project: Project, sizes: Sequence[int] = (3, 5, 8)
+    options: argparse.Namespace,
+    project: Project,
+    names: Sequence[str],
+    sizes: Sequence[int] = (3, 5, 8),
 ) -> None:
-    """Measures the rounds and prints what series of so many (`sizes`) rounds show."""
-    names = list(SLOWER)[: options.members]
+    """Measures rounds of the members `names` and prints what series of so many (`sizes`) rounds
+    show."""
     for name in names:
         write_choice(project.conf, name)
     text = (
@@ -71,11 +74,11 @@ def measure(
         f" repeat=range({options.rounds})\n"
         "reference: {rnn: a}\n"
     )
-    experiment = f"rounds_{options.members}_{options.epochs}"
+    experiment = f"rounds_{len(names)}_{options.epochs}"
     experiment += "" if options.cell == "lstm" else f"_{options.cell}"
     records = measure_experiment(project, experiment, text)
-    for count in range(3, options.members + 1):
-        how = "" if count == options.members else f", from the turns of the first {count}"
+    for count in range(min(3, len(names)), 1 + len(names)):
+        how = "" if count == len(names) else f", from the turns of the first {count}"
         print(f"\n{options.members} members{how}:")
         report([record for record in records if record.run.choices["rnn"] in names[:count]], sizes)
 

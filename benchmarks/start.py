@@ -42,6 +42,7 @@ def main() -> int:
     heading = where.heading()
     with tempfile.TemporaryDirectory() as folder:
         project = make_project(Path(folder))
+        project.forks = options.small
         grid = " ".join([*options.grid, f"repeat=range({options.runs})"])
         (project.conf / "experiment/start.yaml").write_text(f"title: x\ngrids: ['{grid}']\n")
         result = project.snakemake("--until", "round", experiment="start")
