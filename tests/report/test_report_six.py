@@ -25,12 +25,23 @@ SECTIONS = ("speed", "learnt", "money", "builds", "threads", "efficiency", "ran"
 MARKS = {"point": "symbol", "tick": "rect"}  # as Vega names them in the SVG, if not the same
 
 
+def layers_of(chart: dict[str, Any]) -> str:
+    """What a chart draws, without its data."""
+    encodings = [(layer["mark"], sorted(encoding_of(layer, chart))) for layer in chart["layer"]]
+    return json.dumps(encodings)
+
+
 @pytest.fixture(scope="module")
-def made(tmp_path_factory):
-    """The folder of the pages, and the specifications of all charts with their SVGs."""
-    drawn = []
+def made(tmp_path_factory, request):
+    """The folder of the pages, and the specifications of all charts with their SVGs. In the quick
+    tier, one chart of each kind is drawn, and the others are not among them."""
+    drawn, kinds = [], set()
+    undrawn = figures.vl_convert.vegalite_to_svg
 
     def rendered(chart):
+        if request.config.getoption("--quick") and layers_of(chart) in kinds:
+            return undrawn(chart)
+        kinds.add(layers_of(chart))
         drawn.append((chart, draw_chart(chart)))
         return drawn[-1][1]
 
