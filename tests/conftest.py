@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import html
 import json
 import os
 import shutil
@@ -27,7 +28,7 @@ from rnnbench.records.rounds import Result, results_in
 from rnnbench.records.store import Place, record_files
 from rnnbench.tracking import store
 from rnnworker import members
-from tests import durations, forked_commands
+from tests import compositions, durations, forked_commands
 
 # The same examples in every run, so that results are reproducible; `make faults` draws new ones.
 settings.register_profile("suite", derandomize=True, deadline=None)
@@ -76,16 +77,29 @@ def copied_store(tmp_path_factory: pytest.TempPathFactory):
 
 
 @pytest.fixture(autouse=True, scope="session")
-def charts_drawn_once() -> Iterator[None]:
+def composed_once() -> Iterator[None]:
+    with compositions.remembered():
+        yield
+
+
+draw_chart = vl_convert.vegalite_to_svg
+SVG = 'xmlns="http://www.w3.org/2000/svg"'
+
+
+@pytest.fixture(autouse=True, scope="session")
+def charts_drawn_once(request: pytest.FixtureRequest) -> Iterator[None]:
     """Drawing a chart takes up to 0.3 s of a processor, the same chart is always drawn in the same
-    way, and pages of tests have many in common."""
-    draw = vl_convert.vegalite_to_svg
+    way, and pages of tests have many in common. In the quick tier, only
+    ``tests/report/test_report_six.py`` draws, by `draw_chart`; other pages have specifications."""
     drawn: dict[str, str] = {}
+    is_quick = request.config.getoption("--quick")
 
     def remembered(chart: Any) -> str:
         key = json.dumps(chart)
+        if is_quick:
+            return f'<svg {SVG} viewBox="0 0 1 1"><desc>{html.escape(key)}</desc></svg>'
         if key not in drawn:
-            drawn[key] = draw(chart)
+            drawn[key] = draw_chart(chart)
         return drawn[key]
 
     with mock.patch.object(vl_convert, "vegalite_to_svg", remembered):
@@ -94,6 +108,7 @@ def charts_drawn_once() -> Iterator[None]:
 
 # What `make test` leaves out, by what it needs; `make test-all` runs every test.
 NEEDS_BY_PATH = {
+    "benchmarks/": "Snakemake and frameworks",
     "cluster/": "Slurm and PostgreSQL",
     "exchange/test_exchange_bundle": "bundles that train",
     "faults/test_faults_": "processes that are killed",
@@ -118,7 +133,7 @@ NEEDS_BY_NAME = {
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "slow_tier: what `make test` leaves out; set by `needs`")
+    config.addinivalue_line("markers", "slow_tier(what): `make test` leaves out what needs this")
     config.pluginmanager.register(durations.InTestProcess())
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(durations.Summary(config.getoption("--record-durations")))
@@ -128,7 +143,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--quick",
         action="store_true",
-        help="leave out tests that need Snakemake, servers, browsers or old builds",
+        help="leave out tests that need Snakemake, servers, browsers, old builds or minutes",
     )
     parser.addoption(
         "--record-durations",
@@ -139,7 +154,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def needs(item: pytest.Item) -> str | None:
-    """What a test needs beyond the project's own environment, or None."""
+    """What a test needs beyond the project's own environment and a few seconds, or None."""
+    marked = item.get_closest_marker("slow_tier")
+    if marked is not None:
+        (what,) = marked.args
+        return what
     path = item.path.relative_to(ROOT / "tests").as_posix()
     parameters = item.callspec.params.values() if hasattr(item, "callspec") else ()
     fixtures = {*item.fixturenames, *(value for value in parameters if isinstance(value, str))}
@@ -169,7 +188,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     slow = [item for item in items if needs(item)]
     quick = [item for item in items if not needs(item)]
     for item in slow:
-        item.add_marker("slow_tier")
+        item.add_marker(pytest.mark.slow_tier(needs(item)))
     if config.getoption("--quick"):
         config.hook.pytest_deselected(items=slow)
         items[:] = quick
@@ -315,7 +334,7 @@ def copy_of(project: Project, folder: Path) -> Project:
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
     """A place for runs whose workers are killed soon after SIGTERM."""
-    monkeypatch.setattr(members, "GRACE_SECONDS", 0.3)
+    monkeypatch.setattr(members, "GRACE_SECONDS", 0.1)
     return Place(tmp_path, tmp_path / "results", "here", "selftest", tmp_path / "timing.lock")
 
 

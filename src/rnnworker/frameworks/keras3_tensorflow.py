@@ -107,7 +107,8 @@ class Session(KerasSession):
     def prepare_training(self):
         super().prepare_training()
         self.make_metrics()
-        if self.feed == "device" and self.arrays is not None:
+        is_gathering = "train_step" in vars(self.model)  # since it was compiled before
+        if self.feed == "device" and self.arrays is not None and not is_gathering:
             for name, part in STEPS.items():
                 step = getattr(self.model, name)
                 setattr(self.model, name, self._gathering(step, part))
