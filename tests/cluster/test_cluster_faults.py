@@ -57,6 +57,7 @@ def test_faults_are_reported_and_the_same_command_completes_the_grid(
     devices = tmp_path / "devices.yaml"
     devices.write_text((Path(__file__).parent / "devices.yaml").read_text())
     project = cluster_project(tmp_path / "project", slurm, devices)
+    project.prepare()
     attempts = project.folder / FOLDER / "attempts"
     with ExitStack() as until_ended, ExitStack() as until_lost:
         for name in (CANCELLED, LIMITED):

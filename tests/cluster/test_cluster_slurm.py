@@ -21,6 +21,7 @@ from tests.conftest import Project, make_project
 @pytest.fixture(scope="module")
 def finished(slurm: Slurm, tmp_path_factory: pytest.TempPathFactory) -> Project:
     project = cluster_project(tmp_path_factory.mktemp("cluster"), slurm)
+    project.prepare()
     result = project.snakemake()
     assert result.returncode == 0, result.stdout + result.stderr
     return project

@@ -246,14 +246,15 @@ def test_a_run_that_its_library_refuses_is_void_with_that_reason_and_the_next_on
     project, folder = make_project(tmp_path / "project"), tmp_path / "bundle"
     (tmp_path / "mine.py").write_text(REFUSED)
     (tmp_path / "mine.yaml").write_text("implementation: mine.py\n")
-    grid = f"model=digits_rnn model.units=4 model.epochs=1 rnn={tmp_path}/mine.yaml,keras"
-    grid += " device=cpu_1 measure.turns=false"
-    (project.conf / "experiment/mine.yaml").write_text(f"grids: ['{grid}']\n")
+    options = "device=cpu_1 measure.turns=false"
+    grid = f"model=digits_rnn model.units=4 model.epochs=1 rnn={tmp_path}/mine.yaml {options}"
+    after = f"model=fake build=fake rnn=fake_fast {options}"
+    (project.conf / "experiment/mine.yaml").write_text(f"grids: ['{grid}', '{after}']\n")
     bundle(project, "mine", folder)
     result = run(folder, "--no-certificates")
     assert result.returncode == 0, result.stdout + result.stderr
     records = {record.run.choices["rnn"]: record for record in restored(project, folder)}
-    assert records["keras"].verdict.status != "void"
+    assert records["fake_fast"].verdict.status != "void"
     refused = records["mine"].verdict
     assert refused.status == "void"
     assert "CUDNN_STATUS_NOT_SUPPORTED" in refused.reasons[0].text

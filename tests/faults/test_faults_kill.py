@@ -65,6 +65,8 @@ def test_killed_at_random_moments(project: Project, kind: str) -> None:
         "title: killed\ngrids: ['model=fake build=fake rnn=fake_fast,fake_middle device=cpu_1"
         f" model.epochs=2 repeat=range({RUNS})']\nreference: {{rnn: fake_fast}}\n"
     )
+    if kind != "snakemake":  # which may also be killed while it provides the data
+        project.prepare()
     generator = random.Random(f"{kind} 7")
     kept: dict[Path, bytes] = {}
     killed: set[int] = set()
@@ -102,6 +104,7 @@ def test_killed_at_random_moments(project: Project, kind: str) -> None:
     SAME,
 )
 def test_importer_killed_at_random_moments(project: Project) -> None:
+    project.prepare()
     generator = random.Random("importer 7")
     kept: dict[Path, bytes] = {}
     for moment in range(MOMENTS):
@@ -162,6 +165,7 @@ SIGNALS = {
     SAME,
 )
 def test_ends_soon_with_many_jobs_ready(project: Project, number: int, many: int) -> None:
+    project.prepare()
     (project.conf / "experiment/many.yaml").write_text(
         "title: many\ngrids: ['model=fake build=fake rnn=fake_fast device=cpu_1"
         f" repeat=range({many})']\n"

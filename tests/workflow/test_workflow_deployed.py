@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from rnnbench.tracking import store
 from tests.conftest import ROOT, Project
 
 TAG = "v9"
@@ -122,6 +123,7 @@ def test_a_module_runs_with_the_rules_and_hooks_of_its_importer(
     (project.folder / "config/config.yaml").write_text(yaml.safe_dump(settings))
     text = MODULE.format(repository=repository, tag=TAG)
     (project.folder / "workflow/Snakefile").write_text(text)
+    store._create(project.folder / "mlflow.db")
     output = snakemake(project)
     assert (project.folder / "fastest.csv").read_text().count("\n") == 3
     assert "own start" in output and "own end" in output
@@ -144,15 +146,15 @@ def test_a_module_runs_with_the_rules_and_hooks_of_its_importer(
     ],
 )
 def test_a_module_that_cannot_work_is_refused(
-    repository: Path, tmp_path: Path, statement: str, message: str
+    project: Project, statement: str, message: str
 ) -> None:
-    project = project_in(tmp_path / "project", repository)
+    shutil.copytree(ROOT / "tests/conf", project.folder / "bench")
     (project.folder / "Snakefile").write_text(
         "module rnnbench:\n"
         "    snakefile: 'SNAKEFILE'\n"
         "    config: {'experiment': 'small', 'conf': 'bench'}\n"
         f"{statement}\n"
-        "use rule * from rnnbench\n".replace("SNAKEFILE", str(repository / "workflow/Snakefile"))
+        "use rule * from rnnbench\n".replace("SNAKEFILE", str(ROOT / "workflow/Snakefile"))
     )
     done = project.run([sys.executable, "-m", "snakemake", "--cores", "2", "-n"])
     assert done.returncode == 2

@@ -86,6 +86,7 @@ PATCHES = {"axis": 4, "quantity": 3, "table": 3}
 
 def test_a_new_axis_quantity_and_table_reach_the_report(project: Project) -> None:
     """In a project with a copy of the code, to which the patches have been applied."""
+    project.prepare()
     for name in ("src", "workflow", "reports/published"):
         ignored = shutil.ignore_patterns("__pycache__", "*.egg-info")
         shutil.copytree(ROOT / name, project.folder / name, ignore=ignored)
@@ -146,12 +147,12 @@ USED = {"model": "fake", "rnn": "fake_fast", "device": "pretend_slow", "build": 
 
 
 def test_nothing_is_executed_and_everything_is_measured(project: Project) -> None:
+    project.prepare()
     project.forks = False  # the jobs are commands of a shell
     for group, name in HOSTILE.items():
         folder = project.conf / group
         shutil.copy(folder / f"{USED[group]}.yaml", folder / f"{name}.yaml")
     words = [f"{group}='{name}'".replace("a'b", r"a\'b") for group, name in HOSTILE.items()]
-    (project.folder / "data").mkdir()
     write_digits(project.folder / "data/mine.npz", 44, 20)  # next to pinned files
     words += ["dataset=file", "dataset.path=../../data/mine.npz"]
     experiment = {"title": f"$(touch made){HTML}{ESCAPE}", "grids": [words]}

@@ -45,6 +45,7 @@ def test_a_workflow_omits_repeats_that_are_not_needed(project: Project) -> None:
 def test_compare_measures_two_choices(project: Project) -> None:
     shutil.copytree(ROOT / "tests/conf", project.folder / "conf", dirs_exist_ok=True)
     (project.folder / "workflow").symlink_to(ROOT / "workflow")
+    project.prepare()
     kernel = project.conf / "rnn/mine.yaml"
     (project.conf / "rnn/fake_middle.yaml").rename(kernel)
     words = ["compare", "fake_fast", str(kernel), "model=fake", "build=fake", "--budget", "0.02"]
@@ -54,7 +55,7 @@ def test_compare_measures_two_choices(project: Project) -> None:
     # With daggers or "no difference shown" on a busy host.
     assert re.search("`fake_fast` trains .* as fast as `mine` [(]", done.stdout.splitlines()[-1])
     (row,) = json.loads((project.folder / "table.json").read_text())
-    assert row["a"] == "fake_fast" and 1.5 < row["ratio"] < 2.5
+    assert row["a"] == "fake_fast" and 1.2 < row["ratio"] < 3.5, "2 on a quiet host"
     records = project.records()
     assert len(records) >= 6 and list(project.folder.glob("reports/fake_fast-mine+*/report.html"))
 

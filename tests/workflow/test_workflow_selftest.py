@@ -35,6 +35,7 @@ CALLS = {"evaluate": 0.04, "predict": 0.06}
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Project:
     project = make_project(tmp_path_factory.mktemp("selftest"))
+    project.prepare()
     with (project.folder / "out").open("wb") as out:
         process = subprocess.Popen(
             project.command(), cwd=project.folder, env=project.environment, stdout=out, stderr=out
