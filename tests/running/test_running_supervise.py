@@ -130,11 +130,11 @@ def test_a_phase_over_its_limit_ends_the_worker_and_its_children(run, tmp_path: 
     outcome = run(
         """
         emit("phase_begin", phase="train")
-        child = subprocess.Popen(["sleep", "30"])
+        child = subprocess.Popen(["sleep", "300"])
         open(os.environ["FOLDER"] + "/child", "w").write(str(child.pid))
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         emit("epoch", epoch=1)
-        time.sleep(30)
+        time.sleep(300)
         """,
         limits={"train": 0.5},
     )
@@ -150,7 +150,7 @@ def test_a_worker_receives_sigterm_before_sigkill(run) -> None:
         """
         signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(5))
         emit("phase_begin", phase="train")
-        time.sleep(30)
+        time.sleep(300)
         """,
         limits={"train": 0.3},
     )
@@ -160,7 +160,7 @@ def test_a_worker_receives_sigterm_before_sigkill(run) -> None:
 @pytest.mark.parametrize(
     ("limits", "script", "over_limit"),
     [
-        ({"start": 0.2}, "time.sleep(30)", "start"),
+        ({"start": 0.2}, "time.sleep(300)", "start"),
         (  # it writes endlessly
             {"train": 0.5},
             r"""
@@ -192,7 +192,7 @@ def test_each_phase_has_its_limit(run, limits: dict, script: str, over_limit: st
 def test_a_child_that_outlives_its_worker_is_ended(run, tmp_path: Path) -> None:
     outcome = run(
         """
-        child = subprocess.Popen(["sleep", "30"], pass_fds=[events])
+        child = subprocess.Popen(["sleep", "300"], pass_fds=[events])
         open(os.environ["FOLDER"] + "/child", "w").write(str(child.pid))
         emit("finished")
         """
@@ -210,7 +210,7 @@ def test_a_child_that_outlives_its_worker_is_ended(run, tmp_path: Path) -> None:
         ("sys.exit(3)", 3),
         # It may close its pipe before it ends, but not go on without it.
         ("os.close(events)\ntime.sleep(0.1)\nsys.exit(0)", 0),
-        ("os.close(events)\ntime.sleep(30)", -signal.SIGTERM),
+        ("os.close(events)\ntime.sleep(300)", -signal.SIGTERM),
         # An end at its handshake is not an error of the controller.
         ("emit('handshake')\nsys.exit(4)", 4),
     ],
@@ -235,7 +235,7 @@ def test_a_controller_that_fails_leaves_no_worker(run, tmp_path: Path) -> None:
             """
             open(os.environ["FOLDER"] + "/worker", "w").write(str(os.getpid()))
             emit("hello")
-            time.sleep(30)
+            time.sleep(300)
             """,
             on_event=fail,
         )
