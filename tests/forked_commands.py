@@ -52,8 +52,12 @@ PRELOADED = (
     "vl_convert",
 )
 LONGEST = 1 << 20  # bytes of a request
-# A job of Snakemake: variables and a command of rnnbench, without anything else that a shell reads.
-JOB = re.compile(r"set -euo pipefail;\s+((?:\w+=\S* )*)exec python -m rnnbench ([^$`|&;<>*\n]+)$")
+# A job of Snakemake: variables and a command of rnnbench, without any character that a shell reads.
+# Other jobs are started by the shell.
+PLAIN = r"[\w./=+:,@%^-]"
+JOB = re.compile(
+    rf"set -euo pipefail;\s+((?:\w+={PLAIN}* )*)exec python -m rnnbench ((?:{PLAIN}| )+)", re.ASCII
+)
 
 
 def can_fork(command: Sequence[object], environment: Mapping[str, str]) -> bool:
@@ -311,7 +315,7 @@ def _fork_jobs(server: socket.socket) -> None:
     shell: Any = sys.modules["snakemake.shell"]  # not the class of this name
 
     def popen(command: str, **options: Any) -> Any:
-        found = JOB.match(command)
+        found = JOB.fullmatch(command)
         if found is None or options["stdout"] == subprocess.PIPE:
             return subprocess.Popen(command, **options)
         variables = dict(word.split("=", 1) for word in shlex.split(found[1]))
