@@ -85,7 +85,7 @@ def test_each_figure_is_a_file_and_each_id_is_used_once(values: list[dict]) -> N
 
 
 @pytest.mark.slow_tier("many reports")
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=4, deadline=None)
 @given(SEVERAL)
 def test_each_figure_of_many_reports_is_a_file_and_each_id_is_used_once(values: list[dict]) -> None:
     check_ids(values)

@@ -77,7 +77,7 @@ def test_every_file_of_a_report_is_a_declared_output(
 
 
 @pytest.mark.slow_tier("many reports")
-@settings(max_examples=16, deadline=None, phases=UNSHRUNK)
+@settings(max_examples=8, deadline=None, phases=UNSHRUNK)
 @any_results
 def test_every_file_of_many_reports_is_a_declared_output(
     made_up: list[Record], kept: set[int], with_inputs: bool, before: bool
