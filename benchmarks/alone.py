@@ -20,7 +20,7 @@ sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[1] / 
 from benchmarks import where  # noqa: E402
 from benchmarks.experiment import ROOT, measure_experiment, this_project  # noqa: E402
 from benchmarks.small import add_small  # noqa: E402
-from rnnbench.records.record import Record, run_value  # noqa: E402
+from rnnbench.records.record import Record, run_seconds  # noqa: E402
 from rnnbench.tables.stats import mean_interval  # noqa: E402
 from tests.conftest import Project, make_project  # noqa: E402
 
@@ -65,7 +65,7 @@ def report(records: Sequence[Record], batches: Sequence[int]) -> None:
         sides: dict[bool, dict[int, float]] = {True: {}, False: {}}
         for record in records:
             if record.run.config["model"]["batch"] == batch and record.verdict.status != "void":
-                value = run_value([epoch.seconds for epoch in record.epochs])
+                value = run_seconds([epoch.seconds for epoch in record.epochs])
                 sides[record.run.config["measure"]["turns"]][record.run.repeat] = value
         common = sorted(sides[True].keys() & sides[False].keys())
         turns, alone = ([side[repeat] for repeat in common] for side in sides.values())

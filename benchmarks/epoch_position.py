@@ -4,11 +4,11 @@
 
 Model: log seconds of an epoch = run + position + noise, with each run as a block. The effect of a
 position is the mean over the runs of its log seconds minus the mean of the run's other epochs after
-the first, with Student's t-interval. The value of a run does not include its first epoch
-(``records.record.run_value``), whose effect is shown nevertheless. Runs are grouped by their number
-of epochs; void runs are left out. If nothing depends on the position, one in twenty intervals
-excludes 0. Friedman's test (J. Am. Stat. Assoc. 32, 1937), which ranks the epochs within each run,
-tests whether any position from the second on differs.
+the first, with Student's t-interval. The seconds of a run do not include its first epoch
+(``records.record.run_seconds``), whose effect is shown nevertheless. Runs are grouped by their
+number of epochs; void runs are left out. If nothing depends on the position, one in twenty
+intervals excludes 0. Friedman's test (J. Am. Stat. Assoc. 32, 1937), which ranks the epochs within
+each run, tests whether any position from the second on differs.
 """
 
 from __future__ import annotations

@@ -21,8 +21,8 @@ sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[1] / 
 
 from benchmarks import where  # noqa: E402
 from benchmarks.small import add_small  # noqa: E402
+from rnnbench.tables.effects import RunValue  # noqa: E402
 from rnnbench.tables.ratios import Estimates  # noqa: E402
-from rnnbench.tables.run_value import RunValue  # noqa: E402
 
 DRIFT = 0.02  # standard deviation of log seconds, common to the configurations of a block
 SPREADS = {"all 2 %": (0.02, 0.02), "1 to 3 %": (0.01, 0.03), "1 to 3 %, one thrice": (0.01, 0.03)}

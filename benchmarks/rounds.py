@@ -27,7 +27,7 @@ sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[1] / 
 from benchmarks import where  # noqa: E402
 from benchmarks.experiment import ROOT, measure_experiment, this_project  # noqa: E402
 from benchmarks.small import add_small  # noqa: E402
-from rnnbench.records.record import Record, run_value  # noqa: E402
+from rnnbench.records.record import Record, run_seconds  # noqa: E402
 from rnnbench.tables.estimates import Measurements  # noqa: E402
 from rnnbench.tables.frame import tidy  # noqa: E402
 from rnnbench.tables.time import time as time_table  # noqa: E402
@@ -117,7 +117,7 @@ def report(records: Sequence[Record], sizes: Sequence[int]) -> None:
         record for record in records
         if record.run.choices["rnn"] == REFERENCE and record.verdict.status != "void"
     ]  # fmt: skip
-    times = [math.log(run_value([epoch.seconds for epoch in r.epochs])) for r in own]
+    times = [math.log(run_seconds([epoch.seconds for epoch in r.epochs])) for r in own]
     print(f"seconds of {REFERENCE}, round to round: {statistics.stdev(times):.2%}")
     suspect = sum(record.verdict.status == "suspect" for record in records)
     print(f"{len(records)} runs, {suspect} of them suspect")

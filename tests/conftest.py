@@ -83,6 +83,13 @@ def composed_once() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(autouse=True, scope="session")
+def without_fsync() -> Iterator[None]:
+    """No test loses its power supply, and hundreds of files need not wait for the disk."""
+    with mock.patch.object(os, "fsync", lambda descriptor: None):
+        yield
+
+
 draw_chart = vl_convert.vegalite_to_svg
 SVG = 'xmlns="http://www.w3.org/2000/svg"'
 
@@ -152,6 +159,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="write the seconds of each file to tests/durations.json, by which they are ordered; "
         "for a session of all tests",
     )
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """The quick tier does not even import the files that it leaves out."""
+    tests = ROOT / "tests"
+    if not config.getoption("--quick") or not collection_path.is_relative_to(tests):
+        return None
+    path = collection_path.relative_to(tests).as_posix()
+    return any(path.startswith(start.rstrip("/")) for start in NEEDS_BY_PATH) or None
 
 
 def needs(item: pytest.Item) -> str | None:

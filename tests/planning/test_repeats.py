@@ -24,8 +24,8 @@ from rnnbench.planning.forecast import (
 )
 from rnnbench.planning.repeats import Known, stop_reason
 from rnnbench.records.rounds import NotNeeded
+from rnnbench.tables.effects import RunValue
 from rnnbench.tables.ratios import Estimates
-from rnnbench.tables.run_value import RunValue
 from rnnbench.tables.stats import Interval, welch_halfwidth
 
 

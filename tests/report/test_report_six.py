@@ -193,6 +193,7 @@ def test_each_field_of_a_layer_is_in_its_rows(made):
             fields = {each["field"] for each in encoding.values() if "field" in each}
             rows = rows_of(layer, chart)
             assert rows and fields <= rows[0].keys(), chart["title"]
+            assert not any(value != value for row in rows for value in row.values()), "NaN"
             marks[layer["mark"]["type"]] += 1
     assert marks.keys() >= {"line", "point", "rect", "rule", "text", "tick"}
 

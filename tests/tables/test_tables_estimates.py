@@ -18,11 +18,11 @@ from scipy.stats import dunnett as scipy_dunnett
 from scipy.stats import ttest_ind, ttest_rel
 
 from benchmarks.headline import estimates_of, share
-from rnnbench.records.record import run_value
+from rnnbench.records.record import run_seconds
 from rnnbench.report.rounds import method_text
 from rnnbench.tables import ratios as module
+from rnnbench.tables.effects import RunValue
 from rnnbench.tables.ratios import UNEQUAL, Basis, Estimates, Ratio, pooled_spread
-from rnnbench.tables.run_value import RunValue
 from rnnbench.tables.states import State
 from rnnbench.tables.stats import (
     difference_interval,
@@ -50,7 +50,7 @@ def ratio_interval(a, b, blocks_a=None, blocks_b=None, **others) -> Ratio:
 
 
 def test_run_value_is_the_median_of_the_epochs_after_the_first():
-    assert list(map(run_value, ([9.0, 0.5, 0.7, 0.4], [0.4, 0.6], [0.4]))) == [0.5, 0.6, 0.4]
+    assert list(map(run_seconds, ([9.0, 0.5, 0.7, 0.4], [0.4, 0.6], [0.4]))) == [0.5, 0.6, 0.4]
 
 
 def assert_ends(ratio: Ratio, interval) -> None:

@@ -17,8 +17,16 @@ from rnnbench.records.plan_file import read_heads
 from rnnbench.records.record import Record
 from rnnbench.records.rounds import results_in
 from rnnbench.records.store import Place, read_record, write_bytes
-from rnnbench.tables.effects import Effect, Levels, Round, effects_in, examined, lowest_of
-from rnnbench.tables.run_value import RunValue, run_value
+from rnnbench.tables.effects import (
+    Effect,
+    Levels,
+    Round,
+    RunValue,
+    effects_in,
+    examined,
+    lowest_of,
+    run_value,
+)
 from rnnbench.tables.states import Source, undisturbed
 
 CACHE = ".finished.jsonl"
@@ -55,11 +63,6 @@ class _Known(msgspec.Struct, frozen=True, kw_only=True):
     together: tuple[str, ...]
     lowest: tuple[tuple[Source, float], ...]
     levels: tuple[tuple[Source, float], ...]
-
-
-def key_of(machine: str, configuration: str) -> str:
-    """The key of a configuration in the estimates."""
-    return f"{machine}/{configuration}"
 
 
 def finished(records: Iterable[Record]) -> list[FinishedRun]:

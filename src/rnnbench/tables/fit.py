@@ -21,7 +21,7 @@ import numpy as np
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from rnnbench.tables.run_value import RunValue
+from rnnbench.tables.effects import RunValue
 from rnnbench.tables.stats import Spread, student_quantile
 
 POOLED_FROM = 3  # configurations

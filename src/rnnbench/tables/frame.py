@@ -15,8 +15,7 @@ from rnnbench.axes import CONFIGURATION, DEVICE_COLUMNS, GROUP, KEY, NAMES, Row
 from rnnbench.records.overrides import NONE, Overrides, labelled, option_of, section_of
 from rnnbench.records.record import Record
 from rnnbench.tables.certificates import DOES_NOT_LEARN
-from rnnbench.tables.effects import Effect, effects_of
-from rnnbench.tables.run_value import RunValue, run_value
+from rnnbench.tables.effects import Effect, RunValue, effects_of, run_value
 from rnnworker.options import OF_THE_FUNCTION
 
 MEASURED = (
@@ -268,7 +267,7 @@ def usable_epochs(frame: pd.DataFrame, companions: bool = False) -> pd.DataFrame
 
 
 def counted(epochs: pd.DataFrame) -> pd.DataFrame:
-    """The rows of `epochs` whose seconds enter the value of a run (``records.record.run_value``).
+    """The rows of `epochs` whose seconds enter the value of a run (``records.record.run_seconds``).
 
     These are all but its first epoch, unless it is the only one.
     """
