@@ -42,12 +42,13 @@ faults: $(MADE)
 	RNNBENCH_FAULTS=all $(BIN)/python -m pytest -p tests.faults.matrix -m fault
 
 # How many faults in tables, planning, running and records the quick tests of these packages and of sources notice;
-# hours, or with PACKAGE=records a quarter of an hour. mutants/ keeps what is done: start again to continue.
+# hours, with PACKAGE=records a quarter of an hour, with SAMPLE=100 always the same 100 of them. mutants/ keeps what
+# is done: start again to continue.
 mutants: $(MADE)
-	$(BIN)/mutmut run $(if $(PACKAGE),'rnnbench.$(PACKAGE).*')
+	$(BIN)/mutmut run $(if $(PACKAGE),'rnnbench.$(PACKAGE).*',$(if $(SAMPLE),'rnnbench.records.bounds.*'))
+	$(if $(SAMPLE),$(BIN)/python -m tests.mutants names $(SAMPLE) | xargs $(BIN)/mutmut run)
 	$(BIN)/mutmut results
-	$(BIN)/mutmut export-cicd-stats
-	$(BIN)/python -m tests.mutants
+	$(BIN)/python -m tests.mutants score $(SAMPLE)
 
 ui: $(MADE)
 	$(BIN)/python -m rnnbench ui

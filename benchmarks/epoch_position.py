@@ -20,10 +20,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
+sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[1] / "src")]
 
-from rnnbench.records.rounds import records_of
-from rnnbench.tables.stats import difference_interval
+from benchmarks import where  # noqa: E402
+from rnnbench.records.rounds import records_of  # noqa: E402
+from rnnbench.tables.stats import difference_interval  # noqa: E402
 
 MIN_EPOCHS = 4  # Friedman's test needs three positions besides the first
 
@@ -43,6 +44,7 @@ def main() -> int:
             runs.setdefault(len(seconds), []).append(seconds)
     if not runs:
         raise SystemExit(f"{options.results}: no run has {MIN_EPOCHS} or more epochs.")
+    print(where.heading())
     for _, members in sorted(runs.items()):
         print(table(members))
     return 0

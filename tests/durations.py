@@ -1,15 +1,20 @@
 """Where the time of a test session goes: the end of the output lists it by file, test and tier.
 
 Wall seconds are pytest's own durations. CPU seconds are of the test process and the children that
-it has waited for; a service that outlives its tests is not in them.
+it has waited for; a service that outlives its tests is not in them. With
+``RNNBENCH_DURATIONS=FILE``, the seconds of each tier and test are also written to that file (JSON;
+see `benchmarks/suite.py`).
 """
 
 from __future__ import annotations
 
+import json
+import os
 import time
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -57,7 +62,7 @@ class InTestProcess:
         return report
 
 
-@dataclass
+@dataclass(eq=False)  # pytest hashes its plugins
 class Summary:
     """Collects the reports of all test processes and prints what they took."""
 
@@ -92,6 +97,11 @@ class Summary:
                 f"to its last, {spent.wall:.0f} s in all processes, {spent.cpu:.0f} CPU seconds"
             )
         write(f"the whole session: {time.time() - self.began:.0f} s")
+        if "RNNBENCH_DURATIONS" in os.environ:
+            of_tiers = {name: asdict(spent) for name, spent in self.tiers.items()}
+            of_tests = {name: asdict(spent) for name, spent in self.tests.items()}
+            text = json.dumps({"tiers": of_tiers, "tests": of_tests}, indent=1)
+            Path(os.environ["RNNBENCH_DURATIONS"]).write_text(text)
 
 
 def longest(spent: dict[str, Spent]) -> list[tuple[str, Spent]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tempfile
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -50,6 +51,12 @@ def declared(folder: str) -> tuple[set[str], str]:
     return {f"{folder}/{name}" for name in named} | set(others), f"{folder}/figures/"
 
 
+@cache
+def earlier() -> Content:
+    """That of a report which is replaced."""
+    return Content(EVERYTHING[:6], SIX)
+
+
 @settings(max_examples=8, deadline=None)
 @given(
     made_up=RECORDS,
@@ -66,7 +73,7 @@ def test_every_file_of_a_report_is_a_declared_output(
     with tempfile.TemporaryDirectory() as name:
         folder = f"{name}/reports/x"
         if before:
-            write_report(Content(EVERYTHING[:6], SIX), Path(folder))
+            write_report(earlier(), Path(folder))
         write_report(Content(records, SIX, **beside), Path(folder))
         written = {path.as_posix() for path in Path(folder).rglob("*") if path.is_file()}
         named, figures = declared(folder)

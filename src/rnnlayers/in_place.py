@@ -1,0 +1,168 @@
+"""Gives the recurrent layers of a finished model another kernel.
+
+A kernel of Keras is a choice of attributes of the layer; any other kernel is a class with the one
+method ``inner_loop``, which the layer gets in front of its own class. The layer's ``__class__``
+remains Keras's: what is saved, cloned or compared by class is a plain layer.
+"""
+
+from rnnlayers import block, block_cell, keras2_call, keras_kernels, native
+from rnnlayers.refusals import BACKEND, CONSTANTS, OWN_METHOD, XLA, CannotCompute, refusal
+from rnnlayers.which_keras import PACKAGES, keras_of
+
+OF_KERAS = ("keras", "cell", "unrolled", "auto", "cudnn")
+OTHERS = {"block": block, "block_cell": block_cell, "native": native}
+NAMES = OF_KERAS + tuple(OTHERS)
+
+_classes = {}  # (kernel, class of the layer) → the class with the kernel's method
+_class_of = object.__dict__["__class__"]
+
+
+def use(model, name):
+    """Lets every LSTM, GRU and SimpleRNN of `model` compute with the kernel `name`, one of
+    `kernels()`. Returns the model.
+
+    They are found wherever Keras tracks them: in wrappers, nested and subclassed models, a user's
+    own layers, and as the cell of an ``RNN``. A compiled model makes its functions anew. Raises
+    `CannotCompute` if one layer cannot have the kernel; the model then remains as it was. A kernel
+    without masks raises it when it is called with one.
+
+    Another compiled model with the same layers keeps the functions that it has made, and so does a
+    user's own ``tf.function``.
+    """
+    if name not in NAMES:
+        raise ValueError("no kernel {!r}: one of {}".format(name, ", ".join(NAMES)))
+    keras = keras_of(model)
+    layers = recurrent_layers(model)
+    if not layers:
+        raise CannotCompute(
+            "{} has no LSTM, GRU or SimpleRNN; a subclassed model may have to be called "
+            "first".format(model.name)
+        )
+    for layer in layers:
+        cause = _cause(keras, layer, name)
+        if cause:
+            raise refusal(layer, name, cause)
+    module = OTHERS.get(name)
+    is_compiled = getattr(model, "_jit_compile", False)
+    if module is not None and is_compiled and not keras.is_keras3:
+        raise refusal(model, name, XLA)  # Keras 3 leaves out XLA, with a warning
+
+    for layer in layers:
+        _class_of.__set__(layer, layer.__class__)
+        keras_kernels.give(keras, layer, name)
+        if module is not None:
+            _class_of.__set__(layer, _with_kernel(keras, type(layer), name))
+            if keras.is_keras3:
+                layer.supports_jit = keras.backend in module.COMPILED_ON
+    for part in [model] + _inside(model):
+        _forget_functions(keras, part)
+    return model
+
+
+def kernels(model=None):
+    """The names of all kernels; of a `model`, {name: None, or why it cannot compute the model}."""
+    if model is None:
+        return NAMES
+    keras = keras_of(model)
+    found = {}
+    for name in NAMES:
+        found[name] = None
+        for layer in recurrent_layers(model):
+            cause = _cause(keras, layer, name)
+            if cause:
+                found[name] = str(refusal(layer, name, cause))
+                break
+    return found
+
+
+def kernel_of(layer):
+    """The name of the kernel of a recurrent layer: that of its class (``block``, ``block_cell``,
+    ``native``), else what its attributes say: ``keras``, ``unrolled``, ``auto`` or ``cudnn``."""
+    name = getattr(type(layer), "rnnlayers_kernel", None)
+    return name or keras_kernels.name_of(keras_of(layer), layer)
+
+
+def recurrent_layers(model):
+    """The layers of `model`, at any depth, whose cell is an LSTM, GRU or SimpleRNN of Keras, or
+    derived from one; each once, in the order of the model."""
+    keras = keras_of(model)
+    found = []
+    for layer in [model] + _inside(model):
+        if isinstance(layer, keras.layers.RNN) and _cells(keras, layer) and layer not in found:
+            found.append(layer)
+    return found
+
+
+def _inside(model):
+    return [layer for layer in model._flatten_layers() if layer is not model]
+
+
+def _cells(keras, layer):
+    cell = layer.cell
+    cells = getattr(cell, "cells", None) or [cell]
+    return [each for each in cells if isinstance(each, tuple(keras.cells.values()))]
+
+
+def _cause(keras, layer, name):
+    """Why the kernel `name` cannot compute `layer`; None if it can."""
+    if name in OF_KERAS:
+        return keras_kernels.cause(keras, layer, name)
+    module = OTHERS[name]
+    if keras.backend not in module.BACKENDS:
+        return BACKEND.format(" or ".join(module.BACKENDS), keras.backend)
+    own = _own_method(keras, layer)
+    if own:
+        return own
+    if getattr(layer, "_num_constants", None):
+        return CONSTANTS
+    return module.cause(keras, layer)
+
+
+def _own_method(keras, layer):
+    """What an author's subclass of a layer or of a cell computes itself."""
+    methods = [(layer, "call"), (layer.cell, "call")]
+    if keras.is_keras3:
+        methods.append((layer, "inner_loop"))
+    for part, name in methods:
+        for base in part.__class__.__mro__:
+            if name in vars(base):
+                break
+        if base.__module__.partition(".")[0] not in PACKAGES:
+            return OWN_METHOD.format(base.__name__, name)
+    return None
+
+
+def _with_kernel(keras, plain, name):
+    """The class `plain` of a layer with the method of the kernel `name`."""
+    if (name, plain) not in _classes:
+        bases = (OTHERS[name].methods(keras), plain)
+        settings = {
+            "__class__": property(lambda layer: plain),
+            "__module__": __name__,
+            "__reduce_ex__": _as_plain,
+            "rnnlayers_kernel": name,
+        }
+        if not keras.is_keras3:
+            settings["call"] = keras2_call.not_converted()
+        _classes[name, plain] = type(plain.__name__, bases, settings)
+    return _classes[name, plain]
+
+
+def _as_plain(layer, protocol):
+    """A copy and a pickle of a layer are plain layers."""
+    found = list(super(type(layer), layer).__reduce_ex__(protocol))
+    found[1] = tuple(layer.__class__ if each is type(layer) else each for each in found[1])
+    return tuple(found)
+
+
+def _forget_functions(keras, model):
+    """Lets a model make its functions of a step anew, with the layers' present kernels."""
+    for function in ("train_function", "test_function", "predict_function"):
+        if hasattr(model, function):
+            setattr(model, function, None)
+    if hasattr(model, "train_tf_function"):  # tf.keras 2
+        model.train_tf_function = None
+    if keras.is_keras3 and getattr(model, "_jit_compile", None):
+        # Keras checks again whether every layer supports it, but only what changes.
+        model.jit_compile = False
+        model.jit_compile = True
