@@ -96,7 +96,7 @@ def old(folder: Path, tmp_path_factory: pytest.TempPathFactory):
     python = build_python("tf_1_15", "3.7", tmp_path_factory)
 
     def outputs(*arguments: str) -> np.ndarray:
-        return np.array(answer(python, OLD, folder, *arguments))
+        return np.array(answer(python, OLD, folder, *arguments, imports=["tensorflow"]))
 
     return outputs
 
@@ -268,7 +268,8 @@ FORMATS = [
 
 @pytest.fixture(scope="module")
 def tf_1(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    answer(build_python("tf_1_15", "3.7", tmp_path_factory), CUDNN, folder)
+    python = build_python("tf_1_15", "3.7", tmp_path_factory)
+    answer(python, CUDNN, folder, imports=["tensorflow"])
     return folder
 
 

@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from rnnbench.builds.launcher import environment
 from rnnbench.builds.pins import LOCKS, pins
 from rnnbench.builds.uv import find
 from rnnbench.errors import BuildError
+from rnnworker.frameworks.names import FRAMEWORKS
 from rnnworker.precision import TOLERANCE
 from tests.conftest import ROOT, shared_folder
 from tests.worker import forked
@@ -126,21 +127,29 @@ def build_python(build: str, version: str, temporary: pytest.TempPathFactory) ->
 
 
 def answer(
-    python: Path | str, script: str, *arguments: object, timeout: float = 300, **variables: str
+    python: Path | str,
+    script: str,
+    *arguments: object,
+    imports: Sequence[str] = (),
+    timeout: float = 300,
+    **variables: str,
 ) -> Any:
     """Runs `script` with the interpreter `python`, the worker's code on its path, and these
-    environment variables; returns its last line of output, parsed as JSON. Scripts of this
-    interpreter are forked from one process that has imported TensorFlow."""
-    environment = {**os.environ, **VARIABLES, "PYTHONPATH": str(ROOT / "src"), **variables}
+    environment variables; returns its last line of output, parsed as JSON. It is forked from a
+    process that has done the `imports`, if any; in this interpreter, those of TensorFlow."""
+    own = {**VARIABLES, "PYTHONPATH": str(ROOT / "src"), **variables}
     texts = list(map(str, arguments))
-    if str(python) == sys.executable and variables in ({}, {"KERAS_BACKEND": "tensorflow"}):
-        done = forked.run(script, texts, environment, timeout)
+    if str(python) == sys.executable and not variables:
+        own["KERAS_BACKEND"] = "tensorflow"
+        imports = FRAMEWORKS["keras3_tensorflow"].imports
+    if imports:
+        done = forked.run(python, imports, script, texts, own, timeout)
     else:
         done = subprocess.run(
             [python, "-W", "ignore", "-c", script, *texts],
             capture_output=True,
             text=True,
-            env=environment,
+            env={**os.environ, **own},
             timeout=timeout,
         )
     assert done.returncode == 0, done.stderr[-3000:]
@@ -169,5 +178,6 @@ def answer_of(
     """`answer` of the interpreter of a build in ``conf/build``, with its environment variables and
     its backend of Keras."""
     python, own = python_of(build, temporary)
-    backend = settings_of(build)["framework"].partition("_")[2].rstrip("12")
-    return answer(python, script, *arguments, timeout=1200, KERAS_BACKEND=backend, **own)
+    framework = FRAMEWORKS[settings_of(build)["framework"]]
+    own["KERAS_BACKEND"] = framework.backend
+    return answer(python, script, *arguments, imports=framework.imports, timeout=1200, **own)

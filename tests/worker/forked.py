@@ -1,65 +1,77 @@
-"""Runs scripts in forks of a process that has imported TensorFlow: an import takes 7 seconds."""
+"""Runs scripts in forks of a process that has imported a build's framework, which takes one to five
+CPU seconds. Each process of tests starts one of each build that it uses."""
 
 from __future__ import annotations
 
-import multiprocessing
+import json
 import os
-import sys
+import select
+import signal
+import subprocess
 import tempfile
-import warnings
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from subprocess import CompletedProcess, TimeoutExpired
-from unittest.mock import patch
+from typing import Any
 
 from tests import cpu_time
 
+SERVER = Path(__file__).parent / "fork_server.py"
+
 
 def run(
-    script: str, arguments: Sequence[str], environment: Mapping[str, str], timeout: float
-) -> CompletedProcess[str]:
-    """Like ``subprocess.run([python, "-c", script, *arguments])`` with output as text, in this
-    interpreter's TensorFlow. The first call of a process starts what is forked, with its
-    `environment`; a script's own is set before it runs."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["keras", "tensorflow"])
-    with tempfile.TemporaryDirectory() as folder, patch.dict(os.environ, environment):
-        files = [Path(folder, name) for name in ("stdout", "stderr", "cpu_seconds")]
-        for file in files:
-            file.touch()
-        settings = (script, list(arguments), dict(environment), *map(str, files))
-        process = context.Process(target=_run, args=settings)
-        process.start()
-        process.join(timeout)
-        if process.is_alive():
-            process.kill()
-            process.join()
-            raise TimeoutExpired(script, timeout)
-        output, errors, cpu_seconds = (file.read_text() for file in files)
-        # The fork is no child of this process.
-        cpu_time.elsewhere.append(float(cpu_seconds or 0))
-    return CompletedProcess(script, process.exitcode, output, errors)
-
-
-def _run(
+    python: Path | str,
+    modules: Sequence[str],
     script: str,
-    arguments: list[str],
-    environment: dict[str, str],
-    output: str,
-    errors: str,
-    cpu_seconds: str,
-) -> None:
-    """The process: multiprocessing prints its exception and flushes its streams."""
-    # The descriptors too, for what C++ writes.
-    os.dup2(os.open(output, os.O_WRONLY), 1)
-    os.dup2(os.open(errors, os.O_WRONLY), 2)
-    sys.stdout = os.fdopen(1, "w")
-    sys.stderr = os.fdopen(2, "w")
-    os.environ.clear()
-    os.environ.update(environment)
-    sys.argv = ["-c", *arguments]
-    warnings.simplefilter("ignore")
-    try:
-        exec(script, {"__name__": "__main__"})
-    finally:
-        Path(cpu_seconds).write_text(str(cpu_time.seconds()))
+    arguments: Sequence[str],
+    variables: Mapping[str, str],
+    timeout: float,
+) -> CompletedProcess[str]:
+    """Like ``subprocess.run([python, "-c", script, *arguments])`` with output as text, in an
+    interpreter that has imported the `modules` with these environment variables, beside those of
+    this process; it does not run what is registered for the end of an interpreter."""
+    server = _server(str(python), tuple(modules), tuple(sorted(variables.items())))
+    with tempfile.TemporaryDirectory() as folder:
+        files = {name: Path(folder, name) for name in ("stdout", "stderr")}
+        for file in files.values():
+            file.touch()
+        request = {
+            "script": script,
+            "arguments": list(arguments),
+            "environment": {**os.environ, **variables},
+            **{name: str(file) for name, file in files.items()},
+        }
+        server.stdin.write(json.dumps(request).encode() + b"\n")
+        server.stdin.flush()
+        pid = _answer(server)["pid"]
+        has_ended, _, _ = select.select([server.stdout], [], [], timeout)
+        if not has_ended:
+            os.kill(pid, signal.SIGKILL)
+        end = _answer(server)
+        # The fork is no child of this process.
+        cpu_time.elsewhere.append(end["cpu_seconds"])
+        if not has_ended:
+            raise TimeoutExpired(script, timeout)
+        output, errors = (file.read_text() for file in files.values())
+    return CompletedProcess(script, end["exit_code"], output, errors)
+
+
+@cache
+def _server(
+    python: str, modules: tuple[str, ...], variables: tuple[tuple[str, str], ...]
+) -> subprocess.Popen[bytes]:
+    # It ends when this process does, which closes its standard input.
+    return subprocess.Popen(
+        [python, "-W", "ignore", SERVER, *modules],
+        env={**os.environ, **dict(variables)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        bufsize=0,
+    )
+
+
+def _answer(server: subprocess.Popen[bytes]) -> dict[str, Any]:
+    line = server.stdout.readline()
+    assert line, f"{server.args} has ended"
+    return dict(json.loads(line))

@@ -1,6 +1,6 @@
 """Models run in every build on a CPU, from the same weights on the same data: all in the newest
-TensorFlow, in each other framework those that need different parts of it, one in further builds of
-a framework.
+TensorFlow, in each other framework those that need different parts of it, and the others are built
+there; one in further builds of a framework.
 
 The worker's own ``run.main`` executes tiny runs one after another, in one process per build;
 ``tf_2_21_xla``, which differs only in its config, shares ``tf_2_21``'s.
@@ -58,7 +58,8 @@ MODELS = tuple(PARAMETERS)
 SOME = ("cifar10_cnn", "imdb_fasttext", "imdb_bilstm", "lstm_textgen", "adding")
 FRAMEWORKS_RUN = ("tf_2_15", "tf_1_2", "tf_1_15", "keras3_torch", "keras3_jax")
 MODELS_OF = {"current": MODELS, **dict.fromkeys(FRAMEWORKS_RUN, SOME)}
-RUNS = [(build, model) for build in BUILDS for model in MODELS_OF.get(build, ("imdb_lstm",))]
+RUNS = [(build, model) for build in BUILDS for model in MODELS_OF.get(build, ("digits_rnn",))]
+BUILT = [(build, model) for build in FRAMEWORKS_RUN for model in MODELS if model not in SOME]
 SMALL = (
     "model.batch=4 device=cpu_2"
     " measure.warmup_steps=1 measure.warmup_seconds=0 measure.evaluate_calls=0"
@@ -81,7 +82,7 @@ SAMPLES = 8  # two whole batches: XLA compiles for each size of one
 SCRIPT = """
 import functools, json, os, sys, time, types
 import numpy
-from rnnworker import data, frameworks, run
+from rnnworker import canonical_weights, data, frameworks, run
 from rnnworker.readers import imdb
 
 make_images = data.epoch_images
@@ -94,24 +95,44 @@ def slow_images(images, config, epoch):
     return make_images(images, config, epoch)
 
 
-if sys.argv[1].endswith("-current"):
+def built(job):
+    session = frameworks.open_session(job["config"], job["threads"])
+    session.load_data(job["dataset"], job["pinned_md5"])
+    session.build()
+    layers = session.layers()
+    weights = canonical_weights.initial(layers, job["config"]["seed"])
+    session.load_weights(weights)
+    measured = {
+        "parameters": session.model_facts(layers)["parameters"],
+        "weights_sha256": canonical_weights.digest(weights),
+        "started_weights_sha256": canonical_weights.digest(session.dump_weights()),
+    }
+    return [{"event": "facts", "measured": measured}]
+
+
+reviews = json.loads(sys.argv[1])
+if sys.argv[2].endswith("-current"):
     data.epoch_images = slow_images
 results = []
-for path in sys.argv[1:]:
-    with open(path + ".events", "wb") as file:
-        os.environ["RNNWORKER_EVENTS"] = str(file.fileno())
-        run.main([path])
-    with open(path + ".events") as file:
-        results.append([json.loads(line) for line in file])
+for path in sys.argv[2:]:
     with open(path) as file:
         job = json.load(file)
+    if job["is_run"]:
+        with open(path + ".events", "wb") as file:
+            os.environ["RNNWORKER_EVENTS"] = str(file.fileno())
+            run.main([path])
+        with open(path + ".events") as file:
+            results.append([json.loads(line) for line in file])
+    else:
+        try:
+            results.append(built(job))
+        except Exception as error:
+            results.append([{"event": "error", "message": str(error)}])
     if job["config"]["build"]["framework"].startswith("keras2_"):
         from tensorflow import keras
     else:
         import keras
     keras.backend.clear_session()
-    if job["config"]["dataset"]["name"] == "imdb":
-        reviews = job
 
 # The build's Keras reads the film reviews from a file that the build's NumPy has pickled.
 source = data.source(reviews["dataset"], reviews["pinned_md5"])
@@ -159,7 +180,7 @@ print(json.dumps([results, reviews, changes]))
 
 @pytest.fixture(scope="module")
 def points() -> list[GridPoint]:
-    """One grid point for each model and build that are run."""
+    """One grid point for each model and build that are run or built."""
     axis = "build=" + ",".join(BUILDS)
     grids = tuple(
         (*SMALL.split(), axis, f"model.epochs={1 + ('cifar10' in grid)}", *grid.split())
@@ -167,7 +188,7 @@ def points() -> list[GridPoint]:
     )
     experiment = Experiment(name="seeds", grids=grids, file=ROOT / "conf/experiment/seeds.yaml")
     every = expand(experiment, [ROOT / "conf"])
-    return [point for point in every if (build_of(point), point.choices["model"]) in RUNS]
+    return [point for point in every if (build_of(point), point.choices["model"]) in RUNS + BUILT]
 
 
 def write_data(folder: Path) -> dict[str, dict[str, Any]]:
@@ -207,8 +228,10 @@ def runs(points: list[GridPoint], tmp_path_factory: pytest.TempPathFactory) -> C
                 files[its_build, model] = path = folder / f"{model}-{its_build}"
                 nothing = {"dataset": None, "pinned_md5": None}
                 dataset = data.get(point.config["dataset"]["name"], nothing)
-                path.write_text(json.dumps({"config": point.config, "threads": 2, **dataset}))
-        arguments = (build, SCRIPT, *files.values())
+                job = {"config": point.config, "threads": 2, **dataset}
+                job["is_run"] = (its_build, model) in RUNS
+                path.write_text(json.dumps(job))
+        arguments = (build, SCRIPT, json.dumps(data["imdb"]), *files.values())
         events, reviews, changes = answer_of(*arguments, temporary=tmp_path_factory)
         return {**dict(zip(files, events, strict=True)), "reviews": reviews, "changes": changes}
 
@@ -222,7 +245,7 @@ def build_of(point: GridPoint) -> str:
 def test_all_models_and_builds_are_run(points: list[GridPoint]) -> None:
     assert {point.skip for point in points} == {None}
     pairs = {(build_of(point), point.choices["model"]) for point in points}
-    assert pairs == set(RUNS)
+    assert pairs == {*RUNS, *BUILT}
     assert {build for build, _ in pairs} == set(BUILDS)
     frameworks = {build_of(point): point.config["build"]["framework"] for point in points}
     assert {frameworks[build] for build in MODELS_OF} == set(frameworks.values())
@@ -247,18 +270,28 @@ def test_it_runs(build: str, model: str, runs: Callable) -> None:
     assert measured["optimizer"]
 
 
+@pytest.mark.parametrize(("build", "model"), BUILT)
+def test_it_is_built(build: str, model: str, runs: Callable) -> None:
+    events = runs(build)[build, model]
+    assert [event for event in events if event["event"] == "error"] == []
+    measured = facts_of(events, "measured")
+    assert measured["parameters"] == PARAMETERS[model]
+    assert measured["weights_sha256"] == measured["started_weights_sha256"]
+
+
 @pytest.mark.parametrize("model", MODELS)
 def test_every_build_has_the_same_start_and_loss(model: str, runs: Callable) -> None:
     """The same weights; and, without dropout and augmentation, whose draws differ, the same loss
     after two steps, except for the effects of an epsilon and of rounding."""
     started, losses = {}, {}
-    for build in (build for build, its_model in RUNS if its_model == model):
+    for build in (build for build, its_model in RUNS + BUILT if its_model == model):
         try:
             events = runs(build)[build, model]
         except pytest.skip.Exception:
             continue
-        started[build] = facts_of(events, "measured")["weights_sha256"]
-        losses[build] = evaluated(events)["loss"]
+        started[build] = facts_of(events, "measured").get("weights_sha256")
+        if (build, model) in RUNS:
+            losses[build] = evaluated(events)["loss"]
     assert len(set(started.values())) <= 1, started
     assert None not in losses.values(), losses
     if model in DETERMINISTIC and losses:
