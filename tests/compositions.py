@@ -9,35 +9,24 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from unittest import mock
 
-from rnnbench.axes import NAMES
-from rnnbench.errors import ConfigError
 from rnnbench.grid import compose
 from rnnbench.grid.compose import ChoiceFiles, Choices, Compose, Composed
-from rnnbench.grid.files import files_of
 
 # Tests write experiments next to choices; a choice's file lists none of them in its defaults.
 NOT_COMPOSED = ("experiment", "schemas")
-# Composing all choices of a project takes ten times as long as those of a grid.
-OFTEN = 4
-PACKAGES = "packages.yaml"
-Sections = dict[str, dict[str, object]]  # GROUP/CHOICE → its section
 
 without_memory = compose._hydra
 
 
 @contextmanager
 def remembered() -> Iterator[None]:
-    """Within it, `compose_choices` composes the same choices of the same files once, and all
-    choices together if its folders are asked for often."""
+    """Within it, `compose_choices` composes the same choices of the same files once."""
     composed: dict[object, str] = {}
-    asked: Counter[object] = Counter()
-    of_folders: dict[object, Sections] = {}
 
     @contextmanager
     def hydra(conf: Sequence[Path], requested: ChoiceFiles) -> Iterator[tuple[Compose, Path]]:
@@ -45,16 +34,6 @@ def remembered() -> Iterator[None]:
         with without_memory(conf, requested) as (compose_anew, folder):
 
             def compose_once(name: str, choices: Choices) -> Composed:
-                is_plain = {path.name for path in folder.iterdir()} == {"config.yaml", PACKAGES}
-                if name == "packages" and is_plain:
-                    asked[folders] += 1
-                    if asked[folders] == OFTEN:
-                        of_folders[folders] = all_sections(conf, compose_anew, folder)
-                    wanted = packages_in(folder)
-                    sections = of_folders.get(folders, {})
-                    if sections.keys() >= set(wanted.values()):
-                        config = {package: sections[key] for package, key in wanted.items()}
-                        return json.loads(json.dumps(config)), {}
                 key = (name, *choices.items(), *folders, digest(folder))
                 if key not in composed:
                     composed[key] = json.dumps(compose_anew(name, choices))
@@ -65,39 +44,6 @@ def remembered() -> Iterator[None]:
 
     with mock.patch.object(compose, "_hydra", hydra):
         yield
-
-
-def packages_in(folder: Path) -> dict[str, str]:
-    """Package → GROUP/CHOICE, as `compose` has written them to the folder."""
-    packages = {}
-    for entry in json.loads((folder / PACKAGES).read_text())["defaults"]:
-        ((target, choice),) = entry.items()
-        group, package = target.split("@")
-        packages[package] = f"{group}/{choice}"
-    return packages
-
-
-def all_sections(conf: Sequence[Path], compose_anew: Compose, folder: Path) -> Sections:
-    """The sections of all choices of the config folders but models, if none has an effect outside
-    its own package; else none."""
-    names: dict[str, str] = {}
-    defaults = []
-    for group in NAMES:
-        for choice in files_of(conf, group) if group != "model" else ():
-            package = f"c{len(names)}"
-            names[package] = f"{group}/{choice}"
-            defaults.append({f"{group}@{package}": choice})
-    asked = (folder / PACKAGES).read_text()
-    (folder / PACKAGES).write_text(json.dumps({"defaults": defaults}))
-    try:
-        config, _ = compose_anew("packages", {})
-    except ConfigError:
-        return {}
-    finally:
-        (folder / PACKAGES).write_text(asked)
-    if config.keys() != names.keys():
-        return {}
-    return {names[package]: section for package, section in config.items()}
 
 
 def digest(folder: Path) -> str:
