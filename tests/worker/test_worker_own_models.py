@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy
 import pytest
 
+from rnnworker.precision import TOLERANCE
 from tests.conftest import ROOT
 from tests.worker.building import ALL_CERTIFICATES, answer_of, certificate_job, equal, settings_of
 
@@ -137,6 +138,8 @@ def test_each_network_is_certified_or_refused_with_the_right_reason(
                 assert re.search(reason, why), (network, rnn, why)
             else:
                 assert result["status"] == "certified", (network, rnn, why)
+                for part in ("outputs", "gradients"):
+                    assert result[part] <= TOLERANCE["float32"][part], (network, rnn, part)
                 steps = result["applied"]["cpu_1"]
                 right = (None, OWN_STEP) if network == "custom_step" else (0, None)
                 assert (steps["off"], steps["why"]) == right, (network, rnn, steps)
