@@ -17,6 +17,7 @@ WRITTEN_BY_HAND = (
     "conf/price/*.md",
     "reports/*.md",
     "reports/published/*.md",
+    "tests/*.md",
     "tests/faults/*.md",
 )
 PAGES = [page for pattern in WRITTEN_BY_HAND for page in sorted(ROOT.glob(pattern))]

@@ -203,3 +203,12 @@ def test_the_examples_of_models_are_accepted(
     assert {point.config["model"]["batch"] for point in points} == {32}
     assert {point.config["model"]["function"] for point in points} == {f"{tmp_path}/{name}:build"}
     assert {point.config["cell"]["name"] for point in points} == {cell}
+
+
+def test_the_tests_that_notice_what_dropped_ones_did_exist() -> None:
+    text = (ROOT / "tests/dropped.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`(test_\w+)(?:::(test_\w+))?`", text))
+    assert len(named) > 40
+    for module, test in named:
+        (file,) = (ROOT / "tests").rglob(f"{module}.py")
+        assert not test or f"\ndef {test}(" in file.read_text(), f"{module}::{test}"
