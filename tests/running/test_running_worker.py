@@ -52,15 +52,20 @@ def test_without_a_commit_with_one_and_edited(tmp_path):
     assert revision(tmp_path) == f"{commit}-edited"
 
 
-def test_sockets_are_made_below_a_temporary_folder_with_a_long_path(
-    tmp_path, monkeypatch, capsys
-) -> None:
-    config = {
+def planned(device: str) -> dict:
+    """The configuration of a fake run."""
+    return {
         "build": {"name": "fake", "framework": "fake"},
-        "device": {"name": "cpu_1", "kind": "cpu", "threads": 1},
+        "device": {"name": device, "kind": "cpu", "threads": 1},
         **{"model": {}, "rnn": {"implementation": "fake"}, "dataset": {"path": None}},
         **{"seed": 0, "repeat": 0, "measure": {}},
     }
+
+
+def test_sockets_are_made_below_a_temporary_folder_with_a_long_path(
+    tmp_path, monkeypatch, capsys
+) -> None:
+    config = planned("cpu_1")
     long = tmp_path / ("x" * 90)
     long.mkdir()
     monkeypatch.setattr(worker.tempfile, "tempdir", str(long))
@@ -91,3 +96,18 @@ def test_the_path_of_a_socket_is_as_long_as_it_may_be(tmp_path, monkeypatch) -> 
         folder.rmdir()
         assert folder.parent == parent
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_importers_are_those_with_the_most_workers(tmp_path, monkeypatch) -> None:
+    started = []
+    monkeypatch.setattr(
+        WorkflowImporters,
+        "_start",
+        lambda self, config, root, files: started.append(config["device"]["name"]),
+    )
+    monkeypatch.setattr(worker.tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(worker.os, "sched_getaffinity", lambda process: {0, 1})
+    workers = ["cpu_1", *["cpu_2"] * 3, *["cpu_4"] * 2]
+    importers = WorkflowImporters([planned(device) for device in workers], ROOT)
+    importers.end()
+    assert started == ["cpu_2", "cpu_4"]

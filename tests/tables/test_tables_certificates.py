@@ -69,6 +69,7 @@ def wrong_gradients(build, device="cpu_1", **changes):
 
 WIDE = {"variant": Overrides.of(PUBLISHED)}
 RELU = {"activation": "relu"}
+RNN_RELU = {"cell": "rnn_relu"}
 PARTS = Overrides.of({"model.a.units": 3, "model.b.units": 4})
 OTHER_PARTS = Overrides.of({"model.a.units": 5, "model.b.units": 4})
 NAMED_ALIKE = Overrides.of({"model.activation": "x"})
@@ -129,6 +130,8 @@ NOT_CERTIFIED = "cell is not certified for batch "
         # Without a certificate the options decide, and naming the default is not a difference.
         ([], config("keras", **RELU), KERAS, UNEQUAL, "relu instead of tanh"),
         ([], config("keras", activation="tanh"), KERAS, UNKNOWN, ""),
+        # The default of a cell named relu is relu.
+        ([], config("keras", **RELU) | RNN_RELU, KERAS | RNN_RELU, UNKNOWN, ""),
         # A failed entry does not affect other options.
         ([OPERATIONS], config("cudnn_raw", op="A"), KERAS, CERTIFIED, ""),
         ([OPERATIONS], config("cudnn_raw", op="B"), KERAS, UNEQUAL, ""),
