@@ -105,16 +105,17 @@ class Claim(NamedTuple):
 
 RATIO = r"(?P<ratio>\d[\d.]*) times"
 INTERVAL = r"\((?P<low>[\d.]+) to (?P<high>[\d.]+)\)"
+REFERENCE_WORDS = "Keras's own layer"  # which is `keras`
+A, B = (rf"(?P<{name}>`[^`]+`|{REFERENCE_WORDS})" for name in "ab")
+NETWORK = r"(?: this \w+)?"
 FORMS = (
-    (FASTEST, rf"`(?P<a>[^`]+)`, the reference, trains {RATIO} as fast as the next, "
-     rf"`(?P<b>[^`]+)` {INTERVAL}"),
-    (NO_DIFFERENCE, r"[Nn]o difference is shown between (?:the fastest, )?`(?P<a>[^`]+)`,? and "
-     rf"`(?P<b>[^`]+)`: {RATIO} as fast {INTERVAL}"),
-    (FASTER, rf"`(?P<a>[^`]+)` trains {RATIO} as fast as `(?P<b>[^`]+)` {INTERVAL}"
-     r"(?:; `(?P<b2>[^`]+)` may be as fast)?"),
+    (FASTEST, rf"[Nn]othing trains{NETWORK} faster than {A}: {RATIO} as fast as {B} {INTERVAL}"),
+    (NO_DIFFERENCE, rf"{A} is not shown to be faster than {B}: {RATIO} as fast {INTERVAL}"),
+    (FASTER, rf"{A} trains{NETWORK} {RATIO} as fast as {B} {INTERVAL}"
+     rf"(?P<tie>, and (?:`[^`]+`|{REFERENCE_WORDS}|\d+ others) may be as fast)?"),
 )  # fmt: skip
-WITHOUT_CLAIM = ("nothing to compare", "one run, no confidence interval", "shortest epochs",
-                 "no run has")  # fmt: skip
+WITHOUT_CLAIM = ("nothing to compare", "(one run)", "shortest epochs", "no run has",
+                 "o fastest is shown")  # fmt: skip
 
 
 def claims(sentence: str) -> list[Claim]:
@@ -122,12 +123,13 @@ def claims(sentence: str) -> list[Claim]:
     for kind, form in FORMS:
         if match := re.search(form, sentence):
             part = match.groupdict()
-            first = Claim(kind, *(part[name] for name in ("a", "b", "ratio", "low", "high")))
-            if kind != FASTER:
+            a, b = (
+                part[side].strip("`").replace(REFERENCE_WORDS, REFERENCE["rnn"]) for side in "ab"
+            )
+            first = Claim(kind, a, b, part["ratio"], part["low"], part["high"])
+            if kind != FASTER or part["tie"]:
                 return [first]
-            if part["b2"]:
-                return [first, Claim(NO_DIFFERENCE, part["a"], part["b2"])]
-            return [first, Claim(FASTEST, part["a"], part["b"])]
+            return [first, Claim(FASTEST, a, b)]
     if any(text in sentence for text in WITHOUT_CLAIM):
         return []
     raise ValueError(f"a sentence of unknown form: {sentence}")
@@ -168,7 +170,7 @@ def judge_speed(batch: Sequence[Simulated], tallies: Tallies) -> None:
     """Judges the rows of the time table and the sentences of the answers."""
     every, speed = judge_rows(batch, tallies)
     found, nothing = contests(every, speed), measured([], REFERENCE)
-    m = _only(contests=found, device_choices=device_choices(every, found),
+    m = _only(contests=found, device_choices=device_choices(every, found), about_rnn={},
               learning=learning(nothing), alike=find_accuracy_outliers(nothing.frame))  # fmt: skip
     texts = answers(m)
     _judge_headline(headline(m).speed_sentence, found, speed, tallies)
@@ -194,10 +196,10 @@ def _judge_headline(
     models = {}
     for contest in found:
         if len(contest.contestants) > 1:
-            models[contest.configuration["model"]] = contest.words
+            models[contest.configuration["model"]] = contest.is_faster
     shown = speed[speed["model"].isin(models)].dropna(subset=["speedup"])
     best = shown.loc[shown.groupby("model")["speedup"].idxmax()].set_index("model")
-    faster = [model for model, words in models.items() if words == "faster"]
+    faster = [model for model, is_faster in models.items() if is_faster]
     unlike = False
     for name, count, low, high in re.findall(HEADLINE_FORM, sentence):
         won = best[best["rnn"] == name]
@@ -238,7 +240,7 @@ def _judge_sentence(
     tallies: Tallies,
 ) -> None:
     shown = dict(zip(rows["rnn"], rows["speedup"], strict=True))
-    facts = {contest.contestants[1].name: contest.lead}
+    facts = {contest.contestants[1].name: contest.leads[0]}
     if contest.speedup:
         facts[REFERENCE["rnn"]] = contest.speedup
     for possible in SENTENCE_KINDS:
@@ -280,7 +282,13 @@ def judge_accuracy(
     differences, alike = learning(every), find_accuracy_outliers(every.frame)
     found = contests(every, time_table(every))
     devices = device_choices(every, found)
-    tables = _only(contests=found, device_choices=devices, learning=differences, alike=alike)
+    tables = _only(
+        contests=found,
+        device_choices=devices,
+        about_rnn={},
+        learning=differences,
+        alike=alike,
+    )
     texts = answers(tables)
     models = dict.fromkeys(contest.configuration["model"] for contest in found)
     for model, answer in zip(models, texts, strict=True):

@@ -190,7 +190,8 @@ def _of_rounds(records: Sequence[Record], axis: str, base: str) -> Iterator[Give
         for configuration, ratio in ratios.items():
             name = planned[configuration].choices[axis]
             yield Given(SO_FAR, model, name, base, ratio.estimate, ratio.low, ratio.high)
-            if ratio.low is not None:
+            # The ratio to the fastest decides if it is known less well.
+            if ratio.low is not None and known[configuration].interval == ratio:
                 high = ratio.estimate * (1 + known[configuration].halfwidth)
                 yield Given(RULE, model, name, base, ratio.estimate, ratio.low, high)
 
@@ -214,12 +215,11 @@ def _of_markdown(markdown: Sequence[Titled], axis: str, base: str) -> Iterator[G
 
 
 def _of_answers(page: Content) -> Iterator[Given]:
-    """Without the intervals, which hold for all comparisons together."""
     for answer in page.answers:
         model = re.search(r"\bnet\d+\b", answer.speed_sentence)
         for claim in claims(answer.speed_sentence):
             if claim.ratio and model:
-                yield Given("answer", model.group(), claim.a, claim.b, claim.ratio)
+                yield Given("answer", model.group(), *claim[1:])
 
 
 def _of_terminal(compared: pd.DataFrame, a: str, b: str) -> list[Given]:

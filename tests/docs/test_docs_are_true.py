@@ -118,7 +118,7 @@ def test_files_exist() -> None:
     tops = "conf|src|tests|docs|workflow|reports|benchmarks|config"
     named = set(in_code(rf"^((?:{tops})/[\w./-]+)$"))
     assert len(named) > 10
-    made = ("reports/quick", "reports/published.html", "reports/index.html", "docs/NAME")
+    made = ("reports/quick", "reports/index.html", "docs/NAME")
     for page, path in named:
         if not path.startswith(made) and "NAME" not in path and "EXPERIMENT" not in path:
             assert (ROOT / path).exists(), f"{page}: {path}"

@@ -14,11 +14,11 @@ from rnnbench.records.keys import certificate_key
 from rnnbench.records.plan_file import Experiment, Skipped
 from rnnbench.records.record import Record
 from rnnbench.report.content import Content
-from rnnbench.report.page import write_published, write_report
+from rnnbench.report.page import write_report
 from rnnbench.report.tables import ReportInputs, Tables
 from rnnbench.sources.certificates import Certificate, certificate_of
 from rnnbench.sources.prices import Price, PriceList
-from rnnbench.sources.published import read_claims, read_published, read_sources
+from rnnbench.sources.published import read_published
 from rnnbench.tables.certificates import Certificates
 from tests.conftest import ROOT
 from tests.factory import BEGINNING, make_record, put, replace
@@ -222,8 +222,6 @@ def inputs() -> ReportInputs:
 
 
 def write_site(folder: Path) -> Path:
-    """The report and the page of published results, below `folder`."""
+    """The report, below `folder`."""
     write_report(Content(six(), SIX, beside=inputs()), folder / "six")
-    rows = ROOT / "reports" / "published"
-    write_published(read_published(rows), folder, read_sources(rows), read_claims(rows))
     return folder

@@ -60,7 +60,7 @@ def axe(tmp_path_factory):
 
 # Each width and each scheme; the colours do not depend on the width.
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
-@pytest.mark.parametrize("name", ["quick/report.html", "six/report.html", "published.html"])
+@pytest.mark.parametrize("name", ["quick/report.html", "six/report.html"])
 def test_pages_are_self_contained_and_fit_the_screen(browser, site, name, width, scheme):
     page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
     errors, requested = [], []
@@ -79,7 +79,7 @@ def test_pages_are_self_contained_and_fit_the_screen(browser, site, name, width,
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
-@pytest.mark.parametrize("name", ["six/report.html", "published.html"])
+@pytest.mark.parametrize("name", ["six/report.html"])
 def test_pages_are_accessible(browser, site, axe, name, width, scheme):
     page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
     page.goto((site / name).as_uri())

@@ -1,39 +1,31 @@
-"""Price lists, published rows and claims are read and validated; published rows are equal
-to their sources, and claims are judged by them."""
+"""Price lists and published rows are read and validated; published rows are equal to their
+sources."""
 
 from __future__ import annotations
 
 import csv
-import re
 import runpy
 from types import SimpleNamespace
 
-import msgspec
 import numpy as np
 import pytest
 
-from rnnbench.commands.report import published
 from rnnbench.errors import ConfigError
 from rnnbench.report.published import beside_section, source_section, source_sections
 from rnnbench.report.tables import ReportInputs
 from rnnbench.sources.prices import choose_prices, read_prices
 from rnnbench.sources.published import (
     COLUMNS,
-    Claim,
     Comparison,
-    PublishedRow,
     parse_row,
-    read_claims,
     read_published,
     read_sources,
 )
-from rnnbench.tables.claims import claims_table, published_frame, published_pairs, verdict_of
+from rnnbench.tables.published import published_frame, published_pairs
 from rnnbench.tables.time import time
-from rnnworker import machine
 from tests import factory
 from tests.conftest import ROOT
-from tests.factory import make_record, make_runs
-from tests.report.made_up import store
+from tests.factory import make_record
 
 FOLDER, PRICES = ROOT / "reports" / "published", ROOT / "conf" / "price"
 SOURCES = {source.source: source for source in read_sources(FOLDER)}
@@ -213,62 +205,6 @@ def test_publish_appends_once_and_keeps_existing_rows(tmp_path, capsys):
 
 ARTICLE = "minimaxir/deep-learning-cpu-gpu-benchmark"
 COMPILED = "build=compiled (SSE4.2/AVX/FMA)"
-TWICE, WINNER = "a GPU is twice as slow as any CPU", "16 vCPUs and compiled"
-NOT_COMPUTED = {
-    "cuDNN does not change the accuracy",
-    "under a minute instead of 10 min 30 s",
-    "evaluate() and predict() are faster",
-    "preemptible for 20 % of the price",
-}
-
-
-def judged(rows=None):
-    rows = rows or read_published(FOLDER)
-    return claims_table(read_claims(FOLDER), published_frame(rows)).set_index("claim")
-
-
-def changed(seconds, **fields):
-    """The published rows; those with these `fields` take `seconds` (a function of theirs)."""
-    return [
-        msgspec.structs.replace(row, train_seconds=seconds(row.train_seconds))
-        if all(getattr(row, name) == value for name, value in fields.items())
-        else row
-        for row in read_published(FOLDER)
-    ]
-
-
-def test_verdicts_of_the_claims():
-    table = judged()
-    assert set(table.index[table["verdict"] == "cannot say"]) == NOT_COMPUTED
-    assert set(table.index[table["values"] == {}]) == NOT_COMPUTED
-    others = table.loc[~table["verdict"].isin(["cannot say", "holds"]), "verdict"]
-    assert len(table) == 19 and others.to_dict() == {
-        "2.5× on a GTX 950": "does not hold",
-        "very minimal gain on an RTX 2070": "does not hold",
-        WINNER: "not contradicted",
-        "CPUs are cheaper only if preemptible": "does not hold: 1 of 8 outside the range",
-    }
-
-
-def test_values_of_the_claims_by_hand():
-    table = judged()
-    twice = table.loc[TWICE]
-    assert min(twice["values"].values()) == pytest.approx(1229.42 / 627.13)
-    assert len(twice["values"]) == 8 and twice["tested"].endswith(
-        "for each vcpus_base and build_base, at least 1.95 (rows: 9, pairs: 8)"
-    )
-    assert table.loc["almost 10 times faster", "values"][""] == pytest.approx(
-        (984.2 / 130.84 * 496.82 / 39.82) ** 0.5
-    )
-    only_there = table.loc["compiling helps only with 8 and 16 vCPUs", "values"]
-    assert only_there == pytest.approx({"32": 0.970, "64": 1.042}, abs=5e-4)
-    assert table.loc["30–40 % from compiling", "values"][""] == pytest.approx(1.377, abs=5e-4)
-    gains = [table.loc[claim, "values"][""] for claim in table.index if "TX" in claim]
-    assert gains == pytest.approx([3755 / 1417, 1417 / 1322, 1322 / 1012])
-    price = table.loc["64 vCPUs at two thirds of the price", "values"]
-    assert price[""] == pytest.approx(0.5091 / 0.745)
-    cost = table.loc["CPUs are cheaper only if preemptible", "values"]
-    assert [key for key, ratio in cost.items() if ratio < 0.2] == ["8, compiled (SSE4.2/AVX/FMA)"]
 
 
 def test_notes_agree_with_the_rows():
@@ -287,83 +223,8 @@ def test_notes_agree_with_the_rows():
     assert other["time"] > 1 > other["time"] * other["cost"], "the product is smaller"
 
 
-def test_verdicts_are_computed_from_the_rows():
-    bilstm = {"workload": "imdb_bidirectional_lstm", "vcpus": 8, "build": "pip"}
-    assert judged(changed(lambda s: 640.0, **bilstm)).loc[TWICE, "verdict"] == (
-        "does not hold: 1 of 8 outside the range"
-    )
-    compiled = {"vcpus": 16, "build": COMPILED.removeprefix("build=")}
-    winner = judged(changed(lambda s: 2 * s, **compiled)).loc[WINNER]
-    assert winner["verdict"] == "does not hold: 3 of 9 outside the range"
-    row = PublishedRow(source="x", year=2020, workload="y", train_seconds=1.0, caveat="z")
-    assert set(judged([row])["verdict"]) == {"cannot say", UNMATCHED}
-
-
-MNIST = {"source": K80_P100, "by": "device", "low": 1}
-UNMATCHED = "cannot say: no published row matches"
-
-
-@pytest.mark.parametrize(
-    ("fields", "verdict"),
-    [
-        ({**MNIST, "ratio": "time"}, "holds"),
-        ({**MNIST, "ratio": "cost"}, UNMATCHED),  # without prices
-        ({**MNIST, "ratio": "price"}, UNMATCHED),
-        ({**MNIST, "ratio": "larger"}, UNMATCHED),
-        # An upper bound is not used.
-        ({"source": FIRST_ANSWER, "by": "workload", "low": 10}, UNMATCHED),
-    ],
-)
-def test_a_claim_without_the_numbers_of_its_ratio_is_not_decided(fields, verdict):
-    claim = Claim(claim="c", words="w", address="a", rows="implementation=LSTM",
-                  base="implementation=CuDNNLSTM", **fields)  # fmt: skip
-    (row,) = claims_table([claim], published_frame(read_published(FOLDER))).to_dict("records")
-    assert row["verdict"] == verdict and bool(row["values"]) == (verdict == "holds")
-
-
-def test_a_claim_holds_if_every_ratio_is_in_its_range():
-    claim = Claim(claim="c", words="w", address="a", source="s", base="year=2020", by="workload",
-                  low=1, high=2)  # fmt: skip
-    assert verdict_of(claim, [1.0, 2.0]) == "holds"
-    assert verdict_of(claim, [0.9]) == verdict_of(claim, [2.1]) == "does not hold"
-    assert verdict_of(claim, [1.5, 3.0]) == "does not hold: 1 of 2 outside the range"
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "message"),
-    [("ratio", "measured", "unknown field `measured`"),
-     (",price,", ",speed,", "ratio: Invalid enum value 'speed'"),
-     ("device=Tesla K80;", "card=Tesla K80;", "no column 'card'"),
-     (",vcpus_base build_base,", ",vcpus_base card_base,", "no column 'card'"),
-     (",9,10,", ",nine,10,", "low: Expected `float"),
-     (",cannot say,", ",,", "a claim without `base` needs `answer` and `note`"),
-     (" / mnist_rnn,lstm,keras", "", "`ours` is not of the form"),
-     (",device,,", ",,,", "`base` needs `by`")],
-)  # fmt: skip
-def test_invalid_claims_file_names_the_fault(tmp_path, old, new, message):
-    text = (FOLDER / "claims.csv").read_text()
-    assert old in text
-    (tmp_path / "claims.csv").write_text(text.replace(old, new, 1))
-    with pytest.raises(ConfigError, match=re.escape(message)) as caught:
-        read_claims(tmp_path)
-    assert "claims.csv:" in str(caught.value)
-
-
-def test_sources_and_claims_may_be_missing_and_are_no_rows(tmp_path):
-    assert read_claims(tmp_path) == read_sources(tmp_path) == []
+def test_sources_may_be_missing_and_are_no_rows(tmp_path):
+    assert read_sources(tmp_path) == []
     (tmp_path / "sources.csv").write_text("source,title\ns,t\n")
     assert [source.title for source in read_sources(tmp_path)] == ["t"]
     assert read_published(tmp_path) == []
-
-
-@pytest.mark.parametrize("local", [True, False])
-def test_measurements_of_this_machine_are_shown_next_to_the_claims(tmp_path, local):
-    name = machine.fingerprint()["machine"] if local else "other-0123abcd"
-    for device, seconds in (("cpu_32", 0.5), ("cpu_64", 1.0)):
-        store(make_runs({"keras": seconds}, device=device, machine=name), tmp_path)
-    arguments = ["--rows", str(FOLDER), "--out", str(tmp_path), "--results", str(tmp_path)]
-    assert published(arguments) == 0
-    text = (tmp_path / "published.html").read_text()
-    shown = re.sub(r'data-markdown="[^"]*"', "", text)  # the text for the copy button repeats it
-    assert shown.count("2.00× (") == (1 if local else 0)
-    assert "Of 19 claims, 3 do not hold by their rows, and the rows do not decide 4" in text

@@ -37,8 +37,8 @@ def rows_of(file: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(lines))
 
 
-def by_hand(tables: Path, device: str, own: str, base: str) -> tuple[list[float], list[float]]:
-    """The logarithms of the ratio in the rounds that count, and in the others."""
+def by_hand(tables: Path, device: str) -> tuple[dict[str, dict[str, float]], list[str]]:
+    """Round → member → effect, and the rounds that count."""
     logs: dict[str, dict[str, dict[int, float]]] = defaultdict(lambda: defaultdict(dict))
     states = {}
     for row in rows_of(tables / "turns.csv"):
@@ -47,48 +47,73 @@ def by_hand(tables: Path, device: str, own: str, base: str) -> tuple[list[float]
             if row["counts"] == "1":
                 t = math.log(float(row["seconds"]) / int(row["steps"]))
                 logs[row["round"]][row["implementation"]][int(row["cycle"])] = t
-    ratios = {}
+    effects: dict[str, dict[str, float]] = defaultdict(dict)
     for name, members in logs.items():
-        effects = {}
         for one, of_one in members.items():
             medians = [
                 statistics.median(of_one[cycle] - of_other[cycle] for cycle in of_one)
                 for of_other in members.values()
             ]
-            effects[one] = statistics.fmean(medians)
-        ratios[name] = effects[base] - effects[own]
-    quiet = [name for name in ratios if states[name] == 0]
-    partly = [name for name in ratios if states[name] <= 1]
-    kept = quiet if len(quiet) >= 3 else partly or list(ratios)
-    return [ratios[name] for name in kept], [ratios[n] for n in ratios if n not in kept]
+            effects[name][one] = statistics.fmean(medians)
+    quiet = [name for name in effects if states[name] == 0]
+    partly = [name for name in effects if states[name] <= 1]
+    return effects, quiet if len(quiet) >= 3 else partly or list(effects)
+
+
+def spreads(effects: dict[str, dict[str, float]], kept: list[str]) -> dict[str, float]:
+    """Steps 7 to 9: the variance of each member."""
+    members, rounds = list(effects[kept[0]]), len(kept)
+    squares = {}
+    for member in members:
+        own = [effects[name][member] for name in kept]
+        squares[member] = (rounds - 1) * statistics.variance(own)
+    count = len(members)
+    common = sum(squares.values()) / (count - 1) / (rounds - 1)
+    found = {}
+    for member in members:
+        alone = (squares[member] / (rounds - 1) - common / count) / (1 - 2 / count)
+        found[member] = (2 * common + (rounds - 1) * max(0.0, alone)) / (rounds + 1)
+    return found
+
+
+T = {(2, 4): 3.182446, (3, 4): 2.776445}  # rounds, members → T.INV.2T(0.05, …)
 
 
 @pytest.mark.parametrize("device", ["cpu_1", "cpu_2"])
 def test_the_steps_give_the_ratios_of_the_page(tables: Path, device: str) -> None:
     rows = {row["rnn"]: row for row in rows_of(tables / "time.csv") if row["device"] == device}
+    effects, kept = by_hand(tables, device)
+    variances = spreads(effects, kept)
     for own in ("block", "cell", "unrolled"):
-        logs, _ = by_hand(tables, device, own, "keras")
-        ratio = math.exp(statistics.fmean(logs))
-        assert float(rows[own]["speedup"]) == pytest.approx(ratio, rel=1e-5)
-        if "pooled" not in rows[own]["method"]:
-            assert f"in turns, {len(logs)} rounds" == rows[own]["method"]
+        logs = [effects[name]["keras"] - effects[name][own] for name in kept]
+        mean = statistics.fmean(logs)
+        assert float(rows[own]["speedup"]) == pytest.approx(math.exp(mean), rel=1e-5)
+        half = math.sqrt((variances[own] + variances["keras"]) / len(kept))
+        half *= T[len(kept), len(variances)]
+        if "slowed" not in rows[own]["method"]:
+            high = float(rows[own]["speedup_high"])
+            assert high == pytest.approx(math.exp(mean + half), rel=1e-5)
 
 
 def test_the_example_is_that_of_the_records(tables: Path) -> None:
     text = " ".join(DOCUMENT.read_text(encoding="utf-8").split())
     example = text[text.index("An example is in") : text.index("A test computes this.")]
-    logs, others = by_hand(tables, "cpu_1", "block", "keras")
-    half = 4.302653 * statistics.stdev(logs) / math.sqrt(3)
-    mean = statistics.fmean(logs)
-    shown = [*sorted(logs), *others, mean, statistics.stdev(logs), 4.302653, mean]
+    effects, kept = by_hand(tables, "cpu_1")
+    logs = {name: each["keras"] - each["block"] for name, each in effects.items()}
+    variances = spreads(effects, kept)
+    mean = statistics.fmean(logs[name] for name in kept)
+    half = 2.776445 * math.sqrt((variances["block"] + variances["keras"]) / 3)
+    counted = sorted(logs[name] for name in kept)
+    others = [log for name, log in logs.items() if name not in kept]
+    deviations = [math.sqrt(variances[name]) for name in ("block", "keras")]
+    shown = [*counted, *others, mean, *deviations, 2.776, mean, math.exp(mean), mean, half]
+    shown += [math.exp(mean - half), math.exp(mean + half)]
     found = [float(number) for number in re.findall(NUMBER, example)]
-    assert found[:8] == pytest.approx(shown, abs=6e-4)
-    bounds = [math.exp(mean), mean, half, math.exp(mean - half), math.exp(mean + half)]
-    assert found[8:] == pytest.approx(bounds, abs=6e-3)
+    assert found == pytest.approx(shown, abs=6e-3), shown
     (row,) = (
         row
         for row in rows_of(tables / "time.csv")
         if (row["rnn"], row["device"]) == ("block", "cpu_1")
     )
     page = [float(row[name]) for name in ("speedup", "speedup_low", "speedup_high")]
-    assert page == pytest.approx([bounds[0], *bounds[3:]], rel=1e-4)
+    assert page == pytest.approx([math.exp(mean), *shown[-2:]], rel=1e-4)

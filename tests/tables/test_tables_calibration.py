@@ -56,7 +56,8 @@ def test_sentences_about_equal_members_are_wrong_in_at_most_5_percent_of_the_pag
         np.random.default_rng(0), Machine(), tries, members=[3, 5], rounds=[3, 5], truths=[0.0]
     )
     made = {kind: tallies[kind].made for kind in j.SENTENCE_KINDS}
-    assert made[j.NO_DIFFERENCE] >= 0.9 * tries
+    # In the others, no fastest is shown, because one of several seems to differ by chance.
+    assert made[j.NO_DIFFERENCE] >= 0.75 * tries
     assert all(tallies[kind].wrong_share <= wrong for kind in j.SENTENCE_KINDS), tallies
 
 

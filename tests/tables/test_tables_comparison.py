@@ -229,7 +229,7 @@ def test_links_lead_to_the_runs_of_a_reference_with_options() -> None:
     assert reference_label(m.reference) == "keras activation=tanh, recurrent_activation=sigmoid"
     links = {link for row in time_section(m).views[0].rows for link in row.links}
     assert links == {cell.anchor for cell in raw_configurations(m)} and len(links) == 2
-    text = answers(m)[0].speed_sentence
+    text = str(answers(m)[0])
     assert text.startswith("On one thread, `keras` is the only implementation of its function")
     others = (
         "; the other one computes another function and trains ≠ 2.00× (`keras activation=relu, "
@@ -260,7 +260,7 @@ def test_an_implementation_that_failed_is_not_another_function() -> None:
     made = certificate_of({**MADE_UP, "implementations": entries, "pairs": []}, "here")
     certificates = Certificates((made,), tuple(records))
     m = measurements(records, {**KERAS, **TANH}, certificates=certificates)
-    text = answers(m)[0].speed_sentence
+    text = str(answers(m)[0])
     assert "; the other one computes another function and trains ≠ 2.00× (`keras act" in text
     assert "Not compared: `unrolled`" in text and "its loss is not finite" in text
 

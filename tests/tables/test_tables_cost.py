@@ -19,7 +19,7 @@ from rnnbench.sources.published import read_published
 from rnnbench.tables.cost import cheapest_within, cost, fastest_under
 from rnnbench.tables.efficiency import EFFICIENCY_COLUMNS, efficiency, energy
 from rnnbench.tables.frame import tidy
-from rnnbench.tables.scaling import amdahl, published_scaling, scaling, serial_fraction
+from rnnbench.tables.scaling import published_scaling, scaling
 from rnnbench.tables.time import time
 from tests.conftest import ROOT
 from tests.factory import FORWARD, make_record, measured, replace
@@ -140,23 +140,13 @@ def test_places_are_paired_by_common_blocks_only_on_one_machine():
         assert is_paired or (row["relative_low"] < 0.4 and row["relative_high"] > 0.6)
 
 
-def test_serial_fraction_is_recovered():
-    counts = [1, 2, 4, 8]
-    speedups = [amdahl(n, 0.1) for n in counts]
-    assert serial_fraction(counts, speedups) == pytest.approx(0.1)
-    assert amdahl(2, 0.5) == pytest.approx(4 / 3)  # 1 / (0.5 + 0.5 / 2)
-    # Slower than on one thread, and faster than twice.
-    assert (serial_fraction([1, 2], [1, 0.5]), serial_fraction([1, 2], [1, 3])) == (1, 0)
-    times = zip(counts, speedups, strict=True)
-    records = [make_record(device=f"cpu_{n}", epoch_seconds=1 / speedup) for n, speedup in times]
+def test_speedups_over_the_fewest_threads_and_their_share_of_the_ideal():
+    speedups = {2: 1.0, 4: 1.6, 16: 4.0}
+    records = [make_record(device=f"cpu_{n}", epoch_seconds=1 / s) for n, s in speedups.items()]
     table = scaling(measured(records))
-    assert table["speedup"].tolist() == pytest.approx(speedups)
-    assert table["serial_fraction"].tolist() == pytest.approx([0.1] * 4)
-    assert table["fitted"].tolist() == pytest.approx(speedups)
-    assert table["ideal"].tolist() == [count / table["threads"][0] for count in table["threads"]]
-    assert table["efficiency"].tolist() == pytest.approx(
-        [speedup / ideal for speedup, ideal in zip(speedups, table["ideal"], strict=True)]
-    )
+    assert table["speedup"].tolist() == pytest.approx([1, 1.6, 4])
+    assert table["ideal"].tolist() == [1, 2, 8]
+    assert table["efficiency"].tolist() == pytest.approx([1, 0.8, 0.5])
     assert scaling(measured(records[:2])).empty
 
 

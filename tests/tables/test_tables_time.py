@@ -13,14 +13,13 @@ from rnnbench.records.record import Phase, Reason, Record, Verdict
 from rnnbench.report.calls import call_answers, calls_section
 from rnnbench.report.content import Content
 from rnnbench.tables.comparison import builds
-from rnnbench.tables.contests import LeftOut, contests, extra_ratios
+from rnnbench.tables.contests import Contest, Contestant, LeftOut, contests, extra_ratios
 from rnnbench.tables.cost import cost
 from rnnbench.tables.estimates import Measurements
 from rnnbench.tables.frame import ranked, tidy
 from rnnbench.tables.learning import accuracy, learning
-from rnnbench.tables.ratios import Basis
+from rnnbench.tables.ratios import Basis, Method, Ratio
 from rnnbench.tables.runs import kernels, order, runs
-from rnnbench.tables.stats import dunnett_quantile
 from rnnbench.tables.time import (
     FASTER,
     IS_REFERENCE,
@@ -130,9 +129,9 @@ def test_fastest_and_its_runner_up():
     every = measured(pair())
     contest = contest_of(every)
     assert names(contest) == ["unrolled", "keras"]
-    assert contest.lead.estimate == pytest.approx(2) and contest.lead.shown_different
+    (lead,) = contest.leads
+    assert lead.estimate == pytest.approx(2) and lead.shown_different and contest.rivals == ()
     assert len(contest_of(measured(pair(), {"build": "current"})).contestants) == 2
-    # Two contestants need no simultaneous interval.
     single = row_of(time(every), "unrolled")
     speedup = contest.speedup
     assert (speedup.low, speedup.high) == (single["speedup_low"], single["speedup_high"])
@@ -142,19 +141,26 @@ def test_fastest_and_its_runner_up():
         assert extra_ratios(contests(some, time(some))) == extra
 
 
-def test_intervals_of_the_fastest_hold_simultaneously_for_all_contestants():
+def test_the_fastest_has_the_interval_of_the_table_and_must_beat_every_other():
     levels = {"keras": 0.5, "a": 0.49, "b": 0.51, "c": 0.5, "d": 0.505, "e": 0.482}
     every = measured(make_runs(levels, noise=0.01))
     contest, single = contest_of(every), row_of(time(every), "e")
     speedup = contest.speedup
     assert names(contest)[0] == "e" and speedup.estimate == pytest.approx(single["speedup"])
-    assert single["method"].pooled == 10
-    # On logarithms, wider than in the time table by Dunnett's quantile / Student's.
-    own = math.log(single["speedup_high"] / single["speedup_low"])
-    assert math.log(speedup.high / speedup.low) / own == pytest.approx(
-        dunnett_quantile(0.95, 5, 10) / dunnett_quantile(0.95, 1, 10)
-    )
-    assert (single["words"], contest.words) == ("faster", "no difference shown")
+    assert (speedup.low, speedup.high) == (single["speedup_low"], single["speedup_high"])
+    assert "a" in {each.name for each in contest.rivals}
+    assert not contest.is_faster, "one that may be the fastest is not shown to beat the reference"
+    clear = contest_of(measured(make_runs({"keras": 0.5, "a": 0.44, "e": 0.438}, noise=0.005)))
+    assert len(clear.rivals) == 1 and clear.is_faster
+    alone = contest_of(measured(make_runs({"keras": 0.5, "a": 0.45, "e": 0.4}, noise=0.005)))
+    assert alone.rivals == () and alone.is_faster
+
+
+def test_a_noisy_third_may_be_as_fast_although_the_second_is_not():
+    own = [Contestant((name,), name, seconds, False) for name, seconds in zip("abc", (1, 2, 3))]  # noqa: B905
+    leads = [Ratio(2.0, 1.9, 2.1, Method(Basis.PAIRED)), Ratio(3.0, 0.9, 9.9, Method(Basis.PAIRED))]
+    contest = Contest({}, 3, tuple(own), (), (), "", False, leads=tuple(leads))
+    assert [rival.name for rival in contest.rivals] == ["c"]
 
 
 def test_configurations_without_a_usable_run_are_listed_with_their_shortest_reason():

@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import socket
+import sqlite3
 import time
 from datetime import timedelta
 from pathlib import Path
@@ -18,9 +19,9 @@ from rnnbench.commands.report import report
 from rnnbench.commands.track import DESKTOP, ui
 from rnnbench.errors import TrackingError
 from rnnbench.records.rounds import Result
-from rnnbench.records.store import write_json
+from rnnbench.records.store import why_not_tracked, write_json
 from rnnbench.tracking.mapping import COMPLETE
-from rnnbench.tracking.store import CORRUPT, VALID, connected, ensure_store, inspect
+from rnnbench.tracking.store import connected, ensure_store, has_tables
 from rnnbench.tracking.track import (
     REPORTS,
     SPEEDUP,
@@ -173,33 +174,44 @@ def test_a_server_that_dies_is_reported_without_its_password(tmp_path, monkeypat
 
 @pytest.mark.fault(
     "mlflow.db is damaged or truncated",
-    "detected, set aside, filled again from all records",
-    "none",
+    "detected; runs and report go on without MLflow; the file is left as it is",
+    "move it away, then run `rnnbench track --all`",
 )
-def test_a_corrupt_database_is_set_aside_and_rebuilt(project, track_here):
+@pytest.mark.parametrize("damage", ["truncated", "text", "overwritten", "another program's"])
+def test_a_corrupt_database_is_an_error_with_the_way_to_log_again(project, track_here, damage):
     new = make_record(seed=2)
     write_run(project, new)
     database, output = project / "mlflow.db", project / "tracked.json"
     whole, foreign = database.read_bytes(), b"no database at all\n" * 500
-    garbage = whole[:8192] + foreign + whole[8192 + len(foreign) :]
-    assert inspect(database) == VALID
-    for damaged in (whole[: len(whole) // 2], foreign, garbage):
-        database.write_bytes(damaged)
-        assert inspect(database) == CORRUPT
+    damaged = {
+        "truncated": whole[: len(whole) // 2],
+        "text": foreign,
+        "overwritten": whole[:8192] + foreign + whole[8192 + len(foreign) :],
+    }
+    if damage in damaged:
+        database.write_bytes(damaged[damage])
+    else:
+        database.unlink()
+        with sqlite3.connect(database) as connection:
+            connection.execute("CREATE TABLE mine (x)")
+        connection.close()
+    content = database.read_bytes()
     code, error = track_here("--root", project, "--output", output, round_of(project, new))
-    assert code == 0 and "set aside" in error and len(error.splitlines()) == 1
-    (aside,) = project.glob("mlflow.db.corrupt-*")
-    assert aside.read_bytes() == garbage
-    assert json.loads(output.read_text())[new.name]["record"] == new.key
+    assert code == 0 and len(error.splitlines()) == 1, "it does not prevent runs"
+    assert f"{database}: the MLflow store is damaged (" in error and "move it away" in error
+    assert why_not_tracked(output) and database.read_bytes() == content
+
+    database.rename(project / "away")
+    assert track_here("--root", project, "--all")[0] == 0
     logged = {run.data.tags["rnnbench.record"] for run in runs_of(project, "quick")}
     assert len(logged) == 3 and new.key in logged
 
 
 def test_an_empty_database_is_created_anew_and_a_folder_in_its_place_is_an_error(tmp_path):
     (tmp_path / "mlflow.db").touch()
-    assert ensure_store(tmp_path) is None
-    assert not list(tmp_path.glob("mlflow.db.corrupt-*"))
-    assert ensure_store(tmp_path) is None
+    for has in (False, True):
+        assert has_tables(tmp_path / "mlflow.db") == has
+        ensure_store(tmp_path)
     (tmp_path / "folder/mlflow.db/x").mkdir(parents=True)
     with pytest.raises(TrackingError, match=r"mlflow\.db"):
         ensure_store(tmp_path / "folder")

@@ -1,4 +1,4 @@
-"""The commands that write pages: `report` and `published`."""
+"""The command that writes pages: `report`."""
 
 from __future__ import annotations
 
@@ -209,44 +209,3 @@ def _parser() -> argparse.ArgumentParser:
         },
     }
     return command_parser(report, declared)
-
-
-def published(arguments: Sequence[str]) -> int:
-    """Write the page of published comparisons, reports/published.html."""
-    declared: Arguments = {
-        "--rows": folder_option(home(Path()) / "reports/published", PUBLISHED_ROWS),
-        "--out": folder_option("reports", "the folder to write published.html into"),
-        "--results": RESULTS,
-    }
-    options = command_parser(published, declared).parse_args(arguments)
-
-    from rnnbench.commands.show import read_certified
-    from rnnbench.report.page import write_index, write_published
-    from rnnbench.sources.published import read_claims, read_published, read_sources
-    from rnnbench.tables.claims import measured_claims
-    from rnnbench.tables.estimates import Measurements
-    from rnnbench.tables.frame import tidy
-
-    rows = read_published(options.rows)
-    claims = read_claims(options.rows)
-    if not rows:
-        raise ConfigError("has no published rows (*.csv).", where=str(options.rows))
-
-    local_machine = machine.fingerprint()["machine"]
-    records, certificates = read_certified(options.results)
-    local = [record for record in records if record.machine == local_machine]
-    ours = {}
-    if local:
-        measured = Measurements(tidy(local), certificates=certificates)
-        ours = measured_claims(claims, measured)
-    sources = read_sources(options.rows)
-    page = write_published(
-        rows,
-        options.out,
-        sources,
-        claims,
-        ours,
-    )[0]
-    write_index(options.out)
-    print(page)
-    return 0

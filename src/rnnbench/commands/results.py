@@ -207,8 +207,6 @@ def unused(root: Path, results: Path) -> Iterator[tuple[Path, str]]:
 
     for path in sorted(results.glob(f"{UNPACKED}*")):
         yield path, "left by an import that was killed"
-    for path in sorted(root.glob("mlflow.db.corrupt-*")):
-        yield path, "a corrupt MLflow store; the records hold all of its data"
 
 
 def _unused_environments(root: Path, results: Path) -> Iterator[Path]:

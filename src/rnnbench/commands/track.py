@@ -74,19 +74,14 @@ def track(arguments: Sequence[str]) -> int:
 
 
 def _track(options: argparse.Namespace) -> int:
-    """Logs the records of the rounds and, if asked or if the store is new, all others.
+    """Logs the records of the rounds and, if asked, all others.
 
     Returns the exit code: 1 if a record cannot be read. The others are logged, but ``--output`` is
     not written.
     """
     root = options.root
     results = root / options.results
-    aside = ensure_store(root)
-    if aside:
-        say(
-            f"{aside}: an incomplete database, set aside. A new store is filled from all records. "
-            "Fix: restart any running MLflow UI."
-        )
+    ensure_store(root)
 
     rounds, faults = readable(options.rounds, read_results)
     members: list[Result] = []
@@ -96,18 +91,15 @@ def _track(options: argparse.Namespace) -> int:
     faults += unreadable
     requested = {(results / record.path).resolve(): record for record in found.values()}
     records = requested
-    left_out = faults
-    if aside or options.all:
+    if options.all:
         files = []
         for folder in roots(results):
             files += record_files(folder)
         read, unreadable = readable(files, lambda file: (file.resolve(), read_record(file)))
         records = dict(read) | requested
-        left_out = faults + unreadable
-        if options.all:
-            faults = left_out
+        faults += unreadable
 
-    for fault in dict.fromkeys(map(str, left_out)):
+    for fault in dict.fromkeys(map(str, faults)):
         say(fault)
 
     run_ids: Mapping[str, str] = {}
@@ -152,7 +144,7 @@ def ui(arguments: Sequence[str]) -> int:
                 remedy=f"run `rnnbench ui --port {options.port + 1}`.",
             )
 
-    track(["--init"])  # a damaged store is set aside and filled again
+    track(["--init"])
     links = addresses(Path())
     if is_server(uri):
         _show(redacted(uri, uri).rstrip("/"), links)

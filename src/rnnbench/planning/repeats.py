@@ -2,13 +2,15 @@
 
 The stopping rule depends on the width of an interval, never on whether the interval excludes 1:
 measuring until a difference shows always finds one in the end. The interval is that of the page
-(`tables.ratios`). The rule would stop early if a few runs happen to agree, and their interval is
-then too narrow; so an interval that does not pool its spread over configurations counts from
-`LEAST_ALONE` runs on (``tests/planning/test_repeats.py`` has a simulation).
+(`tables.ratios`), of every ratio that the answer may name: to the reference, and to the fastest.
+The rule would stop early if a few runs happen to agree, and their interval is then too narrow; so
+an interval that does not pool its spread over configurations counts from `LEAST_ALONE` runs on
+(``tests/planning/test_repeats.py`` has a simulation).
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -29,7 +31,8 @@ LEAST_ALONE = 5  # runs
 class Known:
     """What is known of a configuration.
 
-    - `interval`: of its ratio to the reference, or of its seconds if it has no ratio.
+    - `interval`: of its ratio to the reference or to the fastest, whichever is known less well, or
+      of its seconds if it has no ratio.
     - `runs`: the number of runs that it comes from.
     - `is_pooled`: whether the spread is that of all configurations.
     """
@@ -115,7 +118,7 @@ def known_of(
     """Configuration of each planned run → what the finished runs say about it, None for nothing.
 
     This is its ratio, or its seconds if no run has a ratio in turns. The reference itself has no
-    ratio.
+    ratio, and the fastest none to itself.
 
     - `planned`: the runs of a round.
     - `runs`: the finished runs.
@@ -125,11 +128,18 @@ def known_of(
     ratios = ratios_of(planned, runs, base)
     known: dict[str, Known | None] = {}
     if ratios:
+        fastest = max(ratios, key=lambda configuration: ratios[configuration].estimate)
+        leads = {}
+        if ratios[fastest].estimate > 1:
+            leads = ratios_of(planned, runs, fastest)
         for run in planned:
-            ratio = ratios.get(run.configuration)
-            if ratio is not None:
-                method = ratio.method
-                known[run.configuration] = Known(ratio, method.units, method.pooled > 0)
+            own = []
+            for found in (ratios, leads):
+                ratio = found.get(run.configuration)
+                if ratio is not None:
+                    own.append(Known(ratio, ratio.method.units, ratio.method.pooled > 0))
+            if own:
+                known[run.configuration] = max(own, key=lambda each: each.halfwidth or math.inf)
             elif run.name != base:
                 known[run.configuration] = None
         return known
@@ -153,7 +163,7 @@ def ratios_of(
 
     - `planned`: the runs of a round.
     - `runs`: the finished runs.
-    - `reference`: the name of a run.
+    - `reference`: the name of a run or configuration.
     """
     estimates, machine = _estimates(runs)
     base = key_of(machine, configuration_of(reference))

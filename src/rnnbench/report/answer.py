@@ -7,8 +7,8 @@ confidence interval shows.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pandas as pd
@@ -17,6 +17,7 @@ from rnnbench.records.overrides import labelled, reference_label
 from rnnbench.report import numbers as n
 from rnnbench.report.labels import (
     device_words,
+    joined,
     left_out_text,
     short_group,
     threads_in_words,
@@ -26,35 +27,57 @@ from rnnbench.report.learning import difference_sentence, outlier_sentence, same
 from rnnbench.report.numbers import Row
 from rnnbench.report.tables import Tables
 from rnnbench.sources.certificates import NOT_LEARNING
+from rnnbench.tables.certificates import CERTIFIED
 from rnnbench.tables.contests import Contest, Contestant, DeviceChoice
-from rnnbench.tables.frame import varying
+from rnnbench.tables.frame import columns_of, varying
 from rnnbench.tables.learning import MIN_SEEDS, TOO_FEW_SEEDS
 from rnnbench.tables.stats import Interval
 from rnnbench.tables.time import (
-    FASTER,
     NO_DIFFERENCE,
     NO_REFERENCE,
     WRONG_REFERENCE,
     ratio_text,
 )
 
-SINGLE_RUN = "one run, no confidence interval"
 NO_RUNS = "No run has produced a result yet, so there is no answer."
 WINNERS = 4  # implementations named in the headline
 CONTESTS = 4  # devices named in one answer; the tables have the others
+RIVALS = 5  # lines of a ranking; the table has the others
 LEFT_OUT = 3  # configurations, or places, named as not compared
 OTHER_FUNCTIONS = 3  # whose ratios are named
+SHORT = 25  # words of the first sentence
+CELLS = {"lstm": "LSTM", "gru": "GRU", "gru_reset_before": "GRU"}
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of a ranking.
+
+    - `text`: ``1.55 times as fast as `keras` (1.48 to 1.64)``.
+    - `about`: what the implementation named in it is; ``""`` if that is not known.
+    """
+
+    text: str
+    about: str
 
 
 @dataclass(frozen=True)
 class Answer:
-    """The answer for one model: its speed, and its accuracy (``""`` for none)."""
+    """The answer for one model.
+
+    - `speed_sentence`: the first sentence; `further`: what else is to be said about speed.
+    - `accuracy_sentence`: ``""`` for none.
+    - `rankings`: for each device, the fastest and its ratio to each of the others.
+    """
 
     speed_sentence: str
     accuracy_sentence: str = ""
+    further: str = ""
+    rankings: tuple[tuple[Line, ...], ...] = ()
 
     def __str__(self) -> str:
-        return f"{self.speed_sentence} {self.accuracy_sentence}".strip()
+        texts = (self.speed_sentence, self.further, self.accuracy_sentence)
+        return " ".join(text for text in texts if text)
 
 
 @dataclass(frozen=True)
@@ -64,10 +87,11 @@ class ContestWords:
     - `contest`: the contest.
     - `place`: where it took place, ``on one thread``; ``""`` if it has no device.
     - `start`: how its sentence starts, ``on one thread, ``, without it if the names contain the
-      device; ``while the machine was slowed down, `` if it was and times are compared.
-    - `winner`, `base`, `second`: the fastest, the reference and the runner-up, as code and with a
-      dagger if one of their runs is suspect; ``""`` if there is no fastest or no runner-up.
-    - `tie`: ``; `cell` may be as fast`` if the fastest may be the fastest by chance, else ``""``.
+      device.
+    - `winner`, `base`, `second`: the fastest, the reference and the runner-up as the sentence names
+      them; ``""`` if there is no fastest or no runner-up.
+    - `network`: what is trained, `` this LSTM`` or ``""``.
+    - `same`: ``, with the same results`` if that is known of the fastest and the reference.
     """
 
     contest: Contest
@@ -76,7 +100,8 @@ class ContestWords:
     winner: str
     base: str
     second: str
-    tie: str
+    network: str = ""
+    same: str = ""
 
 
 def answers(m: Tables) -> list[Answer]:
@@ -103,22 +128,38 @@ def answers(m: Tables) -> list[Answer]:
 
     result = []
     for key, group in groups.items():
-        in_words = [_in_words(contest, m.reference, name_machine) for contest in group]
-        texts = _contest_sentences(in_words)
+        learnt = _of_group(m.learning, m.group_axes, key)
+        in_words = []
+        for contest in group:
+            words = _in_words(contest, m.reference, name_machine)
+            if len(groups) == 1:
+                words = replace(words, network=_network(contest.configuration["cell"]))
+            if contest.configuration["equal"] == CERTIFIED and not learnt["shown_different"].any():
+                words = replace(words, same=", with the same results")
+            in_words.append(words)
+        first, *texts = _contest_sentences(in_words)
         for choice in m.device_choices:
             if choice.best in group:
                 texts.append(_device_sentence(choice, name_machine))
         texts += excluded(group, [words.place for words in in_words])
-        speed = n.sentences(texts)
 
+        speed = n.sentences([first])
+        rankings = []
         if len(groups) > 1:
             # A name is not capitalized.
-            name = short_group(group[0].configuration, varied, variants)
-            speed = f"{name}: {texts[0]}. {n.sentences(texts[1:])}".strip()
-
-        accuracy = same_sentence(_of_group(m.learning, m.group_axes, key))
+            speed = f"{short_group(group[0].configuration, varied, variants)}: {first}."
+        else:
+            rankings = [_ranking(words, m.about_rnn) for words in in_words[:CONTESTS]]
+        accuracy = same_sentence(learnt)
         outliers = outlier_sentence(_of_group(m.alike, m.group_axes, key))
-        result.append(Answer(speed, f"{accuracy} {outliers}".strip()))
+        result.append(
+            Answer(
+                speed,
+                f"{accuracy} {outliers}".strip(),
+                n.sentences(texts),
+                tuple(ranking for ranking in rankings if ranking),
+            )
+        )
     return result
 
 
@@ -135,14 +176,14 @@ def headline(m: Tables) -> Answer:
     for contest in m.contests:
         row = contest.configuration
         places.append(f"for {row['model']} on {row['device']}")
-        if contest.lead is None:
+        if not contest.leads:
             continue  # fewer than two contestants
 
         name = contest.contestants[0].name
         counts[name] += 1
-        if contest.speedup and contest.words == FASTER:
+        if contest.speedup and contest.is_faster:
             speedups[name].append(contest.speedup.estimate)
-        if contest.lead.shown_different:
+        if not contest.rivals:
             shown += 1
 
     rest = [
@@ -227,28 +268,27 @@ def _in_words(contest: Contest, reference: dict[str, str], name_machine: bool) -
         # The names contain the devices, if these are compared.
         if "device" not in reference or name_machine:
             start = f"{place}, "
-    if contest.is_slowed and (contest.lead or contest.unequal):
-        start += "while the machine was slowed down, "
 
-    base = n.daggered(reference_label(axes), contest.reference_suspect)
-    winner = ""
-    if contest.contestants:
-        winner = _name(contest.contestants[0])
-    second = ""
-    tie = ""
-    if contest.lead:
-        second = _name(contest.contestants[1])
-        if ratio_text(contest.lead) == NO_DIFFERENCE:
-            tie = f"; {second} may be as fast"
+    base = reference_label(axes)
+    names = [contestant.name for contestant in contest.contestants]
     return ContestWords(
         contest,
         place,
         start,
-        winner,
-        base,
-        second,
-        tie,
+        winner=layer(names[0]) if names else "",
+        base=layer(base),
+        second=layer(names[1]) if len(names) > 1 else "",
     )
+
+
+def layer(name: str) -> str:
+    """An implementation as the sentence names it."""
+    return "Keras's own layer" if name == "keras" else f"`{name}`"
+
+
+def _network(cell: str) -> str:
+    """What is trained: `` this LSTM``."""
+    return f" this {CELLS[cell]}" if cell in CELLS else " this model"
 
 
 def _name(contestant: Contestant) -> str:
@@ -256,24 +296,51 @@ def _name(contestant: Contestant) -> str:
     return n.daggered(contestant.name, contestant.is_suspect)
 
 
+def _ranking(words: ContestWords, about: Mapping[str, str]) -> tuple[Line, ...]:
+    """The fastest of a contest, then its ratio to each of the others.
+
+    `about`: choice of `rnn` → what it is.
+    """
+    contest = words.contest
+    if not contest.leads:
+        return ()
+    first, *others = contest.contestants
+    place = joined((_name(first), words.place), " ")
+    lines = [Line(f"{place}: {n.plain(first.seconds)} s per epoch", _about(first, about))]
+    for other, lead in zip(others[:RIVALS], contest.leads, strict=False):
+        text = as_fast(lead, _name(other))
+        if lead.low is not None and not lead.shown_different:
+            text += f", so {_name(other)} may be as fast"
+        lines.append(Line(text, _about(other, about)))
+    if len(others) > RIVALS:
+        lines.append(Line(f"the table has {len(others) - RIVALS} more", ""))
+    return tuple(lines)
+
+
+def _about(contestant: Contestant, about: Mapping[str, str]) -> str:
+    """What its implementation is, in a few words."""
+    whole = about.get(columns_of(contestant.key)["rnn"], "")
+    return whole.partition(". ")[0].removesuffix(".")
+
+
 def _contest_sentences(contests: Sequence[ContestWords]) -> list[str]:
     """A sentence per device, without its full stop.
 
-    If the same implementation is faster than the reference on several devices, with the same
-    suspect marks, only the first sentence names both. The next ones are short:
-    ``on two threads, 1.25 times (1.25 to 1.26)``.
+    If the same implementation is faster than the reference on several devices, only the first
+    sentence names both. The next ones are short: ``on two threads, 1.25 times (1.25 to 1.26)``.
     """
     sentences = []
     named = None
     for words in contests[:CONTESTS]:
-        speedup = words.contest.speedup
-        sentence = _sentence(words)
+        contest = words.contest
+        sentence = first_sentence(words)
         names = None
-        if speedup and words.contest.words == FASTER:
+        if contest.speedup and contest.is_faster:
             names = words.winner, words.base
             if names == named and words.start:
-                sentence = f"{n.times(speedup.estimate)} ({_interval(speedup)}){words.tie}"
-        sentences.append(words.start + sentence)
+                times = n.times(contest.speedup.estimate)
+                sentence = f"{words.start}{times} ({_interval(contest.speedup)}){_rivals(words)}"
+        sentences.append(sentence)
         named = names
     if len(contests) > CONTESTS:
         more = n.counted(len(contests) - CONTESTS, "more device")
@@ -281,16 +348,35 @@ def _contest_sentences(contests: Sequence[ContestWords]) -> list[str]:
     return sentences
 
 
+def first_sentence(words: ContestWords) -> str:
+    """Who trains fastest, and by how much, in at most `SHORT` words if the names are short."""
+    sentence = words.start + _sentence(words)
+    if len(sentence.split()) > SHORT:
+        sentence = words.start + _sentence(replace(words, network="", same=""))
+    return sentence
+
+
+def _rivals(words: ContestWords) -> str:
+    """``, and `cell` may be as fast`` if that is not excluded, else ``""``."""
+    rivals = words.contest.rivals
+    if not rivals:
+        return ""
+    who = f"{len(rivals)} others"
+    if len(rivals) == 1:
+        who = layer(rivals[0].name)
+    return f", and {who} may be as fast"
+
+
 def _sentence(words: ContestWords) -> str:
     """Who trains fastest, and by how much, without the device.
 
     The fastest is compared with the reference or, if it is the reference, with the runner-up:
-    ```block` trains 1.25 times as fast as `keras` (1.22 to 1.28)``. Without a usable reference,
-    the sentence has the seconds of the fastest only.
+    ```block` trains this LSTM 1.25 times as fast as `cell` (1.22 to 1.28)``. Without a usable
+    reference, the sentence has the seconds of the fastest only.
     """
     contest = words.contest
     winner = words.winner
-    if contest.lead is None:
+    if not contest.leads:
         return _without_contest(words)
     if contest.words in (NO_REFERENCE, WRONG_REFERENCE):
         why = f"the reference {words.base} was not run there"
@@ -301,21 +387,24 @@ def _sentence(words: ContestWords) -> str:
         seconds = n.plain(contest.contestants[0].seconds)
         return f"{winner} has the shortest epochs, {seconds} s; {why}"
 
-    several = len(contest.contestants) > 2
-    first = winner
     ratio = contest.speedup
-    other = against = words.base
+    other = words.base
     if ratio is None:  # the fastest is the reference
-        ratio = contest.lead
-        other = against = words.second
-        if several:
-            first = f"{winner}, the reference,"
-            against = f"the next, {other}"
-    if ratio_text(ratio) != NO_DIFFERENCE:
-        return f"{first} trains {as_fast(ratio, against)}{words.tie}"
-    if several:
-        first = f"the fastest, {winner},"
-    return no_difference(first, other, ratio)
+        ratio = contest.leads[0]
+        other = words.second
+        if not contest.rivals:
+            lead = as_fast(ratio, other)
+            return f"nothing trains{words.network} faster than {winner}: {lead}"
+    if ratio_text(ratio) == NO_DIFFERENCE:
+        return no_difference(winner, other, ratio)
+    if ratio.low is not None and not contest.is_faster:
+        return f"no fastest is shown; {winner} is ahead, {as_fast(ratio, other)}"
+    rivals = ""
+    same = words.same
+    if ratio.low is not None and contest.rivals:
+        rivals = _rivals(words)
+        same = ""
+    return f"{winner} trains{words.network} {as_fast(ratio, other)}{rivals}{same}"
 
 
 def as_fast(ratio: Interval, base: str = "") -> str:
@@ -331,19 +420,19 @@ def as_fast(ratio: Interval, base: str = "") -> str:
 
 
 def no_difference(first: str, second: str, ratio: Interval) -> str:
-    """``no difference is shown between FIRST and SECOND: 1.04 times as fast (0.99 to 1.10)``.
+    """``FIRST is not shown to be faster than SECOND: 1.04 times as fast (0.99 to 1.10)``.
 
     - `first`, `second`: names as they stand in the sentence.
     - `ratio`: how many times as fast the first is.
     """
-    return f"no difference is shown between {first} and {second}: {as_fast(ratio)}"
+    return f"{first} is not shown to be faster than {second}: {as_fast(ratio)}"
 
 
 def _interval(ratio: Interval) -> str:
     """``1.22 to 1.28``, or that there is no interval."""
     if n.is_number(ratio.low):
         return n.ratio_interval(ratio, " to ")
-    return SINGLE_RUN
+    return "one run"
 
 
 def _without_contest(words: ContestWords) -> str:
@@ -356,16 +445,17 @@ def _without_contest(words: ContestWords) -> str:
     others = contest.unequal
     if not contest.contestants:
         return "no run has a comparable result"
+    winner = f"`{contest.contestants[0].name}`"
     if not any(each.is_another_function for each in contest.left_out):
         done = "has been run"
         if contest.void or contest.left_out:
             done = "has a result"
-        return f"only {words.winner} {done}, so there is nothing to compare"
+        return f"only {winner} {done}, so there is nothing to compare"
 
     ratios = []
     for other, ratio in others[:OTHER_FUNCTIONS]:
         ratios.append(f"{n.unequal(ratio)} ({_name(other)}, {_interval(ratio)})")
-    alone = f"{words.winner} is the only implementation of its function; the other"
+    alone = f"{winner} is the only implementation of its function; the other"
     if len(others) == 1:
         return f"{alone} one computes another function and trains {ratios[0]} as fast"
     listed = f"{', '.join(ratios[:-1])} and {ratios[-1]}"
@@ -376,36 +466,38 @@ def _without_contest(words: ContestWords) -> str:
 
 
 def _device_sentence(choice: DeviceChoice, name_machine: bool) -> str:
-    """Which device to use: ``two threads are the fastest choice here: 0.169 s per epoch with
-    `unrolled`, against 0.201 s with `block` on one thread``.
+    """What is known about two devices: ``two threads train 1.19 times as fast as one thread
+    (1.08 to 1.31), with `unrolled` and `block```.
+
+    Nothing is said to be faster if the machine was slowed down in the rounds of one of them.
 
     `name_machine`: whether devices are named with their machines.
     """
     row = choice.best.configuration
-    threads = threads_in_words(row["device"], row["variant"])
-    is_plural = threads not in (None, 1)
     device = place_words(row, name_machine)
-    here = " here" if choice.machines == 1 else ""
-    best = choice.best.contestants[0]
-    name = _name(best)
-    seconds = n.plain(best.seconds)
-
     other = place_words(choice.other.configuration, name_machine)
-    second = choice.other.contestants[0]
-    other_name = _name(second)
-    other_seconds = n.plain(second.seconds)
-
-    if choice.lead.shown_different:
-        verb = "are" if is_plural else "is"
+    slowed = []
+    for contest, words in ((choice.best, device), (choice.other, other)):
+        if contest.is_slowed:
+            slowed.append(words)
+    if slowed:
         return (
-            f"{device} {verb} the fastest choice{here}: {seconds} s per epoch with {name}, "
-            f"against {other_seconds} s with {other_name} on {other}"
+            f"{device} and {other} cannot be compared, because the machine was slowed down "
+            f"during the runs on {' and '.join(slowed)}"
         )
-    verb = "have" if is_plural else "has"
-    return (
-        f"{device} {verb} the shortest epochs{here}: {seconds} s with {name}; "
-        f"{other} may be as fast: {other_seconds} s with {other_name}"
-    )
+    if choice.lead.low is None:
+        return f"{device} and {other} cannot be compared, because one run each shows no spread"
+    if not choice.lead.shown_different:
+        are = "are" if _is_plural(row) else "is"
+        return f"{device} {are} not shown to be faster than {other}: {as_fast(choice.lead)}"
+    train = "train" if _is_plural(row) else "trains"
+    names = dict.fromkeys(_name(each.contestants[0]) for each in (choice.best, choice.other))
+    return f"{device} {train} {as_fast(choice.lead, other)}, with {' and '.join(names)}"
+
+
+def _is_plural(row: Row) -> bool:
+    """Whether a device is named as several threads."""
+    return threads_in_words(row["device"], row["variant"]) not in (None, 1)
 
 
 def excluded(contests: Sequence[Contest], places: Sequence[str]) -> list[str]:

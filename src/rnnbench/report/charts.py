@@ -272,7 +272,7 @@ def _decades(low: float, high: float, within: Sequence[int]) -> list[float]:
 
 
 def by_threads(rows: pd.DataFrame, palette: Palette) -> Spec:
-    """`speedup` by `threads` with intervals; the lines `ideal` and `fitted`.
+    """`speedup` by `threads` with intervals and the line `ideal`.
 
     `rows`: has also the columns `series`, `speedup_low` and `speedup_high`.
     """

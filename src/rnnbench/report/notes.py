@@ -42,36 +42,37 @@ def answer_notes(m: Tables, lead: str = "speed") -> Iterator[str]:
     `lead`: id of the section that leads.
     """
     bounds = []
-    several = False
     if lead == "calls":
         bounds = list(m.calls["speedup_low"])
     else:
         for contest in m.contests:
-            ratios: list[Interval | None] = [contest.speedup, contest.lead]
-            ratios += [ratio for _, ratio in contest.unequal]
-            bounds += [ratio.low for ratio in ratios if ratio]
-            several |= len(contest.contestants) > 2 or len(contest.unequal) > 1
+            ratios: list[Interval] = [*contest.leads, *(ratio for _, ratio in contest.unequal)]
+            if contest.speedup:
+                ratios.append(contest.speedup)
+            bounds += [ratio.low for ratio in ratios]
     is_sentence = lead == "calls" or not m.is_long
+    brackets = ""
     if is_sentence and any(map(n.is_number, bounds)):
-        choice = ""
-        if several:
-            choice = (
-                " that allow for choosing the fastest of several (Dunnett); the tables have "
-                "individual intervals unless they say otherwise"
-            )
-        yield f"In brackets: 95 % confidence intervals{choice}."
+        brackets = "In brackets: 95 % confidence intervals. "
 
-    slowed = [contest.configuration for contest in m.contests if contest.is_slowed]
+    conditions = []
+    if m.ratios_shown:
+        finished = {record.key: record.finished for record in m.records}
+        conditions = list(session_notes(m.run_values, finished))
+    if brackets or conditions:
+        yield (brackets + " ".join(conditions)).strip()
+
+    slowed = []
+    for contest in m.contests:
+        if contest.is_slowed and (contest.leads or contest.unequal):
+            slowed.append(contest.configuration)
     if slowed:
         places = dict.fromkeys(device_words(row["device"], row["variant"]) for row in slowed)
         yield (
-            f"On {' and '.join(places)}, the machine was slowed down from outside, and too few "
-            "undisturbed rounds are left: the ratios of the undisturbed machine may differ."
+            f"Other work slowed the machine down during most runs on {' and '.join(places)}; "
+            "undisturbed, the ratios may differ."
         )
-
     if m.ratios_shown:
-        finished = {record.key: record.finished for record in m.records}
-        yield from session_notes(m.run_values, finished)
         yield from turn_notes(m.run_values)
     yield from recommendations(m.cost, m.inputs)
 
@@ -160,7 +161,7 @@ def session_notes(usable: pd.DataFrame, finished: Mapping[str, str]) -> Iterator
                 when = f"within {minutes // 60} h {minutes % 60} min"
         yield (
             f"Measured {where}{when}: at another hour, on another machine or for another network, "
-            "results may differ by more than the intervals suggest."
+            "results may differ by more."
         )
 
 
@@ -250,8 +251,8 @@ def ratio_note(count: int) -> str:
     return (
         f"This page shows {n.counted(count, 'ratio')} with 95 % confidence intervals: even if "
         f"nothing differed, about {n.about(0.05 * count)} would appear to differ from 1 by chance. "
-        "The answer chooses the fastest implementation from several and allows for that: at most "
-        "1 in 20 answers claims a difference that does not exist."
+        "The answer calls an implementation the fastest only if it is shown to be faster than "
+        "every other: at most 1 in 40 answers names a wrong one."
     )
 
 

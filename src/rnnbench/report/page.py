@@ -1,5 +1,5 @@
-"""Report content → files: an HTML page, a Markdown page, CSV tables, SVG figures; the page of the
-published results, and ``reports/index.html`` with the answers of all reports."""
+"""Report content → files: an HTML page, a Markdown page, CSV tables, SVG figures; and
+``reports/index.html`` with the answers of all reports."""
 
 from __future__ import annotations
 
@@ -7,12 +7,10 @@ import contextlib
 import functools
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
-import pandas as pd
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
@@ -24,11 +22,8 @@ from rnnbench.report.content import Content
 from rnnbench.report.figures import standalone, to_png
 from rnnbench.report.labels import run_anchor
 from rnnbench.report.provenance import median_epoch
-from rnnbench.report.published import claims_section, source_sections
 from rnnbench.report.rounds import method_text
 from rnnbench.report.views import by_spanner, shortened, to_markdown
-from rnnbench.sources.published import Claim, PublishedRow, Source
-from rnnbench.tables.claims import claims_table, published_frame
 
 PREVIEW = f"{FIGURES}/preview.png"  # the image in link previews
 # How many rows of a table, figures, list entries and configurations are shown unfolded.
@@ -80,34 +75,6 @@ def write_report(report: Content, out: Path) -> list[Path]:
         if stale.relative_to(out).as_posix() not in texts and stale.suffix in SUFFIXES:
             stale.unlink()
     return _write_texts(texts, out)
-
-
-def write_published(
-    rows: Sequence[PublishedRow],
-    out: Path,
-    sources: Sequence[Source] = (),
-    claims: Sequence[Claim] = (),
-    ours: Mapping[str, pd.DataFrame] = MappingProxyType({}),
-) -> list[Path]:
-    """Writes ``published.html`` into `out`. Returns a list with its path.
-
-    - `sources`: what to tell about the rows.
-    - `claims`: quoted claims about them.
-    - `ours`: claim → what was measured here (`measured_claims`).
-    """
-    table = published_frame(rows)
-    sections = source_sections(table, sources)
-    if claims:
-        sections.insert(0, claims_section(claims_table(claims, table), ours))
-    text = _rendered(
-        "published.html.j2",
-        sections=sections,
-        section_ids=[],
-        count=numbers.counted(len(rows), "published row"),
-        title="Published comparisons",
-        description="Quoted comparisons of cuDNN, GPUs and CPUs, with the sources' numbers.",
-    )
-    return _write_texts({"published.html": text}, out)
 
 
 def _write_texts(texts: dict[str, str | bytes], out: Path) -> list[Path]:
@@ -209,7 +176,6 @@ def write_index(reports: Path) -> Path:
         text = _rendered(
             "index.html.j2",
             entries=sorted(entries, key=lambda facts: facts.get("last", ""), reverse=True),
-            published=(reports / "published.html").is_file(),
             section_ids=[],
             title="Reports",
         )

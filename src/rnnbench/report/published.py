@@ -1,11 +1,11 @@
-"""Published results: their own page, with claims about them and per source a table with ratios and
-charts, and a section next to measured rows. They are marked as such and in no statistic."""
+"""Published results: per source a table with ratios and charts, if nothing was measured, and a
+section next to measured rows. They are marked as such and in no statistic."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -21,10 +21,9 @@ from rnnbench.report.section import WORDS, Section
 from rnnbench.report.tables import Tables
 from rnnbench.report.views import CellText, Column, view_of
 from rnnbench.sources.published import PublishedRow, Source
-from rnnbench.tables.claims import FAILS, OPEN, published_frame, published_pairs
+from rnnbench.tables.published import published_frame, published_pairs
 
 MEASURED = "fastest on its device; training only"
-SHOWN = 4  # values, or pairs of measured configurations, of a claim
 
 
 def _bounded(name: str, text: CellText, bound: str = "below") -> CellText:
@@ -62,15 +61,6 @@ SOURCE_COLUMNS = (
     Column("cost", text=_bounded("cost", n.ratio), spanner=RELATIVE),
     Column("speed-up", text=_bounded("speedup", n.ratio, "over"), spanner=RELATIVE),
     FACTS,
-)
-CLAIM_COLUMNS = (
-    Column("its rows say", "verdict", number=False),
-    Column("value in the rows", "value", number=False, linked=True),
-    Column("measured here", "ours", number=False),
-    Column("quotation", "words", number=False),
-    Column("note", "note", number=False, quiet=True),
-    Column("tested", "tested", number=False, linked=True),
-    Column("source", "address", number=False, quiet=True),
 )
 BESIDE_COLUMNS = (
     Column("device", "device", number=False),
@@ -201,77 +191,6 @@ def _label(row: Row) -> str:
     framework = "CNTK" if row["framework"].startswith("CNTK") else ""
     build = row["build"].partition(" ")[0]
     return joined((name, framework, build), ", ")
-
-
-def claims_section(table: pd.DataFrame, ours: Mapping[str, pd.DataFrame]) -> Section:
-    """`table` and `ours` as `claims_table` and `measured_claims` make them."""
-    failing = table["verdict"].str.startswith(FAILS).sum()
-    undecided = table["verdict"].str.startswith(OPEN).sum()
-    summary = (
-        f"Of {n.counted(len(table), 'claim')}, {failing} do not hold by their rows, and the rows "
-        f"do not decide {undecided}."
-    )
-    table = table.assign(
-        anchor=table["source"].map(section_id),
-        value=table["values"].map(_values),
-        ours=[_ours(ours.get(claim)) for claim in table["claim"]],
-        tested=table["tested"].replace("", n.NOTHING),
-    )
-
-    view = view_of(
-        table,
-        "claims",
-        "Claims and their rows",
-        "claim",
-        "claim",
-        CLAIM_COLUMNS,
-    )
-    return Section(
-        "claims-section",
-        (WORDS["claims-section"]["text"], summary),
-        views=(view,),
-        kind="words",
-    )
-
-
-def _values(values: Mapping[str, float]) -> str:
-    """The value of a claim for each case: ``LSTM: 1.21×; GRU: 1.30×``, or ``1.21× to 1.60×`` for
-    many.
-
-    `values`: case → ratio. A claim about one case has no name for it.
-    """
-    if not values:
-        return n.NOTHING
-    if len(values) > SHOWN:
-        least = min(values.values())
-        largest = max(values.values())
-        return f"{n.ratio(least)} to {n.ratio(largest)}"
-    texts = []
-    for key, value in values.items():
-        text = n.ratio(value)
-        if key:
-            text = f"{key}: {text}"
-        texts.append(text)
-    return "; ".join(texts)
-
-
-def _ours(table: pd.DataFrame | None) -> str:
-    """The pairs that were measured here for a claim.
-
-    `table`: as `versus` makes it; None if nothing was measured.
-    """
-    if table is None:
-        return n.NOTHING
-    texts = []
-    for row in table.head(SHOWN).to_dict("records"):
-        ratio = n.pair(row) or row["words"]
-        text = joined((ratio, row["difference"]), ", ")
-        if row["same"]:
-            text = f"{row['same']}: {text}"
-        texts.append(text)
-    if len(table) > SHOWN:
-        texts.append(f"and {len(table) - SHOWN} more")
-    return "; ".join(texts)
 
 
 def beside_section(m: Tables) -> Section:

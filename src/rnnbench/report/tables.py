@@ -60,7 +60,7 @@ class Tables:
     - `ratios_shown`: the number of ratios with an interval.
     - `regrouped`: the time table after `regroup`.
     - `group_axes`: the axes within whose choices configurations are compared.
-    - `palette`: the colour of each implementation.
+    - `palette`: the colour of each implementation. `about_rnn`: what each choice of `rnn` is.
     - `is_long`: there are too many comparisons for an answer each.
     """
 
@@ -85,6 +85,10 @@ class Tables:
         self.time = time(self.measured)
         self.regrouped = self.regroup(self.time)
         self.palette = colours(self.time["implementation"])
+        self.about_rnn: dict[str, str] = {}
+        for record in self.by_start:
+            choice = record.run.config.get("rnn") or {}
+            self.about_rnn[record.run.choices.get("rnn", "")] = str(choice.get("about") or "")
         self.contests = contests(self.measured, self.time)
         self.group_axes = self.measured.group_axes
         groups = {contest.values(self.group_axes) for contest in self.contests}

@@ -22,7 +22,6 @@ THREAD_COLUMNS = (
     Column("speed-up", "speedup", n.ratio),
     Column("95 % CI", text=interval_of("speedup", n.ratio_span)),
     Column("efficiency", "efficiency", "{:.0%}".format),
-    Column("serial fraction", "serial_fraction", "{:.1%}".format),
     Column("runs", "runs"),
 )
 PUBLISHED_THREAD_COLUMNS = (
@@ -48,7 +47,7 @@ def threads_section(m: Tables) -> Section:
     if len(measured):
         paragraphs.append(words["text"])
     elif len(published):
-        paragraphs.append(words["no_fit"])
+        paragraphs.append(words["too_few"])
     views = (
         view_of(
             measured,

@@ -1,5 +1,5 @@
-"""Published results: measurements by others with their caveats, what each source compares them
-with, and claims about them (``reports/published/*.csv``).
+"""Published results: measurements by others with their caveats, and what each source compares them
+with (``reports/published/*.csv``).
 
 Reports show them next to measured rows; they never enter a statistic.
 """
@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import csv
 import io
-import math
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 from msgspec import Meta
@@ -20,7 +19,7 @@ from rnnbench.errors import ConfigError, converted
 
 # Workload name in the source → model name in this project.
 MODELS = {"imdb_bidirectional_lstm": "imdb_bilstm", "lstm_text_generation": "lstm_textgen"}
-SOURCES, CLAIMS = "sources.csv", "claims.csv"  # about the rows; the other files have rows
+SOURCES = "sources.csv"  # about the rows; the other files have rows
 REMEDY = "see reports/published/README.md."
 
 Finite = Annotated[float, Meta(ge=-1e300, le=1e300)]
@@ -122,40 +121,6 @@ class Source(Comparison, frozen=True, kw_only=True):
     words: str = ""
 
 
-class Claim(Comparison, frozen=True, kw_only=True):
-    """One claim.
-
-    - `claim`: the claim in short; `words`: the quotation from its `source`, published at `address`.
-    - `ratio`: what of `rows` is divided by that of `base`: the ``time``, the ``cost`` of the
-      training, the ``price`` of an hour, or the ``larger`` of the first two ratios. The geometric
-      mean over the pairs must lie between `low` and `high`, apart for each value of the columns
-      `each` (of `base`: with the suffix ``_base``).
-    - `answer`: the verdict if it does (default: ``holds``). A claim without `base` is not computed;
-      `answer` is its verdict.
-    - `note`: how the words are read, and what limits the verdict.
-    - `ours`: the equivalent measured runs, ``a / b``, as selections of ``rnnbench compare``.
-    """
-
-    claim: Text
-    words: Text
-    address: Text
-    ratio: Literal["time", "cost", "price", "larger"] = "time"
-    each: str = ""
-    low: Finite = -math.inf
-    high: Finite = math.inf
-    answer: str = ""
-    note: str = ""
-    ours: str = ""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_columns(name.removesuffix("_base") for name in self.each.split())
-        if not self.base and not (self.answer and self.note):
-            raise ValueError("a claim without `base` needs `answer` and `note`")
-        if self.ours and not all(self.ours.partition(" / ")):
-            raise ValueError("`ours` is not of the form `a / b`")
-
-
 def conditions(text: str) -> dict[str, list[str]]:
     """Column → its accepted values.
 
@@ -199,7 +164,7 @@ def read_published(folder: Path) -> list[PublishedRow]:
     """
     rows = []
     for path in sorted(folder.glob("*.csv")):
-        if path.name in (SOURCES, CLAIMS):
+        if path.name == SOURCES:
             continue
         for where, line in _lines(path):
             rows.append(parse_row(line, where))
@@ -209,11 +174,6 @@ def read_published(folder: Path) -> list[PublishedRow]:
 def read_sources(folder: Path) -> list[Source]:
     """The sources in ``sources.csv`` of `folder`, as `read_published`."""
     return [_parsed(line, Source, where) for where, line in _lines(folder / SOURCES)]
-
-
-def read_claims(folder: Path) -> list[Claim]:
-    """The claims in ``claims.csv`` of `folder`, as `read_published`."""
-    return [_parsed(line, Claim, where) for where, line in _lines(folder / CLAIMS)]
 
 
 def _parsed(

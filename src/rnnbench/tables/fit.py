@@ -8,6 +8,11 @@ The log seconds of a run are modelled as
 where a unit is a round in turns, or a block of runs that were measured on their own. Least squares
 (Fisher, *Statistical Methods for Research Workers*, 1925, two-way analysis) gives the seconds of
 each configuration; if all have a run in every unit, these are geometric means.
+
+A few runs say little about the spread of one configuration, so the configurations of a device share
+what they know: the variance of each is a mean of that of all, with the weight of `PRIOR` degrees of
+freedom, and its own (Smyth, Statistical Applications in Genetics and Molecular Biology 3, 2004).
+Every ratio on the device is judged by these variances. Simulated in ``benchmarks/fastest.py``.
 """
 
 from __future__ import annotations
@@ -25,6 +30,7 @@ from rnnbench.tables.effects import RunValue
 from rnnbench.tables.stats import Spread, student_quantile
 
 POOLED_FROM = 3  # configurations
+PRIOR = 2  # degrees of freedom of the common spread in that of a configuration
 NEGLIGIBLE = 1e-9  # weight of rounds that do not count, by which configurations stay linked
 
 
@@ -39,6 +45,8 @@ class Fit:
     - `logs`: key → log seconds, such that the residuals of the runs that are not companions have
       the mean 0.
     - `spread`: of the residuals, None without degrees of freedom.
+    - `spreads`: key → the spread of a configuration with a share of the common one; empty without
+      degrees of freedom.
 
     Arguments:
 
@@ -84,8 +92,16 @@ class Fit:
         parameters = len(runs) + units - sets
         freedom = round(weights.sum()) - parameters
         self.spread: Spread | None = None
+        self.spreads: dict[Hashable, Spread] = {}
         if freedom > 0:
             self.spread = Spread(squares / freedom, freedom)
+            of_own = np.bincount(own, weights * unexplained**2)
+            # The mean number of configurations in the units of each.
+            others = np.bincount(own, weights * per_unit[unit]) / repeats
+            for index, key in enumerate(runs):
+                self.spreads[key] = moderated(
+                    self.spread, of_own[index], round(repeats[index]), others[index]
+                )
 
     def halfwidth(self, a: Hashable, b: Hashable, confidence: float) -> float | None:
         """The half-width of the interval of the difference of two log seconds, from the standard
@@ -106,24 +122,45 @@ class Fit:
         return quantile * math.sqrt(self.spread.variance * scale)
 
 
-def pooled_spread(runs: RunsByKey) -> Spread | None:
-    """The pooled spread of the configurations of a device.
+def moderated(common: Spread, squares: float, runs: int, together: float) -> Spread:
+    """The spread of one configuration, as a mean of the common one and its own.
 
-    A missing run only removes that unit from its configuration. Returns None unless at least
+    - `common`: of all configurations of the fit.
+    - `squares`: the sum of the squared residuals of its `runs`.
+    - `together`: the mean number of configurations in its units.
+    """
+    own_freedom = runs - 1
+    if own_freedom < 1 or together <= 2:
+        return common
+    # The fit of a unit takes a share 1 / together of the residuals and mixes in that of the others.
+    own = (squares / own_freedom - common.variance / together) / (1 - 2 / together)
+    weighted = PRIOR * common.variance + own_freedom * max(0.0, own)
+    freedom = min(PRIOR + own_freedom, common.degrees_of_freedom)
+    return Spread(weighted / (PRIOR + own_freedom), freedom)
+
+
+def pooled_spreads(runs: RunsByKey) -> dict[Hashable, Spread]:
+    """Configuration of a device → its spread (see `Fit.spreads`).
+
+    A missing run only removes that unit from its configuration. Returns nothing unless at least
     `POOLED_FROM` configurations have runs in two or more units, and none has two runs in one unit.
+    A configuration with a single run has the common spread.
     """
     repeated = {}
     counts = {}
     for key, own in runs.items():
         units = [run.unit for run in own]
         if len(set(units)) < len(units):
-            return None
+            return {}
         if len(own) > 1:
             repeated[key] = own
             counts.update(dict.fromkeys(units, True))
     if len(repeated) < POOLED_FROM:
-        return None
-    return Fit(repeated, counts, len(linked(repeated))).spread
+        return {}
+    fit = Fit(repeated, counts, len(linked(repeated)))
+    if fit.spread is None:
+        return {}
+    return dict.fromkeys(runs, fit.spread) | fit.spreads
 
 
 def linked(runs: RunsByKey) -> list[list[Hashable]]:

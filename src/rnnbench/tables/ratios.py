@@ -2,11 +2,12 @@
 MLflow, terminal, stopping rule, plan and comparison use it. No side effects.
 
 The seconds of each configuration come from a least-squares fit to the log seconds of the runs
-(`fit`). A ratio is always the quotient of these seconds. Its interval comes from the differences of
-the pair in their common units (Student's t), below five repeats possibly with the pooled spread,
-and from the means of the sessions if there are several. Two configurations that have too few common
-units but are linked by others get the standard error of the fit, and two that are not linked
-Welch's interval.
+(`fit`). A ratio is always the quotient of these seconds. Its interval comes from the spreads of
+both configurations, in which all of the device share what they know (`fit.pooled_spreads`), and
+from the means of the sessions if there are several. Where fewer than three configurations can share
+it, it comes from the differences of the pair in their common units (Student's t). Two
+configurations that have too few common units but are linked by others get the standard error of the
+fit, and two that are not linked Welch's interval. A ratio has one interval, everywhere.
 
 Rounds in which the machine was slowed down do not count where enough others remain; where only
 slowed ones are left, the interval is wider by how unequally members are known to be slowed.
@@ -23,15 +24,12 @@ from enum import Enum
 from typing import NamedTuple
 
 from rnnbench.tables.effects import RunValue
-from rnnbench.tables.fit import Fit, RunsByKey, linked, pooled_spread
+from rnnbench.tables.fit import Fit, RunsByKey, linked, pooled_spreads
 from rnnbench.tables.states import State
 from rnnbench.tables.stats import (
     Interval,
     Spread,
-    dunnett_quantile,
-    is_noisier,
     mean_halfwidth,
-    sidak_confidence,
     student_quantile,
     welch_halfwidth,
 )
@@ -39,7 +37,6 @@ from rnnbench.tables.stats import (
 CONFIDENCE = 0.95
 MARK = "≠"
 PAIRED_FROM = 3  # common blocks if a side has further ones; with two, Student's t is 12.7
-POOLED_BELOW = 5  # repeats
 SESSION_SECONDS = 1800.0
 LEAST_SESSIONS = 3
 LEAST_ROUNDS = 3  # quiet ones, for others not to count
@@ -66,8 +63,8 @@ class Method(NamedTuple):
 
     - `basis`: what it is from.
     - `units`: the number of common units that count.
-    - `pooled`: the degrees of freedom of the spread that is pooled over configurations, 0 for the
-      pair's own.
+    - `pooled`: the degrees of freedom if the configurations of the device share their spread, 0
+      for the pair's own.
     - `in_turns`: whether the units are rounds in turns.
     """
 
@@ -110,8 +107,7 @@ class Estimates:
     - `_counts`: whether each unit counts.
     - `_fits`: the fit of each configuration; linked ones share a fit. `_different_fits`: each fit
       once.
-    - `_pools`: the pooled spread of each device, as far as it was asked for, with the largest
-      number of repeats.
+    - `_pools`: the spreads of the configurations of each device, as far as they were asked for.
     """
 
     def __init__(self, runs: Iterable[RunValue]) -> None:
@@ -142,7 +138,7 @@ class Estimates:
             fit = Fit(linked_runs, self._counts)
             self._fits |= dict.fromkeys(keys, fit)
             self._different_fits.append(fit)
-        self._pools: dict[Hashable, tuple[Spread | None, int]] = {}
+        self._pools: dict[Hashable, dict[Hashable, Spread]] = {}
 
     def __contains__(self, key: Hashable) -> bool:
         return key in self._runs
@@ -162,28 +158,14 @@ class Estimates:
             half = mean_halfwidth(own, CONFIDENCE)
         return Interval.around(self._fits[key].logs[key], half).map(math.exp)
 
-    def ratio(self, own: Hashable, base: Hashable, comparisons: int = 1) -> Ratio:
+    def ratio(self, own: Hashable, base: Hashable) -> Ratio:
         """The speed-up of `own` over `base`: seconds of `base` / seconds of `own`.
 
-        - `own`, `base`: configurations.
-        - `comparisons`: the number of simultaneous ones.
-
-        If it is one of several simultaneous `comparisons` with the same configuration, its interval
-        holds simultaneously with the others: Dunnett's with a pooled spread (at any number of
-        repeats), else Šidák's. If the pair's own spread rejects pooling, it is the wider of
-        Dunnett's interval and the pair's own single interval. In simulations with three repeats,
-        widening the latter as well showed 77 % instead of 89 % of the differences of 10 % and did
-        not reduce the number of wrong headlines.
-
-        It is never narrower than the interval of the single comparison, which the table shows:
-        with many repeats, only the simultaneous one pools the spread.
+        `own`, `base`: configurations.
         """
         own_log = self._fits[own].logs[own]
         base_log = self._fits[base].logs[base]
-        half, method = self._halfwidth(own, base, comparisons)
-        if half is not None and comparisons > 1:
-            single, _ = self._halfwidth(own, base, 1)
-            half = max(half, single or 0.0)
+        half, method = self._halfwidth(own, base)
         interval = Interval.around(base_log - own_log, half).map(math.exp)
         return Ratio(
             interval.estimate,
@@ -221,16 +203,13 @@ class Estimates:
         counting = [run.log for run in own if self._counts[run.unit]]
         return counting or [run.log for run in own]
 
-    def _halfwidth(
-        self, own: Hashable, base: Hashable, comparisons: int
-    ) -> tuple[float | None, Method]:
+    def _halfwidth(self, own: Hashable, base: Hashable) -> tuple[float | None, Method]:
         """The half-width of the interval of a log ratio, None for single runs, and its method.
 
         The first of these that the runs allow: differences in common units, the standard error of
         the fit, Welch's interval.
 
-        - `own`, `base`: the configurations.
-        - `comparisons`: simultaneous ones, as in `ratio`.
+        `own`, `base`: the configurations.
         """
         pairs = self._pairs(own, base)
         in_turns = bool(pairs) and all(run.in_turns for run, _ in pairs)
@@ -246,7 +225,6 @@ class Estimates:
                 own,
                 base,
                 pairs,
-                comparisons,
                 basis,
             )
 
@@ -254,12 +232,11 @@ class Estimates:
         base_logs = self._own(base)
         if len(own_logs) < 2 or len(base_logs) < 2:
             return None, Method(Basis.NONE, len(pairs), in_turns=in_turns)
-        confidence = sidak_confidence(CONFIDENCE, comparisons)
         fit = self._fits[own]
         if fit is not self._fits[base]:
-            half = welch_halfwidth(own_logs, base_logs, confidence)
+            half = welch_halfwidth(own_logs, base_logs, CONFIDENCE)
             return half, Method(Basis.SEPARATE)
-        by_fit = fit.halfwidth(own, base, confidence)
+        by_fit = fit.halfwidth(own, base, CONFIDENCE)
         if by_fit is None:
             return None, Method(Basis.NONE)
         return by_fit, Method(Basis.BY_WAY_OF_OTHERS)
@@ -285,47 +262,37 @@ class Estimates:
         own: Hashable,
         base: Hashable,
         pairs: Pairs,
-        comparisons: int,
         basis: Basis,
     ) -> tuple[float | None, Method]:
         """The half-width from the differences in common units, and its method.
 
         - `own`, `base`: the configurations.
         - `pairs`: see `_pairs`; two or more.
-        - `comparisons`: simultaneous ones, as in `ratio`.
         - `basis`: what the method is to state.
         """
         counting = [pair for pair in pairs if self._counts[pair[0].unit]]
         counting = counting or list(pairs)
         logs = [log for _, log in counting]
-        of_spread = logs
-        if len(logs) == 1:
-            # The spread of a single round that counts is that of the others.
-            of_spread = [log for _, log in pairs]
-        variance = statistics.variance(of_spread)
-        freedom = len(of_spread) - 1
-        error = math.sqrt(variance / len(logs))
-        confidence = sidak_confidence(CONFIDENCE, comparisons)
-        quantile = student_quantile(confidence, freedom)
-
+        spreads = self._spreads(own, base)
         pooled = 0
-        pool, repeats = self._pool(own, base)
-        is_pooled = comparisons > 1 or repeats < POOLED_BELOW or len(logs) == 1
-        if pool is not None and is_pooled:
-            quantile = student_quantile(CONFIDENCE, freedom)
-            pooled_quantile = dunnett_quantile(CONFIDENCE, comparisons, pool.degrees_of_freedom)
-            # A difference of two runs has twice the variance of one.
-            pooled_error = math.sqrt(2 * pool.variance / len(logs))
-            is_narrower = quantile * error < pooled_quantile * pooled_error
-            if is_narrower or not is_noisier(variance, freedom, pool):
-                quantile = pooled_quantile
-                error = pooled_error
-                pooled = pool.degrees_of_freedom
+        if spreads:
+            variance = spreads[own].variance + spreads[base].variance
+            freedom = min(spreads[own].degrees_of_freedom, spreads[base].degrees_of_freedom)
+            pooled = freedom
+        else:
+            of_spread = logs
+            if len(logs) == 1:
+                # The spread of a single round that counts is that of the others.
+                of_spread = [log for _, log in pairs]
+            variance = statistics.variance(of_spread)
+            freedom = len(of_spread) - 1
+        error = math.sqrt(variance / len(logs))
+        quantile = student_quantile(CONFIDENCE, freedom)
 
         slowness = statistics.fmean(run.slowness for run, _ in counting)
         error_by_slowness = math.sqrt(2) * UNEQUAL * slowness
         half = quantile * math.hypot(error, error_by_slowness)
-        by_sessions = self._session_halfwidth(counting, confidence)
+        by_sessions = self._session_halfwidth(counting)
         method = Method(
             basis,
             len(logs),
@@ -334,12 +301,11 @@ class Estimates:
         )
         return max(half, by_sessions), method
 
-    def _session_halfwidth(self, pairs: Pairs, confidence: float) -> float:
+    def _session_halfwidth(self, pairs: Pairs) -> float:
         """The half-width of Student's interval from the means of the sessions, each weighted by its
         number of pairs.
 
-        - `pairs`: see `_pairs`; those that count.
-        - `confidence`: of the interval, from 0 to 1.
+        `pairs`: see `_pairs`; those that count.
 
         Returns 0 if the sessions are too few, or if no session has two pairs.
         """
@@ -356,19 +322,17 @@ class Estimates:
             means.append(statistics.fmean(logs))
             share = len(logs) / len(pairs)
             squared_shares.append(share**2)
-        quantile = student_quantile(confidence, count - 1)
+        quantile = student_quantile(CONFIDENCE, count - 1)
         return quantile * statistics.stdev(means) * math.sqrt(sum(squared_shares))
 
-    def _pool(self, own: Hashable, base: Hashable) -> tuple[Spread | None, int]:
-        """The pooled spread of the device of both configurations, and the largest number of repeats
-        there that count.
+    def _spreads(self, own: Hashable, base: Hashable) -> dict[Hashable, Spread]:
+        """The spread of each configuration of the device of both.
 
-        The spread is None if too few configurations are on the device, or if the two are on
-        different devices.
+        Empty if too few configurations are on the device, or if the two are on different devices.
         """
         device = self._runs[own][0].device
         if device != self._runs[base][0].device:
-            return None, 0
+            return {}
         if device not in self._pools:
             counting: dict[Hashable, list[RunValue]] = {}
             others: dict[Hashable, list[RunValue]] = {}
@@ -380,8 +344,7 @@ class Estimates:
                         runs_of_kind = counting if self._counts[run.unit] else others
                         runs_of_kind[key].append(run)
             repeats = max(len(runs) for runs in counting.values())
-            spread = pooled_spread(counting if repeats > 1 else others)
-            self._pools[device] = spread, repeats
+            self._pools[device] = pooled_spreads(counting if repeats > 1 else others)
         return self._pools[device]
 
 

@@ -1,4 +1,4 @@
-"""Thread scaling of CPUs, with Amdahl's law, measured and as published."""
+"""Thread scaling of CPUs, measured and as published."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rnnbench.sources.published import PublishedRow
 from rnnbench.tables.estimates import Key, Measurements
 from rnnbench.tables.frame import identified
 
-MIN_COUNTS = 3  # two points fit any line
+MIN_COUNTS = 3  # of threads; two are in the table of times
 FAMILY = [name for name in KEY if name != "device"]
 SCALING_COLUMNS = [
     *FAMILY,
@@ -26,8 +26,6 @@ SCALING_COLUMNS = [
     "speedup_high",
     "ideal",
     "efficiency",
-    "serial_fraction",
-    "fitted",
 ]
 PUBLISHED_COLUMNS = [
     "source",
@@ -39,8 +37,6 @@ PUBLISHED_COLUMNS = [
     "speedup_low",
     "speedup_high",
     "ideal",
-    "serial_fraction",
-    "fitted",
 ]
 
 
@@ -62,8 +58,6 @@ def scaling(measured: Measurements) -> pd.DataFrame:
     - `speedup` over the fewest threads with its interval.
     - `ideal`: threads / fewest threads.
     - `efficiency` = speedup / ideal.
-    - `serial_fraction` of the fit of Amdahl's law (equal in all rows of a fit).
-    - `fitted`: the speed-up of the fit.
 
     Source: runs that are not void on devices named ``cpu_N``.
     """
@@ -87,7 +81,7 @@ def scaling(measured: Measurements) -> pd.DataFrame:
                 row |= ratio.columns("speedup")
             row["efficiency"] = row["speedup"] / (threads / least)
             family_rows.append(row)
-        rows += _fitted(family_rows)
+        rows += _with_ideal(family_rows)
     return pd.DataFrame(rows, columns=SCALING_COLUMNS)
 
 
@@ -100,7 +94,7 @@ def published_scaling(frame: pd.DataFrame, published: Iterable[PublishedRow]) ->
     - `source`, `model`, `build`; `threads` (vCPUs).
     - `seconds` as published.
     - `speedup` over the fewest vCPUs of the same source, model and build, without interval.
-    - `ideal`, `serial_fraction`, `fitted` as in `scaling`.
+    - `ideal` as in `scaling`.
     """
     measured = frame["device"].map(threads_of).groupby(frame["model"]).nunique()
     families: dict[Key, dict[int, float]] = {}
@@ -124,49 +118,14 @@ def published_scaling(frame: pd.DataFrame, published: Iterable[PublishedRow]) ->
                     "speedup": of_fewest / seconds[threads],
                 }
             )
-        rows += _fitted(family_rows)
+        rows += _with_ideal(family_rows)
     return pd.DataFrame(rows, columns=PUBLISHED_COLUMNS)
 
 
-def _fitted(rows: Sequence[Row]) -> Sequence[Row]:
-    """The rows of a family, fewest threads first, with `ideal` and the fit of Amdahl's law; none if
-    they are too few."""
+def _with_ideal(rows: Sequence[Row]) -> Sequence[Row]:
+    """The rows of a family, fewest threads first, with `ideal`; none if they are too few."""
     if len(rows) < MIN_COUNTS:
         return []
-    ideals = [row["threads"] / rows[0]["threads"] for row in rows]
-    serial = serial_fraction(ideals, [row["speedup"] for row in rows])
-    for row, ideal in zip(rows, ideals, strict=True):
-        row["ideal"] = ideal
-        row["serial_fraction"] = serial
-        row["fitted"] = amdahl(ideal, serial)
+    for row in rows:
+        row["ideal"] = row["threads"] / rows[0]["threads"]
     return rows
-
-
-def amdahl(threads: float, serial: float) -> float:
-    """The speed-up of Amdahl's law (AFIPS 1967): 1 / (s + (1 - s) / n).
-
-    - `threads`: n.
-    - `serial`: s, the share of the work that is serial.
-    """
-    return 1 / (serial + (1 - serial) / threads)
-
-
-def serial_fraction(threads: Sequence[float], speedups: Sequence[float]) -> float:
-    """The least-squares estimate of the serial share s in Amdahl's law, clipped to [0, 1].
-
-    The inverse speed-up is linear in s, 1/S = 1/n + s (1 - 1/n), so it has a closed form.
-
-    - `threads`: n of each measurement, relative to the fewest.
-    - `speedups`: S of each, over the fewest threads.
-    """
-    squares = []
-    products = []
-    for n, speedup in zip(threads, speedups, strict=True):
-        x = 1 - 1 / n
-        y = 1 / speedup - 1 / n
-        squares.append(x * x)
-        products.append(x * y)
-    if sum(squares) == 0:
-        return 0.0
-    serial = sum(products) / sum(squares)
-    return min(1.0, max(0.0, serial))

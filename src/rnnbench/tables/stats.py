@@ -3,20 +3,6 @@
 The epochs of a run share its process, its memory layout and the state of the machine at that time,
 so they are not independent, and each run counts with one value (``records.record.run_seconds``).
 Times are positive and their errors are multiplicative, so they are analysed on a logarithmic scale.
-
-With three repeats, a paired interval is ± 4.3 standard errors wide, because the spread is estimated
-with only two degrees of freedom. Configurations of one model on one device of one machine, measured
-in the same blocks, have the same sources of variation, so their spread may be pooled: the residual
-variance of the additive model log seconds = configuration + block, with (configurations - 1)
-(blocks - 1) degrees of freedom (Fisher, *Statistical Methods for Research Workers*, 1925, two-way
-analysis). Pooling is the default below five repeats, decided by simulation
-(``tests/tables/test_tables_estimates.py``; a spread of 1 to 3 % drawn for each configuration):
-
-- Always pooling covers 94 to 95 % on average, but only 84 to 93 % for the noisiest configurations.
-- Therefore a pair uses the pooled spread only if its own spread does not exceed the upper quartile
-  expected from the pooled one (an F test), and otherwise the wider of the two intervals. This
-  covers 94 to 97 % over all pairs and 92 to 96 % for the noisiest, at 0.5 to 0.9 of the paired
-  width.
 """
 
 from __future__ import annotations
@@ -29,7 +15,6 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 ONE_RUN = "one run: no interval"
-F_GUARD = 0.75  # quantile of the F test
 
 
 @dataclass(frozen=True)
@@ -115,52 +100,6 @@ def sidak_confidence(confidence: float, comparisons: int) -> float:
     return float(confidence ** (1 / comparisons))
 
 
-@lru_cache(maxsize=4096)
-def dunnett_quantile(confidence: float, comparisons: int, degrees_of_freedom: float) -> float:
-    """The two-sided quantile of Dunnett's comparison of several means with the mean of a control,
-    for equal numbers of runs and a common spread (Dunnett, Journal of the American Statistical
-    Association 50, 1955): the c with
-
-        P(max |Z_i - Z_0| ≤ c √2 S) = `confidence`,  Z normal,  S² = χ²(ν) / ν.
-
-    - `comparisons`: the number of means that are compared with the control.
-    - `degrees_of_freedom`: ν, those of the common spread.
-
-    It is Student's t for a single comparison. ``scipy.stats.dunnett`` only supports samples without
-    blocks, and ``scipy.stats.multivariate_t``, which has this probability, integrates at random: it
-    is 3 to 40 times slower, and its fifth digit varies.
-    """
-    if comparisons < 2:
-        return student_quantile(confidence, degrees_of_freedom)
-    from scipy.optimize import brentq
-
-    def excess(c: float) -> float:
-        return _probability_within(c, comparisons, degrees_of_freedom) - confidence
-
-    # The quantile lies between Student's t for one comparison and Bonferroni's bound.
-    low = student_quantile(confidence, degrees_of_freedom)
-    high = student_quantile(1 - (1 - confidence) / comparisons, degrees_of_freedom)
-    return float(brentq(excess, 0.99 * low, 1.01 * high))
-
-
-def _probability_within(c: float, comparisons: int, degrees_of_freedom: float) -> float:
-    """P(max |Z_i - Z_0| ≤ c √2 S) by Gaussian quadrature: Hermite over Z_0, Legendre over the
-    quantiles of S.
-
-    `c`, `comparisons`, `degrees_of_freedom`: see `dunnett_quantile`. The error is about 1e-4.
-    """
-    import numpy as np
-    from scipy.special import chdtri, ndtr
-
-    z, z_weights = np.polynomial.hermite_e.hermegauss(80)
-    u, u_weights = np.polynomial.legendre.leggauss(80)
-    chi_squared = chdtri(degrees_of_freedom, (1 - u) / 2)
-    limit = c * np.sqrt(2 * chi_squared / degrees_of_freedom)[:, None]
-    inside_once = ndtr(z + limit) - ndtr(z - limit)
-    inside = inside_once**comparisons
-    return float((u_weights / 2) @ inside @ (z_weights / z_weights.sum()))
-
-
 def difference_interval(values: Sequence[float]) -> Interval:
     """The arithmetic mean of `values` with Student's 95 % interval: mean ± t(n - 1) · s / √n
     (Student, Biometrika 6, 1908). Equal values give an interval of width zero."""
@@ -205,14 +144,3 @@ def welch_halfwidth(a: Sequence[float], b: Sequence[float], confidence: float) -
     inverse_b = q**2 / (len(b) - 1)
     quantile = student_quantile(confidence, 1 / (inverse_a + inverse_b))
     return quantile * math.sqrt(u + v)
-
-
-def is_noisier(variance: float, freedom: int, pooled: Spread) -> bool:
-    """Whether the `variance` of the differences of a pair, with `freedom` degrees of freedom,
-    rejects the `pooled` variance of one side (an F test)."""
-    from scipy.special import fdtri
-
-    if pooled.variance == 0:
-        return True
-    limit = fdtri(freedom, pooled.degrees_of_freedom, F_GUARD)
-    return bool(variance / (2 * pooled.variance) > limit)

@@ -20,7 +20,6 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 
 from rnnbench.errors import TrackingError
 from rnnbench.locks import locked
-from rnnbench.records import timestamps
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -66,10 +65,6 @@ def redacted(text: str, uri: str = "") -> str:
 TIMEOUT = 5.0  # seconds to wait for a server to answer
 SUFFIXES = ("-journal", "-wal", "-shm", "")  # SQLite's files; the database is the last
 ARTIFACTS = "mlruns"
-# The states of a database file.
-MISSING = "missing"
-VALID = "valid"
-CORRUPT = "corrupt"
 # Defaults for variables that the user has not set. Errors arrive as exceptions; no log is needed.
 SETTINGS = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
@@ -169,26 +164,18 @@ def _translated(uri: str) -> Iterator[None]:
         ) from None
 
 
-def ensure_store(root: Path) -> Path | None:
-    """Creates the store if it does not exist. Raises `TrackingError`.
-
-    A file that is corrupt or not a database is set aside as ``mlflow.db.corrupt-TIME`` and
-    replaced by a new database. **Returns** the file that was set aside, if any: the caller must
-    then log all records to the new database.
-    """
+def ensure_store(root: Path) -> None:
+    """Creates the store if it does not exist. Raises `TrackingError`, also for a file that is
+    corrupt or not a database."""
     uri = tracking_uri(root)
     if is_server(uri):
         check_server(uri)
     database = database_file(uri)
     if database is None:
-        return None
+        return
     try:
         with locked(database.with_name(f"{database.name}.lock")):
-            aside = None
-            state = inspect(database)
-            if state == CORRUPT:
-                aside = _set_aside(database)
-            if state != VALID:
+            if not has_tables(database):
                 _create(database)
             elif database == root.resolve() / database.name:
                 adopt_artifacts(database)
@@ -198,27 +185,36 @@ def ensure_store(root: Path) -> Path | None:
             where=str(database),
             remedy=f"make the folder writable, or set {VARIABLE}.",
         ) from error
-    return aside
 
 
-def inspect(database: Path) -> str:
-    """`MISSING` (or empty), `VALID` or `CORRUPT`."""
+def has_tables(database: Path) -> bool:
+    """Whether MLflow's tables are in the file; False if it is missing or empty.
+
+    Raises `TrackingError` for a file that is corrupt or another database.
+    """
     if not database.exists() or database.stat().st_size == 0:
-        return MISSING
+        return False
     try:
         with closing(sqlite3.connect(database, timeout=20)) as connection:
-            if connection.execute("PRAGMA quick_check(1)").fetchone() != ("ok",):
-                return CORRUPT
+            check = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
             tables = {row[0] for row in connection.execute("SELECT name FROM sqlite_master")}
     except sqlite3.OperationalError:
         raise
-    except sqlite3.DatabaseError:
-        return CORRUPT
-    if not tables:
-        return MISSING
-    if "alembic_version" in tables:
-        return VALID
-    return CORRUPT
+    except sqlite3.DatabaseError as error:
+        check, tables = str(error), {""}
+    if check == "ok" and not tables:
+        return False
+    if check == "ok" and "alembic_version" in tables:
+        return True
+    why = check
+    if check == "ok":
+        why = "it is a database of another program"
+    raise TrackingError(
+        f"the MLflow store is damaged ({why}).",
+        where=str(database),
+        remedy="move it away, then run `rnnbench track --all`: it logs every record again. The "
+        "records are safe.",
+    )
 
 
 def adopt_artifacts(database: Path) -> None:
@@ -255,16 +251,6 @@ def _create(database: Path) -> None:
     # SQLite would replay the journal of a missing or empty database into the new one.
     _remove(database)
     new.replace(database)
-
-
-def _set_aside(database: Path) -> Path:
-    """Renames a corrupt database with its journals, and returns its new name."""
-    aside = database.with_name(f"{database.name}.corrupt-{timestamps.now()}")
-    for suffix in SUFFIXES:
-        file = database.with_name(database.name + suffix)
-        if file.exists():
-            file.replace(f"{aside}{suffix}")
-    return aside
 
 
 def _remove(database: Path) -> None:

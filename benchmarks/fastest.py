@@ -1,0 +1,161 @@
+"""Simulates how often the first sentence of a page names a wrong fastest implementation.
+
+    .venv/bin/python benchmarks/fastest.py [TRIES | --small]
+
+Experiments with a known truth: implementations of different speed and noise, one of which is the
+reference, in rounds with a common drift. The sentence is made as on a page and read back
+(`judging.py`). It is compared with an oracle that has the same data and knows the spread of every
+implementation. Deterministic for a given TRIES (experiments of each row; default: 2,000).
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+from collections import Counter
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+
+sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[1] / "src")]
+
+from benchmarks import judging as j  # noqa: E402
+from benchmarks import where  # noqa: E402
+from benchmarks.small import add_small  # noqa: E402
+from rnnbench.report.answer import ContestWords, first_sentence, layer  # noqa: E402
+from rnnbench.tables.contests import Contest, Contestant, with_ratios  # noqa: E402
+from rnnbench.tables.effects import RunValue  # noqa: E402
+from rnnbench.tables.ratios import Estimates  # noqa: E402
+from rnnbench.tables.time import IS_REFERENCE, ratio_text  # noqa: E402
+
+DRIFT = 0.02  # standard deviation of log seconds, common to the configurations of a round
+APART = (0.01, 0.05)  # of true log seconds between the implementations, half of the tries each
+SPREADS = ("all 2 %", "1 to 3 %", "1 to 3 %, one thrice")
+MEMBERS = (2, 3, 4, 8)
+ROUNDS = (2, 3, 5)
+NORMAL = 1.959964  # the quantile of an oracle that knows the spread
+BASE = "keras"
+
+
+def experiments(tries, members, rounds, spread, seed=0, apart=APART):
+    """True log seconds (`tries` × `members`), true spreads, and measured log seconds (`tries` ×
+    `members` × `rounds`). Member 0 is the reference."""
+    generator = np.random.default_rng([seed, members, rounds])
+    spreads = np.full((tries, members), 0.02)
+    if spread != "all 2 %":
+        spreads = np.exp(generator.uniform(math.log(0.01), math.log(0.03), (tries, members)))
+    if "thrice" in spread:
+        spreads[np.arange(tries), generator.integers(0, members, tries)] *= 3
+    scale = np.resize(apart, tries)
+    truth = generator.normal(size=(tries, members)) * scale[:, None]
+    noise = generator.normal(size=(tries, members, rounds)) * spreads[:, :, None]
+    drift = generator.normal(size=(tries, 1, rounds)) * DRIFT
+    return truth, spreads, truth[:, :, None] + noise + drift
+
+
+def estimates_of(logs, in_turns=True, minutes=1):
+    """The `Estimates` from log seconds (tries × configurations × repeats, NaN for missing runs).
+    Each try is a machine, and configuration n is the key ``("m", "d", try, n)``. Repeats start
+    every so many `minutes`."""
+    runs = []
+    for number, configuration, repeat in np.argwhere(~np.isnan(logs)).tolist():
+        runs.append(
+            RunValue(
+                key=("m", "d", number, configuration),
+                device=("m", "d", number),
+                log=float(logs[number, configuration, repeat]),
+                unit=f"{number}, {repeat}",
+                machine=str(number),
+                started=60.0 * minutes * repeat,
+                in_turns=in_turns,
+            )
+        )
+    return Estimates(runs)
+
+
+def contest_of(estimates, number, members):
+    """The contest of one experiment, as a page has it."""
+    keys = [("m", "d", number, member) for member in range(members)]
+    own = []
+    for key in sorted(keys, key=lambda key: estimates.seconds(key).estimate):
+        name = f"m{key[-1]}" if key[-1] else BASE
+        own.append(Contestant(key, name, estimates.seconds(key).estimate, is_suspect=False))
+    words = IS_REFERENCE
+    if own[0].key != keys[0]:
+        words = ratio_text(estimates.ratio(own[0].key, keys[0]))
+    contest = Contest({"words": words}, members, tuple(own), (), (), "", reference_suspect=False)
+    return with_ratios(SimpleNamespace(estimates=estimates), contest, keys[0], ())
+
+
+def sentence_of(contest):
+    names = [layer(contestant.name) for contestant in contest.contestants]
+    return first_sentence(ContestWords(contest, "", "", names[0], layer(BASE), names[1]))
+
+
+def judged(tries, members, rounds, spread, **options):
+    """Counts of experiments: `named` and `wrong` fastest, `faster` than the reference and wrongly
+    so, intervals in the sentence that `miss` the truth, sentences `against` the intervals of the
+    page, and those in which the oracle names a fastest."""
+    truth, spreads, logs = experiments(tries, members, rounds, spread, **options)
+    estimates = estimates_of(logs)
+    counts = Counter()
+    for number in range(tries):
+        contest = contest_of(estimates, number, members)
+        members_of = {contestant.name: contestant.key[-1] for contestant in contest.contestants}
+        own_truth = truth[number]
+        for claim in j.claims(sentence_of(contest)):
+            a, b = members_of[claim.a], members_of[claim.b]
+            ratio = estimates.ratio(("m", "d", number, a), ("m", "d", number, b))
+            log_ratio = own_truth[b] - own_truth[a]
+            if claim.kind == j.FASTEST:
+                counts["named"] += 1
+                counts["wrong"] += own_truth[a] > own_truth.min()
+                counts["against"] += not all(lead.shown_different for lead in contest.leads)
+            if claim.kind == j.FASTER:
+                counts["faster"] += 1
+                counts["not faster"] += log_ratio < 0
+            if claim.low:
+                counts["intervals"] += 1
+                counts["miss"] += not ratio.low <= math.exp(log_ratio) <= ratio.high
+                texts = (claim.ratio, claim.low, claim.high)
+                numbers = (ratio.estimate, ratio.low, ratio.high)
+                counts["against"] += not all(map(j.reads, texts, numbers))
+                counts["against"] += (claim.kind == j.NO_DIFFERENCE) == ratio.shown_different
+        counts["oracle"] += names_a_fastest(logs[number].mean(axis=1), spreads[number], rounds)
+    return counts
+
+
+def names_a_fastest(means, spreads, rounds):
+    """Whether an oracle does, which knows the `spreads`."""
+    first = int(means.argmin())
+    errors = np.sqrt((spreads**2 + spreads[first] ** 2) / rounds)
+    behind = means - means[first] > NORMAL * errors
+    return bool(np.delete(behind, first).all())
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("tries", type=int, nargs="?", default=2000)
+    add_small(parser)
+    options = parser.parse_args()
+    tries = 20 if options.small else options.tries
+    print(where.heading())
+    print(f"{tries} experiments in each row, in percent")
+    print("| spread | members | rounds | wrong fastest | fastest named | by the oracle | wrongly "
+          "faster than the reference | intervals that miss | against its page |")  # fmt: skip
+    print("|---|--:|--:|--:|--:|--:|--:|--:|--:|")
+    for spread in SPREADS:
+        for members in MEMBERS:
+            for rounds in ROUNDS:
+                found = judged(tries, members, rounds, spread)
+                counted = ("wrong", "named", "oracle", "not faster")
+                shares = [f"{100 * found[name] / tries:.1f}" for name in counted]
+                missed = 100 * found["miss"] / max(1, found["intervals"])
+                cells = [spread, members, rounds, *shares, f"{missed:.1f}", found["against"]]
+                print(f"| {' | '.join(map(str, cells))} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
