@@ -302,3 +302,20 @@ def test_nothing_that_makes_a_layer_is_left_out_of_the_digest() -> None:
                 names if isinstance(node, ast.Import | ast.ImportFrom) else ()
             ), file
     assert set(OF_THE_FUNCTION) <= set(CELL_OPTIONS)
+
+
+def test_a_module_of_the_layers_is_part_of_what_imports_it(worker: Path) -> None:
+    layers = worker.parent / "rnnlayers"
+    layers.mkdir()
+    (layers / "__init__.py").write_text('"""Kernels."""\n')
+    (layers / "kernel.py").write_text("STEPS = 1\n")
+    try:
+        with edited(worker / "attest.py", "LONGEST,", "from rnnlayers import kernel\nLONGEST,"):
+            clear()
+            before = digest()
+            with edited(layers / "kernel.py", "1", "2"):
+                clear()
+                assert digest() != before
+    finally:
+        shutil.rmtree(layers)
+        clear()

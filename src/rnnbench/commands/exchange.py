@@ -27,6 +27,7 @@ from rnnbench.exchange import archive, incoming, outcomes
 from rnnbench.grid.files import user_files
 from rnnbench.grid.point import digest_of, full_identity
 from rnnbench.locks import exclusive
+from rnnbench.planning.digests import worker_files
 from rnnbench.planning.plan import Certificate, Plan, facts_of
 from rnnbench.records.record import Run
 from rnnbench.records.store import IMPORTED, is_record, json_bytes, planned_folders, write_bytes
@@ -144,9 +145,9 @@ def _write(
         own[path] = f"own/{short}/{file.name}"
         sources[own[path]] = file
 
-    package = Path(rnnworker.__file__).parent
-    for file in package.rglob("*.py"):
-        sources[file.relative_to(package.parent).as_posix()] = file
+    packages = Path(rnnworker.__file__).parents[1]
+    for file in worker_files():
+        sources[file.relative_to(packages).as_posix()] = file
     library = nvml()
     if library:
         sources[NVML] = Path(library)

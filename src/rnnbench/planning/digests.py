@@ -17,11 +17,19 @@ from rnnworker.frameworks.names import FRAMEWORKS
 from rnnworker.options import is_function, is_keras, is_user_file
 
 _ROOT = Path(rnnworker.__file__).parent
-_PACKAGE = "rnnworker"
+_PACKAGES = ("rnnworker", "rnnlayers")
 # Modules that only reject invalid configs before a run starts, or describe frameworks: of a run's
 # own framework, `_digest` has what the worker uses.
 _IGNORED_MODULES = ("frameworks/names.py", "options.py")
 _WITH_DOCSTRING = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+def worker_files() -> list[Path]:
+    """All files of the worker's packages, which lie side by side."""
+    files: list[Path] = []
+    for package in _PACKAGES:
+        files += sorted((_ROOT.parent / package).rglob("*.py"))
+    return files
 
 
 def worker_digest(config: Config) -> str:
@@ -108,12 +116,14 @@ def _digest_of_files(files: Iterable[Path], text: str = "") -> str:
 
 
 def _name(file: Path) -> str:
-    """The path inside the worker's package.
+    """The path inside the worker's package, or with the package's name in `rnnlayers`.
 
     Of a user's file it is the file name alone, because its path is part of the run's config.
     """
     if file.is_relative_to(_ROOT):
         return file.relative_to(_ROOT).as_posix()
+    if file.is_relative_to(_ROOT.parent / "rnnlayers"):
+        return file.relative_to(_ROOT.parent).as_posix()
     return f"/{file.name}"
 
 
@@ -123,9 +133,10 @@ def _imports(file: Path) -> tuple[Path, ...]:
     if not file.exists():
         return ()
     names = set()
-    if file.is_relative_to(_ROOT):
-        folder = file.relative_to(_ROOT.parent).parent
-        names.add(".".join(folder.parts))
+    for package in _PACKAGES:
+        if file.is_relative_to(_ROOT.parent / package):
+            folder = file.relative_to(_ROOT.parent).parent
+            names.add(".".join(folder.parts))
     for node in ast.walk(parsed(file)):
         if isinstance(node, ast.Import):
             for alias in node.names:
@@ -146,7 +157,7 @@ def _imports(file: Path) -> tuple[Path, ...]:
 def _modules(name: str) -> Iterator[Path]:
     """The files that importing the module `name` executes; none if it is not the worker's."""
     parts = name.split(".")
-    if parts[0] != _PACKAGE:
+    if parts[0] not in _PACKAGES:
         return
     path = _ROOT.parent
     for part in parts:
