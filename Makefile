@@ -21,33 +21,42 @@ AUDIT = found=$$($(BIN)/pip-audit --no-deps --disable-pip --progress-spinner off
 LINT = $(BIN)/snakemake --lint 2>&1 | awk '/^ +[*] Specify a conda environment/ {known++; next} \
 	/^ +[*] |Error|Exception|rnnbench: / {print; wrong++} END {exit wrong > 0 || known == 0}'
 
+# Bytecode is kept, also of the environments of builds, whatever PYTHONDONTWRITEBYTECODE says: without it, each
+# process spends 5 s on rewriting and compiling the tests.
+PYTEST = env -u PYTHONDONTWRITEBYTECODE PYTHONPYCACHEPREFIX=$(CURDIR)/.venv/pycache $(BIN)/python -m pytest
+
 # Broken links and pages that are in no menu are errors.
 MKDOCS = NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-.PHONY: run test test-all faults mutants check docs ui env lock lock-builds schemas format
+# The type checker computes for 20 s, and the audit may wait as long, so they run beside the others.
+CHECKS := check-types check-audit check-docs check-workflow check-style
+
+.PHONY: $(CHECKS) run test test-all faults mutants check docs ui env lock lock-builds schemas format
 
 run: $(MADE)
 	$(BIN)/snakemake --cores all
 
-# Without workflows, servers, browsers, old builds and clusters.
+# Without workflows, servers, browsers, old builds, clusters and long simulations. Three processes, because some
+# tests wait for a worker.
 test: $(MADE)
-	$(BIN)/python -m pytest --numprocesses 2 --quick
+	$(PYTEST) --numprocesses 3 --quick
 
 # Everything; CI runs this. Three processes, because some tests wait for a cluster or a server.
 test-all: $(MADE)
-	$(BIN)/python -m pytest --numprocesses 3
+	$(PYTEST) --numprocesses 3
 
 # Every fault at every moment, 21 minutes; writes the table in tests/faults/README.md.
 faults: $(MADE)
-	RNNBENCH_FAULTS=all $(BIN)/python -m pytest -p tests.faults.matrix -m fault
+	RNNBENCH_FAULTS=all $(PYTEST) -p tests.faults.matrix -m fault
 
 # How many faults in tables, planning, running and records the quick tests of these packages and of sources notice;
-# hours, or with PACKAGE=records a quarter of an hour. mutants/ keeps what is done: start again to continue.
+# hours, with PACKAGE=records a quarter of an hour, with SAMPLE=100 always the same 100 of them. mutants/ keeps what
+# is done: start again to continue.
 mutants: $(MADE)
-	$(BIN)/mutmut run $(if $(PACKAGE),'rnnbench.$(PACKAGE).*')
+	$(BIN)/mutmut run $(if $(PACKAGE),'rnnbench.$(PACKAGE).*',$(if $(SAMPLE),'rnnbench.records.bounds.*'))
+	$(if $(SAMPLE),$(BIN)/python -m tests.mutants names $(SAMPLE) | xargs $(BIN)/mutmut run)
 	$(BIN)/mutmut results
-	$(BIN)/mutmut export-cicd-stats
-	$(BIN)/python -m tests.mutants
+	$(BIN)/python -m tests.mutants score $(SAMPLE)
 
 ui: $(MADE)
 	$(BIN)/python -m rnnbench ui
@@ -79,13 +88,24 @@ schemas: $(MADE)
 	$(BIN)/python -c "from pathlib import Path; from rnnbench.grid.choices import write_schemas; write_schemas(Path('conf/schemas'))"
 
 check: $(MADE)
-	$(BIN)/ruff check $(PYTHON_FILES)
-	$(BIN)/ruff format --check $(PYTHON_FILES)
+	@$(MAKE) --no-print-directory --jobs 3 --keep-going --output-sync=target $(CHECKS)
+
+check-types:
+	$(BIN)/mypy
+
+check-audit:
+	$(AUDIT)
+
+check-docs:
+	$(MKDOCS) --quiet
+
+check-workflow:
 	$(BIN)/snakefmt --check workflow
 	$(LINT)
-	$(BIN)/mypy
-	$(MKDOCS) --quiet
-	$(AUDIT)
+
+check-style:
+	$(BIN)/ruff check $(PYTHON_FILES)
+	$(BIN)/ruff format --check $(PYTHON_FILES)
 
 # The documentation as a website in site/.
 docs: $(MADE)

@@ -1,6 +1,6 @@
 """Simulates how often a report names a difference in accuracy that does not exist.
 
-    .venv/bin/python benchmarks/accuracy.py [TRIES]
+    .venv/bin/python benchmarks/accuracy.py [TRIES | --small]
 
 In each simulated task, all configurations learn the same. A seed has a common level; rounding
 errors make each configuration diverge from it independently, except those that compute the same
@@ -12,12 +12,18 @@ how often true differences are shown. Deterministic for a given TRIES (default: 
 
 from __future__ import annotations
 
+import argparse
 import sys
+from pathlib import Path
 
 import numpy as np
 
-from rnnbench.tables.learning import accuracy_interval, distances
-from rnnbench.tables.stats import difference_interval
+sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[1] / "src")]
+
+from benchmarks import where  # noqa: E402
+from benchmarks.small import add_small  # noqa: E402
+from rnnbench.tables.learning import accuracy_interval, distances  # noqa: E402
+from rnnbench.tables.stats import difference_interval  # noqa: E402
 
 SEEDS, COMPARISONS = (2, 3, 5, 10), (1, 3, 7, 13)
 # Validation samples, level, standard deviations of the seeds and of the divergence, share of
@@ -66,7 +72,12 @@ def share(found, tries, seeds, comparisons, setting, gain=0.0, **options):
 
 
 def main():
-    tries = int(sys.argv[1]) if len(sys.argv) > 1 else 1000
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("tries", type=int, nargs="?", default=1000)
+    add_small(parser)
+    options = parser.parse_args()
+    tries = 4 if options.small else options.tries
+    print(where.heading())
     print(f"{tries} tasks each; largest % wrong: shown before, shown, outlier")
     for seeds in SEEDS:
         for comparisons in COMPARISONS:

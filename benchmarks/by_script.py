@@ -1,6 +1,7 @@
 """Compares the worker's training time with that of a plain script that trains the same model.
 
     .venv/bin/python benchmarks/by_script.py [--pairs 15] [--build tf_2_21] [--epochs 70]
+    .venv/bin/python benchmarks/by_script.py --small [--build tf_1_15]
 
 For each build, it measures pairs of two new processes: the worker, as the workflow starts it, and a
 script of `plain/`, as a user would write it, with the same layers, data, batch, epochs, seed,
@@ -38,8 +39,10 @@ from typing import Any, NamedTuple
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
-sys.path.insert(0, str(ROOT / "src"))
+sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 
+from benchmarks import where  # noqa: E402
+from benchmarks.small import add_small  # noqa: E402
 from rnnbench.builds.environments import prepare  # noqa: E402
 from rnnbench.builds.launcher import launcher  # noqa: E402
 from rnnbench.datasets.provide import provide  # noqa: E402
@@ -69,8 +72,16 @@ def main() -> int:
     parser.add_argument("--build", action="append", choices=[*SCRIPTS, AS_PUBLISHED])
     parser.add_argument("--epochs", type=int, default=70)
     parser.add_argument("--order-seed", type=int, default=0)
+    parser.add_argument(
+        "--root", type=Path, default=ROOT, help="the project with data/ and results/envs/"
+    )
+    add_small(parser)
     options = parser.parse_args()
-    os.chdir(ROOT)
+    if options.small:
+        options.pairs, options.epochs = 1, 4
+        options.build = options.build or ["tf_1_15"]
+    print(where.heading(), flush=True)
+    os.chdir(options.root)
     rows = options.build or [*SCRIPTS, AS_PUBLISHED]
     print("| build | pairs | worker, s | script, s | worker / script | 95 % | took |")
     print("|:--|--:|--:|--:|--:|:--|--:|", flush=True)
@@ -82,7 +93,7 @@ def main() -> int:
             row_runs = runs[row.partition(" ")[0]]
             others = runs[AS_PUBLISHED] if row == AS_PUBLISHED else [None] * len(row_runs)
             pairs = [
-                measure_pair(row, run, other, Path(folder), stream)
+                measure_pair(row, run, other, options.root, Path(folder), stream)
                 for run, other in zip(row_runs, others, strict=True)
             ]
             print(line(row, pairs, time.monotonic() - start), flush=True)
@@ -113,17 +124,17 @@ def planned(rows: list[str], options: argparse.Namespace, folder: Path) -> dict[
         grids.append(f"{common} build=tf_1_2 build.as_published=true")
     (folder / "experiment").mkdir()
     (folder / "experiment/by_script.yaml").write_text(json.dumps({"grids": grids}))
-    plan = make_plan("by_script", [ROOT / "conf", folder], ROOT)
+    plan = make_plan("by_script", [ROOT / "conf", folder], options.root)
     for why in {why for _, why in plan.skipped}:
         raise SystemExit(why)
     runs = sorted(plan.runs.values(), key=lambda run: run.repeat)
-    provide(runs[0].config["dataset"], ROOT)
+    provide(runs[0].config["dataset"], options.root)
     by_build: dict[str, list[Run]] = {}
     for run in runs:
         published = run.config["build"].get("as_published")
         by_build.setdefault(AS_PUBLISHED if published else run.choices["build"], []).append(run)
     for members in by_build.values():
-        prepare(members[0].config["build"], ROOT, print)
+        prepare(members[0].config["build"], options.root, print)
     return by_build
 
 
@@ -157,18 +168,18 @@ class Training:
 
 
 def measure_pair(
-    row: str, run: Run, other_run: Run | None, folder: Path, stream: random.Random
+    row: str, run: Run, other_run: Run | None, root: Path, folder: Path, stream: random.Random
 ) -> Pair:
     """Runs a worker in turns with the script, or with a second worker if there is an
     `other_run`."""
     results = folder / row / "results"
-    place = Place(ROOT, results, "here", "by_script", timing_lock())
+    place = Place(root, results, "here", "by_script", timing_lock())
     # The first worker holds the host's lock while both train.
-    second = Place(ROOT, results, "here", "by_script", folder / "second.lock")
+    second = Place(root, results, "here", "by_script", folder / "second.lock")
     with fifos(folder / "worker") as worker, fifos(folder / "script") as script:
         training = Training(run, place, folder / "worker")
         if other_run is None:
-            process = start_script(row, run.config, str(folder / "script"))
+            process = start_script(row, run.config, root, str(folder / "script"))
             worker.wait_until_ready()
         else:
             # A worker reads the path of its turns when it starts, so they start one by one.
@@ -226,7 +237,7 @@ def fifos(place: Path) -> Iterator[Side]:
             os.unlink(path)
 
 
-def start_script(row: str, config: Mapping[str, Any], turns: str) -> subprocess.Popen:
+def start_script(row: str, config: Mapping[str, Any], root: Path, turns: str) -> subprocess.Popen:
     """Starts the script on the cores and with the environment of the worker."""
     script, feed = SCRIPTS[row]
     model = config["model"]
@@ -235,7 +246,7 @@ def start_script(row: str, config: Mapping[str, Any], turns: str) -> subprocess.
     numbers = [model[name] for name in ("train_samples", "units", "batch", "epochs")]
     return subprocess.Popen(
         [
-            *launcher(config["build"], ROOT),
+            *launcher(config["build"], root),
             str(HERE / "plain" / script),
             config["dataset"]["path"],
             *map(str, [*numbers, config["seed"], threads]),

@@ -1,6 +1,6 @@
 """Counts how often the sentences of a page are wrong and how often intervals contain the truth.
 
-    .venv/bin/python benchmarks/calibration.py [--quick] [--seed 0]
+    .venv/bin/python benchmarks/calibration.py [--quick | --small] [--seed 0]
 
 Turns of simulated machines with a known truth (`simulated.py`) pass through the tables to the
 sentences of the page, which are judged by their text (`judging.py`). The share of wrong sentences
@@ -24,9 +24,11 @@ import numpy as np
 sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[1] / "src")]
 
 from benchmarks import judging as j  # noqa: E402
+from benchmarks import where  # noqa: E402
 from benchmarks.judging import Tallies, Tally  # noqa: E402
 from benchmarks.same_number import differing_numbers, random_grids  # noqa: E402
 from benchmarks.simulated import Machine, Member, share_left_out, simulate  # noqa: E402
+from benchmarks.small import add_small  # noqa: E402
 from rnnbench.planning.finished import finished  # noqa: E402
 from rnnbench.planning.forecast import repeats_for, spread_of  # noqa: E402
 from rnnbench.records.record import Record  # noqa: E402
@@ -41,6 +43,7 @@ REFERENCE = j.REFERENCE["rnn"]
 STEP = math.log(0.005)  # log seconds per step
 TRUTHS = (0.0, 0.01, 0.2)  # standard deviations of true log times: equal, close and apart
 BATCH = 40  # experiments in one frame, as different models
+FEW, ROWS = 2, 3  # experiments of each kind and rows of each table in the small form
 GRIDS = 5  # on a page: it has one answer for each of up to six models
 NOISES = (0.01, 0.03, 0.08, 0.15)
 MEMBERS = (2, 3, 4, 5, 8, 14)
@@ -106,7 +109,7 @@ def coverage_table(random: np.random.Generator, tries: int) -> Iterator[str]:
     for members in MEMBERS:
         cells = []
         for noise in NOISES:
-            machine, count = Machine(noise=noise), max(tries // 8, tries * 2 // members)
+            machine, count = Machine(noise=noise), max(2, tries // 8, tries * 2 // members)
             judged = judged_experiments(random, machine, count, [members], judge=j.judge_rows)
             rows = judged[j.ALL_ROWS]
             cells.append(f"{rows.coverage:.1%}, {rows.shrinkage:+.1%}")
@@ -306,14 +309,21 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="a tenth of the experiments")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", default="", help="sections whose title contains this text")
+    add_small(parser)
     options = parser.parse_args()
+    print(where.heading())
     for number, (title, (section, tries)) in enumerate(SECTIONS.items()):
         if options.only.lower() not in title.lower():
             continue
         began = time.monotonic()
         random = np.random.default_rng([options.seed, number])
         print(f"\n## {title}\n")
-        for line, text in enumerate(section(random, tries // 10 if options.quick else tries)):
+        if options.quick:
+            tries //= 10
+        rows = section(random, tries)
+        if options.small:
+            rows = itertools.islice(section(random, FEW), 1 + ROWS)
+        for line, text in enumerate(rows):
             print(f"| {text} |", flush=True)
             if not line:
                 print("|" + ":--|" * (text.count("|") + 1))

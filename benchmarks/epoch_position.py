@@ -4,11 +4,11 @@
 
 Model: log seconds of an epoch = run + position + noise, with each run as a block. The effect of a
 position is the mean over the runs of its log seconds minus the mean of the run's other epochs after
-the first, with Student's t-interval. The value of a run does not include its first epoch
-(``records.record.run_value``), whose effect is shown nevertheless. Runs are grouped by their number
-of epochs; void runs are left out. If nothing depends on the position, one in twenty intervals
-excludes 0. Friedman's test (J. Am. Stat. Assoc. 32, 1937), which ranks the epochs within each run,
-tests whether any position from the second on differs.
+the first, with Student's t-interval. The seconds of a run do not include its first epoch
+(``records.record.run_seconds``), whose effect is shown nevertheless. Runs are grouped by their
+number of epochs; void runs are left out. If nothing depends on the position, one in twenty
+intervals excludes 0. Friedman's test (J. Am. Stat. Assoc. 32, 1937), which ranks the epochs within
+each run, tests whether any position from the second on differs.
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
+sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[1] / "src")]
 
-from rnnbench.records.rounds import records_of
-from rnnbench.tables.stats import difference_interval
+from benchmarks import where  # noqa: E402
+from rnnbench.records.rounds import records_of  # noqa: E402
+from rnnbench.tables.stats import difference_interval  # noqa: E402
 
 MIN_EPOCHS = 4  # Friedman's test needs three positions besides the first
 
@@ -43,6 +44,7 @@ def main() -> int:
             runs.setdefault(len(seconds), []).append(seconds)
     if not runs:
         raise SystemExit(f"{options.results}: no run has {MIN_EPOCHS} or more epochs.")
+    print(where.heading())
     for _, members in sorted(runs.items()):
         print(table(members))
     return 0

@@ -1,10 +1,11 @@
 """Compares the times and losses of workers forked from an importer with those started directly.
 
     .venv/bin/python benchmarks/forked.py [--rounds 15] [--build current] [--threads 1] [--unlisted]
+    .venv/bin/python benchmarks/forked.py --small
 
 In each round, two forked and two started members train the same run in turns. A round's ratio is
 that of the effects of the two kinds. The difference between the two members of each kind is printed
-next to it.
+next to it. The members of the small form sleep.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[1] / "src")]
 
+from benchmarks import where  # noqa: E402
 from benchmarks.experiment import ROOT  # noqa: E402
+from benchmarks.small import add_small  # noqa: E402
 from rnnbench.builds.environments import prepare  # noqa: E402
 from rnnbench.datasets.provide import provide  # noqa: E402
 from rnnbench.planning.plan import Run  # noqa: E402
@@ -47,15 +50,24 @@ def main() -> int:
     parser.add_argument(
         "--unlisted", action="store_true", help="fork also a framework without `can_fork`"
     )
+    add_small(parser)
     options = parser.parse_args()
+    print(where.heading(), flush=True)
     os.chdir(ROOT)
+    grid = "model=digits_rnn rnn=keras model.epochs=20"
+    if options.small:
+        options.rounds, options.build = 2, "fake"
+        grid = "model=fake rnn=fake_fast model.epochs=6 +rnn.fake.epoch_steps=4"
     ratios, forked, started, equal_losses = [], [], [], 0
     with tempfile.TemporaryDirectory() as folder:
-        run = planned(options, Path(folder))
+        run = planned(options, grid, Path(folder))
         for number in range(options.rounds):
             start = time.monotonic()
             outcomes = measure_round(run, Path(folder) / str(number), number)
             effect = effects_of(outcomes)
+            for name, outcome in outcomes.items():
+                if name not in effect:
+                    sys.exit(f"round {number}: {name} has no turns that can be compared: {outcome}")
             a, b, c, d = (effect[name] for name in KINDS)
             ratios.append(math.exp((a + b - c - d) / 2))
             forked.append(a - b)
@@ -78,15 +90,12 @@ def main() -> int:
     return 0
 
 
-def planned(options: argparse.Namespace, folder: Path) -> Run:
+def planned(options: argparse.Namespace, grid: str, folder: Path) -> Run:
     (folder / "experiment").mkdir()
-    grid = (
-        f"model=digits_rnn rnn=keras device=cpu_{options.threads} build={options.build}"
-        " model.epochs=20"
-    )
+    grid += f" device=cpu_{options.threads} build={options.build}"
     text = json.dumps({"title": "Forked", "grids": [grid]})
     (folder / "experiment/forked.yaml").write_text(text)
-    plan = make_plan("forked", [ROOT / "conf", folder], ROOT)
+    plan = make_plan("forked", [ROOT / "conf", ROOT / "tests/conf", folder], ROOT)
     run = next(iter(plan.runs.values()))
     framework = run.config["build"]["framework"]
     module = importlib.import_module(f"rnnworker.frameworks.{FRAMEWORKS[framework].module}")

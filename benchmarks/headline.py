@@ -1,6 +1,6 @@
 """Simulates the false positives and the power of the report's headline.
 
-    .venv/bin/python benchmarks/headline.py [TRIES]
+    .venv/bin/python benchmarks/headline.py [TRIES | --small]
 
 Simulates contests of configurations with equal times, one of which is the reference, and counts how
 often the headline names a difference (``tables/contests.py``); likewise with one faster
@@ -10,13 +10,19 @@ one at a time. Deterministic for a given TRIES (default: 2,000).
 
 from __future__ import annotations
 
+import argparse
 import math
 import sys
+from pathlib import Path
 
 import numpy as np
 
-from rnnbench.tables.fit import RunValue
-from rnnbench.tables.ratios import Estimates
+sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[1] / "src")]
+
+from benchmarks import where  # noqa: E402
+from benchmarks.small import add_small  # noqa: E402
+from rnnbench.tables.effects import RunValue  # noqa: E402
+from rnnbench.tables.ratios import Estimates  # noqa: E402
 
 DRIFT = 0.02  # standard deviation of log seconds, common to the configurations of a block
 SPREADS = {"all 2 %": (0.02, 0.02), "1 to 3 %": (0.01, 0.03), "1 to 3 %, one thrice": (0.01, 0.03)}
@@ -73,7 +79,12 @@ def share(tries, count, repeats, low, high, together=True, **options):
 
 
 def main():
-    tries = int(sys.argv[1]) if len(sys.argv) > 1 else 2000
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("tries", type=int, nargs="?", default=2000)
+    add_small(parser)
+    options = parser.parse_args()
+    tries = 20 if options.small else options.tries
+    print(where.heading())
     print(f"{tries} contests each; % that name a difference: one by one, together")
     for repeats in (3, 5, 10):
         for count in (3, 8, 12):

@@ -1,6 +1,6 @@
 """Measures the overhead of the workflow for short runs: time, and the controllers' CPU and memory.
 
-    .venv/bin/python benchmarks/overhead.py [--runs 24] [--epochs 50 180]
+    .venv/bin/python benchmarks/overhead.py [--runs 24] [--epochs 50 180 | --small]
 
 Runs a grid whose runs sleep instead of training, in a new project for each number of epochs. It
 prints the workflow's wall time, including report and tracking, divided by the sum of the wall times
@@ -27,6 +27,7 @@ import psutil
 sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[1] / "src")]
 
 from benchmarks import where  # noqa: E402
+from benchmarks.small import add_small  # noqa: E402
 from rnnbench.records.store import read_record  # noqa: E402
 from tests.conftest import Project, descendants, make_project  # noqa: E402
 
@@ -36,7 +37,10 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=24)
     parser.add_argument("--epoch-seconds", type=float, default=0.1)
     parser.add_argument("--epochs", type=int, nargs="+", default=[50, 180])
+    add_small(parser)
     options = parser.parse_args()
+    if options.small:
+        options.runs, options.epochs = 1, [10]
     print(where.heading())
     print(
         "| runs | s per run | workflow, s | workers, s | ratio | store | tracking | report "

@@ -1,9 +1,10 @@
 """Compares the cost of planning with that of bare Snakemake with as many trivial jobs as runs.
 
     .venv/bin/python benchmarks/planning.py [--runs 10000] [--finished 1000] [--members 4]
+    .venv/bin/python benchmarks/planning.py --small
 
 Three rows: a dry run of a grid without finished runs, `rnnbench grid`, and a start with nothing to
-do; all print to /dev/null. The target is the ratio to `trivial`, whose jobs have one output each
+do; all print to a file. The target is the ratio to `trivial`, whose jobs have one output each
 and nothing else; `same graph` has the jobs, inputs and outputs of the experiment (`bare.py`). A job
 of the experiment is a round of `members` runs (`quick` has four). The three commands are measured
 alternately, `times` times: wall seconds and peak memory are medians; a ratio is the median of the
@@ -13,6 +14,7 @@ single ratios, with the smallest and the largest.
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import statistics
 import subprocess
@@ -26,16 +28,18 @@ from typing import NamedTuple
 sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[1] / "src")]
 
 from benchmarks import bare, where  # noqa: E402
+from benchmarks.small import add_small  # noqa: E402
 from rnnbench import workflow  # noqa: E402
 from rnnbench.planning.plan import Plan, write_plan  # noqa: E402
 from rnnbench.planning.planner import make_plan  # noqa: E402
+from rnnbench.records import report_files  # noqa: E402
 from rnnbench.records.rounds import results_of, write_results  # noqa: E402
 from rnnbench.records.store import write_record  # noqa: E402
 from tests.conftest import Project, make_project  # noqa: E402
 from tests.factory import make_record, replace  # noqa: E402
 
 GRID = (
-    "model=fake build=fake rnn=fake_fast,fake_slow ++rnn.fake.samples=range({}) device=cpu_1"
+    "model=fake build=fake rnn=fake_fast,fake_slow rnn.fake.samples=range(1,{}) device=cpu_1"
     " model.batch=range(1,11) repeat=range({})"
 )
 
@@ -51,7 +55,10 @@ def main() -> int:
     parser.add_argument("--finished", type=int, default=1_000)
     parser.add_argument("--times", type=int, default=3)
     parser.add_argument("--members", type=int, choices=(2, 4, 8), default=4)
+    add_small(parser)
     options = parser.parse_args()
+    if options.small:
+        options.runs, options.finished, options.times, options.members = 40, 20, 1, 2
     print(where.heading())
     print(
         "| what | runs | rnnbench, s | trivial, s | ratio | same graph, s | ratio | "
@@ -93,27 +100,14 @@ def nothing_to_do(folder: Path, count: int, times: int, members: int) -> None:
         *(Command([*snakemake(), "--cores", "2"], folder / name) for name in outputs),
     ]
     for command in commands:
-        start([*command.arguments, "--touch"], command, project)
-        result = start(command.arguments, command, project)
-        assert "Nothing to be done" in result.stdout + result.stderr, result.stderr[-2000:]
-    row("nothing to do", count, commands, project, times)
-
-
-def start(arguments, command: Command, project: Project) -> subprocess.CompletedProcess:
-    return subprocess.run(
-        arguments,
-        cwd=command.folder,
-        env=project.environment,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+        timed(Command([*command.arguments, "--touch"], command.folder), project)
+    row("nothing to do", count, commands, project, times, "Nothing to be done")
 
 
 def grid(folder: Path, count: int, members: int) -> Project:
     folder.mkdir()
     project = make_project(folder)
-    text = GRID.format(members // 2, max(1, count // (10 * members)))
+    text = GRID.format(1 + members // 2, max(1, count // (10 * members)))
     (project.conf / "experiment/many.yaml").write_text(f"title: many\ngrids: ['{text}']\n")
     return project
 
@@ -130,6 +124,9 @@ def graph(project: Project) -> tuple[int, int]:
 
 def finish(project: Project) -> None:
     root, plan = project.folder, planned(project)
+    fetched = project.rnnbench("dataset", "digits")
+    if fetched.returncode:
+        raise SystemExit(fetched.stderr)
     job = workflow.Job(plan, root)
     write_plan(plan, root / "results")
     for name, planned_round in zip(job.rounds, plan.rounds.values(), strict=True):
@@ -139,25 +136,31 @@ def finish(project: Project) -> None:
             records.append(replace(made, run=run))
             write_record(root / "results", records[-1])
         write_results(root / name, results_of(records))
-    reports = [
-        "report.html",
-        "report.md",
-        *(f"tables/{t}.csv" for t in ("accuracy", "time", "runs")),
-    ]
-    outputs = [job.store, *job.tracked, *job.certificates, "data/digits.npz"]
-    for path in [*outputs, *(f"{job.report_folder}/{name}" for name in reports)]:
+    report = root / job.report_folder
+    files = [report_files.PAGE, report_files.MARKDOWN]
+    files += map(report_files.table_file, report_files.TABLES)
+    for path in [job.store, *job.tracked, *job.certificates, *(report / name for name in files)]:
         (root / path).parent.mkdir(parents=True, exist_ok=True)
         (root / path).touch()
+    (root / job.figures).mkdir()
+    (report / report_files.CARD).write_text(json.dumps({"files": files}))
 
 
 def snakemake() -> Sequence[str]:
     return [sys.executable, "-m", "snakemake"]
 
 
-def row(what: str, count: int, commands: Sequence[Command], project: Project, times: int) -> None:
+def row(
+    what: str,
+    count: int,
+    commands: Sequence[Command],
+    project: Project,
+    times: int,
+    expected: str = "",
+) -> None:
     """Measures the commands alternately and prints a row of the table. The first command is that of
-    the experiment."""
-    rounds = [[timed(command, project) for command in commands] for _ in range(times)]
+    the experiment. Each must print the text `expected`."""
+    rounds = [[timed(command, project, expected) for command in commands] for _ in range(times)]
     seconds = [statistics.median(each[i][0] for each in rounds) for i in range(len(commands))]
     memory = [statistics.median(each[i][1] for each in rounds) for i in range(len(commands))]
     cells = [f"{seconds[0]:.2f}"]
@@ -172,21 +175,25 @@ def row(what: str, count: int, commands: Sequence[Command], project: Project, ti
     print(f"| {what} | {count:,} | {' | '.join(cells)} |", flush=True)
 
 
-def timed(command: Command, project: Project) -> tuple[float, float]:
-    """Wall seconds and peak bytes of a command."""
-    start = time.perf_counter()
-    process = subprocess.Popen(
-        command.arguments,
-        cwd=command.folder,
-        env=project.environment,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    _, status, used = os.wait4(process.pid, 0)
-    seconds = time.perf_counter() - start
+def timed(command: Command, project: Project, expected: str = "") -> tuple[float, float]:
+    """Wall seconds and peak bytes of a command, which must print the text `expected`."""
+    with tempfile.TemporaryFile("w+") as out:
+        start = time.perf_counter()
+        process = subprocess.Popen(
+            command.arguments,
+            cwd=command.folder,
+            env=project.environment,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+        )
+        _, status, used = os.wait4(process.pid, 0)
+        seconds = time.perf_counter() - start
+        out.seek(0)
+        printed = out.read()
     process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode != 0:
-        raise SystemExit(f"exit code {process.returncode}: {' '.join(command.arguments)}")
+    if process.returncode != 0 or expected not in printed:
+        line = " ".join(command.arguments)
+        raise SystemExit(f"{line}: exit code {process.returncode}\n{printed[-2000:]}")
     return seconds, used.ru_maxrss * 1024
 
 

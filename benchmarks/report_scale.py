@@ -1,6 +1,6 @@
 """Measures the report's seconds, memory and page size for 100, 1,000 and 10,000 records.
 
-    .venv/bin/python benchmarks/report_scale.py [RECORDS …]
+    .venv/bin/python benchmarks/report_scale.py [RECORDS … | --small]
 
 The records are synthetic (``tests/factory.py``): five implementations, five batch sizes, four
 numbers of units and two cells on as many devices as needed, ten repeats of ten epochs. Each size
@@ -22,6 +22,8 @@ from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[1] / "src")]
 
+from benchmarks import where  # noqa: E402
+from benchmarks.small import add_small  # noqa: E402
 from rnnbench.records.plan_file import Experiment  # noqa: E402
 from rnnbench.records.record import Record  # noqa: E402
 from rnnbench.report.content import Content  # noqa: E402
@@ -77,10 +79,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("records", type=int, nargs="*", default=SIZES)
     parser.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
+    add_small(parser)
     options = parser.parse_args()
     if options.one:
         print(measure(options.records[0]))
         return 0
+    if options.small:
+        options.records = [REPEATS * len(IMPLEMENTATIONS)]
+    print(where.heading())
     print("| records | s | CPU s | peak RSS, MiB | page, MB | files |\n|--:|--:|--:|--:|--:|--:|")
     for count in options.records:
         subprocess.run([sys.executable, __file__, "--one", str(count)], check=True)

@@ -1,10 +1,11 @@
 """Measures the parts of a worker's start, from the command to the first training step.
 
-    .venv/bin/python benchmarks/start.py [--runs 5] [GRID …]
+    .venv/bin/python benchmarks/start.py [--runs 5] [GRID …] [--small]
 
 The default grid is the digits' LSTM in the environment that runs this script. `interpreter, exit`
 is the time from the record's start to the worker's first event plus that from its last event to the
-record's end; `handshakes` is the time between phases; the others are phases. Prints medians.
+record's end; `handshakes` is the time between phases; the others are phases. Prints medians. The
+small form starts a worker that sleeps.
 """
 
 from __future__ import annotations
@@ -19,12 +20,14 @@ from pathlib import Path
 sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[1] / "src")]
 
 from benchmarks import where  # noqa: E402
+from benchmarks.small import add_small  # noqa: E402
 from rnnbench.records import timestamps  # noqa: E402
 from rnnbench.records.store import read_record  # noqa: E402
 from tests.conftest import make_project  # noqa: E402
 from tests.factory import phase_of  # noqa: E402
 
 GRID = ("model=digits_rnn", "rnn=keras", "device=cpu_1", "model.epochs=1")
+SMALL = ("model=fake", "build=fake", "rnn=fake_fast", "device=cpu_1", "model.epochs=1")
 PHASES = ("import", "data", "build", "first_step", "warmup")
 
 
@@ -32,10 +35,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("grid", nargs="*", default=GRID)
     parser.add_argument("--runs", type=int, default=5)
+    add_small(parser)
     options = parser.parse_args()
+    if options.small:
+        options.grid, options.runs = SMALL, 1
     heading = where.heading()
     with tempfile.TemporaryDirectory() as folder:
         project = make_project(Path(folder))
+        project.forks = options.small
         grid = " ".join([*options.grid, f"repeat=range({options.runs})"])
         (project.conf / "experiment/start.yaml").write_text(f"title: x\ngrids: ['{grid}']\n")
         result = project.snakemake("--until", "round", experiment="start")

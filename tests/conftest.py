@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import html
 import json
 import os
 import shutil
@@ -27,7 +28,7 @@ from rnnbench.records.rounds import Result, results_in
 from rnnbench.records.store import Place, record_files
 from rnnbench.tracking import store
 from rnnworker import members
-from tests import durations
+from tests import compositions, durations, forked_commands
 
 # The same examples in every run, so that results are reproducible; `make faults` draws new ones.
 settings.register_profile("suite", derandomize=True, deadline=None)
@@ -35,7 +36,6 @@ if os.environ.get("RNNBENCH_FAULTS") != "all":
     settings.load_profile("suite")
 
 store.prepare()  # Any test may import MLflow first, which reads its settings then.
-create_store = store._create
 
 ROOT = Path(__file__).parents[1]
 SHARED = Path(os.environ.get("RNNBENCH_SHARED", ROOT.parent / "shared"))
@@ -69,32 +69,43 @@ def copied_store(tmp_path_factory: pytest.TempPathFactory):
     """MLflow applies all its migrations to a new database, which takes 2 s of a processor. So the
     first test of a session that needs a store creates it, and the others copy that one."""
 
-    def copy(database: Path) -> None:
-        shared = shared_folder(tmp_path_factory) / "store"
-        template = shared / "mlflow.db"
-        shared.mkdir(exist_ok=True)
-        with locked(shared / "lock"):
-            if not template.exists():
-                create_store(template)
-        store._remove(database)
-        shutil.copyfile(template, database)
-        store.adopt_artifacts(database)
-
+    forked_commands.template = shared_folder(tmp_path_factory) / "store/mlflow.db"
+    copy = forked_commands.copying(forked_commands.template)
     with mock.patch.object(store, "_create", copy):
         yield
 
 
 @pytest.fixture(autouse=True, scope="session")
-def charts_drawn_once() -> Iterator[None]:
+def composed_once() -> Iterator[None]:
+    with compositions.remembered():
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def without_fsync() -> Iterator[None]:
+    """No test loses its power supply, and hundreds of files need not wait for the disk."""
+    with mock.patch.object(os, "fsync", lambda descriptor: None):
+        yield
+
+
+draw_chart = vl_convert.vegalite_to_svg
+SVG = 'xmlns="http://www.w3.org/2000/svg"'
+
+
+@pytest.fixture(autouse=True, scope="session")
+def charts_drawn_once(request: pytest.FixtureRequest) -> Iterator[None]:
     """Drawing a chart takes up to 0.3 s of a processor, the same chart is always drawn in the same
-    way, and pages of tests have many in common."""
-    draw = vl_convert.vegalite_to_svg
+    way, and pages of tests have many in common. In the quick tier, only
+    ``tests/report/test_report_six.py`` draws, by `draw_chart`; other pages have specifications."""
     drawn: dict[str, str] = {}
+    is_quick = request.config.getoption("--quick")
 
     def remembered(chart: Any) -> str:
         key = json.dumps(chart)
+        if is_quick:
+            return f'<svg {SVG} viewBox="0 0 1 1"><desc>{html.escape(key)}</desc></svg>'
         if key not in drawn:
-            drawn[key] = draw(chart)
+            drawn[key] = draw_chart(chart)
         return drawn[key]
 
     with mock.patch.object(vl_convert, "vegalite_to_svg", remembered):
@@ -103,6 +114,7 @@ def charts_drawn_once() -> Iterator[None]:
 
 # What `make test` leaves out, by what it needs; `make test-all` runs every test.
 NEEDS_BY_PATH = {
+    "benchmarks/": "Snakemake and frameworks",
     "cluster/": "Slurm and PostgreSQL",
     "exchange/test_exchange_bundle": "bundles that train",
     "faults/test_faults_": "processes that are killed",
@@ -127,7 +139,7 @@ NEEDS_BY_NAME = {
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "slow_tier: what `make test` leaves out; set by `needs`")
+    config.addinivalue_line("markers", "slow_tier(what): `make test` leaves out what needs this")
     config.pluginmanager.register(durations.InTestProcess())
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(durations.Summary())
@@ -137,12 +149,25 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--quick",
         action="store_true",
-        help="leave out tests that need Snakemake, servers, browsers or old builds",
+        help="leave out tests that need Snakemake, servers, browsers, old builds or minutes",
     )
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """The quick tier does not even import the files that it leaves out."""
+    tests = ROOT / "tests"
+    if not config.getoption("--quick") or not collection_path.is_relative_to(tests):
+        return None
+    path = collection_path.relative_to(tests).as_posix()
+    return any(path.startswith(start.rstrip("/")) for start in NEEDS_BY_PATH) or None
+
+
 def needs(item: pytest.Item) -> str | None:
-    """What a test needs beyond the project's own environment, or None."""
+    """What a test needs beyond the project's own environment and a few seconds, or None."""
+    marked = item.get_closest_marker("slow_tier")
+    if marked is not None:
+        (what,) = marked.args
+        return what
     path = item.path.relative_to(ROOT / "tests").as_posix()
     parameters = item.callspec.params.values() if hasattr(item, "callspec") else ()
     fixtures = {*item.fixturenames, *(value for value in parameters if isinstance(value, str))}
@@ -164,7 +189,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     slow = [item for item in items if needs(item)]
     quick = [item for item in items if not needs(item)]
     for item in slow:
-        item.add_marker("slow_tier")
+        item.add_marker(pytest.mark.slow_tier(needs(item)))
     if config.getoption("--quick"):
         config.hook.pytest_deselected(items=slow)
         items[:] = quick
@@ -196,6 +221,7 @@ class Project:
     folder: Path
     environment: dict[str, str] = field(default_factory=dict)
     conf: Path = ROOT / "tests" / "conf"
+    forks: bool = True  # commands that can be forked, instead of starting an interpreter for each
 
     @classmethod
     def at(cls, folder: Path) -> Project:
@@ -236,6 +262,8 @@ class Project:
         return self.run([sys.executable, "-m", "rnnbench", *arguments])
 
     def run(self, command: list[str], seconds: float = 1200) -> subprocess.CompletedProcess:
+        if self.forks and forked_commands.can_fork(command, self.environment):
+            return forked_commands.run(command, self.folder, self.environment, seconds)
         return subprocess.run(
             command, cwd=self.folder, env=self.environment, capture_output=True, text=True,
             timeout=seconds,
@@ -306,7 +334,7 @@ def copy_of(project: Project, folder: Path) -> Project:
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
     """A place for runs whose workers are killed soon after SIGTERM."""
-    monkeypatch.setattr(members, "GRACE_SECONDS", 0.3)
+    monkeypatch.setattr(members, "GRACE_SECONDS", 0.1)
     return Place(tmp_path, tmp_path / "results", "here", "selftest", tmp_path / "timing.lock")
 
 

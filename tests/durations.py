@@ -1,28 +1,28 @@
 """Where the time of a test session goes: the end of the output lists it by file, test and tier.
 
 Wall seconds are pytest's own durations. CPU seconds are of the test process and the children that
-it has waited for; a service that outlives its tests is not in them.
+it has waited for; a service that outlives its tests is not in them. With
+``RNNBENCH_DURATIONS=FILE``, the seconds of each tier and test are also written to that file (JSON;
+see `benchmarks/suite.py`).
 """
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests import cpu_time
+
 SLOWEST_TESTS = 10
 FILES = 25
-
-
-def cpu_seconds() -> float:
-    """CPU seconds that this process and the children it has waited for have used so far."""
-    times = os.times()
-    return times.user + times.system + times.children_user + times.children_system
 
 
 @dataclass
@@ -47,22 +47,22 @@ class InTestProcess:
     """Notes the CPU seconds of each phase of a test in its report."""
 
     def __init__(self) -> None:
-        self.before = cpu_seconds()
+        self.before = cpu_time.seconds()
 
     def pytest_runtest_logstart(self) -> None:
-        self.before = cpu_seconds()
+        self.before = cpu_time.seconds()
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self, item: pytest.Item) -> Iterator[None]:
         report = yield
-        now = cpu_seconds()
+        now = cpu_time.seconds()
         others = [each for each in report.user_properties if each[0] != "cpu_seconds"]
         report.user_properties = [*others, ("cpu_seconds", now - self.before)]
         self.before = now
         return report
 
 
-@dataclass
+@dataclass(eq=False)  # pytest hashes its plugins
 class Summary:
     """Collects the reports of all test processes and prints what they took."""
 
@@ -97,6 +97,11 @@ class Summary:
                 f"to its last, {spent.wall:.0f} s in all processes, {spent.cpu:.0f} CPU seconds"
             )
         write(f"the whole session: {time.time() - self.began:.0f} s")
+        if "RNNBENCH_DURATIONS" in os.environ:
+            of_tiers = {name: asdict(spent) for name, spent in self.tiers.items()}
+            of_tests = {name: asdict(spent) for name, spent in self.tests.items()}
+            text = json.dumps({"tiers": of_tiers, "tests": of_tests}, indent=1)
+            Path(os.environ["RNNBENCH_DURATIONS"]).write_text(text)
 
 
 def longest(spent: dict[str, Spent]) -> list[tuple[str, Spent]]:

@@ -99,6 +99,7 @@ def make_record(
     overrides = dict(overrides or {})
     choices = {"model": model, "cell": cell, "rnn": rnn, "device": device, "build": build}
     suffix = "".join(f"-{k.rpartition('.')[2]}{v}" for k, v in sorted(overrides.items()))
+    suffix = suffix.replace("/", "_")  # as a plan's names have none
     config = make_config(choices, overrides, seed, repeat, len(epoch_seconds))
     identity = {"dataset_md5": DIGITS_MD5, "build_lock": "b" * 64, "worker": "w"}
     phases, timed = _phases(boot, epoch_seconds, acc)

@@ -1,6 +1,7 @@
 """Counts the training steps in which this Keras does not apply the gradient that it computed.
 
 python one_step.py data/digits.npz [--steps 100] [--threads 1 1] [--ordered] [--only mnist_mlp]
+python one_step.py data/digits.npz --small
 
 Uses SGD with learning rate 1, so that the change of the weights in a step is its gradient. Each
 step starts from the same weights with another batch; the gradients are computed separately before
@@ -13,6 +14,9 @@ gradients before the first update, as the worker does in this build. Prints JSON
 
 import argparse
 import json
+import os
+import subprocess
+import sys
 
 import numpy
 import tensorflow
@@ -21,6 +25,11 @@ try:
     from tensorflow import keras
 except ImportError:  # before TensorFlow 1.4 Keras was a package of its own
     import keras
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "../../src"))
+
+from rnnworker import machine  # noqa: E402
 
 TOLERANCE = 1e-2
 
@@ -32,8 +41,14 @@ def main():
     parser.add_argument("--threads", type=int, nargs=2, default=(1, 1), metavar=("INTRA", "INTER"))
     parser.add_argument("--ordered", action="store_true")
     parser.add_argument("--only", action="append", metavar="MODEL")
+    parser.add_argument("--small", action="store_true", help="a few seconds")
     options = parser.parse_args()
+    if options.small:
+        options.steps, options.only = 2, ["LSTM implementation=1"]
     results = {"tensorflow": tensorflow.__version__, "keras": keras.__version__, **vars(options)}
+    results["cpu"] = machine.fingerprint()["cpu"]
+    git = ["git", "-C", HERE, "describe", "--always", "--exclude=*", "--dirty=-edited"]
+    results["commit"] = subprocess.check_output(git).decode().strip()
     settings = tensorflow.ConfigProto(
         intra_op_parallelism_threads=options.threads[0],
         inter_op_parallelism_threads=options.threads[1],

@@ -1,4 +1,4 @@
-"""digits_rnn whose training step takes longer by the fraction `rnn.slower`."""
+"""digits_rnn whose training step takes longer by the fraction `rnn.options.slower`."""
 
 import time
 
@@ -7,7 +7,7 @@ from rnnworker.models import digits_rnn
 
 def build(keras, recurrent, config):
     model = digits_rnn.build(keras, recurrent, config)
-    make, fraction = model.make_train_function, config["rnn"]["slower"]
+    make, fraction = model.make_train_function, config["rnn"]["options"]["slower"]
 
     def make_slowed(force=False):
         is_new = force or model.train_function is None

@@ -10,7 +10,7 @@ The gradient that TensorFlow registers for this op is wrong: ``rnn_grad.py`` (in
 """
 
 from rnnlayers.refusals import of_dtype
-from rnnlayers.sequences import cause_of_cell, check_mask, dropped
+from rnnlayers.sequences import cause_of_cell, joint_weights, time_major
 
 BACKENDS = ("tensorflow",)
 COMPILED_ON = ()
@@ -35,19 +35,9 @@ class BlockLSTM:
     def inner_loop(self, sequences, initial_state, mask, training=False):
         import tensorflow
 
-        check_mask(self, mask)
         cell = self.cell
-        sequences = dropped(cell, sequences, training)
-        x = tensorflow.transpose(sequences, [1, 0, 2])
-        if self.go_backwards:
-            x = tensorflow.reverse(x, [0])
-        kernel = tensorflow.convert_to_tensor(cell.kernel)
-        recurrent_kernel = tensorflow.convert_to_tensor(cell.recurrent_kernel)
-        weights = tensorflow.concat([kernel, recurrent_kernel], 0)
-        if cell.use_bias:
-            bias = tensorflow.convert_to_tensor(cell.bias)
-        else:
-            bias = tensorflow.zeros([GATES * cell.units], x.dtype)
+        x = time_major(tensorflow, self, sequences, mask, training)
+        weights, bias = joint_weights(tensorflow, cell, x.dtype)
         # The gradient must not read a variable that a stateful layer has set by then.
         states = [tensorflow.convert_to_tensor(state) for state in initial_state]
         hidden, memory = block_lstm(tensorflow)(x, weights, bias, *states)

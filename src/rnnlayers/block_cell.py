@@ -12,7 +12,7 @@ gradient ops but does not register them, so a custom gradient calls them here.
 """
 
 from rnnlayers import refusals
-from rnnlayers.sequences import cause_of_cell, check_mask, dropped
+from rnnlayers.sequences import cause_of_cell, joint_weights, time_major
 
 BACKENDS = ("tensorflow",)
 COMPILED_ON = ()
@@ -45,13 +45,8 @@ class BlockCell:
     def inner_loop(self, sequences, initial_state, mask, training=False):
         import tensorflow
 
-        check_mask(self, mask)
-        cell = self.cell
-        sequences = dropped(cell, sequences, training)
-        x = tensorflow.transpose(sequences, [1, 0, 2])
-        if self.go_backwards:
-            x = tensorflow.reverse(x, [0])
-        weights = _weights(tensorflow, cell, x.dtype)
+        x = time_major(tensorflow, self, sequences, mask, training)
+        weights = _weights(tensorflow, self.cell, x.dtype)
         if len(initial_state) == 2:
             step = _lstm_cell(tensorflow)
         else:
@@ -62,14 +57,8 @@ class BlockCell:
 
 def _weights(tensorflow, cell, dtype):
     """The weights of the op, gates in its order, out of Keras's."""
-    kernel = tensorflow.convert_to_tensor(cell.kernel)
-    recurrent_kernel = tensorflow.convert_to_tensor(cell.recurrent_kernel)
-    matrix = tensorflow.concat([kernel, recurrent_kernel], 0)
+    matrix, bias = joint_weights(tensorflow, cell, dtype)
     gates = matrix.shape[-1] // cell.units
-    if cell.use_bias:
-        bias = tensorflow.convert_to_tensor(cell.bias)
-    else:
-        bias = tensorflow.zeros([gates * cell.units], dtype)
     columns = tensorflow.split(matrix, gates, 1)
     biases = tensorflow.split(bias, gates)
     if gates == 4:

@@ -45,6 +45,27 @@ def dropped(cell, sequences, training):
     return sequences * mask[:, None, :]
 
 
+def time_major(tensorflow, layer, sequences, mask, training):
+    """`sequences` as TensorFlow's ops take them, (time, batch, features) in the order in which
+    `layer` reads them, after its dropout. Raises `CannotCompute` if there is a `mask`."""
+    check_mask(layer, mask)
+    x = tensorflow.transpose(dropped(layer.cell, sequences, training), [1, 0, 2])
+    if layer.go_backwards:
+        x = tensorflow.reverse(x, [0])
+    return x
+
+
+def joint_weights(tensorflow, cell, dtype):
+    """Keras's weights in one matrix, (inputs + units, gates·units), and the bias, zeros if the cell
+    has none."""
+    kernel = tensorflow.convert_to_tensor(cell.kernel)
+    recurrent_kernel = tensorflow.convert_to_tensor(cell.recurrent_kernel)
+    matrix = tensorflow.concat([kernel, recurrent_kernel], 0)
+    if cell.use_bias:
+        return matrix, tensorflow.convert_to_tensor(cell.bias)
+    return matrix, tensorflow.zeros([matrix.shape[-1]], dtype)
+
+
 def check_mask(layer, mask):
     """Raises `CannotCompute` if the layer is called with a mask."""
     if isinstance(mask, (list, tuple)):

@@ -80,12 +80,14 @@ def certify(job, events, phases):
     results = {}
     for entry in job["implementations"]:
         name = entry["name"]
-        trial = None
         with phases.phase("certify_" + name):
             try:
                 if fault:
                     raise fault
-                trial = Trial(job, entry["rnn"], arrays, with_sgd=further)
+                trial = Trial(job, entry["rnn"], arrays, OPTIMIZER)
+                steps = applied(trial, tolerance)
+                if not further:
+                    trial.take_own_optimizer()
                 batches = trial.probe(sizes)
                 result = {}
                 if not further:
@@ -97,20 +99,15 @@ def certify(job, events, phases):
                 result["no_reference"] = trial.no_reference
                 result["weights"] = canonical_weights.origin(trial.layers)
                 result["probed"] = {device: {"batches": batches, "why": None}}
+                result["applied"] = {device: steps}
                 if not further:
                     trials[name] = trial
             except Refusal as error:
                 result = dict(UNMEASURED, status="refused", why=user_functions.one_line(error))
-                trial = None
             except Exception as error:  # the other implementations are still to be certified
                 traceback.print_exc()
                 why = user_functions.described(error, model["function"])
                 result = dict(UNMEASURED, status="failed", why=why)
-                trial = None
-            # An implementation that cannot be built cannot take a step either.
-            if trial is not None:
-                steps = applied(trial if further else None, job, entry["rnn"], arrays, tolerance)
-                result["applied"] = {device: steps}
             results[name] = result
         # Emitted at once, so that the results survive an implementation that hangs.
         part = {"precision": requested, "tolerance": tolerance, "implementations": results}
@@ -209,10 +206,20 @@ def applied_steps(weights, is_long):
     return APPLIED_STEPS
 
 
+def served_samples(samples, batch):
+    """Returns how many of the `samples` of the validation set are given to a trained model: whole
+    batches, because a framework traces or compiles each size, or all that there are."""
+    rows = min(samples, SERVED_SAMPLES)
+    if rows > batch:
+        rows -= rows % batch
+    return rows
+
+
 class Trial:
     """One implementation in a separate model, on the first device alive until all others have been
-    compared with it. All trials share the data's `arrays`. Raises `Refusal` if the implementation
-    cannot be measured.
+    compared with it. All trials share the data's `arrays`. The model is compiled with the stated
+    `optimizer` until `take_own_optimizer`, with its own if that is None. Raises `Refusal` if the
+    implementation cannot be measured.
 
     - `saved`: what is compared with other implementations: the ``outputs`` of the layers and their
       ``gradients``, lists of arrays; after `measure` also the ``loss_curve``, and the weights after
@@ -221,10 +228,9 @@ class Trial:
     - `round_trip`: whether the weights survived one bit by bit; None before `probe`.
     """
 
-    def __init__(self, job, rnn, arrays, with_sgd=False):
+    def __init__(self, job, rnn, arrays, optimizer=None):
         self.config = dict(job["config"], rnn=rnn, certifying=True)
-        if with_sgd:
-            self.config["certifying_optimizer"] = OPTIMIZER
+        self.config["certifying_optimizer"] = optimizer
         self.saved = {"outputs": [], "gradients": []}
         self.function = None
         self.round_trip = None
@@ -244,6 +250,12 @@ class Trial:
         self.layers = session.layers()
         self.weights = canonical_weights.initial(self.layers, self.config["seed"])
         self.is_long = max(session.lengths(), default=0) > attest.LONGEST
+        self.served = served_samples(session.validation_samples, self.config["model"]["batch"])
+
+    def take_own_optimizer(self):
+        """Compiles the model with the optimizer that it states, as it is timed."""
+        self.session.compile()
+        self.session.load_weights(self.weights)
 
     def measure(self):
         """Returns the result of this implementation on its own, ``certified`` or ``failed`` with
@@ -275,12 +287,13 @@ class Trial:
         session.reset()
         batches = -(-samples // self.config["model"]["batch"])
         trained = FEW_STEPS if self.is_long else TRAINED_STEPS
-        session.train_steps(min(trained, batches))
+        # Whole batches: jax compiles each size, and how it trains is compared in the loss curve.
+        session.train_steps(min(trained, batches), last=False)
         session.forget_states()
         self.saved.update(
             loss_curve=curve,
             trained=session.dump_weights(),
-            trained_outputs=session.outputs(SERVED_SAMPLES),
+            trained_outputs=session.outputs(self.served),
         )
         result = {
             "status": "certified",
@@ -298,7 +311,7 @@ class Trial:
         trained, against the outputs of that trial."""
         with self.session.current():
             self.session.load_weights(trainer.saved["trained"])
-            outputs = self.session.outputs(SERVED_SAMPLES)
+            outputs = self.session.outputs(self.served)
         expected = trainer.saved["trained_outputs"]
         errors = map(relative_error, trees.leaves(outputs), trees.leaves(expected))
         return max(errors)
@@ -419,36 +432,32 @@ class Trial:
                 batch["gradients"] += gradient_errors(gradients, right)
 
 
-def applied(trial, job, rnn, arrays, tolerance):
+def applied(trial, tolerance):
     """Returns ``{"threads", "steps", "off", "worst", "why"}``: `off` is the number of steps that
     applied something other than the gradient, `worst` the largest `difference`, None if it is not
-    finite, and `why` is None, or why nothing was measured. `trial`: None, or one with plain SGD."""
+    finite, and `why` is None, or why nothing was measured. `trial`: one with `OPTIMIZER`."""
     result = {
-        "threads": job["threads"],
+        "threads": trial.session.threads,
         "steps": 0,
         "off": None,
         "worst": None,
         "why": None,
     }
     try:
-        if trial is None:
-            trial = Trial(job, rnn, arrays, with_sgd=True)
         if keras_checks.has_own_step(trial.session):
             result["why"] = OWN_STEP
             return result
         trial.session.load_weights(trial.weights)
         steps = applied_steps(trial.weights, trial.is_long)
-        batches = first_batches(arrays, trial.config, steps)
+        batches = first_batches(trial.session.arrays, trial.config, steps)
         found = differences_of(trial.session, batches)
         off = [value for value in found if not value <= tolerance["gradients"]]
         worst = max(found)
         if numpy.isfinite(worst):
             result["worst"] = worst
-        result["threads"] = trial.session.threads
         result["steps"] = len(found)
         result["off"] = len(off)
     except Exception as error:  # the other implementations are still to be checked
         traceback.print_exc()
-        model = job["config"]["model"]
-        result["why"] = user_functions.described(error, model["function"])
+        result["why"] = user_functions.described(error, trial.config["model"]["function"])
     return result

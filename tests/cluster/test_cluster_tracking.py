@@ -20,8 +20,9 @@ import pytest
 
 from rnnbench.records.record import Record
 from rnnbench.tracking.mapping import metrics
+from tests import forked_commands
 from tests.factory import BEGINNING, make_record
-from tests.tracking.conftest import MlflowServer, round_of, start_track, write_run
+from tests.tracking.conftest import MlflowServer, fork_track, round_of, write_run
 
 RECORDS, PROCESSES, KILLS = 80, 4, 2
 TRIES = 12
@@ -74,10 +75,10 @@ def write_records(root: Path, count: int) -> list[Record]:
 
 def start(
     root: Path, records: Sequence[Record], server: MlflowServer, **extra: str
-) -> subprocess.Popen[str]:
+) -> forked_commands.Forked:
     address = {"MLFLOW_TRACKING_URI": server.uri, "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1"}
     rounds = [round_of(root, record) for record in records]
-    return start_track("--root", root, *rounds, **address, **extra)
+    return fork_track("--root", root, *rounds, **address, **extra)
 
 
 def rows(database: str, query: str) -> list[tuple]:

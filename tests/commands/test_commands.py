@@ -92,6 +92,7 @@ def test_the_version_and_all_commands_of_a_person_are_shown(capsys) -> None:
     assert "--version" in shown
 
 
+@pytest.mark.slow_tier("Snakemake")
 def test_run_starts_snakemake(project: Project) -> None:
     (project.folder / "workflow").symlink_to(ROOT / "workflow")
     result = project.rnnbench("run", "small", "--conf", str(project.conf), "--", "-n", "--quiet")

@@ -108,6 +108,7 @@ def test_a_cache_that_cannot_be_written_is_a_warning(repository: Path, words, ca
     assert "data/words.txt was not added to the DVC cache" in warning.getMessage()
 
 
+@pytest.mark.slow_tier("commands of DVC")
 def test_commands_of_dvc_that_need_no_remote_work(tmp_path: Path) -> None:
     """With the project's configuration, in a git repository as a clone is."""
     clone = tmp_path / "clone"

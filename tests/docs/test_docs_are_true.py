@@ -11,7 +11,7 @@ import numpy
 import pytest
 import yaml
 
-from rnnbench.commands import COMMANDS
+from rnnbench.commands import MODULES
 from rnnbench.commands.arguments import DEFAULT_EXPERIMENT
 from rnnbench.errors import ConfigError
 from rnnbench.grid.choices import Build, Choice, Data, Device, Measure, Model, Rnn
@@ -26,6 +26,9 @@ from reference_hook import help_of
 
 PAGES = [ROOT / "README.md", ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md"]
 PAGES += sorted((ROOT / "docs").glob("*.md"))
+PAGES += [ROOT / "benchmarks" / "README.md", ROOT / "config" / "README.md"]
+PAGES += [ROOT / "reports" / "README.md", ROOT / "reports" / "gpu.md"]
+PAGES += [ROOT / "reports" / "published" / "README.md", ROOT / "tests" / "faults" / "README.md"]
 # Names that stand for a name of the reader's own.
 PLACEHOLDERS = {"NAME", "EXPERIMENT", "mine"}
 
@@ -38,15 +41,16 @@ def in_code(pattern: str) -> list[tuple[str, ...]]:
         blocks = re.findall(r"^```\w*\n(.*?)^```", text, re.M | re.S)
         spans = re.findall(r"`([^`\n]+)`", re.sub(r"^```.*?^```", "", text, flags=re.M | re.S))
         for code in [*blocks, *spans]:
-            found += [(page.name, *match.groups()) for match in re.finditer(pattern, code, re.M)]
+            name = page.relative_to(ROOT).as_posix()
+            found += [(name, *match.groups()) for match in re.finditer(pattern, code, re.M)]
     return found
 
 
 def test_commands_and_their_options_exist() -> None:
-    uses = in_code(r"^rnnbench ([a-z]+)([^#\n]*)")
+    uses = in_code(r"(?:^|; do |; |&& )rnnbench ([a-z]+)([^#;\n]*)")
     assert len(uses) > 30
     for page, command, rest in uses:
-        assert command in COMMANDS, f"{page}: rnnbench {command}"
+        assert command in MODULES, f"{page}: rnnbench {command}"
         for option in re.findall(r"(?<!\S)--[a-z-]+", rest.partition(" -- ")[0]):
             assert option in help_of(command), f"{page}: rnnbench {command} {option}"
 
@@ -56,6 +60,52 @@ def test_experiments_exist() -> None:
     names |= {name for _, name in in_code(r"experiment=(\w+)")}
     known = set(files_of([ROOT / "conf"], "experiment"))
     assert "quick" in names and names - PLACEHOLDERS <= known
+
+
+def example_commands() -> list[tuple[str, str, list[str]]]:
+    """Page, experiment and overrides of each command of `rnnbench` and Snakemake in the pages that
+    has overrides, but for files of the reader's own."""
+    found = []
+    for page, name, rest in in_code(r"\brnnbench (?:run|plan|grid|bundle) (\w+)([^#;`\n]*)"):
+        overrides = re.findall(r"(?<!\S)[+~]*[a-z_.]+=\S+", rest)
+        found.append((page, name, overrides))
+    for page, name, quoted in in_code(r'--config experiment=(\w+) overrides="([^"]+)"'):
+        found.append((page, name, quoted.split()))
+    return [
+        (page, name, overrides)
+        for page, name, overrides in found
+        if overrides and name not in PLACEHOLDERS and not re.search("/home/me|NAME", str(overrides))
+    ]
+
+
+def test_experiments_with_overrides_expand() -> None:
+    """Whether the configuration of the examples is accepted; nothing runs."""
+    folders = [ROOT / "conf"]
+    commands = example_commands()
+    assert len(commands) >= 5
+    for page, name, overrides in commands:
+        # A loop of the shell over two builds.
+        overrides = [each.replace("${b}", "torch") for each in overrides]
+        points = expand(load_experiment(name, folders), folders, overrides)
+        assert points, f"{page}: {name} {overrides}"
+
+
+def test_benchmarks_and_their_options_exist() -> None:
+    """In the first lines of each script, and in the headings of their README."""
+    scripts = {path.stem: path.read_text() for path in (ROOT / "benchmarks").glob("*.py")}
+    for name, text in scripts.items():
+        lines = re.findall(r"^ +\.venv/bin/python benchmarks/(\w+)\.py(.*)$", text, re.M)
+        for named, usage in lines:
+            assert named == name
+            for option in re.findall(r"--[a-z-]+", usage):
+                known = f'"{option}"' in text or (option == "--small" and "add_small(" in text)
+                assert known, f"{name}: {option}"
+    readme = (ROOT / "benchmarks" / "README.md").read_text()
+    for name in re.findall(r"`(\w+)\.py`", readme):
+        assert name in scripts or list((ROOT / "src").rglob(f"{name}.py")), name
+    with_usage = {name for name, text in scripts.items() if ".venv/bin/python benchmarks/" in text}
+    headings = " ".join(re.findall(r"^#+ .*$", readme, re.M))
+    assert {name for name in with_usage if f"`{name}.py`" not in headings} == set()
 
 
 def test_targets_of_make_exist() -> None:
@@ -68,7 +118,7 @@ def test_files_exist() -> None:
     tops = "conf|src|tests|docs|workflow|reports|benchmarks|config"
     named = set(in_code(rf"^((?:{tops})/[\w./-]+)$"))
     assert len(named) > 10
-    made = ("reports/quick", "reports/published.html", "docs/NAME")
+    made = ("reports/quick", "reports/published.html", "reports/index.html", "docs/NAME")
     for page, path in named:
         if not path.startswith(made) and "NAME" not in path and "EXPERIMENT" not in path:
             assert (ROOT / path).exists(), f"{page}: {path}"

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from rnnworker import bundle, machine, workers
+from rnnworker import bundle, machine, members, workers
 from rnnworker.members import Outcome
 
 GPU = {"name": "gpu", "kind": "gpu", "gpu": "H100", "threads": None}
@@ -175,6 +175,7 @@ def test_a_certificate_that_hangs_ends_and_is_tried_again_in_a_longer_session_on
     worker.mkdir()
     (worker / "__main__.py").write_text(HANGS)
     monkeypatch.setattr(workers, "WORKER", str(worker))
+    monkeypatch.setattr(members, "GRACE_SECONDS", 0.1)
     monkeypatch.setattr(bundle, "LEAST_SECONDS", 0.5)
     monkeypatch.setattr(bundle, "SHARE", 1 / 240)  # 0.5 s of 120
     assert bundle.main(str(tmp_path), ["--stop-after", "120"]) == 1

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable
 
@@ -19,6 +18,7 @@ from rnnbench.planning import digests
 from rnnbench.planning.plan import Plan, code_of, write_plan
 from rnnbench.planning.planner import make_plan
 from rnnbench.records.store import read_record
+from tests import forked_commands
 from tests.conftest import Project, wait_until
 from tests.faults.matrix import rows
 
@@ -121,14 +121,12 @@ def planned(project: Project, experiment: str = "mine") -> Plan:
     return plan
 
 
-def measure(project: Project, plan: Plan) -> subprocess.Popen:
+def measure(project: Project, plan: Plan) -> forked_commands.Forked:
     """Starts the only round of the plan."""
     (members,) = plan.rounds.values()
     file = f"results/{plan.site}/mine/rounds/{members.name}.json"
-    return subprocess.Popen(
-        [sys.executable, "-m", "rnnbench", "round", file, "--digest", members.digest],
-        cwd=project.folder, env=project.environment, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+    command = [sys.executable, "-m", "rnnbench", "round", file, "--digest", members.digest]
+    return forked_commands.start(command, project.folder, project.environment)
 
 
 def measured(project: Project, plan: Plan) -> None:

@@ -145,6 +145,8 @@ PHASES = {
 )
 def test_the_same_command_continues(measured: Project, disk: Path, phase: Phase) -> None:
     assert has_records(measured)
+    # A fork would copy MLflow's store, which is to be created on the full disk.
+    measured = replace(measured, forks=phase.complete is not is_tracked)
     before = {path: path.read_bytes() for path in (*measured.records(), *measured.rounds("small"))}
     for free in phase.free if ALL else phase.free[:2]:
         phase.undo(measured)
@@ -197,8 +199,9 @@ def test_an_earlier_file_stays(
 def test_a_workflow_continues(disk: Path) -> None:
     (disk / "other").mkdir()
     project = make_project(disk / "other")
+    started = replace(project, forks=False)
     with filled(disk, 1_200_000):  # enough for the data set, not for MLflow's database and a round
-        full = project.snakemake(experiment="small")
+        full = started.snakemake(experiment="small")
         assert full.returncode != 0
         assert "No space left" in full.stderr and "Traceback" not in full.stderr
     before = {path: path.read_bytes() for path in project.records()}

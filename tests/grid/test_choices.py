@@ -97,24 +97,32 @@ def test_the_files_are_up_to_date() -> None:
         assert (ROOT / "conf" / "schemas" / name).read_text() == text, "run `make schemas`"
 
 
+@functools.cache
+def validator(group: str, is_whole: bool) -> jsonschema.protocols.Validator:
+    """Of files of the group: of whole ones, or of those whose defaults have the other keys."""
+    rules = msgspec.json.schema(KINDS[group])
+    if not is_whole:
+        rules["$defs"][KINDS[group].__name__].pop("required")
+    checked = jsonschema.validators.validator_for(rules)
+    checked.check_schema(rules)
+    return checked(rules)
+
+
 @pytest.mark.parametrize(("group", "file"), FILES, ids=lambda value: Path(str(value)).stem)
 def test_every_shipped_choice_is_valid(group: str, file: Path) -> None:
-    rules = msgspec.json.schema(KINDS[group])
     content = yaml.safe_load(file.read_text())
-    if any(isinstance(entry, str) and entry != "_self_" for entry in content.get("defaults", ())):
-        # The file in its defaults has the other keys.
-        rules["$defs"][KINDS[group].__name__].pop("required")
-    jsonschema.validate(content, rules)
+    defaults = [entry for entry in content.get("defaults", ()) if isinstance(entry, str)]
+    validator(group, set(defaults) <= {"_self_"}).validate(content)
 
 
 @pytest.mark.parametrize(
     "change", [{"optimizer": "adam"}, {"recurrent": "yes please"}, {"function": "mine.py"}]
 )
 def test_an_invalid_model_is_rejected(change: dict) -> None:
-    good, rules = yaml.safe_load(MINE_YAML), msgspec.json.schema(Model)
-    jsonschema.validate(good, rules)
+    good = yaml.safe_load(MINE_YAML)
+    validator("model", True).validate(good)
     with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate({**good, **change}, rules)
+        validator("model", True).validate({**good, **change})
 
 
 # The source of each reason is the code of the locked packages: Keras 3.15's
@@ -197,19 +205,23 @@ def test_each_call_of_inference_has_one_batch_of_any_size() -> None:
     assert sizes == {(1, 1), (2, 2), (512, 512)}
 
 
+AT_FULL_SIZE = [
+    ("relu_confound", "scale=published"),
+    ("why_not_cudnn", "device=gpu build=tf_cuda"),
+    ("keras_implementation", "model=lstm_textgen model.batch=128 scale=published"),
+    ("relu_confound", "device=gpu build=tf_cuda"),
+    ("threads", "scale=published"),
+    ("samples_612235", "scale=published"),
+    ("cpu_against_gpu", "scale=published"),
+    ("pip_against_compiled", "scale=published"),
+    ("k80_p100", "device=gpu"),
+]
+EACH_SIZE = pytest.mark.slow_tier("each experiment at its full size")
+
+
 @pytest.mark.parametrize(
     ("name", "overrides"),
-    [
-        ("relu_confound", "scale=published"),
-        ("relu_confound", "device=gpu build=tf_cuda"),
-        ("keras_implementation", "model=lstm_textgen model.batch=128 scale=published"),
-        ("why_not_cudnn", "device=gpu build=tf_cuda"),
-        ("threads", "scale=published"),
-        ("samples_612235", "scale=published"),
-        ("cpu_against_gpu", "scale=published"),
-        ("pip_against_compiled", "scale=published"),
-        ("k80_p100", "device=gpu"),
-    ],
+    [*AT_FULL_SIZE[:3], *(pytest.param(*each, marks=EACH_SIZE) for each in AT_FULL_SIZE[3:])],
 )
 def test_the_full_size_is_one_override(name: str, overrides: str) -> None:
     assert overrides in load_experiment(name, [CONF]).about
@@ -222,16 +234,38 @@ def test_the_full_size_is_one_override(name: str, overrides: str) -> None:
 MIRRORED = {"mnist": "mnist_10k", "imdb": "imdb_from_text"}
 
 
-@pytest.mark.parametrize("name", sorted(path.stem for path in (CONF / "experiment").glob("*.yaml")))
-def test_published_data_everywhere_and_mirrored_data_by_one_override(name: str) -> None:
-    points = points_of(name)
-    published = {point.config["dataset"]["name"]: point.config["dataset"] for point in points}
+EXPERIMENTS = sorted(path.stem for path in (CONF / "experiment").glob("*.yaml"))
+
+
+def published_data(name: str) -> dict[str, dict]:
+    """The data sets of an experiment, by name."""
+    return {point.config["dataset"]["name"]: point.config["dataset"] for point in points_of(name)}
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_published_data_everywhere(name: str) -> None:
+    published = published_data(name)
     for dataset, section in published.items():
         assert section.get("url") or dataset in ("digits", "none"), name
+    mirrors = ",".join(mirror for dataset, mirror in MIRRORED.items() if dataset in published)
+    if mirrors:
+        assert f'overrides="dataset={mirrors}"' in load_experiment(name, [CONF]).about
+
+
+# With both data sets that have a mirror.
+BOTH = "seeds_small"
+EACH = pytest.mark.slow_tier("each experiment with other data")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [BOTH, *(pytest.param(name, marks=EACH) for name in EXPERIMENTS if name != BOTH)],
+)
+def test_mirrored_data_by_one_override(name: str) -> None:
+    points, published = points_of(name), published_data(name)
+    assert name != BOTH or published.keys() >= MIRRORED.keys()
     if not published.keys() & MIRRORED:
         return
-    override = f"dataset={','.join(MIRRORED[d] for d in MIRRORED if d in published)}"
-    assert f'overrides="{override}"' in load_experiment(name, [CONF]).about
     mirrored = points_of(name, "dataset=mnist_10k,imdb_from_text")
     assert len(mirrored) == len(points)
     names = {point.config["dataset"]["name"] for point in mirrored}

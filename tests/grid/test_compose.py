@@ -10,7 +10,14 @@ from rnnbench.axes import NAMES
 from rnnbench.grid import compose
 from rnnbench.grid.compose import ChoiceFiles, Library, compose_choices
 from rnnbench.grid.files import files_of
+from tests import compositions
 from tests.grid.conftest import CONF, assert_error
+
+
+@pytest.fixture(autouse=True)
+def composed_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the memory of other tests."""
+    monkeypatch.setattr(compose, "_hydra", compositions.without_memory)
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Every key of every shipped choice with a null, a value of a wrong type and a wrong name; and what
+"""Every key of the shipped choices with a null, a value of a wrong type and a wrong name; and what
 each error about an override says to write, followed to the letter."""
 
 from __future__ import annotations
@@ -85,10 +85,11 @@ WRONG: dict[type, tuple[str, ...]] = {
 }
 
 
-@pytest.mark.parametrize(("group", "choice"), [(g, c) for g in NAMES for c in GROUPS[g]])
-def test_a_null_a_wrong_type_and_a_wrong_name_of_every_key_are_refused(
-    group: str, choice: str, points
-) -> None:
+def wrongly_accepted(
+    group: str, choice: str, points, tested: set[tuple[str, type]] | None = None
+) -> list[str]:
+    """The overrides of the keys of a choice that should be refused, and are not. Leaves out what is
+    in `tested`, keys and the types of their values, and adds to it."""
     grid = [f"{group}={choice}", *(["dataset.path=data/x.npz"] if choice == "file" else [])]
     (point,) = points(*grid)
     # One model has every key, also those in no section; a section's choices are tested by it.
@@ -100,6 +101,10 @@ def test_a_null_a_wrong_type_and_a_wrong_name_of_every_key_are_refused(
         if key == "dataset.path" and choice == "file":
             continue  # it is in the grid
         value = lookup(point.config, key)
+        if tested is not None and (key, type(value)) in tested:
+            continue
+        if tested is not None:
+            tested.add((key, type(value)))
         wrong = [f"{key}={text}" for text in WRONG[type(value)]]
         wrong.append(f"{key}x=1")
         if not key.startswith(NAMES_INSIDE):
@@ -107,7 +112,24 @@ def test_a_null_a_wrong_type_and_a_wrong_name_of_every_key_are_refused(
         if value is not None and key not in NULLS and not key.startswith(NULLS_INSIDE):
             wrong.append(f"{key}=null")
         accepted += [override for override in wrong if not refused(points, *grid, override)]
+    return accepted
+
+
+@pytest.mark.parametrize("group", NAMES)
+def test_a_null_a_wrong_type_and_a_wrong_name_of_every_key_are_refused(group: str, points) -> None:
+    """The type of a key decides, so a key is tested in the first choice that has it."""
+    tested: set[tuple[str, type]] = set()
+    choices = [choice for choice in GROUPS[group] if choice != MODEL]
+    accepted = []
+    for choice in (MODEL, *choices) if MODEL in GROUPS[group] else choices:
+        accepted += wrongly_accepted(group, choice, points, tested)
     assert accepted == []
+
+
+@pytest.mark.slow_tier("every key of every choice")
+@pytest.mark.parametrize(("group", "choice"), [(g, c) for g in NAMES for c in GROUPS[g]])
+def test_every_key_of_every_choice_is_strict(group: str, choice: str, points) -> None:
+    assert wrongly_accepted(group, choice, points) == []
 
 
 DIGITS = "rnnworker.models.digits_rnn"

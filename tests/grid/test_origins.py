@@ -41,7 +41,16 @@ def origins(text: str) -> dict[str, str]:
     return {line.partition(":")[0].strip(): line.rpartition("  # ")[2] for line in lines}
 
 
-@pytest.mark.parametrize("name", ["quick", "builds", "k80_p100", "samples_612235"])
+EACH = pytest.mark.slow_tier("each kind of experiment")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "quick",
+        *(pytest.param(name, marks=EACH) for name in ("builds", "k80_p100", "samples_612235")),
+    ],
+)
 def test_the_printed_configuration_is_the_composed_one(name: str) -> None:
     for point in expand(load_experiment(name, [CONF]), [CONF]):
         assert yaml.safe_load(with_origins(point, [CONF])) == point.config

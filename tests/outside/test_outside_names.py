@@ -91,7 +91,13 @@ def grid_of(group: str, name: str, own: Path) -> list[str]:
     return [f"{key}={quoted(value)}" for key, value in {**BASE, group: name}.items()]
 
 
-@pytest.mark.parametrize("group", [*BASE, "alias"])
+def quick_and_slow(quick: tuple[str, ...], others: tuple[str, ...]) -> list[object]:
+    """Groups whose files have their names and texts read in the same way: some are enough."""
+    each = pytest.mark.slow_tier("each group of choices")
+    return [*quick, *(pytest.param(group, marks=each) for group in others)]
+
+
+@pytest.mark.parametrize("group", quick_and_slow(("rnn", "alias"), ("model", "device", "build")))
 def test_names_of_choices_and_aliases_do_nothing(group: str, own: Path) -> None:
     """Every name of a run can be a file, a word of a shell and a part of an archive."""
     names = [*SHELL, *OTHERS, *VALUES]
@@ -120,7 +126,12 @@ def test_the_command_of_a_build_goes_through_no_shell(tmp_path: Path) -> None:
     assert reason and "cannot be run" in reason and "\n" not in reason
 
 
-@pytest.mark.parametrize("group", [*BASE, "dataset", "cell", "experiment", "config"])
+@pytest.mark.parametrize(
+    "group",
+    quick_and_slow(
+        ("model", "cell", "experiment", "config"), ("rnn", "device", "build", "dataset")
+    ),
+)
 def test_tags_of_yaml_create_nothing(group: str, own: Path, tmp_path: Path) -> None:
     conf = shutil.copytree(ROOT / "conf", tmp_path / "conf")
     choices = {**BASE, "dataset": "digits", "cell": "lstm"}

@@ -14,7 +14,7 @@ from rnnbench.grid.experiment import Repeats
 from rnnbench.planning import finished as module
 from rnnbench.planning.finished import FinishedRun, finished, finished_runs
 from rnnbench.planning.repeats import known_of, ratios_of, why_not_needed
-from rnnbench.records.record import Record, Run, run_value
+from rnnbench.records.record import Record, Run, run_seconds
 from rnnbench.records.rounds import NotNeeded, Result, read_results, write_results
 from rnnbench.records.store import Place, read_record
 from rnnbench.report.rounds import so_far, unneeded_text
@@ -68,7 +68,7 @@ def test_measurements_agree_with_the_records(place: Place) -> None:
     assert set(runs) == {record.name for record in records}
     for record in records:
         run = runs[record.name]
-        seconds = run_value([epoch.seconds for epoch in record.epochs])
+        seconds = run_seconds([epoch.seconds for epoch in record.epochs])
         assert run.value.log == pytest.approx(math.log(seconds))
         assert run.device == record.run.choices["device"]
         assert run.wall_seconds == record.measured["wall_seconds"]

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from rnnbench.errors import RecordError
-from rnnbench.records.record import Phase, Record, run_value
+from rnnbench.records.record import Phase, Record, run_seconds
 from rnnbench.records.rounds import NotNeeded, Result, read_results
 from rnnbench.records.store import write_json
 from tests.factory import make_record, put
@@ -73,7 +73,7 @@ def test_data_without_a_schema_names_its_file() -> None:
     [([9.0, 1.0, 2.0, 3.0], 2.0), ([9.0, 2.0], 2.0), ([5.0], 5.0), ([9.0, 3.0, 1.0], 2.0)],
 )
 def test_the_first_epoch_counts_only_if_it_is_the_only_one(seconds: list, value: float) -> None:
-    assert run_value(seconds) == value
+    assert run_seconds(seconds) == value
 
 
 def test_a_result_repeats_what_retries_ask_of_its_record(tmp_path: Path) -> None:

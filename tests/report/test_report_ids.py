@@ -37,6 +37,7 @@ OVERRIDES_OF_A_MODEL = st.dictionaries(
     st.text("a1 -_.=,~·é²", max_size=3) | st.integers(-1, 1),
     max_size=2,
 )
+SEVERAL = st.lists(OVERRIDES_OF_A_MODEL, min_size=2, max_size=3, unique_by=Overrides.of)
 PARTS = st.lists(TEXTS | OVERRIDES, min_size=2, max_size=2).map(tuple)
 SAFE = re.compile("[A-Za-z0-9_.=,+~-]+")
 
@@ -76,10 +77,21 @@ def runs_of(*overrides: dict, **changes) -> list:
     ]
 
 
-@settings(max_examples=4, deadline=None)
+@settings(max_examples=1, deadline=None)
 @example([{"model.shift": -1}, {"model.shift": 1}, {"model.a.shift": "10²"}])
-@given(st.lists(OVERRIDES_OF_A_MODEL, min_size=2, max_size=3, unique_by=Overrides.of))
+@given(SEVERAL)
 def test_each_figure_is_a_file_and_each_id_is_used_once(values: list[dict]) -> None:
+    check_ids(values)
+
+
+@pytest.mark.slow_tier("many reports")
+@settings(max_examples=4, deadline=None)
+@given(SEVERAL)
+def test_each_figure_of_many_reports_is_a_file_and_each_id_is_used_once(values: list[dict]) -> None:
+    check_ids(values)
+
+
+def check_ids(values: list[dict]) -> None:
     records = [
         # Of these values, some have the same name; a plan refuses them or gives one an alias.
         replace(record, name=f"{number}-{record.run.choices['rnn']}-s0-r{record.run.repeat}")

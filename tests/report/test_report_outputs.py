@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 import tempfile
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 
-from hypothesis import given, settings
+import pytest
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from rnnbench.records.record import Record
@@ -50,23 +52,47 @@ def declared(folder: str) -> tuple[set[str], str]:
     return {f"{folder}/{name}" for name in named} | set(others), f"{folder}/figures/"
 
 
-@settings(max_examples=8, deadline=None)
-@given(
+@cache
+def earlier() -> Content:
+    """That of a report which is replaced."""
+    return Content(EVERYTHING[:6], SIX)
+
+
+# Looking for the smallest results of a fault takes minutes: each makes a page.
+UNSHRUNK = (Phase.generate,)
+any_results = given(
     made_up=RECORDS,
     kept=st.sets(st.integers(0, len(EVERYTHING) - 1), max_size=12),
     with_inputs=st.booleans(),
     before=st.booleans(),
 )
+
+
+@settings(max_examples=4, deadline=None, phases=UNSHRUNK)
+@any_results
 def test_every_file_of_a_report_is_a_declared_output(
     made_up: list[Record], kept: set[int], with_inputs: bool, before: bool
 ) -> None:
+    check_files(made_up, kept, with_inputs, before)
+
+
+@pytest.mark.slow_tier("many reports")
+@settings(max_examples=8, deadline=None, phases=UNSHRUNK)
+@any_results
+def test_every_file_of_many_reports_is_a_declared_output(
+    made_up: list[Record], kept: set[int], with_inputs: bool, before: bool
+) -> None:
+    check_files(made_up, kept, with_inputs, before)
+
+
+def check_files(made_up: list[Record], kept: set[int], with_inputs: bool, before: bool) -> None:
     """For any results, also in the folder of an earlier report that had others."""
     records = [EVERYTHING[number] for number in sorted(kept)] + made_up
     beside = {"beside": inputs()} if with_inputs else {}
     with tempfile.TemporaryDirectory() as name:
         folder = f"{name}/reports/x"
         if before:
-            write_report(Content(EVERYTHING[:6], SIX), Path(folder))
+            write_report(earlier(), Path(folder))
         write_report(Content(records, SIX, **beside), Path(folder))
         written = {path.as_posix() for path in Path(folder).rglob("*") if path.is_file()}
         named, figures = declared(folder)

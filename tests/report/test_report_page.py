@@ -22,6 +22,7 @@ from rnnbench.report.labels import variant_labels
 from rnnbench.report.notes import answer_notes, disturbance_notes, optimizer_notes
 from rnnbench.report.page import write_report
 from rnnbench.report.sections import builds_section
+from rnnbench.tables.runs import WHOLE_OF_EPOCHS, WHOLE_OF_RUNS
 from rnnworker.processors import KNOWN
 from tests.conftest import ROOT
 from tests.factory import BEGINNING, in_round, make_record, make_runs, replace
@@ -97,6 +98,13 @@ def test_runs_and_epochs_can_be_grouped_by_axis_and_plotted(report, monkeypatch)
     for table in (runs, epochs):
         assert {*NAMES, "machine", "seed", "repeat", "alias"} <= set(table)
         assert table.groupby(["rnn", "device"]).ngroups > 2
+    # Each axis has its choice, although a phase is called `build` too. Integers are integers.
+    choices = {record.key: record.run.choices for record in quick()}
+    for table, whole in ((runs, WHOLE_OF_RUNS), (epochs, WHOLE_OF_EPOCHS)):
+        for axis in NAMES:
+            for record, choice in zip(table["record"], table[axis].fillna(""), strict=True):
+                assert choice == choices[record].get(axis, ""), axis
+        assert {str(table[name].dtype) for name in whole} == {"int64"}
     # One name has one meaning in both, and in MLflow.
     counted = epochs[epochs["epoch"] > 1].groupby("record")["epoch_seconds"].median()
     medians = runs.set_index("record")["median_epoch_seconds"]

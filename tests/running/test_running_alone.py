@@ -7,6 +7,8 @@ import sys
 import threading
 from pathlib import Path
 
+import pytest
+
 from rnnbench.builds.launcher import lock_of
 from rnnbench.grid.point import digest_of_round
 from rnnbench.planning.digests import worker_digest
@@ -21,6 +23,7 @@ from tests.running.test_running_train import NAME, planned
 HOG = "import os, sys\nos.sched_setaffinity(0, {int(sys.argv[1])})\nwhile True: pass"
 
 
+@pytest.mark.slow_tier("a busy processor")
 def test_a_cpu_hog_started_during_a_run_makes_the_run_suspect(place: Place) -> None:
     (core,) = processors.choose(processors.read_topology(), 1)
     hogs: list[subprocess.Popen] = []

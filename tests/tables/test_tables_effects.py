@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.simulated import Machine, Member, simulate
-from rnnbench.records.record import Record, disturbed_cycles, run_value
+from rnnbench.records.record import Record, disturbed_cycles, run_seconds
 from rnnbench.tables.effects import LEAST_CYCLES, SATURATED, effects, effects_of, examined
 from rnnbench.tables.states import Source, State, source_of
 from rnnworker.processors import BYTES, KNOWN
@@ -251,7 +251,7 @@ def test_seconds_are_those_of_the_cycles_that_count_and_ratios_those_of_the_turn
     """The epochs contain slowed cycles, which last half as long again in a third of the round."""
     records = a_round(20, 1.5, 1.5, 1.7)
     logs = [effects_of(records)[record.key].log for record in records]
-    seconds = run_value([epoch.seconds for epoch in records[0].epochs])
+    seconds = run_seconds([epoch.seconds for epoch in records[0].epochs])
     shorter = (20 * 1.0 + 10 * 1.5) / 30
     middle = math.log(seconds / shorter)  # of equal epochs
     assert np.mean(logs) == pytest.approx(middle, abs=0.01)

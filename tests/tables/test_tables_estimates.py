@@ -18,10 +18,11 @@ from scipy.stats import dunnett as scipy_dunnett
 from scipy.stats import ttest_ind, ttest_rel
 
 from benchmarks.headline import estimates_of, share
-from rnnbench.records.record import run_value
+from rnnbench.records.record import run_seconds
 from rnnbench.report.rounds import method_text
 from rnnbench.tables import ratios as module
-from rnnbench.tables.ratios import UNEQUAL, Basis, Estimates, Ratio, RunValue, pooled_spread
+from rnnbench.tables.effects import RunValue
+from rnnbench.tables.ratios import UNEQUAL, Basis, Estimates, Ratio, pooled_spread
 from rnnbench.tables.states import State
 from rnnbench.tables.stats import (
     difference_interval,
@@ -49,7 +50,7 @@ def ratio_interval(a, b, blocks_a=None, blocks_b=None, **others) -> Ratio:
 
 
 def test_run_value_is_the_median_of_the_epochs_after_the_first():
-    assert list(map(run_value, ([9.0, 0.5, 0.7, 0.4], [0.4, 0.6], [0.4]))) == [0.5, 0.6, 0.4]
+    assert list(map(run_seconds, ([9.0, 0.5, 0.7, 0.4], [0.4, 0.6], [0.4]))) == [0.5, 0.6, 0.4]
 
 
 def assert_ends(ratio: Ratio, interval) -> None:
@@ -121,7 +122,13 @@ def test_configurations_that_never_met_are_compared_by_way_of_others():
     assert math.log(ratio.high / ratio.low) / 2 == pytest.approx(expected, rel=0.1)
 
 
-@pytest.mark.parametrize(("comparisons", "runs"), [(3, 4), (7, 3), (11, 5)])
+LONG = pytest.mark.slow_tier("a long simulation")
+
+
+@pytest.mark.parametrize(
+    ("comparisons", "runs"),
+    [(3, 4), pytest.param(7, 3, marks=LONG), pytest.param(11, 5, marks=LONG)],
+)
 def test_dunnetts_quantile_matches_scipy(comparisons, runs):
     samples = np.random.default_rng(comparisons).normal(size=(comparisons + 1, runs))
     interval = scipy_dunnett(*samples[1:], control=samples[0], rng=0).confidence_interval()
@@ -177,9 +184,14 @@ def shown_different(logs, **how):
 
 @pytest.mark.parametrize(
     ("count", "repeats", "low", "high"),
-    [(4, 3, 0.01, 0.01), (2, 3, 0.01, 0.03), (8, 3, 0.01, 0.03), (4, 5, 0.01, 0.03),
-     (4, 10, 0.01, 0.03)],
-)  # fmt: skip
+    [
+        (4, 3, 0.01, 0.01),
+        (2, 3, 0.01, 0.03),
+        pytest.param(8, 3, 0.01, 0.03, marks=LONG),
+        pytest.param(4, 5, 0.01, 0.03, marks=LONG),
+        pytest.param(4, 10, 0.01, 0.03, marks=LONG),
+    ],
+)
 def test_shown_intervals_cover_93_to_97_percent(count, repeats, low, high):
     logs = simulated(np.random.default_rng(repeats), count, repeats, low, high)
     assert 0.03 <= shown_different(logs) <= 0.07
@@ -188,7 +200,13 @@ def test_shown_intervals_cover_93_to_97_percent(count, repeats, low, high):
 # Runs are missing because they are void, or because a configuration needed fewer repeats.
 @pytest.mark.parametrize(
     ("count", "repeats", "missing"),
-    [(4, 3, (1, 0)), (4, 4, (1, 1)), (2, 5, (1, 0)), (2, 5, (2, 0)), (2, 10, (5, 1))],
+    [
+        (4, 3, (1, 0)),
+        (2, 5, (2, 0)),
+        pytest.param(4, 4, (1, 1), marks=LONG),
+        pytest.param(2, 5, (1, 0), marks=LONG),
+        pytest.param(2, 10, (5, 1), marks=LONG),
+    ],
 )
 def test_missing_runs_keep_the_coverage_and_drift_does_not_widen(count, repeats, missing):
     widths = []
@@ -206,9 +224,13 @@ def test_missing_runs_keep_the_coverage_and_drift_does_not_widen(count, repeats,
 
 @pytest.mark.parametrize(
     ("spread", "sessions", "minutes", "least", "most"),
-    [(0.03, 3, 7.5, 0.03, 0.07), (0.03, 6, 7.5, 0.03, 0.07), (0.0, 4, 7.5, 0.015, 0.07),
-     (0.0, 4, 1, 0.015, 0.07)],
-)  # fmt: skip
+    [
+        (0.03, 3, 7.5, 0.03, 0.07),
+        (0.0, 4, 1, 0.015, 0.07),
+        pytest.param(0.03, 6, 7.5, 0.03, 0.07, marks=LONG),
+        pytest.param(0.0, 4, 7.5, 0.015, 0.07, marks=LONG),
+    ],
+)
 def test_sessions_are_covered_if_there_are_three(
     monkeypatch, spread, sessions, minutes, least, most
 ):
@@ -254,9 +276,9 @@ def test_pooled_spread_by_hand():
 @pytest.mark.parametrize(
     ("repeats", "how", "least", "most"),
     [
-        (3, {}, 0, 0.05),
         (3, {"noisy": 3.0}, 0, 0.05),
-        (5, {}, 0, 0.05),
+        pytest.param(3, {}, 0, 0.05, marks=LONG),
+        pytest.param(5, {}, 0, 0.05, marks=LONG),
         (3, {"gain": 0.1}, 0.8, 1),  # a difference of 10 % is still shown
     ],
 )

@@ -28,7 +28,7 @@ def test_the_frame_has_a_row_per_epoch_per_phase_and_per_run():
 def test_runs_and_order():
     later = BEGINNING + timedelta(seconds=60)
     frame = tidy([make_record(order=2), make_record(rnn="block", order=1, started=later)])
-    assert runs(frame)["first_step"].tolist() == pytest.approx([1.1, 1.1])
+    assert runs(frame)["first_step_seconds"].tolist() == pytest.approx([1.1, 1.1])
     assert runs(frame)["peak_memory_bytes"].tolist() == [612_345_678] * 2
     assert order(frame)["planned"].tolist() == [2, 1]
     (note,) = order_notes(order(frame))

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from rnnbench.records.record import Record
+from tests import forked_commands
 from tests.factory import put
 
 
@@ -42,12 +43,22 @@ def round_of(root: Path, record: Record) -> Path:
 def start_track(*arguments: object, **environment: str) -> subprocess.Popen[str]:
     """Starts ``rnnbench track`` in a separate process."""
     return subprocess.Popen(
-        [sys.executable, "-m", "rnnbench", "track", *map(str, arguments)],
+        track_command(*arguments),
         env={**os.environ, **environment},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     )
+
+
+def fork_track(*arguments: object, **environment: str) -> forked_commands.Forked:
+    """Like `start_track`, in a fork."""
+    settings = {**os.environ, **environment, "PYTHONPATH": forked_commands.SOURCES}
+    return forked_commands.start(track_command(*arguments), Path.cwd(), settings)
+
+
+def track_command(*arguments: object) -> list[str]:
+    return [sys.executable, "-m", "rnnbench", "track", *map(str, arguments)]
 
 
 def free_port() -> int:

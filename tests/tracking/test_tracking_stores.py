@@ -205,6 +205,7 @@ def test_an_empty_database_is_created_anew_and_a_folder_in_its_place_is_an_error
         ensure_store(tmp_path / "folder")
 
 
+@pytest.mark.slow_tier("two processes with MLflow")
 def test_two_processes_create_the_store_at_once(tmp_path):
     records = [make_record(seed=number) for number in range(6)]
     rounds = [round_of(tmp_path, write_run(tmp_path, record)[0]) for record in records]

@@ -46,7 +46,18 @@ def check(source: Path, target: Path, capsys: pytest.CaptureFixture[str]) -> str
     return capsys.readouterr().out.partition("check: ")[2]
 
 
-@pytest.mark.parametrize("suffix", [".h5", ".keras", ".weights.h5", ".npz"])
+EACH_FORMAT = pytest.mark.slow_tier("each format of a file of weights")
+
+
+@pytest.mark.parametrize(
+    "suffix",
+    [
+        ".keras",
+        ".npz",
+        pytest.param(".h5", marks=EACH_FORMAT),
+        pytest.param(".weights.h5", marks=EACH_FORMAT),
+    ],
+)
 def test_cells_are_found_in_files_with_another_order(
     suffix: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -12,6 +12,8 @@ from pathlib import Path
 from subprocess import CompletedProcess, TimeoutExpired
 from unittest.mock import patch
 
+from tests import cpu_time
+
 
 def run(
     script: str, arguments: Sequence[str], environment: Mapping[str, str], timeout: float
@@ -22,7 +24,7 @@ def run(
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["keras", "tensorflow"])
     with tempfile.TemporaryDirectory() as folder, patch.dict(os.environ, environment):
-        files = [Path(folder, name) for name in ("stdout", "stderr")]
+        files = [Path(folder, name) for name in ("stdout", "stderr", "cpu_seconds")]
         for file in files:
             file.touch()
         settings = (script, list(arguments), dict(environment), *map(str, files))
@@ -33,12 +35,19 @@ def run(
             process.kill()
             process.join()
             raise TimeoutExpired(script, timeout)
-        output, errors = (file.read_text() for file in files)
+        output, errors, cpu_seconds = (file.read_text() for file in files)
+        # The fork is no child of this process.
+        cpu_time.elsewhere.append(float(cpu_seconds or 0))
     return CompletedProcess(script, process.exitcode, output, errors)
 
 
 def _run(
-    script: str, arguments: list[str], environment: dict[str, str], output: str, errors: str
+    script: str,
+    arguments: list[str],
+    environment: dict[str, str],
+    output: str,
+    errors: str,
+    cpu_seconds: str,
 ) -> None:
     """The process: multiprocessing prints its exception and flushes its streams."""
     # The descriptors too, for what C++ writes.
@@ -50,4 +59,7 @@ def _run(
     os.environ.update(environment)
     sys.argv = ["-c", *arguments]
     warnings.simplefilter("ignore")
-    exec(script, {"__name__": "__main__"})
+    try:
+        exec(script, {"__name__": "__main__"})
+    finally:
+        Path(cpu_seconds).write_text(str(cpu_time.seconds()))

@@ -188,6 +188,13 @@ def certificates(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> dict
     jobs = {
         "faults": job({**KERAS, **faulty}),
         "none": job(none, function=f"{folder}/dense.py:build"),
+        # Its own optimizer changes nothing, and each step has the same samples.
+        "still": job(
+            none,
+            function=f"{folder}/dense.py:build",
+            optimizer={"name": "sgd", "learning_rate": 0.0},
+            train_samples=16,
+        ),
         "options": job(WITH_OPTIONS),
         **{
             name: job(
@@ -255,6 +262,15 @@ def test_a_model_without_a_recurrent_layer_is_judged_by_its_steps(certificates: 
     assert result["applied"]["cpu_1"]["off"] == 0
 
 
+def test_steps_are_checked_with_plain_sgd_and_losses_are_of_the_model_s_own_optimizer(
+    certificates: dict,
+) -> None:
+    result = certificates["still"]["implementations"]["none"]
+    assert (result["status"], result["why"]) == ("certified", None)
+    assert (result["applied"]["cpu_1"]["steps"], result["applied"]["cpu_1"]["off"]) == (5, 0)
+    assert len(set(result["loss_curve"])) == 1
+
+
 def test_options_change_the_certified_function(certificates: dict) -> None:
     results = certificates["options"]["implementations"]
     assert {name for name, result in results.items() if result["status"] == "failed"} == {"typo"}
@@ -274,7 +290,8 @@ from rnnworker import certify
 job = json.loads(sys.argv[1])
 arrays, _ = certify.samples_of(job)
 rnn = {"implementation": "none"}
-print(json.dumps(certify.applied(None, job, rnn, arrays, {"gradients": 1e-4})))
+trial = certify.Trial(job, rnn, arrays, certify.OPTIMIZER)
+print(json.dumps(certify.applied(trial, {"gradients": 1e-4})))
 """
 # The model of the issue, on images of noise.
 MNIST_MLP = {

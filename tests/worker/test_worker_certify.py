@@ -158,8 +158,8 @@ def test_steps_that_are_off_are_counted(monkeypatch) -> None:
     x = numpy.array([[0.5, 0.25]], "float32")
     config = {"model": {"batch": 1}, "seed": 0}
     trial = SimpleNamespace(session=Session(), weights=[], config=config, is_long=False)
-    data = {"x_train": x, "y_train": x}
-    result = certify.applied(trial, {"threads": 1}, {}, data, {"gradients": 1e-4})
+    trial.session.arrays = {"x_train": x, "y_train": x}
+    result = certify.applied(trial, {"gradients": 1e-4})
     worst = result.pop("worst")
     assert result == {"threads": 1, "steps": 30, "off": 10, "why": None}
     assert worst == pytest.approx(0.5, abs=1e-5)
@@ -179,6 +179,21 @@ def test_few_steps_of_a_large_model_are_compared(
     monkeypatch.setattr(certify, "MANY_WEIGHTS", 100)
     weights = [{"kernel": numpy.zeros((inputs, 8))}, {"bias": numpy.zeros(8)}]
     assert certify.applied_steps(weights, is_long) == steps
+
+
+@pytest.mark.parametrize(
+    ("samples", "batch", "served"),
+    [
+        (36, 16, 32),
+        (32, 16, 32),
+        (10, 16, 10),
+        (10000, 128, 512),
+        (10000, 100, 500),
+        (900, 600, 512),
+    ],
+)
+def test_a_trained_model_serves_whole_batches(samples: int, batch: int, served: int) -> None:
+    assert certify.served_samples(samples, batch) == served
 
 
 RUN = reference.run
@@ -247,7 +262,7 @@ def test_weights_are_exchanged_between_implementations_of_one_function() -> None
     def trial(use_bias: bool, served: float) -> SimpleNamespace:
         saved = {"outputs": [], "gradients": [], "loss_curve": [1.0], "trained": []}
         saved["trained_outputs"] = numpy.ones(2)
-        made = SimpleNamespace(function={"use_bias": use_bias}, saved=saved)
+        made = SimpleNamespace(function={"use_bias": use_bias}, saved=saved, served=2)
         made.session = SimpleNamespace(
             current=nullcontext,
             load_weights=lambda weights: None,

@@ -214,3 +214,53 @@ def test_a_training_that_the_model_ends_is_refused(
     assert trained == (0 if step else 2)
     assert (why is None) == (step is None)
     assert why is None or why.startswith(f"{tmp_path}/mine.py:build: the model sets stop_training")
+
+
+LOOPS = """
+def build(keras):
+    layers = keras.layers
+    inputs = layers.Input(batch_shape=(16, 5, 3))
+    loop = layers.RNN(layers.LSTMCell(4), stateful=True, return_sequences=True)(inputs)
+    cells = [layers.LSTMCell(4), layers.GRUCell(2)]
+    stacked = keras.Sequential([layers.RNN(cells, stateful=True)])(loop)
+    return keras.Model(inputs, layers.Dense(10, activation="softmax")(stacked))
+"""
+LARGEST_STATES = """
+import json, sys
+import numpy
+from rnnworker import canonical_weights, frameworks
+from rnnworker.recurrent.composed import flat
+
+session = frameworks.open_session(json.loads(sys.argv[1]), 1)
+session.load_data(None)
+session.build()
+session.load_weights(canonical_weights.initial(session.layers(), 0))
+
+
+def largest():
+    layers = [each for each in flat(session.model.layers) if getattr(each, "stateful", False)]
+    states = [session.keras.tree.flatten(layer.states) for layer in layers]
+    return [max(float(abs(session.as_numpy(each)).max()) for each in held) for held in states]
+
+
+session.train_steps(2)
+trained = largest()
+session.reset()
+print(json.dumps([trained, largest()]))
+"""
+
+
+@pytest.mark.parametrize("build", ["current", "keras3_torch"])
+def test_states_of_a_loop_of_the_model_s_own_are_zero_before_a_training(
+    build: str, tmp_path: Path, tmp_path_factory
+) -> None:
+    """Those of a stack of cells too, for which Keras 3.15's reset_state raises AttributeError."""
+    write(tmp_path, {"loops.py": LOOPS})
+    config = certificate_job("", "of_model", {}, function=f"{tmp_path}/loops.py:build")["config"]
+    config.update(rnn={"implementation": "keras"}, build=settings_of(build))
+    for key in ("units", "recurrent_dropout"):  # of MODEL; no function of this model reads them
+        del config["model"][key]
+    arguments = (LARGEST_STATES, json.dumps(config))
+    trained, reset = answer_of(build, *arguments, temporary=tmp_path_factory)
+    assert len(trained) == 2 and min(trained) > 1e-3
+    assert reset == [0.0, 0.0]

@@ -22,7 +22,7 @@ GRID = (
     "model=digits_rnn rnn=keras device=cpu_1 model.units=4 model.epochs=3"
     " measure.warmup_steps=3 measure.warmup_seconds=0.1"
 )
-LOCAL = ("current", "tf_2_21_xla")  # these run in the interpreter of the tests
+LOCAL = ("current", "tf_2_21_xla")  # these run in the interpreter of the tests, in one process
 BUILDS = (*LOCAL, "tf_2_21_keras2", "tf_2_15", "tf_1_15", "tf_1_2", "keras3_torch", "keras3_jax")
 # With augmentation, each epoch is a separate training call on new images.
 AUGMENTED = ("current augmented", "tf_1_15 augmented")
@@ -53,28 +53,37 @@ def configured(name: str, folder: Path) -> dict:
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory):
-    """Returns the result of `timed_phases` for a build; each build is run once."""
-    return cache(lambda build: _run(build, tmp_path_factory))
+    """Returns the result of `timed_phases` for a build and variant. Those of one interpreter run in
+    one process, but for replicas, into which TensorFlow divides its device when it starts."""
+    run = cache(lambda process: _run(process, tmp_path_factory))
+    return lambda name: run(process_of(name))[name]
 
 
-def _run(name: str, temporary: pytest.TempPathFactory) -> dict:
-    folder = temporary.mktemp(name.replace(" ", "_"))
+def process_of(name: str) -> str:
+    build, _, variant = name.partition(" ")
+    build = "current" if build in LOCAL else build
+    return f"{build} replicas" if variant == "replicas" else build
+
+
+def _run(process: str, temporary: pytest.TempPathFactory) -> dict[str, dict]:
+    folder = temporary.mktemp(process.replace(" ", "_"))
     write_digits(folder / "digits.npz", 44, 20)
-    job = {"config": configured(name, folder), "threads": 1, "dataset": str(folder / "digits.npz")}
-    (folder / "job.json").write_text(json.dumps(job))
-    # What runs in the interpreter of the tests needs no other environment.
-    build = "current" if name.split()[0] in LOCAL else name.split()[0]
-    python, variables = python_of(build, temporary)
+    names = [name for name in TRAINED if process_of(name) == process]
+    for name in names:
+        config = configured(name, folder)
+        job = {"config": config, "threads": 1, "dataset": str(folder / "digits.npz")}
+        (folder / name).write_text(json.dumps(job))
+    python, variables = python_of(process.split()[0], temporary)
     with (folder / "log").open("wb") as log:
         done = subprocess.run(
-            [python, SCRIPT, folder / "job.json", folder / "log"],
+            [python, SCRIPT, folder / "log", *(folder / name for name in names)],
             env={**os.environ, **variables, "PYTHONPATH": str(ROOT / "src")},
             stdout=subprocess.PIPE,
             stderr=log,
             timeout=900,
         )
     assert done.returncode == 0, (folder / "log").read_text()[-3000:]
-    return json.loads(done.stdout.splitlines()[-1])
+    return dict(zip(names, json.loads(done.stdout.splitlines()[-1]), strict=True))
 
 
 @pytest.mark.parametrize("build", TRAINED)

@@ -1,8 +1,9 @@
-"""``timed_phases.py JOB LOG``: runs one job of the worker in this interpreter.
+"""``timed_phases.py LOG JOB …``: runs jobs of the worker in this interpreter, one after another.
 
-LOG is the file of its standard error. The last line of output is JSON: the numbers of replicas and
-devices, the numbers of traces, compilations and copies to the device in each phase, the losses, and
-the largest difference between the trained weights and those of the same training batch by batch."""
+LOG is the file of its standard error. The last line of output is a JSON list, for each job: the
+numbers of replicas and devices, the numbers of traces, compilations and copies to the device in
+each phase, the losses, and the largest difference between the trained weights and those of the same
+training batch by batch."""
 
 import json
 import os
@@ -15,12 +16,16 @@ from rnnworker.events import Events
 from rnnworker.turns import Phases, Turns
 
 counts = {"traced": 0, "compiled": 0, "copied": 0}
-opened = []
+opened = []  # the sessions of the job
+patched = []  # the frameworks whose traces are counted
 
 
 def count(framework):
     """Begins to count traces and, in jax, compilations and copies to the device. In TensorFlow each
     function that it traces is a graph, also in tf.data pipelines."""
+    if framework in patched:
+        return
+    patched.append(framework)
     if framework.endswith(("tensorflow", "tensorflow2")):
         from tensorflow.python.framework import func_graph
 
@@ -120,8 +125,8 @@ def batch_by_batch(session, opening=frameworks.open_session):
     )
 
 
-def main(job):
-    frameworks.open_session = open_session
+def result_of(job):
+    opened.clear()
     with open(job) as file:
         turns = Turns(events)
         run._run(json.load(file), events, Phases(events, turns), turns)
@@ -129,10 +134,14 @@ def main(job):
     replicas = [facts.get("replicas"), len(facts.get("framework_devices", ()))]
     result = {name: [epoch[name] for epoch in events.epochs] for name in ("loss", "val_loss")}
     result.update(phases=events.phases, replicas=replicas, apart=batch_by_batch(opened[0]))
-    print(json.dumps(result))
+    return result
 
 
 if __name__ == "__main__":
     os.environ["TF_CPP_VMODULE"] = "device_compilation_profiler=2"
-    events = Counting(sys.argv[2])
-    main(sys.argv[1])
+    frameworks.open_session = open_session
+    results = []
+    for name in sys.argv[2:]:
+        events = Counting(sys.argv[1])
+        results.append(result_of(name))
+    print(json.dumps(results))

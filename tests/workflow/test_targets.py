@@ -83,7 +83,17 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.usefixtures("nothing_can_run")
-@pytest.mark.parametrize("experiment", WITH_PUBLISHED_ROWS)
+@pytest.mark.parametrize(
+    "experiment",
+    [
+        "k80_p100",
+        *(
+            pytest.param(name, marks=pytest.mark.slow_tier("a page of each experiment"))
+            for name in WITH_PUBLISHED_ROWS
+            if name != "k80_p100"
+        ),
+    ],
+)
 def test_an_experiment_with_published_rows_has_a_page_where_nothing_can_run(
     experiment: str, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from rnnbench.records.record import run_value
+from rnnbench.records.record import run_seconds
 from rnnbench.records.store import read_record
 from rnnbench.tables.effects import examined
 from rnnbench.tables.states import State
@@ -116,7 +116,7 @@ def test_report_has_the_known_times_throughputs_and_speedups(finished: Project, 
     table = pd.read_csv(file).set_index("rnn")
     rounds = [[r for r in records if r.run.repeat == repeat] for repeat in range(3)]
     effects = [slept_effects(members) for members in rounds]
-    measured = [run_value([epoch.seconds for epoch in record.epochs]) for record in records]
+    measured = [run_seconds([epoch.seconds for epoch in record.epochs]) for record in records]
     level = mean_interval(measured).estimate
     # Cycles that a busy host has lengthened may be left out, which only shortens them.
     assert mean_interval(table["epoch_seconds"].tolist()).estimate <= level * (1 + 1e-6)

@@ -27,7 +27,7 @@ from rnnbench.grid.point import configuration_of, digest_of_round
 from rnnbench.planning.digests import worker_digest, worker_files
 from rnnbench.planning.plan import code_of
 from rnnbench.records.plan_file import read_experiment, read_round
-from rnnbench.records.record import Record, Run, run_value
+from rnnbench.records.record import Record, Run, run_seconds
 from rnnbench.records.rounds import (
     NotNeeded,
     Result,
@@ -432,7 +432,7 @@ def _summary(record: Record) -> str:
         text += f" (and {len(reasons) - 1} more)"
 
     if record.epochs and status != "void":
-        seconds = run_value([epoch.seconds for epoch in record.epochs])
+        seconds = run_seconds([epoch.seconds for epoch in record.epochs])
         text += f", {seconds:.3g} s per epoch"
         accuracy = record.epochs[-1].val_acc
         if accuracy is not None:

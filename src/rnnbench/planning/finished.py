@@ -7,20 +7,26 @@ before, or if the undisturbed random reads of its machine have become known bett
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
 import msgspec
 
 from rnnbench.errors import RecordError
-from rnnbench.records import timestamps
 from rnnbench.records.plan_file import read_heads
-from rnnbench.records.record import Record, run_value
+from rnnbench.records.record import Record
 from rnnbench.records.rounds import results_in
 from rnnbench.records.store import Place, read_record, write_bytes
-from rnnbench.tables.effects import Effect, Levels, Round, effects_in, examined, lowest_of
-from rnnbench.tables.fit import RunValue
+from rnnbench.tables.effects import (
+    Effect,
+    Levels,
+    Round,
+    RunValue,
+    effects_in,
+    examined,
+    lowest_of,
+    run_value,
+)
 from rnnbench.tables.states import Source, undisturbed
 
 CACHE = ".finished.jsonl"
@@ -57,11 +63,6 @@ class _Known(msgspec.Struct, frozen=True, kw_only=True):
     together: tuple[str, ...]
     lowest: tuple[tuple[Source, float], ...]
     levels: tuple[tuple[Source, float], ...]
-
-
-def key_of(machine: str, configuration: str) -> str:
-    """The key of a configuration in the estimates."""
-    return f"{machine}/{configuration}"
 
 
 def finished(records: Iterable[Record]) -> list[FinishedRun]:
@@ -176,42 +177,7 @@ def _runs_of(records: Iterable[Record], rounds: Iterable[Round]) -> list[Finishe
                 name=record.name,
                 device=record.run.choices.get("device", ""),
                 wall_seconds=record.measured.get("wall_seconds"),
-                value=_value_of(record, effect),
+                value=run_value(record, effect),
             )
         )
     return runs
-
-
-def _value_of(record: Record, effect: Effect) -> RunValue | None:
-    """What the estimates use of a record and its `effect` within its round.
-
-    The value of a run with an effect is relative to its round; any other run is represented by the
-    seconds of its epochs, and compared within its seed and repeat. None if the record is void, or
-    of a companion without an effect.
-    """
-    if record.verdict.status == "void" or not record.epochs:
-        return None
-    if record.is_companion and not effect.is_known:
-        return None
-
-    run = record.run
-    if effect.is_known:
-        log = effect.log
-        unit = record.round_id
-    else:
-        log = math.log(run_value([epoch.seconds for epoch in record.epochs]))
-        # As `tables.frame.run_values`: runs of one seed and repeat were measured after each other.
-        block = f"s{run.seed}-r{run.repeat}"
-        unit = f"{record.machine}/{record.site}/{record.experiment}/{block}"
-    return RunValue(
-        key=key_of(record.machine, run.configuration),
-        device=f"{record.machine}/{run.choices.get('model')}/{run.choices.get('device')}",
-        log=log,
-        unit=unit,
-        machine=record.machine,
-        started=timestamps.read(record.started).timestamp(),
-        is_companion=record.is_companion,
-        in_turns=effect.is_known,
-        state=effect.state,
-        slowness=effect.slowness,
-    )

@@ -14,10 +14,11 @@ from dataclasses import dataclass
 
 from rnnbench.grid.experiment import Repeats
 from rnnbench.grid.point import configuration_of
-from rnnbench.planning.finished import FinishedRun, finished_runs, key_of
+from rnnbench.planning.finished import FinishedRun, finished_runs
 from rnnbench.records.record import Run
 from rnnbench.records.rounds import NotNeeded
 from rnnbench.records.store import Place
+from rnnbench.tables.effects import key_of
 from rnnbench.tables.ratios import Estimates, Ratio
 from rnnbench.tables.stats import Interval
 

@@ -145,7 +145,7 @@ class Epoch(Part, frozen=True):
     metrics: Mapping[str, float | None] = {}
 
 
-def run_value(seconds: Sequence[float]) -> float:
+def run_seconds(seconds: Sequence[float]) -> float:
     """The value that represents a run in statistics: the median of its epochs' `seconds` without
     the first epoch, or the only epoch's. Threads and clocks still settle during the first epoch: on
     two threads of a virtual machine it took 12 % longer (``benchmarks/epoch_position.py``)."""

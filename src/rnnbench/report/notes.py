@@ -260,7 +260,7 @@ def turn_notes(usable: pd.DataFrame) -> Iterator[str]:
 
     `usable`: from `run_values`.
     """
-    without = usable[usable["round"].ne("") & usable["log"].isna()]
+    without = usable[usable["round"].ne("") & ~usable["in_turns"]]
     if len(without):
         models = sorted(without["model"].unique())
         yield (

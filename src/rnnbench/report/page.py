@@ -4,6 +4,7 @@ published results, and ``reports/index.html`` with the answers of all reports.""
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -148,7 +149,13 @@ def _only_text(value: Any) -> Any:
 
 def _rendered(template: str, **values: Any) -> str:
     """The `template` filled in with `values`."""
-    html = template.endswith(".html.j2")
+    environment = _environment(template.endswith(".html.j2"))
+    return environment.get_template(template).render(**values)
+
+
+@functools.cache
+def _environment(html: bool) -> Environment:
+    """Of the templates of HTML, or of Markdown; it compiles each template once."""
     environment = Environment(
         loader=PackageLoader("rnnbench.report", "templates"),
         autoescape=html,
@@ -169,7 +176,7 @@ def _rendered(template: str, **values: Any) -> str:
         "markup": Markup,
     }
     environment.globals |= {"fold": FOLD, "n": numbers, "description": "", "picture": ""}
-    return environment.get_template(template).render(**values)
+    return environment
 
 
 def spans(text: str) -> Iterator[tuple[bool, str]]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections import defaultdict
 
 from rnnbench.grid.point import configuration_of
-from rnnbench.records.record import Record, run_value
+from rnnbench.records.record import Record, run_seconds
 from rnnbench.report import numbers as n
 from rnnbench.report.labels import configuration_anchor
 from rnnbench.report.section import WORDS, RawConfiguration, RawRun, Section
@@ -91,7 +91,7 @@ def median_epoch(record: Record) -> str:
     times = [epoch.seconds for epoch in record.epochs]
     if not times:
         return n.NOTHING
-    return n.plain(run_value(times))
+    return n.plain(run_seconds(times))
 
 
 def _facts(record: Record) -> dict[str, str]:

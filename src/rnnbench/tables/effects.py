@@ -1,4 +1,5 @@
-"""Compares the members of a round by its turns: log seconds for each. No side effects.
+"""Compares the members of a round by its turns: log seconds for each; and makes of a record and its
+effect the value of a run, the only form between a record and a ratio. No side effects.
 
 Two members are compared by the median, over the cycles that count, of the difference of their log
 seconds per step. The effects of all members are the least-squares fit to these medians,
@@ -17,12 +18,13 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from statistics import fmean
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.sparse.csgraph import connected_components
 
-from rnnbench.records.record import Record, Turns, disturbed_cycles, run_value
+from rnnbench.records import timestamps
+from rnnbench.records.record import Record, Turns, disturbed_cycles, run_seconds
 from rnnbench.tables import states
 from rnnbench.tables.states import SLOWED_READS, SLOWED_STEPS, Source, State
 
@@ -53,6 +55,46 @@ class Effect(NamedTuple):
     def is_known(self) -> bool:
         """Whether the member can be compared with others."""
         return not math.isnan(self.log)
+
+
+class RunValue(NamedTuple):
+    """A run that is not void.
+
+    - `key`: its configuration; `device`: the spread is pooled over the configurations of one.
+    - `log`: natural logarithm of the seconds of an epoch, by turns if it trained `in_turns`
+      (`effects.Effect`).
+    - `block`: the runs of one seed and repeat, which were measured after each other.
+    - `unit`: what it is compared within, its round or its block.
+    - `machine`, and the moment it `started` (seconds since the epoch).
+    - `is_companion`: it only serves the ratios of others; `state`, `slowness`: of its round.
+    """
+
+    key: Any
+    device: Any
+    log: float
+    unit: str
+    machine: str
+    started: float
+    is_companion: bool = False
+    in_turns: bool = False
+    state: int = State.QUIET
+    slowness: float = 0.0
+    block: str = ""
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of an epoch."""
+        return math.exp(self.log)
+
+    def with_seconds(self, seconds: float) -> RunValue:
+        """The same run with the `seconds` of something that was not measured in turns."""
+        return self._replace(
+            log=math.log(seconds),
+            unit=self.block,
+            in_turns=False,
+            state=State.QUIET,
+            slowness=0.0,
+        )
 
 
 @dataclass(frozen=True)
@@ -181,7 +223,7 @@ def effects_in(own: Round) -> dict[str, Effect]:
     for key, log in fitted.items():
         record = own.members[key]
         if record.epochs:
-            value = run_value([epoch.seconds for epoch in record.epochs])
+            value = run_seconds([epoch.seconds for epoch in record.epochs])
             # The mean seconds per step of the turns that count / of all turns.
             cycle, seconds, steps = _full_turns(record.turns)
             kept = own.counts[cycle]
@@ -203,6 +245,48 @@ def effects_of(records: Iterable[Record]) -> dict[str, Effect]:
     for own in examined(records):
         found.update(effects_in(own))
     return found
+
+
+def key_of(machine: str, configuration: str) -> str:
+    """The key of a configuration in the estimates of a plan, which has no tables."""
+    return f"{machine}/{configuration}"
+
+
+def run_value(record: Record, effect: Effect) -> RunValue | None:
+    """What the estimates use of a `record` and its `effect` within its round.
+
+    The value of a run with an effect is relative to its round. Any other run is represented by the
+    seconds of its epochs, and compared within its seed and repeat. (Not within the number of its
+    block in the plan, which changes if an experiment is extended.)
+
+    None if the record is void or has no epoch, or is of a companion without an effect.
+    """
+    if record.verdict.status == "void" or not record.epochs:
+        return None
+    if record.is_companion and not effect.is_known:
+        return None
+
+    run = record.run
+    block = f"{record.machine}/{record.site}/{record.experiment}/s{run.seed}-r{run.repeat}"
+    if effect.is_known:
+        log = effect.log
+        unit = record.round_id
+    else:
+        log = math.log(run_seconds([epoch.seconds for epoch in record.epochs]))
+        unit = block
+    return RunValue(
+        key=key_of(record.machine, run.configuration),
+        device=f"{record.machine}/{run.choices.get('model')}/{run.choices.get('device')}",
+        log=log,
+        unit=unit,
+        machine=record.machine,
+        started=timestamps.read(record.started).timestamp(),
+        is_companion=record.is_companion,
+        in_turns=effect.is_known,
+        state=effect.state,
+        slowness=effect.slowness,
+        block=block,
+    )
 
 
 def effects(members: Mapping[str, Turns]) -> dict[str, float]:

@@ -16,38 +16,16 @@ import math
 from collections import defaultdict
 from collections.abc import Hashable, Mapping, Sequence
 from itertools import chain
-from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from rnnbench.tables.states import State
+from rnnbench.tables.effects import RunValue
 from rnnbench.tables.stats import Spread, student_quantile
 
 POOLED_FROM = 3  # configurations
 NEGLIGIBLE = 1e-9  # weight of rounds that do not count, by which configurations stay linked
-
-
-class RunValue(NamedTuple):
-    """A run that is not void.
-
-    - `key`: its configuration; `device`: the spread is pooled over the configurations of one.
-    - `log`: log seconds of an epoch, by turns if it trained `in_turns` (`effects.Effect`).
-    - `unit`: its round or block; `machine`, and the moment it `started` (seconds).
-    - `is_companion`: it only serves the ratios of others; `state`, `slowness`: of its round.
-    """
-
-    key: Any
-    device: Any
-    log: float
-    unit: str
-    machine: str
-    started: float
-    is_companion: bool = False
-    in_turns: bool = False
-    state: int = State.QUIET
-    slowness: float = 0.0
 
 
 RunsByKey = Mapping[Hashable, Sequence[RunValue]]

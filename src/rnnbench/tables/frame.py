@@ -3,7 +3,6 @@ value of each run, and the groups of rows."""
 
 from __future__ import annotations
 
-import math
 import re
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,12 +12,10 @@ import numpy as np
 import pandas as pd
 
 from rnnbench.axes import CONFIGURATION, DEVICE_COLUMNS, GROUP, KEY, NAMES, Row
-from rnnbench.records import timestamps
 from rnnbench.records.overrides import NONE, Overrides, labelled, option_of, section_of
 from rnnbench.records.record import Record
 from rnnbench.tables.certificates import DOES_NOT_LEARN
-from rnnbench.tables.effects import Effect, effects_of
-from rnnbench.tables.fit import RunValue
+from rnnbench.tables.effects import Effect, RunValue, effects_of, run_value
 from rnnworker.options import OF_THE_FUNCTION
 
 MEASURED = (
@@ -43,6 +40,7 @@ RUN_TEXT = [
     "why_not_cudnn",
     "precision",
     "round",
+    "value",
 ]
 RUN_NUMBERS = [
     "seed",
@@ -51,7 +49,6 @@ RUN_NUMBERS = [
     "order",
     *MEASURED,
     "not_learning",
-    *Effect._fields,
     "companion",
     "batch",
 ]
@@ -102,9 +99,8 @@ def tidy(records: Iterable[Record]) -> pd.DataFrame:
     - `not_learning`: 1 if the certificate shows that the training steps apply a gradient other than
       the computed one (``Certificates.mark_wrong_gradients``), else 0.
     - `round`: the round in which the run trained in turns with others (``""`` if it trained on its
-      own); `log`: log seconds of an epoch by its turns (missing if it has too few); `state` and
-      `slowness` of its round (`effects.Effect`); `companion`: 1 if the run only serves ratios with
-      the others of its round, else 0. A companion has epoch rows only.
+      own); `value`: its `RunValue`, or None; `companion`: 1 if the run only serves ratios with the
+      others of its round, else 0. A companion has epoch rows only.
     - `batch`: samples per batch (missing if the model does not define it).
 
     Columns of the row:
@@ -123,7 +119,7 @@ def tidy(records: Iterable[Record]) -> pd.DataFrame:
     for record in records:
         effect = effects.get(record.key, Effect())
         rows_of_run = _rows_of(record)
-        runs.append(run_facts(record) | effect._asdict())
+        runs.append(run_facts(record) | {"value": run_value(record, effect)})
         rows += rows_of_run
         counts.append(len(rows_of_run))
     # Building one row per run and repeating it is faster than building all rows.
@@ -183,8 +179,8 @@ def flat_text(facts: Any) -> str:
 
 
 def run_facts(record: Record) -> Row:
-    """The run columns of the tidy frame, except those that follow from other records of its
-    round."""
+    """The run columns of the tidy frame, except `value`, which follows from other records of its
+    round too."""
     run = record.run
     overrides = Overrides.of(run.overrides)
     options = overrides.those(lambda key: section_of(key) == "rnn")
@@ -271,7 +267,7 @@ def usable_epochs(frame: pd.DataFrame, companions: bool = False) -> pd.DataFrame
 
 
 def counted(epochs: pd.DataFrame) -> pd.DataFrame:
-    """The rows of `epochs` whose seconds enter the value of a run (``records.record.run_value``).
+    """The rows of `epochs` whose seconds enter the value of a run (``records.record.run_seconds``).
 
     These are all but its first epoch, unless it is the only one.
     """
@@ -285,7 +281,7 @@ def phase_of(frame: pd.DataFrame, name: str, columns: list[str]) -> pd.DataFrame
     - `frame`: the tidy frame.
     - `name`: of the phase; ``epoch`` for the last epoch.
     """
-    rows = frame[frame["phase"] == name].set_index("record")[columns]
+    rows = frame.loc[frame["phase"] == name, ["record", *columns]].set_index("record")
     keep: Literal["first", "last"] = "last" if name == "epoch" else "first"
     return rows[~rows.index.duplicated(keep)]
 
@@ -297,33 +293,21 @@ def run_values(frame: pd.DataFrame, companions: bool = False) -> pd.DataFrame:
     Columns:
 
     - those of the run, with `suspect`, `not_learning` and `companion` as bool.
-    - `seconds`: by its turns, else the median of its `counted` epochs.
+    - `value`: its `RunValue`; of it `seconds`, `block` and `in_turns`.
     - `epochs` (their number), `steps` and `samples` (per epoch).
     - `loss`, `acc`, `val_loss`, `val_acc` of the last epoch.
     - `evaluate`, `predict`: seconds of the median later call, missing if not measured.
-    - `block` (text): machine, site, experiment, seed and repeat, since the runs of one seed and
-      repeat were measured after each other.
-    - `pairing`: its round if it has a `log`, else its block. Runs of two configurations are paired
-      by `pairing`.
     """
-    epochs = usable_epochs(frame, companions=True)
+    epochs = frame[(frame["phase"] == "epoch") & frame["value"].notna()]
     by_run = epochs.groupby("record", sort=False)
     # Not .last(), which would use an earlier epoch if the last loss is missing.
     values = phase_of(epochs, "epoch", RUN_TEXT[1:] + RUN_NUMBERS + LEARNT)
-    # Not by the number of the block, which changes if an experiment is extended.
-    seed = values["seed"].astype("Int64").astype(str)
-    repeat = values["repeat"].astype("Int64").astype(str)
-    block = "s" + seed + "-r" + repeat
-    for name in ("experiment", "site", "machine"):
-        block = values[name].astype(str) + "/" + block
-    values["block"] = block
-    has_log = values["log"].notna()
-    values["pairing"] = values["round"].where(has_log, values["block"])
     for name in ("companion", "not_learning"):
         values[name] = values[name] == 1
     values["suspect"] = values["verdict"] == "suspect"
-    seconds = counted(epochs[["record", "epoch", "seconds"]]).groupby("record")["seconds"].median()
-    values["seconds"] = np.exp(values["log"]).where(has_log, seconds)
+    for name, kind in (("seconds", float), ("block", object), ("in_turns", bool)):
+        of_values = [getattr(value, name) for value in values["value"]]
+        values[name] = pd.Series(of_values, values.index, kind)
     values["epochs"] = by_run["epoch"].count()
     values[["steps", "samples"]] = by_run[["steps", "samples"]].median()
     for call in CALLS:
@@ -332,38 +316,19 @@ def run_values(frame: pd.DataFrame, companions: bool = False) -> pd.DataFrame:
         values[call] = of_call.reindex(values.index)
     if not companions:
         return values[~values["companion"]].reset_index()
-    # Without companions that serve no ratio, and without configurations that have no other runs.
-    values = values[~values["companion"] | has_log]
+    # Without configurations that have companions only.
     alone = values.groupby(CONFIGURATION, sort=False)["companion"].transform("all").astype(bool)
     return values[~alone].reset_index()
 
 
 def runs_for_estimates(values: pd.DataFrame) -> list[RunValue]:
-    """The rows of `run_values` with companions as runs of configurations.
-
-    The key of a configuration is the values of `KEY`. A run without a value by its turns has the
-    log of its seconds.
-    """
+    """The `value` of each row of `run_values` with companions, as a run of the configurations of
+    `values`: its key is the values of `KEY`."""
     keys = values[KEY].itertuples(index=False, name=None)
     devices = values[OWN_DEVICE].itertuples(index=False, name=None)
-    rows: Iterable[Any] = values.itertuples(index=False)
     runs = []
-    for key, device, row in zip(keys, devices, rows, strict=True):
-        in_turns = not math.isnan(row.log)
-        runs.append(
-            RunValue(
-                key=key,
-                device=device,
-                log=row.log if in_turns else math.log(row.seconds),
-                unit=str(row.pairing),
-                machine=row.machine,
-                started=timestamps.read(row.started).timestamp(),
-                is_companion=bool(row.companion),
-                in_turns=in_turns,
-                state=int(row.state),
-                slowness=row.slowness,
-            )
-        )
+    for value, key, device in zip(values["value"], keys, devices, strict=True):
+        runs.append(value._replace(key=key, device=device))
     return runs
 
 

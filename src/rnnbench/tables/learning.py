@@ -393,9 +393,9 @@ def with_elapsed(frame: pd.DataFrame) -> pd.DataFrame:
     are as much shorter or longer as its time (`frame.run_values`)."""
     epochs = usable_epochs(frame).copy()
     own = counted(epochs).groupby("record", sort=False)["seconds"].median()
-    by_turns = np.exp(epochs["log"]) / own.reindex(epochs["record"]).to_numpy()
+    by_turns = np.array([value.seconds for value in epochs["value"]])
     elapsed = epochs.groupby("record", sort=False)["seconds"].cumsum()
-    epochs["elapsed"] = elapsed * by_turns.fillna(1.0)
+    epochs["elapsed"] = elapsed * by_turns / own.reindex(epochs["record"]).to_numpy()
     return epochs
 
 

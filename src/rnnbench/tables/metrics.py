@@ -33,6 +33,12 @@ def metrics_of_epochs(records: Sequence[Record]) -> pd.DataFrame:
     return pd.DataFrame(values, index).astype("float64")
 
 
+def beside(table: pd.DataFrame, metrics: pd.DataFrame) -> pd.DataFrame:
+    """`metrics` with ``_metric`` after the names that are columns of `table` too."""
+    names = {name: f"{name}_metric" for name in metrics.columns if name in table}
+    return metrics.rename(columns=names)
+
+
 def metrics(measured: Measurements, records: Sequence[Record]) -> pd.DataFrame:
     """One row per configuration and machine, from runs that are not void. Empty if no model states
     a metric.
@@ -46,8 +52,9 @@ def metrics(measured: Measurements, records: Sequence[Record]) -> pd.DataFrame:
     last = every[~every.index.duplicated(keep="last")]
     if last.columns.empty:
         return pd.DataFrame(columns=COLUMNS)
-    runs = measured.runs.join(last, on="record", rsuffix="_metric")
-    names = runs.columns[len(measured.runs.columns) :]
+    last = beside(measured.runs, last)
+    runs = measured.runs.join(last, on="record")
+    names = last.columns
     groups = runs.groupby(CONFIGURATION, sort=False)
     table = groups.agg(suspect=("suspect", "sum"), seeds=("seed", "nunique"))
     return table.join(groups[list(names)].mean()).reset_index()

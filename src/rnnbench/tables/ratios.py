@@ -22,7 +22,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
-from rnnbench.tables.fit import Fit, RunsByKey, RunValue, linked, pooled_spread
+from rnnbench.tables.effects import RunValue
+from rnnbench.tables.fit import Fit, RunsByKey, linked, pooled_spread
 from rnnbench.tables.states import State
 from rnnbench.tables.stats import (
     Interval,

@@ -19,7 +19,7 @@ from rnnbench.tables.frame import (
     phase_of,
     run_values,
 )
-from rnnbench.tables.metrics import metrics_of_epochs
+from rnnbench.tables.metrics import beside, metrics_of_epochs
 
 WHICH = ["name", *CONFIGURATION, "seed", "repeat"]  # the columns that say which run it is
 COPIED = [
@@ -30,6 +30,9 @@ COPIED = [
     "block",
     "order",
 ]
+# Integers, also where one is missing; the tidy frame has float64.
+WHOLE_OF_RUNS = ("seed", "repeat", "block", "order", "peak_memory_bytes", "parameters")
+WHOLE_OF_EPOCHS = ("seed", "repeat", "epoch", "samples", "steps")
 MAX_POINTS = 600  # of the order of measuring, drawn per machine
 PHASES = (
     "import",
@@ -77,9 +80,10 @@ def runs(frame: pd.DataFrame) -> pd.DataFrame:
     - `record`, `name`, the configuration, `seed`, `repeat`.
     - `verdict`, `reasons`, `started`, `block`, `order`.
     - `epochs` (their number), `median_epoch_seconds` (of the counted epochs).
-    - `import`, `data`, `build`, `first_step`, `warmup`: seconds that the phases took.
-    - `evaluate`, `predict`: seconds of the median later call, or of the whole phase if calls were
-      not timed.
+    - `import_seconds`, `data_seconds`, `build_seconds`, `first_step_seconds`, `warmup_seconds`: of
+      the phases. (`build` is the axis.)
+    - `evaluate_seconds`, `predict_seconds`: of the median later call, or of the whole phase if
+      calls were not timed.
     - `wall_seconds`.
     - `peak_memory_bytes`, `parameters`, `joules_per_sample`, `card_watts` as in `tidy`.
     - `loss`, `acc`, `val_acc` of the last epoch.
@@ -94,12 +98,13 @@ def runs(frame: pd.DataFrame) -> pd.DataFrame:
     table["median_epoch_seconds"] = counted(epochs).groupby("record")["seconds"].median()
     for phase in PHASES:
         rows = phase_of(frame, phase, ["call_seconds", "seconds"])
-        table[phase] = rows["call_seconds"].fillna(rows["seconds"])
+        table[f"{phase}_seconds"] = rows["call_seconds"].fillna(rows["seconds"])
     table["wall_seconds"] = run_rows["seconds"]
     table[list(MEASURED)] = run_rows[list(MEASURED)]
     learnt = ["loss", "acc", "val_acc"]
     table[learnt] = phase_of(frame, "epoch", learnt)
-    return table.reset_index().sort_values(["started", "record"], ignore_index=True)
+    table = table.reset_index().sort_values(["started", "record"], ignore_index=True)
+    return table.astype(dict.fromkeys(WHOLE_OF_RUNS, "Int64"))
 
 
 def epochs(frame: pd.DataFrame, records: Sequence[Record]) -> pd.DataFrame:
@@ -118,9 +123,9 @@ def epochs(frame: pd.DataFrame, records: Sequence[Record]) -> pd.DataFrame:
     table = table.rename(columns={"seconds": "epoch_seconds"})
     if table.empty:
         return table
-    metrics = metrics_of_epochs(records)
-    table = table.join(metrics, on=["record", "epoch"], rsuffix="_metric")
-    return table.reset_index(drop=True)
+    metrics = beside(table, metrics_of_epochs(records))
+    table = table.join(metrics, on=["record", "epoch"]).reset_index(drop=True)
+    return table.astype(dict.fromkeys(WHOLE_OF_EPOCHS, "Int64"))
 
 
 def kernels(frame: pd.DataFrame) -> pd.DataFrame:

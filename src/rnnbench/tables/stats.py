@@ -1,7 +1,7 @@
 """Confidence intervals for a handful of runs. The unit is the run, never the epoch.
 
 The epochs of a run share its process, its memory layout and the state of the machine at that time,
-so they are not independent, and each run counts with one value (``records.record.run_value``).
+so they are not independent, and each run counts with one value (``records.record.run_seconds``).
 Times are positive and their errors are multiplicative, so they are analysed on a logarithmic scale.
 
 With three repeats, a paired interval is ± 4.3 standard errors wide, because the spread is estimated

@@ -13,7 +13,6 @@ import pandas as pd
 from rnnbench.axes import CONFIGURATION, KEY, Row
 from rnnbench.sources.certificates import NOT_LEARNING
 from rnnbench.tables.certificates import UNEQUAL, Judgement
-from rnnbench.tables.effects import Effect
 from rnnbench.tables.estimates import Key, Measurements, key_of
 from rnnbench.tables.frame import (
     CALLS,
@@ -275,14 +274,12 @@ def calls(measured: Measurements) -> pd.DataFrame:
     runs = measured.runs
     for call in CALLS:
         samples_of = phase_of(measured.frame, call, ["samples"])["samples"]
-        # Effects are measured for training only, so calls are compared by their seconds.
-        values = runs.assign(
-            call_samples=samples_of.reindex(runs["record"]).to_numpy(),
-            seconds=runs[call],
-            pairing=runs["block"],
-            **Effect()._asdict(),
-        )
-        values = values[values["seconds"] > 0]
+        values = runs.assign(call_samples=samples_of.reindex(runs["record"]).to_numpy())
+        values = values[values[call] > 0]
+        of_calls = []
+        for value, took in zip(values["value"], values[call], strict=True):
+            of_calls.append(value.with_seconds(took))
+        values = values.assign(value=of_calls)
         estimates = Estimates(runs_for_estimates(values))
         columns = ["suspect", "implementation", "call_samples", "batch"]
         for key, own in split(values, KEY, columns).items():

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from rnnbench.records.record import Epoch, Record, run_value
+from rnnbench.records.record import Epoch, Record, run_seconds
 from rnnbench.records.timestamps import milliseconds
 
 VERSION = 2  # of what is logged of a record; a run of an earlier version is logged again
@@ -138,7 +138,7 @@ def note(record: Record) -> str:
     summary = f"{choices} on {record.machine}"
     epochs = record.epochs
     if epochs:
-        seconds = run_value([epoch.seconds for epoch in epochs])
+        seconds = run_seconds([epoch.seconds for epoch in epochs])
         timed = max(1, len(epochs) - 1)
         summary += f", {seconds:.4g} s per epoch (median of {timed})"
         acc = epochs[-1].val_acc
@@ -254,7 +254,7 @@ def metrics(record: Record) -> list[Point]:
 
     if record.epochs:
         all_seconds = [epoch.seconds for epoch in record.epochs]
-        points.append(Point("median_epoch_seconds", run_value(all_seconds), end, 0))
+        points.append(Point("median_epoch_seconds", run_seconds(all_seconds), end, 0))
         # The phase "train" also includes the turns of the others and the validations.
         points.append(Point("train_seconds", sum(all_seconds), end, 0))
 

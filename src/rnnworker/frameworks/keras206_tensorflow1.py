@@ -22,8 +22,8 @@ class Session(keras2_tensorflow1.Session):
 
         return keras
 
-    def _compile_arguments(self):
-        arguments = super()._compile_arguments()
+    def _compile_arguments(self, optimizer=None):
+        arguments = super()._compile_arguments(optimizer)
         if self.config["build"].get("as_published"):
             return arguments
         optimizer = self.keras.optimizers.get(arguments["optimizer"])

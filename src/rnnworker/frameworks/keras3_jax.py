@@ -30,6 +30,7 @@ class Session(KerasSession):
         import keras
 
         self.jax, self.keras = jax, keras
+        self._probes = {}
         # One function for all feeds, since XLA compiles it for each size of a batch.
         self._take = trees.taken if self.feed == "host" else jax.jit(trees.taken)
 
@@ -72,20 +73,40 @@ class Session(KerasSession):
     train_batch = KerasSession.fit_batch
 
     def layer_gradients(self, layer, x, upstream):
+        variables = [variable.value for variable in layer.trainable_variables]
+        probe = self._probe(layer, True)
+        outputs, x_gradient, gradients = probe(x, upstream, variables)
+        gradients = [numpy.asarray(gradient) for gradient in gradients]
+        canonical = self.recurrent.to_canonical(layer, gradients)
+        return numpy.asarray(outputs), dict(canonical, x=numpy.asarray(x_gradient))
+
+    def layer_outputs(self, layer, x):
+        variables = [variable.value for variable in layer.trainable_variables]
+        return numpy.asarray(self._probe(layer, False)(x, variables))
+
+    def _probe(self, layer, training):
+        """A compiled function of the inputs and the variables of `layer`, as a step of ``fit`` and
+        of ``evaluate`` is: the outputs. In `training` also of what the outputs are multiplied by:
+        (outputs, gradients of the inputs, those of the variables)."""
+
         def call(x, variables):
             # Keras's stateless_call omits the casts of a dtype policy.
             mapping = list(zip(layer.trainable_variables, variables))
             with self.keras.StatelessScope(state_mapping=mapping):
-                outputs = layer(x, training=True)
+                outputs = layer(x, training=training)
             return outputs.astype(x.dtype)
 
-        as_array = self.jax.numpy.asarray
-        variables = [variable.value for variable in layer.trainable_variables]
-        outputs, back = self.jax.vjp(call, as_array(x), variables)
-        x_gradient, gradients = back(as_array(upstream))
-        gradients = [numpy.asarray(gradient) for gradient in gradients]
-        canonical = self.recurrent.to_canonical(layer, gradients)
-        return numpy.asarray(outputs), dict(canonical, x=numpy.asarray(x_gradient))
+        def with_gradients(x, upstream, variables):
+            outputs, back = self.jax.vjp(call, x, variables)
+            return (outputs,) + back(upstream)
+
+        key = (id(layer), training)
+        if key not in self._probes:
+            function = call
+            if training:
+                function = with_gradients
+            self._probes[key] = self.jax.jit(function)
+        return self._probes[key]
 
     def kernels(self, run, steps):
         """The kernels in the step that ``fit`` compiles; it is traced again, and nothing is run."""

@@ -37,6 +37,7 @@ class Session(KerasSession):
         self._messages = "".join(tensorflow_facts.import_messages + captured)
         self._asynchronous = any(device.device_type != "CPU" for device in devices)
         self._probes = {}
+        self._gathers = False  # whether the model's steps take numbers of samples
 
     def import_keras(self, tensorflow):
         if self.config["build"]["framework"] == "keras3_tensorflow":
@@ -107,7 +108,8 @@ class Session(KerasSession):
     def prepare_training(self):
         super().prepare_training()
         self.make_metrics()
-        if self.feed == "device" and self.arrays is not None:
+        if self.feed == "device" and self.arrays is not None and not self._gathers:
+            self._gathers = True  # also when it is compiled again
             for name, part in STEPS.items():
                 step = getattr(self.model, name)
                 setattr(self.model, name, self._gathering(step, part))

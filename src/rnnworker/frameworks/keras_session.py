@@ -149,9 +149,14 @@ class KerasSession(KerasWeights, KerasTraining):
             # The last of the functions that may read a key of the model.
             data.epoch_images(trees.taken(self.arrays["x_train"], slice(1)), self.config, 0)
             model_keys.check(self.config)
-        self.model.compile(**self._compile_arguments())
-        self.prepare_training()
+        self.compile(self.config.get("certifying_optimizer"))
         return {"layers": len(self.model.layers)}
+
+    def compile(self, optimizer=None):
+        """Compiles the built model with an `optimizer`, stated as in a model's YAML, in place of
+        its own; with its own if that is None. `load_weights` must follow."""
+        self.model.compile(**self._compile_arguments(optimizer))
+        self.prepare_training()
 
     def _standing_in(self):
         if self.config["rnn"]["implementation"] == "none":
@@ -173,8 +178,9 @@ class KerasSession(KerasWeights, KerasTraining):
         if self.arrays is not None and not getattr(self.model, "built", True):
             self.model(trees.taken(self.arrays["x_train"], slice(1)))
 
-    def _compile_arguments(self):
-        """The arguments of ``compile``: those of the model itself, or of its YAML."""
+    def _compile_arguments(self, optimizer=None):
+        """The arguments of ``compile``: those of the model itself, or of its YAML, with the stated
+        `optimizer` if that is given."""
         settings = self.compile_settings()
         own = self._watched.compile_arguments(self.model)
         if own is None:
@@ -182,8 +188,7 @@ class KerasSession(KerasWeights, KerasTraining):
         else:
             keras_checks.check_own_compile(self.config["model"], own, settings)
             arguments = dict(own)
-        optimizer = self.config.get("certifying_optimizer")
-        if optimizer:
+        if optimizer is not None:
             arguments["optimizer"] = self.optimizer(optimizer)
         return dict(arguments, **settings)
 

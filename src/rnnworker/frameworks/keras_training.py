@@ -49,17 +49,18 @@ class KerasTraining:
             curve.append(keras_checks.loss_in(logs, self))
         return curve
 
-    def train_steps(self, steps):
-        """Trains `steps` batches, which changes the weights. The last of several has the size of
-        an epoch's last batch: XLA compiles for each size, and must not do so in a timed epoch."""
+    def train_steps(self, steps, last=True):
+        """Trains `steps` batches, which changes the weights. With `last`, the last of several has
+        the size of an epoch's last batch: XLA compiles for each size, and must not do so in a timed
+        epoch."""
         batch = self.config["model"]["batch"]
         samples = data.samples(self.arrays, "train")
         rows = trees.rows(samples)
         order = data.epoch_order(self.config["seed"], 0, rows)
-        last = batch
-        if steps > 1 and rows % batch:
-            last = rows % batch
-        order = numpy.resize(order, (steps - 1) * batch + last)
+        count = steps * batch
+        if last and steps > 1 and rows % batch:
+            count += rows % batch - batch
+        order = numpy.resize(order, count)
         self.train(samples, [order], batch, epochs=1)
         self.finish_device()
 

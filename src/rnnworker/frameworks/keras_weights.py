@@ -6,7 +6,7 @@ import collections
 from rnnworker import canonical_weights
 from rnnworker.arguments import INITIALIZERS
 from rnnworker.frameworks.watch import described
-from rnnworker.recurrent.composed import inner_layers, inner_of
+from rnnworker.recurrent.composed import flat, inner_layers, inner_of
 
 
 class KerasWeights:
@@ -87,15 +87,20 @@ class KerasWeights:
         return [self._canonical(layer) for layer in self.weighted()]
 
     def forget_states(self):
-        """Sets the states that stateful layers have kept to zero."""
+        """Sets the states that stateful layers have kept to zero, also those of a model's own loops
+        over cells."""
+        layers = flat(self.model.layers)
         for layer in self.recurrent.layers:
-            for inner in inner_layers(layer):
-                if not getattr(inner, "stateful", False):
-                    continue
-                if getattr(inner, "reset_state", None):
-                    inner.reset_state()
-                else:
-                    inner.reset_states()
+            layers += inner_layers(layer)
+        for layer in layers:
+            if not getattr(layer, "stateful", False):
+                continue
+            if not hasattr(self.keras, "tree"):
+                layer.reset_states()
+                continue
+            # Not by Keras 3's reset_state, which fails for a stack of cells.
+            for state in self.keras.tree.flatten(getattr(layer, "states", None) or []):
+                state.assign(self.keras.ops.zeros_like(state))
 
     def weighted(self):
         """The layers with weights, in order. An inner model or a wrapper that holds a recurrent

@@ -42,13 +42,18 @@ class Session(keras3_tensorflow.Session):
         with self.strategy.scope():
             return super().build()
 
+    def compile(self, optimizer=None):
+        with self.strategy.scope():
+            super().compile(optimizer)
+
     def make_metrics(self):
-        complete = getattr(self.model, "_maybe_symbolic_build", None)
+        # That of the class: a first compilation has replaced the model's own.
+        complete = getattr(type(self.model), "_maybe_symbolic_build", None)
         if complete is not None and self.arrays is not None:
             # Keras 3 creates the metrics from a batch that each call of `fit` and `evaluate`
             # would take from its feed, whose next batch would then be the second one.
             x, y = trees.taken(data.samples(self.arrays, "train"), slice(1))
-            complete(data_batch=(x, y, None))
+            complete(self.model, data_batch=(x, y, None))
             self.model._maybe_symbolic_build = lambda **feed: None
 
     def _pipeline(self, batch_of, orders, batch):

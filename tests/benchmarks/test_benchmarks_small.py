@@ -1,0 +1,301 @@
+"""The small form of each script in `benchmarks/`, run as a user runs it, and its figures looked at.
+
+Times are judged loosely: a busy machine may double them, and only a broken script may fail.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import runpy
+import subprocess
+import sys
+import types
+from pathlib import Path
+
+import pytest
+
+from benchmarks.by_script import fifos
+from benchmarks.slowed import digits_slowed
+from rnnworker.models import digits_rnn
+from tests.conftest import ROOT, Project, make_project
+from tests.worker.building import build_python, write_digits
+
+BENCHMARKS = ROOT / "benchmarks"
+HEADING = re.compile(
+    r"^20\d\d-\d\d-\d\d, .+, \d+ cores, load average [\d.]+ at the start, Python 3\.\d+\.\d+, "
+    r"commit [0-9a-f]{40}(-edited)?:$",
+    re.M,
+)
+# What the scripts import or start.
+MODULES = {
+    *("bare", "by_hand", "experiment", "judging", "same_number", "simulated", "small", "where"),
+    *("plain/digits", "plain/turns", "slowed/digits_slowed", "slowed/keras_slowed"),
+}
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]):
+    """Runs a script with these arguments as its own program, but in this process, which has already
+    imported what most of them import. Returns what it prints below the heading."""
+    monkeypatch.setenv("RNNBENCH_TIMING_LOCK", str(tmp_path / "timing.lock"))
+    monkeypatch.setattr(sys, "path", sys.path.copy())
+    monkeypatch.chdir(tmp_path)
+
+    def run_script(name: str, *arguments: object) -> str:
+        script = str(BENCHMARKS / f"{name}.py")
+        monkeypatch.setattr(sys, "argv", [script, *map(str, arguments)])
+        try:
+            runpy.run_path(script, run_name="__main__")
+        except SystemExit as end:
+            assert not end.code, end.code
+        out = capfd.readouterr().out
+        heading = HEADING.search(out)
+        assert heading, out
+        return out[heading.end() :]
+
+    return run_script
+
+
+def tables_of(text: str) -> list[list[list[str]]]:
+    """The tables in Markdown: the cells of their rows, below the heads."""
+    tables = []
+    for block in re.findall(r"(?:^\|.*\|\n)+", text, re.M):
+        head, _, *lines = block.splitlines()
+        rows = [[cell.strip() for cell in line[1:-1].split("|")] for line in lines]
+        assert rows and {len(row) for row in rows} == {head.count("|") - 1}, block
+        tables.append(rows)
+    return tables
+
+
+def test_every_script_has_a_test() -> None:
+    text = Path(__file__).read_text()
+    tested = set(re.findall(r'\brun\("(\w+)"', text)) | set(re.findall(r"(plain/\w+)\.py", text))
+    scripts = {
+        path.relative_to(BENCHMARKS).with_suffix("").as_posix() for path in BENCHMARKS.rglob("*.py")
+    }
+    assert tested | MODULES == scripts
+
+
+def test_accuracy(run) -> None:
+    text = run("accuracy", "--small")
+    wrong = re.findall(r"^(\d+) seeds, (\d+) comparisons: ([\d.]+) ([\d.]+) ([\d.]+)$", text, re.M)
+    assert len(wrong) == 4 * 4 and all(0 <= float(share) <= 100 for row in wrong for share in row)
+    # With two seeds, no difference in accuracy is ever shown.
+    assert {row[3] for row in wrong if row[0] == "2"} == {"0.0"}
+    # A true difference of 5 points is, with ten.
+    power = re.findall(r"^5%, 10 seeds, \d+ comparisons: \d+ (\d+)", text, re.M)
+    assert power == ["100"] * 4
+
+
+def test_headline(run) -> None:
+    text = run("headline", "--small")
+    assert "\n20 contests each" in text
+    equal = re.findall(r"^equal, .*: ([\d.]+), ([\d.]+)$", text, re.M)
+    assert len(equal) == 3 * 3 * 3
+    # The simultaneous intervals name a difference that does not exist in at most 5 % (2.6 on
+    # average); the individual ones do so more often.
+    separate = sum(float(share) for share, _ in equal) / len(equal)
+    together = sum(float(share) for _, share in equal) / len(equal)
+    assert together <= 5 < separate
+    faster = re.findall(r"^one 10% faster, .*: (\d+), (\d+)$", text, re.M)
+    assert len(faster) == 4 and all(int(share) >= 75 for _, share in faster)
+
+
+def test_calibration(run) -> None:
+    text = run("calibration", "--small")
+    assert len(re.findall(r"^## ", text, re.M)) == 10
+    tables = tables_of(text)
+    assert [len(table) for table in tables] == [3, 3, 3, 3, 3, 3, 2, 3, 3, 3]
+    assert "nan" not in text
+    covered = [float(row[1].rstrip("%")) for row in tables[1]]
+    assert sum(covered) / len(covered) > 60
+    # Equal members: no sentence is wrong, and each page says that there is no difference.
+    (_, _, none) = tables[3]
+    assert none[1] == "no difference shown" and none[2] == none[3] and none[4] == "0"
+    # Ratios are the same number everywhere.
+    assert all(int(given) > 0 and differs == "0" for _, given, differs in tables[9])
+
+
+def test_epoch_position(run, measured_small: Project) -> None:
+    """Four runs of five epochs, each of which sleeps as long as the others."""
+    (table,) = tables_of(text := run("epoch_position", measured_small.folder / "results"))
+    assert [row[0] for row in table] == ["1", "2", "3", "4", "5"]
+    effects = [float(row[1].rstrip("%")) for row in table]
+    assert all(-50 < effect < 100 for effect in effects)
+    assert "4 runs of 5 epochs" in text and "p = " in text
+
+
+def test_report_scale(run) -> None:
+    (((records, wall, cpu, peak, page, files),),) = tables_of(run("report_scale", "--small"))
+    assert records == "50" and int(files) >= 15
+    assert float(cpu) > 0 and float(wall) > 0 and int(peak) > 50 and 0.1 < float(page) < 5
+
+
+def test_planning(run) -> None:
+    (table,) = tables_of(run("planning", "--small"))
+    assert [row[:2] for row in table] == [
+        ["`snakemake -n`", "40"], ["`rnnbench grid`", "40"], ["nothing to do", "20"],
+    ]  # fmt: skip
+    for row in table:
+        assert float(row[2]) > 0 and int(row[7]) > 20
+    for row in (table[0], table[2]):
+        for ratio in (row[4], row[6]):
+            assert 0.1 < float(ratio.split()[0]) < 30
+
+
+def test_start(run) -> None:
+    """The worker sleeps 50 ms in place of an import, 20 to build and 50 in its first step."""
+    (((runs, *seconds),),) = tables_of(run("start", "--small"))
+    outside, imports, data, build, first, warmup, handshakes, total = map(float, seconds)
+    assert runs == "1"
+    assert 0.05 <= imports < 5 and 0.02 <= build < 5 and 0.05 <= first < 5 and 0.02 <= warmup < 5
+    parts = outside + imports + data + build + first + warmup + handshakes
+    assert total == pytest.approx(parts, abs=0.05)
+
+
+def test_overhead(run) -> None:
+    (((runs, each, wall, workers, ratio, *_, cpu, resident),),) = tables_of(
+        run("overhead", "--small")
+    )
+    assert runs == "1" and 1.0 <= float(each) == float(workers) < float(wall)
+    assert float(ratio) == pytest.approx(float(wall) / float(workers), rel=0.1)
+    assert cpu.endswith("% of a core") and 10 < int(resident) < 500
+
+
+def test_alone(run) -> None:
+    """An epoch sleeps 0.1 s, in turns and alone."""
+    (((batch, pairs, turns, alone, ratio, span),),) = tables_of(run("alone", "--small"))
+    assert (batch, pairs, span) == ("16", "1", "one pair")
+    assert 0.1 <= float(turns) < 0.5 and 0.1 <= float(alone) < 0.5
+    assert float(ratio) == pytest.approx(float(turns) / float(alone), abs=0.01)
+
+
+def test_forked(run) -> None:
+    last = run("forked", "--small").splitlines()[-1]
+    found = re.match(
+        r"fake, 1 threads: forked / started ([\d.]+) \(([\d.]+)–([\d.]+)\), 2 rounds", last
+    )
+    assert found, last
+    ratio, low, high = map(float, found.groups())
+    assert low <= ratio <= high and 0.5 < ratio < 2
+    assert last.endswith("the losses of all four were equal in 2 rounds")
+
+
+def test_launchers(run) -> None:
+    (table,) = tables_of(run("launchers", "--small"))
+    names = ["hydra --multirun", "shell loop", "rnnbench, plan only"]
+    assert [row[0] for row in table] == names
+    assert all(row[1] == "1" and float(row[2]) > 0.5 for row in table)
+
+
+def test_rounds(run) -> None:
+    """`slow2` is slowed by 2 % of each step, which `test_a_step_is_slowed_once` checks: two rounds
+    cannot show it."""
+    text = run("rounds", "--small")
+    (table,) = tables_of(text)
+    assert [row[:3] for row in table] == [["slow2", "2", "1"]]
+    for row in table:
+        ratio, low, high = map(float, re.findall(r"[\d.]+", row[4]))
+        assert low < ratio < high and 0.5 < ratio < 2
+    spreads = re.findall(r": ([\d.]+)%$", text, re.M)
+    assert len(spreads) == 2 and all(math.isfinite(float(spread)) for spread in spreads)
+    assert re.search(r"^4 runs, \d of them suspect$", text, re.M)
+
+
+class Model:
+    """Makes a training step that takes a second of a clock."""
+
+    train_function = None
+
+    def __init__(self, clock: list[float]) -> None:
+        self.clock = clock
+
+    def make_train_function(self, force: bool = False) -> None:
+        if force or self.train_function is None:
+            self.train_function = self.step
+
+    def step(self, batch: str) -> str:
+        self.clock[0] += 1.0
+        return batch
+
+
+@pytest.mark.parametrize("slower", [0.0, 0.02, 0.1])
+def test_a_step_is_slowed_once(monkeypatch: pytest.MonkeyPatch, slower: float) -> None:
+    clock = [0.0]
+
+    def now() -> float:
+        clock[0] += 1e-4
+        return clock[0]
+
+    model = Model(clock)
+    monkeypatch.setattr(digits_slowed, "time", types.SimpleNamespace(perf_counter=now))
+    monkeypatch.setattr(digits_rnn, "build", lambda *_: model)
+    built = digits_slowed.build(None, None, {"rnn": {"options": {"slower": slower}}})
+    for force in (False, False, True):
+        built.make_train_function(force)
+        begin = clock[0]
+        assert built.train_function("batch") == "batch"
+        assert clock[0] - begin == pytest.approx(1 + slower, abs=1e-3)
+
+
+@pytest.fixture
+def old_project(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """A project with the environment of TensorFlow 1.15."""
+    python = build_python("tf_1_15", "3.7", tmp_path_factory)
+    project = make_project(tmp_path / "project")
+    (project.folder / "results").mkdir()
+    (project.folder / "results/envs").symlink_to(python.parents[2])
+    (project.folder / "workflow").symlink_to(ROOT / "workflow")
+    return project
+
+
+def test_by_script(run, old_project: Project) -> None:
+    """The worker and plain/tensorflow1.py."""
+    text = run("by_script", "--small", "--root", old_project.folder)
+    (((build, pairs, worker, script, ratio, span, _),),) = tables_of(text)
+    assert (build, pairs) == ("tf_1_15", "1") and span.startswith("one pair")
+    assert 0 < float(worker) < 10 and 0 < float(script) < 10
+    assert 0.3 < float(ratio) < 3
+
+
+def test_the_plain_script_of_keras_3(tmp_path: Path) -> None:
+    """plain/keras3.py, with turns from here."""
+    write_digits(tmp_path / "digits.npz", train=32, val=16)
+    with fifos(tmp_path / "turns") as side:
+        process = subprocess.Popen(
+            [
+                *(sys.executable, BENCHMARKS / "plain/keras3.py", tmp_path / "digits.npz"),
+                *("32", "4", "16", "2", "0", "1", tmp_path / "turns", "pipeline"),
+            ],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for _ in range(2):
+            side.wait_until_ready()
+            side.go()
+        seconds = json.loads(process.communicate(timeout=300)[0].splitlines()[-1])
+    assert process.returncode == 0 and len(seconds) == 2
+    assert all(0 < each < 60 for each in seconds)
+
+
+def test_suite(run) -> None:
+    """One file of this checkout's tests, twice."""
+    ((whole, tier),) = tables_of(run("suite", "--small"))
+    assert (whole[0], tier[0]) == ("all", "quick")
+    before, after, ratio = map(float, whole[1:4])
+    assert ratio == pytest.approx(after / before, rel=0.1)
+    assert float(whole[4]) > 0.5 and before > float(tier[1])
+
+
+def test_one_step(tmp_path: Path, old_project: Project) -> None:
+    """plain/one_step.py: if all gradients are computed first, no step differs."""
+    write_digits(tmp_path / "digits.npz", train=64, val=16)
+    (python,) = (old_project.folder / "results/envs").glob("tf_1_15-*/bin/python")
+    command = [python, BENCHMARKS / "plain/one_step.py", tmp_path / "digits.npz"]
+    done = subprocess.run([*command, "--small", "--ordered"], stdout=subprocess.PIPE, check=True)
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert found["LSTM implementation=1"]["differ"] == 0
+    assert found["LSTM implementation=1"]["worst"] < 0.01
+    assert re.match(r"[0-9a-f]{7,40}(-edited)?$", found["commit"]) and found["cpu"]
