@@ -23,6 +23,7 @@ from rnnworker import (
     attest,
     canonical_weights,
     cards,
+    data,
     frameworks,
     precision,
     reference,
@@ -122,6 +123,9 @@ def _load(job):
     """Returns what `samples_of` does, and why no implementation can be certified with it: an
     exception, or None."""
     try:
+        # The framework first: a model's file may import it, and set what it would be.
+        first = dict(job["config"], rnn=job["implementations"][0]["rnn"])
+        frameworks.open_session(first, job["threads"])
         arrays, sizes = samples_of(job)
     except Refusal as error:
         return None, [], error
@@ -131,6 +135,14 @@ def _load(job):
     if found:
         fault = ValueError(found)
     return arrays, sizes, fault
+
+
+def prepare_beside_build(config, job):
+    """Calls ``prepare`` again if its file is that of the model, which was executed anew: what it
+    has put into the file's globals is there in ``build``."""
+    file = config["model"]["function"].rpartition(":")[0]
+    if file.endswith(".py") and config["model"]["data"]["prepare"].rpartition(":")[0] == file:
+        data.arrays(config, job["dataset"], job.get("pinned_md5"))
 
 
 def compare_pairs(trials):
@@ -235,7 +247,10 @@ class Trial:
         self.function = None
         self.round_trip = None
         self.no_reference = None  # why the layers are not compared with the reference
+        user_functions.forget()  # what a file keeps belongs to one model
         session = frameworks.open_session(self.config, job["threads"])
+        session.settle()
+        prepare_beside_build(self.config, job)
         session.arrays = arrays
         session.build()
         has_layers = session.recurrent.layers or keras_checks.has_own_loop(session)

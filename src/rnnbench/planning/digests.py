@@ -14,7 +14,7 @@ from rnnbench.grid.files import parsed
 from rnnbench.grid.overrides import Config
 from rnnworker.cards import replicas_of
 from rnnworker.frameworks.names import FRAMEWORKS
-from rnnworker.options import is_function, is_keras, is_user_file
+from rnnworker.options import IN_PLACE, WITHOUT_LAYERS, is_function, is_user_file
 
 _ROOT = Path(rnnworker.__file__).parent
 _PACKAGES = ("rnnworker", "rnnlayers")
@@ -75,9 +75,11 @@ def _digest(
     if implementation:
         if is_user_file(implementation):
             files.append(Path(implementation))
-        elif is_keras(implementation):
-            files.append(_ROOT / "kernels/keras.py")
-        else:
+        elif implementation in IN_PLACE:
+            own = _ROOT.parent / f"rnnlayers/{implementation}.py"
+            if own.exists():  # the others are choices of Keras's own code
+                files.append(own)
+        elif implementation not in WITHOUT_LAYERS:
             files.append(_ROOT / f"kernels/{implementation}.py")
     files += sorted(map(_file_of, functions))
     described = FRAMEWORKS[framework]

@@ -6,6 +6,7 @@ import inspect
 from unittest import mock
 
 from rnnworker.recurrent import composed
+from rnnworker.recurrent.in_place import RECURRENT
 
 # Layers with a dropout of their own → its attribute. Keras 2.0 to 2.3 lack some of them.
 ATTENTION = {
@@ -40,20 +41,25 @@ def names(model, layers):
 
 
 def turn_off(layers, stack):
-    """Turns off dropout and noise in Keras's layers, attention included, and in classes derived
-    from them, if they are made in `stack`. A later change would have no effect in TensorFlow 1: the
-    graph contains the rate with which a layer was called."""
+    """Turns off dropout and noise in Keras's layers, attention and recurrent cells included, and in
+    classes derived from them, if they are made in `stack`. A later change would have no effect in
+    TensorFlow 1: the graph contains the rate with which a layer was called."""
 
-    def with_0(original, setting):
+    def with_0(original, settings):
         @functools.wraps(original)
-        def init(self, *arguments, **settings):
-            original(self, *arguments, **settings)
-            setattr(self, setting, 0.0)
+        def init(self, *arguments, **stated):
+            original(self, *arguments, **stated)
+            for setting in settings:
+                setattr(self, setting, 0.0)
 
         # Keras 3 reads the names of positional arguments from it.
         init.__signature__ = inspect.signature(original)
         return init
 
-    for layer, setting in classes_of(layers).items():
-        replacement = with_0(layer.__init__, setting)
+    off = {kind: [setting] for kind, setting in classes_of(layers).items()}
+    for name in RECURRENT:
+        cell = getattr(layers, name + "Cell", None)  # Keras 2.0.6 has none
+        off[cell or getattr(layers, name)] = ["dropout", "recurrent_dropout"]
+    for layer, settings in off.items():
+        replacement = with_0(layer.__init__, settings)
         stack.enter_context(mock.patch.object(layer, "__init__", replacement))
