@@ -70,7 +70,7 @@ def forget():
     _executed.clear()
     for name, module in list(sys.modules.items()):
         top = sys.modules.get(name.partition(".")[0])
-        file = getattr(top, "__file__", None)
+        file = vars(top or object).get("__file__")  # `getattr` would load a lazy module
         if not file or name.startswith(("rnnworker", "rnnlayers")):
             continue
         folder = os.path.dirname(os.path.abspath(file))
