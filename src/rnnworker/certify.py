@@ -3,7 +3,8 @@
 In one process per device, and with dropout off, it compares each implementation's layers with
 `reference` at the model's shapes, for every size of a batch that ran, and the steps that it applies
 with the gradients that it computes. On the first device it also compares the implementations with
-each other: their layers, their training, and their outputs with the weights that the other has
+each other: their layers; what a training with the model's own optimizer, and with its dropout where
+the masks can be set, changes in each weight; and their outputs with the weights that the other has
 trained. A model without a recurrent layer has one implementation, ``none``: its steps and its loss
 are checked.
 
@@ -354,6 +355,7 @@ class Trial:
         """The losses of a training, a step for each of the `orders`. Saves what the first steps
         change, with the noise: the same after each initial weight was changed in its last place."""
         session = self.session
+        session.reset()
         few = orders[:CHANGED_STEPS]
         curve = session.loss_curve(few)
         trained = session.trained()
@@ -399,7 +401,8 @@ class Trial:
             probes = self._load_probes(functions)
             for index, arrays in enumerate(probes):
                 layer = self.session.recurrent.layers[index]
-                with composed.plain(layer), composed.unfrozen(layer):
+                quiet = self.session.without_randomness()
+                with quiet, composed.plain(layer), composed.unfrozen(layer):
                     self._probe_layer(index, arrays, functions[index], batches)
         for batch in batches:
             for part in PROBED:
@@ -510,7 +513,8 @@ def applied(trial, tolerance):
         trial.session.load_weights(trial.weights)
         steps = applied_steps(trial.weights, trial.is_long)
         batches = first_batches(trial.session.arrays, trial.config, steps)
-        found = differences_of(trial.session, batches)
+        with trial.session.without_randomness():
+            found = differences_of(trial.session, batches)
         off = [value for value in found if not value <= tolerance["gradients"]]
         worst = max(found)
         if numpy.isfinite(worst):

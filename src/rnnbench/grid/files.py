@@ -269,7 +269,7 @@ def imported_beside(file: Path) -> frozenset[Path]:
 
 def _imported_modules(file: Path) -> set[str]:
     """The top names of the modules that `file` imports."""
-    names = set()
+    names: set[str] = set()
     if not file.exists():
         return names
     for node in ast.walk(parsed(file)):

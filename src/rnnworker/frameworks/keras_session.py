@@ -261,8 +261,8 @@ class KerasSession(KerasWeights, KerasTraining):
         return metrics
 
     def make_model(self, function):
-        """The model that `function` builds, without dropout if it is certified: two
-        implementations draw different masks. `function` takes (), (keras), (keras, config), or
+        """The model that `function` builds, without dropout if it is certified and dropout's random
+        states cannot be set: two implementations would draw other masks. `function` takes (), (keras), (keras, config), or
         (keras, recurrent, config), and others of these three by their names."""
         config = model_keys.recorded(self.config, "build")
         known = {"keras": self.keras, "recurrent": self.recurrent, "config": config}
@@ -271,7 +271,7 @@ class KerasSession(KerasWeights, KerasTraining):
         positional = [known[name] for name in shorter.get(number, known)]
         named = {name: known[name] for name in optional if name in known}
         with contextlib.ExitStack() as stack:
-            if self.config.get("certifying"):
+            if self.config.get("certifying") and not self.resets_dropout:
                 random_layers.turn_off(self.keras.layers, stack)
             return function(*positional, **named)
 
@@ -400,6 +400,10 @@ class KerasSession(KerasWeights, KerasTraining):
         if len(output) > 1:
             output = (shape[0],) + output[1:]
         return shape, output
+
+    def without_randomness(self):
+        """A context in which the model draws no dropout and no noise."""
+        return random_layers.off(self.model, self.keras.layers)
 
     def layer_outputs(self, layer, x):
         """The outputs with ``training=False``, as in ``evaluate`` and ``predict``."""

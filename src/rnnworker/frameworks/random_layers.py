@@ -1,6 +1,7 @@
 """The layers of a model that draw random numbers in each training step: which ones these are, and
 how a certificate turns them off."""
 
+import contextlib
 import functools
 import inspect
 from unittest import mock
@@ -40,10 +41,38 @@ def names(model, layers):
     return found
 
 
+@contextlib.contextmanager
+def off(model, layers):
+    """Turns off dropout and noise in Keras's layers of `model`, attention and recurrent cells
+    included, in the block. `layers`: Keras's module."""
+    rates = _rates(layers)
+    before = []
+    for layer in composed.flat([model]):
+        for kind, settings in rates.items():
+            if not isinstance(layer, kind):
+                continue
+            for setting in settings:
+                before.append((layer, setting, getattr(layer, setting)))
+                setattr(layer, setting, 0.0)
+    try:
+        yield
+    finally:
+        for layer, setting, value in before:
+            setattr(layer, setting, value)
+
+
+def _rates(layers):
+    """Keras's classes of `classes_of` and of recurrent cells → the names of their rates."""
+    found = {kind: [setting] for kind, setting in classes_of(layers).items()}
+    for name in RECURRENT:
+        cell = getattr(layers, name + "Cell", None)  # Keras 2.0.6 has none
+        found[cell or getattr(layers, name)] = ["dropout", "recurrent_dropout"]
+    return found
+
+
 def turn_off(layers, stack):
-    """Turns off dropout and noise in Keras's layers, attention and recurrent cells included, and in
-    classes derived from them, if they are made in `stack`. A later change would have no effect in
-    TensorFlow 1: the graph contains the rate with which a layer was called."""
+    """As `off`, of layers that are made in `stack`: in TensorFlow 1, a later change would have no
+    effect, because the graph contains the rate with which a layer was called."""
 
     def with_0(original, settings):
         @functools.wraps(original)
@@ -56,10 +85,6 @@ def turn_off(layers, stack):
         init.__signature__ = inspect.signature(original)
         return init
 
-    off = {kind: [setting] for kind, setting in classes_of(layers).items()}
-    for name in RECURRENT:
-        cell = getattr(layers, name + "Cell", None)  # Keras 2.0.6 has none
-        off[cell or getattr(layers, name)] = ["dropout", "recurrent_dropout"]
-    for layer, settings in off.items():
+    for layer, settings in _rates(layers).items():
         replacement = with_0(layer.__init__, settings)
         stack.enter_context(mock.patch.object(layer, "__init__", replacement))

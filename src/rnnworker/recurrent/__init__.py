@@ -42,8 +42,7 @@ class Recurrent:
 
     `kernel`: what `rnnlayers.use` takes; None for an implementation with weights of its own, which
     is the `module`. `made` has the recurrent layers of the model, whose weights can be read and set
-    in canonical form. With ``certifying`` in the config the layers have no dropout. Raises
-    `Refusal` for an argument that the implementation does not honour.
+    in canonical form. Raises `Refusal` for an argument that the implementation does not honour.
     """
 
     def __init__(self, keras, config):
@@ -259,16 +258,12 @@ class Recurrent:
                 reason = "go_backwards is for a single layer in one direction"
             if reason:
                 raise Refusal("{}: {}".format(place, reason))
-        without_dropout = {"dropout": 0.0, "recurrent_dropout": 0.0}
-        options = {"return_sequences": False}
-        options.update(without_dropout)
+        options = {"return_sequences": False, "dropout": 0.0, "recurrent_dropout": 0.0}
         options.update(of_grid)
         for argument, value in given.items():
             # Any other one has no effect, since it was not refused; most layers do not have it.
             if argument in options or arguments.supports(config, argument, takes_all):
                 options[argument] = value
-        if self._config.get("certifying"):
-            options.update(without_dropout)
         return options
 
 
