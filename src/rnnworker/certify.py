@@ -355,8 +355,9 @@ class Trial:
         """The losses of a training, a step for each of the `orders`. Saves what the first steps
         change, with the noise: the same after each initial weight was changed in its last place."""
         session = self.session
-        session.reset()
         few = orders[:CHANGED_STEPS]
+        session.loss_curve(few[:1])  # Keras on torch draws random numbers when a `fit` is the first
+        session.reset()
         curve = session.loss_curve(few)
         trained = session.trained()
         changes = weights.Changes(self.layers, trained, self.weights, session.dump_weights())
