@@ -38,7 +38,9 @@ class Own:
         return found
 
     def methods(self, keras):
-        return self._kernel if getattr(self._kernel, "with_masks", False) else _without_masks(self._kernel)
+        if getattr(self._kernel, "with_masks", False):
+            return self._kernel
+        return _without_masks(self._kernel)
 
 
 _refusing = {}  # class → the same without masks

@@ -68,7 +68,7 @@ def forget():
     """Lets each user-supplied file, and the modules in its folder, be executed anew: what they keep
     belongs to one model."""
     _executed.clear()
-    for name, module in list(sys.modules.items()):
+    for name in list(sys.modules):
         top = sys.modules.get(name.partition(".")[0])
         file = vars(top or object).get("__file__")  # `getattr` would load a lazy module
         if not file or name.startswith(("rnnworker", "rnnlayers")):

@@ -113,6 +113,14 @@ def bundle(arguments: Sequence[str]) -> int:
     return 0
 
 
+def _folder_of_imports(file: Path) -> Path:
+    """The folder from which a user's `file` is imported: above the packages that it is in."""
+    folder = file.parent
+    while (folder / "__init__.py").exists():
+        folder = folder.parent
+    return folder
+
+
 def _write(
     folder: Path,
     plan: Plan,
@@ -141,8 +149,9 @@ def _write(
     own = {}
     for file in sorted(own_files):
         path = str(file)  # by which runs name it
-        short = hashlib.sha256(path.encode()).hexdigest()[:8]
-        own[path] = f"own/{short}/{file.name}"
+        top = _folder_of_imports(file)
+        short = hashlib.sha256(str(top).encode()).hexdigest()[:8]
+        own[path] = f"own/{short}/{file.relative_to(top).as_posix()}"
         sources[own[path]] = file
 
     packages = Path(rnnworker.__file__).parents[1]

@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 
 import rnnworker
-from rnnbench.grid.files import parsed
+from rnnbench.grid.files import imported_beside, parsed
 from rnnbench.grid.overrides import Config
 from rnnworker.cards import replicas_of
 from rnnworker.frameworks.names import FRAMEWORKS
@@ -153,6 +153,8 @@ def _imports(file: Path) -> tuple[Path, ...]:
         for path in _modules(name):
             if path != file and _name(path) not in _IGNORED_MODULES:
                 found.add(path)
+    if _name(file).startswith("/"):  # a user's
+        found |= imported_beside(file)
     return tuple(sorted(found))
 
 

@@ -62,7 +62,7 @@ def check(session):
 
 def _line_with(words, function):
     """``FILE, line N`` of the first line with `words` in the model's file; else the function."""
-    module, _, name = function.rpartition(":")
+    module = function.rpartition(":")[0]
     if module.endswith(".py"):
         path = module
     else:

@@ -97,6 +97,11 @@ class KerasWeights:
 
     def load_weights(self, weights):
         """Sets the model's weights to canonical ones, to which `reset` will return."""
+        self.set_weights(weights)
+        self._initial = self.read(self._state())
+
+    def set_weights(self, weights):
+        """Sets the model's weights to canonical ones, and kept states to zero."""
         self.forget_states()
         for layer, arrays in zip(self.weighted(), weights):
             if layer in self.recurrent.layers:
@@ -104,7 +109,24 @@ class KerasWeights:
                 continue
             named = self._named(layer)
             self.write([variable for _, variable in named], [arrays[name] for name, _ in named])
-        self._initial = self.read(self._state())
+
+    def trained(self):
+        """Which arrays of the layers in `weighted` are trained, {array: bool} for each."""
+        found = []
+        for layer in self.weighted():
+            trained = set(map(id, layer.trainable_weights))
+            flags = {}
+            if self.recurrent.made_here(layer) is None:
+                for name, variable in self._named(layer):
+                    flags[name] = id(variable) in trained
+            elif in_place.is_of_keras(self.keras, inner_layers(layer)[0]):
+                for prefix, part in single_parts(layer).items():
+                    for name, variable in zip(cells.ARRAYS, part.weights):
+                        flags[prefix + name] = id(variable) in trained
+            else:
+                flags = dict.fromkeys(self._canonical(layer), bool(trained))
+            found.append(flags)
+        return found
 
     def dump_weights(self):
         """The model's weights in canonical form."""

@@ -8,7 +8,7 @@ their own: a module of ``rnnworker.kernels``, or a user's file with ``make``
 
 import importlib
 
-from rnnworker import arguments, canonical_weights, products
+from rnnworker import arguments, canonical_weights
 from rnnworker.arguments import Refusal
 from rnnworker.options import (
     IMPLEMENTATIONS,
@@ -246,11 +246,12 @@ class Recurrent:
         config = dict(self._config, cell={"name": cell})
         of_grid = dict(self._rnn.get("options") or {})
         is_own = is_user_file(self._rnn["implementation"])
+        takes_all = self.kernel is not None
         for argument in sorted(given):
             value = given[argument]
             if argument.endswith("activation"):
                 value = in_place.activation_name(self.keras, value)
-            reason = arguments.refusal(config, argument, value, self.kernel is not None)
+            reason = arguments.refusal(config, argument, value, takes_all)
             if not is_own and value != of_grid.get(argument, value):
                 reason = "the model sets {0}={1!r}, and the grid rnn.options.{0}={2!r}"
                 reason = reason.format(argument, value, of_grid[argument])
@@ -264,8 +265,7 @@ class Recurrent:
         options.update(of_grid)
         for argument, value in given.items():
             # Any other one has no effect, since it was not refused; most layers do not have it.
-            in_place = self.kernel is not None
-            if argument in options or arguments.supports(config, argument, in_place):
+            if argument in options or arguments.supports(config, argument, takes_all):
                 options[argument] = value
         if self._config.get("certifying"):
             options.update(without_dropout)

@@ -1,6 +1,6 @@
-"""User-supplied recurrent kernels: a class ``Kernel`` that computes Keras's own layers, or functions
-that make layers with weights of their own. A violation of the contract in ``docs/own_kernel.md`` is
-a ValueError of one line that names the file."""
+"""User-supplied recurrent kernels: a class ``Kernel`` that computes Keras's own layers, or
+functions that make layers with weights of their own. A violation of the contract in
+``docs/own_kernel.md`` is a ValueError of one line that names the file."""
 
 import numpy
 
