@@ -1,6 +1,7 @@
 """The layers of a model that draw random numbers in each training step: which ones these are, and
 how a certificate turns them off."""
 
+import contextlib
 import functools
 import inspect
 from unittest import mock
@@ -43,13 +44,16 @@ def names(model, layers):
 def turn_off(layers, stack):
     """Turns off dropout and noise in Keras's layers, attention and recurrent cells included, and in
     classes derived from them, if they are made in `stack`. A later change would have no effect in
-    TensorFlow 1: the graph contains the rate with which a layer was called."""
+    TensorFlow 1: the graph contains the rate with which a layer was called. Returns what it turns
+    off, for `restored`: a list to which each layer adds (itself, setting, value)."""
+    turned_off = []
 
     def with_0(original, settings):
         @functools.wraps(original)
         def init(self, *arguments, **stated):
             original(self, *arguments, **stated)
             for setting in settings:
+                turned_off.append((self, setting, getattr(self, setting)))
                 setattr(self, setting, 0.0)
 
         # Keras 3 reads the names of positional arguments from it.
@@ -63,3 +67,17 @@ def turn_off(layers, stack):
     for layer, settings in off.items():
         replacement = with_0(layer.__init__, settings)
         stack.enter_context(mock.patch.object(layer, "__init__", replacement))
+    return turned_off
+
+
+@contextlib.contextmanager
+def restored(turned_off):
+    """In the block, layers have the rates that `turn_off` has turned off, so that a kernel refuses
+    what it will refuse in a timed run."""
+    for layer, setting, value in reversed(turned_off):  # a derived class adds its layer again
+        setattr(layer, setting, value)
+    try:
+        yield
+    finally:
+        for layer, setting, _ in turned_off:
+            setattr(layer, setting, 0.0)
