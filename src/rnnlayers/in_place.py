@@ -7,7 +7,7 @@ remains Keras's: what is saved, cloned or compared by class is a plain layer.
 
 import importlib
 
-from rnnlayers import keras_kernels
+from rnnlayers import keras2_call, keras_kernels
 from rnnlayers.own import Own
 from rnnlayers.refusals import BACKEND, CONSTANTS, OWN_METHOD, XLA, CannotCompute, refusal
 from rnnlayers.which_keras import PACKAGES, keras_of
@@ -156,7 +156,6 @@ def _with_kernel(keras, plain, name, module):
             "rnnlayers_kernel": name,
         }
         if not keras.is_keras3:
-            keras2_call = importlib.import_module("rnnlayers.keras2_call")
             settings["call"] = keras2_call.not_converted()
         _classes[methods, plain] = type(plain.__name__, bases, settings)
     return _classes[methods, plain]

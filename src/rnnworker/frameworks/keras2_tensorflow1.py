@@ -14,7 +14,7 @@ import numpy
 
 from rnnworker import data, optimizers, trees
 from rnnworker.arguments import Refusal
-from rnnworker.frameworks import tensorflow_facts
+from rnnworker.frameworks import random_layers, tensorflow_facts
 from rnnworker.frameworks.keras_session import KerasSession
 from rnnworker.frameworks.keras_training import renamed
 from rnnworker.recurrent import in_place
@@ -121,14 +121,19 @@ class Session(KerasSession):
     def value_of(self, variable):
         """None: in a graph a variable has no value before it is initialized."""
 
+    @contextlib.contextmanager
     def making_layers(self):
         kernel = self.recurrent.kernel
-        if kernel is None:
-            return super().making_layers()
-        if kernel not in ("keras", "cell", "unrolled", "auto"):
-            fault = "rnn={}: TensorFlow 1 has no such kernel for Keras's own layers"
-            raise Refusal(fault.format(self.recurrent.name))
-        return in_place.unrolled_when_made(self.keras, kernel == "unrolled")
+        with contextlib.ExitStack() as stack:
+            if kernel is not None:
+                if kernel not in ("keras", "cell", "unrolled", "auto"):
+                    fault = "rnn={}: TensorFlow 1 has no such kernel for Keras's own layers"
+                    raise Refusal(fault.format(self.recurrent.name))
+                unrolled = kernel == "unrolled"
+                stack.enter_context(in_place.unrolled_when_made(self.keras, unrolled))
+            if self.config.get("certifying"):
+                stack.enter_context(random_layers.made_off(self.keras.layers))
+            yield
 
     def give_kernel(self):
         """Nothing: in a graph the layers have it when they are made."""

@@ -28,6 +28,8 @@ from rnnworker.recurrent import Recurrent, composed, in_place
 from rnnworker.recurrent.cells import keras_version
 from rnnworker.recurrent.composed import inner_layers, inner_of
 
+SAVED = "rnnworker.models.saved:build"
+
 
 class KerasSession(KerasWeights, KerasTraining):
     """The model of one run. A framework's class sets ``self.keras`` and provides:
@@ -140,13 +142,13 @@ class KerasSession(KerasWeights, KerasTraining):
         self.recurrent = Recurrent(self.keras, self.config)
         self._watched = Watched(self.keras, self.value_of)
         watching = self._watched.watching(self.assignments())
-        with watching, self.making_layers(), keras_checks.refusals(self._watched.place):
+        with watching, self.making_layers(), keras_checks.refusals(self.place):
             self.model = self.make_model(user_functions.function(settings["function"]))
             keras_checks.check_kind(self.model, self.keras, settings["function"])
             self.complete_model()
         file_settings.check(self)
         if self.config["rnn"]["implementation"] != "none":
-            self.recurrent.found_in(self.model, self._watched.place)
+            self.recurrent.found_in(self.model, self.place)
         keras_checks.check(self)
         # Keras orders the layers of several branches by their depth.
         order = [id(layer) for layer in self.weighted()]
@@ -158,6 +160,9 @@ class KerasSession(KerasWeights, KerasTraining):
         self.compile(self.config.get("certifying_optimizer"))
         if self.recurrent.kernel is not None and self.recurrent.made:
             self.give_kernel()
+        if self.config.get("certifying") and not self.resets_dropout:
+            # Two implementations would draw other masks.
+            random_layers.turn_off(self.model, self.keras.layers)
         return {"layers": len(self.model.layers)}
 
     def settle(self):
@@ -186,18 +191,25 @@ class KerasSession(KerasWeights, KerasTraining):
     def give_kernel(self):
         """Lets the model's recurrent layers compute with the kernel of the run. Raises `Refusal`
         if it cannot, or if it takes no mask and there is one."""
-        in_place.give(self.keras, self.model, self.recurrent.kernel, self._watched.place)
+        in_place.give(self.keras, self.model, self.recurrent.kernel, self.place)
         if self.config["build"].get("jit_compile") and not self.model.jit_compile:
             fault = "rnn={} cannot be compiled by XLA: take a build without build.jit_compile"
             raise Refusal(fault.format(self.recurrent.name))
         if self.arrays is None or self.recurrent.kernel in in_place.OF_KERAS:
             return
         before = self.read(self.model.variables)
-        with keras_checks.refusals(self._watched.place):
+        with keras_checks.refusals(self.place):
             rows = self.config["model"]["batch"]
             self.model(trees.taken(self.arrays["x_train"], slice(rows)))
         self.write(self.model.variables, before)
         self.forget_states()
+
+    def place(self, layer):
+        """``FILE, line N`` where the model has made `layer`, or the file of a saved model; None if
+        that is unknown."""
+        if self.config["model"]["function"] == SAVED:
+            return self.config["model"]["file"]
+        return self._watched.place(layer)
 
     def compile(self, optimizer=None):
         """Compiles the built model with an `optimizer`, stated as in a model's YAML, in place of
@@ -261,8 +273,7 @@ class KerasSession(KerasWeights, KerasTraining):
         return metrics
 
     def make_model(self, function):
-        """The model that `function` builds, without dropout if it is certified and dropout's random
-        states cannot be set: two implementations would draw other masks. `function` takes (), (keras), (keras, config), or
+        """The model that `function` builds. `function` takes (), (keras), (keras, config), or
         (keras, recurrent, config), and others of these three by their names."""
         config = model_keys.recorded(self.config, "build")
         known = {"keras": self.keras, "recurrent": self.recurrent, "config": config}
@@ -270,10 +281,7 @@ class KerasSession(KerasWeights, KerasTraining):
         shorter = {0: (), 1: ("keras",), 2: ("keras", "config")}
         positional = [known[name] for name in shorter.get(number, known)]
         named = {name: known[name] for name in optional if name in known}
-        with contextlib.ExitStack() as stack:
-            if self.config.get("certifying") and not self.resets_dropout:
-                random_layers.turn_off(self.keras.layers, stack)
-            return function(*positional, **named)
+        return function(*positional, **named)
 
     def seed(self, seed):
         self.keras.utils.set_random_seed(seed)

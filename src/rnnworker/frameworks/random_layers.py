@@ -43,22 +43,27 @@ def names(model, layers):
 
 @contextlib.contextmanager
 def off(model, layers):
-    """Turns off dropout and noise in Keras's layers of `model`, attention and recurrent cells
-    included, in the block. `layers`: Keras's module."""
-    rates = _rates(layers)
-    before = []
-    for layer in composed.flat([model]):
-        for kind, settings in rates.items():
-            if not isinstance(layer, kind):
-                continue
-            for setting in settings:
-                before.append((layer, setting, getattr(layer, setting)))
-                setattr(layer, setting, 0.0)
+    """`turn_off` in the block."""
+    before = turn_off(model, layers)
     try:
         yield
     finally:
         for layer, setting, value in before:
             setattr(layer, setting, value)
+
+
+def turn_off(model, layers):
+    """Turns off dropout and noise in Keras's layers of `model`, attention and recurrent cells
+    included. `layers`: Keras's module. Returns what was set: [(layer, attribute, value)]."""
+    before = []
+    for layer in composed.flat([model]):
+        for kind, settings in _rates(layers).items():
+            if not isinstance(layer, kind):
+                continue
+            for setting in settings:
+                before.append((layer, setting, getattr(layer, setting)))
+                setattr(layer, setting, 0.0)
+    return before
 
 
 def _rates(layers):
@@ -70,9 +75,10 @@ def _rates(layers):
     return found
 
 
-def turn_off(layers, stack):
-    """As `off`, of layers that are made in `stack`: in TensorFlow 1, a later change would have no
-    effect, because the graph contains the rate with which a layer was called."""
+@contextlib.contextmanager
+def made_off(layers):
+    """As `turn_off`, for layers that are made in the block: in TensorFlow 1, a later change would
+    have no effect, because the graph contains the rate with which a layer was called."""
 
     def with_0(original, settings):
         @functools.wraps(original)
@@ -81,10 +87,11 @@ def turn_off(layers, stack):
             for setting in settings:
                 setattr(self, setting, 0.0)
 
-        # Keras 3 reads the names of positional arguments from it.
         init.__signature__ = inspect.signature(original)
         return init
 
-    for layer, settings in _rates(layers).items():
-        replacement = with_0(layer.__init__, settings)
-        stack.enter_context(mock.patch.object(layer, "__init__", replacement))
+    with contextlib.ExitStack() as stack:
+        for layer, settings in _rates(layers).items():
+            replacement = with_0(layer.__init__, settings)
+            stack.enter_context(mock.patch.object(layer, "__init__", replacement))
+        yield

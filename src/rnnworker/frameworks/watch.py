@@ -70,6 +70,8 @@ class Watched:
             (keras.layers.Layer, "add_weight", self._add_weight),
             (trainer, "compile", self._compile),
         ]
+        if hasattr(trainer, "compile_from_config"):
+            watched.append((trainer, "compile_from_config", self._compile_from_config))
         for name in RECURRENT + ("RNN", "Bidirectional"):
             layer_class = getattr(keras.layers, name, None)
             if "build" in vars(layer_class or object):
@@ -124,6 +126,11 @@ class Watched:
         given.update(given.pop("kwargs", {}))
         self._alive.append(model)
         self._compiled[id(model)] = given
+
+    def _compile_from_config(self, _, arguments):
+        model = next(iter(arguments.values()))
+        # A saved model states what "auto" was where it was saved.
+        self._compiled.get(id(model), {}).pop("jit_compile", None)
 
     def _assign(self, _, arguments):
         target = next(iter(arguments.values()))
