@@ -128,7 +128,7 @@ def _load(job):
     try:
         # The framework first: a model's file may import it, and set what it would be.
         first = dict(job["config"], rnn=job["implementations"][0]["rnn"])
-        frameworks.open_session(first, job["threads"])
+        frameworks.open_session(first, job["threads"]).settle()
         arrays, sizes = samples_of(job)
     except Refusal as error:
         return None, [], error

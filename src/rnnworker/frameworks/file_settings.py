@@ -17,6 +17,9 @@ DECIDED = {
     "TF32": ("tensor_float_32", "precision in the grid decides it: write precision=tf32"),
     "doubles in jax": ("x64", "precision in the grid decides it"),
 }
+# No session sets them back, and a process has several of one model.
+OF_THE_PROCESS = ("backend", "eager functions", "XLA by default", "doubles in jax")
+_at_first = {}  # their values before the first model's file was executed
 BUILDS = {
     "tensorflow": "build=current",
     "torch": "build=keras3_torch",
@@ -41,6 +44,15 @@ def read(session):
     jax = getattr(session, "jax", None)
     if jax is not None:
         found["doubles in jax"] = jax.config.jax_enable_x64
+    return found
+
+
+def before(session):
+    """The settings as they were before the model's file was executed for the first time."""
+    found = read(session)
+    for name in OF_THE_PROCESS:
+        if name in found:
+            found[name] = _at_first.setdefault(name, found[name])
     return found
 
 

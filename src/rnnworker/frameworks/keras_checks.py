@@ -23,13 +23,19 @@ def refusals(place_of):
         yield
     except Exception as error:
         behind = error
-        while behind is not None and not isinstance(behind, (Refusal, CannotCompute)):
+        while behind is not None and not _is_of_ours(behind):
             behind = behind.__cause__ or behind.__context__
         if isinstance(behind, CannotCompute):
             raise in_place.refused(behind, place_of) from error
         if behind is None or behind is error:
             raise
         raise behind from error
+
+
+def _is_of_ours(error):
+    """Whether `error` is a `Refusal` or `CannotCompute` as it was raised: of the latter, Keras 3
+    raises a copy that has lost its layer."""
+    return isinstance(error, Refusal) or getattr(error, "layer", None) is not None
 
 
 def check_kind(model, keras, function):

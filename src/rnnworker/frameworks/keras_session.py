@@ -175,7 +175,7 @@ class KerasSession(KerasWeights, KerasTraining):
         self.keras.backend.set_floatx("float32")
         self.policy(precision.policy(self.config))
         self.reset_names()
-        self.settings = file_settings.read(self)
+        self.settings = file_settings.before(self)
 
     def reset_names(self):
         """Lets Keras number the names of layers from the beginning, as in a new process."""
