@@ -5,21 +5,24 @@ method ``inner_loop``, which the layer gets in front of its own class. The layer
 remains Keras's: what is saved, cloned or compared by class is a plain layer.
 """
 
-from rnnlayers import block, block_cell, keras2_call, keras_kernels, native
+import importlib
+
+from rnnlayers import keras2_call, keras_kernels
+from rnnlayers.own import Own
 from rnnlayers.refusals import BACKEND, CONSTANTS, OWN_METHOD, XLA, CannotCompute, refusal
 from rnnlayers.which_keras import PACKAGES, keras_of
 
 OF_KERAS = ("keras", "cell", "unrolled", "auto", "cudnn")
-OTHERS = {"block": block, "block_cell": block_cell, "native": native}
-NAMES = OF_KERAS + tuple(OTHERS)
+OTHERS = ("block", "block_cell", "native")
+NAMES = OF_KERAS + OTHERS
 
 _classes = {}  # (kernel, class of the layer) → the class with the kernel's method
 _class_of = object.__dict__["__class__"]
 
 
-def use(model, name):
-    """Lets every LSTM, GRU and SimpleRNN of `model` compute with the kernel `name`, one of
-    `kernels()`. Returns the model.
+def use(model, kernel):
+    """Lets every LSTM, GRU and SimpleRNN of `model` compute with `kernel`, one of `kernels()` or a
+    class with the method ``inner_loop`` (`own.Own`). Returns the model.
 
     They are found wherever Keras tracks them: in wrappers, nested and subclassed models, a user's
     own layers, and as the cell of an ``RNN``. A compiled model makes its functions anew. Raises
@@ -29,8 +32,7 @@ def use(model, name):
     Another compiled model with the same layers keeps the functions that it has made, and so does a
     user's own ``tf.function``.
     """
-    if name not in NAMES:
-        raise ValueError("no kernel {!r}: one of {}".format(name, ", ".join(NAMES)))
+    name, module = _named(kernel)
     keras = keras_of(model)
     layers = recurrent_layers(model)
     if not layers:
@@ -39,10 +41,9 @@ def use(model, name):
             "first".format(model.name)
         )
     for layer in layers:
-        cause = _cause(keras, layer, name)
+        cause = _cause(keras, layer, name, module)
         if cause:
             raise refusal(layer, name, cause)
-    module = OTHERS.get(name)
     is_compiled = getattr(model, "_jit_compile", False)
     if module is not None and is_compiled and not keras.is_keras3:
         raise refusal(model, name, XLA)  # Keras 3 leaves out XLA, with a warning
@@ -51,7 +52,7 @@ def use(model, name):
         _class_of.__set__(layer, layer.__class__)
         keras_kernels.give(keras, layer, name)
         if module is not None:
-            _class_of.__set__(layer, _with_kernel(keras, type(layer), name))
+            _class_of.__set__(layer, _with_kernel(keras, type(layer), name, module))
             if keras.is_keras3:
                 layer.supports_jit = keras.backend in module.COMPILED_ON
     for part in [model] + _inside(model):
@@ -67,8 +68,9 @@ def kernels(model=None):
     found = {}
     for name in NAMES:
         found[name] = None
+        _, module = _named(name)
         for layer in recurrent_layers(model):
-            cause = _cause(keras, layer, name)
+            cause = _cause(keras, layer, name, module)
             if cause:
                 found[name] = str(refusal(layer, name, cause))
                 break
@@ -103,11 +105,21 @@ def _cells(keras, layer):
     return [each for each in cells if isinstance(each, tuple(keras.cells.values()))]
 
 
-def _cause(keras, layer, name):
+def _named(kernel):
+    """(name of a kernel, its module or its `Own`); None in place of a module for one of Keras's."""
+    if isinstance(kernel, type):
+        return kernel.__name__, Own(kernel)
+    if kernel not in NAMES:
+        raise ValueError("no kernel {!r}: one of {}".format(kernel, ", ".join(NAMES)))
+    if kernel in OF_KERAS:
+        return kernel, None
+    return kernel, importlib.import_module("rnnlayers." + kernel)
+
+
+def _cause(keras, layer, name, module):
     """Why the kernel `name` cannot compute `layer`; None if it can."""
-    if name in OF_KERAS:
+    if module is None:
         return keras_kernels.cause(keras, layer, name)
-    module = OTHERS[name]
     if keras.backend not in module.BACKENDS:
         return BACKEND.format(" or ".join(module.BACKENDS), keras.backend)
     own = _own_method(keras, layer)
@@ -132,10 +144,11 @@ def _own_method(keras, layer):
     return None
 
 
-def _with_kernel(keras, plain, name):
-    """The class `plain` of a layer with the method of the kernel `name`."""
-    if (name, plain) not in _classes:
-        bases = (OTHERS[name].methods(keras), plain)
+def _with_kernel(keras, plain, name, module):
+    """The class `plain` of a layer with the method of a kernel."""
+    methods = module.methods(keras)
+    if (methods, plain) not in _classes:
+        bases = (methods, plain)
         settings = {
             "__class__": property(lambda layer: plain),
             "__module__": __name__,
@@ -144,8 +157,8 @@ def _with_kernel(keras, plain, name):
         }
         if not keras.is_keras3:
             settings["call"] = keras2_call.not_converted()
-        _classes[name, plain] = type(plain.__name__, bases, settings)
-    return _classes[name, plain]
+        _classes[methods, plain] = type(plain.__name__, bases, settings)
+    return _classes[methods, plain]
 
 
 def _as_plain(layer, protocol):

@@ -2,12 +2,16 @@
 
 
 class CannotCompute(ValueError):
-    """A kernel cannot compute a layer. The message names the layer, the kernel and the cause."""
+    """A kernel cannot compute a `layer`. The message names the layer, the kernel and the cause."""
+
+    layer = None
 
 
 def refusal(layer, kernel, cause):
     """The `CannotCompute` of a `layer` of the author's model; `cause` is the end of a sentence."""
-    return CannotCompute("layer {}: {} {}".format(layer.name, kernel, cause))
+    error = CannotCompute("layer {}: {} {}".format(layer.name, kernel, cause))
+    error.layer = layer
+    return error
 
 
 def of_cell(cell, can):

@@ -11,16 +11,19 @@ import sys
 
 
 def load_package():
-    """Makes ``import rnnworker`` find this folder, wherever it lies."""
+    """Makes ``import rnnworker`` find this folder, wherever it lies, and ``import rnnlayers`` the
+    folder beside it."""
     folder = os.path.dirname(os.path.abspath(__file__))
     sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry or ".") != folder]
-    spec = importlib.util.spec_from_file_location(
-        "rnnworker",
-        os.path.join(folder, "__init__.py"),
-        submodule_search_locations=[folder],
-    )
+    _load("rnnworker", folder)
+    _load("rnnlayers", os.path.join(os.path.dirname(folder), "rnnlayers"))
+
+
+def _load(name, folder):
+    file = os.path.join(folder, "__init__.py")
+    spec = importlib.util.spec_from_file_location(name, file, submodule_search_locations=[folder])
     package = importlib.util.module_from_spec(spec)
-    sys.modules["rnnworker"] = package
+    sys.modules[name] = package
     spec.loader.exec_module(package)
 
 

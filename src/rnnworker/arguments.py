@@ -1,12 +1,21 @@
-"""Which arguments of a recurrent layer each implementation honours.
+"""Which arguments ``recurrent(units, …)`` takes.
 
-A model passes them to ``recurrent(units, …)``. The table in ``docs/models.md`` is made by `table`,
-and `refusal` refuses what is not in it: no argument is ever ignored. Standard library only.
+A kernel that computes Keras's own layers (`rnnlayers`) takes all of them; what it cannot compute,
+it refuses when the model is built. An implementation with weights of its own takes those of `table`
+and refuses any other: no argument is ever ignored. Standard library only.
 """
 
 import difflib
 
-from rnnworker.options import GATED, IMPLEMENTATIONS, LONGEST, honoured, is_user_file
+from rnnworker.options import (
+    GATED,
+    IMPLEMENTATIONS,
+    IN_PLACE,
+    LONGEST,
+    WITHOUT_LAYERS,
+    honoured,
+    is_user_file,
+)
 
 # They decide the shape and direction of a layer, or the initial weights, which are drawn for every
 # implementation alike (`initializers`).
@@ -14,14 +23,10 @@ INITIALIZERS = ("kernel_initializer", "recurrent_initializer", "bias_initializer
 FOR_ALL = ("name", "return_sequences", "go_backwards", "unit_forget_bias") + INITIALIZERS
 # Arguments of every layer of Keras.
 OF_ANY_LAYER = ("trainable", "input_shape", "batch_input_shape", "batch_shape", "input_dim")
-# Keras's own layers apply them; no other implementation has an equivalent.
 DROPOUT = ("dropout", "recurrent_dropout")
-OF_KERAS = ("seed", "zero_output_for_mask", "stateful")
-KERAS_LAYERS = ("keras", "auto", "cell", "unrolled")
-# They take an ``initial_state`` and return their last ones.
-WITH_STATES = KERAS_LAYERS + ("block", "native")
-ON_GPUS = ("cudnn", "contrib_cudnn", "cudnn_raw", "legacy_cudnn")
-BUILT_IN = tuple(name for name in IMPLEMENTATIONS if name not in ("none", "fake"))
+OF_KERAS = ("seed", "zero_output_for_mask", "stateful", "return_state")
+_OTHERS = tuple(IN_PLACE) + WITHOUT_LAYERS
+WITH_OWN_WEIGHTS = tuple(name for name in IMPLEMENTATIONS if name not in _OTHERS)
 # Argument → what decides it in rnnbench.
 DECIDED = {
     "unroll": "write rnn=unrolled in the grid",
@@ -70,10 +75,10 @@ class Refusal(ValueError):
     for the user."""
 
 
-def supports(config, argument):
-    """Returns whether the implementation of a run's `config` honours an `argument` of a layer."""
-    rnn, cell = config["rnn"], config["cell"]["name"]
-    implementation = rnn["implementation"]
+def supports(config, argument, in_place=False):
+    """Returns whether the implementation of a run's `config` takes an `argument` of a layer.
+    `in_place`: it computes Keras's own layers."""
+    cell = config["cell"]["name"]
     if argument == "unit_forget_bias":
         return cell == "lstm"
     if argument in FOR_ALL:
@@ -82,31 +87,30 @@ def supports(config, argument):
         return False
     if argument in (honoured(config) or ()):
         return True
-    if is_user_file(implementation):
-        return False
-    if argument in OF_ANY_LAYER:
-        return True
-    if argument == "return_state":
-        return implementation in WITH_STATES
-    if argument in DROPOUT:
-        return implementation in KERAS_LAYERS or (implementation, argument) == ("cudnn", "dropout")
-    return argument in OF_KERAS and implementation in KERAS_LAYERS
+    if in_place:
+        known = OF_ANY_LAYER + DROPOUT + OF_KERAS + _of_the_cell(cell)
+        return argument in known
+    return argument in OF_ANY_LAYER and not is_user_file(config["rnn"]["implementation"])
 
 
-def refusal(config, argument, value):
+def _of_the_cell(cell):
+    """The options of a layer of Keras with this cell."""
+    config = {"rnn": {"implementation": "keras"}, "cell": {"name": cell}}
+    return tuple(honoured(config))
+
+
+def refusal(config, argument, value, in_place=False):
     """Returns why the implementation of `config` refuses `argument` with `value`, as the end of a
-    sentence; None if it honours it, or if the value changes nothing.
+    sentence; None if it takes it, or if the value changes nothing.
 
     `value`: activations by their names; a function of the user's own is any other object."""
     cell = config["cell"]["name"]
-    if supports(config, argument) or _is_without_effect(argument, value, cell):
+    name = config["rnn"]["implementation"]
+    is_taken = supports(config, argument, in_place)
+    if is_taken or _is_without_effect(argument, value, cell):
         return None
-    if argument == "zero_output_for_mask" and config["rnn"]["implementation"] in BUILT_IN:
-        return None  # the built-in implementations that do not honour it refuse every mask
-    if isinstance(value, bool):
-        same = SAME.get((argument, value), ())
-        if config["rnn"]["implementation"] in same:
-            return None
+    if isinstance(value, bool) and name in SAME.get((argument, value), ()):
+        return None
     what = "{}={}".format(argument, _shown(value))
     if cell not in CELLS_WITH.get(argument, (cell,)):
         return "cell={} has no {}".format(cell, argument)
@@ -120,48 +124,41 @@ def refusal(config, argument, value):
         if not similar:
             return unknown
         return "{}: did you mean {}?".format(unknown, similar[0])
-    rnn = config["rnn"]
-    if is_user_file(rnn["implementation"]):
+    if is_user_file(name):
         honours = "list {} in options of its YAML if make honours it".format(argument)
-        return "rnn={} does not support {}; {}".format(rnn.get("name"), what, honours)
-    able = _able(config, argument)
-    device = config.get("device") or {}
-    if device.get("kind") == "cpu":
-        able = [name for name in able if name not in ON_GPUS]
-    who = ", ".join(able) or "no implementation"
-    where = "" if able else " with this cell and build"
-    return "rnn={} does not support {}; {} can{}".format(rnn["implementation"], what, who, where)
+        return "rnn={} does not support {}; {}".format(config["rnn"].get("name"), what, honours)
+    return "rnn={} has weights of its own and does not support {}; keras can".format(name, what)
 
 
 def check_call(asked_for, mask, initial_state):
     """Raises a `Refusal` if a layer without masks and initial states is called with one.
     `asked_for`: the place in the model, and the implementation."""
-    message = "{} does not support {}; {} can"
+    message = "{} does not support {}; keras can"
     if mask is not None:
-        raise Refusal(message.format(asked_for, "a mask", ", ".join(KERAS_LAYERS)))
+        raise Refusal(message.format(asked_for, "a mask"))
     if initial_state is not None:
-        raise Refusal(message.format(asked_for, "an initial_state", ", ".join(WITH_STATES)))
+        raise Refusal(message.format(asked_for, "an initial_state"))
 
 
 def known_arguments():
     """Every argument that some implementation honours, and those that are refused by name."""
     config = {"rnn": {"implementation": "keras"}, "cell": {"name": "lstm"}}
-    names = FOR_ALL + OF_ANY_LAYER + DROPOUT + OF_KERAS + ("return_state",) + NOWHERE
+    names = FOR_ALL + OF_ANY_LAYER + DROPOUT + OF_KERAS + NOWHERE
     return sorted(set(names) | set(DECIDED) | set(honoured(config)))
 
 
 def table(cell, framework):
-    """Returns {argument: implementations that honour it}, in the order of `IMPLEMENTATIONS`. The
-    arguments that a model cannot set have no entry."""
-    config = {
-        "cell": {"name": cell},
-        "build": {"framework": framework},
-        "rnn": {},
-    }
+    """Returns {argument: implementations with weights of their own that take it}, in the order of
+    `IMPLEMENTATIONS`. The arguments that a model cannot set have no entry."""
+    config = {"cell": {"name": cell}, "build": {"framework": framework}}
     found = {}
     for argument in known_arguments():
-        able = _able(config, argument)
-        if able:
+        able = []
+        for name in WITH_OWN_WEIGHTS:
+            own = dict(config, rnn={"implementation": name})
+            if supports(own, argument):
+                able.append(name)
+        if argument not in DECIDED and argument not in NOWHERE:
             found[argument] = able
     return found
 
@@ -184,13 +181,3 @@ def _is_without_effect(argument, value, cell):
     if argument == "recurrent_activation" and cell not in GATED:
         return False
     return argument in WITHOUT_EFFECT and value == WITHOUT_EFFECT[argument]
-
-
-def _able(config, argument):
-    """The built-in implementations that honour an argument with the cell and build of `config`."""
-    able = []
-    for name in BUILT_IN:
-        own = dict(config, rnn={"implementation": name})
-        if supports(own, argument):
-            able.append(name)
-    return able

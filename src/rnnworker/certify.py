@@ -3,7 +3,8 @@
 In one process per device, and with dropout off, it compares each implementation's layers with
 `reference` at the model's shapes, for every size of a batch that ran, and the steps that it applies
 with the gradients that it computes. On the first device it also compares the implementations with
-each other: their layers, their training, and their outputs with the weights that the other has
+each other: their layers; what a training with the model's own optimizer, and with its dropout where
+the masks can be set, changes in each weight; and their outputs with the weights that the other has
 trained. A model without a recurrent layer has one implementation, ``none``: its steps and its loss
 are checked.
 
@@ -23,11 +24,13 @@ from rnnworker import (
     attest,
     canonical_weights,
     cards,
+    data,
     frameworks,
     precision,
     reference,
     trees,
     user_functions,
+    weights,
 )
 from rnnworker.arguments import Refusal
 from rnnworker.certified_samples import first_batches, first_orders, not_finite, samples_of
@@ -37,6 +40,7 @@ from rnnworker.recurrent import composed
 
 PROBED = ("outputs", "gradients")  # the errors of a layer
 STEPS = 20
+CHANGED_STEPS = 6  # the first ones of a training, after which its weights are compared
 TRAINED_STEPS = 60
 APPLIED_STEPS = 30
 # Where a step takes seconds: with sequences of more than `attest.LONGEST` time steps, or with so
@@ -57,7 +61,7 @@ OWN_STEP = "not compared with the gradient: the model has a train_step of its ow
 UNMEASURED = dict.fromkeys(
     ("kernel", "outputs", "gradients", "loss_curve", "round_trip", "function", "no_reference")
 )
-ERRORS = PROBED + ("loss_curve",)  # the differences of a pair
+ERRORS = PROBED + ("loss_curve", "first_loss", "weights")  # the differences of a pair
 
 
 def certify(job, events, phases):
@@ -91,7 +95,7 @@ def certify(job, events, phases):
                 batches = trial.probe(sizes)
                 result = {}
                 if not further:
-                    result = trial.measure()
+                    result = trial.measure(tolerance)
                 for part in PROBED:
                     errors = [batch[part] for batch in batches if batch[part] is not None]
                     result[part] = max(errors, default=None)
@@ -114,7 +118,7 @@ def certify(job, events, phases):
         events.emit("facts", certificate=part)
     if not further:
         with phases.phase("pairs"):
-            pairs = compare_pairs(trials)
+            pairs = compare_pairs(trials, tolerance)
         events.emit("facts", certificate={"pairs": pairs})
 
 
@@ -122,6 +126,9 @@ def _load(job):
     """Returns what `samples_of` does, and why no implementation can be certified with it: an
     exception, or None."""
     try:
+        # The framework first: a model's file may import it, and set what it would be.
+        first = dict(job["config"], rnn=job["implementations"][0]["rnn"])
+        frameworks.open_session(first, job["threads"]).settle()
         arrays, sizes = samples_of(job)
     except Refusal as error:
         return None, [], error
@@ -133,13 +140,21 @@ def _load(job):
     return arrays, sizes, fault
 
 
-def compare_pairs(trials):
+def prepare_beside_build(config, job):
+    """Calls ``prepare`` again if its file is that of the model, which was executed anew: what it
+    has put into the file's globals is there in ``build``."""
+    file = config["model"]["function"].rpartition(":")[0]
+    if file.endswith(".py") and config["model"]["data"]["prepare"].rpartition(":")[0] == file:
+        data.arrays(config, job["dataset"], job.get("pinned_md5"))
+
+
+def compare_pairs(trials, tolerance):
     """Returns the differences of each pair of implementations that ran, or why they could not be
-    compared."""
+    compared. `tolerance`: part → the largest error."""
     comparisons = []
     for a, b in itertools.combinations(trials, 2):
         try:
-            comparison = _differences(trials[a], trials[b])
+            comparison = _differences(trials[a], trials[b], tolerance)
             comparison["why"] = None
         except Exception as error:  # the other pairs are still to be compared
             traceback.print_exc()
@@ -150,7 +165,7 @@ def compare_pairs(trials):
     return comparisons
 
 
-def _differences(first, second):
+def _differences(first, second, tolerance):
     """The differences of two trials. Those of one function also exchange their trained weights; in
     another function the same arrays mean something else or do not exist."""
     differences = {}
@@ -160,14 +175,32 @@ def _differences(first, second):
         if len(ours) != len(theirs):
             raise ValueError("they have {} and {} of {}".format(len(ours), len(theirs), part))
         differences[part] = list(map(relative_error, ours, theirs))
-    if first.function == second.function:
+    if first.function == second.function and not first.draws and not second.draws:
         differences["outputs"].append(first.error_of(second))
         differences["outputs"].append(second.error_of(first))
     for part in PROBED:
         differences[part] = max(differences[part], default=None)
     curve = first.saved["loss_curve"]
-    differences["loss_curve"] = relative_error(curve, second.saved["loss_curve"])
+    other = second.saved["loss_curve"]
+    differences["loss_curve"] = relative_error(curve, other)
+    differences["first_loss"] = relative_error(curve[:1], other[:1])
+    found = weights.worst(
+        first.saved["changes"],
+        second.saved["changes"],
+        tolerance["weights"],
+    )
+    noise = first.saved["noise"]
+    differences.update(
+        weights=found.difference,
+        worst_array=found.array,
+        noise={"weights": found.noise, "first_loss": noise["first_loss"]},
+    )
     return differences
+
+
+def _error_of(outputs, expected):
+    """The largest relative error of a model's `outputs`, a tree of arrays."""
+    return max(map(relative_error, trees.leaves(outputs), trees.leaves(expected)))
 
 
 def probe_weights(cell, arrays, seed, activation):
@@ -226,6 +259,8 @@ class Trial:
       a short training, ``trained``, with the ``trained_outputs`` of the model.
     - `function`: what the layers compute together, as text.
     - `round_trip`: whether the weights survived one bit by bit; None before `probe`.
+    - `draws`: whether its outputs for the same samples differ, because the model draws random
+      numbers of its own there: they are then not compared with those of others.
     """
 
     def __init__(self, job, rnn, arrays, optimizer=None):
@@ -234,8 +269,12 @@ class Trial:
         self.saved = {"outputs": [], "gradients": []}
         self.function = None
         self.round_trip = None
+        self.draws = False
         self.no_reference = None  # why the layers are not compared with the reference
+        user_functions.forget()  # what a file keeps belongs to one model
         session = frameworks.open_session(self.config, job["threads"])
+        session.settle()
+        prepare_beside_build(self.config, job)
         session.arrays = arrays
         session.build()
         has_layers = session.recurrent.layers or keras_checks.has_own_loop(session)
@@ -257,7 +296,13 @@ class Trial:
         self.session.compile()
         self.session.load_weights(self.weights)
 
-    def measure(self):
+    def outputs_with(self, weights):
+        """The outputs with these `weights`, from the first random states."""
+        self.session.reset()
+        self.session.set_weights(weights)
+        return self.session.outputs(self.served)
+
+    def measure(self, tolerance):
         """Returns the result of this implementation on its own, ``certified`` or ``failed`` with
         reasons: all but its layers and steps, which each device judges separately. What is compared
         with others is stored in `saved`: loss curve, and the weights after a short training."""
@@ -270,7 +315,7 @@ class Trial:
             why.append("it did not start from the canonical weights")
         steps = FEW_STEPS if self.is_long else STEPS
         samples = trees.rows(session.arrays["x_train"])
-        curve = session.loss_curve(first_orders(self.config, samples, steps))
+        curve = self._first_steps(first_orders(self.config, samples, steps))
         if not numpy.all(numpy.isfinite(curve)):
             why.append("its loss is not finite within {} steps".format(steps))
         facts = session.precision_facts()
@@ -289,32 +334,50 @@ class Trial:
         trained = FEW_STEPS if self.is_long else TRAINED_STEPS
         # Whole batches: jax compiles each size, and how it trains is compared in the loss curve.
         session.train_steps(min(trained, batches), last=False)
-        session.forget_states()
-        self.saved.update(
-            loss_curve=curve,
-            trained=session.dump_weights(),
-            trained_outputs=session.outputs(self.served),
-        )
+        after = session.dump_weights()
+        outputs = self.outputs_with(after)
+        error = _error_of(self.outputs_with(after), outputs)
+        self.draws = bool(error > tolerance["outputs"])
+        self.saved.update(loss_curve=curve, trained=after, trained_outputs=outputs)
         result = {
             "status": "certified",
             "why": None,
             "kernel": kernel,
             "loss_curve": curve,
             "round_trip": self.round_trip,
+            "draws": self.draws,
         }
         if why:
             result.update(status="failed", why="; ".join(why))
         return result
 
+    def _first_steps(self, orders):
+        """The losses of a training, a step for each of the `orders`. Saves what the first steps
+        change, with the noise: the same after each initial weight was changed in its last place."""
+        session = self.session
+        few = orders[:CHANGED_STEPS]
+        session.loss_curve(few[:1])  # Keras on torch draws random numbers when a `fit` is the first
+        session.reset()
+        curve = session.loss_curve(few)
+        trained = session.trained()
+        changes = weights.Changes(self.layers, trained, self.weights, session.dump_weights())
+        if len(orders) > len(few):
+            curve += session.loss_curve(orders[CHANGED_STEPS:])
+
+        session.reset()
+        disturbed = weights.disturbed(self.weights, self.config["seed"])
+        session.set_weights(disturbed)
+        noisy = session.loss_curve(few)
+        self.saved["changes"] = changes.with_noise(disturbed, session.dump_weights())
+        self.saved["noise"] = {"first_loss": relative_error(noisy[:1], curve[:1])}
+        return curve
+
     def error_of(self, trainer):
         """Returns the relative error of the outputs with the weights that another trial has
         trained, against the outputs of that trial."""
         with self.session.current():
-            self.session.load_weights(trainer.saved["trained"])
-            outputs = self.session.outputs(self.served)
-        expected = trainer.saved["trained_outputs"]
-        errors = map(relative_error, trees.leaves(outputs), trees.leaves(expected))
-        return max(errors)
+            outputs = self.outputs_with(trainer.saved["trained"])
+        return _error_of(outputs, trainer.saved["trained_outputs"])
 
     def _has_loaded(self, weights):
         dumped = self.session.dump_weights()
@@ -339,7 +402,8 @@ class Trial:
             probes = self._load_probes(functions)
             for index, arrays in enumerate(probes):
                 layer = self.session.recurrent.layers[index]
-                with composed.plain(layer), composed.unfrozen(layer):
+                quiet = self.session.without_randomness()
+                with quiet, composed.plain(layer), composed.unfrozen(layer):
                     self._probe_layer(index, arrays, functions[index], batches)
         for batch in batches:
             for part in PROBED:
@@ -450,7 +514,8 @@ def applied(trial, tolerance):
         trial.session.load_weights(trial.weights)
         steps = applied_steps(trial.weights, trial.is_long)
         batches = first_batches(trial.session.arrays, trial.config, steps)
-        found = differences_of(trial.session, batches)
+        with trial.session.without_randomness():
+            found = differences_of(trial.session, batches)
         off = [value for value in found if not value <= tolerance["gradients"]]
         worst = max(found)
         if numpy.isfinite(worst):

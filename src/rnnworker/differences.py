@@ -3,9 +3,9 @@ something other than the gradient of the loss."""
 
 import numpy
 
-from rnnworker import precision
 from rnnworker.frameworks import loss_gradients
 from rnnworker.frameworks.names import FRAMEWORKS
+from rnnworker.precision import NOT_FINITE
 
 INCOMPARABLE = 1e9
 # before − after is exact to half a unit in the last place of the larger value.
@@ -17,7 +17,7 @@ def relative_error(values, expected):
     """Returns max |values − expected| / max |expected| over the whole array: the scale is that of
     the array, because relative errors of single elements near 0 mean nothing. `INCOMPARABLE` is
     the most: the error of other shapes, and of anything where 0 is right. That of what is not
-    finite is `precision.NOT_FINITE`."""
+    finite is `NOT_FINITE`."""
     values = numpy.asarray(values, "float64")
     expected = numpy.asarray(expected, "float64")
     if values.shape != expected.shape:
@@ -27,7 +27,7 @@ def relative_error(values, expected):
     if not difference:
         return 0.0
     if not numpy.isfinite(difference):
-        return precision.NOT_FINITE
+        return NOT_FINITE
     if not scale:
         return INCOMPARABLE
     return float(min(difference / scale, INCOMPARABLE))

@@ -44,25 +44,23 @@ def named(reference):
     return options
 
 
-# Keras's own layers, and the implementations without a layer; all are in ``kernels/keras.py``.
-_KERAS = {
+# The kernels that compute Keras's own layers (`rnnlayers`) → the options of the layers that
+# ``recurrent`` makes, and those of a kernel.
+IN_PLACE = {
     "keras": _LAYER,
     "auto": _LAYER,
     "cudnn": _WEIGHTS,
     "cell": _LAYER,
     "unrolled": _LAYER + (LONGEST,),
-    "none": (),
-    "fake": (),
+    "block": _WEIGHTS,
+    "block_cell": _WEIGHTS,
+    "native": _WEIGHTS,
 }
+WITHOUT_LAYERS = ("none", "fake")
 _FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "kernels")
 _FILES = {os.path.splitext(name)[0] for name in os.listdir(_FOLDER) if name.endswith(".py")}
-IMPLEMENTATIONS = tuple(_KERAS) + tuple(sorted(_FILES - {"__init__", "keras"}))
+IMPLEMENTATIONS = tuple(IN_PLACE) + WITHOUT_LAYERS + tuple(sorted(_FILES - {"__init__"}))
 _GENERIC = ("keras", "auto", "unrolled", "cell")
-
-
-def is_keras(implementation):
-    """Returns whether a built-in `implementation` is one of those in ``kernels/keras.py``."""
-    return implementation in _KERAS
 
 
 def is_function(stated):
@@ -80,15 +78,16 @@ def honoured(config):
         return sorted(rnn.get("options") or {})
     if name not in IMPLEMENTATIONS:
         return None
-    if not is_keras(name):
+    if name not in IN_PLACE:
         return sorted(_own_options(name))
-    options = list(_KERAS[name])
-    if name in _GENERIC:
+    options = list(IN_PLACE[name])
+    if name != "cudnn":
         options.append("use_bias")
+    if cell in GATED:  # Keras 3's SimpleRNN ignores it
+        options.append("activity_regularizer")
+    if name in _GENERIC:
         if cell in GATED:
             options.append("recurrent_activation")
-            if name != "cell":  # Keras 3's SimpleRNN ignores it
-                options.append("activity_regularizer")
         framework = (config.get("build") or {}).get("framework")
         # Keras 2.0.6 honours `implementation` in SimpleRNN too; later versions ignore it there.
         has_modes = cell in GATED or framework == "keras206_tensorflow1"
@@ -113,6 +112,8 @@ def not_honoured(config):
 @functools.lru_cache(maxsize=None)
 def _own_options(implementation):
     """The value of ``OPTIONS`` in the module of a built-in implementation; none without it."""
+    if implementation in WITHOUT_LAYERS:
+        return ()
     with open(os.path.join(_FOLDER, implementation + ".py"), encoding="utf-8") as file:
         tree = ast.parse(file.read())
     for node in tree.body:

@@ -11,6 +11,9 @@ import traceback
 import zlib
 
 USER_MODULE_PREFIX = "rnnbench_user_"  # prefix of the names of modules from user-supplied files
+MODELS = (USER_MODULE_PREFIX, "rnnworker.models.")
+_folders = set()  # of user-supplied files, whose modules they import
+_executed = set()  # the names of the modules of user-supplied files
 # First line of TensorFlow's errors that list places → lines from the last place to the message: it
 # may have its source.
 PLACES = {"in user code:": 2, "Graph execution error:": 1}
@@ -33,13 +36,21 @@ def function(reference):
 
 def from_file(path, prefix=USER_MODULE_PREFIX):
     """Imports a file as a module whose name begins with `prefix` and differs from that of any other
-    file. Raises ValueError if the file does not exist."""
+    file, as ``python FILE`` would: its folder is on the import path. It is executed once until
+    `forget`. Raises ValueError if the file does not exist."""
     if not os.path.exists(path):
         raise ValueError("{} does not exist".format(path))
 
+    absolute = os.path.abspath(path)
     stem = os.path.splitext(os.path.basename(path))[0]
-    digest = zlib.crc32(os.path.abspath(path).encode("utf-8"))
+    digest = zlib.crc32(absolute.encode("utf-8"))
     name = "{}{}_{:08x}".format(prefix, stem, digest)
+    if name in _executed:
+        return sys.modules[name]
+    folder = os.path.dirname(absolute)
+    _folders.add(folder)
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
     spec = importlib.util.spec_from_file_location(name, path)
     module = importlib.util.module_from_spec(spec)
     # A module may look itself up there: dataclasses, pickle and nvidia-ml-py do.
@@ -49,7 +60,42 @@ def from_file(path, prefix=USER_MODULE_PREFIX):
     except BaseException:
         del sys.modules[name]
         raise
+    _executed.add(name)
     return module
+
+
+def forget():
+    """Lets each user-supplied file, and the modules in its folder, be executed anew: what they keep
+    belongs to one model."""
+    _executed.clear()
+    for name in list(sys.modules):
+        top = sys.modules.get(name.partition(".")[0])
+        file = vars(top or object).get("__file__")  # `getattr` would load a lazy module
+        if not file or name.startswith(("rnnworker", "rnnlayers")):
+            continue
+        folder = os.path.dirname(os.path.abspath(file))
+        if os.path.basename(file) == "__init__.py":
+            folder = os.path.dirname(folder)
+        if folder in _folders:
+            del sys.modules[name]
+
+
+def caller():
+    """``FILE, line N`` of the innermost caller in a model's file or in another one of its folder;
+    None if there is none."""
+    for frame, line in traceback.walk_stack(None):
+        if is_of_model(frame):
+            return "{}, line {}".format(frame.f_code.co_filename, line)
+    return None
+
+
+def is_of_model(frame):
+    """Whether `frame` is one of a model's code: a user's file, a module beside it, or a model of
+    rnnbench."""
+    name = str(frame.f_globals.get("__name__"))
+    if name.startswith(MODELS):
+        return True
+    return os.path.dirname(os.path.abspath(frame.f_code.co_filename)) in _folders
 
 
 def needed(function):
@@ -107,7 +153,7 @@ def _location(error, model):
     module = "rnnworker."  # where the error was raised
     for frame, line in traceback.walk_tb(error.__traceback__):
         module = str(frame.f_globals.get("__name__"))
-        if module.startswith(USER_MODULE_PREFIX):
+        if is_of_model(frame) and not module.startswith("rnnworker."):
             location = "{}, line {}: ".format(frame.f_code.co_filename, line)
     if location or isinstance(error, MemoryError):
         return location

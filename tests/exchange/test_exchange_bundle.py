@@ -122,15 +122,16 @@ def test_a_missing_run_of_a_round_takes_turns_with_the_reference(finished, tmp_p
     assert list(companions.values()) == [()]
 
 
-def test_a_changed_worker_is_refused(bundled: tuple[Project, Path], tmp_path: Path) -> None:
+@pytest.mark.parametrize("file", ["rnnworker/events.py", "rnnlayers/block.py"])
+def test_a_changed_worker_is_refused(file: str, bundled: tuple[Project, Path]) -> None:
     _, folder = bundled
-    target = folder / "rnnworker" / "events.py"
+    target = folder / file
     before = target.read_text()
     target.write_text(before + "\n# changed in transit\n")
     try:
         refused = run(folder)
         assert refused.returncode != 0
-        assert "rnnworker/events.py is not what was packed" in refused.stderr
+        assert f"{file} is not what was packed" in refused.stderr
     finally:
         target.write_text(before)
 

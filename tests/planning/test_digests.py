@@ -18,11 +18,11 @@ import pytest
 from rnnbench.builds.uv import find
 from rnnbench.planning import digests
 from rnnworker.frameworks import FRAMEWORKS
-from rnnworker.kernels.keras import CELL_OPTIONS
-from rnnworker.options import OF_THE_FUNCTION
+from rnnworker.options import OF_MODEL, OF_THE_FUNCTION, honoured
 from tests.conftest import ROOT
 
 SOURCE = Path(digests.__file__).parents[2] / "rnnworker"
+LAYERS = SOURCE.parent / "rnnlayers"
 
 
 @cache
@@ -39,7 +39,9 @@ def clear() -> None:
 def worker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A copy of the worker's code, of which the digests are made."""
     copy = tmp_path_factory.mktemp("src") / "rnnworker"
-    shutil.copytree(SOURCE, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    for package in (SOURCE, LAYERS):
+        copied = copy.parent / package.name
+        shutil.copytree(package, copied, ignore=shutil.ignore_patterns("__pycache__"))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(digests, "_ROOT", copy)
         # Parsing all files again after each edit takes a quarter of a second.
@@ -97,16 +99,16 @@ OF_NEITHER = [
     ("turns.py", '"""Opens, closes', '"""Another docstring of a class'),
     ("frameworks/fake.py", "0.9", "0.8"),
     ("frameworks/names.py", '"fake": Framework', '"other": Framework'),
-    ("options.py", '"none": (),', '"none": (), "another": (),'),
-    ("kernels/native.py", "batch_first=True", "batch_first=False"),
+    ("options.py", '"block": _WEIGHTS', '"block": _LAYER'),
+    ("../rnnlayers/native.py", "True,  # batch", "False,  # batch"),
+    ("recurrent/layer.py", "self.units = units", "self.units = int(units)"),
     ("members.py", "import os", "import os, sys"),
 ]
 OF_THE_CERTIFICATE = [
     ("certify.py", "STEPS = 20", "STEPS = 21"),
     ("certified_samples.py", "numpy.split(order, steps)", "numpy.split(order[::-1], steps)"),
     ("reference.py", "0.5 * value", "0.6 * value"),
-    ("kernels/block.py", "GATES = 4", "GATES = 5"),
-    ("recurrent/layer.py", "self.units = units", "self.units = int(units)"),
+    ("../rnnlayers/block.py", "GATES = 4", "GATES = 5"),
 ]
 OF_BOTH = [
     ("data.py", "100003", "100019"),
@@ -115,8 +117,9 @@ OF_BOTH = [
     ("frameworks/keras3_tensorflow.py", "enabled = False", "enabled = True"),
     ("frameworks/__init__.py", '"build.framework', '"The build.framework'),
     ("__main__.py", "sys.exit(main", "sys.exit(0 or main"),
-    ("kernels/keras.py", "use_cudnn=False", "use_cudnn=True"),
-    ("recurrent/composed.py", '"use_cudnn"', '"cudnn"'),
+    ("../rnnlayers/keras_kernels.py", '"cudnn": True', '"cudnn": False'),
+    ("../rnnlayers/keras2_call.py", "if self.stateful", "if not self.stateful"),
+    ("recurrent/in_place.py", "allowed=kernel !=", "allowed=kernel =="),
     ("processors.py", "thread, cores", "thread, cores[:1]"),
     ("turns.py", "self._lead -= 1", "self._lead -= 2"),
     ("attest.py", '"XlaLaunch"', '"XlaLaunched"'),
@@ -221,7 +224,7 @@ print(json.dumps(made))
 """
 
 
-FILES = sorted((ROOT / "src/rnnworker").rglob("*.py"))
+FILES = sorted([*SOURCE.rglob("*.py"), *LAYERS.rglob("*.py")])
 CONFIGS = [
     config_of(implementation, framework, f"rnnworker.models.{model}")
     for framework in sorted({framework.module for framework in FRAMEWORKS.values()})
@@ -314,4 +317,20 @@ def test_nothing_that_makes_a_layer_is_left_out_of_the_digest() -> None:
             assert left_out.isdisjoint(
                 names if isinstance(node, ast.Import | ast.ImportFrom) else ()
             ), file
-    assert set(OF_THE_FUNCTION) <= set(CELL_OPTIONS)
+    of_any_layer = {"rnn": {"implementation": "keras"}, "cell": {"name": OF_MODEL}}
+    assert set(OF_THE_FUNCTION) <= set(honoured(of_any_layer))
+
+
+def test_a_module_of_the_layers_is_part_of_what_imports_it(worker: Path) -> None:
+    kernel = worker.parent / "rnnlayers/kernel.py"
+    kernel.write_text("STEPS = 1\n")
+    try:
+        with edited(worker / "attest.py", "LONGEST,", "from rnnlayers import kernel\nLONGEST,"):
+            clear()
+            before = digest()
+            with edited(kernel, "1", "2"):
+                clear()
+                assert digest() != before
+    finally:
+        kernel.unlink()
+        clear()

@@ -4,16 +4,19 @@ layouts by the outputs of real layers, `test_worker_buffer` that of cuDNN's buff
 
 from __future__ import annotations
 
+import importlib
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy
 import pytest
 
+import rnnlayers
 from rnnworker import arguments, user_functions
-from rnnworker.kernels import legacy_cudnn, native
-from rnnworker.options import IMPLEMENTATIONS
-from rnnworker.recurrent import Recurrent, implementation, own_file
+from rnnworker.kernels import legacy_cudnn
+from rnnworker.options import IMPLEMENTATIONS, IN_PLACE, WITHOUT_LAYERS
+from rnnworker.recurrent import Recurrent, own_file
 from tests.conftest import ROOT
 
 UNITS, COLUMNS = 4, 16
@@ -40,11 +43,16 @@ TRANSPOSED = (
 )
 LAYER = type("Layer", (), {"build": lambda layer, shape: None})
 KERAS = SimpleNamespace(layers=SimpleNamespace(Layer=LAYER))
+KERNEL = """
+class Kernel:
+    def inner_loop(self, sequences, initial_state, mask, training=False): ...
+"""
 
 
 def recurrent(tmp_path: Path, text: str, **rnn) -> Recurrent:
     mine = tmp_path / "mine.py"
     mine.write_text(text)
+    user_functions.forget()
     config = {"cell": {"name": "lstm"}, "build": {"framework": None}}
     return Recurrent(KERAS, {**config, "rnn": {"implementation": str(mine), "name": "mine", **rnn}})
 
@@ -61,7 +69,7 @@ def test_a_file_is_an_implementation(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("def make", "def other", "mine.py: has no function make"),
+        ("def make", "def other", "mine.py: has neither a class Kernel nor a function make"),
         ("return layer\n", "return None\n", "mine.py: make returns a NoneType"),
         ("dict(layer", "list(layer", r"to_canonical returns list, not a dict of kernel, recurr"),
         ("= arrays", "= {'kernel': arrays['kernel']}", r"returns \['kernel'\], not a dict"),
@@ -77,6 +85,13 @@ def test_a_violation_of_the_contract_is_a_message_of_one_line(
         layers.from_canonical(layers(UNITS), GOOD)
     assert str(caught.value).startswith(f"{tmp_path}/mine.py: ")
     assert "\n" not in str(caught.value)
+
+
+def test_a_file_with_a_class_is_a_kernel_in_place(tmp_path: Path) -> None:
+    kernel = recurrent(tmp_path, KERNEL).kernel
+    assert isinstance(kernel, type) and kernel.__name__ == "Kernel"
+    with pytest.raises(ValueError, match=r"mine.py: its class Kernel has no method inner_loop"):
+        recurrent(tmp_path, KERNEL.replace("inner_loop", "loop"))
 
 
 def test_the_bias_of_a_gru_has_two_rows() -> None:
@@ -103,6 +118,21 @@ def test_an_error_names_the_line_in_the_users_file(tmp_path: Path) -> None:
     assert user_functions.described(ValueError("ValueError: no")) == "ValueError: no"
 
 
+def test_a_file_is_executed_once_for_each_model_and_imports_what_lies_beside_it(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "beside_mine.py").write_text("kept = []\n")
+    mine = tmp_path / "mine.py"
+    mine.write_text("from beside_mine import kept\nkept.append(__name__)\n")
+    first = user_functions.from_file(mine)
+    assert user_functions.from_file(mine) is first and len(first.kept) == 1
+    user_functions.forget()
+    second = user_functions.from_file(mine)
+    assert second is not first and second.kept == first.kept and second.kept is not first.kept
+    user_functions.forget()
+    assert "beside_mine" not in sys.modules
+
+
 def test_the_text_that_keras_and_tensorflow_put_before_a_message_is_removed() -> None:
     text = (
         'in user code:\n\n    File "/a.py", line 1, in probe  *\n        outputs = layer(inputs)\n'
@@ -122,44 +152,39 @@ def test_the_text_that_keras_and_tensorflow_put_before_a_message_is_removed() ->
 
 
 def test_an_unknown_implementation_is_an_error_that_lists_the_known_ones() -> None:
+    config = {"cell": {"name": "lstm"}, "rnn": {"implementation": "cudnn9"}}
     with pytest.raises(ValueError, match="'cudnn9' must be one of keras, auto, cudnn, cell"):
-        implementation("cudnn9")
+        Recurrent(KERAS, config)
 
 
-def test_every_implementation_has_a_choice_and_makes_layers() -> None:
+def test_every_implementation_has_a_choice_and_a_kernel() -> None:
     choices = {path.stem for path in (ROOT / "conf" / "rnn").glob("*.yaml")}
     assert set(IMPLEMENTATIONS) == choices | {"fake"}
-    assert all(callable(implementation(name).make) for name in IMPLEMENTATIONS)
+    assert set(IN_PLACE) == set(rnnlayers.kernels())
+    for name in set(IMPLEMENTATIONS) - set(WITHOUT_LAYERS) - set(IN_PLACE):
+        assert callable(importlib.import_module(f"rnnworker.kernels.{name}").make)
 
 
 @pytest.mark.parametrize(
-    ("kernel", "backend", "name", "other"),
+    ("kernel", "name", "other"),
     [
-        ("block", None, "BlockLSTMV2", "gru"),
-        ("block_cell", None, "a block cell", "gru"),
-        ("contrib", None, "tf.contrib", "another"),
-        ("contrib_cudnn", None, "tf.contrib.cudnn_rnn", "gru_reset_before"),
-        ("cudnn_compatible", None, "a cuDNN-compatible cell", "rnn_tanh"),
-        ("cudnn_raw", None, "CudnnRNN", "gru_reset_before"),
-        ("legacy_cudnn", None, "a CuDNN layer", "rnn_tanh"),
-        ("native", "torch", "torch.nn", "gru_reset_before"),
-        ("native", "jax", "the scan", "another"),
+        ("contrib", "tf.contrib", "another"),
+        ("contrib_cudnn", "tf.contrib.cudnn_rnn", "gru_reset_before"),
+        ("cudnn_compatible", "a cuDNN-compatible cell", "rnn_tanh"),
+        ("cudnn_raw", "CudnnRNN", "gru_reset_before"),
+        ("legacy_cudnn", "a CuDNN layer", "rnn_tanh"),
     ],
 )
-def test_other_cells_and_dropout_are_errors(kernel: str, backend, name: str, other: str) -> None:
-    keras = SimpleNamespace(backend=SimpleNamespace(backend=lambda: backend))
-    make = implementation(kernel).make
+def test_other_cells_and_dropout_are_errors(kernel: str, name: str, other: str) -> None:
+    make = importlib.import_module(f"rnnworker.kernels.{kernel}").make
     with pytest.raises(ValueError, match=rf"{name} supports .*lstm.*, not {other}"):
-        make(keras, other, 4, {})
+        make(KERAS, other, 4, {})
     for dropout in ("dropout", "recurrent_dropout"):
         with pytest.raises(ValueError, match=f"{name} has no dropout inside the cell"):
-            make(keras, "lstm", 4, {dropout: 0.5})
+            make(KERAS, "lstm", 4, {dropout: 0.5})
 
 
 def test_a_build_without_the_layer_is_an_error() -> None:
     keras = SimpleNamespace(layers=SimpleNamespace(), __version__="3.15.1")
     with pytest.raises(ValueError, match=r"Keras 3.15.1 has no CuDNNLSTM"):
         legacy_cudnn.make(keras, "lstm", 4, {})
-    keras = SimpleNamespace(backend=SimpleNamespace(backend=lambda: "tensorflow"))
-    with pytest.raises(ValueError, match="torch or jax; this Keras is on tensorflow"):
-        native.make(keras, "lstm", 4, {})

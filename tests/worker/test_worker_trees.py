@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy
 import pytest
 
 from rnnworker import data, trees
 from rnnworker.arguments import Refusal
 from rnnworker.array_names import ARRAYS
-from rnnworker.recurrent import stand_ins
+from rnnworker.recurrent import in_place
 
 A, B = numpy.arange(6).reshape(3, 2), numpy.arange(3)
 
@@ -59,32 +61,56 @@ def test_arrays_that_do_not_fit_each_other_are_refused(x: object, y: object, fau
         data._check(prepared, "mine.py:prepare")
 
 
-class LSTM:
-    def __init__(self, units, activation="tanh", recurrent_activation="sigmoid", **kwargs): ...
+class Layer:
+    def __init__(self, activation="tanh", recurrent_activation="sigmoid", **settings):
+        self.activation = getattr(ACTIVATIONS, str(activation), activation)
+        self.recurrent_activation = getattr(ACTIVATIONS, recurrent_activation)
+        self.use_bias, self.go_backwards = True, False
+        self.__dict__.update(settings)
 
 
-class GRU:
-    def __init__(self, units, recurrent_activation="hard_sigmoid", reset_after=False, **kw): ...
+class LSTM(Layer): ...
 
 
-class SimpleRNN:
-    def __init__(self, units, activation="tanh", **kwargs): ...
+class GRU(Layer): ...
+
+
+class SimpleRNN(Layer):
+    def __init__(self, activation="tanh"):
+        super().__init__(activation)
+        del self.recurrent_activation
+
+
+def tanh(x): ...
+def relu(x): ...
+def sigmoid(x): ...
+def own(x): ...
+
+
+ACTIVATIONS = SimpleNamespace(tanh=tanh, relu=relu, sigmoid=sigmoid)
+# Keras 2.0.6: a layer is its own cell.
+KERAS = SimpleNamespace(
+    activations=ACTIVATIONS, layers=SimpleNamespace(LSTM=LSTM, GRU=GRU, SimpleRNN=SimpleRNN)
+)
 
 
 @pytest.mark.parametrize(
-    ("layer", "stated", "cell", "left"),
+    ("layer", "cell", "stated"),
     [
-        (LSTM, {}, "lstm", {}),
-        (LSTM, {"recurrent_activation": "relu"}, "lstm", {"recurrent_activation": "relu"}),
-        (GRU, {}, "gru_reset_before", {"recurrent_activation": "hard_sigmoid"}),
-        (GRU, {"reset_after": True, "recurrent_activation": "sigmoid"}, "gru",
-         {"recurrent_activation": "sigmoid"}),
-        (SimpleRNN, {}, "rnn_tanh", {}),
-        (SimpleRNN, {"activation": "relu"}, "rnn_relu", {}),
-        (SimpleRNN, {"activation": "elu"}, "rnn_tanh", {"activation": "elu"}),
+        (LSTM(), "lstm", {"activation": "tanh", "recurrent_activation": "sigmoid"}),
+        (LSTM("relu", "tanh"), "lstm", {"activation": "relu", "recurrent_activation": "tanh"}),
+        (LSTM(go_backwards=True), "lstm", {"go_backwards": True}),
+        (GRU(), "gru_reset_before", {}),
+        (GRU(reset_after=False, use_bias=False), "gru_reset_before", {"use_bias": False}),
+        (GRU(reset_after=True), "gru", {"use_bias": True}),
+        (SimpleRNN(), "rnn_tanh", {"activation": "tanh"}),
+        (SimpleRNN("relu"), "rnn_relu", {"activation": "relu"}),
+        (SimpleRNN(own), "rnn_tanh", {"activation": own}),
     ],
-)  # fmt: skip
-def test_the_cell_of_a_layer_of_keras(layer: type, stated: dict, cell: str, left: dict) -> None:
-    stated = dict(stated)
-    assert stand_ins.cell_of(layer, stated) == cell
-    assert stated == left
+)
+def test_the_cell_of_a_layer_of_keras_and_its_options(layer, cell: str, stated: dict) -> None:
+    assert in_place.is_recurrent(KERAS, layer)
+    options = in_place.options_of(KERAS, layer)
+    assert in_place.cell_name(KERAS, layer, options) == cell
+    assert stated.items() <= options.items()
+    assert ("recurrent_activation" in options) is not isinstance(layer, SimpleRNN)

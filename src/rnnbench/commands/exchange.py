@@ -27,6 +27,7 @@ from rnnbench.exchange import archive, incoming, outcomes
 from rnnbench.grid.files import user_files
 from rnnbench.grid.point import digest_of, full_identity
 from rnnbench.locks import exclusive
+from rnnbench.planning.digests import worker_files
 from rnnbench.planning.plan import Certificate, Plan, facts_of
 from rnnbench.records.record import Run
 from rnnbench.records.store import IMPORTED, is_record, json_bytes, planned_folders, write_bytes
@@ -112,6 +113,14 @@ def bundle(arguments: Sequence[str]) -> int:
     return 0
 
 
+def _folder_of_imports(file: Path) -> Path:
+    """The folder from which a user's `file` is imported: above the packages that it is in."""
+    folder = file.parent
+    while (folder / "__init__.py").exists():
+        folder = folder.parent
+    return folder
+
+
 def _write(
     folder: Path,
     plan: Plan,
@@ -140,13 +149,14 @@ def _write(
     own = {}
     for file in sorted(own_files):
         path = str(file)  # by which runs name it
-        short = hashlib.sha256(path.encode()).hexdigest()[:8]
-        own[path] = f"own/{short}/{file.name}"
+        top = _folder_of_imports(file)
+        short = hashlib.sha256(str(top).encode()).hexdigest()[:8]
+        own[path] = f"own/{short}/{file.relative_to(top).as_posix()}"
         sources[own[path]] = file
 
-    package = Path(rnnworker.__file__).parent
-    for file in package.rglob("*.py"):
-        sources[file.relative_to(package.parent).as_posix()] = file
+    packages = Path(rnnworker.__file__).parents[1]
+    for file in worker_files():
+        sources[file.relative_to(packages).as_posix()] = file
     library = nvml()
     if library:
         sources[NVML] = Path(library)

@@ -16,7 +16,6 @@ from typing import Any
 
 from msgspec import to_builtins
 
-import rnnworker
 from rnnbench.builds.launcher import lock_of
 from rnnbench.commands.arguments import ROOT, Arguments, command_parser
 from rnnbench.datasets.pins import own_md5, pinned, verify
@@ -25,7 +24,7 @@ from rnnbench.grid.experiment import Repeats
 from rnnbench.grid.files import user_files
 from rnnbench.grid.overrides import Config
 from rnnbench.grid.point import configuration_of, digest_of_round
-from rnnbench.planning.digests import worker_digest
+from rnnbench.planning.digests import worker_digest, worker_files
 from rnnbench.planning.plan import code_of
 from rnnbench.records.plan_file import read_experiment, read_round
 from rnnbench.records.record import Record, Run, run_seconds
@@ -210,7 +209,7 @@ def watched(where: str, configs: Sequence[Config], root: Path) -> Callable[[], N
     """A function that raises `RunError` if a file of the data or of the Python code that runs with
     `configs` use has been edited since this call. To be called before `check_inputs`, so that what
     the workers have read by the time of the check is what was compared with the plan."""
-    files = set(Path(rnnworker.__file__).parent.rglob("*.py"))
+    files = set(worker_files())
     for config in configs:
         dataset = config.get("dataset") or {}
         for file in [dataset.get("path") or "", *user_files(config)]:

@@ -242,11 +242,50 @@ def with_absolute_paths(group: str, section: Config, file: Path) -> Config:
 
 
 def user_files(config: Config) -> set[Path]:
-    """The user's Python files and saved models that a run with `config` uses."""
+    """The user's Python files, with the modules beside them that they import, and the saved models
+    that a run with `config` uses."""
     paths = [str(lookup(config, IMPLEMENTATION)), str(lookup(config, "model.file"))]
     for key in FUNCTIONS:
         paths.append(str(lookup(config, key)).rpartition(":")[0])
-    return {Path(path) for path in paths if path.endswith((".py", SAVED_MODEL))}
+    files = {Path(path) for path in paths if path.endswith((".py", SAVED_MODEL))}
+    for file in list(files):
+        if file.suffix == ".py":
+            files |= imported_beside(file)
+    return files
+
+
+@cache
+def imported_beside(file: Path) -> frozenset[Path]:
+    """The modules in the folder of a user's `file`, and the packages there, that it imports, or
+    that these import: Python finds them when it runs ``python FILE`` there."""
+    reached = [file]
+    for each in reached:  # which grows meanwhile
+        for module in _imported_modules(each):
+            for path in _files_of(file.parent / module):
+                if path not in reached:
+                    reached.append(path)
+    return frozenset(reached[1:])
+
+
+def _imported_modules(file: Path) -> set[str]:
+    """The top names of the modules that `file` imports."""
+    names: set[str] = set()
+    if not file.exists():
+        return names
+    for node in ast.walk(parsed(file)):
+        if isinstance(node, ast.Import):
+            names |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            names.add(node.module.partition(".")[0])
+    return names
+
+
+def _files_of(module: Path) -> list[Path]:
+    """The files of the `module` or package of this path without an ending, if it exists."""
+    if (module / "__init__.py").exists():
+        return sorted(module.rglob("*.py"))
+    single = module.with_suffix(".py")
+    return [single] if single.exists() else []
 
 
 def check_own_code(config: Config, source_of: SourceOf) -> None:

@@ -10,18 +10,26 @@ from functools import cache
 from pathlib import Path
 
 import rnnworker
-from rnnbench.grid.files import parsed
+from rnnbench.grid.files import imported_beside, parsed
 from rnnbench.grid.overrides import Config
 from rnnworker.cards import replicas_of
 from rnnworker.frameworks.names import FRAMEWORKS
-from rnnworker.options import is_function, is_keras, is_user_file
+from rnnworker.options import IN_PLACE, WITHOUT_LAYERS, is_function, is_user_file
 
 _ROOT = Path(rnnworker.__file__).parent
-_PACKAGE = "rnnworker"
+_PACKAGES = ("rnnworker", "rnnlayers")
 # Modules that only reject invalid configs before a run starts, or describe frameworks: of a run's
 # own framework, `_digest` has what the worker uses.
 _IGNORED_MODULES = ("frameworks/names.py", "options.py")
 _WITH_DOCSTRING = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+def worker_files() -> list[Path]:
+    """All files of the worker's packages, which lie side by side."""
+    files: list[Path] = []
+    for package in _PACKAGES:
+        files += sorted((_ROOT.parent / package).rglob("*.py"))
+    return files
 
 
 def worker_digest(config: Config) -> str:
@@ -67,9 +75,11 @@ def _digest(
     if implementation:
         if is_user_file(implementation):
             files.append(Path(implementation))
-        elif is_keras(implementation):
-            files.append(_ROOT / "kernels/keras.py")
-        else:
+        elif implementation in IN_PLACE:
+            own = _ROOT.parent / f"rnnlayers/{implementation}.py"
+            if own.exists():  # the others are choices of Keras's own code
+                files.append(own)
+        elif implementation not in WITHOUT_LAYERS:
             files.append(_ROOT / f"kernels/{implementation}.py")
     files += sorted(map(_file_of, functions))
     described = FRAMEWORKS[framework]
@@ -108,12 +118,14 @@ def _digest_of_files(files: Iterable[Path], text: str = "") -> str:
 
 
 def _name(file: Path) -> str:
-    """The path inside the worker's package.
+    """The path inside the worker's package, or with the package's name in `rnnlayers`.
 
     Of a user's file it is the file name alone, because its path is part of the run's config.
     """
     if file.is_relative_to(_ROOT):
         return file.relative_to(_ROOT).as_posix()
+    if file.is_relative_to(_ROOT.parent / "rnnlayers"):
+        return file.relative_to(_ROOT.parent).as_posix()
     return f"/{file.name}"
 
 
@@ -123,9 +135,10 @@ def _imports(file: Path) -> tuple[Path, ...]:
     if not file.exists():
         return ()
     names = set()
-    if file.is_relative_to(_ROOT):
-        folder = file.relative_to(_ROOT.parent).parent
-        names.add(".".join(folder.parts))
+    for package in _PACKAGES:
+        if file.is_relative_to(_ROOT.parent / package):
+            folder = file.relative_to(_ROOT.parent).parent
+            names.add(".".join(folder.parts))
     for node in ast.walk(parsed(file)):
         if isinstance(node, ast.Import):
             for alias in node.names:
@@ -140,13 +153,15 @@ def _imports(file: Path) -> tuple[Path, ...]:
         for path in _modules(name):
             if path != file and _name(path) not in _IGNORED_MODULES:
                 found.add(path)
+    if _name(file).startswith("/"):  # a user's
+        found |= imported_beside(file)
     return tuple(sorted(found))
 
 
 def _modules(name: str) -> Iterator[Path]:
     """The files that importing the module `name` executes; none if it is not the worker's."""
     parts = name.split(".")
-    if parts[0] != _PACKAGE:
+    if parts[0] not in _PACKAGES:
         return
     path = _ROOT.parent
     for part in parts:

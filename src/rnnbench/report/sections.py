@@ -156,6 +156,8 @@ PAIR_COLUMNS = (
     Column("outputs", "outputs", n.small, DIFFERENCE),
     Column("gradients", "gradients", n.small, DIFFERENCE),
     Column("loss curve", "loss_curve", n.small, DIFFERENCE),
+    Column("first loss", "first_loss", n.small, DIFFERENCE),
+    Column("weights after 6 steps", "weights", n.small, DIFFERENCE),
 )
 
 

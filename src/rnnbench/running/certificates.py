@@ -48,6 +48,7 @@ MEASURED = (
     "gradients",
     "loss_curve",
     "round_trip",
+    "draws",
     "function",
     "no_reference",
 )
@@ -180,7 +181,7 @@ def assembled_certificate(
         entries[name] = entry
 
     data = {
-        "schema": 3,
+        "schema": 4,
         "key": planned["key"],
         **planned["choices"],
         "overrides": planned["overrides"],

@@ -19,12 +19,14 @@ from msgspec.structs import replace
 from rnnbench.errors import RecordError
 from rnnbench.records.bounds import Count
 from rnnbench.records.store import IMPORTED, as_kind, read_json, readable
-from rnnworker.precision import DEFAULT, NOT_FINITE, TOLERANCE
+from rnnworker.precision import DEFAULT, NOISES, NOT_FINITE, TOLERANCE
 
 NOT_TRIED = "it was not tried"
 NOT_LEARNING = "applies wrong gradients"
 PARTS = ("outputs", "gradients")  # of which errors against the float64 reference are measured
+# Of a pair; those of a training, by weight, since schema 4.
 ERRORS = (*PARTS, "loss_curve")
+OF_TRAINING = ("first_loss", "weights")
 Error = Annotated[float, Meta(ge=0)]
 
 
@@ -92,6 +94,7 @@ class Implementation(msgspec.Struct):
     - `function_why`: what is wrong apart from layers and steps, or None.
     - `no_reference`: why its layers were not compared with the float64 reference.
     - `weights`: which arrays the seed draws and which stay as the model set them.
+    - `draws`: whether the model draws random numbers in its outputs, which are then not compared.
     """
 
     status: Literal["certified", "failed", "refused", "not_run"]
@@ -99,6 +102,7 @@ class Implementation(msgspec.Struct):
     kernel: list[str] | None = None
     loss_curve: list[float | None] | None = None
     round_trip: bool | None = None
+    draws: bool = False
     outputs: Error | None = None
     gradients: Error | None = None
     function: Mapping[str, Any] | None = None
@@ -116,7 +120,13 @@ class Implementation(msgspec.Struct):
 
 
 class Pair(msgspec.Struct):
-    """The differences of two implementations, `a` and `b`. `why`: why they were not compared."""
+    """The differences of two implementations, `a` and `b`. `why`: why they were not compared.
+
+    `weights` is the largest difference between what the first steps of a training change in an
+    array, relative to its change, in `worst_array`; `first_loss` that of the loss before the first
+    of them. `noise` is what each of them differs by in one implementation if the initial weights
+    are changed in their last place. `parts`: what has to be compared.
+    """
 
     a: str
     b: str
@@ -124,17 +134,26 @@ class Pair(msgspec.Struct):
     outputs: Error | None = None
     gradients: Error | None = None
     loss_curve: Error | None = None
+    first_loss: Error | None = None
+    weights: Error | None = None
+    worst_array: str | None = None
+    noise: dict[str, Error] = {}
     why: str | None = None
+    parts: tuple[str, ...] = ERRORS
 
     @property
     def not_compared(self) -> str | None:
-        """Why the two were not compared in everything, or None."""
-        missing = [name for name in ERRORS if getattr(self, name) is None]
+        """Why the two were not compared in all parts, or None."""
+        missing = [name for name in self.parts if getattr(self, name) is None]
         if not missing:
             return None
-        parts = " and ".join(missing).replace("_", " ")
-        reason = self.why or f"their {parts} were not measured"
+        names = " and ".join(missing).replace("_", " ")
+        reason = self.why or f"their {names} were not measured"
         return f"{self.a} and {self.b} were not compared: {reason}"
+
+    def allowed(self, part: str, tolerance: Mapping[str, float]) -> float:
+        """The largest difference in a `part` of two equal implementations."""
+        return max(tolerance[part], NOISES * self.noise.get(part, 0.0))
 
 
 class Certificate(msgspec.Struct):
@@ -146,7 +165,7 @@ class Certificate(msgspec.Struct):
     - `imported`: whether it is from another machine's archive.
     """
 
-    schema: Literal[3]
+    schema: Literal[3, 4]
     implementations: dict[str, Implementation]
     key: str = ""
     model: str = ""
@@ -206,13 +225,14 @@ def certificate_of(data: Any, where: str) -> Certificate:
 
     Raises a `RecordError` that names the fault, for the file `where`.
     """
-    fault = "is not a complete certificate of schema 3"
+    fault = "is not a complete certificate of schema 3 or 4"
     remedy = "delete it and run snakemake again, which makes a new certificate."
     found = as_kind(data, Certificate, fault, where, remedy)
     entries = {}
     for name, entry in found.implementations.items():
         entries[name] = judged(entry, found.tolerance)
     for pair in found.pairs:
+        pair.parts = ERRORS if found.schema == 3 else ERRORS + OF_TRAINING
         pair.equal = _are_equal(pair, entries, found.tolerance)
     return replace(found, implementations=entries)
 
@@ -312,4 +332,4 @@ def _are_equal(
     for each in (a, b):
         if each.function_why or each.status in ("not_run", "refused"):
             return False
-    return all(getattr(pair, name) <= tolerance[name] for name in ERRORS)
+    return all(getattr(pair, name) <= pair.allowed(name, tolerance) for name in pair.parts)

@@ -21,7 +21,6 @@ from rnnbench.records.overrides import (
 )
 from rnnbench.records.record import Reason, Record, Verdict
 from rnnbench.sources.certificates import (
-    ERRORS,
     NOT_TRIED,
     Certificate,
     Implementation,
@@ -418,6 +417,10 @@ def _same_machine(certificate: Certificate, configuration: Configuration) -> boo
     return not machine or machine == configuration.get("machine", machine)
 
 
+# Of a pair's differences, where the name does not say it.
+WHAT_DIFFERS = {"weights": "what the first steps change", "first_loss": "the first losses"}
+
+
 def _excesses(pair: Pair, tolerance: Tolerance) -> list[str]:
     """The differences of a pair that exceed the tolerance, as texts.
 
@@ -425,11 +428,13 @@ def _excesses(pair: Pair, tolerance: Tolerance) -> list[str]:
     - `tolerance`: that of its certificate.
     """
     texts = []
-    for name in ERRORS:
+    for name in pair.parts:
         error = getattr(pair, name)
-        allowed = tolerance[name]
+        allowed = pair.allowed(name, tolerance)
         if error is not None and error > allowed:
-            what = name.replace("_", " ")
+            what = WHAT_DIFFERS.get(name, name.replace("_", " "))
+            if name == "weights" and pair.worst_array:
+                what += f" in {pair.worst_array}"
             texts.append(f"{what} differ by {error:.1g} (allowed {allowed:.1g})")
     return texts
 

@@ -58,7 +58,8 @@ def pairs(certificates: Iterable[Certificate]) -> pd.DataFrame:
     Columns:
 
     - `model`, `cell`, `build`, `variant`, `a`, `b`.
-    - `outputs`, `gradients`, `loss_curve`: differences between a and b.
+    - `outputs`, `gradients`, `loss_curve`, `first_loss`, `weights`: differences between a and b.
+    - `worst_array`: the array of the largest difference of weights.
     - `equal` (bool).
     - `why`: why they were not compared, or empty.
 
@@ -68,6 +69,7 @@ def pairs(certificates: Iterable[Certificate]) -> pd.DataFrame:
     for certificate in certificates:
         for pair in certificate.pairs:
             row = _certificate_columns(certificate) | asdict(pair)
+            del row["parts"], row["noise"]
             row["why"] = pair.not_compared or ""
             rows.append(row)
     return pd.DataFrame(rows)

@@ -14,9 +14,10 @@ import numpy
 
 from rnnworker import data, optimizers, trees
 from rnnworker.arguments import Refusal
-from rnnworker.frameworks import tensorflow_facts
+from rnnworker.frameworks import random_layers, tensorflow_facts
 from rnnworker.frameworks.keras_session import KerasSession
 from rnnworker.frameworks.keras_training import renamed
+from rnnworker.recurrent import in_place
 
 # Another call of a layer in the graph, because those of the model may have a mask or initial
 # states: its tensors, and the gradients of sum(outputs ∘ upstream) with respect to inputs and
@@ -120,6 +121,23 @@ class Session(KerasSession):
     def value_of(self, variable):
         """None: in a graph a variable has no value before it is initialized."""
 
+    @contextlib.contextmanager
+    def making_layers(self):
+        kernel = self.recurrent.kernel
+        with contextlib.ExitStack() as stack:
+            if kernel is not None:
+                if kernel not in ("keras", "cell", "unrolled", "auto"):
+                    fault = "rnn={}: TensorFlow 1 has no such kernel for Keras's own layers"
+                    raise Refusal(fault.format(self.recurrent.name))
+                unrolled = kernel == "unrolled"
+                stack.enter_context(in_place.unrolled_when_made(self.keras, unrolled))
+            if self.config.get("certifying"):
+                stack.enter_context(random_layers.made_off(self.keras.layers))
+            yield
+
+    def give_kernel(self):
+        """Nothing: in a graph the layers have it when they are made."""
+
     def complete_model(self):
         """Nothing: in a graph a model has its weights when it is built."""
 
@@ -136,8 +154,8 @@ class Session(KerasSession):
     def read(self, variables):
         return self.keras.backend.batch_get_value(variables)
 
-    def write_state(self, values):
-        self.keras.backend.batch_set_value(list(zip(self._state(), values)))
+    def write(self, variables, values):
+        self.keras.backend.batch_set_value(list(zip(variables, values)))
 
     def _state(self):
         # Keras 2.0.6 leaves the iterations of some optimizers out of their weights.

@@ -93,6 +93,12 @@ class Session(KerasSession):
         self.model.train()
         return outputs
 
+    def reset(self):
+        super().reset()
+        # Keras 3.15's dropout without a seed draws from torch's generator, not from its own
+        # `SeedGenerator` (keras/src/backend/torch/random.py, ``dropout``).
+        self.torch.manual_seed(self.config["seed"])
+
     def kernels(self, run, steps):
         """The kernels that `run` ran, from torch's profiler."""
         profiler = self.torch.profiler

@@ -3,29 +3,39 @@ Any other is refused, with the line of the model's file where it is known."""
 
 import contextlib
 
-from rnnworker import trees
+from rnnlayers import CannotCompute
+from rnnworker import products, trees
 from rnnworker.arguments import Refusal
 from rnnworker.array_names import WEIGHTS
 from rnnworker.options import OF_MODEL
-from rnnworker.recurrent import stand_ins
+from rnnworker.recurrent import in_place
 from rnnworker.recurrent.composed import flat
 
 LOOPS = ("keras", "cell")  # the implementations that are Keras's loop over a cell
 
 
 @contextlib.contextmanager
-def refusals():
+def refusals(place_of):
     """Raises the `Refusal` behind an error in the block, which TensorFlow 2.15 hides in one of its
-    own."""
+    own; also in place of a kernel's `CannotCompute`, with the place where its layer was made, of
+    which `place_of` is the function."""
     try:
         yield
     except Exception as error:
         behind = error
-        while behind is not None and not isinstance(behind, Refusal):
+        while behind is not None and not _is_of_ours(behind):
             behind = behind.__cause__ or behind.__context__
+        if isinstance(behind, CannotCompute):
+            raise in_place.refused(behind, place_of) from error
         if behind is None or behind is error:
             raise
         raise behind from error
+
+
+def _is_of_ours(error):
+    """Whether `error` is a `Refusal` or `CannotCompute` as it was raised: of the latter, Keras 3
+    raises a copy that has lost its layer."""
+    return isinstance(error, Refusal) or getattr(error, "layer", None) is not None
 
 
 def check_kind(model, keras, function):
@@ -114,24 +124,21 @@ def _check_sample_weights(session):
 
 
 def _check_layers(session):
-    """No recurrent layer may be Keras's own where another implementation is measured."""
-    function = session.config["model"]["function"]
-    made = flat(session.recurrent.layers)
-    for layer in flat(session.model.layers):
-        if any(layer is each for each in made):
-            continue
-        if isinstance(layer, stand_ins.originals(session.keras)):
+    """No recurrent layer may be Keras's own where an implementation with weights of its own is
+    measured, and no layer may have more time steps than the implementation unrolls."""
+    for made in session.recurrent.made:
+        steps = products.sizes(session.input_shape(made.layer))[1]
+        session.recurrent.check_steps(made.place, steps)
+    if session.recurrent.kernel is not None:
+        return
+    for made in session.recurrent.made:
+        if not made.is_of_recurrent:
             fault = (
-                "{0}: the layer {1} is Keras's own {2}: make it with keras.layers.{2} while "
-                "build runs"
+                "{}: rnn={} has weights of its own and cannot compute Keras's layer {}: write "
+                "recurrent(units, …) in its place"
             )
-            raise Refusal(fault.format(function, layer.name, type(layer).__name__))
-        if _is_loop(layer, session) and not _runs_loops(session):
-            fault = (
-                "{}: the layer {} is keras.layers.RNN, a loop over a cell, whatever rnn is: "
-                "rnn=keras can"
-            )
-            raise Refusal(fault.format(function, layer.name))
+            name = session.config["rnn"].get("name") or session.config["rnn"]["implementation"]
+            raise Refusal(fault.format(made.place, name, made.layer.name))
 
 
 def _check_cells(session):
@@ -163,8 +170,8 @@ def _check_states(session):
 
 
 def _check_weights(session):
-    """Each recurrent layer must be in the model, and each weight in one layer: others could not be
-    set."""
+    """Each layer that ``recurrent`` made must be in the model, and each weight in a layer: others
+    could not be set."""
     inside = session.weighted()
     for made in session.recurrent.made:
         if not any(layer is made.layer for layer in inside):
@@ -173,30 +180,19 @@ def _check_weights(session):
                 "keras.layers.Bidirectional(recurrent(…)) write recurrent.bidirectional(…), "
                 "and call every layer".format(made.place)
             )
-    found = sum(len(layer.weights) for layer in inside)
+    found = sum(session.count_of(layer) for layer in inside)
     if found != len(session.model.weights):
-        fault = (
-            "{}: of the model's {} weights, {} are in its layers: make each weight in one "
-            "layer, and none in the model itself or in a wrapper of a recurrent layer"
-        )
+        fault = "{}: of the model's {} weights, {} are in its layers: make each weight in a layer"
         function = session.config["model"]["function"]
         raise Refusal(fault.format(function, len(session.model.weights), found))
 
 
 def has_own_loop(session):
     """Whether the model has Keras's loop over cells of its own, and that is what runs."""
-    layers = flat(session.model.layers)
-    return _runs_loops(session) and any(_is_loop(layer, session) for layer in layers)
-
-
-def _runs_loops(session):
-    """Whether the named implementation is what `keras.layers.RNN` does."""
-    return session.config["rnn"]["implementation"] in LOOPS
-
-
-def _is_loop(layer, session):
-    # Keras 2.0.6 has no such layer.
-    return isinstance(layer, getattr(session.keras.layers, "RNN", ()))
+    if session.recurrent.kernel not in LOOPS:
+        return False
+    loop = getattr(session.keras.layers, "RNN", ())  # Keras 2.0.6 has no such layer
+    return any(isinstance(layer, loop) for layer in flat(session.model.layers))
 
 
 def check_own_compile(model, arguments, settings):

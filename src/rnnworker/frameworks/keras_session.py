@@ -3,6 +3,7 @@ certification and attestation need. `keras_training` has the rest."""
 
 import contextlib
 import functools
+import importlib
 import os
 
 import numpy
@@ -18,14 +19,16 @@ from rnnworker import (
     user_functions,
 )
 from rnnworker.arguments import Refusal
-from rnnworker.frameworks import keras_checks, keras_facts, random_layers
+from rnnworker.frameworks import file_settings, keras_checks, keras_facts, random_layers
 from rnnworker.frameworks.keras_training import KerasTraining
 from rnnworker.frameworks.keras_weights import KerasWeights
 from rnnworker.frameworks.watch import Watched
 from rnnworker.options import is_function
-from rnnworker.recurrent import Recurrent, composed, stand_ins
+from rnnworker.recurrent import Recurrent, composed, in_place
 from rnnworker.recurrent.cells import keras_version
-from rnnworker.recurrent.composed import inner_layers
+from rnnworker.recurrent.composed import inner_layers, inner_of
+
+SAVED = "rnnworker.models.saved:build"
 
 
 class KerasSession(KerasWeights, KerasTraining):
@@ -61,6 +64,7 @@ class KerasSession(KerasWeights, KerasTraining):
         self.feed = "device" if on_device else "host"
         self._initial = None
         self._validation_feeds = {}
+        self._is_settled = False
 
     @contextlib.contextmanager
     def current(self):
@@ -115,6 +119,7 @@ class KerasSession(KerasWeights, KerasTraining):
     def load_data(self, path, pinned_md5=None):
         """Makes the arrays of the model's data from the dataset in `path`. Returns, for each part
         of them, its number of samples, and the shape of one."""
+        self.settle()
         self.arrays = data.arrays(self.config, path, pinned_md5)
         parts = ("train", "val")
         return {
@@ -128,19 +133,22 @@ class KerasSession(KerasWeights, KerasTraining):
         return trees.rows(self.arrays["x_val"])
 
     def build(self):
-        """Makes the model and compiles it. Raises `Refusal` if it cannot be measured. A model that
-        has set weights itself keeps them; the others are set by `load_weights`."""
+        """Makes the model, gives its recurrent layers the kernel, and compiles it. Raises `Refusal`
+        if it cannot be measured. A model that has set weights itself keeps them; the others are set
+        by `load_weights`."""
         settings = self.config["model"]
-        self.set_tf32(precision.requested_precision(self.config) == "tf32")
-        self._policy(precision.policy(self.config))
+        self.settle()
         self.seed(self.config["seed"])
         self.recurrent = Recurrent(self.keras, self.config)
         self._watched = Watched(self.keras, self.value_of)
         watching = self._watched.watching(self.assignments())
-        with watching, self._standing_in(), keras_checks.refusals():
+        with watching, self.making_layers(), keras_checks.refusals(self.place):
             self.model = self.make_model(user_functions.function(settings["function"]))
             keras_checks.check_kind(self.model, self.keras, settings["function"])
             self.complete_model()
+        file_settings.check(self)
+        if self.config["rnn"]["implementation"] != "none":
+            self.recurrent.found_in(self.model, self.place)
         keras_checks.check(self)
         # Keras orders the layers of several branches by their depth.
         order = [id(layer) for layer in self.weighted()]
@@ -150,18 +158,64 @@ class KerasSession(KerasWeights, KerasTraining):
             data.epoch_images(trees.taken(self.arrays["x_train"], slice(1)), self.config, 0)
             model_keys.check(self.config)
         self.compile(self.config.get("certifying_optimizer"))
+        if self.recurrent.kernel is not None and self.recurrent.made:
+            self.give_kernel()
+        if self.config.get("certifying") and not self.resets_dropout:
+            # Two implementations would draw other masks.
+            random_layers.turn_off(self.model, self.keras.layers)
         return {"layers": len(self.model.layers)}
+
+    def settle(self):
+        """Sets what a model's file may change, before the file is executed."""
+        if self._is_settled:
+            return
+        self._is_settled = True
+        self.seed(self.config["seed"])
+        self.set_tf32(precision.requested_precision(self.config) == "tf32")
+        self.keras.backend.set_floatx("float32")
+        self.policy(precision.policy(self.config))
+        self.reset_names()
+        self.settings = file_settings.before(self)
+
+    def reset_names(self):
+        """Lets Keras number the names of layers from the beginning, as in a new process."""
+        if hasattr(self.keras.backend, "reset_uids"):
+            self.keras.backend.reset_uids()
+        else:
+            importlib.import_module("keras.src.utils.naming").reset_uids()
+
+    def making_layers(self):
+        """The context in which the model makes its layers."""
+        return contextlib.ExitStack()  # nothing; Python 3.6 has no nullcontext
+
+    def give_kernel(self):
+        """Lets the model's recurrent layers compute with the kernel of the run. Raises `Refusal`
+        if it cannot, or if it takes no mask and there is one."""
+        in_place.give(self.keras, self.model, self.recurrent.kernel, self.place)
+        if self.config["build"].get("jit_compile") and not self.model.jit_compile:
+            fault = "rnn={} cannot be compiled by XLA: take a build without build.jit_compile"
+            raise Refusal(fault.format(self.recurrent.name))
+        if self.arrays is None or self.recurrent.kernel in in_place.OF_KERAS:
+            return
+        before = self.read(self.model.variables)
+        with keras_checks.refusals(self.place):
+            rows = self.config["model"]["batch"]
+            self.model(trees.taken(self.arrays["x_train"], slice(rows)))
+        self.write(self.model.variables, before)
+        self.forget_states()
+
+    def place(self, layer):
+        """``FILE, line N`` where the model has made `layer`, or the file of a saved model; None if
+        that is unknown."""
+        if self.config["model"]["function"] == SAVED:
+            return self.config["model"]["file"]
+        return self._watched.place(layer)
 
     def compile(self, optimizer=None):
         """Compiles the built model with an `optimizer`, stated as in a model's YAML, in place of
         its own; with its own if that is None. `load_weights` must follow."""
         self.model.compile(**self._compile_arguments(optimizer))
         self.prepare_training()
-
-    def _standing_in(self):
-        if self.config["rnn"]["implementation"] == "none":
-            return contextlib.ExitStack()  # nothing; Python 3.6 has no nullcontext
-        return stand_ins.standing_in(self.keras, self.recurrent)
 
     def assignments(self):
         """(object, attribute) of the functions that set a variable; see `Watched.watching`."""
@@ -219,8 +273,7 @@ class KerasSession(KerasWeights, KerasTraining):
         return metrics
 
     def make_model(self, function):
-        """The model that `function` builds, without dropout if it is certified: two
-        implementations draw different masks. `function` takes (), (keras), (keras, config), or
+        """The model that `function` builds. `function` takes (), (keras), (keras, config), or
         (keras, recurrent, config), and others of these three by their names."""
         config = model_keys.recorded(self.config, "build")
         known = {"keras": self.keras, "recurrent": self.recurrent, "config": config}
@@ -228,10 +281,7 @@ class KerasSession(KerasWeights, KerasTraining):
         shorter = {0: (), 1: ("keras",), 2: ("keras", "config")}
         positional = [known[name] for name in shorter.get(number, known)]
         named = {name: known[name] for name in optional if name in known}
-        with contextlib.ExitStack() as stack:
-            if self.config.get("certifying"):
-                random_layers.turn_off(self.keras.layers, stack)
-            return function(*positional, **named)
+        return function(*positional, **named)
 
     def seed(self, seed):
         self.keras.utils.set_random_seed(seed)
@@ -269,7 +319,7 @@ class KerasSession(KerasWeights, KerasTraining):
             for inner in inner_layers(layer):
                 types.add(getattr(inner, "compute_dtype", "float32"))
         facts = {
-            "policy": self._policy(),
+            "policy": self.policy(),
             "layers": sorted(types),
             "tf32": self.tf32(),
             "asked": precision.requested_precision(self.config),
@@ -295,15 +345,15 @@ class KerasSession(KerasWeights, KerasTraining):
 
     def reset(self):
         """Restores the state after ``load_weights``: weights, optimizer, random states."""
-        self.write_state(self._initial)
+        self.write(self._state(), self._initial)
         self.forget_states()  # in Keras 3 they are none of the model's variables
 
     def read(self, variables):
         # Copies: torch's are views of the variables' own memory.
         return [numpy.array(variable.numpy()) for variable in variables]
 
-    def write_state(self, values):
-        for variable, value in zip(self._state(), values):
+    def write(self, variables, values):
+        for variable, value in zip(variables, values):
             variable.assign(value)
 
     def train_batch(self, *samples):
@@ -334,13 +384,21 @@ class KerasSession(KerasWeights, KerasTraining):
         if made is None:
             inputs = products.sizes(layer.input.shape)
             return inputs[1:], products.sizes(layer.output.shape)[1:]
-        inputs = products.sizes(made.input_shape)
+        inputs = products.sizes(self.input_shape(layer))
         if made.is_plain:
             with contextlib.suppress(AttributeError, ValueError):  # called on tensors, or twice
                 return inputs[1:], products.sizes(layer.output.shape)[1:]
         with composed.plain(layer):
             outputs = layer.compute_output_shape(inputs)
         return inputs[1:], products.sizes(outputs)[1:]
+
+    def input_shape(self, layer):
+        """The shape of the inputs of a recurrent layer, with the batch."""
+        for each in [layer] + inner_layers(layer):
+            found = self._watched.input_shape(each)
+            if found is not None:
+                return found
+        return layer.input.shape
 
     def probe_shapes(self, layer, steps):
         """`layer_shapes` of a recurrent layer, with `steps` in place of an unknown length."""
@@ -350,6 +408,10 @@ class KerasSession(KerasWeights, KerasTraining):
         if len(output) > 1:
             output = (shape[0],) + output[1:]
         return shape, output
+
+    def without_randomness(self):
+        """A context in which the model draws no dropout and no noise."""
+        return random_layers.off(self.model, self.keras.layers)
 
     def layer_outputs(self, layer, x):
         """The outputs with ``training=False``, as in ``evaluate`` and ``predict``."""
@@ -404,7 +466,7 @@ class KerasSession(KerasWeights, KerasTraining):
     def _layer_names(self):
         """The names of the recurrent layers, and of the others."""
         own = [layer.name for layer in self.recurrent.layers]
-        every = [layer.name for layer in self._leaves(self.model.layers)]
+        every = [layer.name for layer in self._leaves(inner_of(self.model))]
         return own, [name for name in every if name not in own]
 
     def _short_layers(self):
@@ -420,7 +482,7 @@ class KerasSession(KerasWeights, KerasTraining):
             with composed.plain(layer), composed.unfrozen(layer):
                 self.layer_gradients(layer, x, upstream)
 
-    def _policy(self, new=None):
+    def policy(self, new=None):
         """The name of Keras's dtype policy, after it was set to `new` if given."""
         mixed = getattr(self.keras, "mixed_precision", None)
         if not hasattr(mixed, "set_global_policy"):

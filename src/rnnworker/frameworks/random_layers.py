@@ -1,11 +1,13 @@
 """The layers of a model that draw random numbers in each training step: which ones these are, and
 how a certificate turns them off."""
 
+import contextlib
 import functools
 import inspect
 from unittest import mock
 
 from rnnworker.recurrent import composed
+from rnnworker.recurrent.in_place import RECURRENT
 
 # Layers with a dropout of their own → its attribute. Keras 2.0 to 2.3 lack some of them.
 ATTENTION = {
@@ -39,21 +41,57 @@ def names(model, layers):
     return found
 
 
-def turn_off(layers, stack):
-    """Turns off dropout and noise in Keras's layers, attention included, and in classes derived
-    from them, if they are made in `stack`. A later change would have no effect in TensorFlow 1: the
-    graph contains the rate with which a layer was called."""
+@contextlib.contextmanager
+def off(model, layers):
+    """`turn_off` in the block."""
+    before = turn_off(model, layers)
+    try:
+        yield
+    finally:
+        for layer, setting, value in before:
+            setattr(layer, setting, value)
 
-    def with_0(original, setting):
+
+def turn_off(model, layers):
+    """Turns off dropout and noise in Keras's layers of `model`, attention and recurrent cells
+    included. `layers`: Keras's module. Returns what was set: [(layer, attribute, value)]."""
+    before = []
+    for layer in composed.flat([model]):
+        for kind, settings in _rates(layers).items():
+            if not isinstance(layer, kind):
+                continue
+            for setting in settings:
+                before.append((layer, setting, getattr(layer, setting)))
+                setattr(layer, setting, 0.0)
+    return before
+
+
+def _rates(layers):
+    """Keras's classes of `classes_of` and of recurrent cells → the names of their rates."""
+    found = {kind: [setting] for kind, setting in classes_of(layers).items()}
+    for name in RECURRENT:
+        cell = getattr(layers, name + "Cell", None)  # Keras 2.0.6 has none
+        found[cell or getattr(layers, name)] = ["dropout", "recurrent_dropout"]
+    return found
+
+
+@contextlib.contextmanager
+def made_off(layers):
+    """As `turn_off`, for layers that are made in the block: in TensorFlow 1, a later change would
+    have no effect, because the graph contains the rate with which a layer was called."""
+
+    def with_0(original, settings):
         @functools.wraps(original)
-        def init(self, *arguments, **settings):
-            original(self, *arguments, **settings)
-            setattr(self, setting, 0.0)
+        def init(self, *arguments, **stated):
+            original(self, *arguments, **stated)
+            for setting in settings:
+                setattr(self, setting, 0.0)
 
-        # Keras 3 reads the names of positional arguments from it.
         init.__signature__ = inspect.signature(original)
         return init
 
-    for layer, setting in classes_of(layers).items():
-        replacement = with_0(layer.__init__, setting)
-        stack.enter_context(mock.patch.object(layer, "__init__", replacement))
+    with contextlib.ExitStack() as stack:
+        for layer, settings in _rates(layers).items():
+            replacement = with_0(layer.__init__, settings)
+            stack.enter_context(mock.patch.object(layer, "__init__", replacement))
+        yield

@@ -1,5 +1,6 @@
-"""Watches a model's ``build``: the initializers of its weights, the weights that it sets itself,
-and the arguments with which it compiles."""
+"""Watches a model's ``build``: where it makes each layer, the shapes of the inputs of recurrent
+layers, the initializers of its weights, the weights that it sets itself, and the arguments with
+which it compiles."""
 
 import contextlib
 import functools
@@ -8,6 +9,9 @@ import zlib
 from unittest import mock
 
 import numpy
+
+from rnnworker.recurrent.in_place import RECURRENT
+from rnnworker.user_functions import caller
 
 DEFAULT = ("GlorotUniform", {})  # Keras's, for a weight whose layer states no initializer
 
@@ -22,6 +26,8 @@ class Watched:
         self._assigned = set()
         self._first = {}  # id of a variable → checksum of its first value
         self._compiled = {}  # id of a model → arguments
+        self._places = {}  # id of a layer → the line of the model's file that made it
+        self._shapes = {}  # id of a recurrent layer → the shape of its inputs, with the batch
         self._alive = []  # so that no id is used twice
 
     def initializer(self, variable):
@@ -34,6 +40,15 @@ class Watched:
 
     def is_assigned(self, variable):
         return id(variable) in self._assigned
+
+    def place(self, layer):
+        """``FILE, line N`` where the model has made `layer`; None if that is unknown."""
+        return self._places.get(id(layer))
+
+    def input_shape(self, layer):
+        """The shape of the inputs of a recurrent `layer`, with the batch; None if it was built at
+        another time."""
+        return self._shapes.get(id(layer))
 
     def compile_arguments(self, model):
         """The arguments with which the model has compiled itself; None if it has not."""
@@ -51,9 +66,16 @@ class Watched:
         # Keras would take a Model with another `compile` than its Trainer's for a user's own.
         trainer = next(each for each in keras.models.Model.__mro__ if "compile" in vars(each))
         watched = [
+            (keras.layers.Layer, "__init__", self._make),
             (keras.layers.Layer, "add_weight", self._add_weight),
             (trainer, "compile", self._compile),
         ]
+        if hasattr(trainer, "compile_from_config"):
+            watched.append((trainer, "compile_from_config", self._compile_from_config))
+        for name in RECURRENT + ("RNN", "Bidirectional"):
+            layer_class = getattr(keras.layers, name, None)
+            if "build" in vars(layer_class or object):
+                watched.append((layer_class, "build", self._build))
         for owner, name in assignments:
             watched.append((owner, name, self._assign))
         with contextlib.ExitStack() as stack:
@@ -78,6 +100,18 @@ class Watched:
             return None
         return zlib.crc32(numpy.ascontiguousarray(value).view("uint8"))
 
+    def _make(self, _, arguments):
+        layer = next(iter(arguments.values()))
+        self._alive.append(layer)
+        self._places[id(layer)] = caller()
+
+    def _build(self, _, arguments):
+        layer, shape = list(arguments.values())[:2]
+        # Keras 2 gives a layer with initial states a list of shapes.
+        if isinstance(shape, list) and hasattr(shape[0], "__len__"):
+            shape = shape[0]
+        self._shapes[id(layer)] = shape
+
     def _add_weight(self, variable, arguments):
         self._alive.append(variable)
         stated = arguments.get("initializer")
@@ -92,6 +126,11 @@ class Watched:
         given.update(given.pop("kwargs", {}))
         self._alive.append(model)
         self._compiled[id(model)] = given
+
+    def _compile_from_config(self, _, arguments):
+        model = next(iter(arguments.values()))
+        # A saved model states what "auto" was where it was saved.
+        self._compiled.get(id(model), {}).pop("jit_compile", None)
 
     def _assign(self, _, arguments):
         target = next(iter(arguments.values()))
@@ -115,6 +154,9 @@ def _recorded(original, record):
         record(result, bound.arguments)
         return result
 
+    if original.__name__ == "__init__":
+        # Keras 3 reads the names of positional arguments from it.
+        recorded.__signature__ = signature
     return recorded
 
 

@@ -10,7 +10,7 @@ def build(keras, recurrent, config):
     path = config["model"]["file"]
     if not hasattr(keras, "ops"):
         fault = (
-            "{}: Keras 2 cannot exchange the layers of a saved model: build=current, "
+            "{}: Keras 2 cannot load a model that Keras 3 has saved: build=current, "
             "keras3_torch and keras3_jax can"
         )
         raise Refusal(fault.format(path))

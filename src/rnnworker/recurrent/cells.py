@@ -60,10 +60,14 @@ def shapes(layout, inputs, units):
     return found
 
 
-def layer_class(keras, name):
-    """The class of Keras called `name`, also while another one stands in for it (`stand_ins`)."""
-    found = getattr(keras.layers, name)
-    return getattr(found, "original", found)
+def of_keras(keras, cell, units, options):
+    """Keras's layer of a `cell`, with `units` and further `options`."""
+    name, extra = LAYERS[cell]
+    layer_class = getattr(keras.layers, name)
+    settings = dict(extra, **options)
+    if settings.get("reset_after") is False and not accepts(layer_class, "reset_after"):
+        del settings["reset_after"]  # Keras 2.0.6 has no other GRU
+    return layer_class(units, **settings)
 
 
 def accepts(layer, setting):

@@ -1,41 +1,17 @@
 """Recurrent layers that consist of others, both directions of one or a stack of several, and their
-weights in canonical form.
-
-Keras's ``Bidirectional`` recreates its inner layers from their configs, which lack ``use_cudnn``
-(Keras 3), and needs a registered class. This module sets ``use_cudnn`` again in Keras's layers, and
-puts layers that Keras cannot recreate side by side in a layer that does the same.
-"""
+weights in canonical form."""
 
 import contextlib
 
-from rnnworker.arguments import KERAS_LAYERS, Refusal, check_call
+from rnnworker.arguments import Refusal, check_call
 from rnnworker.canonical_weights import DIRECTIONS, layer_prefixes
-from rnnworker.recurrent.cells import accepts, layer_class
-from rnnworker.user_functions import USER_MODULE_PREFIX
-
-RESTORED = ("use_cudnn", "_could_use_gpu_kernel")
-# The beginnings of the names of modules whose classes Keras cannot recreate.
-UNREGISTERED = ("rnnworker", USER_MODULE_PREFIX)
 
 
-def both_directions(keras, forward, backward, merge_mode="concat", settings=None):
-    """A layer of two layers that differ only in ``go_backwards``: their outputs as Keras's
-    `merge_mode` says, forward first. `settings`: further ones of a layer."""
-    settings = dict(settings or {})
-    for made in (forward, getattr(forward, "cell", None)):
-        if type(made).__module__.startswith(UNREGISTERED):
-            pair_class = _pair_class(keras)
-            return pair_class(forward, backward, merge_mode, **settings)
-    bidirectional = layer_class(keras, "Bidirectional")
-    # Keras 2.0.6 has no such argument: it makes the backward layer from the forward layer.
-    if accepts(bidirectional, "backward_layer"):
-        settings["backward_layer"] = backward
-    layer = bidirectional(forward, merge_mode=merge_mode, **settings)
-    for inner, original in ((layer.forward_layer, forward), (layer.backward_layer, backward)):
-        for setting in RESTORED:
-            if hasattr(original, setting):
-                setattr(inner, setting, getattr(original, setting))
-    return layer
+def both_directions(keras, forward, backward, settings=None):
+    """A layer of two layers with weights of their own that differ only in ``go_backwards``: their
+    outputs side by side, forward first. Keras's ``Bidirectional`` would make other ones from their
+    configs. `settings`: further ones of a layer."""
+    return _pair_class(keras)(forward, backward, **(settings or {}))
 
 
 def stack(keras, layers, name=None):
@@ -121,7 +97,11 @@ def plain(layer):
 @contextlib.contextmanager
 def unfrozen(layer):
     """Lets all weights of `layer` be trained: frozen ones have gradients too."""
-    every = (layer, *inner_layers(layer))
+    every = [layer] + inner_layers(layer)
+    cells = [each.cell for each in every if hasattr(each, "cell")]
+    every = every + cells
+    for each in list(every):  # in Keras 3, weights may be frozen one by one
+        every += getattr(each, "_trainable_variables", ())
     before = [each.trainable for each in every]
     for each in every:
         each.trainable = True
@@ -133,14 +113,16 @@ def unfrozen(layer):
 
 
 def inner_of(layer):
-    """The layers inside a model or a wrapper."""
+    """The layers directly inside a model, a wrapper or any other layer."""
+    if hasattr(layer, "_flatten_layers"):  # Keras knows them
+        return list(layer._flatten_layers(recursive=False, include_self=False))
     inner = getattr(layer, "layers", None)
     if isinstance(inner, (list, tuple)):
         return list(inner)
+    if hasattr(layer, "forward_layer"):
+        return [layer.forward_layer, layer.backward_layer]
     wrapped = getattr(layer, "layer", None)
-    if wrapped is None:
-        return []
-    return [wrapped]
+    return [] if wrapped is None else [wrapped]
 
 
 def flat(layers):
@@ -162,36 +144,22 @@ def inner_layers(layer):
 
 def _pair_class(keras):
     class BothDirections(keras.layers.Layer):
-        """inputs (batch, time, features) → (batch, 2·units), or (batch, time, 2·units); without
-        ``concat``, units; with None, both outputs."""
+        """inputs (batch, time, features) → (batch, 2·units), or (batch, time, 2·units)."""
 
-        def __init__(self, forward, backward, merge_mode, **settings):
+        def __init__(self, forward, backward, **settings):
             super().__init__(**settings)
-            if merge_mode not in MERGED:
-                fault = "{}: Bidirectional has no merge_mode {!r}, only {}"
-                known = ", ".join(map(str, MERGED))
-                raise Refusal(fault.format(forward.asked_for, merge_mode, known))
             self.forward_layer = forward
             self.backward_layer = backward
-            if getattr(forward, "return_state", False):
-                fault = "{} does not support return_state in Bidirectional; {} can"
-                raise Refusal(fault.format(forward.asked_for, ", ".join(KERAS_LAYERS)))
-            self.merge_mode = merge_mode
             self.return_sequences = forward.return_sequences
 
         def build(self, shape):
             for layer in (self.forward_layer, self.backward_layer):
-                if not layer.built:  # those of a saved model are
-                    layer.build(shape)
+                layer.build(shape)
             self.built = True
 
         def compute_output_shape(self, shape):
             inner = tuple(self.forward_layer.compute_output_shape(shape))
-            if self.merge_mode is None:
-                return [inner, inner]
-            if self.merge_mode == "concat":
-                return inner[:-1] + (2 * inner[-1],)
-            return inner
+            return inner[:-1] + (2 * inner[-1],)
 
         def call(self, inputs, mask=None, training=None, initial_state=None):
             check_call(self.forward_layer.asked_for, mask, initial_state)
@@ -199,21 +167,9 @@ def _pair_class(keras):
             backward = self.backward_layer(inputs)
             if self.return_sequences:
                 backward = _in_reverse(keras, backward)
-            if self.merge_mode == "concat":
-                return _side_by_side(keras, forward, backward)
-            return MERGED[self.merge_mode](forward, backward)
+            return _side_by_side(keras, forward, backward)
 
     return BothDirections
-
-
-# Keras's merge_mode → the function of both outputs; None of ``concat``, which tensors have not.
-MERGED = {
-    "concat": None,
-    "sum": lambda forward, backward: forward + backward,
-    "mul": lambda forward, backward: forward * backward,
-    "ave": lambda forward, backward: (forward + backward) / 2,
-    None: lambda forward, backward: [forward, backward],
-}
 
 
 def _in_reverse(keras, outputs):

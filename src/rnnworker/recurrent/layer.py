@@ -4,7 +4,7 @@ from rnnworker.arguments import OF_ANY_LAYER, Refusal, check_call
 from rnnworker.recurrent.cells import shapes
 
 # The arguments of a `RecurrentMethods`, in its options.
-ARGUMENTS = ("return_sequences", "return_state", "go_backwards", "name") + OF_ANY_LAYER
+ARGUMENTS = ("return_sequences", "go_backwards", "name") + OF_ANY_LAYER
 
 
 class RecurrentMethods:
@@ -12,20 +12,10 @@ class RecurrentMethods:
     outputs. A subclass with 2 ``directions`` has outputs of twice the units."""
 
     directions = 1
-    states = 0
-    supports_masking = True  # only in `compute_mask`
 
-    def __init__(
-        self,
-        units,
-        return_sequences=False,
-        go_backwards=False,
-        return_state=False,
-        **settings,
-    ):
+    def __init__(self, units, return_sequences=False, go_backwards=False, **settings):
         super().__init__(**settings)
         self.units = units
-        self.return_state = return_state
         self.return_sequences = return_sequences
         self.go_backwards = go_backwards
 
@@ -53,43 +43,20 @@ class RecurrentMethods:
 
     def compute_output_shape(self, shape):
         features = self.directions * self.units
-        outputs = (shape[0], features)
         if self.return_sequences:
-            outputs = (shape[0], shape[1], features)
-        if not self.return_state:
-            return outputs
-        state = (shape[0], self.units)
-        return [outputs] + [state] * self.states
-
-    def compute_mask(self, inputs, mask=None):
-        """Keras 3 passes no mask to a layer that is called with initial states, and yet marks its
-        outputs, on which the loss depends, with it."""
-        if isinstance(mask, (list, tuple)):
-            mask = mask[0]
-        if not self.return_sequences:
-            mask = None
-        if not self.return_state:
-            return mask
-        return [mask] + [None] * self.states
+            return (shape[0], shape[1], features)
+        return (shape[0], features)
 
     def call(self, inputs, mask=None, training=None, initial_state=None):
-        asked_for = getattr(self, "asked_for", type(self).__name__)
-        check_call(asked_for, mask, None if self.states else initial_state)
-        if initial_state is None and not self.return_state:
-            return self.outputs(inputs)
-        outputs, states = self.outputs_and_states(inputs, initial_state)
-        if not self.return_state:
-            return outputs
-        return [outputs] + list(states)
+        check_call(getattr(self, "asked_for", type(self).__name__), mask, initial_state)
+        return self.outputs(inputs)
 
 
 def recurrent_layer(keras):
     """The base class of layers over (batch, time, features), a class of the given Keras. Subclasses
     name the ``layout`` of their weights (`cells.LAYOUTS`), which are then in ``arrays``, or make
     them in ``make_weights(inputs)``. They provide ``outputs(inputs)``: (batch, time, features) →
-    (batch, units), or (batch, time, units) with ``return_sequences``; those with ``states``, their
-    number, also ``outputs_and_states(inputs, initial)``: (outputs, last states), from the states
-    `initial`, each (batch, units), or None for zeros."""
+    (batch, units), or (batch, time, units) with ``return_sequences``."""
 
     class RecurrentLayer(RecurrentMethods, keras.layers.Layer):
         pass
@@ -106,16 +73,10 @@ def sequence_layer(keras, tensorflow):
             return [tensorflow.convert_to_tensor(variable) for variable in self.arrays]
 
         def outputs(self, inputs):
-            sequence = self.sequence_of(inputs)
-            return self.outputs_of(inputs, self.hidden_states(sequence))
-
-        def sequence_of(self, inputs):
             sequence = tensorflow.transpose(inputs, [1, 0, 2])
             if self.go_backwards:
-                return tensorflow.reverse(sequence, [0])
-            return sequence
-
-        def outputs_of(self, inputs, hidden):
+                sequence = tensorflow.reverse(sequence, [0])
+            hidden = self.hidden_states(sequence)
             features = self.directions * self.units
             hidden.set_shape([inputs.shape[1], inputs.shape[0], features])
             if self.return_sequences:

@@ -1,5 +1,6 @@
-"""User-supplied recurrent kernels. A violation of the contract in ``docs/own_kernel.md`` is a
-ValueError of one line that names the file."""
+"""User-supplied recurrent kernels: a class ``Kernel`` that computes Keras's own layers, or
+functions that make layers with weights of their own. A violation of the contract in
+``docs/own_kernel.md`` is a ValueError of one line that names the file."""
 
 import numpy
 
@@ -11,14 +12,21 @@ FUNCTIONS = ("make", "to_canonical", "from_canonical")
 
 class Implementation:
     """The recurrent kernels in the Python file `path`, one of any number of layers. Every layer of
-    a run has the same cell."""
+    a run has the same cell. `kernel` is the file's class ``Kernel``, None if it has none."""
 
     def __init__(self, path):
         self.path = path
         self._module = user_functions.from_file(path)
+        self.kernel = getattr(self._module, "Kernel", None)
+        if self.kernel is not None:
+            if not callable(getattr(self.kernel, "inner_loop", None)):
+                raise self._error("its class Kernel has no method inner_loop: add it")
+            return
         for name in FUNCTIONS:
             if not callable(getattr(self._module, name, None)):
-                raise self._error("has no function {}: add it".format(name))
+                raise self._error(
+                    "has neither a class Kernel nor a function {}: add it".format(name)
+                )
         self._cell = None
         self._units = set()
 

@@ -1,0 +1,109 @@
+"""What the first steps of a training change in each weight, in two implementations from the same
+weights on the same batches.
+
+A weight is an array of a layer. Its change is compared on the scale of the largest one in the
+array. How much two trainings of one function may differ, a training says itself: it is repeated
+from weights that were each changed in their last place, and what that changes is its noise.
+"""
+
+import collections
+
+import numpy
+
+from rnnworker.differences import INCOMPARABLE
+from rnnworker.precision import NOISES, NOT_FINITE
+
+ULP = 2.0**-23  # of a float32 between 1 and 2
+ROUNDINGS = 8  # of a weight that each step adds to; each is half a unit in its last place
+
+# `difference` and `noise` of the `array` (LAYER/NAME) that is farthest from what its noise
+# explains, relative to the largest change in it.
+Worst = collections.namedtuple("Worst", ("difference", "noise", "array"))
+
+
+class Changes:
+    """The weights `before` and `after` a training, {array: values} for each of the `layers` of a
+    session, and which arrays are `trained`: {array: bool} for each of them."""
+
+    def __init__(self, layers, trained, before, after):
+        self.names = [layer["name"] for layer in layers]
+        self.trained = trained
+        self.before = before
+        self.changes = _changes(before, after)
+        self.noise = None
+
+    def with_noise(self, before, after):
+        """Itself with the noise: how the changes differ in another training of it."""
+        self.noise = []
+        for ours, theirs in zip(self.changes, _changes(before, after)):
+            self.noise.append({name: _largest(ours[name] - theirs[name]) for name in ours})
+        return self
+
+
+def worst(first, second, tolerance):
+    """The `Worst` of two `Changes`, beside a `tolerance` of differences. Raises ValueError if they
+    train other arrays."""
+    if len(first.changes) != len(second.changes):
+        fault = "they have {} and {} layers with weights"
+        raise ValueError(fault.format(len(first.changes), len(second.changes)))
+    found = Worst(0.0, 0.0, None)
+    largest = 0.0
+    for number, layer in enumerate(first.names):
+        ours = first.changes[number]
+        theirs = second.changes[number]
+        for name in sorted(set(ours) | set(theirs)):
+            array = "{}/{}".format(layer, name)
+            if name not in ours or name not in theirs or ours[name].shape != theirs[name].shape:
+                return Worst(INCOMPARABLE, 0.0, array)
+            flags = (first.trained[number][name], second.trained[number][name])
+            if flags[0] != flags[1]:
+                raise ValueError("{} is trained in one of them only".format(array))
+            rounding = ROUNDINGS * ULP * _largest(first.before[number][name])
+            scale = _largest(ours[name])
+            off = max(_largest(ours[name] - theirs[name]) - rounding, 0.0)
+            noise = max(first.noise[number][name], second.noise[number][name])
+            each = Worst(_relative(off, scale), _relative(noise, scale), array)
+            excess = each.difference / max(tolerance, NOISES * each.noise)
+            if excess >= largest:
+                largest = excess
+                found = each
+    return found
+
+
+def disturbed(weights, seed):
+    """`weights`, each value changed in its last place, up or down at random."""
+    stream = numpy.random.RandomState(seed % 2**32)
+    changed = []
+    for arrays in weights:
+        layer = {}
+        for name in sorted(arrays):
+            array = numpy.asarray(arrays[name])
+            if array.dtype.kind == "f":
+                signs = stream.choice((-1.0, 1.0), size=array.shape)
+                array = (array * (1.0 + signs * ULP)).astype(array.dtype)
+            layer[name] = array
+        changed.append(layer)
+    return changed
+
+
+def _changes(before, after):
+    found = []
+    for old, new in zip(before, after):
+        found.append({name: _double(new[name]) - _double(old[name]) for name in old})
+    return found
+
+
+def _double(array):
+    return numpy.asarray(array, "float64")
+
+
+def _largest(array):
+    return float(numpy.abs(array).max()) if numpy.size(array) else 0.0
+
+
+def _relative(value, scale):
+    if not value:
+        return 0.0
+    if not numpy.isfinite(value):
+        return NOT_FINITE
+    return min(value / scale, INCOMPARABLE) if scale else INCOMPARABLE

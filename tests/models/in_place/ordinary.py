@@ -1,0 +1,247 @@
+"""Plain Keras models as people write them, which import nothing of rnnbench; the tests give them to
+every implementation. Functions with a default have no other use of it."""
+
+import keras
+import numpy
+from beside import tower
+from keras import layers
+
+SAVED = [
+    numpy.random.RandomState(3).normal(0, 0.3, shape).astype("float32")
+    for shape in ((3, 16), (4, 16), (16,))
+]
+
+
+def sequential(*parts, optimizer=None):
+    model = keras.Sequential([layers.Input((3, 3)), *parts, layers.Dense(1)])
+    model.compile(optimizer or keras.optimizers.Adam(0.01), "mse")
+    return model
+
+
+def stack(**settings):
+    return sequential(layers.LSTM(4, return_sequences=True), layers.LSTM(3), **settings)
+
+
+def frozen_by_class(rate=0.01):
+    model = stack()
+    for layer in model.layers:
+        if isinstance(layer, layers.LSTM):
+            layer.trainable = False
+    model.compile(keras.optimizers.Adam(rate), "mse")
+    return model
+
+
+def frozen_by_name():
+    model = stack()
+    model.get_layer("lstm_1").trainable = False
+    model.compile(keras.optimizers.RMSprop(0.01), "mse")
+    return model
+
+
+def frozen_by_index():
+    model = stack()
+    model.layers[0].trainable = False
+    model.compile(keras.optimizers.Nadam(0.01), "mse")
+    return model
+
+
+def frozen_in_part():
+    model = sequential(layers.LSTM(4))
+    for weight in model.layers[0].weights:
+        if "kernel" in weight.name:
+            weight.trainable = False
+    return model
+
+
+def set_weights():
+    model = sequential(layers.LSTM(4, name="encoder"))
+    model.get_layer("encoder").set_weights(SAVED)
+    return model
+
+
+def set_and_frozen():
+    model = set_weights()
+    model.get_layer("encoder").trainable = False
+    model.compile("sgd", "mse")
+    return model
+
+
+def cut_at_a_default_name():
+    features = stack().get_layer("lstm").output
+    base = features._keras_history.operation  # the first of two recurrent layers
+    assert base.name == "lstm"
+    model = keras.Model(base.input, layers.Dense(1)(layers.GlobalAveragePooling1D()(features)))
+    model.compile("adam", "mse")
+    return model
+
+
+def copied_by_config():
+    copied = keras.Sequential([layers.Input((3, 3))])
+    for layer in stack().layers[:-1]:
+        copy = layer.__class__.from_config(layer.get_config())
+        copied.add(copy)
+    copied.layers[0].trainable = False
+    copied.add(layers.Dense(1))
+    copied.compile("adam", "mse")
+    return copied
+
+
+class Penalized(keras.Model):
+    def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
+        loss = super().compute_loss(x, y, y_pred, sample_weight, training)
+        for variable in self.trainable_variables:
+            if "bias" not in variable.name:
+                loss = loss + 0.1 * keras.ops.sum(keras.ops.square(variable))
+        return loss
+
+
+def penalty_by_name():
+    inputs = layers.Input((3, 3))
+    model = Penalized(inputs, layers.Dense(1)(layers.LSTM(4)(inputs)))
+    model.compile("adam", "mse")
+    return model
+
+
+def clipped_by_norm():
+    return stack(optimizer=keras.optimizers.Adam(0.01, clipnorm=0.01))
+
+
+def clipped_together():
+    return stack(optimizer=keras.optimizers.SGD(0.1, momentum=0.9, global_clipnorm=0.05))
+
+
+def no_decay_of_biases():
+    optimizer = keras.optimizers.AdamW(0.01, weight_decay=0.1)
+    optimizer.exclude_from_weight_decay(var_names=["bias"])
+    return stack(optimizer=optimizer)
+
+
+def scaled_by_each_variable():
+    return stack(optimizer=keras.optimizers.Lamb(0.01))
+
+
+def positional_states():
+    encoded, decoded = layers.Input((3, 3)), layers.Input((3, 3))
+    _, hidden, memory = layers.LSTM(4, return_state=True)(encoded)
+    outputs = layers.LSTM(4, return_sequences=True)(decoded, [hidden, memory])
+    model = keras.Model([encoded, decoded], layers.Dense(1)(layers.Flatten()(outputs)))
+    model.compile("rmsprop", "mse")
+    return model
+
+
+class Sampling(layers.Layer):
+    def __init__(self, **settings):
+        super().__init__(**settings)
+        self.random = keras.random.SeedGenerator(11)
+
+    def call(self, parts):
+        mean, variance = parts
+        self.add_loss(0.05 * keras.ops.mean(keras.ops.square(mean) + keras.ops.exp(variance)))
+        noise = keras.random.normal(keras.ops.shape(mean), seed=self.random)
+        return mean + noise * keras.ops.exp(variance / 2)
+
+
+def sampling():
+    inputs = layers.Input((3, 3))
+    hidden = layers.LSTM(4)(inputs)
+    drawn = Sampling()([layers.Dense(2)(hidden), layers.Dense(2)(hidden)])
+    decoded = layers.LSTM(3)(layers.RepeatVector(3)(drawn))
+    model = keras.Model(inputs, layers.Dense(1)(decoded))
+    model.compile("adam", "mse")
+    return model
+
+
+def dropout():
+    both = layers.Bidirectional(layers.LSTM(3, dropout=0.5, return_sequences=True))
+    return sequential(both, layers.LSTM(4, dropout=0.3))
+
+
+def out_of_a_sibling_module():
+    inputs = layers.Input((3, 3))
+    model = keras.Model(inputs, tower(inputs))
+    model.compile("adam", "mse")
+    return model
+
+
+def derived_class():
+    class Named(layers.LSTM):
+        def __init__(self, units):
+            super().__init__(units, kernel_regularizer="l2")
+
+    return sequential(Named(4))
+
+
+def own_layer_around_one():
+    class Gated(layers.Layer):
+        def __init__(self):
+            super().__init__()
+            self.inner = layers.LSTM(3, return_sequences=True)
+
+        def build(self, shape):
+            self.scale = self.add_weight(shape=(3,), initializer="ones", name="scale")
+            self.inner.build(shape)
+            self.built = True
+
+        def call(self, inputs):
+            return self.scale * self.inner(inputs) + inputs
+
+    return sequential(Gated(), layers.Flatten())
+
+
+def inside_time_distributed():
+    inner = keras.Sequential([layers.Input((3, 3)), layers.LSTM(4), layers.Dense(2)])
+    inputs = layers.Input((3, 3))
+    windows = layers.Reshape((2, 3, 3))(layers.Concatenate(1)([inputs, inputs]))
+    hidden = layers.Flatten()(layers.TimeDistributed(inner)(windows))
+    model = keras.Model(inputs, layers.Dense(1)(hidden))
+    model.compile("adam", "mse")
+    return model
+
+
+def two_kinds_of_directions():
+    backward = layers.GRU(4, go_backwards=True)
+    return sequential(layers.Bidirectional(layers.LSTM(4), backward_layer=backward))
+
+
+def recurrent_dropout():
+    return sequential(layers.LSTM(4, recurrent_dropout=0.2))
+
+
+def masked():
+    return sequential(layers.Masking(), layers.LSTM(4))
+
+
+def own_call():
+    class Doubled(layers.LSTM):
+        def call(self, sequences, initial_state=None, mask=None, training=False):
+            return 2 * super().call(sequences, initial_state, mask, training)
+
+    return sequential(Doubled(4))
+
+
+EQUAL = (
+    frozen_by_class,
+    frozen_by_name,
+    frozen_by_index,
+    frozen_in_part,
+    set_weights,
+    set_and_frozen,
+    cut_at_a_default_name,
+    copied_by_config,
+    penalty_by_name,
+    clipped_by_norm,
+    clipped_together,
+    no_decay_of_biases,
+    scaled_by_each_variable,
+    positional_states,
+    sampling,
+    dropout,
+    out_of_a_sibling_module,
+    derived_class,
+    own_layer_around_one,
+    inside_time_distributed,
+    two_kinds_of_directions,
+    recurrent_dropout,
+    masked,
+    own_call,
+)
