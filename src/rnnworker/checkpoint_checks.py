@@ -1,5 +1,5 @@
-"""Loads converted checkpoints with Keras 3: saves them in another format, and compares what source
-and target compute. The layouts are described again here, so that the check does not share the
+"""Loads converted checkpoints with Keras 3: saves them in another format, and computes what source
+and target do. CuDNN's layout is described again here, so that the check does not share the
 converter's mistakes."""
 
 import numpy
@@ -30,34 +30,42 @@ def resave(source, target):
     return {}
 
 
-def check(source, target, cells, arrays, activation):
-    """Runs both networks on random inputs: the whole models if Keras 3 can load them, else each
-    recurrent cell on its own.
+def check(source, target):
+    """Runs two models on random inputs, if Keras 3 can load both.
 
-    - `source`, `target`: the paths of both models, or None.
-    - `cells`: what the converter says about each cell (`rnnbench.commands.conversion`).
-    - `arrays`: those of all cells, as ``NUMBER/source/PART`` and ``NUMBER/target/PART``.
-    - `activation`: the recurrent activation of cells whose file does not state it.
-
-    Returns ``largest``, the largest difference (None: nothing was run), ``ran``, ``models`` or
-    ``cells``, and ``why`` the models could not be run, or None.
+    `source`, `target`: their paths. Returns ``largest``, the largest difference of their outputs
+    (None: they were not run), and ``why`` they could not be run, or None.
     """
     keras = _keras()
-    why = None
-    if source and target:
-        try:
-            return {"largest": _models_differ(keras, source, target), "ran": "models"}
-        except Exception as error:
-            why = words(error)
-    differences = [_cells_differ(keras, cell, arrays, activation) for cell in cells]
-    largest = None
-    if differences:
-        largest = float(numpy.max(differences))  # Python's max may leave out NaN
-    return {
-        "largest": largest,
-        "ran": "cells",
-        "why": why,
-    }
+    try:
+        largest = _models_differ(keras, source, target)
+    except Exception as error:
+        return {"largest": None, "why": words(error)}
+    return {"largest": largest, "why": None}
+
+
+def outputs(cells, arrays):
+    """Runs the layers of Keras 3 on their own.
+
+    - `cells`: of each its ``number``, ``kind``, ``units``, its ``settings`` in Keras and the
+      ``parts`` of its arrays in the order of Keras's weights.
+    - `arrays`: those of all cells, as ``NUMBER/PART``, and ``NUMBER/inputs`` (batch, steps,
+      features).
+
+    Returns the ``version`` of Keras and the outputs of each cell by its number, at all time steps.
+    """
+    keras = _keras()
+    answers = {}
+    for cell in cells:
+        number = str(cell["number"])
+        own = [arrays[number + "/" + part] for part in cell["parts"]]
+        settings = dict(cell["settings"], use_bias=len(own) == 3, return_sequences=True)
+        layer = getattr(keras.layers, cell["kind"])(cell["units"], **settings)
+        x = arrays[number + "/inputs"]
+        layer.build(x.shape)
+        layer.set_weights(own)
+        answers[number] = keras.ops.convert_to_numpy(layer(x))
+    return {"version": keras.__version__, "arrays": answers}
 
 
 def _keras():
@@ -205,100 +213,3 @@ def step(ops, a, q, states):
     o = ops.sigmoid(a[3] + q[3])
     memory = f * states[1] + i * c
     return [o * ops.tanh(memory), memory]
-
-
-def _cells_differ(keras, cell, arrays, activation):
-    """The largest difference between the outputs of a cell in both files, at all time steps of
-    random inputs."""
-    stream = numpy.random.RandomState(0)
-    x = stream.normal(size=(SAMPLES, STEPS, cell["inputs"]))
-    x = x.astype("float32")
-    outputs = []
-    for side in ("source", "target"):
-        own = []
-        for part in cell[side]["parts"]:
-            name = "{}/{}/{}".format(cell["number"], side, part)
-            own.append(arrays[name])
-
-        layout = cell[side]["layout"]
-        if layout == "keras":
-            layer = _keras_layer(keras, cell, own, activation)
-        else:
-            inner = _cell_class(keras)(cell["units"], GATES[cell["kind"]])
-            layer = keras.layers.RNN(inner, return_sequences=True)
-            own = weights_of_cell(cell, layout, own)
-        layer.build(x.shape)
-        layer.set_weights(own)
-        outputs.append(layer(x))
-    return _difference(keras, *outputs)
-
-
-def _keras_layer(keras, cell, own, activation):
-    """Keras's layer for the arrays `own` in Keras's layout."""
-    has_bias = len(own) == 3
-    settings = dict(cell["settings"])
-    settings["use_bias"] = has_bias
-    if cell["kind"] != "SimpleRNN":
-        settings.setdefault("recurrent_activation", activation)
-    if cell["kind"] == "GRU":
-        has_two_biases = has_bias and own[2].ndim == 2
-        settings["reset_after"] = has_two_biases or cell["reset_after"]
-    layer_class = getattr(keras.layers, cell["kind"])
-    return layer_class(cell["units"], return_sequences=True, **settings)
-
-
-def weights_of_cell(cell, layout, own):
-    """The weights of `_cell_class`: kernel (inputs, gates·units), state (units, gates·units) and
-    bias (2·gates·units,).
-
-    `own`: the arrays of a file in a `layout`, ``cudnn``, ``torch`` or ``buffer``.
-    """
-    if layout == "cudnn":
-        return own
-    gates = GATES[cell["kind"]]
-    units = cell["units"]
-    if layout == "torch":
-        matrices = own[0].reshape(gates, units, -1)
-        of_state = own[1].reshape(gates, units, units)
-        biases = numpy.zeros((2, gates, units))
-        if len(own) > 2:
-            biases = numpy.reshape(own[2:], biases.shape)
-    else:
-        matrices, of_state, biases = _of_buffer(own[0].ravel(), cell, gates)
-
-    if gates == GATES["GRU"]:  # theirs are r, z, h
-        order = [1, 0, 2]
-        matrices = matrices[order]
-        of_state = of_state[order]
-        biases = biases[:, order]
-    kernel = [matrix.reshape(-1, units) for matrix in matrices]
-    kernel = numpy.concatenate(kernel, axis=1)
-    of_state = numpy.concatenate(of_state, axis=1)
-    return [kernel, of_state, biases.ravel()]
-
-
-def _of_buffer(buffer, cell, gates):
-    """The input matrices (gates, units, inputs), state matrices (gates, units, units) and biases
-    (2, gates, units) of pseudo-layer ``cell["place"]`` in a buffer of cuDNN, which has the matrices
-    of all pseudo-layers before their biases."""
-    units = cell["units"]
-    directions = cell["directions"]
-    count = cell["layers"] * directions
-    columns = gates * units
-    size = buffer.size - 2 * columns * count  # of all matrices
-    biases = buffer[size:].reshape(count, 2, gates, units)
-    rows = size // columns
-    of_states = count * units
-    of_upper = (count - directions) * directions * units
-    features = (rows - of_states - of_upper) // directions
-
-    start = 0
-    for number in range(cell["place"] + 1):
-        inputs = features
-        if number >= directions:
-            inputs = directions * units
-        end = start + columns * inputs
-        matrices = buffer[start:end].reshape(gates, units, inputs)
-        start = end + columns * units
-        of_state = buffer[end:start].reshape(gates, units, units)
-    return matrices, of_state, biases[cell["place"]]

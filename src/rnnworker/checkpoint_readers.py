@@ -54,7 +54,8 @@ def tensorflow(path):
         count = int(numpy.prod(shapes[key]))
         claimed += count * types[key].size
     size = 0
-    for file in glob.glob(glob.escape(prefix) + ".data-*"):
+    files = glob.glob(glob.escape(prefix) + ".data-*")
+    for file in files or [prefix]:  # one file, of Saver's first version
         size += os.path.getsize(file)
     if claimed > size:
         what = "its arrays should have {:,} bytes, but its files have only {:,}."
@@ -192,25 +193,50 @@ def torch(path):
     for name, value in trees.named(loaded):
         if isinstance(value, framework.Tensor):
             found[name] = value
-    of_optimizer = set()
-    for key, value in loaded.items():
-        if isinstance(value, dict) and "param_groups" in value:
-            of_optimizer.add(key)
-    of_model = [name for name in found if name.partition(".")[0] not in of_optimizer]
+    kept = _of_model(loaded, framework.Tensor)
+    of_model = [name for name in found if name.partition(".")[0] in kept]
     names = of_model
-    prefixes = {name.partition(".")[0] for name in of_model}
-    for key in STATE_DICTS:
-        if prefixes == {key} and isinstance(loaded.get(key), dict):
-            names = [name.partition(".")[2] for name in of_model]
+    if len(kept) == 1 and kept[0] in STATE_DICTS and isinstance(loaded[kept[0]], dict):
+        names = [name.partition(".")[2] for name in of_model]
     arrays = {}
-    try:
-        for number, name in enumerate(of_model):
+    for number, name in enumerate(of_model):
+        try:
             arrays[str(number)] = found[name].detach().numpy()
-    except (TypeError, RuntimeError) as error:
-        raise Refusal(words(error), "convert it to float32 before saving it.") from error
+        except (TypeError, RuntimeError) as error:
+            kind = str(getattr(found[name], "dtype", "unknown")).replace("torch.", "")
+            what = "{} has the type {}, which NumPy lacks ({})."
+            remedy = "save it as float32: value.float() of each value of the state_dict."
+            raise Refusal(what.format(name, kind, words(error)), remedy) from error
     return {
         "names": names,
         "order": "none",
         "optimizer": len(found) - len(of_model),
         "arrays": arrays,
     }
+
+
+def _of_model(loaded, tensor):
+    """The keys of a file of torch under which there are arrays of the model, and not the state of a
+    training.
+
+    `loaded`: what is in the file; `tensor`: torch's class of arrays. Beside a state_dict under one
+    of `STATE_DICTS`, only other state_dicts are the model's, such as averaged weights: Lightning
+    also has the state of optimizers, loops and callbacks, with arrays in them.
+    """
+    main = [key for key in STATE_DICTS if isinstance(loaded.get(key), dict)]
+    kept = []
+    for key, value in loaded.items():
+        is_state = isinstance(value, dict) and bool(value)
+        is_state = is_state and all(isinstance(each, tensor) for each in value.values())
+        if (key in main[:1] or not main or is_state) and not _has_optimizer(value):
+            kept.append(str(key))
+    return kept
+
+
+def _has_optimizer(tree):
+    """Whether the state of an optimizer of torch is in a tree."""
+    if isinstance(tree, (list, tuple)):
+        return any(_has_optimizer(each) for each in tree)
+    if not isinstance(tree, dict):
+        return False
+    return "param_groups" in tree or any(_has_optimizer(each) for each in tree.values())

@@ -8,7 +8,7 @@ import os
 
 import numpy
 
-from rnnworker.checkpoint_checks import check, resave
+from rnnworker.checkpoint_checks import check, outputs, resave
 from rnnworker.checkpoint_readers import Refusal, tensorflow, torch
 
 ACTIONS = {
@@ -16,6 +16,7 @@ ACTIONS = {
     "torch": torch,
     "resave": resave,
     "check": check,
+    "outputs": outputs,
 }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import h5py
 import numpy as np
 import pytest
 
@@ -14,6 +15,8 @@ from tests.conftest import SHARED
 from tests.weights.conftest import ask
 
 CASES = SHARED / "cases" / "weights"
+LAYOUTS = SHARED / "cases" / "layouts"
+ROUND_5 = SHARED / "cases" / "weights5"
 pytestmark = pytest.mark.skipif(not CASES.is_dir(), reason=f"there is no {CASES}")
 # Case, layout, format of the target → the first line that is printed.
 CONVERTED = {
@@ -61,7 +64,7 @@ REFUSED = {
     ("nested.keras", "cudnn", ".keras"): r"Keras 3, which writes .keras, has no CuDNN layers",
     ("nested.keras", "canonical", ".h5"): r".h5 files have Keras's names",
     ("subclassed.keras", "keras", ".h5"): r"Keras 3.* cannot load and save .*'Sub'",
-    ("subclassed.keras", "cudnn", ".npz"): r"layer lstm: .*activations are not in the file",
+    ("subclassed.keras", "cudnn", ".npz"): r"layer lstm_26: .*activations are not in the file",
     ("cudnngru_alphabetical.npz", "keras", ".keras"): r"no configuration of a model",
     ("lstm.pt", "keras", ".h5"): r"a file of torch, and build current has no torch",
 }  # fmt: skip
@@ -123,7 +126,6 @@ def test_the_outputs_are_checked(
     assert cli.main(["weights", str(CASES / case), "--to", "keras", "-o", target, "--check"]) == 0
     out = capsys.readouterr().out
     assert float(re.search(rf"check: {ran}.* difference (\S+)", out)[1]) <= 1e-5  # type: ignore[index]
-    assert ("assumed activation=tanh" in out) == ("models" not in ran)
 
 
 def test_a_new_bias_is_in_its_layer(tmp_path: Path) -> None:
@@ -136,3 +138,75 @@ def test_a_new_bias_is_in_its_layer(tmp_path: Path) -> None:
 
 def _worker(action: str, **question):
     return ask(action, build=None, root=None, **question)
+
+
+# Layers of other libraries, and arrays of other frameworks under Keras's names. The file, the
+# options, and what is printed: an error, or lines.
+OF_OTHERS = [
+    ("layer_norm_lstm_tfa.h5", [], 1, r"class Addons>LayerNormLSTMCell in the configuration"),
+    ("layer_norm_lstm_tfa.weights_alone.h5", [], 1, r"has rnn_2/.*/kernel_norm/gamma below"),
+    ("layer_norm_lstm_tfa.weights.h5", [], 1, r"has rnn/kernel_norm/var_0 below its kernels"),
+    ("layer_norm_simple_rnn_tfa.weights.h5", [], 1, r"has rnn/layernorm/var_0 below its kernels"),
+    ("layer_norm_simple_rnn_tfa.weights.h5", ["--layout", "keras"], 1, r"layernorm/var_0 below"),
+    ("esn_tfa.h5", [], 1, r"class Addons>ESNCell in the configuration"),
+    ("torch_rnn_relu.safetensors", [], 0, r"rnn_l0: assumed, .* does not say it: activation=tanh"),
+    ("torch_rnn_relu.safetensors", ["--activation", "relu"], 0, r"activation=relu as stated"),
+    ("haiku_lstm.npz", [], 1, r"named like those of haiku.LSTM. Fix: .* --layout haiku.LSTM"),
+    ("haiku_lstm_renamed.npz", [], 0, r"assumed, .* gates in Keras's order i, f, c, o; activation"),
+    ("dynet_lstm_renamed.npz", [], 0, r"assumed, .* gates in Keras's order i, f, c, o; activation"),
+    ("haiku_gru_renamed.npz", [], 0, r"assumed, .* z, r, h, and h = z h \+ \(1 - z\) n;"),
+    ("nnx_gru_renamed.npz", [], 0, r"assumed, .* z, r, h, and h = z h \+ \(1 - z\) n;"),
+]
+
+
+@pytest.mark.usefixtures("in_this_process")
+@pytest.mark.parametrize("layout", ["keras", "canonical"])
+@pytest.mark.parametrize(("case", "options", "code", "said"), OF_OTHERS)
+def test_a_layer_that_only_looks_like_kerass_is_refused_or_what_is_assumed_is_said(
+    case: str,
+    options: list[str],
+    code: int,
+    said: str,
+    layout: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    target = tmp_path / "x.npz"
+    command = ["weights", str(LAYOUTS / case), "--to", layout, "-o", str(target), "--check"]
+    assert cli.main([*command, *options]) == code
+    out, error = capsys.readouterr()
+    assert re.search(said, error if code else out)
+    assert target.exists() == (code == 0)
+    if "renamed" in case:
+        assert "check: not checked" in out and "difference" not in out
+
+
+@pytest.mark.parametrize("target", [".npz", ".safetensors", ".weights.h5"])
+def test_the_names_of_layers_are_those_in_the_file_and_not_of_its_groups(
+    target: str, tmp_path: Path
+) -> None:
+    source = ROUND_5 / "swapped_names.weights.h5"
+    written = tmp_path / f"x{target}"
+    assert cli.main(["weights", str(source), "--to", "keras", "-o", str(written)]) == 0
+    arrays = {array.name: array.values for array in read(written, _worker).arrays}
+    with h5py.File(source) as file:
+        first = file["layers/lstm/cell/vars/0"]
+        assert first.parent.parent.parent["vars"].attrs["name"] == "lstm_1"
+        np.testing.assert_array_equal(arrays["lstm_1/kernel"], first)
+        assert not np.array_equal(arrays["lstm/kernel"], first)
+
+
+@pytest.mark.usefixtures("in_this_process")
+@pytest.mark.parametrize("source", ["bi_lstm_gru.h5", "bi_lstm_gru.weights.h5"])
+def test_an_lstm_forward_and_a_gru_backward_have_the_same_names_in_all_files(
+    source: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = tmp_path / "x.npz"
+    command = ["weights", str(ROUND_5 / source), "--to", "canonical", "-o", str(target)]
+    assert cli.main([*command, "--check"]) == 0
+    arrays = read(target, _worker).arrays
+    shapes = {array.name: array.values.shape for array in arrays}
+    assert shapes["bidirectional/forward/kernel"] == (3, 16)
+    assert shapes["bidirectional/backward/bias"] == (2, 12)
+    out = capsys.readouterr().out
+    assert float(re.search(r"Keras 3.* difference (\S+)", out)[1]) <= 1e-6  # type: ignore[index]

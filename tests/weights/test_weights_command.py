@@ -87,7 +87,7 @@ def test_a_hard_sigmoid_is_said_to_be_of_the_keras_of_the_source(
     source, target = tmp_path / "x.h5", tmp_path / "y.npz"
     whole_lstm(source, version, **{"recurrent_activation": "sigmoid", setting: "hard_sigmoid"})
     assert cli.main(["weights", str(source), "--to", "canonical", "-o", str(target)]) == 0
-    said = [line for line in capsys.readouterr().out.splitlines() if "hard_sigmoid" in line]
+    said = [line for line in capsys.readouterr().out.splitlines() if "hard_sigmoid is" in line]
     assert said == [
         "lstm: hard_sigmoid is 0.2 x + 0.5 in Keras 2 and x / 6 + 0.5 in Keras 3: use it in Keras "
         f"{number}, as the source"

@@ -11,12 +11,12 @@ from typing import Any
 import h5py
 import numpy as np
 
-from rnnbench.weights.cells import PARTS, Array, Refusal
+from rnnbench.weights.cells import PARTS, Array, Cell, Refusal
 
 # What a file holds at most in memory: times its size, and bytes besides.
 INFLATION = 100
 SMALL = 2**20
-CELL = re.compile(r"/(lstm|gru|simple_rnn)_cell(_\d+)?(?=/[^/]*$)")
+IN_CELL = re.compile(r"/(lstm|gru|simple_rnn)_cell(_\d+)?(?=/[^/]*$)")
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,10 @@ class Checkpoint:
     `order`: whether the file has that of the ``layers``, also of the ``arrays`` in a layer, or
     ``none``;
     `optimizer`: the number of arrays of the optimizer and the metrics, which are not in `arrays`;
-    `attributes`: the versions of Keras and its backend.
+    `attributes`: the versions of Keras and its backend;
+    `labels`: the names of layers and cells by their groups, in a file of Keras 3.4 and later;
+    `cells`: of a format that describes them, such as ONNX, besides the `arrays`;
+    `is_own`: whether rnnbench wrote it, which says the layout in it.
     """
 
     kind: str
@@ -41,6 +44,9 @@ class Checkpoint:
     order: str = "none"
     optimizer: int = 0
     attributes: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)
+    cells: Sequence[Cell] = ()
+    is_own: bool = False
 
 
 def check_claim(claimed: int, size: int) -> None:
@@ -94,7 +100,7 @@ def tidy(arrays: Sequence[Array]) -> list[Array]:
     """
     tidied = []
     for array in arrays:
-        name = CELL.sub("", array.name)
+        name = IN_CELL.sub("", array.name)
         name = re.sub(r"/(forward|backward)_[^/]*(?=/)", r"/\1", name)
         name = name.lstrip("/")
         tidied.append(array._replace(name=name))

@@ -43,12 +43,19 @@ from rnnbench.checkpoints.checkpoint import (
 )
 from rnnbench.checkpoints.kinds import SAVEZ
 from rnnbench.weights.cells import DIRECTIONS, PARTS, Array, Refusal
-from rnnbench.weights.layer_tree import CONTAINERS, Node, check_model, is_recurrent, nodes
+from rnnbench.weights.layer_tree import (
+    CONTAINERS,
+    OF_CELL,
+    UNNAMED,
+    Node,
+    check_model,
+    is_recurrent,
+    nodes,
+)
 from rnnworker.recurrent.checkpoint_layouts import cell_of
 
 STATE = ("optimizer/", "metrics/")  # of training, in files of Keras 3 and 2.13
 TOP_LEVEL = "top_level_model_weights"  # a group of arrays of the model itself, in files of Keras 2
-UNNAMED = (*CONTAINERS, "vars", "cell", "")  # groups that are not in the names of layers
 
 
 def read_hdf5(content: bytes) -> Checkpoint:
@@ -262,13 +269,17 @@ def _of_keras_3(
         owner = deepest(group, tree)
         owned[owner].append(group)
 
-    arrays: list[Array] = []
-    for owner, node in tree.items():
-        for group in owned[owner]:
-            values = {}
-            for key in sorted(groups[group], key=natural):
-                values[key] = numbers(group, file[group][key])
-            arrays += _arrays_of_group(group, values, node)
+    labels = _labels(file)
+    for known in (labels, {}):
+        arrays: list[Array] = []
+        for owner, node in tree.items():
+            for group in owned[owner]:
+                values = {}
+                for key in sorted(groups[group], key=natural):
+                    values[key] = numbers(group, file[group][key])
+                arrays += _arrays_of_group(group, values, node, known)
+        if have_unique_names(arrays):
+            break
     if not have_unique_names(arrays):
         arrays = [array._replace(name=array.place) for array in arrays]
 
@@ -284,17 +295,39 @@ def _of_keras_3(
         order,
         optimizer,
         attributes,
+        labels,
     )
 
 
-def _arrays_of_group(group: str, values: Mapping[str, np.ndarray], node: Node) -> list[Array]:
+def _labels(file: h5py.File) -> dict[str, str]:
+    """The names of layers by their groups, which Keras 3 writes since 3.4: the group itself is
+    named after the class, or after the attribute that has the layer."""
+    labels = {}
+
+    def visit(place: str, item: Any) -> None:
+        owner, _, last = f"/{place}".rpartition("/")
+        name = item.attrs.get("name")
+        if owner and last == "vars" and name is not None:
+            labels[owner.strip("/")] = _decoded(name)
+
+    file.visititems(visit)
+    return labels
+
+
+def _arrays_of_group(
+    group: str,
+    values: Mapping[str, np.ndarray],
+    node: Node,
+    labels: Mapping[str, str],
+) -> list[Array]:
     """The arrays of a layer of Keras 3.
 
     `group`: the name of the group that has them;
     `values`: by their keys, which are numbers, in order;
-    `node`: the deepest layer of the configuration that contains the group.
+    `node`: the deepest layer of the configuration that contains the group;
+    `labels`: the names of layers by their groups.
     """
-    scope = _scope(group, node)
+    scope = _scope(group, node, labels)
     parts = [f"var_{key}" for key in values]
     if _is_cell(group, values, node):
         parts = list(PARTS[: len(values)])
@@ -345,17 +378,23 @@ def _is_cell(group: str, values: Mapping[str, np.ndarray], node: Node) -> bool:
     return kernel.shape[1:] == (columns,) and bias.shape == (2 * columns,)
 
 
-def _scope(group: str, node: Node) -> str:
+def _scope(group: str, node: Node, labels: Mapping[str, str]) -> str:
     """The name of the layer with the arrays in `group`: from the configuration above the `node`,
-    and below it the names of groups, such as ``both/forward``."""
+    and below it the names of layers or else of groups, such as ``both/forward``."""
     names = list(node.names)
-    rest = group.removeprefix(node.place)
-    for part in rest.split("/"):
+    place = node.place
+    for part in group.removeprefix(place).strip("/").split("/"):
+        place = f"{place}/{part}".lstrip("/")
+        label = labels.get(place)
+        if part == "cell" and label and not OF_CELL.fullmatch(label):
+            names.append(label)
         if part in UNNAMED:
             continue
         direction = part.removesuffix("_layer")
         if direction in DIRECTIONS:
             part = direction
+        elif label:
+            part = label
         names.append(part)
     return "/".join(names) or "model"
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import re
 import zipfile
 from pathlib import Path
 
@@ -9,7 +11,13 @@ import h5py
 
 from rnnbench.weights.cells import Refusal
 
-SAVEZ = "save its arrays with numpy.savez, named LAYER/kernel, LAYER/recurrent_kernel, LAYER/bias."
+SAVEZ = (
+    "save its arrays with numpy.savez under the names of their framework and state its layout: "
+    "--layout haiku.LSTM, paddle.GRU, …"
+)
+SHARD = re.compile(r"(.+)\.(meta|data-\d{5}-of-\d{5})")
+TABLE = bytes.fromhex("57fb808b247547db")  # the end of a file of Saver's first version
+OLD_TORCH = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."  # the magic number, pickled
 # Place and bytes → format. Of those that are not read.
 OTHERS = (
     (0, b"\x80", "a Python pickle, which can run code"),
@@ -35,6 +43,15 @@ def kind_of(path: Path) -> str:
     of_tensorflow = [path.with_name(f"{path.name}.index")]
     if path.is_dir():
         of_tensorflow += [path / "saved_model.pb", path / "checkpoint"]
+    if SHARD.fullmatch(path.name):  # one of its files
+        prefix = path.with_name(SHARD.sub(r"\1", path.name))
+        index = prefix.with_name(f"{prefix.name}.index")
+        if not index.exists():
+            raise Refusal(
+                f"it is a file of a checkpoint of TensorFlow, and {index.name} is missing.",
+                "use the complete checkpoint: .index and .data-… files.",
+            )
+        return "TensorFlow"
     if path.suffix == ".index" or any(file.exists() for file in of_tensorflow):
         return "TensorFlow"
     if not path.is_file():
@@ -55,14 +72,29 @@ def kind_of(path: Path) -> str:
     if head[8:9] == b"{" and length < path.stat().st_size:
         return "safetensors"
 
+    if _ends_with(path, TABLE):
+        return "TensorFlow"
     if path.name == "saved_model.pb":
         raise Refusal("it is the graph of a SavedModel, without arrays.", "name its folder.")
     if path.suffix == ".onnx" or (head[:1] == b"\x08" and head[2:3] == b"\x12"):
         raise Refusal("it is an ONNX file.", f"read it with the package onnx and {SAVEZ}")
+    if head.startswith(OLD_TORCH):
+        raise Refusal(
+            "it is a file of torch before 1.6, which is a Python pickle and no ZIP archive.",
+            "load it with torch and weights_only=True, and torch.save its state_dict again.",
+        )
     for place, start, name in OTHERS:
         if head[place:].startswith(start):
             raise Refusal(f"it is {name}.", SAVEZ)
     raise Refusal(f"its format is unknown; it begins with {head[:8]!r}.", SAVEZ)
+
+
+def _ends_with(path: Path, end: bytes) -> bool:
+    """Whether the last bytes of a file are these."""
+    with path.open("rb") as file:
+        size = file.seek(0, io.SEEK_END)
+        file.seek(max(size - len(end), 0))
+        return file.read() == end
 
 
 def _kind_of_archive(path: Path) -> str:

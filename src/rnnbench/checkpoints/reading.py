@@ -26,6 +26,10 @@ from rnnbench.checkpoints.kinds import kind_of
 from rnnbench.errors import BuildError
 from rnnbench.weights.cells import DIRECTIONS, Refusal
 
+# The types of safetensors that NumPy has, and what torch calls others.
+NUMPYS = ("BOOL", "U8", "I8", "U16", "I16", "U32", "I32", "U64", "I64", "F16", "F32", "F64", "C64")
+OF_TORCH = {"BF16": "bfloat16", "F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2"}
+
 Worker = Callable[..., Any]  # `rnnbench.running.in_build.ask`
 
 
@@ -121,6 +125,7 @@ def _npz(path: Path) -> Checkpoint:
         arrays,
         order=order,
         attributes=texts,
+        is_own="order" in about,
     )
 
 
@@ -143,12 +148,22 @@ def _safetensors(path: Path) -> Checkpoint:
             del about["names"]
         if set(names) != set(file.keys()):
             raise Refusal("its header names other arrays than it has.", "use a complete file.")
-        contents = [(name, file.get_tensor(name)) for name in names]
+        contents = []
+        for name in names:
+            kind = file.get_slice(name).get_dtype()
+            if kind not in NUMPYS:
+                raise Refusal(
+                    f"{name} has the type {OF_TORCH.get(kind, kind)}, which NumPy lacks.",
+                    "save it as float32.",
+                )
+            contents.append((name, file.get_tensor(name)))
 
+    is_own = "order" in about
     order = about.pop("order", "none")
     return Checkpoint(
         "safetensors",
         named(contents),
         order=order,
         attributes=about,
+        is_own=is_own,
     )

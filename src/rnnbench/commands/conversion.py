@@ -1,4 +1,4 @@
-"""Conversion of a checkpoint to another layout or format, and its check."""
+"""Conversion of a checkpoint to another layout or format."""
 
 from __future__ import annotations
 
@@ -7,66 +7,93 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from rnnbench.checkpoints.reading import Checkpoint, Worker, read
 from rnnbench.checkpoints.writing import arrays_of, hdf5, in_place, npz, safetensors_file
-from rnnbench.errors import RecordError
 from rnnbench.weights.cells import (
-    PARTS,
     Array,
     Buffer,
     Cell,
     Item,
     Refusal,
+    cells_of,
+    check_alone,
     check_directions,
     items_of,
+    with_directions,
 )
-from rnnbench.weights.configuration import check_fits_cudnn, described, resets_after
+from rnnbench.weights.configuration import (
+    DEFAULTS,
+    activations,
+    check_fits_cudnn,
+    check_named_class,
+    described,
+    resets_after,
+)
+from rnnbench.weights.declared import (
+    Layout,
+    declared_cells,
+    layouts_named,
+    suggestion,
+    without_copies,
+)
 
-ACTIVATIONS = ("activation", "recurrent_activation")
 OF_KERAS = (".h5", ".keras", ".weights.h5")
 OF_KERAS_3 = (".keras", ".weights.h5")
+ADVICE = (
+    "state its layout (--layout haiku.LSTM, torch.GRUCell, …), or name its arrays LAYER/kernel "
+    "(inputs, gates x units), LAYER/recurrent_kernel (units, gates x units) and LAYER/bias, with "
+    "Keras's gates i, f, c, o (LSTM) or z, r, h (GRU, h = z h + (1 - z) n), and with a forget bias "
+    "that is added at run time in the bias."
+)
+
+# What is assumed of arrays that have Keras's names and nothing else.
+KERASS_ORDER = {
+    "lstm": "gates in Keras's order i, f, c, o",
+    "gru": "gates in Keras's order z, r, h, and h = z h + (1 - z) n",
+    "rnn_tanh": "the layout of Keras's SimpleRNN",
+}
 
 
 @dataclass(frozen=True)
 class Stated:
-    """What the user states about the source."""
+    """What the user states about the source: its activations, what its buffers of cuDNN hold, and
+    the name of a layout, as for `layouts_named`."""
 
     recurrent_activation: str | None = None
+    activation: str | None = None
     buffer: Buffer | None = None
+    layout: str | None = None
 
-    def check_agrees(self, cell: Cell) -> None:
-        """Raises `Refusal` if the source says that the cell has another recurrent activation."""
-        found = (cell.settings or {}).get("recurrent_activation")
-        if cell.layout != "keras" and cell.kind != "SimpleRNN":
-            found = "sigmoid"
-        if None not in (found, self.recurrent_activation) and found != self.recurrent_activation:
-            raise Refusal(
-                f"layer {cell.scope} has the recurrent activation {found}.",
-                "leave --recurrent-activation out.",
-            )
+    @property
+    def activations(self) -> dict[str, str | None]:
+        return {
+            "activation": self.activation,
+            "recurrent_activation": self.recurrent_activation,
+        }
 
 
 @dataclass(frozen=True)
 class Conversion:
     """A checkpoint with its `items`, as they were read, and what is written.
 
+    - `stated`: what the user states about it.
     - `layout`, `target`: the layout and format of the target.
     - `content`: its bytes.
     """
 
     checkpoint: Checkpoint
     items: Sequence[Item]
+    stated: Stated
     layout: str
     target: str
     content: bytes
 
     def lines(self) -> list[str]:
         """What became of each array, for people."""
-        cells = _cells_of(self.items)
+        cells = cells_of(self.items)
         changed = [cell for cell in cells if cell.layout != self.layout]
         names = set()
         for cell in changed:
@@ -82,13 +109,23 @@ class Conversion:
 
         for cell in cells:
             lines.append(f"{cell.scope}: {', '.join(self._facts(cell))}")
+            for note in cell.notes:
+                lines.append(f"{cell.scope}: {note}")
+            assumed = self._assumed(cell)
+            if assumed:
+                why = "assumed, because the file does not say it"
+                lines.append(f"{cell.scope}: {why}: {'; '.join(assumed)}")
+        if self.checkpoint.kind == ".weights.h5" and not self.checkpoint.labels:
+            lines.append(
+                "the file has no names of layers: they are called after their classes, in order"
+            )
 
         for item in self.items:
             if isinstance(item, Array) and not np.isfinite(item.values).all():
                 lines.append(f"{item.name}: copied, but has NaN or infinite values")
 
         version = 2
-        if _is_of_keras_3(self.checkpoint):
+        if is_of_keras_3(self.checkpoint):
             version = 3
         hard = "hard_sigmoid is 0.2 x + 0.5 in Keras 2 and x / 6 + 0.5 in Keras 3: use it in Keras "
         for cell in cells:
@@ -110,6 +147,13 @@ class Conversion:
             facts.append("reset_after")
         if "bias" not in cell.arrays:
             facts.append("no bias")
+        if cell.layout == "buffer":
+            facts.append(f"{len(cell.arrays['kernel'])} inputs")
+        for name, activation in activations(cell, self.stated.activations).items():
+            if activation.origin == "stated":
+                facts.append(f"{name}={activation.name} as stated")
+            elif activation.name != DEFAULTS[name] and activation.origin == "file":
+                facts.append(f"{name}={activation.name}")
         if cell.layout == self.layout:
             facts.append(f"already {cell.layout}")
             return facts
@@ -118,9 +162,17 @@ class Conversion:
             facts.append("its two biases are added")
         return facts
 
-
-def _cells_of(items: Sequence[Item]) -> list[Cell]:
-    return [item for item in items if isinstance(item, Cell)]
+    def _assumed(self, cell: Cell) -> list[str]:
+        """What neither the file nor the user says about a cell, and a value is assumed for."""
+        assumed = []
+        if cell.assumed:
+            assumed.append(KERASS_ORDER[cell.name])
+            if cell.kind == "GRU" and cell.reset_after is None and "bias" not in cell.arrays:
+                assumed.append("reset_after=False")
+        for name, activation in activations(cell, self.stated.activations).items():
+            if activation.origin == "assumed":
+                assumed.append(f"{name}={activation.name}")
+        return assumed
 
 
 def _size(cell: Cell) -> str:
@@ -129,10 +181,11 @@ def _size(cell: Cell) -> str:
 
 def _has_hard_sigmoid(cell: Cell) -> bool:
     settings = cell.settings or {}
-    return "hard_sigmoid" in map(settings.get, ACTIVATIONS)
+    return "hard_sigmoid" in map(settings.get, DEFAULTS)
 
 
-def _is_of_keras_3(checkpoint: Checkpoint) -> bool:
+def is_of_keras_3(checkpoint: Checkpoint) -> bool:
+    """Whether Keras 3 wrote the file, as far as it says."""
     return checkpoint.attributes.get("keras_version", "").startswith("3")
 
 
@@ -157,17 +210,13 @@ def convert(
         layout = "keras"
 
     checkpoint = read(source, worker)
-    items = items_of(checkpoint.arrays, stated.buffer)
-    if checkpoint.config is not None:
-        by_place = checkpoint.kind != ".h5"
-        items = described(checkpoint.config, checkpoint.container, items, by_place)
-
-    cells = _cells_of(items)
+    items = _items(checkpoint, stated)
+    cells = cells_of(items)
     check_directions([cell for cell in cells if cell.settings is None])
     for cell in cells:
-        stated.check_agrees(cell)
+        activations(cell, stated.activations)
         if layout == "cudnn":
-            check_fits_cudnn(cell, stated.recurrent_activation)
+            check_fits_cudnn(cell, stated.activations)
 
     _check_target(checkpoint, cells, to, target)
     # Keras 3 has no CuDNN layers: their two biases would not survive.
@@ -184,17 +233,97 @@ def convert(
         )
 
     if not cells and checkpoint.kind not in OF_KERAS:
-        raise Refusal(
-            "none of its arrays is named like an array of an LSTM or GRU layer.",
-            "name its arrays LAYER/kernel, LAYER/recurrent_kernel and LAYER/bias.",
-        )
+        what = "none of its arrays is named like an array of Keras's or torch's LSTM, GRU or RNN"
+        similar = suggestion(checkpoint.arrays)
+        if similar:
+            raise Refusal(
+                f"{what}, but some are named like those of {' or '.join(similar)}.",
+                f"if they are, state it: --layout {similar[0]}.",
+            )
+        raise Refusal(f"{what}.", ADVICE)
     return Conversion(
         checkpoint,
         items,
+        stated,
         layout,
         target,
         content=_content(checkpoint, items, layout, target),
     )
+
+
+def _items(checkpoint: Checkpoint, stated: Stated) -> list[Item]:
+    """The cells and the other arrays of a checkpoint.
+
+    Raises `Refusal` if a cell is of a class that the file names and Keras does not have, or if the
+    file has no cell of the layout that is stated.
+    """
+    arrays = list(checkpoint.arrays)
+    layouts = []
+    if stated.layout is not None:
+        layouts = layouts_named(stated.layout)
+    own: list[Cell] = []
+    if layouts:
+        arrays = without_copies(arrays, layouts)
+        own, arrays = declared_cells(arrays, layouts)
+
+    items = [*checkpoint.cells, *items_of(arrays, stated.buffer)]
+    if checkpoint.config is not None:
+        by_place = checkpoint.kind != ".h5"
+        items = described(
+            checkpoint.config,
+            checkpoint.container,
+            items,
+            by_place,
+            is_stated=any(layout.is_kerass for layout in layouts),
+        )
+
+    renamed = {}
+    if checkpoint.kind == ".h5" and checkpoint.config is None:
+        renamed = with_directions(cells_of(items))
+    # An archive says its layout only if rnnbench wrote it.
+    check_alone([cell for cell in cells_of(items) if cell.settings is None], items)
+    says_layout = checkpoint.kind not in (".npz", "safetensors") or checkpoint.is_own
+    settled: list[Item] = []
+    for item in items:
+        if isinstance(item, Cell):
+            item = replace(item, scope=renamed.get(item.scope, item.scope))
+            item = _of_stated_layout(item, layouts)
+            if item.settings is None and not layouts and item.layout in ("keras", "cudnn"):
+                check_named_class(item, checkpoint.container, checkpoint.labels)
+                item = replace(item, assumed=not says_layout)
+        settled.append(item)
+
+    if layouts and not own and not any(cell.is_stated for cell in cells_of(settled)):
+        names = " or ".join(layout.name for layout in layouts)
+        parts = ", ".join(layouts[0].parts)
+        raise Refusal(
+            f"it has no arrays of {names} ({parts}).",
+            "state the layout that it has, or name its arrays so.",
+        )
+    return [*own, *settled]
+
+
+def _of_stated_layout(cell: Cell, layouts: Sequence[Layout]) -> Cell:
+    """The cell, with what the user states about its layout, if it has torch's or Keras's names.
+
+    Raises `Refusal` if a layout is stated and the names of the cell are those of another one.
+    """
+    for layout in layouts:
+        is_named_so = layout.is_kerass and cell.layout in ("keras", "cudnn")
+        is_named_so = is_named_so or (layout.is_stack and cell.layout == "torch")
+        if not is_named_so or layout.cell != cell.name:
+            continue
+        notes = cell.notes
+        if layout.says:
+            notes = (*notes, layout.says)
+        return replace(cell, notes=notes, is_stated=True)
+    if layouts and cell.settings is None and cell.layout not in ("torch", "buffer"):
+        names = " or ".join(layout.name for layout in layouts)
+        raise Refusal(
+            f"layer {cell.scope} has the names and shapes of Keras's {cell.kind}, not of {names}.",
+            "state the layout that it has.",
+        )
+    return cell
 
 
 def _check_target(
@@ -208,7 +337,7 @@ def _check_target(
         raise Refusal(f"{target} files have Keras's names.", "write .npz, or --to keras.")
     if to == "cudnn" and target in OF_KERAS_3:
         raise Refusal(f"Keras 3, which writes {target}, has no CuDNN layers.", "write .h5 or .npz.")
-    if target in OF_KERAS_3 and not _is_of_keras_3(checkpoint):
+    if target in OF_KERAS_3 and not is_of_keras_3(checkpoint):
         for cell in filter(_has_hard_sigmoid, cells):
             what = f"layer {cell.scope} has the hard_sigmoid of Keras 2 (0.2 x + 0.5); "
             raise Refusal(f"{what}Keras 3 computes x / 6 + 0.5.", "write .h5, for Keras 2.")
@@ -221,7 +350,7 @@ def _content(
     target: str,
 ) -> bytes:
     """The bytes of the target. Raises `Refusal`."""
-    of_keras_3 = layout == "cudnn" and _is_of_keras_3(checkpoint)
+    of_keras_3 = layout == "cudnn" and is_of_keras_3(checkpoint)
     if checkpoint.kind == target and target in OF_KERAS and not of_keras_3:
         return in_place(checkpoint, items, layout)
 
@@ -293,117 +422,3 @@ def _by_keras(
         what = f"{lost.total()} of {had.total()} arrays are not in what Keras 3 saved."
         raise Refusal(what, remedy)
     return replace(saved, checkpoint=checkpoint, items=items)
-
-
-def check(
-    target: Path,
-    conversion: Conversion,
-    stated: Stated,
-    worker: Worker,
-) -> list[str]:
-    """The lines of ``--check``: the largest difference between what source and `target` compute
-    from random inputs. Raises `RecordError` if a cell of the source is not in the target."""
-    written = read(target, worker)
-    pairs = _pairs(conversion.items, items_of(written.arrays))
-    if pairs is None:
-        raise RecordError(
-            "is written, but not checked: its recurrent layers differ from the source's.",
-            where=str(target),
-            remedy="report this as an error of rnnbench.",
-        )
-
-    questions, arrays = _questions(pairs, stated.buffer)
-    whole: dict[str, str | None] = {"source": None, "target": None}
-    with tempfile.TemporaryDirectory(prefix="rnnbench-") as folder:
-        for side, file in (("source", conversion.checkpoint), ("target", written)):
-            if file.config is not None:
-                path = Path(folder, f"{side}{file.kind}")
-                path.write_bytes(in_place(file, file.arrays, None))
-                whole[side] = str(path)
-        if not pairs and None in whole.values():
-            return ["check: nothing to run: it has no LSTM, GRU or SimpleRNN"]
-        activation = stated.recurrent_activation or "sigmoid"
-        answer, _ = worker(
-            "check",
-            cells=questions,
-            arrays=arrays,
-            activation=activation,
-            **whole,
-        )
-
-    if answer["ran"] == "models":
-        return [f"check: both models, random inputs: largest difference {answer['largest']:.2g}"]
-
-    lines = []
-    if pairs:
-        largest = f"largest difference {answer['largest']:.2g}"
-        lines.append(f"check: each of {len(pairs)} recurrent cells, random inputs: {largest}")
-    if answer["why"]:
-        lines.append(f"check: the models cannot be run: {answer['why']}")
-    if any(cell.settings is None for cell, _ in pairs):
-        lines.append(f"check: assumed activation=tanh, recurrent_activation={activation}")
-    return lines
-
-
-def _questions(
-    pairs: Sequence[tuple[Cell, Cell]],
-    buffer: Buffer | None,
-) -> tuple[list[dict[str, Any]], dict[str, np.ndarray]]:
-    """What `rnnworker.checkpoint_checks.check` is told about each pair, and their arrays by
-    ``NUMBER/SIDE/PART``."""
-    questions = []
-    arrays = {}
-    taken: Counter[str] = Counter()  # cells of each buffer
-    for number, (cell, converted) in enumerate(pairs):
-        settings = {}
-        for name in ACTIVATIONS:
-            value = (cell.settings or {}).get(name)
-            if value is not None:
-                settings[name] = value
-
-        first = cell.sources[0].name
-        question = {
-            "number": number,
-            "kind": cell.kind,
-            "units": cell.units,
-            "settings": settings,
-            "inputs": len(cell.arrays["kernel"]),
-            "reset_after": resets_after(cell),
-            "place": taken[first],
-        }
-        taken[first] += 1
-
-        if buffer is not None:
-            question["layers"] = buffer.layers
-            question["directions"] = buffer.directions
-
-        for side, each in (("source", cell), ("target", converted)):
-            question[side] = {
-                "layout": each.layout,
-                "parts": [array.part for array in each.sources],
-            }
-            for array in each.sources:
-                arrays[f"{number}/{side}/{array.part}"] = array.values
-        questions.append(question)
-    return questions, arrays
-
-
-def _pairs(before: Sequence[Item], after: Sequence[Item]) -> list[tuple[Cell, Cell]] | None:
-    """Each cell with what became of it; None if one of either side has no counterpart. Files of
-    Keras 3 have another order and other names than those of Keras 2, so the matrices decide."""
-    left = _cells_of(after)
-    pairs = []
-    for cell in _cells_of(before):
-        same = [number for number, each in enumerate(left) if _have_equal_matrices(cell, each)]
-        if not same:
-            return None
-        pairs.append((cell, left.pop(same[0])))
-    if left:
-        return None
-    return pairs
-
-
-def _have_equal_matrices(first: Cell, second: Cell) -> bool:
-    """Whether their kernels and recurrent kernels are equal."""
-    parts = PARTS[:2]
-    return all(np.array_equal(first.arrays[part], second.arrays[part]) for part in parts)

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from rnnbench.commands.arguments import CONF, Arguments, command_parser, project_conf
-from rnnbench.commands.conversion import Stated, check, convert
+from rnnbench.commands.conversion import Stated, convert
+from rnnbench.commands.conversion_check import check
 from rnnbench.errors import BuildError, RecordError
 from rnnbench.plain_text import plain
 from rnnbench.records.store import write_bytes
@@ -34,7 +35,15 @@ def weights(arguments: Sequence[str]) -> int:
 
     build = _build(options.build, options.conf)
     worker = partial(in_build.ask, root=Path.cwd(), build=build)
-    stated = Stated(options.recurrent_activation, options.buffer)
+    buffer = options.buffer
+    if buffer is not None:
+        buffer = buffer._replace(inputs=options.inputs)
+    stated = Stated(
+        options.recurrent_activation,
+        options.activation,
+        buffer,
+        options.layout,
+    )
 
     file = source
     fault = "cannot be read or converted"
@@ -155,10 +164,24 @@ ARGUMENTS: Arguments = {
         "metavar": "NAME",
         "help": "the recurrent activation, if the file does not state it: sigmoid, hard_sigmoid, …",
     },
+    "--activation": {
+        "metavar": "NAME",
+        "help": "the activation, if the file does not state it: tanh, relu, …",
+    },
+    "--layout": {
+        "metavar": "NAME",
+        "help": "the layer whose arrays the file has, in the order of its framework: haiku.LSTM, "
+        "flax.linen.GRUCell, torch.LSTMCell, keras.LSTM, …",
+    },
     "--buffer": {
         "type": _buffer,
         "metavar": "CELL,LAYERS,DIRECTIONS,UNITS",
         "help": "what opaque buffers of cuDNN hold: lstm or gru, then three numbers",
+    },
+    "--inputs": {
+        "type": int,
+        "metavar": "NUMBER",
+        "help": "the inputs of the first layer of an opaque buffer",
     },
     "--check": {
         "action": "store_true",

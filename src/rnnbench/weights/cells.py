@@ -84,13 +84,20 @@ class Cell:
     """One direction of a recurrent layer.
 
     `name`: ``lstm``, ``gru`` or ``rnn_tanh``;
-    `layout`: of the file: ``keras``, ``cudnn``, ``torch`` or ``buffer``;
+    `layout`: of the file: ``keras``, ``cudnn``, ``torch``, ``buffer`` or the name of one that is
+    declared, such as ``haiku.LSTM``;
     `arrays`: those of `PARTS` that the cell has, in Keras's layout: a kernel of inputs ×
     gates·units, a recurrent kernel of units × gates·units, a bias of gates·units or, of a GRU that
     resets after the product, 2 × gates·units;
     `sources`: the arrays in the file, in its layout;
     `exact`: whether two biases can be had back from their sum;
-    `settings` and `layer_class`: from the model's configuration, if the file has one.
+    `settings` and `layer_class`: from the model's configuration, if the file has one;
+    `reset_after`: whether a GRU applies the reset gate after the product, None if that depends on
+    its bias;
+    `notes`: what was changed on the way to Keras's layout, in words;
+    `declared`: the `declared.Found` that it was read from, None of the layouts above;
+    `assumed`: whether nothing but the names of the arrays says that they are in Keras's layout;
+    `is_stated`: whether the user has stated the layout.
     """
 
     scope: str
@@ -102,6 +109,11 @@ class Cell:
     exact: bool = True
     settings: dict[str, Any] | None = field(default=None, compare=False)
     layer_class: str | None = field(default=None, compare=False)
+    reset_after: bool | None = None
+    notes: tuple[str, ...] = ()
+    declared: Any = field(default=None, compare=False)
+    assumed: bool = False
+    is_stated: bool = False
 
     @property
     def kind(self) -> str:
@@ -150,19 +162,26 @@ class Cell:
 Item = Cell | Array
 
 
+def cells_of(items: Sequence[Item]) -> list[Cell]:
+    """The cells among the items."""
+    return [item for item in items if isinstance(item, Cell)]
+
+
 class Buffer(NamedTuple):
     """What each of cuDNN's opaque buffers in a file holds.
 
     `cell`: ``lstm`` or ``gru``;
     `layers`: the number of layers of the stack;
     `directions`: 1 or 2;
-    `units`: of each layer, per direction.
+    `units`: of each layer, per direction;
+    `inputs`: of the first layer, None if the size of the buffer alone decides.
     """
 
     cell: str
     layers: int
     directions: int
     units: int
+    inputs: int | None = None
 
 
 def items_of(arrays: Sequence[Array], buffer: Buffer | None = None) -> list[Item]:
@@ -250,7 +269,7 @@ def _of_keras(scope: str, parts: Mapping[str, Array]) -> Cell:
     exact = True
     if layout == "cudnn":
         canonical, exact = layouts.from_cudnn_layer(name, list(canonical.values()))
-    return _checked(
+    return checked(
         scope,
         sources[0].layer,
         layout,
@@ -273,9 +292,16 @@ def _of_buffer(array: Array, buffer: Buffer | None) -> list[Cell]:
         )
     values = array.values.ravel()
     try:
-        found, exact = layouts.from_buffer(values, *buffer)
+        found, exact = layouts.from_buffer(values, *buffer[:4])
     except ValueError as error:
         raise Refusal(f"{array.name} {error}.", "correct --buffer.") from error
+    inputs = len(found[0]["kernel"])
+    if buffer.inputs not in (None, inputs):
+        raise Refusal(
+            f"{array.name} has {values.size} numbers: with this --buffer, the first layer has "
+            f"{inputs} inputs, not {buffer.inputs}.",
+            "correct --buffer or --inputs.",
+        )
 
     cells = []
     for number, canonical in enumerate(found):
@@ -284,7 +310,7 @@ def _of_buffer(array: Array, buffer: Buffer | None) -> list[Cell]:
         scope = layer
         if buffer.directions == 2:
             scope = f"{layer}/{DIRECTIONS[backward]}"
-        cell = _checked(
+        cell = checked(
             scope,
             layer,
             "buffer",
@@ -316,12 +342,18 @@ def _of_torch(arrays: Sequence[Array]) -> list[Cell]:
         if (module, level, True) in directions:
             scope = f"{layer}/{DIRECTIONS[backward]}"
 
+        if "weight_hr" in parts:
+            raise Refusal(
+                f"layer {scope} of torch projects its state (proj_size), which no layer of Keras "
+                "does.",
+                "train without proj_size.",
+            )
         values = {part: array.values for part, array in parts.items()}
         try:
             canonical, exact = layouts.from_torch(values)
         except ValueError as error:
             raise Refusal(f"layer {scope} of torch {error}.") from error
-        cell = _checked(
+        cell = checked(
             scope,
             layer,
             "torch",
@@ -386,7 +418,7 @@ def _check_rest(arrays: Sequence[Array]) -> None:
                 )
 
 
-def _checked(
+def checked(
     scope: str,
     layer: str,
     layout: str,
@@ -426,9 +458,27 @@ def _checked(
     )
 
 
+def with_directions(cells: Sequence[Cell]) -> dict[str, str]:
+    """New scopes of cells by their scopes: in an ``.h5`` file without a configuration, the backward
+    layer of a Bidirectional may have any name, and the other one begins with ``forward``."""
+    layers: dict[str, list[Cell]] = {}
+    for cell in cells:
+        layers.setdefault(cell.scope.rpartition("/")[0], []).append(cell)
+
+    renamed = {}
+    for above, own in layers.items():
+        if not above or len(own) != 2:
+            continue
+        directions = [cell.direction for cell in own]
+        if directions == ["forward", None]:
+            renamed[own[1].scope] = f"{above}/{DIRECTIONS[1]}"
+    return renamed
+
+
 def check_directions(cells: Sequence[Cell]) -> None:
-    """Raises `Refusal` if a direction of a bidirectional layer is missing, or differs from the
-    other one in its cell, its layout or the shapes of its arrays."""
+    """Raises `Refusal` if a direction of a bidirectional layer is missing, or has another layout,
+    other inputs or, of the same cell, other shapes than the other one. Keras allows an LSTM in one
+    direction and a GRU in the other."""
     pairs: dict[str, dict[str, Cell]] = {}
     for cell in cells:
         if cell.direction:
@@ -436,14 +486,36 @@ def check_directions(cells: Sequence[Cell]) -> None:
             pairs.setdefault(scope, {})[cell.direction] = cell
 
     for scope, pair in pairs.items():
-        # Of each direction, without and with its name.
-        facts = set()
-        shown = []
-        for direction, cell in pair.items():
-            shapes = {part: values.shape for part, values in cell.arrays.items()}
-            fact = f"{cell.kind}, {shapes}, layout {cell.layout}"
-            facts.add(fact)
-            shown.append(f"{direction}: {fact}")
-        if len(pair) != 2 or len(facts) != 1:
-            found = "; ".join(shown)
-            raise Refusal(f"the directions of layer {scope} differ: {found} only.")
+        if len(pair) != 2:
+            found = ", ".join(pair)
+            raise Refusal(f"the directions of layer {scope} differ: it has only {found}.")
+        first, second = pair[DIRECTIONS[0]], pair[DIRECTIONS[1]]
+        agree = len(first.arrays["kernel"]) == len(second.arrays["kernel"])
+        if first.kind == second.kind:
+            agree = agree and first.layout == second.layout and _shapes(first) == _shapes(second)
+        if not agree:
+            shown = []
+            for direction, cell in pair.items():
+                shapes = ", ".join(_shapes(cell))
+                shown.append(f"{direction} is {cell.kind} ({shapes}, layout {cell.layout})")
+            raise Refusal(f"the directions of layer {scope} differ: {'; '.join(shown)}.")
+
+
+def _shapes(cell: Cell) -> list[str]:
+    return [f"{part} {values.shape}" for part, values in cell.arrays.items()]
+
+
+def check_alone(cells: Sequence[Cell], items: Sequence[Item]) -> None:
+    """Raises `Refusal` if the scope of a cell has arrays below it, such as those of a layer norm:
+    it is another cell than it seems. The state of a dropout's generator is none of them."""
+    for cell in cells:
+        for item in items:
+            if not isinstance(item, Array) or not item.name.startswith(f"{cell.scope}/"):
+                continue
+            if "seed_generator" in item.name:
+                continue
+            raise Refusal(
+                f"layer {cell.scope} has {item.name} below its kernels: it is not an LSTM, GRU or "
+                "SimpleRNN of Keras.",
+                "no layout describes this cell; train with one of Keras's.",
+            )

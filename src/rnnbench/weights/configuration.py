@@ -4,12 +4,23 @@ settings that match a layout."""
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from rnnbench.weights.cells import DIRECTIONS, Cell, Item, Refusal
-from rnnbench.weights.layer_tree import CUDNN, Node, is_recurrent, nodes
+from rnnbench.weights.layer_tree import (
+    CELLS,
+    CUDNN,
+    OF_CELL,
+    RNN,
+    UNNAMED,
+    WRAPPERS,
+    Node,
+    is_recurrent,
+    nodes,
+    unknown_class,
+)
 
 # What a CuDNN layer computes, as settings of Keras's own layers, which the class does not have.
 FIXED = {
@@ -21,11 +32,31 @@ FIXED = {
     "implementation": 2,
     "unroll": False,
 }
+DEFAULTS = {"activation": "tanh", "recurrent_activation": "sigmoid"}
+# The layouts and frameworks whose LSTM and GRU have no argument for their activations.
+FIXED_IN = (
+    "cudnn",
+    "buffer",
+    "torch",
+    "paddle",
+    "mindspore",
+    "equinox",
+    "haiku",
+    "tinygrad",
+    "chainer",
+    "nnabla",
+    "dynet",
+)
 # Of Keras 2.13 to 2.15 → class, which Keras 3 also finds in the module ``keras``.
 MODULES = {
     "keras.src.engine.functional": "Model",
     "keras.src.engine.sequential": "Sequential",
 }
+
+STATE_CLASS = (
+    "only Keras's own cells are converted; if it computes what one of them does, state which: "
+    "--layout keras.LSTM, keras.GRU or keras.SimpleRNN."
+)
 
 
 def check_agreement(cell: Cell, node: Node) -> None:
@@ -63,6 +94,8 @@ def resets_after(cell: Cell) -> bool:
 
     Of a cell in Keras's layout, the configuration says it, or else the shape of the bias.
     """
+    if cell.reset_after is not None:
+        return cell.reset_after
     if cell.layout != "keras":
         return True
     if cell.settings is not None and "reset_after" in cell.settings:
@@ -70,24 +103,70 @@ def resets_after(cell: Cell) -> bool:
     return "bias" in cell.arrays and cell.arrays["bias"].ndim == 2
 
 
-def check_fits_cudnn(cell: Cell, stated: str | None) -> None:
+class Activation(NamedTuple):
+    """The activation of a cell: the name of a function, and whether the ``file`` says it, the user
+    has ``stated`` it, or it is ``assumed``."""
+
+    name: str
+    origin: str
+
+
+def activations(cell: Cell, stated: Mapping[str, str | None]) -> dict[str, Activation]:
+    """The activations of a cell: ``activation`` and, unless it is a SimpleRNN,
+    ``recurrent_activation``.
+
+    `stated`: what the user states of them. Raises `Refusal` if the file says otherwise.
+    """
+    found = {}
+    for name, default in DEFAULTS.items():
+        if cell.kind == "SimpleRNN" and name != "activation":
+            continue
+        said = (cell.settings or {}).get(name)
+        if said is None and has_fixed_activations(cell):
+            said = default
+        given = stated.get(name)
+        if said is not None and given not in (None, said):
+            raise Refusal(
+                f"layer {cell.scope} has the {name.replace('_', ' ')} {said}.",
+                f"leave --{name.replace('_', '-')} out.",
+            )
+        if said is not None:
+            found[name] = Activation(str(said), "file")
+        elif given is not None:
+            found[name] = Activation(given, "stated")
+        else:
+            found[name] = Activation(default, "assumed")
+    return found
+
+
+def has_fixed_activations(cell: Cell) -> bool:
+    """Whether the class of the cell has no arguments for its activations, which are then tanh and
+    sigmoid. A plain RNN of any framework has one."""
+    framework = cell.layout.partition(".")[0]
+    return cell.kind != "SimpleRNN" and framework in FIXED_IN
+
+
+def check_fits_cudnn(cell: Cell, stated: Mapping[str, str | None]) -> None:
     """Raises `Refusal` if CuDNN's layers do not compute what the cell does.
 
-    `stated`: the recurrent activation that the user names, for files that do not.
+    `stated`: the activations that the user names, for files that do not.
     """
     remedy = "convert with --to keras or --to canonical."
     why = _why_not_cudnn(cell)
-    if why is None and cell.layout == "keras":
-        settings = cell.settings or {}
-        activation = settings.get("activation", "tanh")
-        recurrent = settings.get("recurrent_activation", stated)
-        if recurrent is None:
+    if why is None:
+        found = activations(cell, stated)
+        names = tuple(activation.name for activation in found.values())
+        if found["recurrent_activation"].origin == "assumed":
             why = (
                 "its activations are not in the file (hard_sigmoid was Keras's default before TF 2)"
             )
-            remedy = "state --recurrent-activation sigmoid, or convert with --to keras."
-        elif (activation, recurrent) != ("tanh", "sigmoid"):
-            why = f"it has activation={activation}, recurrent_activation={recurrent}"
+            remedy = (
+                "state --recurrent-activation sigmoid and --activation tanh, or convert with --to "
+                "keras."
+            )
+        elif names != ("tanh", "sigmoid"):
+            shown = [f"{name}={activation.name}" for name, activation in found.items()]
+            why = f"it has {', '.join(shown)}"
 
     if why is not None:
         raise Refusal(
@@ -100,7 +179,7 @@ def _why_not_cudnn(cell: Cell) -> str | None:
     """Why no CuDNN layer has the structure of the cell, as part of a sentence; None if one has."""
     if cell.kind == "SimpleRNN":
         return "Keras has no CuDNN layer for SimpleRNN"
-    if cell.layout != "keras":
+    if cell.layout in ("cudnn", "torch", "buffer"):
         return None
 
     in_rnn = re.search(r"(^|/)(cells|stacked_rnn_cells(_\d+)?)/", cell.sources[0].place)
@@ -199,13 +278,15 @@ def described(
     container: str,
     items: Sequence[Item],
     by_place: bool,
+    is_stated: bool = False,
 ) -> list[Item]:
     """The items, with what a model's configuration says about its cells.
 
     `model`: its configuration;
     `container`: the group of the layers in the file;
-    `by_place`: whether their groups name the layers, as in a ``.keras`` file. Raises `Refusal` if
-    configuration and arrays disagree.
+    `by_place`: whether their groups name the layers, as in a ``.keras`` file;
+    `is_stated`: whether the user says that cells of unknown classes are Keras's. Raises `Refusal`
+    if configuration and arrays disagree, or if a cell has a class that Keras does not have.
     """
     tree = [node for node in nodes(model, container) if is_recurrent(node)]
     cells = [item for item in items if isinstance(item, Cell)]
@@ -224,11 +305,24 @@ def described(
 
     settled: list[Item] = []
     for item in items:
+        if isinstance(item, Cell) and item.scope not in found and not is_stated:
+            stranger = _stranger(item, nodes(model, container), by_place)
+            if stranger:
+                raise Refusal(
+                    f"layer {item.scope} has the class {stranger} in the configuration, which may "
+                    f"compute something else than Keras's {item.kind}.",
+                    STATE_CLASS,
+                )
         if isinstance(item, Cell) and item.scope in found:
             node = found[item.scope]
             check_agreement(item, node)
+            scope = item.scope
+            above, _, last = scope.rpartition("/")
+            if above and node.names[-1:] == ("backward",) and last != "backward":
+                scope = f"{above}/backward"  # its layer may have any name in an .h5 file
             item = replace(
                 item,
+                scope=scope,
                 settings=node.layer["config"],
                 layer_class=node.kind,
             )
@@ -243,6 +337,65 @@ def described(
                 "but its arrays are not in the file."
             )
     return settled
+
+
+def _stranger(cell: Cell, tree: Iterable[Node], by_place: bool) -> str:
+    """The class of the layer to which a cell belongs that no recurrent layer of the configuration
+    describes; empty if it is an attribute of a layer or model of the user's own, whose class the
+    configuration does not have.
+
+    `tree`: the nodes of the configuration; `by_place`: as in `described`.
+    """
+    scope = cell.scope.removesuffix(f"/{cell.direction}")
+    if by_place:
+        deepest = None
+        for node in tree:
+            inside = f"{cell.group}/".startswith(f"{node.place}/")
+            if node.place and inside:
+                deepest = node
+        if deepest is None or deepest.is_model:
+            return ""
+        for part in cell.group.removeprefix(deepest.place).split("/"):
+            if part not in UNNAMED and part.removesuffix("_layer") not in DIRECTIONS:
+                return ""
+        return deepest.stranger
+
+    for node in tree:
+        if node.names[:1] != (cell.layer,) or node.is_model or not node.stranger:
+            continue
+        is_cell = re.search(r"/(cell|cells/[^/]+)$", node.place) is not None
+        is_called_so = node.kind in RNN or node.kind in CELLS
+        has_own = "/".join(node.names) == scope and node.kind not in WRAPPERS
+        if node.kind != "StackedRNNCells" and (is_cell or is_called_so or has_own):
+            return node.stranger
+    return ""
+
+
+def check_named_class(cell: Cell, container: str, labels: Mapping[str, str]) -> None:
+    """Raises `Refusal` if the names of a file without a configuration say that a cell is not one of
+    Keras's, or do not say which cell an RNN layer has.
+
+    `container`: the group of the layers in a file of Keras 3;
+    `labels`: the names of layers and cells by their groups.
+    """
+    name = cell.scope.removesuffix(f"/{cell.direction}").rpartition("/")[2]
+    named = ""
+    if re.fullmatch(r"(.*_)?cell(_\d+)?", name) and not OF_CELL.fullmatch(name):
+        named = name
+    elif "/vars/" in cell.sources[0].place:
+        named = unknown_class(cell.sources[0].place, container)
+        is_cell_of_rnn = re.search(r"(^|/)rnn(_\d+)?/cell$", cell.group)
+        if is_cell_of_rnn and cell.group not in labels:
+            raise Refusal(
+                f"layer {cell.scope} is an RNN layer, and the file does not say which cell it has.",
+                STATE_CLASS,
+            )
+    if named:
+        raise Refusal(
+            f"layer {cell.scope} is called after the class of {named}, which may compute something "
+            f"else than Keras's {cell.kind}.",
+            STATE_CLASS,
+        )
 
 
 def _by_name(cells: Sequence[Cell], tree: Sequence[Node]) -> dict[str, Node]:

@@ -17,13 +17,23 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from rnnbench.weights.cells import Refusal
+from rnnbench.weights.cells import DIRECTIONS, Refusal
 
 RNN = ("LSTM", "GRU", "SimpleRNN")
 CUDNN = ("CuDNNLSTM", "CuDNNGRU")
 CELLS = (*CUDNN, "LSTMCell", "GRUCell", "SimpleRNNCell")
+# Layers that run the layer or the cells in them as these are.
+WRAPPERS = ("Bidirectional", "TimeDistributed", "RNN", "StackedRNNCells")
+# Modules of the classes of Keras itself.
+OF_KERAS = re.compile(r"(keras|tf_keras|keras_core|tensorflow(\.python)?\.keras)(\..*)?")
 # The group of a model's layers in a file of Keras 3, and of Keras 2.13.
 CONTAINERS = ("layers", "_layer_checkpoint_dependencies")
+
+# The names that Keras gives the cells of its layers.
+OF_CELL = re.compile(r"(lstm|gru|simple_rnn)_cell(_\d+)?")
+# Of the groups of Keras's recurrent layers, after their classes.
+RECURRENT_GROUPS = ("lstm", "gru", "simple_rnn", "cu_dnnlstm", "cu_dnngru", "rnn", "bidirectional")
+UNNAMED = (*CONTAINERS, "vars", "cell", "")  # groups that are not in the names of layers
 
 
 class Node(NamedTuple):
@@ -32,18 +42,57 @@ class Node(NamedTuple):
     `layer`: its class name and config;
     `place`: its group in the weights of a ``.keras`` file;
     `names`: those of the layers that contain it, from the top, and its own;
-    `trainable`: whether it and all layers that contain it are.
+    `trainable`: whether it and all layers that contain it are;
+    `wrapper`: the class of a layer that has it as its layer or its cell, and is not one of
+    `WRAPPERS` of Keras; empty if there is none.
     """
 
     layer: dict[str, Any]
     place: str
     names: tuple[str, ...]
     trainable: bool = True
+    wrapper: str = ""
 
     @property
     def kind(self) -> str:
         """The name of its class."""
         return str(self.layer.get("class_name"))
+
+    @property
+    def is_kerass(self) -> bool:
+        """Whether its class is not of another module, as far as the configuration says it."""
+        module = self.layer.get("module")
+        registered = self.layer.get("registered_name")
+        if module is not None and OF_KERAS.fullmatch(str(module)) is None:
+            return False
+        return registered in (None, self.kind) and ">" not in self.kind
+
+    @property
+    def stranger(self) -> str:
+        """The class, of itself or of a layer around it, for which it may compute something else
+        than the recurrent layer or cell of Keras that is called like it; empty if there is none."""
+        if self.wrapper:
+            return self.wrapper
+        if (self.kind in RNN or self.kind in CELLS) and self.is_kerass:
+            return ""
+        return self.class_in_words
+
+    @property
+    def class_in_words(self) -> str:
+        """Its class, with its module if that is not Keras."""
+        module = self.layer.get("module")
+        registered = self.layer.get("registered_name")
+        if registered not in (None, self.kind):
+            return str(registered)
+        if module is not None and not self.is_kerass:
+            return f"{module}.{self.kind}"
+        return self.kind
+
+    @property
+    def is_model(self) -> bool:
+        """Whether it has a list of layers."""
+        config = self.layer.get("config")
+        return isinstance(config, list) or bool((config or {}).get("layers"))
 
     @property
     def arrays(self) -> str:
@@ -59,6 +108,7 @@ def nodes(
     place: str = "",
     names: tuple[str, ...] = (),
     trainable: bool = True,
+    wrapper: str = "",
 ) -> Iterator[Node]:
     """Yields the layers of a model's configuration, each before those in it, the model first.
 
@@ -68,12 +118,18 @@ def nodes(
     config = layer.get("config")
     if isinstance(config, dict):
         trainable = trainable and config.get("trainable", True)
-    yield Node(
+    node = Node(
         layer,
         place.strip("/"),
         names,
         trainable,
+        wrapper,
     )
+    yield node
+    if node.is_model:
+        wrapper = ""
+    elif not wrapper and (node.kind not in WRAPPERS or not node.is_kerass):
+        wrapper = node.class_in_words
 
     for child, inside, name in _children(layer, container):
         below = names
@@ -85,6 +141,7 @@ def nodes(
             f"{place}/{inside}",
             below,
             trainable,
+            wrapper,
         )
 
 
@@ -159,5 +216,27 @@ def check_model(model: Any) -> None:
 
 
 def is_recurrent(node: Node) -> bool:
-    """Whether it is a recurrent layer or the cell of one."""
-    return node.kind in RNN or node.kind in CELLS
+    """Whether it is one of Keras's recurrent layers, or the cell of one, and computes what that
+    does."""
+    return not node.stranger
+
+
+def unknown_class(place: str, container: str) -> str:
+    """The class after which Keras 3 has named the group of a layer whose own arrays, or those of
+    its cell or its directions, are at `place`; empty if it is one of Keras's recurrent layers, or
+    if the group is named after an attribute.
+
+    `container`: the group of the layers of the model.
+    """
+    _, found, rest = f"/{place}".rpartition(f"/{container}/")
+    if not found:
+        return ""
+    group, _, inside = rest.partition("/")
+    below = [part for part in inside.split("/")[:-1] if part not in UNNAMED]
+    for part in below:
+        if part.removesuffix("_layer") not in DIRECTIONS:
+            return ""
+    name = re.sub(r"_\d+$", "", group)
+    if name in RECURRENT_GROUPS:
+        return ""
+    return name
