@@ -132,7 +132,7 @@ def _check_layers(session):
     if session.recurrent.kernel is not None:
         return
     for made in session.recurrent.made:
-        if in_place.is_of_keras(session.keras, made.layer):
+        if not made.is_of_recurrent:
             fault = (
                 "{}: rnn={} has weights of its own and cannot compute Keras's layer {}: write "
                 "recurrent(units, …) in its place"

@@ -129,7 +129,9 @@ class Recurrent:
             inner = composed.inner_layers(found.layer)
             if not any(id(layer) in inside for layer in inner):
                 place = place_of(inner[0]) or "layer " + found.layer.name
-                self.made.append(Made(found.layer, found.cell, found.options, place))
+                made = Made(found.layer, found.cell, found.options, place)
+                made.is_of_recurrent = False
+                self.made.append(made)
 
     def longest(self):
         """The most time steps that a layer may have; None without a limit."""
@@ -277,3 +279,4 @@ class Made:
         self.options = options
         self.place = place
         self.is_plain = composed.is_plain(layer)
+        self.is_of_recurrent = True  # made by `Recurrent`, not found in the model
