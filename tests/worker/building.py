@@ -20,7 +20,7 @@ from rnnbench.builds.pins import LOCKS, pins
 from rnnbench.builds.uv import find
 from rnnbench.errors import BuildError
 from rnnworker.frameworks.names import FRAMEWORKS
-from rnnworker.precision import TOLERANCE
+from rnnworker.precision import NOISES, TOLERANCE
 from tests.conftest import ROOT, shared_folder
 from tests.worker import forked
 
@@ -86,10 +86,13 @@ def certificate_job(
 def equal(pair: Mapping[str, Any], precision: str = "float32") -> bool:
     """Whether the differences of a pair in a certificate were measured and are within the
     tolerance."""
-    allowed = TOLERANCE[precision]
     if pair["why"] is not None:
         return False
-    return all(pair[part] is not None and pair[part] <= allowed[part] for part in allowed)
+    for part, tolerance in TOLERANCE[precision].items():
+        allowed = max(tolerance, NOISES * pair["noise"].get(part, 0.0))
+        if pair[part] is None or pair[part] > allowed:
+            return False
+    return True
 
 
 def write(folder: Path, files: Mapping[str, str]) -> None:

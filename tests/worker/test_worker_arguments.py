@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from rnnworker import arguments, model_keys
-from rnnworker.options import IMPLEMENTATIONS
+from rnnworker.options import IN_PLACE
 from tests.conftest import ROOT
 from tests.worker.building import answer, certificate_job, write
 
@@ -22,10 +22,11 @@ import numpy
 from hypothesis import HealthCheck, given, settings, strategies as st
 import keras
 from rnnworker.arguments import Refusal
-from rnnworker.recurrent import Recurrent, cells
+from rnnworker.recurrent import Recurrent, cells, in_place
 
 LAYERS = {"lstm": "LSTM", "gru": "GRU", "gru_reset_before": "GRU", "rnn_tanh": "SimpleRNN"}
 NAMES = ("keras", "unrolled", "cell", "block", "block_cell", "cudnn_compatible")
+LOOPS = NAMES[:3]  # they can compute all that Keras can
 GATES = {"recurrent_activation": st.sampled_from(["sigmoid", "hard_sigmoid", "tanh"])}
 booleans, penalties = st.booleans(), st.sampled_from([None, "l2", keras.regularizers.L1(0.1)])
 constraints = st.sampled_from([None, "non_neg", "unit_norm"])
@@ -54,10 +55,12 @@ def plain(cell, arguments):
     return getattr(keras.layers, LAYERS[cell])(2, **arguments, **fixed.get(cell, {}))
 
 
-def result(layer, arrays, stochastic):
+def result(layer, arrays, stochastic, kernel=None):
     """Outputs, loss, and the weights after a step, of a layer whose weights are `arrays`."""
     inputs = keras.layers.Input(shape=(3, 2))
     model = keras.Model(inputs, layer(inputs))
+    if kernel:
+        in_place.give(keras, model, kernel, lambda layer: None)
     model.compile(loss="mse", optimizer=keras.optimizers.SGD(0.1), run_eagerly=True)
     cells.from_canonical(layer, arrays)
     outputs = numpy.asarray(model(x))
@@ -78,29 +81,26 @@ def agrees_or_refuses(cell, free, refused):
         free.pop("recurrent_activation", None)
         free.pop("activity_regularizer", None)  # Keras's SimpleRNN ignores it
     stochastic = bool(free.get("dropout") or free.get("recurrent_dropout"))
-    expected = None
+    original = plain(cell, free)
+    original.build((None, 3, 2))
+    stream = numpy.random.RandomState(1)
+    arrays = {}
+    for array, values in cells.to_canonical(original).items():
+        arrays[array] = stream.normal(0, 0.5, values.shape).astype("float32")
+    expected = result(plain(cell, free), arrays, stochastic), arrays
     for name in NAMES:
         rnn = {"implementation": name, "name": name}
         config = {"cell": {"name": cell}, "rnn": rnn, "build": {"framework": "keras3_tensorflow"}}
         try:
-            layer = Recurrent(keras, config)(2, **free, **refused)
+            layers = Recurrent(keras, config)
+            layer = layers(2, **free, **refused)
+            found = result(layer, expected[1], stochastic, layers.kernel)
         except Refusal as error:
             counts["refused"] += 1
-            assert name != "keras" or refused, (name, cell, free, str(error))
-            continue
-        except ValueError as error:
-            assert " supports " in str(error) or "no dropout" in str(error), str(error)
+            assert name not in LOOPS or refused, (name, cell, free, str(error))
             continue
         assert not refused, (name, refused)
-        if expected is None:
-            original = plain(cell, free)
-            original.build((None, 3, 2))
-            stream = numpy.random.RandomState(1)
-            arrays = {}
-            for array, values in cells.to_canonical(original).items():
-                arrays[array] = stream.normal(0, 0.5, values.shape).astype("float32")
-            expected = result(plain(cell, free), arrays, stochastic)
-        for ours, theirs in zip(result(layer, arrays, stochastic), expected):
+        for ours, theirs in zip(found, expected[0]):
             assert ours.shape == theirs.shape, (name, cell, free)
             assert numpy.allclose(ours, theirs, atol=2e-5), (name, cell, free, ours, theirs)
         counts["agreed"] += 1
@@ -124,30 +124,40 @@ def config(name: str, cell: str = "lstm", **rnn) -> dict:
 @pytest.mark.parametrize(
     ("name", "argument", "value", "said"),
     [
-        ("block", "activation", "relu", "keras, auto, cell, unrolled can"),
-        ("block", "activation", None, "rnn=block does not support activation=None"),
-        ("block", "kernel_regularizer", "l2", "rnn=block does not support kernel_regularizer='l2'"),
-        ("native", "use_bias", False, "rnn=native does not support use_bias=False"),
+        ("cudnn_raw", "activation", "relu", "rnn=cudnn_raw has weights of its own and does not"),
+        ("cudnn_raw", "activation", None, "does not support activation=None; keras can"),
+        ("cudnn_raw", "kernel_regularizer", "l2", "support kernel_regularizer='l2'; keras can"),
+        ("legacy_cudnn", "use_bias", False, "does not support use_bias=False; keras can"),
         ("keras", "unroll", True, "write rnn=unrolled in the grid"),
-        ("keras", "reset_after", False, "cell=lstm has no reset_after"),
-        ("keras", "activaton", "relu", "no argument activaton: did you mean activation"),
+        ("block", "reset_after", False, "cell=lstm has no reset_after"),
+        ("block", "activaton", "relu", "no argument activaton: did you mean activation"),
         ("contrib", "class", "LSTMCell", "a recurrent layer has no argument class"),
         ("/m/mine.py", "activation", "relu", "list activation in options of its YAML"),
     ],
 )
 def test_a_refusal_says_what_can(name: str, argument: str, value, said: str) -> None:
-    reason = arguments.refusal(config(name), argument, value)
+    reason = arguments.refusal(config(name), argument, value, name in IN_PLACE)
     assert reason is not None and said in reason
+
+
+def test_a_kernel_in_place_takes_what_keras_takes() -> None:
+    """What it cannot compute, it refuses in the built model."""
+    for name in IN_PLACE:
+        taken = {"activation": "relu", "use_bias": False, "return_state": True, "stateful": True}
+        taken |= {"kernel_regularizer": "l2", "seed": 3, "recurrent_dropout": 0.5}
+        for argument, value in taken.items():
+            assert arguments.refusal(config(name), argument, value, True) is None, (name, argument)
 
 
 def test_a_value_that_changes_nothing_is_no_reason_to_refuse() -> None:
     plain = {"activation": "tanh", "recurrent_activation": "sigmoid", "use_bias": True}
     plain |= {"stateful": False, "dropout": 0.0, "kernel_regularizer": None, "unroll": False}
-    for name in set(IMPLEMENTATIONS) - {"none", "fake"}:
+    for name in (*IN_PLACE, *arguments.WITH_OWN_WEIGHTS):
         for argument, value in plain.items():
-            assert arguments.refusal(config(name), argument, value) is None, (name, argument)
-    assert arguments.refusal(config("keras", "gru"), "reset_after", True) is None
-    assert arguments.refusal(config("block", "gru"), "reset_after", False) is not None
+            reason = arguments.refusal(config(name), argument, value, name in IN_PLACE)
+            assert reason is None, (name, argument)
+    assert arguments.refusal(config("keras", "gru"), "reset_after", True, True) is None
+    assert arguments.refusal(config("block", "gru"), "reset_after", False, True) is not None
     assert arguments.refusal(config("mine", "rnn_relu"), "activation", "relu") is None
     assert arguments.refusal(config("mine", "rnn_tanh"), "recurrent_activation", "sigmoid")
 
@@ -301,7 +311,9 @@ def test_the_page_about_models_has_the_table_that_the_refusals_read() -> None:
             stated[name.strip()] = able.replace("`", "").strip()
     honoured = arguments.table("lstm", "keras3_tensorflow")
     for argument, able in honoured.items():
-        every = len(able) == len(arguments.BUILT_IN)
-        assert stated.pop(argument) == ("every implementation" if every else ", ".join(able))
+        expected = ", ".join(able) or "none of them"
+        if len(able) == len(arguments.WITH_OWN_WEIGHTS):
+            expected = "all of them"
+        assert stated.pop(argument) == expected, argument
     assert stated == arguments.DECIDED
     assert all(f"`{argument}`" in page for argument in arguments.NOWHERE)

@@ -11,7 +11,15 @@ import numpy
 import pytest
 
 from rnnbench.sources.certificates import Batch, wrong
-from rnnworker import canonical_weights, certify, differences, events, precision, reference
+from rnnworker import (
+    canonical_weights,
+    certify,
+    differences,
+    events,
+    precision,
+    reference,
+    weights,
+)
 
 LSTM = {
     "name": "lstm",
@@ -132,6 +140,7 @@ class Session:
     def __init__(self) -> None:
         self.step, self.weights = 0, arrays(1.0, 1.0)
         self.load_weights = lambda weights: None
+        self.without_randomness = nullcontext
         self.model = self
         self.trainable_weights = [self]
         self.keras = SimpleNamespace(models=SimpleNamespace(Model=object))
@@ -258,27 +267,36 @@ def test_a_large_layer_is_compared_in_a_few_rows_of_each_whole_batch(
     assert errors[2] == 0.0
 
 
+TOLERANCE = {"weights": 1e-4}
+
+
+def saved_of(outputs: list, **others: object) -> dict:
+    """What a trial without weights saves."""
+    changes = weights.Changes([], [], [], []).with_noise([], [])
+    noise = {"first_loss": 0.0}
+    curve = {"loss_curve": [1.0], "changes": changes, "noise": noise}
+    return {"outputs": outputs, "gradients": [], **curve, **others}
+
+
 def test_weights_are_exchanged_between_implementations_of_one_function() -> None:
-    def trial(use_bias: bool, served: float) -> SimpleNamespace:
-        saved = {"outputs": [], "gradients": [], "loss_curve": [1.0], "trained": []}
-        saved["trained_outputs"] = numpy.ones(2)
-        made = SimpleNamespace(function={"use_bias": use_bias}, saved=saved, served=2)
-        made.session = SimpleNamespace(
-            current=nullcontext,
-            load_weights=lambda weights: None,
-            outputs=lambda samples: numpy.array([served, 1.0]),
-        )
+    def trial(use_bias: bool, served: float, draws: bool = False) -> SimpleNamespace:
+        saved = saved_of([], trained=[], trained_outputs=numpy.ones(2))
+        made = SimpleNamespace(function={"use_bias": use_bias}, saved=saved, draws=draws)
+        made.session = SimpleNamespace(current=nullcontext)
+        made.outputs_with = lambda weights: numpy.array([served, 1.0])
         made.error_of = partial(certify.Trial.error_of, made)
         return made
 
     trials = {"a": trial(True, 1.0), "b": trial(True, 1.5), "c": trial(False, 1.0)}
-    assert [pair["outputs"] for pair in certify.compare_pairs(trials)] == [0.5, None, None]
+    pairs = certify.compare_pairs(trials, TOLERANCE)
+    assert [pair["outputs"] for pair in pairs] == [0.5, None, None]
+    random = {"a": trial(True, 1.0), "b": trial(True, 1.5, draws=True)}
+    assert certify.compare_pairs(random, TOLERANCE)[0]["outputs"] is None
 
 
 def test_a_comparison_that_raises_says_so_and_the_others_are_made() -> None:
     def trial(outputs: list) -> SimpleNamespace:
-        saved = {"outputs": outputs, "gradients": [], "loss_curve": [1.0]}
-        made = SimpleNamespace(function=None, saved=saved)
+        made = SimpleNamespace(function=None, saved=saved_of(outputs), draws=False)
         made.error_of = lambda other: {}["bias"] if "broken" in (made.name, other.name) else 0.0
         return made
 
@@ -286,7 +304,7 @@ def test_a_comparison_that_raises_says_so_and_the_others_are_made() -> None:
     trials = {"a": trial(one), "b": trial(one), "broken": trial(one), "layerless": trial([])}
     for name, each in trials.items():
         each.name = name
-    found = {(pair["a"], pair["b"]): pair for pair in certify.compare_pairs(trials)}
+    found = {(pair["a"], pair["b"]): pair for pair in certify.compare_pairs(trials, TOLERANCE)}
     assert found["a", "b"]["why"] is None and found["a", "b"]["outputs"] == 0.0
     assert found["a", "broken"]["why"] == "KeyError: 'bias'"
     assert found["a", "broken"]["loss_curve"] is None

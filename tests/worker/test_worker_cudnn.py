@@ -13,7 +13,8 @@ from tests.worker.building import answer_of
 # Begins a script.
 START = """
 import json, sys
-from rnnworker.recurrent import Recurrent
+from rnnlayers import keras_kernels
+from rnnworker.recurrent import Recurrent, in_place
 
 
 def recurrent(keras, name, cell="lstm", **rnn):
@@ -25,6 +26,26 @@ def error(call):
         call()
     except Exception as raised:
         return "{}: {}".format(type(raised).__name__, raised)
+
+
+def with_kernel(keras, name, shape, cell="lstm", both=False, masked=False, **options):
+    layers = recurrent(keras, name, cell)
+    inputs = keras.layers.Input(shape)
+    before = keras.layers.Masking()(inputs) if masked else inputs
+    layer = layers.bidirectional(4, **options) if both else layers(4, **options)
+    model = keras.models.Model(inputs, layer(before))
+    if layers.kernel:
+        in_place.give(keras, model, layers.kernel, lambda layer: "mine.py, line 3")
+    return model
+
+
+def as_on_a_gpu(*arguments, **settings):
+    # What can be told without a GPU.
+    has_gpu, keras_kernels._has_gpu = keras_kernels._has_gpu, lambda backend: True
+    try:
+        return with_kernel(*arguments, **settings)
+    finally:
+        keras_kernels._has_gpu = has_gpu
 """
 # ``cudnn_ops`` returns the ops of a training step, forward and backward.
 TRACED = """
@@ -63,13 +84,11 @@ def raw(cell, op, both=False, stacked=1, sequences=False):
 
 
 def masked(name):
-    inputs = keras.layers.Input((7, 3))
-    outputs = recurrent(keras, name)(4)(keras.layers.Masking()(inputs))
-    return error(lambda: keras.models.Model(inputs, outputs)(X))
+    return error(lambda: with_kernel(keras, name, (7, 3), masked=True)(X))
 
 
 def settings_of_both(name):
-    layer = recurrent(keras, name).bidirectional(4)
+    layer = as_on_a_gpu(keras, name, (7, 3), both=True).layers[-1]
     return [layer.forward_layer.use_cudnn, layer.backward_layer.use_cudnn]
 
 
@@ -78,9 +97,10 @@ print(json.dumps({
     "stack": raw("lstm", "CudnnRNNV2", both=True, stacked=3, sequences=True),
     "stack_v3": raw("rnn_tanh", "CudnnRNNV3", stacked=2),
     "other_op": error(lambda: recurrent(keras, "cudnn_raw", options={"op": "CudnnRNN"})(4)),
-    "cudnn_on_cpu": error(lambda: recurrent(keras, "cudnn")(4)(X)),
-    "cudnn_simple": error(lambda: recurrent(keras, "cudnn", "rnn_tanh")(4)),
-    "cudnn_dropout": error(lambda: recurrent(keras, "cudnn")(4, recurrent_dropout=0.2)),
+    "cudnn_on_cpu": error(lambda: with_kernel(keras, "cudnn", (7, 3))),
+    "cudnn_called": error(lambda: as_on_a_gpu(keras, "cudnn", (7, 3))(X)),
+    "cudnn_simple": error(lambda: with_kernel(keras, "cudnn", (7, 3), "rnn_tanh")),
+    "cudnn_dropout": error(lambda: with_kernel(keras, "cudnn", (7, 3), recurrent_dropout=0.2)),
     "masked": {name: masked(name) for name in ("block", "block_cell", "cudnn_raw", "keras")},
     "both_settings": {n: settings_of_both(n) for n in ("keras", "auto", "cudnn")},
     "none": error(lambda: recurrent(keras, "none")(4)),
@@ -111,14 +131,17 @@ def test_a_stack_is_one_op_on_one_buffer(results: dict) -> None:
 
 
 def test_cudnn_or_an_error(results: dict) -> None:
-    assert "use_cudnn=True was specified" in results["cudnn_on_cpu"]
-    assert "for lstm and gru only" in results["cudnn_simple"]
-    assert "rnn=cudnn does not support recurrent_dropout=0.2" in results["cudnn_dropout"]
+    said = "Refusal: mine.py, line 3: layer {}: cudnn "
+    assert results["cudnn_on_cpu"] == said.format("lstm") + "needs a GPU"
+    assert "use_cudnn=True was specified" in results["cudnn_called"]
+    computes = "computes LSTM and GRU only, not SimpleRNNCell"
+    assert results["cudnn_simple"] == said.format("simple_rnn") + computes
+    assert results["cudnn_dropout"] == said.format("lstm_2") + "has no recurrent_dropout"
     assert "rnn=none" in results["none"]
     assert "'CudnnRNN' must be one of CudnnRNNV2, CudnnRNNV3" in results["other_op"]
 
 
-def test_bidirectional_keeps_settings_that_keras_omits_from_a_config(results: dict) -> None:
+def test_both_directions_get_the_setting_that_keras_omits_from_a_config(results: dict) -> None:
     settings = {"keras": [False] * 2, "auto": ["auto"] * 2, "cudnn": [True] * 2}
     assert results["both_settings"] == settings
 
@@ -126,7 +149,9 @@ def test_bidirectional_keeps_settings_that_keras_omits_from_a_config(results: di
 def test_a_mask_that_would_be_ignored_is_an_error(results: dict) -> None:
     masked = results["masked"]
     assert masked.pop("keras") is None
-    assert all("does not support a mask" in message for message in masked.values()), masked
+    assert "rnn=cudnn_raw does not support a mask; keras can" in masked.pop("cudnn_raw")
+    for name, message in masked.items():
+        assert f"{name} has no masks" in message, message
 
 
 LEGACY = """
@@ -207,10 +232,7 @@ X = torch.ones((2, 5, 3))
 
 
 def build(name, cell, both=False):
-    layers = recurrent(keras, name, cell)
-    inputs = keras.layers.Input((5, 3))
-    layer = (layers.bidirectional if both else layers)(4)
-    return keras.models.Model(inputs, layer(inputs))
+    return as_on_a_gpu(keras, name, (5, 3), cell, both=both)
 
 
 class OnGpu(torch.Tensor):
