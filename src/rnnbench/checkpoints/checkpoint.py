@@ -11,7 +11,7 @@ from typing import Any
 import h5py
 import numpy as np
 
-from rnnbench.weights.cells import PARTS, Array, Cell, Refusal
+from rnnbench.weights.cells import PARTS, Array, Item, Refusal
 
 # What a file holds at most in memory: times its size, and bytes besides.
 INFLATION = 100
@@ -32,7 +32,7 @@ class Checkpoint:
     `optimizer`: the number of arrays of the optimizer and the metrics, which are not in `arrays`;
     `attributes`: the versions of Keras and its backend;
     `labels`: the names of layers and cells by their groups, in a file of Keras 3.4 and later;
-    `cells`: of a format that describes them, such as ONNX, besides the `arrays`;
+    `items`: the cells and other arrays, of a format that describes them, such as ONNX;
     `is_own`: whether rnnbench wrote it, which says the layout in it.
     """
 
@@ -45,7 +45,7 @@ class Checkpoint:
     optimizer: int = 0
     attributes: Mapping[str, str] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
-    cells: Sequence[Cell] = ()
+    items: Sequence[Item] = ()
     is_own: bool = False
 
 

@@ -15,13 +15,25 @@ SAVEZ = (
     "save its arrays with numpy.savez under the names of their framework and state its layout: "
     "--layout haiku.LSTM, paddle.GRU, …"
 )
+# Formats whose arrays have names, or an order, and no layout → a layout to state, for example.
+OTHER_FORMATS = {
+    "flax (msgpack)": "flax.linen.LSTMCell",
+    "equinox": "equinox.LSTMCell",
+    "MXNet": "mxnet.LSTM",
+    "MindSpore": "mindspore.LSTM",
+    "TensorFlow.js": "keras.LSTM",
+}
+# Ends of names of files that are Python pickles, and how to get the arrays out of them.
+PICKLES = {
+    ".pdparams": "numpy.savez(FILE, **{k: v.numpy() for k, v in layer.state_dict().items()}), "
+    "--layout paddle.LSTM.",
+}
 SHARD = re.compile(r"(.+)\.(meta|data-\d{5}-of-\d{5})")
 TABLE = bytes.fromhex("57fb808b247547db")  # the end of a file of Saver's first version
 OLD_TORCH = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."  # the magic number, pickled
 # Place and bytes → format. Of those that are not read.
 OTHERS = (
     (0, b"\x80", "a Python pickle, which can run code"),
-    (0, b"\x93NUMPY", "one NumPy array without a name"),
     (4, b"TFL3", "a TensorFlow Lite file"),
     (0, b"GGUF", "a GGUF file"),
     (0, b"\x1f\x8b", "a gzip file"),
@@ -34,8 +46,8 @@ OTHERS = (
 
 
 def kind_of(path: Path) -> str:
-    """``TensorFlow``, ``torch``, ``.h5`` (also of ``.weights.h5``), ``.keras``, ``.npz`` or
-    ``safetensors``.
+    """``TensorFlow``, ``torch``, ``.h5`` (also of ``.weights.h5``), ``.keras``, ``.npz``,
+    ``safetensors``, ``ONNX`` or one of `OTHER_FORMATS`.
 
     `path`: a file, the prefix of TensorFlow's files or the folder of a SavedModel. Raises `Refusal`
     for a kind that is not read.
@@ -54,6 +66,13 @@ def kind_of(path: Path) -> str:
         return "TensorFlow"
     if path.suffix == ".index" or any(file.exists() for file in of_tensorflow):
         return "TensorFlow"
+    if path.is_dir():
+        for name in ("_METADATA", "_CHECKPOINT_METADATA", "manifest.ocdbt"):
+            if any(path.rglob(name)):
+                raise Refusal(
+                    "it is a checkpoint of orbax, which only orbax reads.",
+                    f"restore it and {SAVEZ}",
+                )
     if not path.is_file():
         what = "it does not exist."
         if path.exists():
@@ -77,7 +96,12 @@ def kind_of(path: Path) -> str:
     if path.name == "saved_model.pb":
         raise Refusal("it is the graph of a SavedModel, without arrays.", "name its folder.")
     if path.suffix == ".onnx" or (head[:1] == b"\x08" and head[2:3] == b"\x12"):
-        raise Refusal("it is an ONNX file.", f"read it with the package onnx and {SAVEZ}")
+        return "ONNX"
+    other = _other_format(path, head)
+    if other:
+        return other
+    if path.suffix in PICKLES and head[:1] == b"\x80":
+        raise Refusal("it is a Python pickle, which can run code.", PICKLES[path.suffix])
     if head.startswith(OLD_TORCH):
         raise Refusal(
             "it is a file of torch before 1.6, which is a Python pickle and no ZIP archive.",
@@ -87,6 +111,21 @@ def kind_of(path: Path) -> str:
         if head[place:].startswith(start):
             raise Refusal(f"it is {name}.", SAVEZ)
     raise Refusal(f"its format is unknown; it begins with {head[:8]!r}.", SAVEZ)
+
+
+def _other_format(path: Path, head: bytes) -> str:
+    """One of `OTHER_FORMATS`, empty for a file of another one."""
+    if head.startswith(b"\x93NUMPY"):
+        return "equinox"
+    if head.startswith((0x112).to_bytes(8, "little")):
+        return "MXNet"
+    if head[:1] in (b"\xde", b"\xdf") or 0x81 <= head[0] <= 0x8F:  # a map of msgpack
+        return "flax (msgpack)"
+    if head[:1] == b"\n" and path.suffix == ".ckpt":
+        return "MindSpore"
+    if head.lstrip()[:1] == b"{" and b'"weightsManifest"' in path.read_bytes():
+        return "TensorFlow.js"
+    return ""
 
 
 def _ends_with(path: Path, end: bytes) -> bool:

@@ -4,6 +4,8 @@ The content of a file decides how it is read, not its name:
 
 - HDF5 of Keras 2 and 3 (``.h5``, ``.weights.h5``) and ``.keras``: `keras_files`;
 - ``.npz`` and safetensors: here;
+- ONNX: `onnx_files`;
+- flax, equinox, MXNet, MindSpore and TensorFlow.js: `other_formats`;
 - files of torch and TensorFlow: by their own libraries in a build.
 
 Nothing that is read can run code: pickles are refused.
@@ -12,7 +14,7 @@ Nothing that is read can run code: pickles are refused.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +22,14 @@ import msgspec
 import numpy as np
 import safetensors
 
-from rnnbench.checkpoints import keras_files
+from rnnbench.checkpoints import keras_files, other_formats
 from rnnbench.checkpoints.checkpoint import Checkpoint, check_claim, named
-from rnnbench.checkpoints.kinds import kind_of
+from rnnbench.checkpoints.kinds import OTHER_FORMATS, kind_of
+from rnnbench.checkpoints.onnx_files import read_onnx
 from rnnbench.errors import BuildError
-from rnnbench.weights.cells import DIRECTIONS, Refusal
+from rnnbench.weights.cells import DIRECTIONS, Array, Cell, Refusal
+from rnnbench.weights.declared import Layout
+from rnnbench.weights.layer_tree import check_model
 
 # The types of safetensors that NumPy has, and what torch calls others.
 NUMPYS = ("BOOL", "U8", "I8", "U16", "I16", "U32", "I32", "U64", "I64", "F16", "F32", "F64", "C64")
@@ -33,10 +38,11 @@ OF_TORCH = {"BF16": "bfloat16", "F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e
 Worker = Callable[..., Any]  # `rnnbench.running.in_build.ask`
 
 
-def read(path: Path, worker: Worker) -> Checkpoint:
+def read(path: Path, worker: Worker, layouts: Sequence[Layout] = ()) -> Checkpoint:
     """The checkpoint in a file.
 
     `path`: the file, the prefix of TensorFlow's files or the folder of a SavedModel;
+    `layouts`: those that the user states, of a file that does not say what its arrays are;
     `worker`: asks a build, which has TensorFlow or torch. Raises `Refusal` if it is no checkpoint,
     is damaged or has links to other files.
     """
@@ -44,11 +50,16 @@ def read(path: Path, worker: Worker) -> Checkpoint:
     if kind in ("TensorFlow", "torch"):
         return _by_library(path, kind, worker)
 
+    is_other = any(not layout.is_kerass for layout in layouts)
     try:
-        if kind == "safetensors":
+        if kind in OTHER_FORMATS or (kind == ".h5" and is_other):
+            checkpoint = _of_another(path, kind, layouts)
+        elif kind == "safetensors":
             checkpoint = _safetensors(path)
         elif kind == ".npz":
             checkpoint = _npz(path)
+        elif kind == "ONNX":
+            checkpoint = _onnx(path)
         elif kind == ".keras":
             checkpoint = keras_files.read_archive(path.read_bytes())
         else:
@@ -61,6 +72,11 @@ def read(path: Path, worker: Worker) -> Checkpoint:
             raise Refusal(
                 f"it is damaged, or not all of its arrays are numbers that NumPy has ({reason}).",
                 "use the complete file, and save its arrays as float32.",
+            ) from error
+        if kind == "ONNX" or kind in OTHER_FORMATS:
+            raise Refusal(
+                f"it is a damaged file of {kind} ({reason}).",
+                "use the complete file.",
             ) from error
         raise Refusal(
             f"it is damaged or not of Keras ({reason}).",
@@ -127,6 +143,67 @@ def _npz(path: Path) -> Checkpoint:
         attributes=texts,
         is_own="order" in about,
     )
+
+
+def _of_another(path: Path, kind: str, layouts: Sequence[Layout]) -> Checkpoint:
+    """A file whose arrays have names, but not the order of their gates.
+
+    Raises `Refusal` unless the user states a layout.
+    """
+    if kind == "TensorFlow.js":
+        return _tensorflow_js(path)
+    if not layouts:
+        remedy = f"state the layout of its cells: --layout {OTHER_FORMATS[kind]}, …"
+        what = f"a file of {kind}"
+        if kind == "equinox":
+            what = "one NumPy array without a name, or several as equinox writes them"
+        raise Refusal(f"it is {what}, which does not say the order of its gates.", remedy)
+    content = path.read_bytes()
+    if kind == ".h5":
+        with keras_files.opened(content) as file:
+            arrays = named(other_formats.hdf5(file))
+    elif kind == "flax (msgpack)":
+        arrays = named(other_formats.msgpack(content))
+    elif kind == "MXNet":
+        arrays = named(other_formats.mxnet(content))
+    elif kind == "MindSpore":
+        arrays = named(other_formats.mindspore(content))
+    else:
+        arrays = named(other_formats.numpy_leaves(content, tuple(layouts[0].parts)))
+    return Checkpoint(kind, arrays)
+
+
+def _tensorflow_js(path: Path) -> Checkpoint:
+    """A model of TensorFlow.js, whose layers have Keras's layouts. Its hard_sigmoid is Keras 2's.
+
+    A Sequential of Keras 3 has its own name before those of its layers.
+    """
+    contents, config = other_formats.tensorflow_js(path)
+    if config is not None:
+        check_model(config)
+        settings = config.get("config")
+        if isinstance(settings, dict) and settings.get("name"):
+            model = f"{settings['name']}/"
+            contents = [(name.removeprefix(model), values) for name, values in contents]
+    arrays = named(contents)
+    return Checkpoint(
+        "TensorFlow.js",
+        arrays,
+        config=config,
+        attributes={"keras_version": "2.15.0"},  # whose functions it has
+    )
+
+
+def _onnx(path: Path) -> Checkpoint:
+    """A model of ONNX: its recurrent nodes and the other arrays."""
+    items = read_onnx(path.read_bytes())
+    arrays: list[Array] = []
+    for item in items:
+        if isinstance(item, Cell):
+            arrays += item.sources
+        else:
+            arrays.append(item)
+    return Checkpoint("ONNX", arrays, items=items)
 
 
 def _names_in(text: str | None) -> list[str] | None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from rnnbench.checkpoints.onnx_files import onnx_model
 from rnnbench.checkpoints.reading import Checkpoint, Worker, read
 from rnnbench.checkpoints.writing import arrays_of, hdf5, in_place, npz, safetensors_file
 from rnnbench.weights.cells import (
@@ -106,6 +107,8 @@ class Conversion:
             counts = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
             line += f" ({counts})"
         lines = [f"{line}, {total - len(names)} copied"]
+        if self.target == ".onnx":
+            lines = [line]
 
         for cell in cells:
             lines.append(f"{cell.scope}: {', '.join(self._facts(cell))}")
@@ -135,6 +138,9 @@ class Conversion:
         kept = self.target == ".keras" or b"model_config" in self.content
         if self.checkpoint.config is not None and not kept:
             lines.append("not in the target: the model's configuration; load it with load_weights")
+        others = len(self.items) - len(cells)
+        if self.target == ".onnx" and others:
+            lines.append(f"not in the target: {others} arrays of other layers")
         if self.checkpoint.optimizer and (changed or self.checkpoint.kind != self.target):
             state = f"{self.checkpoint.optimizer} arrays of the optimizer and the metrics"
             lines.append(f"not in the target: {state}")
@@ -184,6 +190,22 @@ def _has_hard_sigmoid(cell: Cell) -> bool:
     return "hard_sigmoid" in map(settings.get, DEFAULTS)
 
 
+def functions_of(cell: Cell, checkpoint: Checkpoint, stated: Stated) -> list[str]:
+    """The names of the activation and the recurrent activation of a cell, in which the two
+    functions that Keras calls hard_sigmoid are told apart."""
+    found = activations(cell, stated.activations)
+    names = []
+    for name, default in DEFAULTS.items():
+        function = default
+        if name in found:
+            function = found[name].name
+        if function == "hard_sigmoid":
+            version = 3 if is_of_keras_3(checkpoint) else 2
+            function = f"hard_sigmoid of Keras {version}"
+        names.append(function)
+    return names
+
+
 def is_of_keras_3(checkpoint: Checkpoint) -> bool:
     """Whether Keras 3 wrote the file, as far as it says."""
     return checkpoint.attributes.get("keras_version", "").startswith("3")
@@ -208,9 +230,14 @@ def convert(
     layout = to
     if to == "canonical":
         layout = "keras"
+    if target == ".onnx" and to != "cudnn":
+        layout = "onnx"
 
-    checkpoint = read(source, worker)
-    items = _items(checkpoint, stated)
+    layouts = []
+    if stated.layout is not None:
+        layouts = layouts_named(stated.layout)
+    checkpoint = read(source, worker, layouts)
+    items = _items(checkpoint, stated, layouts)
     cells = cells_of(items)
     check_directions([cell for cell in cells if cell.settings is None])
     for cell in cells:
@@ -247,28 +274,29 @@ def convert(
         stated,
         layout,
         target,
-        content=_content(checkpoint, items, layout, target),
+        content=_content(checkpoint, items, layout, target, stated),
     )
 
 
-def _items(checkpoint: Checkpoint, stated: Stated) -> list[Item]:
-    """The cells and the other arrays of a checkpoint.
+def _items(checkpoint: Checkpoint, stated: Stated, layouts: Sequence[Layout]) -> list[Item]:
+    """The cells and the other arrays of a checkpoint. `layouts`: those that the user states.
 
     Raises `Refusal` if a cell is of a class that the file names and Keras does not have, or if the
     file has no cell of the layout that is stated.
     """
     arrays = list(checkpoint.arrays)
-    layouts = []
-    if stated.layout is not None:
-        layouts = layouts_named(stated.layout)
     own: list[Cell] = []
     if layouts:
         arrays = without_copies(arrays, layouts)
         own, arrays = declared_cells(arrays, layouts)
 
-    items = [*checkpoint.cells, *items_of(arrays, stated.buffer)]
+    if checkpoint.items:
+        if layouts:
+            raise Refusal(f"a file of {checkpoint.kind} says its layout.", "leave --layout out.")
+        return list(checkpoint.items)
+    items = items_of(arrays, stated.buffer)
     if checkpoint.config is not None:
-        by_place = checkpoint.kind != ".h5"
+        by_place = checkpoint.kind in OF_KERAS_3
         items = described(
             checkpoint.config,
             checkpoint.container,
@@ -333,6 +361,10 @@ def _check_target(
     target: str,
 ) -> None:
     """Raises `Refusal` if the format cannot hold the cells."""
+    if (to == "onnx" and target != ".onnx") or (to == "cudnn" and target == ".onnx"):
+        raise Refusal(f"{target} files do not have the layout {to}.", "write .onnx with --to onnx.")
+    if target == ".onnx" and not cells:
+        raise Refusal("it has no LSTM, GRU or SimpleRNN.", "write .npz or .safetensors.")
     if to == "canonical" and target in OF_KERAS:
         raise Refusal(f"{target} files have Keras's names.", "write .npz, or --to keras.")
     if to == "cudnn" and target in OF_KERAS_3:
@@ -348,8 +380,13 @@ def _content(
     items: Sequence[Item],
     layout: str,
     target: str,
+    stated: Stated,
 ) -> bytes:
     """The bytes of the target. Raises `Refusal`."""
+    if target == ".onnx":
+        cells = cells_of(items)
+        functions = {cell.scope: functions_of(cell, checkpoint, stated) for cell in cells}
+        return onnx_model(cells, functions)
     of_keras_3 = layout == "cudnn" and is_of_keras_3(checkpoint)
     if checkpoint.kind == target and target in OF_KERAS and not of_keras_3:
         return in_place(checkpoint, items, layout)

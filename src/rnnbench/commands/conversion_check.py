@@ -13,7 +13,7 @@ import numpy as np
 
 from rnnbench.checkpoints.reading import Checkpoint, Worker, read
 from rnnbench.checkpoints.writing import in_place
-from rnnbench.commands.conversion import OF_KERAS, Conversion, Stated, is_of_keras_3
+from rnnbench.commands.conversion import OF_KERAS, Conversion, Stated, functions_of
 from rnnbench.errors import RecordError
 from rnnbench.weights.cells import PARTS, Cell, Item, cells_of, items_of
 from rnnbench.weights.configuration import activations, resets_after
@@ -37,7 +37,7 @@ def check(
     with itself. Raises `RecordError` if a cell of the source is not in the target, or `BuildError`.
     """
     written = read(target, worker)
-    pairs = _pairs(conversion.items, [*written.cells, *items_of(written.arrays)])
+    pairs = _pairs(conversion.items, written.items or items_of(written.arrays))
     if pairs is None:
         raise RecordError(
             "is written, but not checked: its recurrent layers differ from the source's.",
@@ -86,7 +86,7 @@ def _check_cells(
         inputs = stream.normal(size=(SAMPLES, STEPS, len(cell.arrays["kernel"])))
         place = taken[cell.sources[0].name]
         taken[cell.sources[0].name] += 1
-        names = _functions(cell, conversion)
+        names = functions_of(cell, conversion.checkpoint, conversion.stated)
         unknown = [name for name in names if name not in FUNCTIONS]
         if cell.assumed:
             why = "the file does not say its layout, which is assumed; state it with --layout"
@@ -162,21 +162,6 @@ def _check_copied(
         differences.append(np.abs(outputs[str(number)] - target).max())
     what = f"each of {len(copied)} recurrent cells, random inputs, Keras {answer['version']}"
     return [f"check: {what} and a formula in float64: largest difference {np.max(differences):.2g}"]
-
-
-def _functions(cell: Cell, conversion: Conversion) -> list[str]:
-    """The names of the activation and the recurrent activation of a cell in `FUNCTIONS`."""
-    found = activations(cell, conversion.stated.activations)
-    names = []
-    for name in ("activation", "recurrent_activation"):
-        function = "sigmoid"
-        if name in found:
-            function = found[name].name
-        if function == "hard_sigmoid":
-            version = 3 if is_of_keras_3(conversion.checkpoint) else 2
-            function = f"hard_sigmoid of Keras {version}"
-        names.append(function)
-    return names
 
 
 def _pairs(before: Sequence[Item], after: Sequence[Item]) -> list[tuple[Cell, Cell]] | None:

@@ -17,16 +17,17 @@ from rnnbench.records.store import write_bytes
 from rnnbench.running import in_build
 from rnnbench.weights.cells import Buffer, Refusal
 
-LAYOUTS = ("cudnn", "keras", "canonical")
-TARGETS = (".weights.h5", ".h5", ".keras", ".npz", ".safetensors")
+LAYOUTS = ("cudnn", "keras", "canonical", "onnx")
+TARGETS = (".weights.h5", ".h5", ".keras", ".npz", ".safetensors", ".onnx")
 
 
 def weights(arguments: Sequence[str]) -> int:
     """Convert the LSTM and GRU layers of a checkpoint to another layout.
 
-    There are three layouts: cudnn (the CuDNN layers of Keras 2), keras (Keras's own layers) and
-    canonical (Keras's layers as named arrays in .npz or .safetensors). The name of TARGET decides
-    the format: .h5, .keras, .weights.h5, .npz or .safetensors.
+    There are four layouts: cudnn (the CuDNN layers of Keras 2), keras (Keras's own layers),
+    canonical (Keras's layers as named arrays in .npz or .safetensors) and onnx (a node for each
+    layer in .onnx). The name of TARGET decides the format: .h5, .keras, .weights.h5, .npz,
+    .safetensors or .onnx.
     """
     options = command_parser(weights, ARGUMENTS).parse_args(arguments)
     source = options.source
@@ -149,7 +150,7 @@ def _buffer(text: str) -> Buffer:
 ARGUMENTS: Arguments = {
     "source": {
         "type": Path,
-        "help": "a file of Keras, torch or safetensors, an .npz file, or a checkpoint of "
+        "help": "a file of Keras, torch, ONNX or safetensors, an .npz file, or a checkpoint of "
         "TensorFlow",
     },
     "--to": {"required": True, "choices": LAYOUTS, "help": "the layout to write"},

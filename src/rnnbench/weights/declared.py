@@ -336,6 +336,7 @@ OWN = (
         transposed=True,
         reset=BEFORE,
         new_update=True,
+        says="without a state, Chainer's first step leaves the biases of U out; Keras adds them",
     ),
     Layout(
         "chainer.StatelessGRU",
@@ -595,7 +596,10 @@ def _units(layout: Layout, values: Mapping[str, np.ndarray]) -> int:
     for name, part in layout.parts.items():
         if name not in values or part.side not in ("hidden", "both") or values[name].ndim < 2:
             continue
-        units = values[name].shape[rows]
+        shape = values[name].shape
+        if len(shape) > 2:  # gates and units are axes of their own
+            return shape[-2] if layout.transposed else shape[-1]
+        units = shape[rows]
         if part.side == "both" and units:
             units = values[name].size // units // len(part.gates)
         if units:
@@ -675,6 +679,8 @@ def in_keras(layout: Layout, gates: Gates) -> InKeras:
     reset_after = None
     if layout.cell == "gru":
         reset_after = layout.reset == AFTER
+        if not reset_after:
+            notes.append("the reset gate is applied before the product: reset_after=False")
     return InKeras(arrays, exact, reset_after, tuple(notes))
 
 
@@ -705,7 +711,7 @@ def declared_cells(
         found += renamed
     for each in found:
         _check_alone(each, rest)
-    return [_cell(each) for each in found], rest
+    return [declared_cell(each) for each in found], rest
 
 
 def _renamed(arrays: Sequence[Array], layouts: Sequence[Layout]) -> list[Found]:
@@ -785,8 +791,9 @@ def _check_alone(found: Found, rest: Iterable[Array]) -> None:
             )
 
 
-def _cell(found: Found) -> Cell:
-    """The cell that was found. Raises `Refusal` for values that are not finite real numbers."""
+def declared_cell(found: Found) -> Cell:
+    """The cell that was found. Raises `Refusal` for values that are not finite real numbers, and
+    ValueError if its arrays contradict each other."""
     layout = found.layout
     values = {name: array.values for name, array in found.parts.items()}
     converted = in_keras(layout, gates_of(layout, values))
