@@ -31,7 +31,14 @@ HEADING = re.compile(
 # What the scripts import or start.
 MODULES = {
     *("bare", "by_hand", "experiment", "judging", "same_number", "simulated", "small", "where"),
-    *("plain/digits", "plain/turns", "slowed/digits_slowed", "slowed/keras_slowed"),
+    *(
+        "plain/authors",
+        "plain/digits",
+        "plain/turns",
+        "plain/used",
+        "slowed/digits_slowed",
+        "slowed/keras_slowed",
+    ),
 }
 
 
@@ -299,3 +306,13 @@ def test_one_step(tmp_path: Path, old_project: Project) -> None:
     assert found["LSTM implementation=1"]["differ"] == 0
     assert found["LSTM implementation=1"]["worst"] < 0.01
     assert re.match(r"[0-9a-f]{7,40}(-edited)?$", found["commit"]) and found["cpu"]
+
+
+def test_in_a_program(run) -> None:
+    """A program of one's own gets a speed-up from `rnnlayers.use`."""
+    text = run("in_a_program", "--small")
+    (((model, program, compared),),) = tables_of(text)
+    found = re.fullmatch(r"([\d.]+) \(([\d.]+)–([\d.]+)\)", program)
+    assert (model, compared) == ("frozen", "not run") and found, text
+    ratio, low, high = map(float, found.groups())
+    assert low <= ratio <= high and 0.3 < ratio < 20

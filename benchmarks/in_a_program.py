@@ -1,0 +1,100 @@
+"""Compares the speed-up that a program of one's own gets from `rnnlayers.use` with the one that
+``rnnbench compare`` promises for the same model.
+
+    .venv/bin/python benchmarks/in_a_program.py [--programs 8] [--epochs 20] [--kernel block]
+    .venv/bin/python benchmarks/in_a_program.py --small
+
+For each of three models of `plain/authors.py`, `plain/used.py` is started several times: plain
+Keras and 30 lines, which know nothing of rnnbench. Its ratio is the median over epochs in turns,
+and the interval is Student's t over the programs. Then ``rnnbench compare keras KERNEL`` measures
+the model for a minute, in a folder of its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent
+sys.path[:0] = [str(ROOT), str(ROOT / "src")]
+
+from benchmarks import where  # noqa: E402
+from benchmarks.plain import authors  # noqa: E402
+from benchmarks.small import add_small  # noqa: E402
+from rnnbench.tables.stats import Interval, mean_interval  # noqa: E402
+
+MODELS = ("frozen", "directions", "translation")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--programs", type=int, default=8)
+    parser.add_argument("--epochs", type=int, default=20)
+    parser.add_argument("--kernel", default="block")
+    parser.add_argument("--budget", type=float, default=1, help="minutes of each compare")
+    add_small(parser)
+    options = parser.parse_args()
+    models = MODELS
+    if options.small:
+        options.programs, options.epochs, models = 2, 2, MODELS[:1]
+    print(where.heading(), flush=True)
+    print(f"| model | keras / {options.kernel} in a program | in rnnbench compare |")
+    print("|:--|:--|:--|", flush=True)
+    for name in models:
+        ratios = [program(name, options.kernel, options.epochs) for _ in range(options.programs)]
+        compared = "not run" if options.small else text(compare(name, options))
+        print(f"| {name} | {text(mean_interval(ratios))} | {compared} |", flush=True)
+    return 0
+
+
+def program(name: str, kernel: str, epochs: int) -> float:
+    """The ratio of the seconds of an epoch, keras / kernel, in one start of `plain/used.py`."""
+    variables = {
+        "PYTHONPATH": str(ROOT / "src"),
+        "TF_NUM_INTRAOP_THREADS": "1",
+        "TF_NUM_INTEROP_THREADS": "1",
+        "TF_CPP_MIN_LOG_LEVEL": "3",
+        "KERAS_BACKEND": "tensorflow",
+    }
+    command = [sys.executable, str(HERE / "plain/used.py"), name, kernel, str(epochs)]
+    done = subprocess.run(
+        command, env={**os.environ, **variables}, stdout=subprocess.PIPE, text=True, check=True
+    )
+    return float(json.loads(done.stdout.splitlines()[-1]))
+
+
+def compare(name: str, options: argparse.Namespace) -> Interval:
+    """The ratio of ``rnnbench compare`` for the model, in this project."""
+    with tempfile.TemporaryDirectory() as folder:
+        data = Path(folder, f"{name}.npz")
+        numpy.savez(data, **authors.arrays(name))
+        command = ["rnnbench", "compare", "keras", options.kernel]
+        command += ["--model", f"{HERE}/plain/authors.py:{name}", "--data", str(data)]
+        command += ["--budget", str(options.budget)]
+        known = set(ROOT.glob("reports/*/tables/time.csv"))
+        subprocess.run(
+            [sys.executable, "-m", *command], cwd=ROOT, stdout=subprocess.DEVNULL, check=True
+        )
+    (table,) = set(ROOT.glob("reports/*/tables/time.csv")) - known
+    with table.open() as file:
+        for row in csv.DictReader(file):
+            if row["rnn"] == options.kernel:
+                return Interval(*(float(row[f"speedup{end}"]) for end in ("", "_low", "_high")))
+    raise LookupError(f"{table} has no row of {options.kernel}")
+
+
+def text(ratio: Interval) -> str:
+    return f"{ratio.estimate:.2f} ({ratio.low:.2f}–{ratio.high:.2f})"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
