@@ -217,8 +217,9 @@ def test_only_the_killed_member_is_measured_again(place: Place, monkeypatch) -> 
 
     seen: list = []
     monkeypatch.setattr(measuring, "supervise", killing)
-    with pytest.raises(RunError, match="received an external SIGKILL in phase train"):
+    with pytest.raises(RunError, match="received an external SIGKILL in phase train") as raised:
         measure_round(place, *lines)
+    assert raised.value.where == lines[2]["name"]
     monkeypatch.setattr(measuring, "supervise", supervise)
     first = {path: path.read_bytes() for path in place.results.glob("records/*/*/2*Z.json")}
     assert len(first) == 2
