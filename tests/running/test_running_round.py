@@ -16,6 +16,7 @@ from rnnbench.errors import RunError
 from rnnbench.records.record import Record
 from rnnbench.records.rounds import read_records
 from rnnbench.records.store import RETRIED, Place, read_record, write_json
+from rnnbench.running import attempt
 from rnnbench.running import round as measuring
 from rnnbench.running.round import measure
 from rnnbench.tables.effects import effects_of
@@ -199,6 +200,21 @@ def test_what_all_implementations_do_wrong_is_blamed_on_no_kernel(
     assert "correct /home/me/mine.py" in third
 
 
+def test_a_round_says_which_attempt_it_waits_for(place: Place, monkeypatch, capsys) -> None:
+    held = attempt.held
+
+    def after_another(folder, on_wait=lambda owner: None):
+        on_wait("process 7")
+        return held(folder)
+
+    monkeypatch.setattr(attempt, "held", after_another)
+    line = run("keras", epochs=1)
+    measure_round(place, line)
+    captured = capsys.readouterr()
+    expected = f"[1/1] waiting for another attempt at {line['name']} (process 7)"
+    assert expected in captured.out + captured.err
+
+
 def test_only_the_killed_member_is_measured_again(place: Place, monkeypatch) -> None:
     lines = [run("keras"), run("cell"), run("killed")]
     supervise = measuring.supervise
@@ -217,8 +233,9 @@ def test_only_the_killed_member_is_measured_again(place: Place, monkeypatch) -> 
 
     seen: list = []
     monkeypatch.setattr(measuring, "supervise", killing)
-    with pytest.raises(RunError, match="received an external SIGKILL in phase train"):
+    with pytest.raises(RunError, match="received an external SIGKILL in phase train") as raised:
         measure_round(place, *lines)
+    assert raised.value.where == lines[2]["name"]
     monkeypatch.setattr(measuring, "supervise", supervise)
     first = {path: path.read_bytes() for path in place.results.glob("records/*/*/2*Z.json")}
     assert len(first) == 2

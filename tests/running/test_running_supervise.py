@@ -61,6 +61,18 @@ def wait_for_end(file: Path) -> None:
     wait_until(has_ended, 5, f"end of process {process}")
 
 
+def test_an_event_with_nan_is_no_event(run) -> None:
+    seen = []
+    run(
+        """
+        os.write(events, b'{"event": "epoch", "loss": NaN}\\n')
+        emit("finished")
+        """,
+        on_event=lambda event: seen.append(event["event"]),
+    )
+    assert seen == ["finished"]
+
+
 def test_events_handshakes_and_files(run, tmp_path: Path) -> None:
     seen = []
     outcome = run(

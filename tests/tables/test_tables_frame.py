@@ -9,7 +9,7 @@ import pytest
 
 from rnnbench.report.notes import order_notes
 from rnnbench.report.sections import kernels_view
-from rnnbench.tables.frame import ranked, run_values, tidy
+from rnnbench.tables.frame import ranked, run_values, split, tidy
 from rnnbench.tables.runs import MAX_POINTS, kernels, order, runs, thinned_order
 from tests.factory import BEGINNING, make_record
 
@@ -23,6 +23,14 @@ def test_the_frame_has_a_row_per_epoch_per_phase_and_per_run():
     assert frame[frame["phase"] == "evaluate"]["call_seconds"].tolist() == [0.05]
     frame = tidy([make_record(phases=(), epochs=0, verdict="void")])
     assert frame["phase"].tolist() == ["run"] and frame["verdict"].tolist() == ["void"]
+
+
+def test_the_rows_of_a_group_keep_their_order():
+    table = pd.DataFrame({"rnn": ["keras", "block", "cell"] * 200, "row": range(600)})
+    groups = split(table, ["rnn"], ["row"])
+    assert list(groups) == [("keras",), ("block",), ("cell",)]
+    for first, group in enumerate(groups.values()):
+        assert group["row"].tolist() == list(range(first, 600, 3))
 
 
 def test_runs_and_order():

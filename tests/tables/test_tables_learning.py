@@ -22,7 +22,15 @@ from rnnbench.tables.learning import (
 )
 from rnnbench.tables.runs import runs
 from rnnbench.tables.stats import student_quantile
-from tests.factory import TEST_SAMPLES, in_round, make_record, make_seeds, measured, replace
+from tests.factory import (
+    TEST_SAMPLES,
+    in_round,
+    make_late,
+    make_record,
+    make_seeds,
+    measured,
+    replace,
+)
 
 FEW_STEPS = (TEST_SAMPLES, 0.97, 0.02, 0.002, 0)  # differences of 0 to 2 validation samples
 FINE = (25000, 0.85, 0.001, 0.01, 0.8)  # 80 % compute the same bits as the reference
@@ -152,6 +160,16 @@ def test_learning_by_hand():
     assert row["val_acc_high"] == pytest.approx(-0.015 + 4.3026527 * 0.005 / 3**0.5)
     assert row["val_acc_largest"] == pytest.approx(0.02) and row["shown_different"]
     assert row["loss_largest"] == 0
+
+
+def test_a_companion_only_serves_ratios():
+    first, late, again = make_late(acc=0.9)
+    worse = tuple(replace(epoch, val_acc=0.1, loss=9.0) for epoch in again.epochs)
+    every = [first, late, replace(again, epochs=worse)]
+    curve = curves(tidy(every), "val_acc").set_index(["rnn", "epoch"]).loc[("keras", 5)]
+    assert (curve["low"], curve["high"]) == (0.9, 0.9)
+    row = learning(measured(every)).set_index("rnn").loc["block"]
+    assert (row["val_acc_difference"], row["loss_largest"]) == (0, 0)
 
 
 def test_time_to_target_is_that_of_the_turns():

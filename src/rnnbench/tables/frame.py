@@ -254,16 +254,10 @@ def _kernel(kernel: Any) -> Row:
     return {"kernel": found, "why_not_cudnn": tuple(str(reason) for reason in reasons)}
 
 
-def usable_epochs(frame: pd.DataFrame, companions: bool = False) -> pd.DataFrame:
-    """The rows of timed epochs of runs that are not void.
-
-    - `frame`: the tidy frame.
-    - `companions`: whether to keep the epochs of companions.
-    """
+def usable_epochs(frame: pd.DataFrame) -> pd.DataFrame:
+    """The rows of timed epochs of runs that are neither void nor companions; `frame` is tidy."""
     usable = (frame["phase"] == "epoch") & (frame["verdict"] != "void")
-    if not companions:
-        usable &= frame["companion"] != 1
-    return frame[usable]
+    return frame[usable & (frame["companion"] != 1)]
 
 
 def counted(epochs: pd.DataFrame) -> pd.DataFrame:
