@@ -230,6 +230,20 @@ def target_section(m: Tables) -> Section:
     )
 
 
+def are_same(learning: pd.DataFrame) -> bool:
+    """Whether runs of the same seed end at the same accuracy or, without one, have the same losses.
+
+    `learning`: the rows of a group in the table of this name.
+    """
+    others = learning[~learning["is_reference"].astype(bool)]
+    if others.empty:
+        return False
+    largest = others["val_acc_difference"].abs().max()
+    if n.is_number(largest):
+        return bool(largest < TOLERANCE)
+    return bool(others["loss_largest"].max() < TOLERANCE)
+
+
 def same_sentence(learning: pd.DataFrame) -> str:
     """Whether runs of the same seed reach the same accuracy, over all devices of one group.
 
