@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 
 from rnnbench.cli import main
+from rnnbench.commands import show as module
 from rnnbench.commands.show import _condition, compare, show
 from rnnbench.errors import ConfigError
 from rnnbench.records.store import write_json, write_record
@@ -254,3 +255,32 @@ def test_a_comparison_that_crashed_is_not_certified_wherever_a_ratio_is_read(
     for name in ("report.html", "report.md"):
         text = html.unescape((out / name).read_text())
         assert reason in text, name
+
+
+def test_report_takes_overrides_as_run_does(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(ROOT)
+    results = tmp_path / "results"
+    results.mkdir()
+    assert main(["report", "quick", "model.epochs=3", "--results", str(results)]) == 1
+    assert "no site has a plan of quick+model.epochs=3." in capsys.readouterr().err
+
+
+def test_compare_blames_the_command_line_not_its_own_file(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(ROOT)
+    assert main(["compare", "keras", "block", "--model", "nowhere.py:build"]) == 2
+    assert "--model nowhere.py:build: no such file." in capsys.readouterr().err
+    monkeypatch.setattr(module, "_write_experiment", written_below(tmp_path))
+    assert main(["compare", "keras", "block", "--optimizer", "nope", "--budget", "1"]) == 2
+    error = capsys.readouterr().err
+    assert "command line: model.optimizer.name is 'nope'" in error and ".yaml" not in error
+
+
+def written_below(folder):
+    """Writes the experiment of `compare` into `folder` instead of the results."""
+    write = module._write_experiment
+
+    def written(options, conf, seconds):
+        options.results = folder
+        return write(options, conf, seconds)
+
+    return written
