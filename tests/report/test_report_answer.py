@@ -7,8 +7,9 @@ import re
 
 import pytest
 
+import rnnlayers
 from rnnbench.records.record import Verdict
-from rnnbench.report.answer import NO_RUNS, answers, headline
+from rnnbench.report.answer import NO_RUNS, USABLE, answers, headline, kernel_to_use
 from rnnbench.report.content import Content
 from rnnbench.report.numbers import ratio_span, shares_apart, shares_apart_span
 from rnnbench.tables.certificates import CERTIFIED, UNKNOWN, Certificates
@@ -127,6 +128,22 @@ def test_the_first_sentence_is_short_and_each_competitor_has_a_line():
     assert first[1].text.startswith("1.02 times as fast as `unrolled` (1.0")
     assert first[-1].text == "the table has 1 more" and len(first) == 7
     assert second[0].text.startswith("`block` on two threads: 0.4")
+
+
+@pytest.mark.parametrize(
+    ("on_two", "name"),
+    [
+        ({"block": 0.3, "unrolled": 0.35}, "block"),
+        ({"block": 0.3501, "unrolled": 0.35}, "block"),  # which may be as fast there
+        ({"block": 0.4, "unrolled": 0.35}, ""),
+        ({"block": 0.6, "unrolled": 0.7}, ""),  # no faster than Keras's own layer
+    ],
+)
+def test_the_kernel_to_use_may_be_the_fastest_in_every_contest(on_two, name):
+    records = make_runs({"keras": 0.5, "block": 0.4, "unrolled": 0.45}, noise=0.003)
+    records += make_runs({"keras": 0.5, **on_two}, noise=0.003, device="cpu_2")
+    assert kernel_to_use(measurements(records)) == name
+    assert set(USABLE) < set(rnnlayers.kernels()) and "keras" not in USABLE
 
 
 def test_results_are_called_the_same_only_with_a_certificate_and_equal_accuracies():

@@ -228,14 +228,18 @@ def headline(m: Tables) -> Answer:
 
 
 def kernel_to_use(m: Tables) -> str:
-    """The kernel of `rnnlayers` that is faster than Keras's own layer in every contest in which it
-    takes part; ``""`` if there is none, or another layer is the reference."""
-    names = set()
+    """The kernel of `rnnlayers` that is faster than Keras's own layer, and may be the fastest, in
+    every contest; ``""`` if there is none, or another layer is the reference."""
+    if m.reference != {"rnn": "keras"}:
+        return ""
+    names: list[str] | None = None
     for contest in m.contests:
-        if contest.is_faster and m.reference == {"rnn": "keras"}:
-            names.add(contest.contestants[0].name)
-    (name,) = names if len(names) == 1 else ("",)
-    return name if name in USABLE else ""
+        if not contest.is_faster:
+            return ""
+        fastest = [contest.contestants[0].name, *(rival.name for rival in contest.rivals)]
+        names = [name for name in names or fastest if name in fastest]
+    usable = [name for name in names or () if name in USABLE]
+    return usable[0] if usable else ""
 
 
 def _of_group(table: pd.DataFrame, axes: Sequence[str], key: Any) -> pd.DataFrame:
