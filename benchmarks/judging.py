@@ -115,7 +115,7 @@ FORMS = (
      rf"(?P<tie>, and (?:`[^`]+`|{REFERENCE_WORDS}|\d+ others) may be as fast)?"),
 )  # fmt: skip
 WITHOUT_CLAIM = ("nothing to compare", "(one run)", "shortest epochs", "no run has",
-                 "o fastest is shown")  # fmt: skip
+                 "o fastest is shown", "cannot be compared")  # fmt: skip
 
 
 def claims(sentence: str) -> list[Claim]:

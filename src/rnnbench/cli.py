@@ -83,6 +83,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         remedy = f"{FIXES[error.errno]} and run it again."
         say(RnnbenchError(str(error.strerror), where=where, remedy=remedy))
         return 1
+    finally:
+        if isinstance(sys.stderr, _Tee):
+            sys.stderr = sys.stderr.close()
 
 
 def names_folder_or_help(argument: str) -> bool:
@@ -95,7 +98,12 @@ class _Tee:
 
     def __init__(self, stream: TextIO, log: str):
         self._stream = stream
-        self._log = Path(log).open("wb", buffering=0)  # noqa: SIM115
+        self._log = Path(log).open("wb", buffering=0)  # noqa: SIM115 (see close)
+
+    def close(self) -> TextIO:
+        """Closes the log and returns the stream alone."""
+        self._log.close()
+        return self._stream
 
     def write(self, text: str) -> int:
         with suppress(OSError):

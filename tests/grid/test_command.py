@@ -80,3 +80,11 @@ def test_a_reader_that_has_ended_is_no_error() -> None:
     done = subprocess.run(command, cwd=ROOT, stdout=writer, stderr=subprocess.PIPE, text=True)
     os.close(writer)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("flag", ["-m", "--multirun"])
+@pytest.mark.parametrize("command", ["grid", "run", "plan"])
+def test_the_option_for_sweeps_is_refused_with_the_way_to_sweep(command, flag, capsys) -> None:
+    with pytest.raises(SystemExit):
+        main([command, "quick", flag, "rnn=keras,block"])
+    assert f"{flag} is not needed: commas sweep by themselves" in capsys.readouterr().err

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rnnbench.errors import ConfigError
 from rnnbench.grid.apply import apply_settings
 from rnnbench.grid.experiment import split_overrides
 from rnnbench.grid.overrides import Setting, combinations, parse_overrides, same
@@ -170,3 +171,24 @@ def test_adding_and_deleting() -> None:
 )
 def test_an_invalid_override_is_an_error(key: str, mode: str, value: Any, message: str) -> None:
     assert_error(message, apply, key, value, mode)
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("a=range(0.1,0.8,0.1)", None),
+        ("a=range(0.8,0.1,-0.1)", None),
+        ("a=range(0.1,0.75,0.1)", 7),
+        ("a=range(0,0.3,0.1)", 3),
+        ("a=range(1,4)", 3),
+        ("a=range(1,4,1)", 3),
+    ],
+)
+def test_a_range_never_contains_its_stop(text: str, values: int | None) -> None:
+    """Hydra 1.3 adds up 0.1 with its rounding errors, and 0.8 is then below the stop 0.8."""
+    if values is not None:
+        assert len(parse_overrides([text], "here", lambda group: ())["a"].values) == values
+        return
+    with pytest.raises(ConfigError) as caught:
+        parse_overrides([text], "here", lambda group: ())
+    assert "contains its stop" in caught.value.what and "0.3" in str(caught.value.remedy)

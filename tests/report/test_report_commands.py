@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 
 from rnnbench.cli import main
+from rnnbench.commands import show as module
 from rnnbench.commands.show import _condition, compare, show
 from rnnbench.errors import ConfigError
 from rnnbench.records.store import write_json, write_record
@@ -147,11 +148,13 @@ def test_readable_runs_are_reported_and_the_others_counted(planned, tmp_path, ca
     assert report(planned, "--out", str(out)) == 0
     output = capsys.readouterr()
     lines = output.out.splitlines()
-    assert "as fast as `keras`" in lines[0]
-    assert lines[1].startswith("In brackets: 95 % confidence intervals that allow for choosing")
-    assert lines[2].startswith("Measured within 4 minutes: at another hour, on another machine or")
-    assert lines[3].startswith("Not certified: `unrolled`, `block`, `cell`. ")
-    assert lines[4] == "1 of 23 planned runs are missing."
+    assert "as fast as Keras's own layer" in lines[0]
+    brackets = (
+        "In brackets: 95 % confidence intervals. Measured within 4 minutes: at another hour, "
+    )
+    assert lines[1].startswith(brackets)
+    assert lines[2].startswith("Not certified: `unrolled`, `block`, `cell`. ")
+    assert lines[3] == "1 of 23 planned runs are missing."
     assert output.err.count("left out") == 1 and f"{quick()[-2].path}" in output.err
     assert f"{quick()[-2].path}: cannot be read" in (out / "report.md").read_text()
     assert lines[-1] == str(out / "report.html")
@@ -177,7 +180,7 @@ def test_a_site_where_nothing_can_run_takes_nothing_from_the_page(planned, tmp_p
     arguments = ["report", "quick", "--results", str(planned), "--out", str(out)]
     assert main(arguments) == 0
     text = (out / "report.md").read_text()
-    assert text.startswith(f"# {EXPERIMENT.title}") and "as fast as `keras`" in text
+    assert text.startswith(f"# {EXPERIMENT.title}") and "as fast as Keras's own layer" in text
     assert main([*arguments, "--site", "a_first_site"]) == 0
     text = (out / "report.md").read_text()
     assert "**None of the 24 grid points can run.** For results of your own, go elsewhere." in text
@@ -228,9 +231,7 @@ def test_single_runs_are_compared_without_an_interval(tmp_path, capsys, order):
     store([make_record(rnn=rnn, epoch_seconds=[level] * 4) for rnn, level in pair], tmp_path)
     assert compare([*order, "--results", str(tmp_path)]) == 0
     *table, answer = capsys.readouterr().out.splitlines()
-    assert answer == (
-        "`keras` trains 1.20 times as fast as `block` (one run, no confidence interval)."
-    )
+    assert answer == ("`keras` trains 1.20 times as fast as `block` (one run).")
     # The table has the same direction, whatever was asked.
     (line,) = [line for line in table if "×" in line]
     assert line.split()[:3] == ["keras", "block", "1.20×"]
@@ -254,3 +255,32 @@ def test_a_comparison_that_crashed_is_not_certified_wherever_a_ratio_is_read(
     for name in ("report.html", "report.md"):
         text = html.unescape((out / name).read_text())
         assert reason in text, name
+
+
+def test_report_takes_overrides_as_run_does(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(ROOT)
+    results = tmp_path / "results"
+    results.mkdir()
+    assert main(["report", "quick", "model.epochs=3", "--results", str(results)]) == 1
+    assert "no site has a plan of quick+model.epochs=3." in capsys.readouterr().err
+
+
+def test_compare_blames_the_command_line_not_its_own_file(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(ROOT)
+    assert main(["compare", "keras", "block", "--model", "nowhere.py:build"]) == 2
+    assert "--model nowhere.py:build: no such file." in capsys.readouterr().err
+    monkeypatch.setattr(module, "_write_experiment", written_below(tmp_path))
+    assert main(["compare", "keras", "block", "--optimizer", "nope", "--budget", "1"]) == 2
+    error = capsys.readouterr().err
+    assert "command line: model.optimizer.name is 'nope'" in error and ".yaml" not in error
+
+
+def written_below(folder):
+    """Writes the experiment of `compare` into `folder` instead of the results."""
+    write = module._write_experiment
+
+    def written(options, conf, seconds):
+        options.results = folder
+        return write(options, conf, seconds)
+
+    return written

@@ -120,7 +120,7 @@ def test_the_page_is_self_contained_and_every_table_can_be_copied(html):
 
 def test_the_page_has_metadata_for_link_previews(report, html):
     (description,) = re.findall(r'property="og:description" content="([^"]+)"', html)
-    assert "as fast as keras (" in description and "`" not in description
+    assert "as fast as Keras&#39;s own layer (" in description and "`" not in description
     (picture,) = re.findall(r'property="og:image" content="([^"]+)"', html)
     assert (report[0] / picture).read_bytes().startswith(b"\x89PNG")
 
@@ -200,7 +200,7 @@ def test_a_suspect_run_is_marked(report, html):
 def test_missing_and_skipped_runs_are_listed(report, html):
     for text in (html, (report[0] / "report.md").read_text()):
         assert MISSING[0] in text and "cuDNN runs on NVIDIA GPUs only" in text
-        assert "This page shows 21 ratios" in text and "about 1.1 would appear to differ" in text
+        assert "This page shows 23 ratios" in text and "about 1.2 would appear to differ" in text
 
 
 def test_text_from_users_is_escaped(tmp_path):
@@ -287,8 +287,8 @@ def test_a_note_below_the_answer_says_that_a_whole_session_was_slowed_down(slowe
     records = slowed_session(slower, is_known)
     for answer in answers(measurements(records)):
         assert "1.49 times as fast" in str(answer)
-        assert ("while the machine was slowed down" in str(answer)) == (slower > 1 and is_known)
-    found = notes(records, "On one thread, the machine was slowed down from outside")
+        assert "slowed" not in str(answer)
+    found = notes(records, "Other work slowed the machine down during most runs on one thread")
     assert len(found) == (slower > 1 and is_known)
 
 
@@ -316,9 +316,8 @@ def test_the_answer_says_what_its_intervals_hold_for(hours, text):
     for number, moment in enumerate(hours):
         members = pairs(repeat=number, started=BEGINNING + timedelta(hours=moment))
         records += in_round(members, [0.1, -0.1 - 0.001 * number])
-    found = notes(records, "Measured ")
-    assert [text in note for note in found] == ([True] if text else [])
-    assert notes(records, "")[0] == "In brackets: 95 % confidence intervals."
+    (found,) = notes(records, "In brackets: 95 % confidence intervals.")
+    assert f"Measured {text}" in found if text else "Measured" not in found
 
 
 def test_builds_are_rows_of_one_table_by_speed_share_a_figure_and_link_to_their_own_runs():

@@ -167,7 +167,7 @@ def test_a_report_may_lead_with_the_kernels():
 def test_a_figure_of_speedups_has_more_than_the_reference():
     records = [run for n in (1, 2) for run in make_runs({"keras": 0.5}, device=f"cpu_{n}")]
     page = Content(records, Experiment("t", "t", "", {"device": "cpu_1"}))
-    assert [figure.title for figure in page.lead_figures] == ["Speed-up on cpu_2"]
+    assert [figure.title for figure in page.lead_figures] == ["Speed-up on two threads"]
 
 
 def rows_of(layer: dict[str, Any], chart: dict[str, Any]) -> list[dict[str, Any]]:

@@ -327,3 +327,23 @@ def test_lack_of_memory_next_to_others_is_tried_again_alone(
     assert read_json(file) == made
     told = f"certificate {PLANNED['key']} on cpu_2: ran out of memory; retrying it on its own\n"
     assert capsys.readouterr().err == told
+
+
+@pytest.mark.parametrize(
+    ("equal", "status", "line"),
+    [
+        (True, "certified", "2 implementations compute the same function (k)"),
+        (False, "certified", "certificate k: 2 certified"),
+        (True, "not_run", "certificate k: 1 certified, 1 not run"),
+    ],
+)
+def test_a_certificate_without_a_fault_is_one_line(equal: bool, status: str, line: str) -> None:
+    made = assembled(PLANNED, cpu_1=Outcome(exit_code=0, phase="certify_keras"))
+    entry = made["implementations"]["keras"]
+    made["key"] = "k"
+    made["implementations"] = {
+        "keras": {**entry, "status": "certified"},
+        "block": {**entry, "status": status},
+    }
+    made["pairs"] = [{"a": "keras", "b": "block", "equal": equal}]
+    assert summary(made, {}) == [line]

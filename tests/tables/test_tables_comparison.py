@@ -244,7 +244,7 @@ def test_the_answer_names_several_other_functions_with_intervals() -> None:
         for activation, level in levels.items()
         for record in runs("keras", level, {**TANH, f"{OPTION}activation": activation})
     ]
-    text = answers(measurements(records, {**KERAS, **TANH}))[0].speed_sentence
+    text = answers(measurements(records, {**KERAS, **TANH}))[0].further
     found = re.findall(r"≠ (.{5}) \(`keras activation=(\w+)`, [\d.]+ to [\d.]+\)", text)
     assert found == [("2.00×", "elu"), ("1.33×", "relu"), ("0.80×", "selu")]
     assert text.endswith("as fast (the table has 1 more).")

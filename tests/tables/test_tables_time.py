@@ -290,8 +290,8 @@ def test_a_report_may_lead_with_the_calls():
     (answer,) = report.answers
     text = str(answer)
     start = "On one thread, predict() of digits_rnn takes 1.01 ms for a batch of 1 with `block`, "
-    assert text.startswith(f"{start}2.00 times as fast as `keras` (2.00 to 2.00); ")
-    assert text.endswith("; 4.04 ms for a batch of 8 with `keras`.")
+    assert text.startswith(f"{start}2.00 times as fast as `keras` (2.00 to 2.00). ")
+    assert text.endswith(" It takes 4.04 ms for a batch of 8 with `keras`.")
     assert [view.id for view in report.lead_views] == ["calls-table"]
     assert [figure.kind for figure in report.lead_figures] == ["calls"]
     assert [row.group for row in report.lead_views[0].rows[:2]] == ["batch=1", "batch=1"]

@@ -28,6 +28,7 @@ from rnnbench.tracking.track import (
     UNEQUAL,
     differing_keys,
     label_of,
+    publish,
     track,
     view_of,
 )
@@ -205,6 +206,20 @@ def test_a_corrupt_database_is_an_error_with_the_way_to_log_again(project, track
     assert track_here("--root", project, "--all")[0] == 0
     logged = {run.data.tags["rnnbench.record"] for run in runs_of(project, "quick")}
     assert len(logged) == 3 and new.key in logged
+
+
+def test_an_experiment_that_was_deleted_in_mlflow_is_named_by_run_and_report(project, track_here):
+    with connected(project) as client:
+        client.delete_experiment(client.get_experiment_by_name("quick").experiment_id)
+    new = make_record(seed=3)
+    write_run(project, new)
+    said = "the experiment 'quick' was deleted in MLflow, so nothing is logged to it. Fix: run"
+    code, error = track_here("--root", project, "--output", project / "x.json",
+                             round_of(project, new))  # fmt: skip
+    assert code == 0 and said in error
+    with pytest.raises(TrackingError) as caught:
+        publish(project, "quick", "text", [], {}, {}, {}, project)
+    assert said in str(caught.value)
 
 
 def test_an_empty_database_is_created_anew_and_a_folder_in_its_place_is_an_error(tmp_path):

@@ -86,6 +86,7 @@ def parse_experiment(
     """The options of a parser with the arguments `PLANNED`: the name `experiment`, its `overrides`,
     and the config folders `conf`. What the command line does not name, the settings of the project
     in `root` do. Raises `ConfigError`."""
+    refuse_multirun(parser, arguments)
     options = parser.parse_intermixed_args(arguments)
     check_project(root)
     configured = settings(root)
@@ -95,6 +96,13 @@ def parse_experiment(
         options.overrides = overrides_of(configured, str(SETTINGS))
     options.conf = project_conf(root, options.conf)
     return options
+
+
+def refuse_multirun(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> None:
+    """Ends with an error if `arguments` have Hydra's option for sweeps."""
+    for flag in ("-m", "--multirun"):
+        if flag in arguments:
+            parser.error(f"{flag} is not needed: commas sweep by themselves, as in rnn=keras,block")
 
 
 def overrides_of(configured: Mapping[str, Any], where: str) -> list[str]:

@@ -19,6 +19,7 @@ from rnnbench.commands.arguments import (
     command_parser,
     parse_experiment,
     positive,
+    refuse_multirun,
 )
 
 if TYPE_CHECKING:
@@ -68,6 +69,7 @@ def command_of(arguments: Sequence[str]) -> list[str]:
     config.add_argument("--config", "-C", nargs="*", default=[])
     given, for_snakemake = config.parse_known_args(for_snakemake)
 
+    refuse_multirun(parser, own)
     _, unknown = parser.parse_known_intermixed_args(own)
     if unknown:
         hint = "write options of Snakemake after --, as in rnnbench run quick -- -n"

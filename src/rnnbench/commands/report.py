@@ -15,8 +15,10 @@ from rnnbench.commands.arguments import (
     command_parser,
     folder_option,
     positive,
+    project_conf,
 )
 from rnnbench.errors import ConfigError, RecordError, RnnbenchError, say
+from rnnbench.grid.experiment import load_experiment, varied
 from rnnbench.project import check_project, home
 from rnnbench.records.plan_file import read_experiment, read_runs
 from rnnbench.records.record import Record, Run
@@ -33,7 +35,11 @@ PUBLISHED_ROWS = "the folder with the published rows, *.csv"
 
 def report(arguments: Sequence[str]) -> int:
     """Write the report of an experiment from its records: tables, figures and one page."""
-    options = _parser().parse_args(arguments)
+    options = _parser().parse_intermixed_args(arguments)
+    if options.overrides:
+        # As `run` names it.
+        in_file = load_experiment(options.experiment, project_conf(Path()))
+        options.experiment = varied(in_file, options.overrides).name
 
     # Imported late so that `rnnbench report --help` does not load pandas.
     from rnnbench.report.content import Content
@@ -182,6 +188,12 @@ def _parser() -> argparse.ArgumentParser:
     base = home(Path())
     declared: Arguments = {
         "experiment": EXPERIMENT,
+        "overrides": {
+            "nargs": "*",
+            "default": [],
+            "metavar": "KEY=VALUE",
+            "help": "the Hydra overrides that it was measured with, as for `run`",
+        },
         "--results": RESULTS,
         "--site": ONLY_SITES,
         "--out": {

@@ -95,8 +95,11 @@ def certify(arguments: Sequence[str]) -> int:
 
 
 def certificate_summary(certificate: Mapping[str, Any], rnns: Mapping[str, Config]) -> list[str]:
-    """The lines to print: the counts, then one line for each implementation that failed, or one for
-    all if they failed alike. `rnns`: implementation → its ``rnn`` config section."""
+    """The lines to print: that all compute the same function, or the counts and one line for each
+    implementation that failed, or one for all if they failed alike.
+
+    `rnns`: implementation → its ``rnn`` config section.
+    """
     key = certificate["key"]
     results = certificate["implementations"]
     counts = Counter(result["status"] for result in results.values())
@@ -105,6 +108,9 @@ def certificate_summary(certificate: Mapping[str, Any], rnns: Mapping[str, Confi
         if counts[status]:
             texts.append(f"{counts[status]} {status.replace('_', ' ')}")
 
+    all_certified = counts["certified"] == len(results) > 1
+    if all_certified and all(pair.get("equal") for pair in certificate["pairs"]):
+        return [f"{len(results)} implementations compute the same function ({key})"]
     lines = [f"certificate {key}: {', '.join(texts)}"]
 
     fault = certificate_of(certificate, key).fault_of_all(rnns)

@@ -20,7 +20,7 @@ from rnnbench.commands.arguments import (
     positive,
     project_conf,
 )
-from rnnbench.errors import ConfigError, say, suggestion
+from rnnbench.errors import ConfigError, display_path, say, suggestion
 from rnnbench.project import SETTINGS, settings
 from rnnbench.records.rounds import records_of
 from rnnbench.records.store import (
@@ -222,6 +222,11 @@ def _compare_options(arguments: Sequence[str]) -> argparse.Namespace:
         if _is_file(choice) and not Path(choice).is_file():
             raise ConfigError("no such file.", where=choice, remedy="correct the path.")
 
+    for flag, given in (("--model", options.model), ("--data", options.data)):
+        file = Path((given or "").partition(".py:")[0] + (".py" if ".py:" in (given or "") else ""))
+        if given and not file.expanduser().exists():
+            raise ConfigError("no such file.", where=f"{flag} {given}", remedy="correct the path.")
+
     table_file = Path(options.json or "-").resolve()
     if table_file.is_dir() or not table_file.parent.is_dir():
         raise ConfigError(
@@ -339,6 +344,7 @@ def _measured(options: argparse.Namespace) -> str:
             where="compare",
             remedy="leave them out, or leave out KEY=VALUE and --budget.",
         )
+    from rnnbench.grid.expand import expand
     from rnnbench.grid.experiment import load_experiment, varied
 
     root = Path.cwd()
@@ -361,7 +367,15 @@ def _measured(options: argparse.Namespace) -> str:
                 remedy="see the messages above.",
             )
 
-    name = varied(load_experiment(str(file), conf), overrides).name
+    experiment = load_experiment(str(file), conf)
+    try:
+        expand(experiment, conf, overrides, root=root)
+    except ConfigError as error:
+        # The user wrote no such file.
+        if error.where.startswith(display_path(file)):
+            error.where = "command line"
+        raise
+    name = varied(experiment, overrides).name
     measure([*command, "--", "--until", "certify"])
     _check_can_be_compared(name, options.results)
     measure(command)

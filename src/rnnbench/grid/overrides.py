@@ -160,12 +160,29 @@ def _parse(text: str, where: str, options: Callable[[str], Sequence[str]]) -> Se
     elif override.is_sweep_override():
         values = override.sweep_iterator(transformer=types.Transformer.identity)
     setting = setting._replace(values=tuple(map(plain, values)))
+    if isinstance(written, types.RangeSweep):
+        _check_stop(setting, text, written)
     if not setting.values:
         raise setting.error(
             f"{text!r} has no value, so the grid is empty.",
             "widen the pattern or the range.",
         )
     return setting
+
+
+def _check_stop(setting: Setting, text: str, written: Any) -> None:
+    """Raises a `ConfigError` if the values of a range of floats contain its stop, which a range
+    excludes: Hydra 1.3 adds up the step with its rounding errors, Hydra 1.4 does not."""
+    stop, step = written.stop, written.step
+    if not setting.values or not isinstance(step, float):
+        return
+    if abs(setting.values[-1] - stop) < 1e-6 * abs(step):
+        exact = ",".join(f"{value:.12g}" for value in setting.values[:-1])
+        raise setting.error(
+            f"{text!r} has {len(setting.values)} values and contains its stop, {stop:g}, because "
+            "of rounding.",
+            f"write the values, {setting.written}={exact}, with or without {stop:g}.",
+        )
 
 
 def _count(start: Any, stop: Any, step: Any) -> float:

@@ -23,7 +23,7 @@ from rnnbench.report.labels import (
     threads_in_words,
     variant_labels,
 )
-from rnnbench.report.learning import difference_sentence, outlier_sentence, same_sentence
+from rnnbench.report.learning import are_same, difference_sentence, outlier_sentence, same_sentence
 from rnnbench.report.numbers import Row
 from rnnbench.report.tables import Tables
 from rnnbench.sources.certificates import NOT_LEARNING
@@ -46,6 +46,7 @@ RIVALS = 5  # lines of a ranking; the table has the others
 LEFT_OUT = 3  # configurations, or places, named as not compared
 OTHER_FUNCTIONS = 3  # whose ratios are named
 SHORT = 25  # words of the first sentence
+USABLE = ("cell", "unrolled", "block", "block_cell", "native", "cudnn", "auto")  # of `rnnlayers`
 CELLS = {"lstm": "LSTM", "gru": "GRU", "gru_reset_before": "GRU"}
 
 
@@ -115,7 +116,7 @@ def answers(m: Tables) -> list[Answer]:
         if obstacle is None:
             return [Answer(NO_RUNS)]
         remedy = f"For results of your own, {obstacle.remedy}"
-        return [Answer(n.capitalized(obstacle.why), remedy)]
+        return [Answer(n.capitalized(obstacle.why), further=remedy)]
 
     groups = defaultdict(list)
     for contest in m.contests:
@@ -134,10 +135,11 @@ def answers(m: Tables) -> list[Answer]:
             words = _in_words(contest, m.reference, name_machine)
             if len(groups) == 1:
                 words = replace(words, network=_network(contest.configuration["cell"]))
-            if contest.configuration["equal"] == CERTIFIED and not learnt["shown_different"].any():
+            if contest.configuration.get("equal") == CERTIFIED and are_same(learnt):
                 words = replace(words, same=", with the same results")
             in_words.append(words)
         first, *texts = _contest_sentences(in_words)
+        texts += [text for text in map(_other_functions, in_words) if text]
         for choice in m.device_choices:
             if choice.best in group:
                 texts.append(_device_sentence(choice, name_machine))
@@ -209,7 +211,7 @@ def headline(m: Tables) -> Answer:
         comparisons = n.counted(counts.total(), "comparison")
         fast = (
             f"Shortest epochs in {comparisons}: {n.few(wins, WINNERS, ', ')}; "
-            f"in {shown or 'none'}, more than chance separates the fastest from the next."
+            f"in {shown or 'none'}, the first is shown to be faster than all others."
         )
 
     others = m.learning[~m.learning["is_reference"].astype(bool)]
@@ -223,6 +225,21 @@ def headline(m: Tables) -> Answer:
         many = n.counted(len(others), "comparison")
         rest.append(f"No difference in accuracy is shown in {many} with the reference{few}.")
     return Answer(fast, " ".join(text for text in rest if text))
+
+
+def kernel_to_use(m: Tables) -> str:
+    """The kernel of `rnnlayers` that is faster than Keras's own layer, and may be the fastest, in
+    every contest; ``""`` if there is none, or another layer is the reference."""
+    if m.reference != {"rnn": "keras"}:
+        return ""
+    names: list[str] | None = None
+    for contest in m.contests:
+        if not contest.is_faster:
+            return ""
+        fastest = [contest.contestants[0].name, *(rival.name for rival in contest.rivals)]
+        names = [name for name in names or fastest if name in fastest]
+    usable = [name for name in names or () if name in USABLE]
+    return usable[0] if usable else ""
 
 
 def _of_group(table: pd.DataFrame, axes: Sequence[str], key: Any) -> pd.DataFrame:
@@ -379,19 +396,25 @@ def _sentence(words: ContestWords) -> str:
     if not contest.leads:
         return _without_contest(words)
     if contest.words in (NO_REFERENCE, WRONG_REFERENCE):
-        why = f"the reference {words.base} was not run there"
+        why = f"the reference, {words.base}, was not run there"
         if contest.reference_void:
-            why = f"every run of the reference {words.base} is void there"
+            why = f"every run of the reference, {words.base}, is void there"
         elif contest.words == WRONG_REFERENCE:
-            why = f"there is no speed-up, because the reference {words.base} {NOT_LEARNING}"
+            why = f"there is no speed-up, because the reference, {words.base}, {NOT_LEARNING}"
         seconds = n.plain(contest.contestants[0].seconds)
         return f"{winner} has the shortest epochs, {seconds} s; {why}"
 
     ratio = contest.speedup
     other = words.base
+    if ratio is None:
+        other = words.second
+    if contest.is_slowed_apart:
+        return (
+            f"{winner} and {other} cannot be compared, because the machine was slowed down during "
+            "the runs of one of them"
+        )
     if ratio is None:  # the fastest is the reference
         ratio = contest.leads[0]
-        other = words.second
         if not contest.rivals:
             lead = as_fast(ratio, other)
             return f"nothing trains{words.network} faster than {winner}: {lead}"
@@ -452,17 +475,30 @@ def _without_contest(words: ContestWords) -> str:
             done = "has a result"
         return f"only {winner} {done}, so there is nothing to compare"
 
+    alone = f"{winner} is the only implementation of its function; the other"
+    if len(others) != 1:
+        return f"{alone} {len(others)} compute other functions"
+    ((other, ratio),) = others
+    text = f"{n.unequal(ratio)} ({_name(other)}, {_interval(ratio)})"
+    return f"{alone} one computes another function and trains {text} as fast"
+
+
+def _other_functions(words: ContestWords) -> str:
+    """The ratios of several that compute other functions; ``""`` for fewer.
+
+    ``the others train ≠ 1.21× (`auto`, 1.19 to 1.23) and ≠ 0.9× (`cell`, 0.8 to 1.0) as fast``
+    """
+    others = words.contest.unequal
+    if len(others) < 2:
+        return ""
     ratios = []
     for other, ratio in others[:OTHER_FUNCTIONS]:
         ratios.append(f"{n.unequal(ratio)} ({_name(other)}, {_interval(ratio)})")
-    alone = f"{winner} is the only implementation of its function; the other"
-    if len(others) == 1:
-        return f"{alone} one computes another function and trains {ratios[0]} as fast"
-    listed = f"{', '.join(ratios[:-1])} and {ratios[-1]}"
     more = ""
     if len(others) > OTHER_FUNCTIONS:
         more = f" (the table has {len(others) - OTHER_FUNCTIONS} more)"
-    return f"{alone} {len(others)} compute other functions and train {listed} as fast{more}"
+    listed = f"{', '.join(ratios[:-1])} and {ratios[-1]}"
+    return f"{words.start}the others train {listed} as fast{more}"
 
 
 def _device_sentence(choice: DeviceChoice, name_machine: bool) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import islice
 
 import pandas as pd
@@ -141,13 +142,15 @@ def call_answers(m: Tables) -> list[Answer]:
             place = device_words(place, first["variant"])
         network = short_group(first, varied, variants)
 
-        listed = "; ".join(clauses)
-        answers.append(Answer(f"On {place}, predict() of {network} takes {listed}."))
+        first_clause, *others = clauses
+        further = f"It takes {'; '.join(others)}." if others else ""
+        sentence = f"On {place}, predict() of {network} takes {first_clause}."
+        answers.append(Answer(sentence, further=further))
 
     shown = answers[:SENTENCES]
     if len(answers) > SENTENCES:
         more = n.counted(len(answers) - SENTENCES, "more network")
-        shown[-1] = Answer(shown[-1].speed_sentence, f"The table has {more}.")
+        shown[-1] = replace(shown[-1], accuracy_sentence=f"The table has {more}.")
     return shown
 
 

@@ -14,7 +14,7 @@ from rnnbench.records.record import Record
 from rnnbench.records.rounds import NotNeeded
 from rnnbench.report import notes
 from rnnbench.report import numbers as n
-from rnnbench.report.answer import answers, headline
+from rnnbench.report.answer import answers, headline, kernel_to_use
 from rnnbench.report.calls import call_answers
 from rnnbench.report.conditions import conditions
 from rnnbench.report.figures import Figure
@@ -45,7 +45,7 @@ class Content:
 
     **Attributes:** among others,
 
-    - `answers` with their `notes`.
+    - `answers` with their `notes`; `use`: the kernel of `rnnlayers` that they recommend, or ``""``.
     - `lead_figures`, `lead_views` and `lead_notes`: what stands below the answer.
     - `caveat`: why a reader should look at the verdicts first (None: no reason).
     - `sections`; `csv`: file name → table.
@@ -74,6 +74,7 @@ class Content:
         self.caveat = _caveat(m.runs, len(missing), len(faults))
 
         rerun = experiment.rerun or f"snakemake --cores all --config experiment={experiment.name}"
+        self.rerun = rerun
         made = sections_without_runs(m)
         made += [make(m) for make in SECTIONS]
         made.append(runs_section(m, rerun, missing, faults, unneeded))
@@ -104,6 +105,7 @@ class Content:
             self.answers = [headline(m)]
         else:
             self.answers = answers(m)
+        self.use = kernel_to_use(m)
         self.notes = list(notes.answer_notes(m, lead.id))
         uncertified = list(notes.uncertified_notes(m.time))
         self.lead_notes = [*uncertified, *notes.exclusion_notes(m.time, m.contests)]

@@ -110,12 +110,23 @@ def accuracy_section(m: Tables) -> Section:
         differences = (LARGEST_LOSS,)
     elif m.learning["val_acc_low"].notna().any():
         notes_below = (WORDS["learnt"]["note"],)
+
+    # A column that says the same in every row is a sentence.
+    notes_of_means: tuple[str, ...] = ()
+    if m.accuracy["seeds"].max() < 2:
+        columns = tuple(column for column in columns if column.label != "SD")
+        notes_of_means = ("One seed, so there is no standard deviation (SD).",)
+    compared = m.learning[~m.learning["is_reference"].astype(bool)]
+    if len(compared) and compared["seeds"].max() < MIN_SEEDS:
+        differences = tuple(column for column in differences if column.label != "95 % CI")
+        notes_below = (f"No confidence intervals: {TOO_FEW_SEEDS}.",)
     views = [
         by_device(
             "accuracy",
             title,
             m.regroup(m.accuracy),
             columns,
+            notes_of_means,
         ),
         by_device(
             "learning",
@@ -228,6 +239,20 @@ def target_section(m: Tables) -> Section:
         views=(view,),
         csv=csv,
     )
+
+
+def are_same(learning: pd.DataFrame) -> bool:
+    """Whether runs of the same seed end at the same accuracy or, without one, have the same losses.
+
+    `learning`: the rows of a group in the table of this name.
+    """
+    others = learning[~learning["is_reference"].astype(bool)]
+    if others.empty:
+        return False
+    largest = others["val_acc_difference"].abs().max()
+    if n.is_number(largest):
+        return bool(largest < TOLERANCE)
+    return bool(others["loss_largest"].max() < TOLERANCE)
 
 
 def same_sentence(learning: pd.DataFrame) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import textwrap
 from collections.abc import Iterator
 
@@ -13,7 +12,7 @@ from rnnbench.records.overrides import reference_label
 from rnnbench.report import charts
 from rnnbench.report import numbers as n
 from rnnbench.report.figures import Figure, figure
-from rnnbench.report.labels import DRAWN, colours, first_places, with_labels
+from rnnbench.report.labels import DRAWN, colours, device_words, first_places, with_labels
 from rnnbench.report.numbers import Row
 from rnnbench.report.section import WORDS, Section
 from rnnbench.report.tables import Tables
@@ -22,7 +21,6 @@ from rnnbench.tables.stats import ONE_RUN
 from rnnbench.tables.time import COMPARED, IS_REFERENCE, NO_DIFFERENCE
 
 LINE = 28  # characters per line of a reason
-SQUEEZED = 2  # a device has its own axis of ratios if the common one is longer by this factor
 LEAD = 2  # figures next to the answer
 SECONDS = ["epoch_seconds", "epoch_low", "epoch_high"]
 SPEEDUP = ["speedup", "speedup_low", "speedup_high"]
@@ -141,6 +139,10 @@ def _figures(m: Tables) -> Iterator[Figure]:
         has_ratios = cells["words"].isin(COMPARED).any()
         for device, rows in cells.groupby("column_name", sort=False):
             own = of_group[of_group["column_name"] == device]
+            words = device
+            first = rows.iloc[0].to_dict()
+            if device == first["device"]:
+                words = device_words(first["device"], first["variant"]).strip("`")
 
             names = charts.names_axis(dict(zip(rows["series"], rows["shown"], strict=True)))
             if len(rows) > 1 or len(own) > 1:  # a single dot shows nothing
@@ -160,17 +162,13 @@ def _figures(m: Tables) -> Iterator[Figure]:
                     "time",
                     group,
                     device,
-                    f"Seconds per epoch on {device}",
+                    f"Seconds per epoch on {words}",
                     chart,
                 )
 
             others = rows[rows["words"] != IS_REFERENCE]
             if has_ratios and others["speedup"].notna().any():
-                low, high = limits = charts.ratio_limits(rows[SPEEDUP])
-                low_of_group, high_of_group = charts.ratio_limits(cells[SPEEDUP])
-                length = math.log(high / low)
-                if math.log(high_of_group / low_of_group) <= SQUEEZED * length:
-                    limits = low_of_group, high_of_group
+                limits = charts.ratio_limits(cells[SPEEDUP])
                 drawn = charts.values(rows, SPEEDUP).assign(label=rows["speedup_label"])
                 chart = charts.ratios(
                     drawn,
@@ -182,7 +180,7 @@ def _figures(m: Tables) -> Iterator[Figure]:
                     "speedup",
                     group,
                     device,
-                    f"Speed-up on {device}",
+                    f"Speed-up on {words}",
                     chart,
                 )
 

@@ -23,7 +23,7 @@ from rnnbench.locks import locked
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
-    from mlflow.entities import Run
+    from mlflow.entities import Experiment, Run
 
 VARIABLE = "MLFLOW_TRACKING_URI"
 SECRETS = ("MLFLOW_TRACKING_PASSWORD", "MLFLOW_TRACKING_TOKEN")
@@ -109,13 +109,19 @@ def experiment_id(client: MlflowClient, root: Path, name: str) -> str:
             experiment = client.get_experiment_by_name(name)
             if experiment is None:
                 raise
+    check_active(experiment, root)
+    return str(experiment.experiment_id)
+
+
+def check_active(experiment: Experiment, root: Path) -> None:
+    """Raises a `TrackingError` if the experiment was deleted in MLflow, which keeps its name."""
     if experiment.lifecycle_stage != "active":
         raise TrackingError(
-            f"the experiment {name!r} was deleted in MLflow.",
+            f"the experiment {experiment.name!r} was deleted in MLflow, so nothing is logged to "
+            "it.",
             where=redacted(tracking_uri(root)),
             remedy=f"run `mlflow experiments restore --experiment-id {experiment.experiment_id}`.",
         )
-    return str(experiment.experiment_id)
 
 
 def all_runs(client: MlflowClient, experiment: str, condition: str = "") -> list[Run]:

@@ -32,7 +32,14 @@ from rnnbench.tracking.mapping import (
     TAG_LENGTH,
     shortened,
 )
-from rnnbench.tracking.store import KIND, all_runs, connected, ensure_store, experiment_id
+from rnnbench.tracking.store import (
+    KIND,
+    all_runs,
+    check_active,
+    connected,
+    ensure_store,
+    experiment_id,
+)
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -263,6 +270,7 @@ def publish(
         found = client.get_experiment_by_name(experiment)
         if found is None:
             return None
+        check_active(found, root)
         number = found.experiment_id
         address = address_of(number)
         note = f"{text}\n\n[All runs, with the columns that matter]({address})\n"

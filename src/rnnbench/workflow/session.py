@@ -257,12 +257,12 @@ def summarize(job: Job) -> tuple[list[str], int]:
 
     failures = _failures(job, dict.fromkeys(runs[name].round for name in missing))
     lines += _shortened(failures, "failures")
-    over_budget = sum(each.is_over_budget for each in unneeded)
-    if over_budget:
-        lines.append(f"{over_budget} of {len(runs)} runs were not measured: the budget is used up.")
-    precise = len(unneeded) - over_budget
-    if precise:
-        lines.append(f"{precise} of {len(runs)} runs were not needed; the report says why.")
+    if unneeded:
+        done = len(runs) - len(unneeded) - len(missing)
+        end = "the results are as precise as the experiment asks for"
+        if any(each.is_over_budget for each in unneeded):
+            end = "the budget is used up"
+        lines.append(f"{done} runs were measured, of at most {len(runs)}: {end}.")
 
     # With ``--until certify`` no run was asked for.
     if missing and (failures or len(missing) < len(runs)):
