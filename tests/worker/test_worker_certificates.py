@@ -68,6 +68,8 @@ def warm(arrays):
 def computing(kernel, target, value):
     # The kernel with `value` in place of `target`.
     class Kernel:
+        with_dropout = True
+
         def inner_loop(self, *arguments):
             with mock.patch(target, value):
                 return kernel.inner_loop(self, *arguments)

@@ -26,6 +26,7 @@ SMALL = "repeat=0 model.epochs=2 +model.train_samples=256 measure.warmup_steps=2
 
 def test_the_kernels_on_the_page_are_short() -> None:
     assert set(FILES) == {"scan_lstm.yaml", "scan_lstm.py", "loop_lstm.yaml", "loop_lstm.py"}
+    assert FILES["scan_lstm.py"].count("def ") == FILES["loop_lstm.py"].count("def ") + 1 == 2
     assert all(len(text.splitlines()) < 40 for text in FILES.values())
     assert len(COMMANDS) == 2
 
