@@ -261,7 +261,7 @@ def test_two_trained_biases_would_learn_faster(certificates) -> None:
     """The reason to freeze the second set of biases; see `recurrent.cudnn_layout`."""
     (pair,) = certificates("keras3_torch")[-1]["pairs"]
     assert (pair["a"], pair["b"], equal(pair)) == ("keras", "both_biases", False)
-    assert pair["outputs"] > 1e-5, "with the weights that it has trained"
+    assert pair["weights"] > 1e-2 and pair["first_loss"] == 0
     assert pair["loss_curve"] > 1e-3
 
 
