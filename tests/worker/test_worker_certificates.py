@@ -43,6 +43,7 @@ import numpy
 from rnnlayers.block import BlockLSTM
 from rnnlayers.block_cell import BlockCell
 from rnnlayers.sequences import joint_weights
+from rnnworker.frameworks.keras3_tensorflow import Session
 from rnnworker.recurrent import Recurrent
 
 
@@ -119,6 +120,19 @@ def from_canonical(self, layer, arrays):
 
 
 Recurrent.__init__, Recurrent.from_canonical = init, from_canonical
+right_compile = Session.compile
+
+
+def compile(self, optimizer=None):
+    if self.recurrent.name == "trains_bias":
+        self.recurrent.layers[0].cell.bias.trainable = True
+    right_compile(self, optimizer)
+    own = self.model.optimizer
+    if self.recurrent.name == "clips_together" and own.clipnorm:
+        own.clipnorm, own.global_clipnorm = None, own.clipnorm
+
+
+Session.compile = compile
 """
 RAISES = """
 class Kernel:
@@ -130,6 +144,16 @@ def build(keras, recurrent, config):
     inputs = keras.layers.Input(shape=(8, 5))
     hidden = keras.layers.LSTM(6, dropout=0.3)(inputs)
     return keras.models.Model(inputs, keras.layers.Dense(10, activation="softmax")(hidden))
+
+
+def build_frozen(keras, config):
+    layers = keras.layers
+    settings = dict(config["model"])  # reads all of its keys
+    hidden = layers.LSTM(settings["units"])
+    model = keras.Sequential([layers.Input((8, 5)), hidden, layers.Dense(10, "softmax")])
+    model.layers[0].cell.bias.trainable = False
+    model.compile(keras.optimizers.SGD(0.5, clipnorm=0.01), "sparse_categorical_crossentropy")
+    return model
 """
 WITHOUT_RECURRENT = """
 def build(keras, recurrent, config):
@@ -198,6 +222,12 @@ def certificates(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> dict
         name: {"implementation": "keras" if name == "keras" else "block", "name": name}
         for name in ("keras", "block", "no_dropout")
     }
+    frozen = {
+        name: {"implementation": "keras", "name": name}
+        for name in ("keras", "trains_bias", "clips_together")
+    }
+    frozen["block"] = {"implementation": "block", "name": "block"}
+    own = dict.fromkeys(("loss", "optimizer", "metrics"))
     write(folder, {"still.py": WITHOUT_RECURRENT.replace("layers.Dropout(0.5)", "")})
     none = {"none": {"implementation": "none"}}
     for name, (old, new, _) in OF_MODELS.items():
@@ -206,6 +236,7 @@ def certificates(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> dict
     jobs = {
         "faults": job({**KERAS, **faulty}),
         "dropout": job(drops, function=f"{folder}/drops.py:build"),
+        "frozen": job(frozen, function=f"{folder}/drops.py:build_frozen", **own),
         "none": job(none, function=f"{folder}/dense.py:build"),
         # Its own optimizer changes nothing, and each step has the same samples.
         "still": job(
@@ -244,6 +275,18 @@ def test_dropout_that_a_kernel_leaves_out_changes_what_it_trains(certificates: d
     pairs = {(pair["a"], pair["b"]): pair for pair in found["pairs"]}
     assert equal(pairs["keras", "block"])
     assert not equal(pairs["keras", "no_dropout"]) and pairs["keras", "no_dropout"]["weights"] > 0.1
+
+
+def test_what_is_trained_and_clipped_in_another_way_is_found_by_its_weights(
+    certificates: dict,
+) -> None:
+    pairs = {(pair["a"], pair["b"]): pair for pair in certificates["frozen"]["pairs"]}
+    assert equal(pairs["keras", "block"]), pairs["keras", "block"]
+    said = "ValueError: lstm/bias is trained in one of them only"
+    assert pairs["keras", "trains_bias"]["why"] == said
+    clipped = pairs["keras", "clips_together"]
+    assert not equal(clipped) and clipped["first_loss"] == 0
+    assert clipped["weights"] > 0.01 and clipped["worst_array"]
 
 
 @pytest.mark.parametrize("name", OF_MODELS)
