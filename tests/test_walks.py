@@ -1,8 +1,9 @@
-"""The two ways through the code that ARCHITECTURE.md describes are those of a real run."""
+"""The ways through the code that ARCHITECTURE.md describes are those of a real run."""
 
 from __future__ import annotations
 
 import ast
+import json
 import math
 import re
 import sys
@@ -20,10 +21,11 @@ from rnnbench.running.round import measure
 from tests.conftest import ROOT
 from tests.factory import in_round, make_record
 from tests.report.made_up import measurements
+from tests.worker.building import answer, certificate_job
 
 PAGE = (ROOT / "ARCHITECTURE.md").read_text()
 MOST_FILES = 35
-FUNCTION = re.compile(r"`(rnnbench|rnnworker)\.([\w.]+)`")
+FUNCTION = re.compile(r"`(rnnbench|rnnworker|rnnlayers)\.([\w.]+)`")
 
 
 def listed(begin: str, end: str) -> list[str]:
@@ -33,7 +35,8 @@ def listed(begin: str, end: str) -> list[str]:
 
 
 FROM_A_GRID = listed("to a cell of the page:", "From the seconds of a turn")
-FROM_A_TURN = listed("From the seconds of a turn", "## Where something is added")
+FROM_A_TURN = listed("From the seconds of a turn", "From `layers.LSTM(32)`")
+FROM_A_LAYER = listed("From `layers.LSTM(32)`", "## Where something is added")
 
 
 def file_of(function: str) -> tuple[Path, str]:
@@ -82,7 +85,7 @@ def called():
     sys.setprofile(before)
 
 
-@pytest.mark.parametrize("function", [*FROM_A_GRID, *FROM_A_TURN])
+@pytest.mark.parametrize("function", [*FROM_A_GRID, *FROM_A_TURN, *FROM_A_LAYER])
 def test_each_function_exists(function: str) -> None:
     file, name = file_of(function)
     assert name in defined_in(file)
@@ -92,6 +95,7 @@ def test_the_ways_are_short() -> None:
     assert len({file_of(function)[0] for function in FROM_A_GRID + FROM_A_TURN}) <= MOST_FILES
     assert 5 < len(FROM_A_TURN) <= 15
     assert len({file_of(function)[0] for function in FROM_A_TURN}) <= 7
+    assert len({file_of(function)[0] for function in FROM_A_LAYER}) == len(FROM_A_LAYER) == 4
 
 
 def test_from_a_grid_to_a_cell_of_the_page(tmp_path: Path, called) -> None:
@@ -119,3 +123,38 @@ def test_from_the_seconds_of_a_turn_to_a_ratio(called) -> None:
     row = time_section(measurements(records)).views[0].rows[0]
     assert (row.head, row.cells[0]) == ("block", "1.48×")
     assert not_called(FROM_A_TURN, called) == []
+
+
+# Builds the model of a job with `block` and calls it; prints what was called.
+MODEL = """
+from keras import Sequential, layers
+
+
+def build():
+    return Sequential([layers.Input((3, 2)), layers.LSTM(32), layers.Dense(1)])
+"""
+BUILT = """
+import json, sys
+from rnnworker import frameworks
+
+session = frameworks.open_session(json.loads(sys.argv[1]), 1)
+called = set()
+sys.setprofile(lambda frame, event, _: called.add(
+    (frame.f_code.co_filename, frame.f_code.co_qualname)
+))
+session.build()
+import numpy
+session.model(numpy.zeros((2, 3, 2), "float32"))
+sys.setprofile(None)
+print(json.dumps([each for each in called if "/rnn" in each[0]]))
+"""
+
+
+def test_from_a_layer_to_its_kernel(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(MODEL)
+    rnn = {"block": {"implementation": "block", "name": "block"}}
+    config = certificate_job("keras3_tensorflow", "of_model", rnn)["config"]
+    model = {"function": f"{tmp_path}/mine.py:build", "loss": "mse", "optimizer": {"name": "sgd"}}
+    config |= {"model": {**model, "batch": 2, "data": {}}, "rnn": rnn["block"]}
+    found = answer(sys.executable, BUILT, json.dumps(config))
+    assert not_called(FROM_A_LAYER, {(file, name) for file, name in found}) == []

@@ -1,5 +1,6 @@
 """A kernel of a user's own: any class with the method ``inner_loop``."""
 
+from rnnlayers import refusals
 from rnnlayers.sequences import cause_of_cell, check_mask
 
 GATED = {"activation": ("tanh",), "recurrent_activation": ("sigmoid",)}
@@ -16,6 +17,8 @@ class Own:
 
     - ``computes``: {name of a layer: {argument: activations}}, by default each layer with tanh and
       sigmoid. Any other layer is refused.
+    - ``with_dropout``: whether it drops inputs as the layer asks (`sequences.dropped`); otherwise a
+      layer with dropout is refused.
     - ``with_masks``: whether it takes masks; a layer that is called with one is refused otherwise.
     - ``with_xla``: whether TensorFlow and torch may compile it, which jax always does.
     - ``refuses(layer)``: a static method that returns why the kernel cannot compute a layer, as the
@@ -32,6 +35,9 @@ class Own:
 
     def cause(self, keras, layer):
         found = cause_of_cell(keras, layer, getattr(self._kernel, "computes", USUAL))
+        drops = getattr(self._kernel, "with_dropout", False)
+        if found is None and layer.cell.dropout and not drops:
+            found = refusals.DROPOUT
         refuses = getattr(self._kernel, "refuses", None)
         if found is None and refuses is not None:
             found = refuses(layer)

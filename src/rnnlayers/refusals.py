@@ -29,6 +29,7 @@ def of_dtype(dtype, can):
     return "computes in {} only, not in {}".format(" and ".join(can), dtype)
 
 
+DROPOUT = "has no dropout"
 RECURRENT_DROPOUT = "has no recurrent_dropout"
 DROPOUT_PER_GATE = "has one dropout mask for all gates, and implementation=1 has one for each"
 RESET_BEFORE = "computes reset_after=True only"

@@ -201,6 +201,8 @@ def test_an_invalid_yaml_file_of_a_kernel_is_an_error(
     "text",
     [
         PYTHON.replace("def make", "try:\n  import a\nexcept ImportError: ...\nelse:\n def make"),
+        "class Kernel:\n    def inner_loop(self, *arguments): ...",
+        "from elsewhere import Kernel",
         "from elsewhere import *",
         "import other\nmake = other.make\nto_canonical, from_canonical = other.both",
         "import other\nmake: Callable = other.make\n(to_canonical, *from_canonical) = other.all",
@@ -220,9 +222,9 @@ def test_functions_may_be_imported(expanded, kernel: Path, text: str) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("def make", "def mkae", "mine.py: has no function make. .*docs/own_kernel.md"),
-        ("import from_canonical", "import x", "mine.py: has no function from_canonical"),
-        ("def make(keras, cell, units, options): ...", "make: int", "has no function make"),
+        ("def make", "def mkae", "mine.py: has no class Kernel and no function make. .*docs/own_"),
+        ("import from_canonical", "import x", "no function from_canonical"),
+        ("def make(keras, cell, units, options): ...", "make: int", "no function make"),
         ("def make(keras, cell, units, options): ...", "x = [make for make in y]", "function make"),
         ("def make(", "def make(:", "mine.py: cannot be read as Python .*line 3"),
         ("units, options", "units", "mine.py, line 3: make cannot be called with 4 arguments"),

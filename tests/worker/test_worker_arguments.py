@@ -4,6 +4,7 @@ of the same arguments, or it is refused; nothing is ignored."""
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -304,6 +305,9 @@ def test_rnn_keras_and_plain_keras_reach_the_same_losses(tmp_path: Path) -> None
 
 def test_the_page_about_models_has_the_table_that_the_refusals_read() -> None:
     page = (ROOT / "docs" / "models.md").read_text()
+    implementations, _, page = page.partition("| argument of `recurrent` |")
+    for name in IN_PLACE:
+        assert re.search(rf"^\| [^|]*`{name}`", implementations, re.M), name
     rows = [line.split("|")[1:3] for line in page.splitlines() if line.startswith("| `")]
     stated = {}
     for names, able in rows:

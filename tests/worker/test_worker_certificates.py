@@ -23,10 +23,11 @@ FAULTS = {
     "forget_bias": ("outputs differ", "block_cell"),
     "clip": ("outputs differ", "block_cell"),
     "registered_gradient": ("gradients differ", "block"),
+    "one_gate": ("gradients differ", "block"),
     "other_kernel": ("it ran while instead of block_cell", "block_cell"),
     "warm_start": ("did not start from the canonical weights", "keras"),
     "lossy": ("do not survive a round trip", "keras"),
-    "raises": ("RuntimeError: {folder}/raises.py, line 8: on purpose", "keras"),
+    "raises": ("RuntimeError: {folder}/raises.py, line 4: on purpose", "block"),
 }
 RELU = {"activation": "relu", "recurrent_activation": "hard_sigmoid"}
 WITH_OPTIONS: dict[str, dict[str, Any]] = {
@@ -36,24 +37,14 @@ WITH_OPTIONS: dict[str, dict[str, Any]] = {
     "no_bias": {"implementation": "keras", "options": {"use_bias": False}},
     "typo": {"implementation": "keras", "options": {"activaton": "relu"}},
 }
-FAULTY = '''
-from types import SimpleNamespace
+FAULTY = """
 from unittest import mock
 import numpy
-from rnnworker import recurrent
-from rnnworker.kernels import block, block_cell
-from rnnworker.recurrent import cells
-
-known = recurrent.implementation
-generic = known("keras")
-
-
-def loading(change):
-    """Keras's layer, which loads changed weights."""
-    return SimpleNamespace(
-        make=generic.make,
-        from_canonical=lambda layer, arrays: cells.from_canonical(layer, change(dict(arrays))),
-    )
+from rnnlayers.block import BlockLSTM
+from rnnlayers.block_cell import BlockCell
+from rnnlayers.sequences import joint_weights
+from rnnworker.frameworks.keras3_tensorflow import Session
+from rnnworker.recurrent import Recurrent
 
 
 def swapped(arrays):
@@ -68,56 +59,101 @@ def lossy(arrays):
 
 
 def warm(arrays):
-    """Changes the canonical weights as if they were trained, and no others."""
+    # Changes the canonical weights as if they were trained, and no others.
     bias = arrays["bias"]
     if not numpy.any(bias[: len(bias) // 4]):
         arrays["kernel"] = arrays["kernel"] + numpy.float32(0.01)
     return arrays
 
 
-def computing(module, target, value):
-    """The layer of a module, which computes with `value` in place of `target`."""
+def computing(kernel, target, value):
+    # The kernel with `value` in place of `target`.
+    class Kernel:
+        with_dropout = True
 
-    def make(*arguments):
-        layer = module.make(*arguments)
-        right = layer.hidden_states
-
-        def wrong(sequence):
+        def inner_loop(self, *arguments):
             with mock.patch(target, value):
-                return right(sequence)
+                return kernel.inner_loop(self, *arguments)
 
-        layer.hidden_states = wrong
-        return layer
-
-    return SimpleNamespace(make=make)
+    return Kernel
 
 
-CELL = "rnnworker.kernels.block_cell."
-FAULTS = {
-    "swapped_gate": loading(swapped),
-    "dropped_bias": loading(lambda arrays: dict(arrays, bias=0 * arrays["bias"])),
-    "forget_bias": computing(block_cell, CELL + "FORGET_BIAS", 1.0),  # TensorFlow's default
-    "clip": computing(block_cell, CELL + "CELL_CLIP", 3.0),  # TensorFlow's default
+def off_in_one_gate(tensorflow, cell, dtype):
+    # The same weights, whose gradient is 1 % larger in the forget gate.
+    matrix, bias = joint_weights(tensorflow, cell, dtype)
+    factor = tensorflow.constant(numpy.repeat([1.0, 1.01, 1.0, 1.0], cell.units), dtype)
+    scaled = factor * matrix
+    return scaled + tensorflow.stop_gradient(matrix - scaled), bias
+
+
+LOADING = {
+    "swapped_gate": swapped,
+    "dropped_bias": lambda arrays: dict(arrays, bias=0 * arrays["bias"]),
+    "warm_start": warm,
+    "lossy": lossy,
+}
+COMPUTING = {
+    # TensorFlow's defaults.
+    "forget_bias": computing(BlockCell, "rnnlayers.block_cell.FORGET_BIAS", 1.0),
+    "clip": computing(BlockCell, "rnnlayers.block_cell.CELL_CLIP", 3.0),
     # The gradient that TensorFlow registers.
     "registered_gradient": computing(
-        block, "tensorflow.custom_gradient", lambda function: lambda *inputs: function(*inputs)[0]
+        BlockLSTM,
+        "tensorflow.custom_gradient",
+        lambda function: lambda *inputs: function(*inputs)[0],
     ),
-    "other_kernel": generic,
-    "warm_start": loading(warm),
-    "lossy": loading(lossy),
+    "one_gate": computing(BlockLSTM, "rnnlayers.block.joint_weights", off_in_one_gate),
+    "no_dropout": computing(BlockLSTM, "rnnlayers.sequences.dropped", lambda cell, x, on: x),
 }
-recurrent.implementation = lambda name: FAULTS[name] if name in FAULTS else known(name)
-'''
+right_init, right_loading = Recurrent.__init__, Recurrent.from_canonical
+
+
+def init(self, keras, config):
+    right_init(self, keras, config)
+    self.kernel = COMPUTING.get(self.name, self.kernel)
+
+
+def from_canonical(self, layer, arrays):
+    if self.name in LOADING:
+        arrays = LOADING[self.name](dict(arrays))
+    right_loading(self, layer, arrays)
+
+
+Recurrent.__init__, Recurrent.from_canonical = init, from_canonical
+right_compile = Session.compile
+
+
+def compile(self, optimizer=None):
+    if self.recurrent.name == "trains_bias":
+        self.recurrent.layers[0].cell.bias.trainable = True
+    right_compile(self, optimizer)
+    own = self.model.optimizer
+    if self.recurrent.name == "clips_together" and own.clipnorm:
+        own.clipnorm, own.global_clipnorm = None, own.clipnorm
+
+
+Session.compile = compile
+"""
 RAISES = """
-from rnnworker.recurrent.cells import from_canonical, to_canonical
+class Kernel:
+    def inner_loop(self, sequences, initial_state, mask, training=False):
+        raise RuntimeError("on purpose")
+"""
+WITH_DROPOUT = """
+def build(keras, recurrent, config):
+    inputs = keras.layers.Input(shape=(8, 5))
+    hidden = keras.layers.LSTM(6, dropout=0.3)(inputs)
+    return keras.models.Model(inputs, keras.layers.Dense(10, activation="softmax")(hidden))
 
 
-def make(keras, cell, units, options):
-    class Mine(keras.layers.LSTM):
-        def call(self, sequences, initial_state=None, mask=None, training=False):
-            raise RuntimeError("on purpose")
-
-    return Mine(units, **options)
+def build_frozen(keras, config):
+    layers = keras.layers
+    settings = dict(config["model"])  # reads all of its keys
+    hidden = layers.LSTM(settings["units"])
+    model = keras.Sequential([layers.Input((8, 5)), hidden, layers.Dense(10, "softmax")])
+    model.layers[0].cell.bias.trainable = False
+    model.compile(keras.optimizers.SGD(0.5, clipnorm=0.01), "sparse_categorical_crossentropy")
+    return model
 """
 WITHOUT_RECURRENT = """
 def build(keras, recurrent, config):
@@ -176,22 +212,36 @@ def certificates(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> dict
     """One process with TensorFlow makes all of them."""
     kernels = {"keras": ["while"], "block": ["block"], "block_cell": ["block_cell"]}
     faulty = {
-        name: {"implementation": name, "kernels": kernels[changed]}
+        name: {"implementation": changed, "name": name, "kernels": kernels[changed]}
         for name, (_, changed) in FAULTS.items()
     }
     faulty["raises"]["implementation"] = f"{folder}/raises.py"
-    write(folder, {"raises.py": RAISES, "dense.py": WITHOUT_RECURRENT})
+    faulty["other_kernel"]["implementation"] = "keras"
+    write(folder, {"raises.py": RAISES, "dense.py": WITHOUT_RECURRENT, "drops.py": WITH_DROPOUT})
+    drops = {
+        name: {"implementation": "keras" if name == "keras" else "block", "name": name}
+        for name in ("keras", "block", "no_dropout")
+    }
+    frozen = {
+        name: {"implementation": "keras", "name": name}
+        for name in ("keras", "trains_bias", "clips_together")
+    }
+    frozen["block"] = {"implementation": "block", "name": "block"}
+    own = dict.fromkeys(("loss", "optimizer", "metrics"))
+    write(folder, {"still.py": WITHOUT_RECURRENT.replace("layers.Dropout(0.5)", "")})
     none = {"none": {"implementation": "none"}}
     for name, (old, new, _) in OF_MODELS.items():
         write(folder, {f"{name}.py": WITHOUT_RECURRENT.replace(old, new) + INFINITE})
     data = {"data": {"prepare": f"{folder}/infinite.py:prepare"}}
     jobs = {
         "faults": job({**KERAS, **faulty}),
+        "dropout": job(drops, function=f"{folder}/drops.py:build"),
+        "frozen": job(frozen, function=f"{folder}/drops.py:build_frozen", **own),
         "none": job(none, function=f"{folder}/dense.py:build"),
         # Its own optimizer changes nothing, and each step has the same samples.
         "still": job(
             none,
-            function=f"{folder}/dense.py:build",
+            function=f"{folder}/still.py:build",
             optimizer={"name": "sgd", "learning_rate": 0.0},
             train_samples=16,
         ),
@@ -216,6 +266,27 @@ def test_a_fault_is_detected_and_named(certificates: dict, folder: Path, fault: 
     result = certificates["faults"]["implementations"][fault]
     assert FAULTS[fault][0].format(folder=folder) in f"{result['why']}; {why_wrong(result)}"
     assert (result["status"] == "failed") is (result["why"] is not None)
+
+
+def test_dropout_that_a_kernel_leaves_out_changes_what_it_trains(certificates: dict) -> None:
+    found = certificates["dropout"]
+    for result in found["implementations"].values():
+        assert (result["status"], result["why"], why_wrong(result)) == ("certified", None, None)
+    pairs = {(pair["a"], pair["b"]): pair for pair in found["pairs"]}
+    assert equal(pairs["keras", "block"])
+    assert not equal(pairs["keras", "no_dropout"]) and pairs["keras", "no_dropout"]["weights"] > 0.1
+
+
+def test_what_is_trained_and_clipped_in_another_way_is_found_by_its_weights(
+    certificates: dict,
+) -> None:
+    pairs = {(pair["a"], pair["b"]): pair for pair in certificates["frozen"]["pairs"]}
+    assert equal(pairs["keras", "block"]), pairs["keras", "block"]
+    said = "ValueError: lstm/bias is trained in one of them only"
+    assert pairs["keras", "trains_bias"]["why"] == said
+    clipped = pairs["keras", "clips_together"]
+    assert not equal(clipped) and clipped["first_loss"] == 0
+    assert clipped["weights"] > 0.01 and clipped["worst_array"]
 
 
 @pytest.mark.parametrize("name", OF_MODELS)

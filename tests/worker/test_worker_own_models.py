@@ -31,16 +31,10 @@ LOSSES = {
     "multi_output": None,
     "weighted": None,
 }
-# What implementations other than Keras's own loop lack. Keras 3 passes no mask to a layer that is
-# called with initial states, so that ``captioning`` has none there.
-LACKING = {
-    "stateful": r"line \d+: rnn=(block|native) does not support stateful=True; keras, auto, cell",
-    "masking": r"line \d+: rnn=(block: BlockLSTMV2 supports lstm, not|native does not support a m)",
-}
-LACKING_IN_KERAS_2 = {
-    **LACKING,
-    "captioning": r"line \d+: rnn=block does not support a mask; keras, auto, cell, unrolled can",
-}
+# What kernels other than Keras's own loop lack. Keras 3 passes no mask to a layer that is called
+# with initial states, so that ``captioning`` has none there.
+LACKING = {"masking": r"line \d+: layer \w+: (block|native) (has no masks|computes LSTM only)"}
+LACKING_IN_KERAS_2 = {**LACKING, "captioning": r"line \d+: layer \w+: block has no masks"}
 # What whole frameworks lack.
 WITHOUT_WEIGHTS = {"weighted": "sample weights and class_weight are for"}
 REFUSED = {

@@ -40,7 +40,8 @@ BY_PATH = {
     "rnn": "write the path of a YAML file that names the Python file (docs/own_kernel.md).",
     "dataset": "write dataset=file dataset.path=FILE (docs/data.md, Your own data).",
 }
-# Function of an implementation's file → number of positional arguments of its call.
+IN_PLACE = "Kernel"  # the class in an implementation's file that computes Keras's layers
+# Function of any other implementation's file → number of positional arguments of its call.
 OF_IMPLEMENTATION = {"make": 4, "to_canonical": 2, "from_canonical": 2}
 # The same for the functions of a model; build takes (), (keras), (keras, config) or all three.
 OF_MODEL = {
@@ -344,12 +345,14 @@ def _check_implementation(implementation: str, where: str) -> None:
         )
 
     bound = _bindings(parsed(Path(implementation)))
+    if IN_PLACE in bound:
+        return
     for name, count in OF_IMPLEMENTATION.items():
         if name not in bound and STAR not in bound:
             raise ConfigError(
-                f"has no function {name}.",
+                f"has no class {IN_PLACE} and no function {name}.",
                 where=implementation,
-                remedy=f"add {name}, as described in docs/own_kernel.md.",
+                remedy=f"add {IN_PLACE} or {name}, as described in docs/own_kernel.md.",
             )
         _check_arguments(
             bound.get(name),

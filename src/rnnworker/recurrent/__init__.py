@@ -56,8 +56,10 @@ class Recurrent:
         if name in IN_PLACE:
             self.kernel = name
         elif is_user_file(name):
-            self.module = own_file.Implementation(name)
-            self.kernel = self.module.kernel
+            own = own_file.Implementation(name)
+            self.kernel = own.kernel
+            if self.kernel is None:
+                self.module = own
         elif name not in IMPLEMENTATIONS:
             known = ", ".join(IMPLEMENTATIONS)
             raise ValueError("rnn.implementation {!r} must be one of {}".format(name, known))
