@@ -18,6 +18,7 @@ import pytest
 
 from rnnbench import cli
 from rnnbench.checkpoints.reading import read
+from rnnbench.weights.layer_tree import Node, nodes
 from rnnworker import checkpoint_readers
 from rnnworker.recurrent import cudnn_layout
 from tests.weights.test_weights_torch import Tensor, load, stack, tensors
@@ -332,3 +333,47 @@ def test_a_model_of_tensorflow_js_has_the_functions_of_keras_2(
     (tmp_path / "group1-shard2of2.bin").unlink()
     code, said = converted(source, tmp_path / "z.npz", capsys)
     assert code == 1 and "its shard group1-shard2of2.bin is missing" in said
+
+
+@pytest.mark.parametrize(
+    ("layer", "stranger"),
+    [
+        ({"class_name": "LSTM"}, ""),  # Keras 2 has no modules in .h5 files
+        ({"class_name": "LSTM", "module": "keras.layers", "registered_name": None}, ""),
+        ({"class_name": "LSTM", "module": "tensorflow.keras.layers"}, ""),
+        (
+            {"class_name": "LSTM", "module": None, "registered_name": "LSTM"},
+            "LSTM of a module that",
+        ),
+        ({"class_name": "LSTM", "module": "mine", "registered_name": "LSTM"}, "LSTM of mine"),
+        ({"class_name": "LSTM", "module": "kerasx", "registered_name": None}, "LSTM of kerasx"),
+        ({"class_name": "LSTM", "module": "mine", "registered_name": "Custom>LSTM"}, "Custom>LSTM"),
+        ({"class_name": "Custom>LSTM"}, "Custom>LSTM"),
+        ({"class_name": "ConvLSTM2D", "module": "keras.layers"}, "ConvLSTM2D"),
+    ],
+)
+def test_a_class_is_kerass_if_its_module_is(layer: dict[str, Any], stranger: str) -> None:
+    assert Node({**layer, "config": {}}, "layers/lstm", ("lstm",)).stranger.startswith(stranger)
+    assert bool(Node({**layer, "config": {}}, "layers/lstm", ("lstm",)).stranger) == bool(stranger)
+
+
+def test_a_wrapper_that_keras_lacks_makes_its_layer_a_stranger() -> None:
+    lstm = {"class_name": "LSTM", "config": {"name": "l"}}
+    for kind, stranger in (("TimeDistributed", ""), ("WeightNormalization", "WeightNormalization")):
+        wrapper = {"class_name": kind, "config": {"name": "w", "layer": lstm}}
+        model = {"class_name": "Sequential", "config": {"name": "m", "layers": [wrapper]}}
+        assert list(nodes(model))[-1].stranger == stranger
+
+
+@pytest.mark.parametrize(("options", "checked"), [([], False), (["--layout", "keras"], True)])
+def test_what_is_assumed_is_not_checked(
+    options: list[str], checked: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stream = np.random.default_rng(0)
+    shapes = {"kernel": (3, 16), "recurrent_kernel": (4, 16), "bias": (32,)}
+    arrays = {f"l/{part}": stream.normal(size=shape) for part, shape in shapes.items()}
+    np.savez(tmp_path / "x.npz", **arrays)
+    code, said = converted(tmp_path / "x.npz", tmp_path / "y.npz", capsys, "--check", *options)
+    assert code == 0
+    assert ("check: not checked: l: the file does not say its layout" in said) != checked
+    assert ("largest difference" in said) == checked
