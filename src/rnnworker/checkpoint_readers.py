@@ -189,12 +189,16 @@ def torch(path):
     if not isinstance(loaded, dict):
         what = "finds a {} in it, not a state_dict.".format(type(loaded).__name__)
         raise Refusal(what, saving)
-    found = {}
-    for name, value in trees.named(loaded):
-        if isinstance(value, framework.Tensor):
-            found[name] = value
     kept = _of_model(loaded, framework.Tensor)
-    of_model = [name for name in found if name.partition(".")[0] in kept]
+    found = {}
+    of_model = []
+    for key, tree in loaded.items():
+        for name, value in trees.named(tree, str(key)):
+            if not isinstance(value, framework.Tensor):
+                continue
+            found[name] = value
+            if key in kept:
+                of_model.append(name)
     names = of_model
     if len(kept) == 1 and kept[0] in STATE_DICTS and isinstance(loaded[kept[0]], dict):
         names = [name.partition(".")[2] for name in of_model]
@@ -229,7 +233,7 @@ def _of_model(loaded, tensor):
         is_state = isinstance(value, dict) and bool(value)
         is_state = is_state and all(isinstance(each, tensor) for each in value.values())
         if (key in main[:1] or not main or is_state) and not _has_optimizer(value):
-            kept.append(str(key))
+            kept.append(key)
     return kept
 
 

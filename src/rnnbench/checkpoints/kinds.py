@@ -83,10 +83,10 @@ def kind_of(path: Path) -> str:
         head = file.read(64)
     if not head:
         raise Refusal("it is empty.", "use the complete file.")
+    if head.startswith(b"PK"):  # before HDF5, which may begin at byte 512, 1024, … of any file
+        return _kind_of_archive(path)
     if h5py.is_hdf5(path):
         return ".h5"
-    if head.startswith(b"PK"):
-        return _kind_of_archive(path)
     length = int.from_bytes(head[:8], "little")  # of the header of safetensors
     if head[8:9] == b"{" and length < path.stat().st_size:
         return "safetensors"

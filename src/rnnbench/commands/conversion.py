@@ -31,6 +31,7 @@ from rnnbench.weights.configuration import (
     check_fits_cudnn,
     check_named_class,
     described,
+    is_class_named,
     resets_after,
 )
 from rnnbench.weights.declared import (
@@ -154,7 +155,8 @@ class Conversion:
         if "bias" not in cell.arrays:
             facts.append("no bias")
         if cell.layout == "buffer":
-            facts.append(f"{len(cell.arrays['kernel'])} inputs")
+            directions = "2 directions" if cell.direction else "1 direction"
+            facts.append(f"{len(cell.arrays['kernel'])} inputs, {directions}")
         for name, activation in activations(cell, self.stated.activations).items():
             if activation.origin == "stated":
                 facts.append(f"{name}={activation.name} as stated")
@@ -171,6 +173,9 @@ class Conversion:
     def _assumed(self, cell: Cell) -> list[str]:
         """What neither the file nor the user says about a cell, and a value is assumed for."""
         assumed = []
+        if not cell.has_class and not cell.assumed and not self.checkpoint.is_own:
+            kind = cell.kind if cell.layout == "keras" else f"CuDNN{cell.kind}"
+            assumed.append(f"the class {kind}")
         if cell.assumed:
             assumed.append(KERASS_ORDER[cell.name])
             if cell.kind == "GRU" and cell.reset_after is None and "bias" not in cell.arrays:
@@ -318,7 +323,8 @@ def _items(checkpoint: Checkpoint, stated: Stated, layouts: Sequence[Layout]) ->
             item = _of_stated_layout(item, layouts)
             if item.settings is None and not layouts and item.layout in ("keras", "cudnn"):
                 check_named_class(item, checkpoint.container, checkpoint.labels)
-                item = replace(item, assumed=not says_layout)
+                has_class = is_class_named(item, checkpoint.labels)
+                item = replace(item, assumed=not says_layout, has_class=has_class)
         settled.append(item)
 
     if layouts and not own and not any(cell.is_stated for cell in cells_of(settled)):

@@ -97,7 +97,8 @@ class Cell:
     `notes`: what was changed on the way to Keras's layout, in words;
     `declared`: the `declared.Found` that it was read from, None of the layouts above;
     `assumed`: whether nothing but the names of the arrays says that they are in Keras's layout;
-    `is_stated`: whether the user has stated the layout.
+    `is_stated`: whether the user has stated the layout;
+    `has_class`: whether the file names the class of its layer.
     """
 
     scope: str
@@ -114,6 +115,7 @@ class Cell:
     declared: Any = field(default=None, compare=False)
     assumed: bool = False
     is_stated: bool = False
+    has_class: bool = True
 
     @property
     def kind(self) -> str:

@@ -11,8 +11,10 @@ from typing import Any, NamedTuple
 from rnnbench.weights.cells import DIRECTIONS, Cell, Item, Refusal
 from rnnbench.weights.layer_tree import (
     CELLS,
+    CONTAINERS,
     CUDNN,
     OF_CELL,
+    OF_LAYER,
     RNN,
     UNNAMED,
     WRAPPERS,
@@ -317,9 +319,8 @@ def described(
             node = found[item.scope]
             check_agreement(item, node)
             scope = item.scope
-            above, _, last = scope.rpartition("/")
-            if above and node.names[-1:] == ("backward",) and last != "backward":
-                scope = f"{above}/backward"  # its layer may have any name in an .h5 file
+            if node.names[-1:] in (("forward",), ("backward",)):
+                scope = "/".join(node.names)  # an .h5 file may name the directions otherwise
             item = replace(
                 item,
                 scope=scope,
@@ -363,10 +364,10 @@ def _stranger(cell: Cell, tree: Iterable[Node], by_place: bool) -> str:
     for node in tree:
         if node.names[:1] != (cell.layer,) or node.is_model or not node.stranger:
             continue
-        is_cell = re.search(r"/(cell|cells/[^/]+)$", node.place) is not None
+        is_inner = re.search(r"/(cell|cells/[^/]+|layer|(for|back)ward_layer)$", node.place)
         is_called_so = node.kind in RNN or node.kind in CELLS
-        has_own = "/".join(node.names) == scope and node.kind not in WRAPPERS
-        if node.kind != "StackedRNNCells" and (is_cell or is_called_so or has_own):
+        has_own = "/".join(node.names) == scope
+        if node.kind not in WRAPPERS and (is_inner or is_called_so or has_own):
             return node.stranger
     return ""
 
@@ -384,7 +385,7 @@ def check_named_class(cell: Cell, container: str, labels: Mapping[str, str]) -> 
         named = name
     elif "/vars/" in cell.sources[0].place:
         named = unknown_class(cell.sources[0].place, container)
-        is_cell_of_rnn = re.search(r"(^|/)rnn(_\d+)?/cell$", cell.group)
+        is_cell_of_rnn = re.search(rf"(^|/){container}/rnn(_\d+)?/cell$", cell.group)
         if is_cell_of_rnn and cell.group not in labels:
             raise Refusal(
                 f"layer {cell.scope} is an RNN layer, and the file does not say which cell it has.",
@@ -396,6 +397,30 @@ def check_named_class(cell: Cell, container: str, labels: Mapping[str, str]) -> 
             f"else than Keras's {cell.kind}.",
             STATE_CLASS,
         )
+
+
+def is_class_named(cell: Cell, labels: Mapping[str, str]) -> bool:
+    """Whether the names of a file without a configuration say the class of a cell, as far as Keras
+    chose them: ``lstm_2/lstm_cell/kernel``, or the group ``lstm_2/cell`` in a file of Keras 3.
+
+    `labels`: the names of layers and cells by their groups.
+    """
+    place = cell.sources[0].place
+    if "/vars/" not in place:
+        names = place.split("/")[:-1]
+        of_cell = any(OF_CELL.fullmatch(name) for name in names)
+        is_named = OF_LAYER.fullmatch(names[0]) is not None if names else False
+        return is_named and (of_cell or not names[0].startswith("rnn"))
+
+    if OF_CELL.fullmatch(cell.group.rpartition("/")[2]):
+        return True
+    owner = cell.group.removesuffix("/cell")
+    above, _, last = owner.rpartition("/")
+    label = re.sub("^(forward|backward)_", "", labels.get(owner, ""))
+    if label.startswith("rnn") or last.startswith("rnn"):
+        return OF_CELL.fullmatch(labels.get(cell.group, "")) is not None
+    is_numbered = above.rpartition("/")[2] in CONTAINERS and OF_LAYER.fullmatch(last)
+    return bool(is_numbered or OF_LAYER.fullmatch(label))
 
 
 def _by_name(cells: Sequence[Cell], tree: Sequence[Node]) -> dict[str, Node]:

@@ -31,6 +31,8 @@ CONTAINERS = ("layers", "_layer_checkpoint_dependencies")
 
 # The names that Keras gives the cells of its layers.
 OF_CELL = re.compile(r"(lstm|gru|simple_rnn)_cell(_\d+)?")
+# Those of its layers that have one cell or one in each direction.
+OF_LAYER = re.compile(r"(lstm|gru|simple_rnn|cu_dnnlstm|cu_dnngru|bidirectional|rnn)(_\d+)?")
 # Of the groups of Keras's recurrent layers, after their classes.
 RECURRENT_GROUPS = ("lstm", "gru", "simple_rnn", "cu_dnnlstm", "cu_dnngru", "rnn", "bidirectional")
 UNNAMED = (*CONTAINERS, "vars", "cell", "")  # groups that are not in the names of layers
@@ -63,9 +65,9 @@ class Node(NamedTuple):
         """Whether its class is not of another module, as far as the configuration says it."""
         module = self.layer.get("module")
         registered = self.layer.get("registered_name")
-        if module is not None and OF_KERAS.fullmatch(str(module)) is None:
-            return False
-        return registered in (None, self.kind) and ">" not in self.kind
+        if module is None:  # of Keras 2, which has none; or a class that is not in Keras
+            return registered is None and ">" not in self.kind
+        return OF_KERAS.fullmatch(str(module)) is not None and registered in (None, self.kind)
 
     @property
     def stranger(self) -> str:
@@ -84,9 +86,9 @@ class Node(NamedTuple):
         registered = self.layer.get("registered_name")
         if registered not in (None, self.kind):
             return str(registered)
-        if module is not None and not self.is_kerass:
-            return f"{module}.{self.kind}"
-        return self.kind
+        if self.is_kerass:
+            return self.kind
+        return f"{self.kind} of {module or 'a module that is not Keras'}"
 
     @property
     def is_model(self) -> bool:
