@@ -115,13 +115,27 @@ def test_targets_of_make_exist() -> None:
 
 
 def test_files_exist() -> None:
-    tops = "conf|src|tests|docs|workflow|reports|benchmarks|config"
+    tops = "conf|src|tests|docs|workflow|reports|benchmarks|config|findings"
     named = set(in_code(rf"^((?:{tops})/[\w./-]+)$"))
     assert len(named) > 10
     made = ("reports/quick", "reports/index.html", "docs/NAME")
     for page, path in named:
         if not path.startswith(made) and "NAME" not in path and "EXPERIMENT" not in path:
             assert (ROOT / path).exists(), f"{page}: {path}"
+
+
+def test_each_known_difference_has_a_source() -> None:
+    """A script of `findings/` or a test; each script is a row of both lists."""
+    page = (ROOT / "docs" / "known_differences.md").read_text()
+    rows = re.findall(r"^\| (?!you move|---)(.*) \|$", page, re.M)
+    sources = [re.fullmatch(r"`((?:findings|tests)/[\w/.]+)`", row.split(" | ")[3]) for row in rows]
+    assert len(rows) > 15 and all(sources), [row for row in rows if "findings/" not in row]
+    named = [source[1] for source in sources if source]
+    assert [name for name in named if not (ROOT / name).is_file()] == []
+    scripts = {path.name for path in (ROOT / "findings").glob("*.sh")}
+    assert {Path(name).name for name in named if name.startswith("findings/")} == scripts
+    readme = (ROOT / "findings" / "README.md").read_text()
+    assert set(re.findall(r"^\|.*\((\w+\.sh)\) \|$", readme, re.M)) == scripts
 
 
 def test_the_keys_of_an_experiment_are_all_described() -> None:

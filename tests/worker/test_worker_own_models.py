@@ -40,7 +40,7 @@ WITHOUT_WEIGHTS = {"weighted": "sample weights and class_weight are for"}
 REFUSED = {
     "tf_1_15": WITHOUT_WEIGHTS,
     "tf_1_2": WITHOUT_WEIGHTS,
-    "keras3_jax": {"stateful": r"stateful.py, line \d+: .*on jax .* stateful=True"},
+    "keras3_jax": {"stateful": r"stateful.py, line \d+: .* stateful=True: Keras on jax"},
 }
 OWN_STEP = "not compared with the gradient: the model has a train_step of its own"
 IMPLEMENTATIONS = {
@@ -138,6 +138,27 @@ def test_each_network_is_certified_or_refused_with_the_right_reason(
                 right = (None, OWN_STEP) if network == "custom_step" else (0, None)
                 assert (steps["off"], steps["why"]) == right, (network, rnn, steps)
         assert all(map(equal, certificate["pairs"])), (network, certificate["pairs"])
+
+
+def test_states_that_torch_would_lose_are_refused(tmp_path: Path, tmp_path_factory) -> None:
+    """`findings/a_stateful_layer_forgets_under_mixed_precision_on_torch.sh` and
+    `findings/stateful_lstm_cannot_be_trained_on_torch.sh`."""
+    plain = job_of("stateful", "keras3_torch", tmp_path)
+    jobs = [plain]
+    for rnn, precision in (("keras", "mixed_bfloat16"), ("auto", "float32")):
+        config = {**plain["config"], "precision": precision}
+        choice = [{"name": rnn, "rnn": {"implementation": rnn, "name": rnn}}]
+        jobs.append({**plain, "config": config, "implementations": choice})
+
+    found = answer_of(
+        "keras3_torch", ALL_CERTIFICATES, json.dumps(jobs), temporary=tmp_path_factory
+    )
+    (trained, _), (mixed,), (auto,) = (each["implementations"].values() for each in found)
+    assert trained["status"] == "certified"
+    assert re.search(r"line \d+: .* keeps no states under mixed_bfloat16", mixed["why"])
+    assert re.search(
+        r"line \d+: .* cannot train it if cuDNN may be used: write rnn=keras", auto["why"]
+    )
 
 
 def test_networks_import_nothing_of_rnnbench() -> None:

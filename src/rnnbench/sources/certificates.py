@@ -102,7 +102,7 @@ class Implementation(msgspec.Struct):
     kernel: list[str] | None = None
     loss_curve: list[float | None] | None = None
     round_trip: bool | None = None
-    draws: bool = False
+    draws: bool | None = None
     outputs: Error | None = None
     gradients: Error | None = None
     function: Mapping[str, Any] | None = None

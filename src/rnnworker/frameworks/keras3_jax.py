@@ -14,8 +14,6 @@ from rnnworker.frameworks.keras_training import bounds
 class Session(KerasSession):
     """XLA has no setting for its threads: it starts one per core that the process is pinned to."""
 
-    # Keras 3.15 does not count the states among the variables that a compiled step returns.
-    keeps_states = False
     attests_short_layers = False  # a step is traced and not run, which needs no memory
 
     def __init__(self, config, threads):
@@ -33,6 +31,13 @@ class Session(KerasSession):
         self._probes = {}
         # One function for all feeds, since XLA compiles it for each size of a batch.
         self._take = trees.taken if self.feed == "host" else jax.jit(trees.taken)
+
+    def loses_states(self, layer):
+        # Keras 3.15 does not count the states among the variables that a compiled step returns.
+        return (
+            "Keras on jax trains it from zero states in each step, as if it were not stateful: use "
+            "a build of TensorFlow, or of torch in float32"
+        )
 
     def build_facts(self):
         return {"jax": self.jax.__version__}

@@ -6,7 +6,7 @@ import re
 
 import numpy
 
-from rnnworker import attest, trees
+from rnnworker import attest, precision, trees
 from rnnworker.frameworks.keras_session import KerasSession
 from rnnworker.frameworks.keras_training import bounds
 
@@ -40,6 +40,19 @@ class Session(KerasSession):
             "cuda": torch.version.cuda,
             "cudnn": torch.backends.cudnn.version(),
         }
+
+    def loses_states(self, layer):
+        """Source: Keras 3.15 with torch 2.13; findings/ has a script for each."""
+        policy = precision.policy(self.config)
+        if policy in precision.MIXED:
+            return (
+                "Keras on torch keeps no states under {}, they stay 0: use precision=float32 or a "
+                "build of TensorFlow".format(policy)
+            )
+        has_cudnn = getattr(layer, "reset_after", True) and getattr(layer, "use_cudnn", False)
+        if has_cudnn and isinstance(layer, (self.keras.layers.LSTM, self.keras.layers.GRU)):
+            return "Keras on torch cannot train it if cuDNN may be used: write rnn=keras"
+        return None
 
     def thread_counts(self):
         return self.torch.get_num_threads(), self.torch.get_num_interop_threads()

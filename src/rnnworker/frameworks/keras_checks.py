@@ -156,17 +156,15 @@ def _check_cells(session):
 
 def _check_states(session):
     """No layer may have stateful=True where a training does not keep its states."""
-    if session.keeps_states:
-        return
     places = {id(made.layer): made.place for made in session.recurrent.made}
     for layer in flat(session.model.layers):
-        if getattr(layer, "stateful", False):
+        if not getattr(layer, "stateful", False):
+            continue
+        why = session.loses_states(layer)
+        if why:
             place = places.get(id(layer), session.config["model"]["function"])
-            fault = (
-                "{}: Keras on jax trains the layer {} from zero states in each step, as if it had "
-                "no stateful=True: use a build of TensorFlow or torch"
-            )
-            raise Refusal(fault.format(place, layer.name))
+            fault = "{}: the layer {} has stateful=True: {}"
+            raise Refusal(fault.format(place, layer.name, why))
 
 
 def _check_weights(session):

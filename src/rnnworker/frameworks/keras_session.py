@@ -49,7 +49,6 @@ class KerasSession(KerasWeights, KerasTraining):
     resets_dropout = True  # whether `reset` restores the random states of dropout
     can_feed_on_device = True
     takes_sample_weights = True
-    keeps_states = True  # whether a training keeps the states of a layer with stateful=True
     attests_short_layers = True  # whether `kernels` can observe a part of a long sequence
 
     def __init__(self, config, threads):
@@ -71,6 +70,11 @@ class KerasSession(KerasWeights, KerasTraining):
         """Makes this session's model the one that is used in the block, although another session
         was opened after it."""
         yield
+
+    def loses_states(self, layer):
+        """Why a training does not keep the states of `layer`, which has stateful=True; None if it
+        does."""
+        return None
 
     def thread_counts(self):
         """(within an op, between ops); None if the framework has no such setting."""
