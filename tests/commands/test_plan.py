@@ -194,7 +194,7 @@ BAD = {
     "rnn={}/cells.yaml": "rnn.cells has the unknown name 'lsmt'. Fix: did you mean lstm",
     "rnn={}/broken.yaml": "broken.py: cannot be read as Python .*broken.py, line 1.* Fix: correct",
     "rnn={}/requires.yaml": "requires.yaml: requires: .* Fix: did you mean build.framework",
-    "rnn={}/lacks.yaml": "mine.py: has no function make. Fix: add make",
+    "rnn={}/lacks.yaml": "mine.py: has no class Kernel and no function make. Fix: add Kernel or",
     "rnn=kears": "rnn=kears is not a choice. Fix: did you mean keras",
     "rnn=keras,cell +rnn.options.unrol=true": "does not honour rnn.options.unrol.* Fix: ",
     "device=cpu_0": "device=cpu_0 is not a choice. Fix: did you mean cpu_",

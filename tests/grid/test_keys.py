@@ -306,11 +306,20 @@ def test_what_a_remedy_for_the_command_line_says_is_accepted(faulty: str, points
 
 
 # Functions whose errors are about the files of choices and of a user's code, which
-# ``tests/grid/test_files.py`` and others test; and the method that makes those of an override.
+# ``tests/grid/test_files.py`` and others test; that of a range, which test_overrides has; and the
+# method that makes those of an override.
 ABOUT_FILES = (
     "error",
     *("_check_misspelt", "files_of", "file_of", "_readable", "absolute", "_check_function"),
-    *("_check_implementation", "_check_arguments", "_check_cells", "parsed", "_value", "_parsed"),
+    *(
+        "_check_stop",
+        "_check_implementation",
+        "_check_arguments",
+        "_check_cells",
+        "parsed",
+        "_value",
+        "_parsed",
+    ),
 )
 
 

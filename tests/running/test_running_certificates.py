@@ -23,13 +23,13 @@ BATCH = {"rows": 16, "training": True, "outputs": 1e-7, "gradients": 1e-6, "comp
 LAYERS = {"batches": [BATCH], "wrong": None, "why": None}
 ENTRY = {
     "status": "certified", "why": None, "kernel": ["while"], "outputs": 1e-7, "gradients": 1e-6,
-    "loss_curve": [2.0] * 20, "round_trip": True, "function": None,
+    "loss_curve": [2.0] * 20, "round_trip": True, "draws": False, "function": None,
     "no_reference": None, "weights": {"drawn": ["lstm/kernel"], "kept": []},
     "applied": {"cpu_1": STEPS}, "probed": {"cpu_1": LAYERS},
 }  # fmt: skip
 REPORTED = {
     "precision": "float32",
-    "tolerance": {"outputs": 1e-5, "gradients": 1e-4, "loss_curve": 1e-3},
+    "tolerance": TOLERANCE["float32"],
     "implementations": {"keras": ENTRY},
     "pairs": [],
 }
@@ -70,7 +70,7 @@ def assembled(planned: dict, **outcomes: Outcome) -> dict:
 
 def test_it_has_the_format_that_the_report_reads() -> None:
     made = assembled(PLANNED, cpu_1=Outcome(events=[FACTS]))
-    assert made["schema"] == 3
+    assert made["schema"] == 4
     assert {**made, **PLANNED["choices"]} == made
     assert made["overrides"] == {"model.units": 8}
     assert made["tolerance"] == REPORTED["tolerance"]
@@ -85,6 +85,7 @@ def test_it_has_the_format_that_the_report_reads() -> None:
 def test_it_says_what_it_was_made_from_and_is_judged_by_the_tolerance_of_its_precision() -> None:
     """A difference that float32 does not allow and TF32 does."""
     pair = {"a": "block", "b": "keras", "outputs": 1e-3, "gradients": 1e-3, "loss_curve": 1e-3}
+    pair |= {"first_loss": 1e-5, "weights": 1e-3}
     both = {"block": ENTRY, "keras": ENTRY}
     planned = {**PLANNED, "implementations": implementations("block", "keras")}
     planned["devices"] = [cpu(1, "block", "keras")]

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import rnnlayers
 import rnnworker
 from rnnbench.errors import BuildError
 from rnnbench.running import in_build
@@ -36,10 +37,13 @@ def main(folder):
 
 @pytest.fixture(autouse=True)
 def _worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    worker = tmp_path / "rnnworker"
+    worker.mkdir()
     for name in ("__init__.py", "__main__.py"):
-        shutil.copy(Path(rnnworker.__file__).with_name(name), tmp_path)
-    (tmp_path / "checkpoints.py").write_text(STAND_IN)
-    monkeypatch.setattr(in_build, "WORKER", str(tmp_path))
+        shutil.copy(Path(rnnworker.__file__).with_name(name), worker)
+    shutil.copytree(Path(rnnlayers.__file__).parent, tmp_path / "rnnlayers")
+    (worker / "checkpoints.py").write_text(STAND_IN)
+    monkeypatch.setattr(in_build, "WORKER", str(worker))
 
 
 def ask(action: str, **question: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]:

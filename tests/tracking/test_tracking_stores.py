@@ -323,7 +323,7 @@ def test_the_report_is_logged_and_the_unequal_tag_set_and_removed(project):
         tags = client.get_experiment(number).tags
         assert tags["mlflow.experimentKind"] == "custom_model_development"
         assert "Which one?" in tags["mlflow.note.content"]
-        assert "`unrolled` trains 1.25 times as fast" in tags["mlflow.note.content"]
+        assert "`unrolled` trains this LSTM 1.25 times as fast" in tags["mlflow.note.content"]
         mine = again["mine"].data.metrics
         assert mine[SPEEDUP] == pytest.approx(1.25)
         table = pd.read_csv(project / "reports/quick/tables/time.csv").set_index("rnn")

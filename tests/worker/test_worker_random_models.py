@@ -1,5 +1,6 @@
 """Random ordinary Keras models in every build: each implementation computes what plain Keras
-computes, or is refused with the line, the layer and what its kernel lacks. RNNBENCH_MODELS tries more of them."""
+computes, or is refused with the line, the layer and what its kernel lacks. RNNBENCH_MODELS tries
+more of them."""
 
 from __future__ import annotations
 

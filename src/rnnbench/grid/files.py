@@ -271,9 +271,11 @@ def imported_beside(file: Path) -> frozenset[Path]:
 def _imported_modules(file: Path) -> set[str]:
     """The top names of the modules that `file` imports."""
     names: set[str] = set()
-    if not file.exists():
+    try:
+        tree = parsed(file)
+    except (ConfigError, OSError):  # that is said where the file itself is checked
         return names
-    for node in ast.walk(parsed(file)):
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             names |= {alias.name.partition(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
