@@ -49,8 +49,12 @@ class Session(KerasSession):
                 "Keras on torch keeps no states under {}, they stay 0: use precision=float32 or a "
                 "build of TensorFlow".format(policy)
             )
-        has_cudnn = getattr(layer, "reset_after", True) and getattr(layer, "use_cudnn", False)
-        if has_cudnn and isinstance(layer, (self.keras.layers.LSTM, self.keras.layers.GRU)):
+        has_cudnn = self.recurrent.kernel in ("auto", "cudnn")
+        if (
+            has_cudnn
+            and getattr(layer, "reset_after", True)
+            and isinstance(layer, (self.keras.layers.LSTM, self.keras.layers.GRU))
+        ):
             return "Keras on torch cannot train it if cuDNN may be used: write rnn=keras"
         return None
 
