@@ -365,7 +365,8 @@ class Trial:
             curve += session.loss_curve(orders[CHANGED_STEPS:])
 
         session.reset()
-        disturbed = weights.disturbed(self.weights, self.config["seed"])
+        last_place = precision.LAST_PLACE[precision.requested_precision(self.config)]
+        disturbed = weights.disturbed(self.weights, self.config["seed"], last_place)
         session.set_weights(disturbed)
         noisy = session.loss_curve(few)
         self.saved["changes"] = changes.with_noise(disturbed, session.dump_weights())

@@ -29,6 +29,13 @@ TOLERANCE = {
     "mixed_float16": _tolerance(5e-3, 2e-2, 1e-2, 1e-3),
     "mixed_bfloat16": _tolerance(4e-2, 1.6e-1, 8e-2, 8e-3),
 }
+# A unit in the last place of what is computed, of a number between 1 and 2.
+LAST_PLACE = {
+    "float32": 2.0**-23,
+    "tf32": 2.0**-10,
+    "mixed_float16": 2.0**-10,
+    "mixed_bfloat16": 2.0**-7,
+}
 # How many times its noise the first loss and the change of a weight may differ, if that is more
 # than their tolerance (`weights`).
 NOISES = 30

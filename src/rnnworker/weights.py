@@ -11,9 +11,8 @@ import collections
 import numpy
 
 from rnnworker.differences import INCOMPARABLE
-from rnnworker.precision import NOISES, NOT_FINITE
+from rnnworker.precision import LAST_PLACE, NOISES, NOT_FINITE
 
-ULP = 2.0**-23  # of a float32 between 1 and 2
 ROUNDINGS = 8  # of a weight that each step adds to; each is half a unit in its last place
 
 # `difference` and `noise` of the `array` (LAYER/NAME) that is farthest from what its noise
@@ -58,7 +57,7 @@ def worst(first, second, tolerance):
             flags = (first.trained[number][name], second.trained[number][name])
             if flags[0] != flags[1]:
                 raise ValueError("{} is trained in one of them only".format(array))
-            rounding = ROUNDINGS * ULP * _largest(first.before[number][name])
+            rounding = ROUNDINGS * LAST_PLACE["float32"] * _largest(first.before[number][name])
             scale = _largest(ours[name])
             off = max(_largest(ours[name] - theirs[name]) - rounding, 0.0)
             noise = max(first.noise[number][name], second.noise[number][name])
@@ -70,8 +69,9 @@ def worst(first, second, tolerance):
     return found
 
 
-def disturbed(weights, seed):
-    """`weights`, each value changed in its last place, up or down at random."""
+def disturbed(weights, seed, last_place):
+    """`weights`, each value changed in its last place, up or down at random. `last_place`: of the
+    numbers that are computed with (`precision.LAST_PLACE`)."""
     stream = numpy.random.RandomState(seed % 2**32)
     changed = []
     for arrays in weights:
@@ -80,7 +80,7 @@ def disturbed(weights, seed):
             array = numpy.asarray(arrays[name])
             if array.dtype.kind == "f":
                 signs = stream.choice((-1.0, 1.0), size=array.shape)
-                array = (array * (1.0 + signs * ULP)).astype(array.dtype)
+                array = (array * (1.0 + signs * last_place)).astype(array.dtype)
             layer[name] = array
         changed.append(layer)
     return changed
