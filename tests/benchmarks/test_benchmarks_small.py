@@ -232,6 +232,17 @@ def test_grid_of_keras(run, tmp_path_factory: pytest.TempPathFactory) -> None:
     assert text.endswith("keeps under mixed_float16: float32.\n")
 
 
+def test_parting(run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two implementations, and a learning rate that is a thousandth higher."""
+    for name in ("TF_CPP_MIN_LOG_LEVEL", "CUDA_VISIBLE_DEVICES", "KERAS_BACKEND"):
+        monkeypatch.setenv(name, "")  # the script sets them
+    ((parted,), (nothing, rate)) = tables_of(run("parting", "--small"))
+    assert parted[:2] == ["classes", "0.01"]
+    first, _, last = (float(cell) for cell in parted[2:5])
+    assert 0 < first < last < 1e-4 and float(parted[8]) > 0
+    assert nothing[1:4] == ["2", "0", "0"] and rate[3] == "2"
+
+
 def test_rounds(run) -> None:
     """`slow2` is slowed by 2 % of each step, which `test_a_step_is_slowed_once` checks: two rounds
     cannot show it."""
