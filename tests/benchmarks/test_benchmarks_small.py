@@ -31,14 +31,8 @@ HEADING = re.compile(
 # What the scripts import or start.
 MODULES = {
     *("bare", "by_hand", "experiment", "judging", "same_number", "simulated", "small", "where"),
-    *(
-        "plain/authors",
-        "plain/digits",
-        "plain/turns",
-        "plain/used",
-        "slowed/digits_slowed",
-        "slowed/keras_slowed",
-    ),
+    *("plain/authors", "plain/digits", "plain/keras_grid", "plain/turns", "plain/used"),
+    *("slowed/digits_slowed", "slowed/keras_slowed"),
 }
 
 
@@ -196,6 +190,58 @@ def test_launchers(run) -> None:
     names = ["hydra --multirun", "shell loop", "rnnbench, plan only"]
     assert [row[0] for row in table] == names
     assert all(row[1] == "1" and float(row[2]) > 0.5 for row in table)
+
+
+def rows_of_grid(text: str) -> dict[tuple[str, str], list[str]]:
+    """Layer and option → what each column says, without the size of a difference."""
+    (table,) = tables_of(text)
+    rows = {}
+    for layers, option, *cells in table:
+        for layer in layers.split(", "):
+            rows[layer, option] = [re.sub(r" by [\d.]+$", "", cell) for cell in cells]
+    return rows
+
+
+# `SMALL_LAYERS` and `SMALL_OPTIONS` of plain/keras_grid.py, which imports Keras.
+IN_SMALL_GRID = {
+    "layers": {"LSTM", "Bidirectional", "RNN of cells"},
+    "options": {
+        *("last output", "mask, sequences", "mask, zero_output_for_mask", "go_backwards, mask"),
+        *("stateful, second call", "mixed_float16, stateful", "use_cudnn=True on a CPU"),
+    },
+}
+
+
+def test_grid_of_keras(run, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """What docs/models.md says about the pinned versions, for the layers and options of the small
+    form, which leaves out XLA on TensorFlow."""
+    pythons = []
+    for backend in ("torch", "jax"):
+        python = build_python(f"keras3_{backend}", "3.11", tmp_path_factory)
+        pythons += ["--python", f"{backend}={python}"]
+    text = run("grid_of_keras", "--small", *pythons)
+    page = (ROOT / "docs/models.md").read_text()
+    section = page.partition("## What differs between backends")[2].partition("\n## ")[0]
+    written = {}
+    for (layer, option), cells in rows_of_grid(section).items():
+        if layer in IN_SMALL_GRID["layers"] and option in IN_SMALL_GRID["options"]:
+            written[layer, option] = cells[:2] + cells[3:]
+    assert rows_of_grid(text) == written and len(written) == 12
+    pattern = r"^(\d+) other answers agree; .* within ([\d.e-]+)\.$"
+    ((agree, largest),) = re.findall(pattern, text, re.M)
+    assert int(agree) > 50 and float(largest) < 1e-6
+    assert text.endswith("keeps under mixed_float16: float32.\n")
+
+
+def test_parting(run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two implementations, and a learning rate that is a thousandth higher."""
+    for name in ("TF_CPP_MIN_LOG_LEVEL", "CUDA_VISIBLE_DEVICES", "KERAS_BACKEND"):
+        monkeypatch.setenv(name, "")  # the script sets them
+    ((parted,), (nothing, rate)) = tables_of(run("parting", "--small"))
+    assert parted[:2] == ["classes", "0.01"]
+    first, _, last = (float(cell) for cell in parted[2:5])
+    assert 0 < first < last < 1e-4 and float(parted[8]) > 0
+    assert nothing[1:4] == ["2", "0", "0"] and rate[3] == "2"
 
 
 def test_rounds(run) -> None:

@@ -157,16 +157,6 @@ PAIR_COLUMNS = (
     Column("gradients", "gradients", n.small, DIFFERENCE),
     Column("loss curve", "loss_curve", n.small, DIFFERENCE),
 )
-# Certificates before schema 4 have none.
-OF_TRAINING_COLUMNS = (
-    Column("first loss", "first_loss", n.small, DIFFERENCE),
-    Column("weights after 6 steps", "weights", n.small, DIFFERENCE),
-)
-
-
-def _pair_columns(pairs: pd.DataFrame) -> tuple[Column, ...]:
-    has_weights = "weights" in pairs and pairs["weights"].notna().any()
-    return PAIR_COLUMNS + OF_TRAINING_COLUMNS if has_weights else PAIR_COLUMNS
 
 
 def builds_section(m: Tables) -> Section:
@@ -363,6 +353,18 @@ def equivalence_section(m: Tables) -> Section:
         kind="words",
         leads=("kernels",),
     )
+
+
+# Certificates before schema 4 have none.
+OF_TRAINING_COLUMNS = (
+    Column("first loss", "first_loss", n.small, DIFFERENCE),
+    Column("weights after 6 steps", "weights", n.small, DIFFERENCE),
+)
+
+
+def _pair_columns(pairs: pd.DataFrame) -> tuple[Column, ...]:
+    has_weights = "weights" in pairs and pairs["weights"].notna().any()
+    return PAIR_COLUMNS + OF_TRAINING_COLUMNS if has_weights else PAIR_COLUMNS
 
 
 def kernels_view(table: pd.DataFrame) -> TableView:
