@@ -60,7 +60,7 @@ print(json.dumps({
 
 
 @pytest.mark.parametrize(
-    ("build", "certifying"), [*((build, False) for build in BUILDS), ("current", True)]
+    ("build", "certifying"), [*((build, False) for build in BUILDS), ("tf_2_15", True)]
 )
 def test_the_metrics_of_a_model_are_recorded(
     build: str, certifying: bool, tmp_path: Path, tmp_path_factory
@@ -95,7 +95,7 @@ def test_the_metrics_of_a_model_are_recorded(
     random_layers = ["noise", "attention", "mask"]
     if build == "tf_1_15":
         random_layers.remove("attention")
-    if certifying:
+    if certifying:  # in Keras 2, whose masks cannot be set
         random_layers = []
     assert found["random_layers"] == random_layers
 

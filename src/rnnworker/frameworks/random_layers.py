@@ -29,15 +29,23 @@ def classes_of(layers):
 
 
 def names(model, layers):
-    """The names of the layers of `model` that draw a mask or noise in each training step. `layers`:
-    Keras's module."""
-    classes = classes_of(layers)
+    """The names of the layers of `model` that draw a mask or noise in each training step, without
+    those inside another of them. `layers`: Keras's module."""
+    return _names(composed.inner_of(model), classes_of(layers), set())
+
+
+def _names(inner, classes, seen):
     found = []
-    for layer in composed.flat(model.layers):
+    for layer in inner:
+        if id(layer) in seen:
+            continue
+        seen.add(id(layer))
         settings = [setting for kind, setting in classes.items() if isinstance(layer, kind)]
         settings += ["dropout", "recurrent_dropout"]  # of recurrent layers
         if any(getattr(layer, setting, 0) for setting in settings):
             found.append(layer.name)
+        else:
+            found += _names(composed.inner_of(layer), classes, seen)
     return found
 
 
