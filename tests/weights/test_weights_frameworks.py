@@ -20,15 +20,9 @@ from rnnbench.checkpoints.reading import read
 from rnnbench.commands.conversion import Stated, convert
 from rnnbench.weights.cells import Cell, Refusal, cells_of, items_of
 from rnnbench.weights.configuration import resets_after
-from rnnbench.weights.declared import (
-    AFTER,
-    LAYOUTS,
-    MATRICES,
-    Layout,
-    gates_of,
-    layouts_named,
-)
+from rnnbench.weights.declared import gates_of
 from rnnbench.weights.formulas import FUNCTIONS, Function, formula_of
+from rnnbench.weights.layouts import AFTER, LAYOUTS, MATRICES, Layout, layouts_named
 from rnnworker import checkpoint_checks
 from tests.conftest import SHARED
 

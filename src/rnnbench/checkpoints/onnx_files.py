@@ -27,7 +27,8 @@ from rnnbench.checkpoints.protobuf import (
 )
 from rnnbench.weights.cells import Array, Cell, Item, Refusal
 from rnnbench.weights.configuration import resets_after
-from rnnbench.weights.declared import AFTER, BEFORE, Found, Layout, Part, declared_cell
+from rnnbench.weights.declared import Found, declared_cell
+from rnnbench.weights.layouts import AFTER, BEFORE, Layout, Part
 
 # ONNX's number of a type → NumPy's name.
 TYPES = {

@@ -2,7 +2,7 @@
 ``.params``, MindSpore's ``.ckpt``, any HDF5 file, and the ``model.json`` of TensorFlow.js.
 
 Which layer an array belongs to, and the order of its gates, are not in these files, but in the
-layout that the user states (`rnnbench.weights.declared`). Nothing here can run code.
+layout that the user states (`rnnbench.weights.layouts`). Nothing here can run code.
 """
 
 from __future__ import annotations

@@ -28,8 +28,8 @@ from rnnbench.checkpoints.kinds import OTHER_FORMATS, kind_of
 from rnnbench.checkpoints.onnx_files import read_onnx
 from rnnbench.errors import BuildError
 from rnnbench.weights.cells import DIRECTIONS, Array, Cell, Refusal
-from rnnbench.weights.declared import Layout
 from rnnbench.weights.layer_tree import check_model
+from rnnbench.weights.layouts import Layout
 
 # The types of safetensors that NumPy has, and what torch calls others.
 NUMPYS = ("BOOL", "U8", "I8", "U16", "I16", "U32", "I32", "U64", "I64", "F16", "F32", "F64", "C64")

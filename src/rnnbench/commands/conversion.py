@@ -34,13 +34,8 @@ from rnnbench.weights.configuration import (
     is_class_named,
     resets_after,
 )
-from rnnbench.weights.declared import (
-    Layout,
-    declared_cells,
-    layouts_named,
-    suggestion,
-    without_copies,
-)
+from rnnbench.weights.declared import declared_cells, suggestion, without_copies
+from rnnbench.weights.layouts import Layout, layouts_named
 
 OF_KERAS = (".h5", ".keras", ".weights.h5")
 OF_KERAS_3 = (".keras", ".weights.h5")

@@ -2,7 +2,7 @@
 here a second time, so that the check does not share the converter's mistakes.
 
 Sources: cuDNN's documentation of cudnnRNNMode_t, Keras's and torch's of their layers, the formulas
-of `rnnbench.weights.declared`.
+of `rnnbench.weights.layouts`.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import numpy as np
 from rnnbench.weights import declared
 from rnnbench.weights.cells import Buffer, Cell
 from rnnbench.weights.configuration import resets_after
+from rnnbench.weights.layouts import AFTER
 
 Function = Callable[[np.ndarray], np.ndarray]
 LETTERS = {"LSTM": "ifgo", "GRU": "zrn", "SimpleRNN": "h"}  # Keras's order
@@ -51,7 +52,7 @@ class Formula:
     """A cell for the inputs of one time step.
 
     `W`, `R`, `b`, `c`: by the letters of the gates, as in `declared.Gates`, in float64;
-    `forget`, `reset_after` and `new_update`: as in `declared.Layout`.
+    `forget`, `reset_after` and `new_update`: as in `layouts.Layout`.
     """
 
     W: Mapping[str, np.ndarray]
@@ -121,7 +122,7 @@ def formula_of(cell: Cell, buffer: Buffer | None = None, place: int = 0) -> Form
         return Formula(
             *gates,
             forget=layout.forget,
-            reset_after=layout.reset == declared.AFTER,
+            reset_after=layout.reset == AFTER,
             new_update=layout.new_update,
         )
 
