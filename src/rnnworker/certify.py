@@ -189,11 +189,11 @@ def _differences(first, second, tolerance):
         second.saved["changes"],
         tolerance["weights"],
     )
-    noise = first.saved["noise"]
+    of_losses = max(first.saved["loss_noise"], second.saved["loss_noise"])
     differences.update(
         weights=found.difference,
         worst_array=found.array,
-        noise={"weights": found.noise, "first_loss": noise["first_loss"]},
+        noise={"weights": found.noise, "first_loss": of_losses},
     )
     return differences
 
@@ -337,7 +337,7 @@ class Trial:
         after = session.dump_weights()
         outputs = self.outputs_with(after)
         error = _error_of(self.outputs_with(after), outputs)
-        self.draws = bool(error > tolerance["outputs"])
+        self.draws = tolerance["outputs"] < error < precision.NOT_FINITE
         self.saved.update(loss_curve=curve, trained=after, trained_outputs=outputs)
         result = {
             "status": "certified",
@@ -370,7 +370,7 @@ class Trial:
         session.set_weights(disturbed)
         noisy = session.loss_curve(few)
         self.saved["changes"] = changes.with_noise(disturbed, session.dump_weights())
-        self.saved["noise"] = {"first_loss": relative_error(noisy[:1], curve[:1])}
+        self.saved["loss_noise"] = weights.explained(relative_error(noisy[:1], curve[:1]))
         return curve
 
     def error_of(self, trainer):

@@ -35,7 +35,8 @@ class Changes:
         """Itself with the noise: how the changes differ in another training of it."""
         self.noise = []
         for ours, theirs in zip(self.changes, _changes(before, after)):
-            self.noise.append({name: _largest(ours[name] - theirs[name]) for name in ours})
+            noise = {name: _largest(ours[name] - theirs[name]) for name in ours}
+            self.noise.append({name: explained(value) for name, value in noise.items()})
         return self
 
 
@@ -91,6 +92,11 @@ def _changes(before, after):
     for old, new in zip(before, after):
         found.append({name: _double(new[name]) - _double(old[name]) for name in old})
     return found
+
+
+def explained(noise):
+    """`noise`, or 0 if it is not finite: a training that fails explains no difference."""
+    return noise if numpy.isfinite(noise) and noise < NOT_FINITE else 0.0
 
 
 def _double(array):

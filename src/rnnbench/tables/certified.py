@@ -40,7 +40,7 @@ def certified(certificates: Iterable[Certificate]) -> pd.DataFrame:
                     **_certificate_columns(certificate),
                     "rnn": name,
                     "status": entry.status,
-                    "why": entry.why or _compared_with(certificate, name),
+                    "why": entry.why or _not_compared(certificate, name),
                     "kept": ", ".join(entry.weights.get("kept", [])),
                     **{part: _largest(entry, part) for part in PARTS},
                     "round_trip": entry.round_trip,
@@ -83,11 +83,18 @@ def _certificate_columns(certificate: Certificate) -> Row:
     }
 
 
+def _not_compared(certificate: Certificate, name: str) -> str:
+    """With what an implementation was not compared; empty if it was with everything."""
+    entry = certificate.implementations[name]
+    texts = [_compared_with(certificate, name)] if entry.no_reference else []
+    if entry.draws:
+        texts.append("the model draws random numbers in its outputs, which were not compared")
+    return "; ".join(texts)
+
+
 def _compared_with(certificate: Certificate, name: str) -> str:
-    """With which implementations one without a reference agrees; empty if it has a reference."""
+    """With which implementations one without a reference agrees."""
     no_reference = certificate.implementations[name].no_reference
-    if not no_reference:
-        return ""
     others = []
     for pair in certificate.pairs:
         if pair.equal and name in (pair.a, pair.b):
