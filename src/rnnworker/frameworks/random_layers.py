@@ -56,16 +56,17 @@ def off(model, layers):
     try:
         yield
     finally:
-        for layer, setting, value in before:
+        for layer, setting, value in reversed(before):  # a derived class is there twice
             setattr(layer, setting, value)
 
 
 def turn_off(model, layers):
     """Turns off dropout and noise in Keras's layers of `model`, attention and recurrent cells
     included. `layers`: Keras's module. Returns what was set: [(layer, attribute, value)]."""
+    rates = _rates(layers)
     before = []
     for layer in composed.flat([model]):
-        for kind, settings in _rates(layers).items():
+        for kind, settings in rates.items():
             if not isinstance(layer, kind):
                 continue
             for setting in settings:
