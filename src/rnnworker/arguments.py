@@ -57,7 +57,7 @@ WITHOUT_EFFECT = {
 SAME = {
     ("unroll", True): ("unrolled",),
     ("use_cudnn", True): ("cudnn",),
-    ("use_cudnn", False): ("keras", "unrolled", "cell"),
+    ("use_cudnn", False): ("keras", "unrolled", "cell", "block", "block_cell", "native"),
 }
 RESET_AFTER = {"gru": True, "gru_reset_before": False}
 # Argument → the cells that have it, if not all do.

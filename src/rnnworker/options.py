@@ -57,6 +57,8 @@ IN_PLACE = {
     "native": _WEIGHTS,
 }
 WITHOUT_LAYERS = ("none", "fake")
+SAVED = "rnnworker.models.saved:build"  # the function of a model that Keras has saved
+KERNEL_CLASS = "Kernel"  # in a user's file, the one that computes Keras's own layers
 _FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "kernels")
 _FILES = {os.path.splitext(name)[0] for name in os.listdir(_FOLDER) if name.endswith(".py")}
 IMPLEMENTATIONS = tuple(IN_PLACE) + WITHOUT_LAYERS + tuple(sorted(_FILES - {"__init__"}))

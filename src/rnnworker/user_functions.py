@@ -48,9 +48,10 @@ def from_file(path, prefix=USER_MODULE_PREFIX):
     if name in _executed:
         return sys.modules[name]
     folder = os.path.dirname(absolute)
-    _folders.add(folder)
-    if folder not in sys.path:
-        sys.path.insert(0, folder)
+    if prefix == USER_MODULE_PREFIX:
+        _folders.add(folder)
+        if folder not in sys.path:
+            sys.path.insert(0, folder)
     spec = importlib.util.spec_from_file_location(name, path)
     module = importlib.util.module_from_spec(spec)
     # A module may look itself up there: dataclasses, pickle and nvidia-ml-py do.

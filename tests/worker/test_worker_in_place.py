@@ -37,6 +37,18 @@ REFUSED = {
         "layer gru: block computes LSTM only, not GRUCell",
     ),
 }
+UNROLLED = (
+    "LSTM(4, unroll=True)",
+    "a model cannot set unroll=True: write rnn=unrolled in the grid",
+)
+CUDNN = (
+    "use_cudnn=True",
+    "a model cannot set use_cudnn=True: write rnn=cudnn, rnn=auto or rnn=keras",
+)
+for _name in ("keras", "block", "native", "unrolled"):
+    REFUSED[_name, "with_cudnn"] = CUDNN
+    if _name != "unrolled":
+        REFUSED[_name, "unrolled"] = UNROLLED
 TRAINED = """
 import json, sys
 import keras, numpy
@@ -126,7 +138,8 @@ def line_of(text: str) -> int:
 def job_of(build: str) -> dict[str, Any]:
     config = certificate_job("", "of_model", {})["config"]
     config["model"] = {"batch": 4, "data": {"prepare": ""}, "loss": None, "optimizer": None}
-    return {**config, "build": settings_of(build)}
+    # As in a certificate, which looks for masks.
+    return {**config, "build": settings_of(build), "certifying": True}
 
 
 NAMES = re.findall(r"^    (\w+),$", MODELS.read_text(), re.MULTILINE)
@@ -287,3 +300,102 @@ def build(keras, recurrent, config): ...
 )
 def test_the_arguments_that_a_function_needs(function, expected: tuple) -> None:
     assert user_functions.needed(function) == expected
+
+
+OPTIONS = """
+import json, sys
+from rnnworker import frameworks, user_functions
+
+config, file = json.loads(sys.argv[1]), sys.argv[2]
+model = dict(config["model"], function=file + ":frozen_by_name")
+said = []
+for rnn in json.loads(sys.argv[3]):
+    user_functions.forget()
+    session = frameworks.open_session(dict(config, model=model, rnn=rnn), 1)
+    try:
+        session.build()
+        said.append(None)
+    except ValueError as error:
+        said.append(user_functions.one_line(error))
+print(json.dumps(said))
+"""
+
+
+def test_an_option_of_the_grid_is_refused_by_layers_that_state_their_own(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    relu = {"implementation": "keras", "options": {"activation": "relu"}}
+    longest = {"implementation": "unrolled", "options": {"longest": 5000, "activation": None}}
+    arguments = (json.dumps(job_of("current")), MODELS, json.dumps([relu, longest]))
+    refused, accepted = answer_of("current", OPTIONS, *arguments, temporary=tmp_path_factory)
+    said = (
+        f"{MODELS}, line {line_of('sequential(layers.LSTM(4, return_sequences')}: "
+        "rnn.options.activation is for layers that recurrent(…) makes: the layer lstm states its "
+        "own arguments"
+    )
+    assert (refused, accepted) == (said, None)
+
+
+RATES = """
+import json
+import keras
+from rnnworker.frameworks import random_layers
+
+parts = [keras.layers.Input((3, 3)), keras.layers.SpatialDropout1D(0.3)]
+parts += [keras.layers.LSTM(2, dropout=0.2), keras.layers.Dropout(0.1)]
+model = keras.Sequential(parts)
+
+
+def rates():
+    drop, lstm, other = model.layers
+    return [drop.rate, lstm.cell.dropout, other.rate]
+
+
+before = rates()
+with random_layers.off(model, keras.layers):
+    inside = rates()
+print(json.dumps([before, inside, rates()]))
+"""
+
+
+def test_dropout_is_what_it_was_after_it_was_turned_off(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    before, inside, after = answer_of("current", RATES, temporary=tmp_path_factory)
+    assert before == after == [0.3, 0.2, 0.1] and inside == [0, 0, 0]
+
+
+RESET = """
+import json, sys
+import numpy
+from rnnworker import canonical_weights, frameworks
+
+config, file = json.loads(sys.argv[1]), sys.argv[2]
+rnn = {"implementation": "keras", "name": "keras"}
+model = dict(config["model"], function=file + ":dropout")
+session = frameworks.open_session(dict(config, model=model, rnn=rnn), 1)
+stream = numpy.random.RandomState(0)
+parts = {"x": stream.normal(size=(8, 3, 3)), "y": numpy.ones((8, 1))}
+arrays = {key: value.astype("float32") for key, value in parts.items()}
+session.arrays = {key + end: arrays[key] for key in arrays for end in ("_train", "_val")}
+session.build()
+session.load_weights(canonical_weights.initial(session.layers(), 0))
+orders = [numpy.arange(4), numpy.arange(4, 8)]
+session.loss_curve(orders[:1])
+curves = []
+for steps in (orders, orders * 3, orders):
+    session.reset()
+    curves.append(session.loss_curve(steps)[:2])
+print(json.dumps(curves))
+"""
+
+
+@pytest.mark.parametrize("build", ["current", "keras3_torch", "keras3_jax"])
+def test_a_reset_brings_the_masks_of_dropout_back(
+    build: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """`findings/restored_seed_states_leave_torch_with_other_masks.sh`; how long a run warms up must
+    not decide which masks it draws."""
+    arguments = (json.dumps(job_of(build)), MODELS)
+    first, second, third = answer_of(build, RESET, *arguments, temporary=tmp_path_factory)
+    assert first == second == third and first[0] != first[1]

@@ -23,14 +23,13 @@ from typing import Any
 import rnnworker
 from rnnbench.errors import ConfigError, display_path, suggestion
 from rnnbench.grid.overrides import ABSENT, Config, SourceOf, lookup, replaced
-from rnnworker.options import IMPLEMENTATIONS, is_user_file
+from rnnworker.options import IMPLEMENTATIONS, KERNEL_CLASS, SAVED, is_user_file
 
 # A model as the function of a Python file, FILE.py or FILE.py:FUNCTION, without a YAML file.
 PYTHON_MODEL = re.compile(r"(?P<file>.+\.py)(?::(?P<function>[A-Za-z_]\w*))?")
 BUILD = "build"  # the function if none is named
 SAVED_MODEL = ".keras"
 GIVEN_ARRAYS = "rnnworker.readers.given:prepare"  # those of the file, by name
-SAVED = "rnnworker.models.saved:build"
 IMPLEMENTATION = "rnn.implementation"
 DATA = "dataset.path"
 STAR = "*"  # stands for the names of a star import, which are known only after executing the file
@@ -40,7 +39,6 @@ BY_PATH = {
     "rnn": "write the path of a YAML file that names the Python file (docs/own_kernel.md).",
     "dataset": "write dataset=file dataset.path=FILE (docs/data.md, Your own data).",
 }
-IN_PLACE = "Kernel"  # the class in an implementation's file that computes Keras's layers
 # Function of any other implementation's file → number of positional arguments of its call.
 OF_IMPLEMENTATION = {"make": 4, "to_canonical": 2, "from_canonical": 2}
 # The same for the functions of a model; build takes (), (keras), (keras, config) or all three.
@@ -347,14 +345,14 @@ def _check_implementation(implementation: str, where: str) -> None:
         )
 
     bound = _bindings(parsed(Path(implementation)))
-    if IN_PLACE in bound:
+    if KERNEL_CLASS in bound:
         return
     for name, count in OF_IMPLEMENTATION.items():
         if name not in bound and STAR not in bound:
             raise ConfigError(
-                f"has no class {IN_PLACE} and no function {name}.",
+                f"has no class {KERNEL_CLASS} and no function {name}.",
                 where=implementation,
-                remedy=f"add {IN_PLACE} or {name}, as described in docs/own_kernel.md.",
+                remedy=f"add {KERNEL_CLASS} or {name}, as described in docs/own_kernel.md.",
             )
         _check_arguments(
             bound.get(name),

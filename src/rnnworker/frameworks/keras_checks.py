@@ -124,21 +124,14 @@ def _check_sample_weights(session):
 
 
 def _check_layers(session):
-    """No recurrent layer may be Keras's own where an implementation with weights of its own is
-    measured, and no layer may have more time steps than the implementation unrolls."""
+    """The implementation must compute each recurrent layer as the model and the grid state it, and
+    unroll no more time steps than it may."""
     for made in session.recurrent.made:
+        reason = session.recurrent.unmet(made)
+        if reason:
+            raise Refusal("{}: {}".format(made.place, reason))
         steps = products.sizes(session.input_shape(made.layer))[1]
         session.recurrent.check_steps(made.place, steps)
-    if session.recurrent.kernel is not None:
-        return
-    for made in session.recurrent.made:
-        if not made.is_of_recurrent:
-            fault = (
-                "{}: rnn={} has weights of its own and cannot compute Keras's layer {}: write "
-                "recurrent(units, …) in its place"
-            )
-            name = session.config["rnn"].get("name") or session.config["rnn"]["implementation"]
-            raise Refusal(fault.format(made.place, name, made.layer.name))
 
 
 def _check_cells(session):

@@ -8,6 +8,7 @@ import os
 
 import numpy
 
+from rnnlayers.in_place import OF_KERAS
 from rnnworker import (
     attest,
     data,
@@ -23,12 +24,10 @@ from rnnworker.frameworks import file_settings, keras_checks, keras_facts, rando
 from rnnworker.frameworks.keras_training import KerasTraining
 from rnnworker.frameworks.keras_weights import KerasWeights
 from rnnworker.frameworks.watch import Watched
-from rnnworker.options import is_function
+from rnnworker.options import SAVED, is_function
 from rnnworker.recurrent import Recurrent, composed, in_place
 from rnnworker.recurrent.cells import keras_version
 from rnnworker.recurrent.composed import inner_layers, inner_of
-
-SAVED = "rnnworker.models.saved:build"
 
 
 class KerasSession(KerasWeights, KerasTraining):
@@ -194,12 +193,13 @@ class KerasSession(KerasWeights, KerasTraining):
 
     def give_kernel(self):
         """Lets the model's recurrent layers compute with the kernel of the run. Raises `Refusal`
-        if it cannot, or if it takes no mask and there is one."""
+        if it cannot or, in a certificate, if it takes no mask and there is one."""
         in_place.give(self.keras, self.model, self.recurrent.kernel, self.place)
         if self.config["build"].get("jit_compile") and not self.model.jit_compile:
             fault = "rnn={} cannot be compiled by XLA: take a build without build.jit_compile"
             raise Refusal(fault.format(self.recurrent.name))
-        if self.arrays is None or self.recurrent.kernel in in_place.OF_KERAS:
+        takes_all = self.recurrent.kernel in OF_KERAS
+        if takes_all or self.arrays is None or not self.config.get("certifying"):
             return
         before = self.read(self.model.variables)
         with keras_checks.refusals(self.place):

@@ -48,6 +48,7 @@ class Recurrent:
     def __init__(self, keras, config):
         self.keras = keras
         self.made = []
+        self._asked_for = []  # the layers of Keras that `stack` has returned
         self.kernel = self.module = None
         self._config = config
         self._rnn = config["rnn"]
@@ -106,13 +107,19 @@ class Recurrent:
         options = self._options(cell, options, is_single, place)
         try:
             if self.kernel is not None:
-                return self._layer_of_keras(cell, units, layers, bidirectional, options, place)
-            stated = {}
-            for argument in options:
-                stated[argument] = in_place.activation_name(self.keras, options[argument])
-            for initializer in ("unit_forget_bias",) + arguments.INITIALIZERS:
-                options.pop(initializer, None)
-            layer = self._own_layer(cell, units, layers, bidirectional, options)
+                layer = self._layer_of_keras(cell, units, layers, bidirectional, options)
+                if layers == 1:
+                    self._asked_for.append(layer)
+                    return layer  # found in the model
+                first = composed.inner_layers(layer)[0]
+                stated = in_place.options_of(self.keras, first)
+            else:
+                stated = {}
+                for argument in options:
+                    stated[argument] = in_place.activation_name(self.keras, options[argument])
+                for initializer in ("unit_forget_bias",) + arguments.INITIALIZERS:
+                    options.pop(initializer, None)
+                layer = self._own_layer(cell, units, layers, bidirectional, options)
         except Refusal as error:
             raise Refusal("{}: {}".format(asked_for, error)) from error
         # For a refusal of what the layer is called with.
@@ -132,8 +139,35 @@ class Recurrent:
             if not any(id(layer) in inside for layer in inner):
                 place = place_of(inner[0]) or "layer " + found.layer.name
                 made = Made(found.layer, found.cell, found.options, place)
-                made.is_of_recurrent = False
+                made.is_of_recurrent = any(found.layer is each for each in self._asked_for)
                 self.made.append(made)
+
+    def unmet(self, made):
+        """What the grid or the layer of `made` states that has no effect on it, as the end of a
+        sentence; None if nothing does."""
+        if made.is_of_recurrent:
+            return None
+        if self.kernel is None:
+            fault = (
+                "rnn={} has weights of its own and cannot compute Keras's layer {}: write "
+                "recurrent(units, …) in its place"
+            )
+            return fault.format(self.name, made.layer.name)
+        for option, value in sorted((self._rnn.get("options") or {}).items()):
+            if value is not None and option != LONGEST:
+                fault = (
+                    "rnn.options.{} is for layers that recurrent(…) makes: the layer {} states its "
+                    "own arguments"
+                )
+                return fault.format(option, made.layer.name)
+        config = dict(self._config, cell={"name": made.cell})
+        for layer in composed.inner_layers(made.layer):
+            for argument in ("unroll", "use_cudnn"):
+                value = getattr(layer, argument, None)
+                reason = arguments.refusal(config, argument, value, in_place=True)
+                if reason:
+                    return reason
+        return None
 
     def longest(self):
         """The most time steps that a layer may have; None without a limit."""
@@ -157,9 +191,45 @@ class Recurrent:
     def _framework(self):
         return (self._config.get("build") or {}).get("framework")
 
-    def _layer_of_keras(self, cell, units, layers, bidirectional, options, place):
+    def _layer_of_keras(self, cell, units, layers, bidirectional, options):
         """A layer of Keras, or a stack of them, which gets the kernel with the whole model."""
         options.pop(LONGEST, None)
+
+        def make(own, of_pair):
+            layer = cells.of_keras(self.keras, cell, units, own)
+            if of_pair is None:
+                return layer
+            return self.keras.layers.Bidirectional(layer, **of_pair)
+
+        try:
+            return self._stacked(make, layers, bidirectional, options)
+        except (TypeError, ValueError) as error:  # an unknown argument, or a wrong value
+            raise Refusal("this build's Keras refuses it: {}".format(error)) from error
+
+    def _own_layer(self, cell, units, layers, bidirectional, options):
+        """A layer with weights of its own, or a stack of them."""
+        is_trained = options.pop("trainable", True)
+
+        def make(own, of_pair):
+            layer = self.module.make(self.keras, cell, units, dict(own))
+            if of_pair is None:
+                return layer
+            reverse = dict(own, go_backwards=True)
+            backward = self.module.make(self.keras, cell, units, reverse)
+            return composed.both_directions(self.keras, layer, backward, of_pair)
+
+        if getattr(self.module, "MAKES_STACKS", False):
+            directions = 2 if bidirectional else 1
+            layer = self.module.make(self.keras, cell, units, options, layers, directions)
+        else:
+            layer = self._stacked(make, layers, bidirectional, options)
+        if not is_trained:
+            layer.trainable = False
+        return layer
+
+    def _stacked(self, make, layers, bidirectional, options):
+        """`layers` layers, each on all outputs of the one before, as one. `make`: the function of
+        the options of a layer and, for both directions, the settings of their pair, else None."""
         of_whole = {}
         if "name" in options and (bidirectional or layers > 1):
             of_whole["name"] = options.pop("name")
@@ -168,52 +238,13 @@ class Recurrent:
             own = dict(options)
             if number < layers - 1:
                 own["return_sequences"] = True
-            try:
-                layer = cells.of_keras(self.keras, cell, units, own)
-                if bidirectional:
-                    of_pair = of_whole if layers == 1 else {}
-                    layer = self.keras.layers.Bidirectional(layer, **of_pair)
-            except (TypeError, ValueError) as error:  # an unknown argument, or a wrong value
-                raise Refusal("this build's Keras refuses it: {}".format(error)) from error
-            inner.append(layer)
+            of_pair = None
+            if bidirectional:
+                of_pair = of_whole if layers == 1 else {}
+            inner.append(make(own, of_pair))
         if layers == 1:
             return inner[0]
-        whole = composed.stack(self.keras, inner, **of_whole)
-        first = composed.inner_layers(whole)[0]
-        stated = in_place.options_of(self.keras, first)
-        self.made.append(Made(whole, cell, stated, place))
-        return whole
-
-    def _own_layer(self, cell, units, layers, bidirectional, options):
-        is_trained = options.pop("trainable", True)
-        layer = self._layers_of_module(cell, units, layers, bidirectional, options)
-        if not is_trained:
-            layer.trainable = False
-        return layer
-
-    def _layers_of_module(self, cell, units, layers, bidirectional, options):
-        make = self.module.make
-        if getattr(self.module, "MAKES_STACKS", False):
-            return make(self.keras, cell, units, options, layers, 2 if bidirectional else 1)
-
-        settings = {}  # of the whole layer, if it is not a single one
-        if "name" in options and (bidirectional or layers > 1):
-            settings["name"] = options.pop("name")
-        inner = []
-        for number in range(layers):
-            own = dict(options)
-            if number < layers - 1:
-                own["return_sequences"] = True
-            layer = make(self.keras, cell, units, dict(own))
-            if bidirectional:
-                own["go_backwards"] = True
-                backward = make(self.keras, cell, units, own)
-                of_pair = settings if layers == 1 else {}
-                layer = composed.both_directions(self.keras, layer, backward, of_pair)
-            inner.append(layer)
-        if layers == 1:
-            return layer
-        return composed.stack(self.keras, inner, **settings)
+        return composed.stack(self.keras, inner, **of_whole)
 
     def to_canonical(self, layer, values=None):
         """The canonical arrays of a layer in `layers`: its weights, or in their place `values`, the

@@ -7,12 +7,11 @@ import inspect
 from unittest import mock
 
 from rnnlayers import CannotCompute, use
-from rnnlayers.in_place import OF_KERAS
-from rnnworker.arguments import Refusal
+from rnnworker.arguments import DECIDED, Refusal
 from rnnworker.recurrent.composed import flat, parts_of
 from rnnworker.recurrent.cudnn_fallback import set_fallback
+from rnnworker.user_functions import caller
 
-__all__ = ["OF_KERAS"]
 RECURRENT = ("LSTM", "GRU", "SimpleRNN")
 
 
@@ -132,6 +131,9 @@ def unrolled_when_made(keras, unrolled):
         @functools.wraps(original)
         def init(self, *arguments, **settings):
             original(self, *arguments, **settings)
+            if self.unroll and not unrolled:
+                fault = "{}: a model cannot set unroll=True: {}"
+                raise Refusal(fault.format(caller(), DECIDED["unroll"]))
             self.unroll = unrolled
 
         init.__signature__ = inspect.signature(original)

@@ -6,6 +6,7 @@ import numpy
 
 from rnnworker import user_functions
 from rnnworker.canonical_weights import GATES
+from rnnworker.options import KERNEL_CLASS
 
 FUNCTIONS = ("make", "to_canonical", "from_canonical")
 
@@ -17,7 +18,7 @@ class Implementation:
     def __init__(self, path):
         self.path = path
         self._module = user_functions.from_file(path)
-        self.kernel = getattr(self._module, "Kernel", None)
+        self.kernel = getattr(self._module, KERNEL_CLASS, None)
         if self.kernel is not None:
             if not callable(getattr(self.kernel, "inner_loop", None)):
                 raise self._error("its class Kernel has no method inner_loop: add it")

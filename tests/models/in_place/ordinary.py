@@ -211,6 +211,18 @@ def masked():
     return sequential(layers.Masking(), layers.LSTM(4))
 
 
+def unrolled():
+    return sequential(layers.LSTM(4, unroll=True))
+
+
+def without_cudnn():
+    return sequential(layers.LSTM(4, use_cudnn=False))
+
+
+def with_cudnn():
+    return sequential(layers.LSTM(4, use_cudnn=True))
+
+
 def own_call():
     class Doubled(layers.LSTM):
         def call(self, sequences, initial_state=None, mask=None, training=False):
@@ -243,5 +255,8 @@ EQUAL = (
     two_kinds_of_directions,
     recurrent_dropout,
     masked,
+    unrolled,
+    without_cudnn,
+    with_cudnn,
     own_call,
 )
