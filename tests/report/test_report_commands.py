@@ -32,7 +32,11 @@ def test_compare_prints_each_pair_with_its_interval(results, capsys):
     arguments = ["unrolled", "keras", "--results", str(results)]
     assert compare(arguments) == 0
     text = capsys.readouterr().out
-    assert all(" as fast as `keras` (" in line for line in text.splitlines()[-2:])
+    *sentences, imported, used = text.splitlines()[-4:]
+    assert all(" as fast as `keras` (" in line for line in sentences)
+    assert (
+        imported.endswith("from rnnlayers import use") and used.strip() == 'use(model, "unrolled")'
+    )
     assert "cpu_1" in text and "cpu_2" in text and "faster" in text and "3, 3" in text
     assert "2 ratios: even if nothing differed, about 0.1 would appear to differ" in " ".join(
         text.split()
@@ -222,7 +226,13 @@ def test_the_faster_one_comes_first_with_its_own_interval(ratio, capsys):
     row |= {"runs_a": 3, "runs_b": 3, "seconds_a": 0.1, "seconds_b": 0.1}
     print_answers(pd.DataFrame([row]))
     text = capsys.readouterr().out
-    assert text == "`block` trains 1.25 times as fast as `keras` (1.20 to 1.30).\n"
+    sentence, *use = text.splitlines()
+    assert sentence == "`block` trains 1.25 times as fast as `keras` (1.20 to 1.30)."
+    assert use == ["Use it: from rnnlayers import use", '        use(model, "block")']
+    others = {"block": "cell", "keras": "keras"}
+    same = {side: others[row[side]] for side in ("a", "b")}
+    print_answers(pd.DataFrame([row | same]))
+    assert "use(model" not in capsys.readouterr().out  # it is Keras's own loop, as `keras` is
 
 
 @pytest.mark.parametrize("order", [("block", "keras"), ("keras", "block")])

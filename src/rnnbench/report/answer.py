@@ -46,7 +46,8 @@ RIVALS = 5  # lines of a ranking; the table has the others
 LEFT_OUT = 3  # configurations, or places, named as not compared
 OTHER_FUNCTIONS = 3  # whose ratios are named
 SHORT = 25  # words of the first sentence
-USABLE = ("cell", "unrolled", "block", "block_cell", "native", "cudnn", "auto")  # of `rnnlayers`
+# Of `rnnlayers`, without the two that are Keras's own loop.
+USABLE = ("unrolled", "block", "block_cell", "native", "cudnn", "auto")
 CELLS = {"lstm": "LSTM", "gru": "GRU", "gru_reset_before": "GRU"}
 
 

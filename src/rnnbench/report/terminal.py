@@ -12,7 +12,7 @@ from rich.text import Text
 
 from rnnbench.records.record import Record
 from rnnbench.report import numbers as n
-from rnnbench.report.answer import as_fast, no_difference
+from rnnbench.report.answer import USABLE, as_fast, no_difference
 from rnnbench.report.numbers import Row
 from rnnbench.report.provenance import median_epoch
 from rnnbench.tables.certificates import UNEQUAL, UNKNOWN
@@ -86,11 +86,13 @@ def print_comparison(table: pd.DataFrame, a: str, b: str) -> None:
 
 def print_answers(table: pd.DataFrame) -> None:
     """Prints what the ratios say, one sentence per pair:
-    ```block` trains 1.25 times as fast as `keras` (1.22 to 1.28)``.
+    ```block` trains 1.25 times as fast as `keras` (1.22 to 1.28)``, and the two lines with which a
+    program of one's own gets that.
 
     `table`: of `versus`. Only the first `ANSWERS` pairs get a sentence.
     """
     sentences = []
+    faster = []
     for pair in table.head(ANSWERS).to_dict("records"):
         row = faster_first(pair)
         first = f"`{row['a']}`"
@@ -102,12 +104,16 @@ def print_answers(table: pd.DataFrame) -> None:
             sentence = no_difference(first, second, ratio)
         else:
             sentence = f"{first} trains {as_fast(ratio, second)}"
+            if row["b"] == "keras":
+                faster.append(row["a"])
         sentence = n.sentences([sentence])
         if row["same"]:
             sentence = f"{row['same']}: {sentence}"
         sentences.append(sentence)
     if len(table) > ANSWERS:
         sentences.append(f"{len(table) - ANSWERS} more pairs are in the table.")
+    if len(set(faster)) == 1 and faster[0] in USABLE:
+        sentences += ["Use it: from rnnlayers import use", f'        use(model, "{faster[0]}")']
     _print_lines(sentences)
 
 
