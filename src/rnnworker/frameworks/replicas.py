@@ -56,13 +56,15 @@ class Session(keras3_tensorflow.Session):
             complete(self.model, data_batch=(x, y, None))
             self.model._maybe_symbolic_build = lambda **feed: None
 
-    def _pipeline(self, batch_of, orders, batch):
+    def _pipeline(self, batch_of, orders, batch, size):
         """The pipeline yields the parts of the batches; consecutive parts go to consecutive
         replicas."""
         pipeline = super()._pipeline
         parts = parts_of(orders, batch, self.replicas)
+        if size:
+            size //= self.replicas
         feed = self.strategy.distribute_datasets_from_function(
-            lambda context: pipeline(batch_of, parts, batch)
+            lambda context: pipeline(batch_of, parts, batch, size)
         )
         return keras3_tensorflow.with_iterator(feed)
 
