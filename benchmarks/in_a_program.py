@@ -1,13 +1,13 @@
 """Compares the speed-up that a program of one's own gets from `rnnlayers.use` with the one that
 ``rnnbench compare`` promises for the same model.
 
-    .venv/bin/python benchmarks/in_a_program.py [--programs 8] [--epochs 20] [--kernel block]
+    .venv/bin/python benchmarks/in_a_program.py [--programs 8] [--turns 10] [--kernel block]
     .venv/bin/python benchmarks/in_a_program.py --small
 
 For each of three models of `plain/authors.py`, `plain/used.py` is started several times: plain
-Keras and 30 lines, which know nothing of rnnbench. Its ratio is the median over epochs in turns,
-and the interval is Student's t over the programs. Then ``rnnbench compare keras KERNEL`` measures
-the model for a minute, in a folder of its own.
+Keras and 40 lines, which know nothing of rnnbench. It feeds ``fit`` with arrays and with a dataset.
+Its ratio is the median over turns, and the interval is Student's t over the programs. Then
+``rnnbench compare keras KERNEL`` measures the model for a minute, in a folder of its own.
 """
 
 from __future__ import annotations
@@ -38,26 +38,29 @@ MODELS = ("frozen", "directions", "translation")
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--programs", type=int, default=8)
-    parser.add_argument("--epochs", type=int, default=20)
+    parser.add_argument("--turns", type=int, default=10, help="of three epochs")
     parser.add_argument("--kernel", default="block")
     parser.add_argument("--budget", type=float, default=1, help="minutes of each compare")
     add_small(parser)
     options = parser.parse_args()
     models = MODELS
     if options.small:
-        options.programs, options.epochs, models = 2, 2, MODELS[:1]
+        options.programs, options.turns, models = 2, 2, MODELS[:1]
     print(where.heading(), flush=True)
-    print(f"| model | keras / {options.kernel} in a program | in rnnbench compare |")
-    print("|:--|:--|:--|", flush=True)
+    print(f"| keras / {options.kernel} | fit with arrays | fit with a dataset | rnnbench compare |")
+    print("|:--|:--|:--|:--|", flush=True)
     for name in models:
-        ratios = [program(name, options.kernel, options.epochs) for _ in range(options.programs)]
-        compared = "not run" if options.small else text(compare(name, options))
-        print(f"| {name} | {text(mean_interval(ratios))} | {compared} |", flush=True)
+        starts = [program(name, options.kernel, options.turns) for _ in range(options.programs)]
+        cells = [name]
+        for feed in starts[0]:
+            cells.append(text(mean_interval([start[feed] for start in starts])))
+        cells.append("not run" if options.small else text(compare(name, options)))
+        print(f"| {' | '.join(cells)} |", flush=True)
     return 0
 
 
-def program(name: str, kernel: str, epochs: int) -> float:
-    """The ratio of the seconds of an epoch, keras / kernel, in one start of `plain/used.py`."""
+def program(name: str, kernel: str, turns: int) -> dict[str, float]:
+    """Feed → ratio of the seconds, keras / kernel, in one start of `plain/used.py`."""
     variables = {
         "PYTHONPATH": str(ROOT / "src"),
         "TF_NUM_INTRAOP_THREADS": "1",
@@ -65,11 +68,12 @@ def program(name: str, kernel: str, epochs: int) -> float:
         "TF_CPP_MIN_LOG_LEVEL": "3",
         "KERAS_BACKEND": "tensorflow",
     }
-    command = [sys.executable, str(HERE / "plain/used.py"), name, kernel, str(epochs)]
+    command = [sys.executable, str(HERE / "plain/used.py"), name, kernel, str(turns)]
     done = subprocess.run(
         command, env={**os.environ, **variables}, stdout=subprocess.PIPE, text=True, check=True
     )
-    return float(json.loads(done.stdout.splitlines()[-1]))
+    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return found
 
 
 def compare(name: str, options: argparse.Namespace) -> Interval:
