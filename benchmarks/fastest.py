@@ -27,8 +27,9 @@ from benchmarks.small import add_small  # noqa: E402
 from rnnbench.report.answer import ContestWords, first_sentence, layer  # noqa: E402
 from rnnbench.tables.contests import Contest, Contestant, with_ratios  # noqa: E402
 from rnnbench.tables.effects import RunValue  # noqa: E402
+from rnnbench.tables.outcome import Outcome  # noqa: E402
 from rnnbench.tables.ratios import Estimates  # noqa: E402
-from rnnbench.tables.time import IS_REFERENCE, ratio_text  # noqa: E402
+from rnnbench.tables.time import outcome_of  # noqa: E402
 
 DRIFT = 0.02  # standard deviation of log seconds, common to the configurations of a round
 APART = (0.01, 0.05)  # of true log seconds between the implementations, half of the tries each
@@ -83,9 +84,9 @@ def contest_of(estimates, number, members):
     for key in sorted(keys, key=lambda key: estimates.seconds(key).estimate):
         name = f"m{key[-1]}" if key[-1] else BASE
         own.append(Contestant(key, name, estimates.seconds(key).estimate, is_suspect=False))
-    words = IS_REFERENCE
+    words = Outcome.REFERENCE
     if own[0].key != keys[0]:
-        words = ratio_text(estimates.ratio(own[0].key, keys[0]))
+        words = outcome_of(estimates.ratio(own[0].key, keys[0]))
     contest = Contest({"words": words}, members, tuple(own), (), (), "", reference_suspect=False)
     return with_ratios(SimpleNamespace(estimates=estimates), contest, keys[0], ())
 

@@ -12,7 +12,8 @@ from rnnbench.records.record import Verdict
 from rnnbench.report.answer import NO_RUNS, USABLE, answers, headline, kernel_to_use
 from rnnbench.report.content import Content
 from rnnbench.report.numbers import ratio_span, shares_apart, shares_apart_span
-from rnnbench.tables.certificates import CERTIFIED, UNKNOWN, Certificates
+from rnnbench.tables.certificates import Certificates
+from rnnbench.tables.outcome import Equality
 from tests.factory import VOID, make_record, make_runs, make_seeds, replace
 from tests.report.made_up import EXPERIMENT, WrongSteps, measurements
 
@@ -150,9 +151,9 @@ def test_results_are_called_the_same_only_with_a_certificate_and_equal_accuracie
     levels = {"keras": 0.5, "unrolled": 0.4}
     apart = make_seeds({"keras": (0.95,) * 2, "unrolled": (0.91,) * 2})
     for records, equal, is_same in (
-        (make_runs(levels), CERTIFIED, True),
-        (make_runs(levels), UNKNOWN, False),
-        (apart, CERTIFIED, False),
+        (make_runs(levels), Equality.CERTIFIED, True),
+        (make_runs(levels), Equality.UNKNOWN, False),
+        (apart, Equality.CERTIFIED, False),
     ):
         m = measurements(records)
         m.contests[0].configuration["equal"] = equal

@@ -5,11 +5,16 @@ from __future__ import annotations
 import pytest
 
 from rnnbench.records.overrides import Overrides
-from rnnbench.tables.certificates import CERTIFIED, UNEQUAL, UNKNOWN, Certificates
+from rnnbench.tables.certificates import Certificates
 from rnnbench.tables.certified import certified, pairs
 from rnnbench.tables.learning import accuracy
+from rnnbench.tables.outcome import Equality
 from tests.factory import make_record, measured
 from tests.report.made_up import SIZES, as_read, certificate, layers, steps
+
+CERTIFIED = Equality.CERTIFIED
+UNEQUAL = Equality.UNEQUAL
+UNKNOWN = Equality.UNKNOWN
 
 
 def config(rnn, build="tf_2_21", device="cpu_1", **options):

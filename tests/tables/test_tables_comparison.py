@@ -18,21 +18,15 @@ from rnnbench.report.answer import answers
 from rnnbench.report.provenance import raw_configurations
 from rnnbench.report.speed import time_section
 from rnnbench.sources.certificates import certificate_of
-from rnnbench.tables.certificates import UNEQUAL, Certificates
+from rnnbench.tables.certificates import Certificates
 from rnnbench.tables.comparison import builds, selected, versus, void_messages
 from rnnbench.tables.contests import contests
 from rnnbench.tables.estimates import Measurements, with_named_options
 from rnnbench.tables.frame import tidy
 from rnnbench.tables.learning import learning
+from rnnbench.tables.outcome import Equality, Outcome
 from rnnbench.tables.ratios import Basis
-from rnnbench.tables.time import (
-    FASTER,
-    IS_REFERENCE,
-    NO_REFERENCE,
-    NOT_EQUAL,
-    SLOWER,
-    time,
-)
+from rnnbench.tables.time import time
 from rnnworker.cohorts import reference_of
 from tests.factory import KERAS, make_record, make_runs, measured, replace
 from tests.report.made_up import UNEQUAL as MADE_UP
@@ -68,7 +62,7 @@ def test_options_of_an_implementation_keep_the_reference_and_the_contest() -> No
         records += runs("contrib", seconds, {f"{OPTION}class": name})
     every = measured(records)
     table = time(every)
-    assert table["words"].tolist() == [IS_REFERENCE, *[FASTER] * 4]
+    assert table["words"].tolist() == [Outcome.REFERENCE, *[Outcome.FASTER] * 4]
     assert table["speedup"].tolist() == pytest.approx([1, 2, 2.5, 1.25, 1.67], rel=0.01)
     names = ["keras", "cudnn_raw", "cudnn_raw op=CudnnRNNV3"]
     assert table["implementation"].tolist()[:3] == names
@@ -81,7 +75,7 @@ def test_options_of_an_implementation_keep_the_reference_and_the_contest() -> No
 def test_a_different_function_is_a_different_task() -> None:
     records = [*make_runs({"keras": 0.5, "unrolled": 0.4}), *runs("unrolled", 0.1, RELU)]
     key = ("unrolled", RELU_OVERRIDES, RELU_OVERRIDES)
-    assert rows(records).loc[key, "words"] == NO_REFERENCE
+    assert rows(records).loc[key, "words"] == Outcome.NO_REFERENCE
     records += runs("keras", 0.3, RELU)
     assert rows(records).loc[key, "speedup"] == pytest.approx(3)
     every = measured(records)
@@ -97,7 +91,7 @@ def test_function_options_in_the_file_of_a_choice_count() -> None:
         replace(record, config={**record.run.config, "rnn": options})
         for record in runs("my_relu", 0.1)
     ]
-    for overrides, words in ((None, NO_REFERENCE), (RELU_ONLY, FASTER)):
+    for overrides, words in ((None, Outcome.NO_REFERENCE), (RELU_ONLY, Outcome.FASTER)):
         table = rows([*runs("keras", 0.5, overrides), *my_relu])
         assert table.loc[("my_relu", Overrides.of(RELU_ONLY), NONE), "words"] == words
 
@@ -117,14 +111,14 @@ def test_the_reference_is_the_implementation_without_options_if_it_exists(
     records = runs("unrolled", 0.2, of_unrolled)
     records += [run for seconds, own in of_keras.items() for run in runs("keras", seconds, own)]
     row = only(rows(records).loc[["unrolled"]])
-    assert row["words"] == (FASTER if speedup else NO_REFERENCE)
+    assert row["words"] == (Outcome.FASTER if speedup else Outcome.NO_REFERENCE)
     assert speedup is None or row["speedup"] == pytest.approx(speedup, rel=0.01)
 
 
 def test_a_void_reference_is_not_replaced() -> None:
     records = [*runs("unrolled", 0.2), *runs("keras", 0.4, SECOND)]
     table = rows([*records, *runs("keras", 0.5, verdict="void")])
-    assert table["words"].tolist() == [NO_REFERENCE, NO_REFERENCE]
+    assert table["words"].tolist() == [Outcome.NO_REFERENCE, Outcome.NO_REFERENCE]
 
 
 def test_a_build_as_reference_keeps_the_options() -> None:
@@ -138,7 +132,7 @@ def test_versus_gives_no_speedup_between_different_functions() -> None:
     every = measured([*records, *make_runs({"unrolled": 0.1, "keras": 0.3}, overrides=RELU)])
     for term in ("*relu*", "activation=relu", RELU_TEXT.split(", ")[1]):
         row = only(versus(every, [term], ["unrolled"]))
-        assert row["equal"] == UNEQUAL and row["ratio"] != row["ratio"], term
+        assert row["equal"] == Equality.UNEQUAL and row["ratio"] != row["ratio"], term
         assert row["unequal"].estimate == pytest.approx(4, rel=0.01)
         assert str(row["unequal"]).startswith("≠")
         assert row["difference"] == (
@@ -156,7 +150,12 @@ def test_a_reference_may_name_options_of_an_implementation() -> None:
         records += runs("keras", seconds, {option: value})
     every = measured(records, {**KERAS, option: "1"})
     table = time(every)
-    assert table["words"].tolist() == [FASTER, FASTER, IS_REFERENCE, SLOWER]
+    assert table["words"].tolist() == [
+        Outcome.FASTER,
+        Outcome.FASTER,
+        Outcome.REFERENCE,
+        Outcome.SLOWER,
+    ]
     assert table["speedup"].round(1).tolist() == [4.0, 2.0, 1.0, 0.5]
     (contest,) = contests(every, table)
     assert contest.contestants[0].name == "unrolled" and len(contest.contestants) == 4
@@ -180,7 +179,7 @@ def test_functions_named_by_the_reference_are_in_one_group_but_not_contestants()
     table = time(every).set_index("implementation")
     assert set(table["variant"]) == {NONE}
     relu = table.loc[f"keras {RELU_TEXT}"]
-    assert relu["words"] == NOT_EQUAL and relu["speedup"] != relu["speedup"]
+    assert relu["words"] == Outcome.ANOTHER_FUNCTION and relu["speedup"] != relu["speedup"]
     assert relu["unequal"].estimate == pytest.approx(2, rel=0.01)
     assert relu["difference"].startswith("activation relu instead of tanh, recurrent activation")
     assert table.loc["unrolled", "speedup"] == pytest.approx(1.33, rel=0.01)
@@ -209,7 +208,7 @@ def test_a_key_of_the_model_may_be_the_reference() -> None:
     assert set(table["variant"]) == {NONE}
     assert table.loc["unrolled", "speedup"] == pytest.approx(2, rel=0.01)
     other = table.loc["keras dropout=0.2"]
-    assert other["words"] == NOT_EQUAL and other["speedup"] != other["speedup"]
+    assert other["words"] == Outcome.ANOTHER_FUNCTION and other["speedup"] != other["speedup"]
     assert other["unequal"].estimate == pytest.approx(0.8, rel=0.01)
     assert other["difference"] == "model.dropout 0.2 instead of 0.0"
     links = {link for row in time_section(m).views[0].rows for link in row.links}
@@ -367,7 +366,7 @@ def test_builds_are_compared_with_that_of_the_reference() -> None:
     assert table["change"].tolist() == pytest.approx([1.0, 1.5, 1.01], rel=1e-3)
     assert table["epoch_seconds"].tolist() == pytest.approx([1.0, 1.5, 1.01], rel=2e-3)
     assert table["regression"].tolist() == [False, True, False]
-    assert table["words"].tolist()[:2] == [IS_REFERENCE, SLOWER]
+    assert table["words"].tolist()[:2] == [Outcome.REFERENCE, Outcome.SLOWER]
     assert table["effect"].iloc[1] > 100 and math.isnan(table["effect"].iloc[0])
     table = builds(measured(records, {"build": "second"})).set_index("build")
     assert set(table["against"]) == {"second"}

@@ -18,18 +18,10 @@ from rnnbench.tables.cost import cost
 from rnnbench.tables.estimates import Measurements
 from rnnbench.tables.frame import ranked, tidy
 from rnnbench.tables.learning import accuracy, learning
+from rnnbench.tables.outcome import Outcome
 from rnnbench.tables.ratios import Basis, Method, Ratio
 from rnnbench.tables.runs import kernels, order, runs
-from rnnbench.tables.time import (
-    FASTER,
-    IS_REFERENCE,
-    NO_REFERENCE,
-    NOT_EQUAL,
-    SLOWER,
-    calls,
-    ratios_shown,
-    time,
-)
+from rnnbench.tables.time import calls, ratios_shown, time
 from tests.factory import (
     KERAS,
     SAMPLES,
@@ -66,7 +58,7 @@ def test_time_by_hand():
     assert base["ms_per_step"] == pytest.approx(1e3 * math.sqrt(0.3) / STEPS)
     assert base["us_per_sample"] == pytest.approx(1e6 * math.sqrt(0.3) / SAMPLES)
     assert base["evaluate_seconds"] == pytest.approx(0.05)
-    assert (base["speedup"], base["words"]) == (1, IS_REFERENCE)
+    assert (base["speedup"], base["words"]) == (1, Outcome.REFERENCE)
     # The ratio of each block is exactly 2, so the paired interval has width zero.
     assert (fast["speedup"], fast["speedup_low"]) == (pytest.approx(2), pytest.approx(2))
     assert fast["method"].basis is Basis.PAIRED
@@ -77,7 +69,7 @@ def test_the_run_is_the_unit_and_one_run_has_no_speedup():
     table = time(measured([make_record(rnn="block", epoch_seconds=[7.0, 0.1, 0.2, 9.0])]))
     row = row_of(table, "block")
     assert row["epoch_seconds"] == pytest.approx(0.2) and pd.isna(row["epoch_low"])
-    assert pd.isna(row["speedup"]) and row["words"] == NO_REFERENCE
+    assert pd.isna(row["speedup"]) and row["words"] == Outcome.NO_REFERENCE
 
 
 def test_a_reference_may_be_a_device_and_an_alias_is_compared_with_the_run_without():
@@ -215,7 +207,7 @@ def test_companions_without_a_run_of_their_configuration_are_ignored():
     row = row_of(time(measured([first, late, again])), "block")
     assert row["speedup"] == pytest.approx(math.exp(-0.2))
     (row,) = time(measured([late, again])).to_dict("records")
-    assert (row["implementation"], row["words"]) == ("block", NO_REFERENCE)
+    assert (row["implementation"], row["words"]) == ("block", Outcome.NO_REFERENCE)
     assert pd.isna(row["speedup"])
 
 
@@ -250,13 +242,13 @@ def test_latency_throughput_and_speedup_by_hand():
     assert row["seconds"] == pytest.approx(0.2 * (1 * 1.01 * 1.02) ** (1 / 3))
     assert row["ms_per_batch"] == pytest.approx(1e3 * row["seconds"] / 4)  # 128 / 32 batches
     assert row["samples_per_second"] == pytest.approx(128 / row["seconds"])
-    assert row["words"] == IS_REFERENCE and (row["samples"], row["batch"]) == (128, 32)
+    assert row["words"] == Outcome.REFERENCE and (row["samples"], row["batch"]) == (128, 32)
     # It trains in half the time and predicts in twice the time.
     slow = rows.loc["predict", "block"]
-    assert slow["words"] == SLOWER and slow["speedup"] == pytest.approx(0.5)
+    assert slow["words"] == Outcome.SLOWER and slow["speedup"] == pytest.approx(0.5)
     assert slow["speedup_low"] <= 0.5 <= slow["speedup_high"]
     assert rows.loc["evaluate", "block"]["speedup"] == pytest.approx(1)
-    assert time(every)["words"].tolist() == [IS_REFERENCE, FASTER]
+    assert time(every)["words"].tolist() == [Outcome.REFERENCE, Outcome.FASTER]
 
 
 def test_a_call_of_a_different_function_is_marked_and_not_called_fastest():
@@ -266,7 +258,7 @@ def test_a_call_of_a_different_function_is_marked_and_not_called_fastest():
     reference = {**KERAS, option: "tanh"}
     m = measurements(records, reference)
     row = row_of(m.calls, "keras activation=relu", call="predict")
-    assert row["words"] == NOT_EQUAL and row["speedup"] != row["speedup"]
+    assert row["words"] == Outcome.ANOTHER_FUNCTION and row["speedup"] != row["speedup"]
     assert str(row["unequal"]).startswith("≠2.0") and "relu instead of tanh" in row["difference"]
     rows = calls_section(m).views[0].rows
     assert [text for row in rows for text in row.cells if "2.00×" in text] == ["≠ 2.00×"]

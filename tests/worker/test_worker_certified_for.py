@@ -15,7 +15,8 @@ from rnnbench.records.overrides import NONE, Overrides
 from rnnbench.running.certificates import assembled_certificate
 from rnnbench.running.worker import Outcome
 from rnnbench.sources.certificates import certificate_of
-from rnnbench.tables.certificates import CERTIFIED, UNEQUAL, Certificates
+from rnnbench.tables.certificates import Certificates
+from rnnbench.tables.outcome import Equality
 from rnnworker.workers import certificate_jobs
 from tests.factory import SAMPLES, TEST_SAMPLES, make_record
 from tests.worker.building import ALL_CERTIFICATES, answer, write_digits
@@ -92,8 +93,8 @@ def test_what_goes_wrong_only_there_is_refused_with_that_reason(
     judgement = certificates.judge(configuration, {**configuration, "rnn": "right"})
     verdict, why = judgement.equal, judgement.why
     if (name, device) == ("two_threads", "cpu_1"):
-        assert (verdict, why) == (CERTIFIED, "the same function within tolerance")
+        assert (verdict, why) == (Equality.CERTIFIED, "the same function within tolerance")
     else:
-        assert verdict == UNEQUAL
+        assert verdict == Equality.UNEQUAL
         assert why.startswith(f"{name} failed: outputs differ from the float64 reference by ")
         assert CONDITIONS[name][1] in why and f" on {device}" in why, why

@@ -27,17 +27,12 @@ from rnnbench.report.learning import are_same, difference_sentence, outlier_sent
 from rnnbench.report.numbers import Row
 from rnnbench.report.tables import Tables
 from rnnbench.sources.certificates import NOT_LEARNING
-from rnnbench.tables.certificates import CERTIFIED
 from rnnbench.tables.contests import Contest, Contestant, DeviceChoice
 from rnnbench.tables.frame import columns_of, varying
 from rnnbench.tables.learning import MIN_SEEDS, TOO_FEW_SEEDS
+from rnnbench.tables.outcome import Equality, Outcome
 from rnnbench.tables.stats import Interval
-from rnnbench.tables.time import (
-    NO_DIFFERENCE,
-    NO_REFERENCE,
-    WRONG_REFERENCE,
-    ratio_text,
-)
+from rnnbench.tables.time import outcome_of
 
 NO_RUNS = "No run has produced a result yet, so there is no answer."
 WINNERS = 4  # implementations named in the headline
@@ -136,7 +131,7 @@ def answers(m: Tables) -> list[Answer]:
             words = _in_words(contest, m.reference, name_machine)
             if len(groups) == 1:
                 words = replace(words, network=_network(contest.configuration["cell"]))
-            if contest.configuration.get("equal") == CERTIFIED and are_same(learnt):
+            if contest.configuration.get("equal") == Equality.CERTIFIED and are_same(learnt):
                 words = replace(words, same=", with the same results")
             in_words.append(words)
         first, *texts = _contest_sentences(in_words)
@@ -396,11 +391,11 @@ def _sentence(words: ContestWords) -> str:
     winner = words.winner
     if not contest.leads:
         return _without_contest(words)
-    if contest.words in (NO_REFERENCE, WRONG_REFERENCE):
+    if contest.outcome in (Outcome.NO_REFERENCE, Outcome.WRONG_REFERENCE):
         why = f"the reference, {words.base}, was not run there"
         if contest.reference_void:
             why = f"every run of the reference, {words.base}, is void there"
-        elif contest.words == WRONG_REFERENCE:
+        elif contest.outcome == Outcome.WRONG_REFERENCE:
             why = f"there is no speed-up, because the reference, {words.base}, {NOT_LEARNING}"
         seconds = n.plain(contest.contestants[0].seconds)
         return f"{winner} has the shortest epochs, {seconds} s; {why}"
@@ -419,7 +414,7 @@ def _sentence(words: ContestWords) -> str:
         if not contest.rivals:
             lead = as_fast(ratio, other)
             return f"nothing trains{words.network} faster than {winner}: {lead}"
-    if ratio_text(ratio) == NO_DIFFERENCE:
+    if outcome_of(ratio) == Outcome.NO_DIFFERENCE:
         return no_difference(winner, other, ratio)
     if ratio.low is not None and not contest.is_faster:
         return f"no fastest is shown; {winner} is ahead, {as_fast(ratio, other)}"

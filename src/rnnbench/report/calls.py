@@ -27,8 +27,8 @@ from rnnbench.report.speed import speedup_text, speedup_words
 from rnnbench.report.tables import Tables
 from rnnbench.report.views import Column, interval_of, view_of
 from rnnbench.tables.frame import varying
+from rnnbench.tables.outcome import COMPARED, Outcome
 from rnnbench.tables.stats import Interval
-from rnnbench.tables.time import COMPARED, IS_REFERENCE, NO_DIFFERENCE, NO_REFERENCE
 
 FIGURES = 4
 SENTENCES = 4  # networks and devices named in the answer
@@ -114,7 +114,7 @@ def call_answers(m: Tables) -> list[Answer]:
     Configurations that compute another function take no part.
     """
     is_prediction = m.calls["call"] == "predict"
-    takes_part = m.calls["words"].isin((*COMPARED, IS_REFERENCE, NO_REFERENCE))
+    takes_part = m.calls["words"].isin((*COMPARED, Outcome.REFERENCE, Outcome.NO_REFERENCE))
     predictions = with_labels(m.calls[is_prediction & takes_part])
     if predictions.empty:
         return [Answer("No run has timed predict() yet, so there is no answer.")]
@@ -173,9 +173,9 @@ def _fastest_call(row: Row, base: str, variant: str) -> str:
         return clause
 
     speedup = Interval(row["speedup"], row["speedup_low"], row["speedup_high"])
-    if row["words"] == NO_DIFFERENCE:
+    if row["words"] == Outcome.NO_DIFFERENCE:
         times = n.times(speedup.estimate)
         span = n.ratio_interval(speedup, " to ")
-        return f"{clause} ({NO_DIFFERENCE} from `{base}`: {times}, {span})"
+        return f"{clause} ({Outcome.NO_DIFFERENCE} from `{base}`: {times}, {span})"
     faster = as_fast(speedup, f"`{base}`")
     return f"{clause}, {faster}"

@@ -20,7 +20,7 @@ from rnnbench.report.views import Column, interval_of, view_of
 from rnnbench.sources.prices import PriceList
 from rnnbench.tables.cost import cheapest_within, fastest_under
 from rnnbench.tables.frame import varying
-from rnnbench.tables.time import NO_DIFFERENCE
+from rnnbench.tables.outcome import Outcome
 
 PLACES = 4  # named as no worse than the recommended one
 
@@ -34,7 +34,7 @@ def _relative_span(row: Row) -> str:
     """
     span = relative_interval(row)
     if n.is_number(row["relative_low"]) and row["relative_low"] <= 1 <= row["relative_high"]:
-        return f"{span},\n{NO_DIFFERENCE}"
+        return f"{span},\n{Outcome.NO_DIFFERENCE}"
     return span
 
 
@@ -180,7 +180,7 @@ def recommendations(table: pd.DataFrame, inputs: ReportInputs) -> Iterator[str]:
             usd = n.plain(best["usd"])
             tie = ""
             if len(as_good):
-                tie = f" ({NO_DIFFERENCE} from {n.few(as_good['label'], PLACES, ', ')})"
+                tie = f" ({Outcome.NO_DIFFERENCE} from {n.few(as_good['label'], PLACES, ', ')})"
             yield f"{what}: {place}, {seconds} s and {usd} USD{tie}."
 
 
@@ -243,7 +243,7 @@ def _figures(labelled: pd.DataFrame, m: Tables) -> Iterator[Figure]:
                 drawn = charts.values(drawn, estimate)
                 is_tie = (drawn["low"] <= 1) & (drawn["high"] >= 1) & ~drawn["reference"]
                 ratios = drawn["value"].map(n.ratio)
-                drawn["label"] = ratios.where(~is_tie, ratios + f" {NO_DIFFERENCE}")
+                drawn["label"] = ratios.where(~is_tie, ratios + f" {Outcome.NO_DIFFERENCE}")
                 axis = f"{kind} relative to the reference"
                 chart = charts.relative(drawn, m.palette, axis)
                 yield figure(

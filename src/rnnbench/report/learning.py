@@ -19,7 +19,7 @@ from rnnbench.report.views import CellText, Column, by_device, interval_of, view
 from rnnbench.sources.certificates import NOT_LEARNING
 from rnnbench.tables.learning import MIN_SEEDS, TOO_FEW_SEEDS, curves, target
 from rnnbench.tables.metrics import COLUMNS as METRICS_COLUMNS
-from rnnbench.tables.time import IS_REFERENCE
+from rnnbench.tables.outcome import Outcome
 
 ALL_OF = {1: "All runs", 2: "Both", 3: "All three", 4: "All four", 5: "All five", 6: "All six"}
 TOLERANCE = 0.0005  # half a unit of the last digit shown of an accuracy
@@ -57,7 +57,7 @@ def _difference_interval(row: Row) -> str:
     `row`: of the table of learning.
     """
     if row["is_reference"]:
-        return IS_REFERENCE
+        return Outcome.REFERENCE
     if n.is_number(row["val_acc_low"]):
         return n.shares_apart_span(row["val_acc_low"], row["val_acc_high"])
     if row["seeds"] < MIN_SEEDS:

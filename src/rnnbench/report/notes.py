@@ -23,13 +23,12 @@ from rnnbench.report.labels import device_words, left_out_text, short_group, var
 from rnnbench.report.rounds import unneeded_text
 from rnnbench.report.section import Note
 from rnnbench.report.tables import Tables
-from rnnbench.tables.certificates import UNKNOWN
 from rnnbench.tables.contests import Contest
 from rnnbench.tables.effects import examined
 from rnnbench.tables.frame import varying
+from rnnbench.tables.outcome import Equality, Outcome
 from rnnbench.tables.ratios import LEAST_SESSIONS, sessions
 from rnnbench.tables.stats import Interval
-from rnnbench.tables.time import NOT_EQUAL
 from rnnworker.frameworks.names import FRAMEWORKS
 
 LONG_MINUTES = 120  # above that, a duration is in hours
@@ -83,7 +82,7 @@ def uncertified_notes(speed: pd.DataFrame) -> Iterator[Note]:
     `speed`: the time table.
     """
     has_ratio = speed[speed["speedup"].notna()]
-    unknown = has_ratio[has_ratio["equal"] == UNKNOWN]
+    unknown = has_ratio[has_ratio["equal"] == Equality.UNKNOWN]
     names = []
     for name, rows in unknown.groupby("implementation", sort=False):
         names.append(f"`{name}`{_where(rows, has_ratio)}")
@@ -103,7 +102,7 @@ def exclusion_notes(speed: pd.DataFrame, contests: Iterable[Contest]) -> Iterato
     """
     unequal = "≠ is not a speed-up but a ratio of the times of two different functions"
     for head, reason, rows_without in (
-        (unequal, "difference", speed[speed["words"] == NOT_EQUAL]),
+        (unequal, "difference", speed[speed["words"] == Outcome.ANOTHER_FUNCTION]),
         ("No speed-up", "not_learning", speed[speed["not_learning"] != ""]),
     ):
         for why, rows in rows_without.groupby(reason, sort=False):

@@ -17,8 +17,7 @@ from rnnbench.report.numbers import Row
 from rnnbench.report.section import WORDS, Section
 from rnnbench.report.tables import Tables
 from rnnbench.report.views import Column, by_device, epoch_interval, interval_of
-from rnnbench.tables.stats import ONE_RUN
-from rnnbench.tables.time import COMPARED, IS_REFERENCE, NO_DIFFERENCE
+from rnnbench.tables.outcome import COMPARED, Outcome
 
 LINE = 28  # characters per line of a reason
 LEAD = 2  # figures next to the answer
@@ -36,7 +35,7 @@ def speedup_text(row: Row) -> str:
     text = n.ratio(row["speedup"])
     if row["unequal"]:
         text = n.unequal(row["unequal"])
-    is_suspect = row["speedup_suspect"] and row["words"] != IS_REFERENCE
+    is_suspect = row["speedup_suspect"] and row["words"] != Outcome.REFERENCE
     return n.marked(text, is_suspect)
 
 
@@ -52,8 +51,8 @@ def speedup_words(row: Row) -> str:
     if not n.is_number(row["speedup_low"]):
         return str(row["words"])
     span = speedup_interval(row)
-    if row["words"] == NO_DIFFERENCE:
-        return f"{span},\n{NO_DIFFERENCE}"
+    if row["words"] == Outcome.NO_DIFFERENCE:
+        return f"{span},\n{Outcome.NO_DIFFERENCE}"
     return span
 
 
@@ -166,7 +165,7 @@ def _figures(m: Tables) -> Iterator[Figure]:
                     chart,
                 )
 
-            others = rows[rows["words"] != IS_REFERENCE]
+            others = rows[rows["words"] != Outcome.REFERENCE]
             if has_ratios and others["speedup"].notna().any():
                 limits = charts.ratio_limits(cells[SPEEDUP])
                 drawn = charts.values(rows, SPEEDUP).assign(label=rows["speedup_label"])
@@ -200,7 +199,7 @@ def _with_chart_labels(labelled: pd.DataFrame) -> pd.DataFrame:
         if text in COMPARED:
             ratio = n.marked(n.ratio(row["speedup"]), row["speedup_suspect"])
             text = f"{ratio} {text}"
-            if row["words"] not in (NO_DIFFERENCE, ONE_RUN):
+            if row["words"] not in (Outcome.NO_DIFFERENCE, Outcome.ONE_RUN):
                 text = ratio
         speedups.append(text)
     return labelled.assign(

@@ -15,10 +15,10 @@ from rnnbench.report import numbers as n
 from rnnbench.report.answer import USABLE, as_fast, no_difference
 from rnnbench.report.numbers import Row
 from rnnbench.report.provenance import median_epoch
-from rnnbench.tables.certificates import UNEQUAL, UNKNOWN
+from rnnbench.tables.outcome import COMPARED, Equality, Outcome
 from rnnbench.tables.ratios import MARK
 from rnnbench.tables.stats import Interval
-from rnnbench.tables.time import COMPARED, FASTER, NO_DIFFERENCE, SLOWER, ratios_shown
+from rnnbench.tables.time import ratios_shown
 
 ANSWERS = 4  # pairs with a sentence; the table has the others
 
@@ -69,7 +69,7 @@ def print_comparison(table: pd.DataFrame, a: str, b: str) -> None:
 
     if table["suspect"].any():
         console.print(f"{n.DAGGER} includes suspect runs; rnnbench show RUN gives the reasons.")
-    for verdict, label in ((UNEQUAL, "No speed-up"), (UNKNOWN, "Not certified")):
+    for verdict, label in ((Equality.UNEQUAL, "No speed-up"), (Equality.UNKNOWN, "Not certified")):
         pairs = table[table["equal"] == verdict]
         for why in pairs["equal_why"].unique():
             console.print(f"{label}: {why}.", markup=False, highlight=False)
@@ -100,7 +100,7 @@ def print_answers(table: pd.DataFrame) -> None:
         ratio = Interval(row["ratio"], row["low"], row["high"])
         if row["words"] not in COMPARED:
             sentence = f"no speed-up between {first} and {second}: {row['words']}"
-        elif row["words"] == NO_DIFFERENCE:
+        elif row["words"] == Outcome.NO_DIFFERENCE:
             sentence = no_difference(first, second, ratio)
         else:
             sentence = f"{first} trains {as_fast(ratio, second)}"
@@ -144,8 +144,8 @@ def faster_first(row: Row) -> Row:
     if n.is_number(row["low"]):
         exchanged["low"] = 1 / row["high"]
         exchanged["high"] = 1 / row["low"]
-    if row["words"] == SLOWER:
-        exchanged["words"] = FASTER
+    if row["words"] == Outcome.SLOWER:
+        exchanged["words"] = Outcome.FASTER
     return exchanged
 
 

@@ -28,6 +28,7 @@ from rnnbench.sources.certificates import (
     Pair,
     Steps,
 )
+from rnnbench.tables.outcome import Equality
 from rnnworker.options import OF_THE_FUNCTION
 from rnnworker.precision import batch_sizes
 
@@ -35,9 +36,6 @@ Configuration = Mapping[str, Any]  # axes, `variant`, `options` and, if it is kn
 Sizes = set[tuple[int, bool]]  # (rows, whether they were trained)
 Functions = dict[str | None, Sizes]  # key of a function → the sizes of its batches
 Tolerance = Mapping[str, float]  # name of an error → the largest that is allowed
-CERTIFIED = "certified"
-UNEQUAL = "not equal"
-UNKNOWN = "not certified"
 DEFAULT_FUNCTION = {"activation": "tanh", "recurrent_activation": "sigmoid", "use_bias": "True"}
 AS_PUBLISHED = "build.as_published"
 SAME_PLACE = ("build", "device", "machine", "variant")
@@ -52,12 +50,12 @@ NOT_LEARNING_REMEDY = (
 class Judgement(NamedTuple):
     """Whether two configurations compute the same function.
 
-    - `equal`: ``certified``, ``not equal``, ``not certified`` or ``""`` (not asked).
+    - `equal`: an `Equality`.
     - `why`: the reason.
     - `differences`: how they differ by design, ``""`` if they do not.
     """
 
-    equal: str = ""
+    equal: Equality = Equality.NOT_ASKED
     why: str = ""
     differences: str = ""
 
@@ -294,21 +292,21 @@ class Certificates:
         other = self._side(b)
         if own.precision != other.precision:
             why = f"one computes in {own.precision}, the other in {other.precision}"
-            return Judgement(UNKNOWN, why)
+            return Judgement(Equality.UNKNOWN, why)
         for side in (own, other):
             failure = side.failure()
             if failure:
-                return Judgement(UNEQUAL, failure)
+                return Judgement(Equality.UNEQUAL, failure)
             for _, entry in side.entries:
                 if entry.status == "refused":
-                    return Judgement(UNKNOWN, f"{side.name} was refused: {entry.why}")
+                    return Judgement(Equality.UNKNOWN, f"{side.name} was refused: {entry.why}")
         differences = _differences(own, other)
         if differences:
-            return Judgement(UNEQUAL, f"not the same function: {differences}", differences)
+            return Judgement(Equality.UNEQUAL, f"not the same function: {differences}", differences)
         differing = [name for name in SAME_PLACE if a.get(name) != b.get(name)]
         if own.name == other.name and not differing:
             same = "the same implementation in the same build on the same device"
-            return Judgement(CERTIFIED, same)
+            return Judgement(Equality.CERTIFIED, same)
         return _compared(own, other)
 
 
@@ -330,28 +328,28 @@ def _compared(own: Side, other: Side) -> Judgement:
                 pairs.append(pair)
                 excesses = _excesses(pair, certificate.tolerance)
                 if not pair.equal and (excesses or not pair.not_compared):
-                    return Judgement(UNEQUAL, _excess(pair, certificate.tolerance))
+                    return Judgement(Equality.UNEQUAL, _excess(pair, certificate.tolerance))
     for side in (own, other):
         gap = side.gap()
         if gap:
-            return Judgement(UNKNOWN, gap)
+            return Judgement(Equality.UNKNOWN, gap)
     for pair in pairs:
         if pair.not_compared:
-            return Judgement(UNKNOWN, pair.not_compared)
+            return Judgement(Equality.UNKNOWN, pair.not_compared)
     if is_shared and not pairs and own.name != other.name:
         why = f"{own.name} and {other.name} were not compared with each other"
-        return Judgement(UNKNOWN, why)
+        return Judgement(Equality.UNKNOWN, why)
     for _, entry in own.entries + other.entries:
         if entry.no_reference:
-            equal = CERTIFIED if pairs else UNKNOWN
+            equal = Equality.CERTIFIED if pairs else Equality.UNKNOWN
             return Judgement(equal, f"{COMPARED_ONLY}: {entry.no_reference}")
     if pairs:
-        return Judgement(CERTIFIED, "the same function within tolerance")
+        return Judgement(Equality.CERTIFIED, "the same function within tolerance")
     for side in (own, other):
         differs = side.differs_in_its_build()
         if differs:
-            return Judgement(UNKNOWN, differs)
-    return Judgement(CERTIFIED, "both agree with the float64 reference")
+            return Judgement(Equality.UNKNOWN, differs)
+    return Judgement(Equality.CERTIFIED, "both agree with the float64 reference")
 
 
 def _differences(a: Side, b: Side) -> str:

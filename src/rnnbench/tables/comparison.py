@@ -15,7 +15,8 @@ import pandas as pd
 from rnnbench.axes import CONFIGURATION, KEY, Row
 from rnnbench.tables.estimates import Key, Measurements
 from rnnbench.tables.frame import Groups, columns_of, identified, split, varying
-from rnnbench.tables.time import IS_REFERENCE, NOT_EQUAL, compared
+from rnnbench.tables.outcome import Outcome
+from rnnbench.tables.time import compared
 
 VERSUS_COLUMNS = [
     "same",
@@ -116,7 +117,7 @@ def _versus_row(measured: Measurements, a: Key, b: Key) -> Row:
     if result.speedup:
         row |= result.speedup.columns("ratio", "low", "high")
     else:
-        row["words"] = NOT_EQUAL
+        row["words"] = Outcome.ANOTHER_FUNCTION
     return row
 
 
@@ -235,7 +236,7 @@ def _build_row(measured: Measurements, key: Key, base: Key) -> Row:
     }
     if key == base:
         row["change"] = 1.0
-        row["words"] = IS_REFERENCE
+        row["words"] = Outcome.REFERENCE
     elif result.speedup:
         change = measured.estimates.ratio(base, key)  # the speed-up of the reference build
         row |= change.columns("change")

@@ -21,8 +21,9 @@ import pandas as pd
 from rnnbench.axes import DEVICE_COLUMNS, KEY, Row
 from rnnbench.tables.estimates import Key, Measurements, key_of
 from rnnbench.tables.frame import columns_of, split
+from rnnbench.tables.outcome import COMPARED, Outcome
 from rnnbench.tables.ratios import Ratio, Unequal
-from rnnbench.tables.time import COMPARED, FASTER, NOT_EQUAL, ratio_text
+from rnnbench.tables.time import outcome_of
 
 IMPLEMENTATION_AXES = {"rnn", "options", "alias"}
 
@@ -66,8 +67,8 @@ class Contest:
     - `void`: those without a usable run; `reference_void`: the reason if the reference is one of
       them.
     - `reference_suspect`: whether the reference has suspect runs.
-    - `speedup` of the fastest over the reference (None if they are not compared), and the result
-      as text (`words`).
+    - `speedup` of the fastest over the reference (None if they are not compared); `outcome`: what
+      that comparison found.
     - `leads`: for each other contestant, its seconds / seconds of the fastest.
     - `is_faster`: whether all that may be the fastest are shown to be faster than the reference.
       One of several would often be so by chance.
@@ -87,7 +88,7 @@ class Contest:
     reference_suspect: bool
     unequal: tuple[tuple[Contestant, Unequal], ...] = ()
     speedup: Ratio | None = None
-    words: str = ""
+    outcome: Outcome | None = None
     leads: tuple[Ratio, ...] = ()
     is_faster: bool = False
     is_slowed: bool = False
@@ -180,7 +181,7 @@ def _contest(measured: Measurements, members: list[Row], reference_axes: list[st
         is_another = bool(row["is_another_function"])
         if is_another:
             others.append(own)
-        if row["not_learning"] or row["words"] == NOT_EQUAL:
+        if row["not_learning"] or row["words"] == Outcome.ANOTHER_FUNCTION:
             why = row["not_learning"] or row["equal_why"]
             left_out.append(LeftOut((name,), why, is_another))
         else:
@@ -235,10 +236,10 @@ def with_ratios(
     estimates = measured.estimates
     first = contest.contestants[0].key
     speedup = None
-    words = contest.configuration["words"]
-    if words in COMPARED:
+    outcome = contest.configuration["words"]
+    if outcome in COMPARED:
         speedup = estimates.ratio(first, base)
-        words = ratio_text(speedup)
+        outcome = outcome_of(speedup)
     leads = [estimates.ratio(first, other.key) for other in contest.contestants[1:]]
     unequal = []
     if not leads:
@@ -252,14 +253,14 @@ def with_ratios(
         is_slowed = estimates.is_slowed(first) or estimates.is_slowed(against)
         is_slowed_apart = is_slowed and not ratio.method.in_turns
     contest = replace(contest, leads=tuple(leads))
-    is_faster = words == FASTER
+    is_faster = outcome == Outcome.FASTER
     if speedup:
         for rival in contest.rivals:
-            is_faster &= ratio_text(estimates.ratio(rival.key, base)) == FASTER
+            is_faster &= outcome_of(estimates.ratio(rival.key, base)) == Outcome.FASTER
     return replace(
         contest,
         speedup=speedup,
-        words=words,
+        outcome=outcome,
         is_faster=is_faster,
         unequal=tuple(unequal),
         is_slowed=estimates.is_slowed(first),

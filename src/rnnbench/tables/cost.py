@@ -9,11 +9,10 @@ import numpy as np
 import pandas as pd
 
 from rnnbench.axes import PLACE, TASK, Row
-from rnnbench.sources.certificates import NOT_LEARNING
 from rnnbench.sources.prices import Price, PriceList
 from rnnbench.tables.estimates import Measurements, key_of
+from rnnbench.tables.outcome import Outcome
 from rnnbench.tables.stats import Interval
-from rnnbench.tables.time import NOT_EQUAL
 
 FROM_TIME = [*TASK, *PLACE, "implementation", "runs", "suspect"]
 COST_COLUMNS = [
@@ -65,7 +64,7 @@ def cost(measured: Measurements, time_table: pd.DataFrame) -> pd.DataFrame:
     if measured.prices:
         preferences.insert(0, ("device", measured.prices.reference))
     rows = []
-    usable = time_table[~time_table["words"].isin([NOT_EQUAL, NOT_LEARNING])]
+    usable = time_table[~time_table["words"].isin([Outcome.ANOTHER_FUNCTION, Outcome.NOT_LEARNING])]
     for _, task_rows in usable.groupby(TASK, sort=False):
         ordered = task_rows.sort_values("epoch_seconds", kind="stable")
         fastest = ordered.drop_duplicates(PLACE).sort_index()

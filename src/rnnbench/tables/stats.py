@@ -14,8 +14,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-ONE_RUN = "one run: no interval"
-
 
 @dataclass(frozen=True)
 class Interval:

@@ -11,8 +11,7 @@ import numpy as np
 import pandas as pd
 
 from rnnbench.axes import CONFIGURATION, KEY, Row
-from rnnbench.sources.certificates import NOT_LEARNING
-from rnnbench.tables.certificates import UNEQUAL, Judgement
+from rnnbench.tables.certificates import Judgement
 from rnnbench.tables.estimates import Key, Measurements, key_of
 from rnnbench.tables.frame import (
     CALLS,
@@ -22,17 +21,10 @@ from rnnbench.tables.frame import (
     runs_for_estimates,
     split,
 )
+from rnnbench.tables.outcome import Equality, Outcome
 from rnnbench.tables.ratios import Estimates, Method, Ratio, Unequal
-from rnnbench.tables.stats import ONE_RUN, mean_interval
+from rnnbench.tables.stats import mean_interval
 
-NO_DIFFERENCE = "no difference shown"
-IS_REFERENCE = "reference"
-NO_REFERENCE = "no reference run"
-NOT_EQUAL = "not the same function"
-WRONG_REFERENCE = f"the reference {NOT_LEARNING}"
-FASTER = "faster"
-SLOWER = "slower"
-COMPARED = (FASTER, SLOWER, NO_DIFFERENCE, ONE_RUN)
 TIME_COLUMNS = [
     *COUNTED,
     "epoch_seconds",
@@ -82,14 +74,14 @@ CALL_COLUMNS = [
 class Compared:
     """The result of comparing two configurations.
 
-    - `words`: the result as text.
+    - `outcome`: what was found.
     - `judged`: whether both compute the same function.
     - `speedup` = seconds of the base / own seconds; None if there is no speed-up.
     - `unequal`: the same ratio, if they do not compute the same function; else None.
     - `method`: that of the ratio; None without one.
     """
 
-    words: str
+    outcome: Outcome
     judged: Judgement
     speedup: Ratio | None = None
     unequal: Unequal | None = None
@@ -104,7 +96,7 @@ class Compared:
         - `unequal` (``""`` for none), marked with ≠; `difference`: how the functions differ.
         """
         row: Row = {
-            "words": self.words,
+            "words": self.outcome,
             "method": self.method,
             "shown_different": False,
             "equal": self.judged.equal,
@@ -113,7 +105,7 @@ class Compared:
             "unequal": "",
             "difference": "",
         }
-        if self.words == IS_REFERENCE:
+        if self.outcome == Outcome.REFERENCE:
             row["speedup"] = 1.0
         if self.unequal:
             row["unequal"] = self.unequal
@@ -141,38 +133,38 @@ def compared(
     if exists and own != base:
         judged = measured.judge(own, base)
     if measured.why_not_learning(own):
-        return Compared(NOT_LEARNING, judged)
+        return Compared(Outcome.NOT_LEARNING, judged)
     if exists and measured.why_not_learning(base):
-        return Compared(WRONG_REFERENCE, judged)
+        return Compared(Outcome.WRONG_REFERENCE, judged)
     if own == base:
-        return Compared(IS_REFERENCE, judged)
+        return Compared(Outcome.REFERENCE, judged)
     if not exists:
-        return Compared(NO_REFERENCE, judged)
+        return Compared(Outcome.NO_REFERENCE, judged)
 
     ratio = estimates.ratio(own, base)
-    if judged.equal == UNEQUAL:
+    if judged.equal == Equality.UNEQUAL:
         unequal = Unequal(ratio.estimate, ratio.low, ratio.high)
         return Compared(
-            NOT_EQUAL,
+            Outcome.ANOTHER_FUNCTION,
             judged,
             unequal=unequal,
             method=ratio.method,
         )
     return Compared(
-        ratio_text(ratio),
+        outcome_of(ratio),
         judged,
         speedup=ratio,
         method=ratio.method,
     )
 
 
-def ratio_text(ratio: Ratio) -> str:
-    """The result of a comparison as text: one of `COMPARED`."""
+def outcome_of(ratio: Ratio) -> Outcome:
+    """The result of a comparison: one of `COMPARED`."""
     if ratio.low is None:
-        return ONE_RUN
+        return Outcome.ONE_RUN
     if not ratio.shown_different:
-        return NO_DIFFERENCE
-    return FASTER if ratio.estimate > 1 else SLOWER
+        return Outcome.NO_DIFFERENCE
+    return Outcome.FASTER if ratio.estimate > 1 else Outcome.SLOWER
 
 
 def time(measured: Measurements) -> pd.DataFrame:

@@ -1,0 +1,35 @@
+"""What a comparison of two configurations found. The text of each value is that of its cell in a
+table."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from rnnbench.sources.certificates import NOT_LEARNING
+
+
+class Outcome(StrEnum):
+    """Of the seconds of a configuration and its reference."""
+
+    FASTER = "faster"
+    SLOWER = "slower"
+    NO_DIFFERENCE = "no difference shown"
+    ONE_RUN = "one run: no interval"
+    REFERENCE = "reference"
+    NO_REFERENCE = "no reference run"
+    ANOTHER_FUNCTION = "not the same function"
+    NOT_LEARNING = NOT_LEARNING
+    WRONG_REFERENCE = f"the reference {NOT_LEARNING}"
+
+
+# There is a speed-up.
+COMPARED = (Outcome.FASTER, Outcome.SLOWER, Outcome.NO_DIFFERENCE, Outcome.ONE_RUN)
+
+
+class Equality(StrEnum):
+    """Of the functions that two configurations compute."""
+
+    CERTIFIED = "certified"
+    UNEQUAL = "not equal"
+    UNKNOWN = "not certified"
+    NOT_ASKED = ""
