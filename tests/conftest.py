@@ -141,7 +141,6 @@ NEEDS_BY_NAME = {
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "slow_tier(what): `make test` leaves out what needs this")
     config.pluginmanager.register(durations.InTestProcess())
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(durations.Summary(config.getoption("--record-durations")))
