@@ -5,7 +5,7 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c '$(SUPPORTED)' 2>/dev/null && { echo $$p; break; }; done)
 BIN := .venv/bin
 MADE := .venv/.made
-PYTHON_FILES := src tests benchmarks docs/reference_hook.py reports/published/add.py
+PYTHON_FILES := src packages tests benchmarks docs/reference_hook.py reports/published/add.py
 
 # Known vulnerabilities of what is locked; where nobody can be asked, that is said and no fault.
 AUDIT = found=$$($(BIN)/pip-audit --no-deps --disable-pip --progress-spinner off --timeout 15 \
@@ -64,19 +64,21 @@ ui: $(MADE)
 env: $(MADE)
 
 # uv comes from the lock too: its lines are cut out of it, so that pip checks its hash.
-$(MADE): requirements.lock pyproject.toml
+$(MADE): requirements.lock pyproject.toml packages/rnnweights/pyproject.toml
 	@test -n "$(PYTHON)" || { echo "rnnbench needs Python 3.11, 3.12 or 3.13: install one, or say make PYTHON=/path/to/python"; exit 2; }
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	awk '/^uv==/ {p=1} p && /^[^ ]/ && !/^uv==/ {exit} p' requirements.lock > .venv/uv.lock
 	$(BIN)/python -m pip install --quiet --require-hashes --no-deps -r .venv/uv.lock
 	VIRTUAL_ENV=$(CURDIR)/.venv $(BIN)/uv pip sync --quiet --compile-bytecode --require-hashes requirements.lock
-	VIRTUAL_ENV=$(CURDIR)/.venv $(BIN)/uv pip install --quiet --no-deps --no-build-isolation --editable .
+	VIRTUAL_ENV=$(CURDIR)/.venv $(BIN)/uv pip install --quiet --no-deps --no-build-isolation \
+		--editable packages/rnnweights --editable .
 	@touch $(MADE)
 
 # One lock for Python 3.11 to 3.13: hashes, no index.
 lock: $(MADE)
 	$(BIN)/uv pip compile pyproject.toml --all-extras --universal --python-version 3.11 \
 		--generate-hashes --no-emit-index-url --no-emit-find-links --no-header --quiet \
+		--no-emit-package rnnweights \
 		--upgrade -o requirements.lock
 
 # What the builds of conf/build are made from: workflow/envs/*.in, hashes and no index.

@@ -121,7 +121,7 @@ NEEDS_BY_PATH = {
     "exchange/test_exchange_bundle": "bundles that train",
     "faults/test_faults_": "processes that are killed",
     "outside/test_outside_bundles": "bundles that train",
-    "weights/test_weights_random": "a framework",
+    "rnnweights/tests/test_weights_random": "a framework",
     "workflow/test_workflow_": "Snakemake",
 }
 # By a fixture, also if a parameter names it.
@@ -141,7 +141,6 @@ NEEDS_BY_NAME = {
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "slow_tier(what): `make test` leaves out what needs this")
     config.pluginmanager.register(durations.InTestProcess())
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(durations.Summary(config.getoption("--record-durations")))
@@ -163,11 +162,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """The quick tier does not even import the files that it leaves out."""
-    tests = ROOT / "tests"
-    if not config.getoption("--quick") or not collection_path.is_relative_to(tests):
+    if not config.getoption("--quick") or not collection_path.is_relative_to(ROOT):
         return None
-    path = collection_path.relative_to(tests).as_posix()
+    path = _below(collection_path)
     return any(path.startswith(start.rstrip("/")) for start in NEEDS_BY_PATH) or None
+
+
+def _below(path: Path) -> str:
+    """A path without the folder of the tests, or of the packages, which have tests of their own."""
+    return path.relative_to(ROOT).as_posix().removeprefix("tests/").removeprefix("packages/")
 
 
 def needs(item: pytest.Item) -> str | None:
@@ -176,7 +179,7 @@ def needs(item: pytest.Item) -> str | None:
     if marked is not None:
         (what,) = marked.args
         return what
-    path = item.path.relative_to(ROOT / "tests").as_posix()
+    path = _below(item.path)
     parameters = item.callspec.params.values() if hasattr(item, "callspec") else ()
     fixtures = {*item.fixturenames, *(value for value in parameters if isinstance(value, str))}
     imported = {
@@ -245,7 +248,7 @@ class Project:
         """That which `make_project` makes in `folder`."""
         environment = {
             **{name: value for name, value in os.environ.items() if not name.startswith("MLFLOW_")},
-            "PYTHONPATH": str(ROOT / "src"),
+            "PYTHONPATH": f"{ROOT / 'src'}:{ROOT / 'packages/rnnweights/src'}",
             # The tests' times do not matter, so they need not wait for other grids on this host.
             "RNNBENCH_TIMING_LOCK": str(folder / "timing.lock"),
         }

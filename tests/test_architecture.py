@@ -12,6 +12,7 @@ from tests.conftest import ROOT
 
 CONTROLLER = ROOT / "src" / "rnnbench"
 WORKER = ROOT / "src" / "rnnworker"
+CONVERTER = ROOT / "packages" / "rnnweights" / "src" / "rnnweights"
 FRAMEWORKS = {"tensorflow", "keras", "tf_keras", "torch", "jax"}
 NOT_FOR_WORKERS = {"rnnbench", "hydra", "omegaconf", "mlflow", "pandas", "dvc", "snakemake"}
 # Library → the packages that may import it.
@@ -79,12 +80,17 @@ def test_libraries_are_imported_in_their_packages_only() -> None:
         assert not libraries(imports(file)) & NOT_FOR_WORKERS, file
 
 
+def test_the_converter_needs_nothing_of_the_instrument() -> None:
+    """It is a distribution of its own; what runs in a framework's Python imports the framework."""
+    for file in CONVERTER.rglob("*.py"):
+        assert not libraries(imports(file)) & {"rnnbench", "rnnworker", "rnnlayers"}, file
+        if file.name != "in_framework.py":
+            assert not libraries(imports(file)) & (FRAMEWORKS | NOT_FOR_WORKERS), file
+
+
 def test_what_the_controller_imports_of_the_worker_needs_the_standard_library_only() -> None:
     names = set().union(*map(imports, CONTROLLER.rglob("*.py")))
     reached = {name for name in names if name.startswith("rnnworker.")}
-    # Layouts of weights are converted with NumPy; rnnbench.weights is imported by its command.
-    numpy = ("rnnworker.kernels", "rnnworker.recurrent")
-    reached -= {name for name in reached if name.startswith(numpy)}
     reached.add("rnnworker.bundle")  # run on a machine that may have Python alone
     seen: set[Path] = set()
     while reached:

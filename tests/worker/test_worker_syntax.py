@@ -12,13 +12,14 @@ from pathlib import Path
 import pytest
 
 from rnnbench.builds.uv import find
+from rnnweights import in_framework
 from tests.running.test_running_train import planned
 from tests.test_architecture import FRAMEWORKS, WORKER, imports
 from tests.worker.building import python_of
 
-CHECKPOINTS = ("checkpoint_checks.py", "checkpoint_readers.py")  # use the build's framework
+IN_FRAMEWORK = Path(in_framework.__file__)
 LAYERS = WORKER.parent / "rnnlayers"
-FILES = sorted([*WORKER.rglob("*.py"), *LAYERS.rglob("*.py")])
+FILES = sorted([*WORKER.rglob("*.py"), *LAYERS.rglob("*.py"), IN_FRAMEWORK])
 # Modules added after 3.6 or removed since; the rest of the standard library may be imported.
 NOT_IN_3_6 = {"dataclasses", "contextvars", "graphlib", "tomllib", "zoneinfo", "imp", "distutils"}
 COMPILE_AND_RUN = """
@@ -81,8 +82,11 @@ def test_imports_are_standard_library_numpy_rnnlayers_and_the_framework_only() -
         if LAYERS in file.parents:
             assert extra <= {"rnnlayers", *FRAMEWORKS}, f"{file} imports {extra}"
             continue
+        if file == IN_FRAMEWORK:
+            assert extra <= FRAMEWORKS, f"{file} imports {extra}"
+            continue
         package = file.relative_to(WORKER).parts[0]
-        if package in ("frameworks", "kernels", "recurrent", *CHECKPOINTS):
+        if package in ("frameworks", "kernels", "recurrent"):
             # Before Python 3.8, pkg_resources lists the installed packages.
             extra -= {*FRAMEWORKS, "pkg_resources", "rnnlayers"}
         assert not extra, f"{file} imports {extra}"

@@ -1,0 +1,5 @@
+import sys
+
+from rnnweights.command import main
+
+sys.exit(main())

@@ -1,0 +1,381 @@
+"""The cells in a file whose layout the user has declared (`layouts`): their arrays are found by
+name, taken apart into gates and joined as Keras's.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from rnnweights.cells import PARTS, Array, Cell, Refusal, checked
+from rnnweights.layouts import (
+    AFTER,
+    GATES,
+    LAYOUTS,
+    MATRICES,
+    PADDLE_CELL,
+    Layout,
+    Part,
+)
+
+
+class Found(NamedTuple):
+    """A cell in a file: its `layout`, its `scope` and its arrays by the names in `Layout.parts`."""
+
+    layout: Layout
+    scope: str
+    parts: dict[str, Array]
+
+
+def find(arrays: Iterable[Array], layouts: Sequence[Layout]) -> list[Found]:
+    """The cells among arrays whose names end like the parts of one of the layouts, by scope.
+
+    If several layouts fit a scope, the first with the most arrays is taken; the shapes decide
+    between those of other cells.
+    """
+    best: dict[str, Found] = {}
+    for layout in layouts:
+        if layout.is_stack or layout.is_kerass:
+            continue
+        scopes: dict[str, dict[str, Array]] = {}
+        for array in arrays:
+            path = re.sub(r"(/value)?(/raw_value)?$", "", array.name.replace(".", "/"))
+            for part in layout.parts:
+                separators = "/_" if layout.name.startswith("mxnet") else "/"
+                if path == part:
+                    scopes.setdefault("", {})[part] = array
+                elif path.endswith(part) and path[-len(part) - 1] in separators:
+                    scope = path[: -len(part) - 1].lstrip("/")
+                    scopes.setdefault(scope, {})[part] = array
+
+        for scope, parts in scopes.items():
+            if not _fits(layout, parts):
+                continue
+            before = best.get(scope)
+            if before is None or len(parts) > len(before.parts):
+                best[scope] = Found(layout, scope, parts)
+    return list(best.values())
+
+
+def _fits(layout: Layout, parts: Mapping[str, Array]) -> bool:
+    """Whether there are all matrices, all or none of the biases, and as many rows or columns as the
+    cell has gates."""
+    matrices = {name for name, part in layout.parts.items() if part.side in MATRICES}
+    biases = set(layout.parts) - matrices
+    if not matrices <= set(parts) or set(parts) & biases not in (set(), biases):
+        return False
+    values = {name: array.values for name, array in parts.items()}
+    try:
+        gates_of(layout, values)
+    except ValueError:
+        return False
+    return True
+
+
+class Gates(NamedTuple):
+    """The arrays of a cell by the letters of its gates.
+
+    `W`: (inputs, units) each, to be multiplied as ``x @ W``; `R`: (units, units); `b`, `c`:
+    (units,), the biases on the side of the inputs and of the state, both empty without a bias.
+    """
+
+    W: dict[str, np.ndarray]
+    R: dict[str, np.ndarray]
+    b: dict[str, np.ndarray]
+    c: dict[str, np.ndarray]
+
+
+def gates_of(layout: Layout, values: Mapping[str, np.ndarray]) -> Gates:
+    """The arrays of one cell, by the names in `Layout.parts`. Raises ValueError if their shapes
+    contradict each other or the layout."""
+    gates = Gates({}, {}, {}, {})
+    units = _units(layout, values)
+    for name, part in layout.parts.items():
+        if name not in values:
+            continue
+        array = values[name]
+        pieces = _split(layout, part, array, units)
+        for gate, piece in pieces.items():
+            if part.side == "both":
+                gates.W[gate] = piece[:-units]
+                gates.R[gate] = piece[-units:]
+            elif part.side == "input":
+                gates.W[gate] = piece
+            elif part.side == "hidden":
+                gates.R[gate] = piece
+            elif part.side == "hidden_bias":
+                gates.c[gate] = piece
+            elif part.side == "input_bias" and gate == "m":
+                gates.c["n"] = piece
+            elif part.side == "input_bias":
+                gates.b[gate] = piece
+
+    inputs = {matrix.shape for matrix in gates.W.values()}
+    states = {matrix.shape for matrix in gates.R.values()}
+    letters = set(GATES[layout.cell])
+    if len(inputs) != 1 or states != {(units, units)} or set(gates.W) != letters:
+        raise ValueError("has arrays of contradicting shapes")
+    if set(gates.R) != letters or inputs.pop()[0] < 1:
+        raise ValueError("has arrays of contradicting shapes")
+    return gates
+
+
+def _units(layout: Layout, values: Mapping[str, np.ndarray]) -> int:
+    """The units of a cell, from a matrix for its state. Raises ValueError if there is none."""
+    rows = -1 if layout.transposed else 0  # the axis over what is multiplied
+    for name, part in layout.parts.items():
+        if name not in values or part.side not in ("hidden", "both") or values[name].ndim < 2:
+            continue
+        shape = values[name].shape
+        if len(shape) > 2:  # gates and units are axes of their own
+            return shape[-2] if layout.transposed else shape[-1]
+        units = shape[rows]
+        if part.side == "both" and units:
+            units = values[name].size // units // len(part.gates)
+        if units:
+            return units
+    raise ValueError("has no units")
+
+
+def _split(layout: Layout, part: Part, array: np.ndarray, units: int) -> dict[str, np.ndarray]:
+    """The pieces of an array by gate: matrices as (rows, units), biases as (units,)."""
+    count = len(part.gates)
+    if part.side in MATRICES:
+        if array.ndim < 2:
+            raise ValueError("has arrays of contradicting shapes")
+        if layout.transposed:
+            array = array.reshape(-1, array.shape[-1]).T
+        else:
+            array = array.reshape(array.shape[0], -1)
+    else:
+        array = array.reshape(1, -1)
+    if array.shape[1] != count * units:
+        raise ValueError("has arrays of contradicting shapes")
+
+    pieces = {}
+    for number, gate in enumerate(part.gates):
+        if layout.interleaved:
+            piece = array[:, number::count]
+        else:
+            piece = array[:, number * units : (number + 1) * units]
+        pieces[gate] = piece if part.side in MATRICES else piece[0]
+    return pieces
+
+
+class InKeras(NamedTuple):
+    """A cell in Keras's layout.
+
+    `arrays`: ``kernel``, ``recurrent_kernel`` and ``bias``; `exact`: whether two biases can be had
+    back from their sum; `reset_after`: of a GRU; `notes`: what was changed, in words.
+    """
+
+    arrays: dict[str, np.ndarray]
+    exact: bool
+    reset_after: bool | None
+    notes: tuple[str, ...]
+
+
+def in_keras(layout: Layout, gates: Gates) -> InKeras:
+    """The arrays of a cell that computes the same in Keras."""
+    letters = GATES[layout.cell]
+    notes = []
+    negated: set[str] = set()
+    if layout.new_update:
+        negated = {"z"}
+        notes.append("z is negated, because there h = (1 - z) h + z n")
+
+    arrays = {
+        "kernel": _joined(gates.W, letters, negated),
+        "recurrent_kernel": _joined(gates.R, letters, negated),
+    }
+    has_bias = bool(gates.b or gates.c)
+    exact = True
+    if has_bias or layout.forget:
+        zeros = np.zeros_like(arrays["kernel"], shape=len(arrays["recurrent_kernel"]))
+        of_inputs = {gate: gates.b.get(gate, zeros) for gate in letters}
+        of_state = {gate: gates.c.get(gate, zeros) for gate in letters}
+        if layout.forget:
+            of_inputs["f"] = of_inputs["f"] + of_inputs["f"].dtype.type(layout.forget)
+            notes.append(f"{layout.forget:g} is added to the bias of f, as there at run time")
+        first = _joined(of_inputs, letters, negated)
+        second = _joined(of_state, letters, negated)
+        if layout.reset == AFTER:
+            arrays["bias"] = np.stack([first, second])
+        else:
+            arrays["bias"] = first + second
+            if gates.b and gates.c:
+                exact = bool(np.array_equal(first, second))
+
+    reset_after = None
+    if layout.cell == "gru":
+        reset_after = layout.reset == AFTER
+        if not reset_after:
+            notes.append("the reset gate is applied before the product: reset_after=False")
+    return InKeras(arrays, exact, reset_after, tuple(notes))
+
+
+def _joined(pieces: Mapping[str, np.ndarray], letters: str, negated: set[str]) -> np.ndarray:
+    """The pieces of all gates beside each other."""
+    columns = []
+    for gate in letters:
+        columns.append(-pieces[gate] if gate in negated else pieces[gate])
+    return np.concatenate(columns, axis=-1)
+
+
+def declared_cells(
+    arrays: Sequence[Array], layouts: Sequence[Layout]
+) -> tuple[list[Cell], list[Array]]:
+    """The cells whose arrays one of the layouts describes, and the other arrays.
+
+    Arrays that a user has renamed to ``LAYER/kernel``, ``LAYER/recurrent_kernel`` and
+    ``LAYER/bias`` are read in the layout's order of the gates. Raises `Refusal` if there is no such
+    cell, or if it has further arrays.
+    """
+    found = find(arrays, layouts)
+    taken = {array.name for each in found for array in each.parts.values()}
+    rest = [array for array in arrays if array.name not in taken]
+    if not any(layout.is_kerass for layout in layouts):
+        renamed = _renamed(rest, layouts)
+        taken = {array.name for each in renamed for array in each.parts.values()}
+        rest = [array for array in rest if array.name not in taken]
+        found += renamed
+    for each in found:
+        _check_alone(each, rest)
+    return [declared_cell(each) for each in found], rest
+
+
+def _renamed(arrays: Sequence[Array], layouts: Sequence[Layout]) -> list[Found]:
+    """Cells with Keras's names, in the order of the gates that one of the layouts has."""
+    scopes: dict[str, dict[str, Array]] = {}
+    for array in arrays:
+        if array.part in PARTS:
+            scopes.setdefault(array.scope, {})[array.part] = array
+
+    found = []
+    for scope, parts in scopes.items():
+        if not set(PARTS[:2]) <= set(parts):
+            continue
+        values = {name: array.values for name, array in parts.items()}
+        fitting = []
+        for layout in layouts:
+            renamed = _with_kerass_names(layout, parts)
+            if renamed is None:
+                continue
+            try:
+                gates_of(renamed, values)
+            except ValueError:
+                continue
+            fitting.append(renamed)
+        distinct = {(layout.cell, layout.order, layout.reset) for layout in fitting}
+        if len(distinct) != 1:
+            names = ", ".join(layout.name for layout in fitting or layouts)
+            shapes = ", ".join(f"{name} {array.values.shape}" for name, array in parts.items())
+            raise Refusal(
+                f"layer {scope}: {shapes} are not one array of all gates of {names}.",
+                "name its arrays as the framework does, or state one layout that has them.",
+            )
+        found.append(Found(fitting[0], scope, parts))
+    return found
+
+
+def _with_kerass_names(layout: Layout, parts: Mapping[str, Array]) -> Layout | None:
+    """The layout with Keras's names and orientation; None if its biases would be ambiguous, or its
+    gates have arrays of their own."""
+    order = layout.order
+    if not order:
+        return None
+    biases = [part for part in layout.parts.values() if part.side not in MATRICES]
+    named = {
+        "kernel": Part("input", order),
+        "recurrent_kernel": Part("hidden", order),
+    }
+    if "bias" in parts:
+        one = len(biases) == 1 and biases[0].gates == order
+        if not one or parts["bias"].values.ndim != 1:
+            return None
+        named["bias"] = Part(biases[0].side, order)
+    return Layout(
+        layout.name,
+        layout.version,
+        layout.cell,
+        named,
+        interleaved=layout.interleaved,
+        forget=layout.forget,
+        reset=layout.reset,
+        new_update=layout.new_update,
+        says=layout.says,
+    )
+
+
+def _check_alone(found: Found, rest: Iterable[Array]) -> None:
+    """Raises `Refusal` if a cell has arrays that its layout does not have, such as peepholes."""
+    scope = found.scope
+    for array in rest:
+        path = array.name.replace(".", "/").lstrip("/")
+        is_own = path.startswith((f"{scope}/", f"{scope}_")) if scope else "/" not in path
+        if is_own:
+            raise Refusal(
+                f"layer {scope or 'of the file'} has {array.name} besides the arrays of "
+                f"{found.layout.name} ({', '.join(found.parts)}): it computes something else.",
+                "state the layout of this cell, or leave the array out if it is of another layer.",
+            )
+
+
+def declared_cell(found: Found) -> Cell:
+    """The cell that was found. Raises `Refusal` for values that are not finite real numbers, and
+    ValueError if its arrays contradict each other."""
+    layout = found.layout
+    values = {name: array.values for name, array in found.parts.items()}
+    converted = in_keras(layout, gates_of(layout, values))
+    scope = found.scope or layout.name.rpartition(".")[2].lower()
+    cell = checked(
+        scope,
+        scope,
+        layout.name,
+        converted.arrays,
+        list(found.parts.values()),
+        converted.exact,
+    )
+    notes = converted.notes
+    if layout.says:
+        notes = (*notes, layout.says)
+    return replace(
+        cell,
+        reset_after=converted.reset_after,
+        notes=notes,
+        declared=found,
+        is_stated=True,
+    )
+
+
+def without_copies(arrays: Sequence[Array], layouts: Sequence[Layout]) -> list[Array]:
+    """The arrays without those that Paddle stores a second time, for each of its cells. Raises
+    `Refusal` for projections."""
+    if not any(layout.name.startswith("paddle.") for layout in layouts):
+        return list(arrays)
+    rest = []
+    contents = {array.values.tobytes() for array in arrays if not PADDLE_CELL.search(array.name)}
+    for array in arrays:
+        if array.name.endswith("weight_ho"):
+            raise Refusal(
+                f"{array.name} projects the state (proj_size), which no layer of Keras does.",
+                "train without proj_size.",
+            )
+        if not PADDLE_CELL.search(array.name) or array.values.tobytes() not in contents:
+            rest.append(array)
+    return rest
+
+
+def suggestion(arrays: Sequence[Array]) -> list[str]:
+    """The names of layouts whose arrays are called as some in the file."""
+    names = []
+    for found in find(arrays, LAYOUTS):
+        parts = set(found.parts)
+        for layout in LAYOUTS:
+            if set(layout.parts) == parts and _fits(layout, found.parts):
+                names.append(layout.name)
+    return list(dict.fromkeys(names))

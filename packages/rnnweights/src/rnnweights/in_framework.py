@@ -1,0 +1,518 @@
+"""Answers questions about checkpoints with the framework of this interpreter, which may be a Python
+3.6: ``python in_framework.py FOLDER`` calls the function ``action`` of ``job.json`` with the
+keywords of ``question``, and writes ``answer.json`` and, if there are arrays, ``answer.npz``.
+`frameworks.ask` starts it by its path; it imports the framework and NumPy, and nothing of this
+package.
+
+It reads the checkpoints of TensorFlow and torch with the framework that wrote them. Their arrays
+are named by their numbers in the answer's ``names``. ``order`` is ``arrays`` if the names are in
+the order of the model's layers and their weights, else ``none``. ``optimizer`` is the number of
+arrays that belong to no layer.
+
+It also loads converted checkpoints with Keras 3: saves them in another format, and computes what
+source and target do. CuDNN's layout is described again here, so that the check does not share the
+converter's mistakes.
+"""
+
+import glob
+import json
+import os
+import re
+import sys
+
+import numpy
+
+SAMPLES, STEPS = 3, 7
+ATTRIBUTE = "/.ATTRIBUTES/VARIABLE_VALUE"
+OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
+# A layer may be in a scope called training or optimizer: the names of Keras's classes decide, and
+# the keys of objects.
+OPTIMIZER = re.compile(
+    r"(training(_\d+)?/)?(Adam|Adadelta|Adagrad|Adamax|Ftrl|Nadam|RMSprop|SGD)/"
+    r"|(optimizer|keras_api)/.*\.ATTRIBUTES/"
+    r"|.*(beta[12]_power|global_step|save_counter)(/\.ATTRIBUTES.*)?$|.*/\.OPTIMIZER_SLOT/"
+)
+# Keys under which a file of torch may have its state_dict beside other things.
+STATE_DICTS = ("state_dict", "model_state_dict", "model")
+
+
+class Refusal(Exception):
+    """What cannot be done, and its remedy, None if a Python with another framework could."""
+
+
+def words(error):
+    """The message of an error of a framework, on one line."""
+    return " ".join(str(error).split())[:500]
+
+
+def tensorflow(path):
+    """Reads a checkpoint of ``tf.train.Saver``, of Keras or a SavedModel."""
+    try:
+        import tensorflow as tf
+    except ImportError:
+        raise Refusal("has no TensorFlow to read this checkpoint.", None) from None
+    prefix = _prefix_of(path, tf)
+    try:
+        reader = tf.train.load_checkpoint(prefix)
+    except Exception as error:
+        raise Refusal(words(error), "name a complete checkpoint of TensorFlow.") from error
+    shapes = reader.get_variable_to_shape_map()
+    types = reader.get_variable_to_dtype_map()
+    keys = {key for key in shapes if types[key].is_numpy_compatible and types[key] != tf.string}
+    claimed = 0
+    for key in keys:
+        count = int(numpy.prod(shapes[key]))
+        claimed += count * types[key].size
+    size = 0
+    files = glob.glob(glob.escape(prefix) + ".data-*")
+    for file in files or [prefix]:  # one file, of Saver's first version
+        size += os.path.getsize(file)
+    if claimed > size:
+        what = "its arrays should have {:,} bytes, but its files have only {:,}."
+        raise Refusal(what.format(claimed, size), "use the complete checkpoint.")
+
+    if OBJECT_GRAPH in shapes:
+        named, order = _of_objects(reader.get_tensor(OBJECT_GRAPH))
+    else:
+        named, order = _of_graph(prefix + ".meta", keys)
+    of_model = keys - _of_optimizer(keys, named, shapes)
+    ordered = [key for key in named if key in of_model]
+    if set(ordered) != of_model:
+        ordered = sorted(of_model)
+        order = "none"
+    names = [named.get(key, key) for key in ordered]
+    names = [name.replace(ATTRIBUTE, "") for name in names]
+    if len(set(names)) < len(names):
+        names = [key.replace(ATTRIBUTE, "") for key in ordered]
+    arrays = {}
+    try:
+        for number, key in enumerate(ordered):
+            arrays[str(number)] = reader.get_tensor(key)
+    except Exception as error:
+        raise Refusal(words(error), "use a checkpoint that is not damaged.") from error
+    return {
+        "names": names,
+        "order": order,
+        "optimizer": len(keys) - len(of_model),
+        "arrays": arrays,
+    }
+
+
+def _prefix_of(path, tf):
+    """What the names of the files of a checkpoint begin with. `path`: one of them, or a folder."""
+    if not os.path.isdir(path):
+        return re.sub(r"\.(index|meta|data-\d+-of-\d+)$", "", path)
+    if os.path.exists(os.path.join(path, "saved_model.pb")):
+        return os.path.join(path, "variables", "variables")
+    return tf.train.latest_checkpoint(path) or path
+
+
+def _of_optimizer(keys, named, shapes):
+    """The keys of an optimizer's arrays. `named`: names by key; `shapes`: of all keys."""
+    found = set()
+    for key in keys:
+        # The slots of an optimizer of TensorFlow 1 are named after their variable, and have its
+        # shape.
+        variable = key.rpartition("/")[0]
+        is_slot = shapes[key] == shapes.get(variable)
+        if is_slot or OPTIMIZER.match(key) or OPTIMIZER.match(named.get(key, key)):
+            found.add(key)
+    return found
+
+
+def _of_graph(meta, keys):
+    """Names by key, in the order of creation, if there is the file with the graph."""
+    if not os.path.exists(meta):
+        return {key: key for key in sorted(keys)}, "none"
+    from tensorflow.core.framework import variable_pb2
+    from tensorflow.core.protobuf import meta_graph_pb2
+
+    graph = meta_graph_pb2.MetaGraphDef()
+    with open(meta, "rb") as file:
+        graph.ParseFromString(file.read())
+    named = {}
+    for text in graph.collection_def["variables"].bytes_list.value:
+        variable = variable_pb2.VariableDef()
+        variable.ParseFromString(text)
+        name = variable.variable_name.partition(":")[0]
+        named[name] = name
+    return named, "arrays"
+
+
+def _of_objects(text):
+    """Names by key, in the order of the model's layers, if each has one set of arrays."""
+    from tensorflow.core.protobuf import trackable_object_graph_pb2
+
+    graph = trackable_object_graph_pb2.TrackableObjectGraph()
+    graph.ParseFromString(text)
+    named = {}
+    seen = set()
+
+    def visit(number):
+        if number in seen:
+            return
+        seen.add(number)
+        node = graph.nodes[number]
+        for attribute in node.attributes:
+            named[attribute.checkpoint_key] = attribute.full_name or attribute.checkpoint_key
+        for child in node.children:
+            visit(child.node_id)
+
+    layers = {}
+    for child in graph.nodes[0].children:
+        match = re.match(r"layer_with_weights-(\d+)$", child.local_name)
+        if match:
+            number = int(match.group(1))
+            layers[number] = child.node_id
+    order = "arrays" if layers else "none"
+    for number in sorted(layers):
+        before = set(named)
+        visit(layers[number])
+        scopes = set()
+        for key in set(named) - before:
+            scope = named[key].rpartition("/")[0]
+            scope = re.sub(r"/(forward|backward)_[^/]*", "", scope)
+            scope = re.sub(r"/[^/]*_cell(_\d+)?$", "", scope)
+            scopes.add(scope)
+        if len(scopes) > 1:
+            order = "none"
+    visit(0)
+    return named, order
+
+
+def torch(path):
+    """Reads a ``state_dict`` of torch with its restricted unpickler, which runs no code."""
+    try:
+        import torch as framework
+    except ImportError:
+        raise Refusal("has no torch to read this file.", None) from None
+    saving = "torch.save(model.state_dict(), FILE)."
+    try:
+        loaded = framework.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:
+        what = words(error)
+        if "weights_only" in what:  # torch advises to run the code in the file
+            what = (
+                "does not open it: it has more than arrays, such as a whole module, or is damaged."
+            )
+        raise Refusal(what, saving) from error
+    if not isinstance(loaded, dict):
+        what = "finds a {} in it, not a state_dict.".format(type(loaded).__name__)
+        raise Refusal(what, saving)
+    kept = _of_model(loaded, framework.Tensor)
+    found = {}
+    of_model = []
+    for key, tree in loaded.items():
+        for name, value in _named(tree, str(key)):
+            if not isinstance(value, framework.Tensor):
+                continue
+            found[name] = value
+            if key in kept:
+                of_model.append(name)
+    names = of_model
+    if len(kept) == 1 and kept[0] in STATE_DICTS and isinstance(loaded[kept[0]], dict):
+        names = [name.partition(".")[2] for name in of_model]
+    arrays = {}
+    for number, name in enumerate(of_model):
+        try:
+            arrays[str(number)] = found[name].detach().numpy()
+        except (TypeError, RuntimeError) as error:
+            kind = str(getattr(found[name], "dtype", "unknown")).replace("torch.", "")
+            what = "{} has the type {}, which NumPy lacks ({})."
+            remedy = "save it as float32: value.float() of each value of the state_dict."
+            raise Refusal(what.format(name, kind, words(error)), remedy) from error
+    return {
+        "names": names,
+        "order": "none",
+        "optimizer": len(found) - len(of_model),
+        "arrays": arrays,
+    }
+
+
+def _of_model(loaded, tensor):
+    """The keys of a file of torch under which there are arrays of the model, and not the state of a
+    training.
+
+    `loaded`: what is in the file; `tensor`: torch's class of arrays. Beside a state_dict under one
+    of `STATE_DICTS`, only other state_dicts are the model's, such as averaged weights: Lightning
+    also has the state of optimizers, loops and callbacks, with arrays in them.
+    """
+    main = [key for key in STATE_DICTS if isinstance(loaded.get(key), dict)]
+    kept = []
+    for key, value in loaded.items():
+        is_state = isinstance(value, dict) and bool(value)
+        is_state = is_state and all(isinstance(each, tensor) for each in value.values())
+        if (key in main[:1] or not main or is_state) and not _has_optimizer(value):
+            kept.append(key)
+    return kept
+
+
+def _has_optimizer(tree):
+    """Whether the state of an optimizer of torch is in a tree."""
+    if isinstance(tree, (list, tuple)):
+        return any(_has_optimizer(each) for each in tree)
+    if not isinstance(tree, dict):
+        return False
+    return "param_groups" in tree or any(_has_optimizer(each) for each in tree.values())
+
+
+GATES = {"LSTM": 4, "GRU": 3, "SimpleRNN": 1}
+
+
+def resave(source, target):
+    """Loads a model with Keras 3 and saves it in the format that the name of `target` says.
+
+    `source`, `target`: paths. Raises `Refusal` if Keras cannot do it.
+    """
+    keras = _keras()
+    try:
+        model = keras.models.load_model(source, compile=False)
+        if target.endswith(".weights.h5"):
+            model.save_weights(target)
+        else:
+            model.save(target)
+    except Exception as error:
+        what = "Keras {} cannot load and save this model: {}"
+        what = what.format(keras.__version__, words(error))
+        raise Refusal(what, "write the format of the source, or .npz.") from error
+    return {}
+
+
+def check(source, target):
+    """Runs two models on random inputs, if Keras 3 can load both.
+
+    `source`, `target`: their paths. Returns ``largest``, the largest difference of their outputs
+    (None: they were not run), and ``why`` they could not be run, or None.
+    """
+    keras = _keras()
+    try:
+        largest = _models_differ(keras, source, target)
+    except Exception as error:
+        return {"largest": None, "why": words(error)}
+    return {"largest": largest, "why": None}
+
+
+def outputs(cells, arrays):
+    """Runs the layers of Keras 3 on their own.
+
+    - `cells`: of each its ``number``, ``kind``, ``units``, its ``settings`` in Keras and the
+      ``parts`` of its arrays in the order of Keras's weights.
+    - `arrays`: those of all cells, as ``NUMBER/PART``, and ``NUMBER/inputs`` (batch, steps,
+      features).
+
+    Returns the ``version`` of Keras and the outputs of each cell by its number, at all time steps.
+    """
+    keras = _keras()
+    answers = {}
+    for cell in cells:
+        number = str(cell["number"])
+        own = [arrays[number + "/" + part] for part in cell["parts"]]
+        settings = dict(cell["settings"], use_bias=len(own) == 3, return_sequences=True)
+        layer = getattr(keras.layers, cell["kind"])(cell["units"], **settings)
+        x = arrays[number + "/inputs"]
+        layer.build(x.shape)
+        layer.set_weights(own)
+        answers[number] = keras.ops.convert_to_numpy(layer(x))
+    return {"version": keras.__version__, "arrays": answers}
+
+
+def _keras():
+    try:
+        import keras
+    except ImportError:
+        raise Refusal("has no Keras 3.", None) from None
+    if not keras.__version__.startswith("3."):
+        raise Refusal("has Keras {}, not 3.".format(keras.__version__), None)
+    return keras
+
+
+def _models_differ(keras, source, target):
+    with keras.saving.custom_object_scope(_cudnn_classes(keras)):  # Bidirectional makes copies
+        before = keras.models.load_model(source, compile=False)
+        after = keras.models.load_model(target, compile=False)
+    inputs = _random_inputs(keras, before)
+    if len(inputs) == 1:
+        inputs = inputs[0]
+
+    outputs = _leaves(before(inputs))
+    others = _leaves(after(inputs))
+    differences = [_difference(keras, *pair) for pair in zip(outputs, others)]
+    return float(numpy.max(differences))
+
+
+def _difference(keras, first, second):
+    """The largest difference between two outputs."""
+    difference = keras.ops.convert_to_numpy(first) - keras.ops.convert_to_numpy(second)
+    return float(numpy.abs(difference).max())
+
+
+def _random_inputs(keras, model):
+    """An array for each input of a model: zeros and ones if it may hold indices, else from a normal
+    distribution. Dimensions whose size is open get `SAMPLES` and `STEPS`."""
+    stream = numpy.random.RandomState(0)
+    embedding = keras.layers.Embedding
+    has_embedding = any(isinstance(layer, embedding) for layer in model.layers)
+    inputs = []
+    for tensor in model.inputs:
+        shape = [size or STEPS for size in tensor.shape]
+        shape[0] = tensor.shape[0] or SAMPLES
+        kind = str(tensor.dtype)
+        if has_embedding or "int" in kind:
+            drawn = stream.randint(0, 2, shape)
+        else:
+            drawn = stream.normal(size=shape)
+        inputs.append(drawn.astype(kind))
+    return inputs
+
+
+def _cudnn_classes(keras):
+    """CuDNN's layers of Keras 2 by name."""
+    cell_class = _cell_class(keras)
+    kept = ("return_sequences", "return_state", "go_backwards", "stateful", "name")
+
+    class CuDNN(keras.layers.RNN):
+        gates = None  # of the subclass
+
+        def __init__(self, units, **settings):
+            settings = {name: settings[name] for name in kept if name in settings}
+            super().__init__(cell_class(units, self.gates), **settings)
+            self.units = units
+
+        def get_config(self):
+            config = super().get_config()
+            config.pop("cell")
+            return dict(config, units=self.units)
+
+        @classmethod
+        def from_config(cls, config):
+            return cls(**config)
+
+        def load_own_variables(self, store):
+            for number, variable in enumerate(self.cell.weights):
+                variable.assign(store[str(number)])
+
+    return {
+        "CuDNNLSTM": type("CuDNNLSTM", (CuDNN,), {"gates": GATES["LSTM"]}),
+        "CuDNNGRU": type("CuDNNGRU", (CuDNN,), {"gates": GATES["GRU"]}),
+    }
+
+
+def _cell_class(keras):
+    ops = keras.ops
+
+    class Cell(keras.layers.Layer):
+        """NVIDIA's equations, with the weights of a CuDNN layer of Keras 2: of each gate, i, f, c,
+        o or z, r, h, the rows of its part of `kernel`, read in order, are cuDNN's, and its part of
+        `state` is. Source: cuDNN's documentation, cudnnRNNMode_t; Keras 2.2.4."""
+
+        def __init__(self, units, gates, **settings):
+            super().__init__(**settings)
+            self.units = self.output_size = units
+            self.gates = gates
+            self.state_size = [units]
+            if gates == GATES["LSTM"]:
+                self.state_size = [units, units]
+
+        def build(self, shape):
+            columns = self.gates * self.units
+            self.kernel = self.add_weight((shape[-1], columns), name="kernel")
+            self.state = self.add_weight((self.units, columns), name="state")
+            self.bias = self.add_weight((2 * columns,), name="bias")
+
+        def load_own_variables(self, store):
+            pass  # they are the layer's
+
+        def call(self, inputs, states, training=None):
+            biases = ops.reshape(self.bias, (2, self.gates, self.units))
+            of_inputs = ops.split(self.kernel, self.gates, axis=1)
+            of_state = ops.split(self.state, self.gates, axis=1)
+            a = []  # inputs times their matrix plus their bias
+            q = []  # the same of the state
+            for gate in range(self.gates):
+                rows = ops.reshape(of_inputs[gate], (self.units, -1))
+                product = ops.matmul(inputs, ops.transpose(rows))
+                a.append(product + biases[0, gate])
+                product = ops.matmul(states[0], ops.transpose(of_state[gate]))
+                q.append(product + biases[1, gate])
+            new = step(ops, a, q, states)
+            return new[0], new
+
+    return Cell
+
+
+def step(ops, a, q, states):
+    """The next states of a cell, the output first.
+
+    `a`, `q`: for each gate, the inputs times their matrix plus their bias, and the same of the
+    state, (batch, units) each; `states`: those before. Source: cuDNN's documentation,
+    cudnnRNNMode_t.
+    """
+    if len(a) == GATES["SimpleRNN"]:
+        return [ops.tanh(a[0] + q[0])]
+    if len(a) == GATES["GRU"]:
+        z = ops.sigmoid(a[0] + q[0])
+        r = ops.sigmoid(a[1] + q[1])
+        new = ops.tanh(a[2] + r * q[2])
+        return [(1 - z) * new + z * states[0]]
+
+    i = ops.sigmoid(a[0] + q[0])
+    f = ops.sigmoid(a[1] + q[1])
+    c = ops.tanh(a[2] + q[2])
+    o = ops.sigmoid(a[3] + q[3])
+    memory = f * states[1] + i * c
+    return [o * ops.tanh(memory), memory]
+
+
+def _named(tree, name=""):
+    """[(dotted name, value)] of the values in a tree of dicts and lists called `name`."""
+    if isinstance(tree, (list, tuple)):
+        tree = dict(enumerate(tree))
+    if not isinstance(tree, dict):
+        return [(name, tree)]
+    found = []
+    for key in tree:
+        inner = str(key)
+        if name:
+            inner = "{}.{}".format(name, key)
+        found += _named(tree[key], inner)
+    return found
+
+
+def _leaves(tree):
+    return [value for _, value in _named(tree)]
+
+
+ACTIONS = {
+    "tensorflow": tensorflow,
+    "torch": torch,
+    "resave": resave,
+    "check": check,
+    "outputs": outputs,
+}
+
+
+def main(folder):
+    with open(os.path.join(folder, "job.json")) as file:
+        job = json.load(file)
+    question = job["question"]
+    given = os.path.join(folder, "question.npz")
+    if os.path.exists(given):
+        with numpy.load(given, allow_pickle=False) as file:
+            question["arrays"] = {name: file[name] for name in file.files}
+    action = ACTIONS[job["action"]]
+    try:
+        answer = action(**question)
+        arrays = answer.pop("arrays", None)
+        if arrays is not None:
+            numpy.savez(os.path.join(folder, "answer.npz"), **arrays)
+    except Refusal as error:
+        what, remedy = error.args
+        answer = {"error": what, "remedy": remedy}
+    written = os.path.join(folder, "answer.new")
+    with open(written, "w") as file:
+        json.dump(answer, file)
+    os.replace(written, os.path.join(folder, "answer.json"))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
