@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from rnnweights import frameworks
-from rnnweights.cells import Refusal
+from rnnweights.checkpoint import Refusal
 
 STAND_IN = """
 import json, os, sys

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from asking import ask
 
-from rnnweights.cells import Refusal
+from rnnweights.checkpoint import Refusal
 from rnnweights.command import main
 from rnnweights.reading import read
 

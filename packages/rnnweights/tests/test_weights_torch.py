@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from asking import converted
 
 from rnnweights import in_framework
-from rnnweights.cells import Refusal
-from rnnweights.conversion import Stated, convert
+from rnnweights.checkpoint import Refusal
+from rnnweights.conversion import Stated
 
 
 def stack(
@@ -55,12 +56,12 @@ def test_the_layers_of_a_module_of_torch_must_agree(
 ) -> None:
     np.savez(tmp_path / "x.npz", **arrays)
     with pytest.raises(Refusal, match=reason):
-        convert(tmp_path / "x.npz", "keras", ".npz", Stated(), lambda *_: None)
+        converted(tmp_path / "x.npz", "keras", ".npz", Stated())
 
 
 def test_a_gru_of_torch_without_bias_is_one_of_cudnn(tmp_path: Path) -> None:
     np.savez(tmp_path / "x.npz", **stack(gates=3, bias=False))
-    done = convert(tmp_path / "x.npz", "cudnn", ".h5", Stated(), lambda *_: None)
+    done = converted(tmp_path / "x.npz", "cudnn", ".h5", Stated())
     assert "rnn_l0: GRU of 5 units, reset_after, no bias, torch → cudnn" in done.lines()
 
 

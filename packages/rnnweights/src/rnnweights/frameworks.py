@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from rnnweights.cells import Refusal
+from rnnweights.checkpoint import Refusal
 
 SECONDS = 600
 SCRIPT = Path(__file__).with_name("in_framework.py")
