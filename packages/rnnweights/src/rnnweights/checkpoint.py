@@ -198,7 +198,7 @@ def numbers(name: str, values: Any) -> Data:
     """The `values` of the array `name`. Raises `Refusal` unless they are an array of numbers."""
     what = f"{name} is not an array of numbers"
     remedy = "save it as float32."
-    if not isinstance(values, np.ndarray | h5py.Dataset | InFile):
+    if not isinstance(values, np.ndarray | h5py.Dataset | InFile | Computed):
         raise Refusal(f"{what}.", remedy)
     if values.dtype.kind not in "biufc":
         raise Refusal(f"{what} (type {values.dtype}).", remedy)

@@ -4,10 +4,9 @@ keywords of ``question``, and writes ``answer.json`` and, if there are arrays, `
 `frameworks.ask` starts it by its path; it imports the framework and NumPy, and nothing of this
 package.
 
-It reads the checkpoints of TensorFlow and torch with the framework that wrote them. Their arrays
-are named by their numbers in the answer's ``names``. ``order`` is ``arrays`` if the names are in
-the order of the model's layers and their weights, else ``none``. ``optimizer`` is the number of
-arrays that belong to no layer.
+It reads the checkpoints of TensorFlow. Their arrays are named by their numbers in the answer's
+``names``. ``order`` is ``arrays`` if the names are in the order of the model's layers and their
+weights, else ``none``. ``optimizer`` is the number of arrays that belong to no layer.
 
 It also loads converted checkpoints with Keras 3: saves them in another format, and computes what
 source and target do. CuDNN's layout is described again here, so that the check does not share the
@@ -23,6 +22,7 @@ import sys
 import numpy
 
 SAMPLES, STEPS = 3, 7
+GATES = {"LSTM": 4, "GRU": 3, "SimpleRNN": 1}
 ATTRIBUTE = "/.ATTRIBUTES/VARIABLE_VALUE"
 OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
 # A layer may be in a scope called training or optimizer: the names of Keras's classes decide, and
@@ -32,8 +32,6 @@ OPTIMIZER = re.compile(
     r"|(optimizer|keras_api)/.*\.ATTRIBUTES/"
     r"|.*(beta[12]_power|global_step|save_counter)(/\.ATTRIBUTES.*)?$|.*/\.OPTIMIZER_SLOT/"
 )
-# Keys under which a file of torch may have its state_dict beside other things.
-STATE_DICTS = ("state_dict", "model_state_dict", "model")
 
 
 class Refusal(Exception):
@@ -178,85 +176,6 @@ def _of_objects(text):
             order = "none"
     visit(0)
     return named, order
-
-
-def torch(path):
-    """Reads a ``state_dict`` of torch with its restricted unpickler, which runs no code."""
-    try:
-        import torch as framework
-    except ImportError:
-        raise Refusal("has no torch to read this file.", None) from None
-    saving = "torch.save(model.state_dict(), FILE)."
-    try:
-        loaded = framework.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:
-        what = words(error)
-        if "weights_only" in what:  # torch advises to run the code in the file
-            what = (
-                "does not open it: it has more than arrays, such as a whole module, or is damaged."
-            )
-        raise Refusal(what, saving) from error
-    if not isinstance(loaded, dict):
-        what = "finds a {} in it, not a state_dict.".format(type(loaded).__name__)
-        raise Refusal(what, saving)
-    kept = _of_model(loaded, framework.Tensor)
-    found = {}
-    of_model = []
-    for key, tree in loaded.items():
-        for name, value in _named(tree, str(key)):
-            if not isinstance(value, framework.Tensor):
-                continue
-            found[name] = value
-            if key in kept:
-                of_model.append(name)
-    names = of_model
-    if len(kept) == 1 and kept[0] in STATE_DICTS and isinstance(loaded[kept[0]], dict):
-        names = [name.partition(".")[2] for name in of_model]
-    arrays = {}
-    for number, name in enumerate(of_model):
-        try:
-            arrays[str(number)] = found[name].detach().numpy()
-        except (TypeError, RuntimeError) as error:
-            kind = str(getattr(found[name], "dtype", "unknown")).replace("torch.", "")
-            what = "{} has the type {}, which NumPy lacks ({})."
-            remedy = "save it as float32: value.float() of each value of the state_dict."
-            raise Refusal(what.format(name, kind, words(error)), remedy) from error
-    return {
-        "names": names,
-        "order": "none",
-        "optimizer": len(found) - len(of_model),
-        "arrays": arrays,
-    }
-
-
-def _of_model(loaded, tensor):
-    """The keys of a file of torch under which there are arrays of the model, and not the state of a
-    training.
-
-    `loaded`: what is in the file; `tensor`: torch's class of arrays. Beside a state_dict under one
-    of `STATE_DICTS`, only other state_dicts are the model's, such as averaged weights: Lightning
-    also has the state of optimizers, loops and callbacks, with arrays in them.
-    """
-    main = [key for key in STATE_DICTS if isinstance(loaded.get(key), dict)]
-    kept = []
-    for key, value in loaded.items():
-        is_state = isinstance(value, dict) and bool(value)
-        is_state = is_state and all(isinstance(each, tensor) for each in value.values())
-        if (key in main[:1] or not main or is_state) and not _has_optimizer(value):
-            kept.append(key)
-    return kept
-
-
-def _has_optimizer(tree):
-    """Whether the state of an optimizer of torch is in a tree."""
-    if isinstance(tree, (list, tuple)):
-        return any(_has_optimizer(each) for each in tree)
-    if not isinstance(tree, dict):
-        return False
-    return "param_groups" in tree or any(_has_optimizer(each) for each in tree.values())
-
-
-GATES = {"LSTM": 4, "GRU": 3, "SimpleRNN": 1}
 
 
 def resave(source, target):
@@ -463,28 +382,20 @@ def step(ops, a, q, states):
     return [o * ops.tanh(memory), memory]
 
 
-def _named(tree, name=""):
-    """[(dotted name, value)] of the values in a tree of dicts and lists called `name`."""
-    if isinstance(tree, (list, tuple)):
-        tree = dict(enumerate(tree))
-    if not isinstance(tree, dict):
-        return [(name, tree)]
-    found = []
-    for key in tree:
-        inner = str(key)
-        if name:
-            inner = "{}.{}".format(name, key)
-        found += _named(tree[key], inner)
-    return found
-
-
 def _leaves(tree):
-    return [value for _, value in _named(tree)]
+    """The arrays in a tree of dicts, lists and tuples."""
+    if isinstance(tree, dict):
+        tree = [tree[key] for key in tree]
+    if not isinstance(tree, (list, tuple)):
+        return [tree]
+    found = []
+    for each in tree:
+        found += _leaves(each)
+    return found
 
 
 ACTIONS = {
     "tensorflow": tensorflow,
-    "torch": torch,
     "resave": resave,
     "check": check,
     "outputs": outputs,

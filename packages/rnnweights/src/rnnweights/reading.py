@@ -6,9 +6,10 @@ The content of a file decides how it is read, not its name:
 - ``.npz`` and safetensors: `array_files`;
 - ONNX: `onnx_files`;
 - flax, equinox, MXNet, MindSpore and TensorFlow.js: `other_formats`;
-- files of torch and TensorFlow: by their own libraries in a build.
+- torch: `torch_files`;
+- checkpoints of TensorFlow: by its own library.
 
-Nothing that is read can run code: pickles are refused.
+Nothing that is read can run code: pickles are refused, but for the names of arrays in torch's.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from pathlib import Path
 
 import h5py
 
-from rnnweights import array_files, keras_files, other_formats
+from rnnweights import array_files, keras_files, other_formats, torch_files
 from rnnweights.cells import DIRECTIONS, Cell
 from rnnweights.checkpoint import SAVEZ, Array, Checkpoint, Refusal, named
 from rnnweights.frameworks import Worker
@@ -183,8 +184,8 @@ def read(path: Path, worker: Worker, layouts: Sequence[Layout] = ()) -> Checkpoi
     is damaged or has links to other files.
     """
     kind = kind_of(path)
-    if kind in ("TensorFlow", "torch"):
-        return _by_library(path, kind, worker)
+    if kind == "TensorFlow":
+        return _by_tensorflow(path, worker)
 
     is_other = any(not layout.is_kerass for layout in layouts)
     try:
@@ -194,6 +195,8 @@ def read(path: Path, worker: Worker, layouts: Sequence[Layout] = ()) -> Checkpoi
             checkpoint = array_files.read_safetensors(path)
         elif kind == ".npz":
             checkpoint = array_files.read_npz(path)
+        elif kind == "torch":
+            checkpoint = torch_files.read_torch(path)
         elif kind == "ONNX":
             checkpoint = _onnx(path)
         elif kind == ".keras":
@@ -209,7 +212,7 @@ def read(path: Path, worker: Worker, layouts: Sequence[Layout] = ()) -> Checkpoi
                 f"it is damaged, or not all of its arrays are numbers that NumPy has ({reason}).",
                 "use the complete file, and save its arrays as float32.",
             ) from error
-        if kind == "ONNX" or kind in OTHER_FORMATS:
+        if kind in ("ONNX", "torch") or kind in OTHER_FORMATS:
             raise Refusal(
                 f"it is a damaged file of {kind} ({reason}).",
                 "use the complete file.",
@@ -224,27 +227,25 @@ def read(path: Path, worker: Worker, layouts: Sequence[Layout] = ()) -> Checkpoi
     return checkpoint
 
 
-def _by_library(path: Path, kind: str, worker: Worker) -> Checkpoint:
-    """A checkpoint that TensorFlow or torch reads in a build."""
+def _by_tensorflow(path: Path, worker: Worker) -> Checkpoint:
+    """A checkpoint that TensorFlow reads."""
     try:
-        answer, values = worker(kind.lower(), path=str(path.absolute()))
+        answer, values = worker("tensorflow", path=str(path.absolute()))
     except Refusal as error:
-        raise Refusal(f"it is a file of {kind}, and {error.what}", error.remedy) from error
+        raise Refusal(f"it is a file of TensorFlow, and {error.what}", error.remedy) from error
 
     contents = []
     for number, name in enumerate(answer["names"]):
-        pair = name, values[str(number)]
-        contents.append(pair)
+        contents.append((name, values[str(number)]))
     arrays = named(contents)
-    if kind == "TensorFlow":
-        # The layer of a variable is its scope.
-        for index, array in enumerate(arrays):
-            layer, _, last = array.scope.rpartition("/")
-            if last not in DIRECTIONS:
-                layer = array.scope
-            arrays[index] = array._replace(layer=layer)
+    # The layer of a variable is its scope.
+    for index, array in enumerate(arrays):
+        layer, _, last = array.scope.rpartition("/")
+        if last not in DIRECTIONS:
+            layer = array.scope
+        arrays[index] = array._replace(layer=layer)
     return Checkpoint(
-        kind,
+        "TensorFlow",
         arrays,
         order=answer["order"],
         optimizer=answer["optimizer"],
