@@ -7,7 +7,7 @@ The content of a file decides how it is read, not its name:
 - ONNX: `onnx_files`;
 - flax, equinox, MXNet, MindSpore and TensorFlow.js: `other_formats`;
 - torch: `torch_files`;
-- checkpoints of TensorFlow: by its own library.
+- TensorFlow: `tensorflow_files`.
 
 Nothing that is read can run code: pickles are refused, but for the names of arrays in torch's.
 """
@@ -22,8 +22,8 @@ from pathlib import Path
 
 import h5py
 
-from rnnweights import array_files, keras_files, other_formats, torch_files
-from rnnweights.cells import DIRECTIONS, Cell
+from rnnweights import array_files, keras_files, other_formats, tensorflow_files, torch_files
+from rnnweights.cells import Cell
 from rnnweights.checkpoint import SAVEZ, Array, Checkpoint, Refusal, named
 from rnnweights.frameworks import Worker
 from rnnweights.layer_tree import check_model
@@ -44,7 +44,6 @@ PICKLES = {
     "--layout paddle.LSTM.",
 }
 SHARD = re.compile(r"(.+)\.(meta|data-\d{5}-of-\d{5})")
-TABLE = bytes.fromhex("57fb808b247547db")  # the end of a file of Saver's first version
 OLD_TORCH = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."  # the magic number, pickled
 # Place and bytes → format. Of those that are not read.
 OTHERS = (
@@ -106,7 +105,7 @@ def kind_of(path: Path) -> str:
     if head[8:9] == b"{" and length < path.stat().st_size:
         return "safetensors"
 
-    if _ends_with(path, TABLE):
+    if _ends_with(path, tensorflow_files.TABLE):
         return "TensorFlow"
     if path.name == "saved_model.pb":
         raise Refusal("it is the graph of a SavedModel, without arrays.", "name its folder.")
@@ -184,9 +183,6 @@ def read(path: Path, worker: Worker, layouts: Sequence[Layout] = ()) -> Checkpoi
     is damaged or has links to other files.
     """
     kind = kind_of(path)
-    if kind == "TensorFlow":
-        return _by_tensorflow(path, worker)
-
     is_other = any(not layout.is_kerass for layout in layouts)
     try:
         if kind in OTHER_FORMATS or (kind == ".h5" and is_other):
@@ -195,6 +191,8 @@ def read(path: Path, worker: Worker, layouts: Sequence[Layout] = ()) -> Checkpoi
             checkpoint = array_files.read_safetensors(path)
         elif kind == ".npz":
             checkpoint = array_files.read_npz(path)
+        elif kind == "TensorFlow":
+            checkpoint = tensorflow_files.read_tensorflow(path, worker)
         elif kind == "torch":
             checkpoint = torch_files.read_torch(path)
         elif kind == "ONNX":
@@ -212,7 +210,7 @@ def read(path: Path, worker: Worker, layouts: Sequence[Layout] = ()) -> Checkpoi
                 f"it is damaged, or not all of its arrays are numbers that NumPy has ({reason}).",
                 "use the complete file, and save its arrays as float32.",
             ) from error
-        if kind in ("ONNX", "torch") or kind in OTHER_FORMATS:
+        if kind in ("ONNX", "TensorFlow", "torch") or kind in OTHER_FORMATS:
             raise Refusal(
                 f"it is a damaged file of {kind} ({reason}).",
                 "use the complete file.",
@@ -225,31 +223,6 @@ def read(path: Path, worker: Worker, layouts: Sequence[Layout] = ()) -> Checkpoi
     if not checkpoint.arrays:
         raise Refusal("it has no arrays of layers.", "use a checkpoint of a model with weights.")
     return checkpoint
-
-
-def _by_tensorflow(path: Path, worker: Worker) -> Checkpoint:
-    """A checkpoint that TensorFlow reads."""
-    try:
-        answer, values = worker("tensorflow", path=str(path.absolute()))
-    except Refusal as error:
-        raise Refusal(f"it is a file of TensorFlow, and {error.what}", error.remedy) from error
-
-    contents = []
-    for number, name in enumerate(answer["names"]):
-        contents.append((name, values[str(number)]))
-    arrays = named(contents)
-    # The layer of a variable is its scope.
-    for index, array in enumerate(arrays):
-        layer, _, last = array.scope.rpartition("/")
-        if last not in DIRECTIONS:
-            layer = array.scope
-        arrays[index] = array._replace(layer=layer)
-    return Checkpoint(
-        "TensorFlow",
-        arrays,
-        order=answer["order"],
-        optimizer=answer["optimizer"],
-    )
 
 
 def _of_another(path: Path, kind: str, layouts: Sequence[Layout]) -> Checkpoint:
