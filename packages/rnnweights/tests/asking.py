@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from rnnweights import in_framework
-from rnnweights.cells import Refusal
+from rnnweights.checkpoint import Refusal
+from rnnweights.conversion import Conversion, Stated, convert
 
 
 def ask(
@@ -23,3 +25,8 @@ def ask(
         what, remedy = error.args
         raise Refusal(f"this Python {what}", remedy or "name another one.") from error
     return answer, answer.pop("arrays", {})
+
+
+def converted(source: Path, to: str, target: str, stated: Stated) -> Conversion:
+    """The conversion of a file that no framework is needed for."""
+    return convert(source, to, target, stated, ask, source.with_name("written"))

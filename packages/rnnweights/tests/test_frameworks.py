@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from rnnweights import frameworks
-from rnnweights.cells import Refusal
+from rnnweights.checkpoint import Refusal
 
 STAND_IN = """
 import json, os, sys
@@ -84,3 +84,9 @@ def test_a_python_that_ends_without_an_answer_is_named(loudly: bool, told: str) 
         ask("stop", loudly=loudly)
     assert caught.value.what.endswith(told) and "python" in caught.value.what
     assert "runpy" not in caught.value.what and "--old" in caught.value.remedy
+
+
+def test_a_python_that_does_not_answer_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(frameworks, "SECONDS", 0.01)
+    with pytest.raises(Refusal, match=r"python.* has not answered within 0.01 s"):
+        ask("look")

@@ -31,6 +31,7 @@ CONVERTED = {
     ("attention.h5", "keras", ".keras"): "18 arrays: 0 converted, 18 copied",
     ("tf213.keras", "keras", ".keras"): "5 arrays: 0 converted, 5 copied",
     ("tf213.keras", "cudnn", ".h5"): "5 arrays: 3 converted (1 LSTM of 6 units), 2 copied",
+    ("lstm.pt", "keras", ".h5"): "16 arrays: 16 converted (4 LSTM of 6 units), 0 copied",
     ("tf212_is_hdf5.keras", "keras", ".keras"): "5 arrays: 0 converted, 5 copied",
     ("cudnnlstm_tf215.keras", "keras", ".keras"): "5 arrays: 3 converted (1 LSTM of 6 units)",
     ("cudnnlstm_tf215.keras", "canonical", ".npz"): "5 arrays: 3 converted (1 LSTM of 6 units)",
@@ -66,7 +67,6 @@ REFUSED = {
     ("subclassed.keras", "keras", ".h5"): r"Keras 3.* cannot load and save .*'Sub'",
     ("subclassed.keras", "cudnn", ".npz"): r"layer lstm_26: .*activations are not in the file",
     ("cudnngru_alphabetical.npz", "keras", ".keras"): r"no configuration of a model",
-    ("lstm.pt", "keras", ".h5"): r"a file of torch, and this Python has no torch",
 }  # fmt: skip
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from rnnweights import command, in_framework
-from rnnweights.cells import Refusal
+from rnnweights.checkpoint import Refusal
 from rnnweights.command import main
 
 pytestmark = pytest.mark.usefixtures("in_this_process")

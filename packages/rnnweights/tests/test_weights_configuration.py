@@ -10,10 +10,11 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
+from asking import converted
 
-from rnnweights.cells import Refusal
+from rnnweights.checkpoint import Refusal
 from rnnweights.configuration import convert_classes
-from rnnweights.conversion import Stated, convert
+from rnnweights.conversion import Stated
 from rnnweights.reading import read
 
 SIGMOID = {"activation": "tanh", "recurrent_activation": "sigmoid"}
@@ -52,7 +53,7 @@ def whole(model: Any, scopes: Sequence[tuple[str, int]], path: Path) -> Path:
 
 def refusal(source: Path) -> str:
     with pytest.raises(Refusal) as error:
-        convert(source, "cudnn", ".h5", Stated("sigmoid"), lambda *_: None)
+        converted(source, "cudnn", ".h5", Stated("sigmoid"))
     return f"{error.value.what} Fix: {error.value.remedy}"
 
 
@@ -69,7 +70,7 @@ def test_stacked_cells_have_the_settings_of_their_own_names(
     model = sequential(layer("RNN", "rnn", cell=layer("StackedRNNCells", "stacked", cells=cells)))
     scopes = [(f"rnn/stacked_rnn_cells/lstm_cell_{number}", 4) for number in (1, 2)]
     source = whole(model, scopes, tmp_path / "x.h5")
-    items = convert(source, "keras", ".h5", Stated(), lambda *_: None).items
+    items = converted(source, "keras", ".h5", Stated()).items
     assert [item.settings["activation"] for item in items] == [  # type: ignore[union-attr, index]
         each["activation"] for each in settings
     ]
@@ -87,7 +88,7 @@ def test_a_cell_of_an_rnn_layer_has_no_cudnn_layer(rnn: dict[str, Any], tmp_path
     if rnn["class_name"] == "RNN":
         assert "layer rnn: CuDNN layers cannot hold it: it is a cell of an RNN" in refusal(source)
     else:
-        convert(source, "cudnn", ".h5", Stated(), lambda *_: None)
+        converted(source, "cudnn", ".h5", Stated())
 
 
 def test_cells_without_a_configuration_are_known_by_their_place(tmp_path: Path) -> None:
@@ -95,7 +96,7 @@ def test_cells_without_a_configuration_are_known_by_their_place(tmp_path: Path) 
         for number, shape in enumerate([(3, 16), (4, 16), (16,)]):
             file[f"layers/rnn/cell/cells/lstm_cell/vars/{number}"] = np.ones(shape, "f4")
     with pytest.raises(Refusal, match="it is a cell of an RNN layer"):
-        convert(tmp_path / "x.weights.h5", "cudnn", ".npz", Stated("sigmoid"), lambda *_: None)
+        converted(tmp_path / "x.weights.h5", "cudnn", ".npz", Stated("sigmoid"))
 
 
 def test_names_that_were_counted_on_do_not_move_settings_to_another_layer(tmp_path: Path) -> None:
@@ -116,7 +117,7 @@ def test_layers_that_are_not_trained_come_last_in_the_file(tmp_path: Path) -> No
         name="inner",
     )
     source = whole(sequential(inner), [("x", 4), ("y", 4)], tmp_path / "x.h5")
-    items = convert(source, "keras", ".h5", Stated(), lambda *_: None).items
+    items = converted(source, "keras", ".h5", Stated()).items
     assert [item.settings["activation"] for item in items] == ["tanh", "relu"]  # type: ignore[union-attr, index]
 
 
@@ -130,7 +131,7 @@ def test_equal_names_in_nested_models_are_told_apart(tmp_path: Path) -> None:
         [("inner/b/rnn", 4), ("inner/a/rnn", 4)],
         tmp_path / "x.h5",
     )
-    items = convert(source, "keras", ".h5", Stated(), lambda *_: None).items
+    items = converted(source, "keras", ".h5", Stated()).items
     assert [item.settings["activation"] for item in items] == ["tanh", "relu"]  # type: ignore[union-attr, index]
 
 
@@ -138,7 +139,7 @@ def test_a_gru_without_bias_is_not_said_to_need_an_activation(tmp_path: Path) ->
     arrays = {"g/kernel": np.ones((3, 12)), "g/recurrent_kernel": np.ones((4, 12))}
     np.savez(tmp_path / "x.npz", **arrays)
     with pytest.raises(Refusal, match="no bias") as error:
-        convert(tmp_path / "x.npz", "cudnn", ".h5", Stated(), lambda *_: None)
+        converted(tmp_path / "x.npz", "cudnn", ".h5", Stated())
     assert "--recurrent-activation" not in error.value.remedy
 
 
@@ -148,9 +149,9 @@ def test_a_configuration_without_the_recurrent_activation_leaves_it_to_the_user(
     model = sequential(layer("LSTM", "a", units=4, activation="tanh"))
     source = whole(model, [("a", 4)], tmp_path / "x.h5")
     with pytest.raises(Refusal, match="its activations are not in the file") as error:
-        convert(source, "cudnn", ".h5", Stated(), lambda *_: None)
+        converted(source, "cudnn", ".h5", Stated())
     assert error.value.remedy.startswith("state --recurrent-activation sigmoid")
-    convert(source, "cudnn", ".h5", Stated("sigmoid"), lambda *_: None)
+    converted(source, "cudnn", ".h5", Stated("sigmoid"))
 
 
 def test_what_keras_3_does_not_read_is_changed_in_every_layer() -> None:

@@ -3,7 +3,6 @@ what cuDNN's layers cannot hold."""
 
 from __future__ import annotations
 
-import errno
 import io
 import json
 import os
@@ -20,7 +19,6 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
-from rnnweights import command
 from rnnweights.command import main
 from rnnweights.reading import read
 from rnnworker.recurrent import cudnn_layout
@@ -89,16 +87,20 @@ def test_source_links_pipes_devices_and_folders_are_never_replaced(
     assert os.readlink("dangling.npz") == "nowhere"
 
 
-def test_a_full_disk_leaves_nothing(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("target", ["x.npz", "x.safetensors", "x.h5"])
+def test_a_file_that_cannot_be_written_to_its_end_leaves_nothing(
+    target: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def full(descriptor: int) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(command.os, "fsync", full)
+    shapes = {"kernel": (100, 300), "recurrent_kernel": (100, 300), "bias": (600,)}
+    np.savez("large.npz", **{f"gru/{part}": np.ones(shape) for part, shape in shapes.items()})
     before = sorted(os.listdir())
-    assert convert("gru.npz", "x.h5") == 1
-    assert "No space left" in refused(capsys)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, limits[1]))
+    try:
+        code = convert("large.npz", target)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert code == 1 and "free some disk space" in refused(capsys)
     assert sorted(os.listdir()) == before
 
 

@@ -11,14 +11,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+from asking import converted
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rnnweights import in_framework
-from rnnweights.cells import Cell, Refusal, cells_of, items_of
+from rnnweights.cells import Cell, cells_of, items_of
+from rnnweights.checkpoint import Refusal
 from rnnweights.command import main
 from rnnweights.configuration import resets_after
-from rnnweights.conversion import Stated, convert
+from rnnweights.conversion import Stated
 from rnnweights.declared import gates_of
 from rnnweights.formulas import FUNCTIONS, Function, formula_of
 from rnnweights.layouts import AFTER, LAYOUTS, MATRICES, Layout, layouts_named
@@ -65,8 +67,8 @@ def test_keras_computes_what_the_framework_computed(
     stated = Stated(layout=layer)
     if whole_framework and not name.endswith("|eqx"):  # whose leaves have no names
         stated = Stated(layout=layer.rpartition(".")[0])
-    done = convert(source(name, tmp_path), "keras", ".npz", stated, no_framework)
-    (tmp_path / "x.npz").write_bytes(done.content)
+    converted(source(name, tmp_path), "keras", ".npz", stated)
+    (tmp_path / "written").rename(tmp_path / "x.npz")
     cells = cells_of(items_of(read(tmp_path / "x.npz", no_framework).arrays))
     # The tanh of MindSpore on a CPU is approximate.
     limit = 1e-4 if layer.startswith("mindspore") else 1e-6
@@ -88,7 +90,7 @@ def test_keras_computes_what_the_framework_computed(
 )
 def test_what_changes_or_is_assumed_is_said(name: str, said: str, tmp_path: Path) -> None:
     stated = Stated(layout=name.partition("|")[0])
-    done = convert(source(name, tmp_path), "keras", ".npz", stated, no_framework)
+    done = converted(source(name, tmp_path), "keras", ".npz", stated)
     assert re.search(said, "\n".join(done.lines()))
 
 
@@ -99,7 +101,7 @@ def test_a_file_that_does_not_say_its_layout_is_refused_without_one(
     name: str, tmp_path: Path
 ) -> None:
     with pytest.raises(Refusal) as error:
-        convert(source(name, tmp_path), "keras", ".npz", Stated(), no_framework)
+        converted(source(name, tmp_path), "keras", ".npz", Stated())
     assert "--layout" in error.value.remedy
 
 
@@ -109,7 +111,7 @@ def test_a_layout_that_the_names_contradict_is_refused(
     name: str, layout: str, tmp_path: Path
 ) -> None:
     with pytest.raises(Refusal, match="has no arrays of"):
-        convert(source(name, tmp_path), "keras", ".npz", Stated(layout=layout), no_framework)
+        converted(source(name, tmp_path), "keras", ".npz", Stated(layout=layout))
 
 
 @pytest.mark.parametrize("directions", [1, 2])
@@ -123,11 +125,11 @@ def test_two_directions_of_nnabla_are_not_read_as_one_of_twice_the_units(
     np.savez(tmp_path / "x.npz", **arrays)
     stated = Stated(layout="nnabla.functions.lstm")
     if directions == 1:
-        done = convert(tmp_path / "x.npz", "keras", ".npz", stated, no_framework)
+        done = converted(tmp_path / "x.npz", "keras", ".npz", stated)
         assert "l: LSTM of 3 units, nnabla.functions.lstm → keras" in done.lines()
         return
     with pytest.raises(Refusal, match="has no arrays of nnabla"):
-        convert(tmp_path / "x.npz", "keras", ".npz", stated, no_framework)
+        converted(tmp_path / "x.npz", "keras", ".npz", stated)
 
 
 def functions_of(layer: str) -> tuple[Function, Function]:
@@ -143,9 +145,9 @@ def functions_of(layer: str) -> tuple[Function, Function]:
 def test_nodes_of_onnx_are_read_and_written(layer: str, target: str, tmp_path: Path) -> None:
     """The outputs are those of onnxruntime."""
     to = "onnx" if target == ".onnx" else "keras"
-    done = convert(source(f"{layer}|onnx", tmp_path), to, target, Stated(), no_framework)
+    converted(source(f"{layer}|onnx", tmp_path), to, target, Stated())
     path = tmp_path / f"x{target}"
-    path.write_bytes(done.content)
+    (tmp_path / "written").rename(path)
     written = read(path, no_framework)
     cells = cells_of(written.items or items_of(written.arrays))
     found = outputs(cells, functions_of(layer))
@@ -159,10 +161,10 @@ def test_nodes_of_onnx_are_read_and_written(layer: str, target: str, tmp_path: P
 def test_a_hard_sigmoid_is_never_written_under_the_name_of_the_other(
     layer: str, tmp_path: Path
 ) -> None:
-    done = convert(source(f"{layer}|onnx", tmp_path), "keras", ".npz", Stated(), no_framework)
+    done = converted(source(f"{layer}|onnx", tmp_path), "keras", ".npz", Stated())
     assert f"recurrent_activation=hard_sigmoid of Keras {layer[-1]}" in done.lines()[1]
     with pytest.raises(Refusal, match=r"CuDNN layers cannot hold it: it has .*hard_sigmoid"):
-        convert(source(f"{layer}|onnx", tmp_path), "cudnn", ".npz", Stated(), no_framework)
+        converted(source(f"{layer}|onnx", tmp_path), "cudnn", ".npz", Stated())
 
 
 def edited(name: str, value: bytes) -> bytes:
@@ -200,7 +202,7 @@ def test_what_keras_does_not_compute_is_refused_by_name(
 ) -> None:
     (tmp_path / "x.onnx").write_bytes(edited(name, value))
     with pytest.raises(Refusal, match=reason):
-        convert(tmp_path / "x.onnx", "keras", ".npz", Stated(), no_framework)
+        converted(tmp_path / "x.onnx", "keras", ".npz", Stated())
 
 
 def test_an_onnx_file_that_is_cut_is_refused(tmp_path: Path) -> None:
@@ -208,7 +210,7 @@ def test_an_onnx_file_that_is_cut_is_refused(tmp_path: Path) -> None:
     for size in range(1, len(content), 97):
         (tmp_path / "x.onnx").write_bytes(content[:size])
         with pytest.raises(Refusal):
-            convert(tmp_path / "x.onnx", "keras", ".npz", Stated(), no_framework)
+            converted(tmp_path / "x.onnx", "keras", ".npz", Stated())
 
 
 GATES = {"lstm": "ifgo", "gru": "rzn", "rnn_tanh": "h"}
@@ -245,7 +247,7 @@ def test_arrays_of_one_layout_are_not_read_as_another_where_names_tell_them_apar
     np.savez(folder / "x.npz", **{f"net/{name}": values for name, values in arrays.items()})
     stated = Stated(layout=other.name)
     try:
-        done = convert(folder / "x.npz", "keras", ".npz", stated, no_framework)
+        done = converted(folder / "x.npz", "keras", ".npz", stated)
     except Refusal:
         assert layout.name != other.name
         return
@@ -267,9 +269,9 @@ def test_the_converted_cell_computes_the_formula_of_its_layout(
     arrays = made(layout, 4, 5, np.random.default_rng(0))
     np.savez(tmp_path / "x.npz", **{f"net/{name}": values for name, values in arrays.items()})
     stated = Stated(layout=layout.name)
-    done = convert(tmp_path / "x.npz", "keras", ".npz", stated, no_framework)
+    done = converted(tmp_path / "x.npz", "keras", ".npz", stated)
     (before,) = cells_of(done.items)
-    (tmp_path / "y.npz").write_bytes(done.content)
+    (tmp_path / "written").rename(tmp_path / "y.npz")
     (after,) = cells_of(items_of(read(tmp_path / "y.npz", no_framework).arrays))
     x = np.random.default_rng(1).normal(size=(2, 6, 5))
     expected = formula_of(before).outputs(x, *TANH)

@@ -15,15 +15,14 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
-from test_weights_torch import Tensor, load, stack, tensors
+from asking import ask
+from test_weights_torch import stack
+from torch_like import Tensor, save, tensors
 
-from rnnweights import in_framework
 from rnnweights.command import main
 from rnnweights.layer_tree import Node, nodes
 from rnnweights.reading import read
 from rnnworker.recurrent import cudnn_layout
-
-__all__ = ["load"]  # a fixture
 
 
 def models() -> dict[str, Any]:
@@ -226,48 +225,31 @@ def test_a_buffer_says_the_inputs_that_it_implies(
         assert "rnn_l0: GRU of 4 units, reset_after, 6 inputs, 1 direction, buffer → keras" in out
 
 
-def test_the_state_of_a_training_is_no_layer(load: Any) -> None:
+def test_the_state_of_a_training_is_no_layer(tmp_path: Path) -> None:
     """As in a checkpoint of Lightning: lists of optimizers, callbacks and loops with arrays."""
     optimizer = {
         "state": {0: tensors({"exp_avg": np.ones(3), "step": np.ones(1)})},
         "param_groups": [{"lr": 0.1}],
     }
-    answer = load(
-        {
-            "state_dict": tensors(stack()),
-            "optimizer_states": [optimizer],
-            "callbacks": {"stopping": tensors({"best": np.ones(1)})},
-            "lr_schedulers": [],
-            "rng": np.ones(5).view(Tensor),
-            "ema_state_dict": tensors({"w": np.ones(3)}),
-        }
-    )
-    assert answer["names"] == [*(f"state_dict.{name}" for name in stack()), "ema_state_dict.w"]
-    assert answer["optimizer"] == 4
+    tree = {
+        "state_dict": tensors(stack()),
+        "optimizer_states": [optimizer],
+        "callbacks": {"stopping": tensors({"best": np.ones(1)})},
+        "lr_schedulers": [],
+        "rng": Tensor(np.ones(5)),
+        "ema_state_dict": tensors({"w": np.ones(3)}),
+    }
+    found = read(save(tmp_path / "x.ckpt", tree), ask)
+    names = [*(f"state_dict.{name}" for name in stack()), "ema_state_dict.w"]
+    assert [array.place for array in found.arrays] == names
+    assert found.optimizer == 4
 
 
 @pytest.mark.parametrize("key", ["net.body.{}", "{}"])
-def test_a_state_dict_without_anything_beside_it_is_read(key: str, load: Any) -> None:
+def test_a_state_dict_without_anything_beside_it_is_read(key: str, tmp_path: Path) -> None:
     arrays = {key.format(name): values for name, values in stack().items()}
-    answer = load(tensors(arrays))
-    assert answer["names"] == list(arrays) and answer["optimizer"] == 0
-
-
-def test_a_type_that_numpy_lacks_is_named(load: Any) -> None:
-    class Brain(Tensor):
-        dtype = "torch.bfloat16"  # type: ignore[assignment]
-
-        def detach(self) -> Tensor:
-            return self
-
-        def numpy(self) -> np.ndarray:
-            raise TypeError("Got unsupported ScalarType BFloat16")
-
-    with pytest.raises(in_framework.Refusal) as error:
-        load({"net.w": np.ones(3).view(Brain)})
-    what, remedy = error.value.args
-    assert what.startswith("net.w has the type bfloat16, which NumPy lacks")
-    assert "value.float()" in remedy
+    found = read(save(tmp_path / "x.pt", tensors(arrays)), ask)
+    assert [array.place for array in found.arrays] == list(arrays) and found.optimizer == 0
 
 
 @pytest.mark.parametrize(

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import NoReturn
 
 import numpy as np
 import pytest
 from asking import ask
 
-from rnnweights.cells import Refusal
+from rnnweights import tensorflow_files
+from rnnweights.checkpoint import Refusal
 from rnnweights.command import main
 from rnnweights.reading import read
 
@@ -89,12 +91,67 @@ def test_a_damaged_file_of_variables_is_refused(
     data.write_bytes(content)
     assert main([str(source), "--to", "keras", "-o", str(tmp_path / "y.npz")]) == 1
     error = capsys.readouterr().err.splitlines()[-1]
-    assert "it is a file of TensorFlow" in error and "not damaged" in error
+    assert "lstm/" in error and "is damaged: its checksum differs" in error
+
+
+@pytest.mark.parametrize("end", [10, 60, 120])
+def test_a_damaged_table_of_variables_is_refused(end: int, tmp_path: Path) -> None:
+    source = save(tmp_path, cudnn_lstm("lstm"))
+    index = tmp_path / "x.ckpt.index"
+    content = bytearray(index.read_bytes())
+    content[end] ^= 1
+    index.write_bytes(content)
+    with pytest.raises(Refusal, match="its table is damaged: its checksum differs"):
+        read(source, ask)
+    index.write_bytes(content[: -end // 2])
+    with pytest.raises(Refusal, match="damaged"):
+        read(source, ask)
+
+
+@pytest.mark.parametrize("size", [0, 9, 8191, 8192, 8193, 100_000])
+def test_checksums_are_those_of_a_loop_over_bits(size: int) -> None:
+    assert tensorflow_files.crc32c(b"123456789") == 0xE3069283
+    content = np.random.default_rng(0).integers(0, 256, size, "u1")
+    expected = 0xFFFFFFFF
+    for octet in content.tolist():
+        expected ^= octet
+        for _ in range(8):
+            expected = (expected >> 1) ^ (0x82F63B78 if expected & 1 else 0)
+    assert tensorflow_files.crc32c(content) == expected ^ 0xFFFFFFFF
+
+
+def test_what_only_tensorflow_reads_is_the_same_from_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Saver's first version; for the comparison, also what is read without it."""
+    import tensorflow as tf
+
+    v1 = tf.compat.v1
+    with tf.Graph().as_default(), v1.Session() as session:
+        for name, values in {**cudnn_lstm("lstm"), **ADAM}.items():
+            v1.get_variable(name, initializer=values)
+        session.run(v1.global_variables_initializer())
+        v1.train.Saver(write_version=v1.train.SaverDef.V1).save(session, str(tmp_path / "one"))
+        v1.train.Saver().save(session, str(tmp_path / "two"))
+    of_tensorflow, ours = read(tmp_path / "one", ask), read(tmp_path / "two", no_framework)
+    assert (of_tensorflow.order, of_tensorflow.optimizer) == (ours.order, ours.optimizer)
+    for first, second in zip(of_tensorflow.arrays, ours.arrays, strict=True):
+        assert first.name == second.name and first.layer == second.layer
+        np.testing.assert_array_equal(first.values, second.values)
+
+
+def no_framework(action: str, **question: object) -> NoReturn:
+    raise AssertionError(f"{action} is asked")
 
 
 def test_numbers_that_numpy_lacks_are_refused(tmp_path: Path) -> None:
-    """bfloat16 comes from a build as two bytes without a type."""
-    (tmp_path / "x.ckpt.index").write_bytes(b"")
-    answer = {"names": ["dense/kernel"], "order": "none", "optimizer": 0}
+    """bfloat16 comes from TensorFlow as two bytes without a type."""
+    import tensorflow as tf
+
+    (tmp_path / "old").write_bytes(b"\0" * 40 + bytes.fromhex("57fb808b247547db"))
+    answer = {"keys": ["dense/kernel"]}
     with pytest.raises(Refusal, match="dense/kernel is not an array of numbers"):
-        read(tmp_path / "x.ckpt", lambda *_, **__: (answer, {"0": np.zeros(2, "V2")}))
+        read(tmp_path / "old", lambda *_, **__: (answer, {"0": np.zeros(2, "V2")}))
+    source = save(tmp_path, {"dense/kernel": tf.ones(2, tf.bfloat16).numpy()})
+    with pytest.raises(Refusal, match="dense/kernel has the type bfloat16"):
+        read(source, ask)

@@ -1,19 +1,22 @@
-"""Stacks of torch's layers agree among themselves; what torch finds in a file is arrays alone."""
+"""Stacks of torch's layers agree among themselves; of a file of torch, arrays alone are read."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Mapping
+import os
+import re
+import zipfile
+from collections.abc import Mapping
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+from asking import ask, converted
+from torch_like import Tensor, save, tensors
 
-from rnnweights import in_framework
-from rnnweights.cells import Refusal
-from rnnweights.conversion import Stated, convert
+from rnnweights.checkpoint import Refusal
+from rnnweights.conversion import Stated
+from rnnweights.reading import read
 
 
 def stack(
@@ -55,51 +58,13 @@ def test_the_layers_of_a_module_of_torch_must_agree(
 ) -> None:
     np.savez(tmp_path / "x.npz", **arrays)
     with pytest.raises(Refusal, match=reason):
-        convert(tmp_path / "x.npz", "keras", ".npz", Stated(), lambda *_: None)
+        converted(tmp_path / "x.npz", "keras", ".npz", Stated())
 
 
 def test_a_gru_of_torch_without_bias_is_one_of_cudnn(tmp_path: Path) -> None:
     np.savez(tmp_path / "x.npz", **stack(gates=3, bias=False))
-    done = convert(tmp_path / "x.npz", "cudnn", ".h5", Stated(), lambda *_: None)
+    done = converted(tmp_path / "x.npz", "cudnn", ".h5", Stated())
     assert "rnn_l0: GRU of 5 units, reset_after, no bias, torch → cudnn" in done.lines()
-
-
-class Tensor(np.ndarray):
-    """As a parameter of torch, which is not an array while it is trained."""
-
-    is_trained = True
-
-    def detach(self) -> Tensor:
-        detached = self.view(Tensor)
-        detached.is_trained = False
-        return detached
-
-    def numpy(self) -> np.ndarray:
-        if self.is_trained:
-            raise RuntimeError("Can't call numpy() on Tensor that requires grad.")
-        return np.asarray(self)
-
-
-def tensors(arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
-    return {name: values.view(Tensor) for name, values in arrays.items()}
-
-
-@pytest.fixture
-def load(monkeypatch: pytest.MonkeyPatch) -> Callable[[Any], dict[str, Any]]:
-    """What is read of a file, of which torch makes this object. The real one is in a build."""
-
-    def load(found: Any) -> dict[str, Any]:
-        def framework_load(path: str, map_location: str, weights_only: bool) -> Any:
-            assert weights_only
-            if isinstance(found, Exception):
-                raise found
-            return found
-
-        module = SimpleNamespace(load=framework_load, Tensor=Tensor)
-        monkeypatch.setitem(sys.modules, "torch", module)  # type: ignore[arg-type]
-        return in_framework.torch("x.pt")
-
-    return load
 
 
 OPTIMIZER = {"state": {0: tensors({"exp_avg": np.ones(3)})}, "param_groups": [{"lr": 0.1}]}
@@ -113,24 +78,78 @@ OPTIMIZER = {"state": {0: tensors({"exp_avg": np.ones(3)})}, "param_groups": [{"
         ({"ema": tensors({"w": np.ones(3)})}, [*(f"model.{name}" for name in stack()), "ema.w"], 0),
     ],
 )
+@pytest.mark.parametrize("compression", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
 def test_the_arrays_beside_a_state_dict_are_kept_unless_they_are_the_optimizers(
-    others: dict[str, Any], names: list[str], left_out: int, load: Callable[[Any], dict[str, Any]]
+    others: dict[str, Any], names: list[str], left_out: int, compression: int, tmp_path: Path
 ) -> None:
-    answer = load({"model": tensors(stack()), **others})
-    assert (answer["names"], answer["optimizer"]) == (names, left_out)
+    tree = {"model": tensors(stack()), **others}
+    found = read(save(tmp_path / "x.pt", tree, compression), ask)
+    assert [array.place for array in found.arrays] == names
+    assert found.optimizer == left_out
+    for array, values in zip(found.arrays, stack().values(), strict=False):
+        np.testing.assert_array_equal(array.values, values)
+
+
+def test_views_of_an_array_are_read_with_their_strides(tmp_path: Path) -> None:
+    """What torch saves of a transposed array or a part of one is the whole storage."""
+    whole = np.arange(24, dtype="f4").reshape(4, 6)
+    views = {
+        "transposed": whole.T,
+        "part": whole[:3, :4],
+        "skipping": whole[::2, ::3],
+        "repeated": np.broadcast_to(whole[0], (2, 6)),
+        "empty": np.empty((0, 3), "f8"),
+        "half": np.ones((2, 1), "f2"),
+        "number": np.array(5),
+    }
+    found = read(save(tmp_path / "x.pt", tensors(views)), ask)
+    for array in found.arrays:
+        np.testing.assert_array_equal(array.values, views[array.place])
+        assert array.values.dtype == views[array.place].dtype
 
 
 @pytest.mark.parametrize(
-    ("found", "reason"),
+    ("tree", "reason"),
     [
-        ([np.ones(3)], "finds a list in it, not a state_dict"),
-        (np.ones(3).view(Tensor), "finds a Tensor in it, not a state_dict"),
-        (RuntimeError("run it with weights_only=False"), "it has more than arrays"),
+        ([Tensor(np.ones(3))], "it has a list, not a state_dict"),
+        (Tensor(np.ones(3)), "it has a Tensor, not a state_dict"),
+        ({"w": Tensor(np.ones(3)), "more": os.getcwd}, "it names posix.getcwd"),
+        ({"w": Tensor(np.ones(3)), "more": Path}, "it names pathlib.Path"),
+        ({"net.w": Tensor(np.ones(3), "BFloat16Storage")}, "net.w has the type bfloat16"),
+        ({"w": Tensor(np.ones(3), strides=(2,))}, "an array w that is not in its storage"),
+        ({"w": Tensor(np.ones(3), strides=(-1,))}, "an array w that is not in its storage"),
     ],
 )
-def test_what_is_no_state_dict_is_refused_without_advice_to_run_it(
-    found: Any, reason: str, load: Callable[[Any], dict[str, Any]]
-) -> None:
-    with pytest.raises(in_framework.Refusal, match=reason) as error:
-        load(found)
-    assert "weights_only" not in str(error.value.args)
+def test_what_is_no_state_dict_is_refused(tree: Any, reason: str, tmp_path: Path) -> None:
+    with pytest.raises(Refusal, match=re.escape(reason)):
+        read(save(tmp_path / "x.pt", tree), ask)
+
+
+class Attack:
+    """What a pickle can ask for: a call of any function, here one that leaves a trace."""
+
+    def __init__(self, path: Path):
+        self.path = path
+
+    def __reduce__(self) -> Any:
+        return os.mkdir, (str(self.path),)
+
+
+def test_no_code_of_a_file_runs(tmp_path: Path) -> None:
+    trace = tmp_path / "trace"
+    file = save(tmp_path / "x.pt", {"w": Tensor(np.ones(3)), "a": Attack(trace)})
+    with pytest.raises(Refusal, match=r"it names posix.mkdir"):
+        read(file, ask)
+    assert not trace.exists()
+
+
+def test_a_tree_within_itself_ends(tmp_path: Path) -> None:
+    tree: dict[str, Any] = {"w": Tensor(np.ones(3))}
+    tree["again"] = tree
+    with pytest.raises(Refusal, match="a damaged file of torch"):
+        read(save(tmp_path / "x.pt", tree), ask)
+    many: Any = [1.0] * 10
+    for _ in range(7):
+        many = [many] * 10
+    with pytest.raises(Refusal, match="a damaged file of torch"):
+        read(save(tmp_path / "x.pt", {"w": Tensor(np.ones(3)), "m": many}), ask)

@@ -11,21 +11,22 @@ A file has the arrays of a cell in one of four layouts::
                 bias_ih_l0 and bias_hh_l0 (gates·units,)
     buffer      opaque_kernel: one array for a stack of layers in one or both directions
 
-`checkpoint_layouts` converts the other layouts.
+`cudnn_and_torch` converts the other layouts.
 """
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from rnnweights import checkpoint_layouts as layouts
+from rnnweights import cudnn_and_torch as layouts
+from rnnweights.checkpoint import PARTS, Array, Data, Refusal, is_finite
 
-PARTS = ("kernel", "recurrent_kernel", "bias")  # in Keras's order
 KINDS = {
     "lstm": "LSTM",
     "gru": "GRU",
@@ -37,50 +38,6 @@ TORCH = re.compile(
     r"(?:(.*)[./])?(weight_ih|weight_hh|bias_ih|bias_hh|weight_hr)_l(\d+)(_reverse)?"
 )
 OPAQUE = "opaque_kernel"
-
-
-class Refusal(ValueError):
-    """A checkpoint cannot be read or converted: `what` is wrong with a layer or a file, and the
-    `remedy`. Both are sentences for the user. `where`: the file."""
-
-    def __init__(
-        self,
-        what: str,
-        remedy: str = "use a checkpoint whose arrays agree.",
-        where: str = "",
-    ):
-        super().__init__(what)
-        self.what = what
-        self.remedy = remedy
-        self.where = where
-
-    def line(self) -> str:
-        """One line for the user."""
-        return " ".join(f"{self.where}: {self.what} Fix: {self.remedy}".split())
-
-
-class Array(NamedTuple):
-    """One array of a checkpoint.
-
-    `name`: unique, such as ``both/forward/kernel``;
-    `place`: its name in the file, such as ``both/forward_lstm/lstm_cell/kernel:0``;
-    `layer`: the name of the Keras layer that has it, empty if the file does not say it.
-    """
-
-    name: str
-    place: str
-    values: np.ndarray
-    layer: str
-
-    @property
-    def scope(self) -> str:
-        """The name without its last part, such as ``both/forward``."""
-        return self.name.rpartition("/")[0]
-
-    @property
-    def part(self) -> str:
-        """The last part of the name, such as ``kernel``."""
-        return self.name.rpartition("/")[2]
 
 
 @dataclass(frozen=True)
@@ -109,7 +66,7 @@ class Cell:
     layer: str
     name: str
     layout: str
-    arrays: Mapping[str, np.ndarray]
+    arrays: Mapping[str, Data]
     sources: Sequence[Array]
     exact: bool = True
     settings: dict[str, Any] | None = field(default=None, compare=False)
@@ -144,13 +101,13 @@ class Cell:
             return last
         return None
 
-    def in_layout(self, layout: str | None) -> dict[str, np.ndarray]:
+    def in_layout(self, layout: str | None) -> dict[str, Data]:
         """The arrays by the last part of their names.
 
         `layout`: ``keras``, ``cudnn``, or None for that of the file.
         """
         if layout in (None, self.layout):
-            return {array.part: array.values for array in self.sources}
+            return {array.part: array.data for array in self.sources}
         if layout == "keras":
             return dict(self.arrays)
 
@@ -163,6 +120,35 @@ Item = Cell | Array
 def cells_of(items: Sequence[Item]) -> list[Cell]:
     """The cells among the items."""
     return [item for item in items if isinstance(item, Cell)]
+
+
+def arrays_of(items: Sequence[Item], layout: str | None) -> list[Array]:
+    """All arrays, with the cells in a layout.
+
+    `layout`: ``cudnn``, ``keras``, or None for the one that a cell has. Raises `Refusal` if two
+    arrays have the same name.
+    """
+    arrays: list[Array] = []
+    for item in items:
+        if isinstance(item, Array):
+            arrays.append(item)
+            continue
+        like = item.sources[0].place
+        for part, values in item.in_layout(layout).items():
+            place = re.sub(r"(bias|(recurrent_)?kernel)(?=:\d+$|$)", part, like)
+            array = Array(
+                f"{item.scope}/{part}",
+                place,
+                values,
+                item.layer,
+            )
+            arrays.append(array)
+
+    counts = Counter(array.name for array in arrays)
+    for name, count in counts.items():
+        if count > 1:
+            raise Refusal(f"two arrays are called {name}.", "rename one.")
+    return arrays
 
 
 class Buffer(NamedTuple):
@@ -200,7 +186,7 @@ def items_of(arrays: Sequence[Array], buffer: Buffer | None = None) -> list[Item
     of_keras = set()
     for scope, own in scopes.items():
         recurrent = own.get("recurrent_kernel")
-        if recurrent is not None and recurrent.values.ndim == 2:
+        if recurrent is not None and recurrent.data.ndim == 2:
             of_keras.add(scope)
 
     items: list[Item] = []
@@ -239,8 +225,8 @@ def _of_keras(scope: str, parts: Mapping[str, Array]) -> Cell:
         if part in parts:
             array = parts[part]
             sources.append(array)
-            shown.append(f"{part} {array.values.shape}")
-            arrays[part] = array.values
+            shown.append(f"{part} {array.data.shape}")
+            arrays[part] = array.data
     shapes = ", ".join(shown)
     if "kernel" not in parts:
         raise Refusal(f"layer {scope} has only {shapes}.")
@@ -346,7 +332,7 @@ def _of_torch(arrays: Sequence[Array]) -> list[Cell]:
                 "does.",
                 "train without proj_size.",
             )
-        values = {part: array.values for part, array in parts.items()}
+        values = {part: array.data for part, array in parts.items()}
         try:
             converted, exact = layouts.from_torch(values)
         except ValueError as error:
@@ -395,9 +381,9 @@ def _check_stack(module: str, levels: Mapping[int, Sequence[Cell]]) -> None:
 
 def _check_rest(arrays: Sequence[Array]) -> None:
     """Raises `Refusal` if some of the arrays that belong to no cell are those of a CuDNN layer."""
-    scopes: dict[str, list[np.ndarray]] = {}
+    scopes: dict[str, list[Data]] = {}
     for array in arrays:
-        scopes.setdefault(array.scope, []).append(array.values)
+        scopes.setdefault(array.scope, []).append(array.data)
         if re.search("cu_?dnn", array.name):
             raise Refusal(f"{array.name} belongs to a CuDNN layer whose other arrays are missing.")
 
@@ -420,22 +406,19 @@ def checked(
     scope: str,
     layer: str,
     layout: str,
-    arrays: Mapping[str, np.ndarray],
+    arrays: Mapping[str, Data],
     sources: Sequence[Array],
     exact: bool,
 ) -> Cell:
-    """The cell of these arrays. Raises `Refusal` unless they are finite real numbers.
+    """The cell of these arrays. Raises `Refusal` unless they are real numbers.
 
     The arguments are those of the `Cell`.
     """
     for part, values in arrays.items():
         if not np.issubdtype(values.dtype, np.floating):
             raise Refusal(f"layer {scope}: {part} has the type {values.dtype}, not real numbers.")
-        if not np.isfinite(values).all():
-            raise Refusal(
-                f"layer {scope}: {part} has NaN or infinite values.",
-                "use a checkpoint from before the training diverged.",
-            )
+        if isinstance(values, np.ndarray):  # others are looked at by `check_finite`
+            _check_finite(scope, part, values)
 
     name = layouts.cell_of(arrays["recurrent_kernel"])
     assert name is not None
@@ -448,6 +431,21 @@ def checked(
         sources,
         exact,
     )
+
+
+def check_finite(cells: Sequence[Cell]) -> None:
+    """Raises `Refusal` unless all values of the cells in their file are finite."""
+    for cell in cells:
+        for array in cell.sources:
+            _check_finite(cell.scope, array.part, array.values)
+
+
+def _check_finite(scope: str, part: str, values: np.ndarray) -> None:
+    if not is_finite(values):
+        raise Refusal(
+            f"layer {scope}: {part} has NaN or infinite values.",
+            "use a checkpoint from before the training diverged.",
+        )
 
 
 def with_directions(cells: Sequence[Cell]) -> dict[str, str]:

@@ -11,13 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from rnnweights.cells import PARTS, Cell, Item, Refusal, cells_of, items_of
+from rnnweights.cells import Cell, Item, cells_of, items_of
+from rnnweights.checkpoint import PARTS, Checkpoint, Refusal
 from rnnweights.configuration import activations, resets_after
 from rnnweights.conversion import OF_KERAS, Conversion, Stated, functions_of
 from rnnweights.formulas import FUNCTIONS, formula_of
 from rnnweights.frameworks import Worker
-from rnnweights.reading import Checkpoint, read
-from rnnweights.writing import in_place
+from rnnweights.keras_files import write_like
+from rnnweights.reading import read
 
 SAMPLES, STEPS = 3, 7
 
@@ -60,7 +61,7 @@ def _check_models(source: Checkpoint, target: Checkpoint, worker: Worker) -> tup
         paths = {}
         for side, file in (("source", source), ("target", target)):
             path = Path(folder, f"{side}{file.kind}")
-            path.write_bytes(in_place(file, file.arrays, None))
+            write_like(path, file, file.arrays, None)
             paths[side] = str(path)
         answer, _ = worker("check", **paths)
     if answer["why"] is None:

@@ -1,22 +1,158 @@
-"""A checkpoint that was read, and what all of its formats need: checks of values and sizes, and the
-names of arrays."""
+"""A checkpoint that was read, and what all of its formats need: arrays that stay in their file
+until they are asked for, checks of values and sizes, and the names of arrays."""
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
 
 import h5py
 import numpy as np
 
-from rnnweights.cells import PARTS, Array, Item, Refusal
-
+PARTS = ("kernel", "recurrent_kernel", "bias")  # in Keras's order
+SAVEZ = (
+    "save its arrays with numpy.savez under the names of their framework and state its layout: "
+    "--layout haiku.LSTM, paddle.GRU, …"
+)
 # What a file holds at most in memory: times its size, and bytes besides.
 INFLATION = 100
 SMALL = 2**20
 IN_CELL = re.compile(r"/(lstm|gru|simple_rnn)_cell(_\d+)?(?=/[^/]*$)")
+
+
+class Refusal(ValueError):
+    """A checkpoint cannot be read or converted: `what` is wrong with a layer or a file, and the
+    `remedy`. Both are sentences for the user. `where`: the file."""
+
+    def __init__(
+        self,
+        what: str,
+        remedy: str = "use a checkpoint whose arrays agree.",
+        where: str = "",
+    ):
+        super().__init__(what)
+        self.what = what
+        self.remedy = remedy
+        self.where = where
+
+    def line(self) -> str:
+        """One line for the user."""
+        return " ".join(f"{self.where}: {self.what} Fix: {self.remedy}".split())
+
+
+class Data(Protocol):
+    """An array, or what ``numpy.asarray`` makes one of: an array of h5py, `InFile`, `Computed`."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+    @property
+    def dtype(self) -> np.dtype[Any]: ...
+
+    @property
+    def ndim(self) -> int: ...
+
+    @property
+    def size(self) -> int: ...
+
+    def __len__(self) -> int: ...
+
+    def __array__(self) -> np.ndarray: ...
+
+
+class InFile:
+    """An array that stays in its file: ``numpy.asarray`` reads it, each time.
+
+    `path`, `offset`: the file, and the place of the first byte there; `fortran`: whether the first
+    index varies fastest.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        offset: int,
+        shape: Sequence[int],
+        dtype: np.dtype[Any],
+        fortran: bool = False,
+    ):
+        self.path = path
+        self.offset = offset
+        self.shape = tuple(shape)
+        self.dtype = dtype
+        self.fortran = fortran
+        self.ndim = len(self.shape)
+        self.size = math.prod(self.shape)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        values = np.fromfile(self.path, self.dtype, self.size, offset=self.offset)
+        if values.size < self.size:
+            raise Refusal("it ends within an array.", "use the complete file.")
+        values = values.reshape(self.shape, order="F" if self.fortran else "C")
+        return values if dtype is None else values.astype(dtype)
+
+
+class Computed:
+    """An array that `make` makes of others, each time ``numpy.asarray`` asks for it."""
+
+    def __init__(self, shape: Sequence[int], dtype: np.dtype[Any], make: Callable[[], np.ndarray]):
+        self.shape = tuple(shape)
+        self.dtype = dtype
+        self.make = make
+        self.ndim = len(self.shape)
+        self.size = math.prod(self.shape)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        values = self.make()
+        return values if dtype is None else values.astype(dtype)
+
+
+class Array(NamedTuple):
+    """One array of a checkpoint.
+
+    `name`: unique, such as ``both/forward/kernel``;
+    `place`: its name in the file, such as ``both/forward_lstm/lstm_cell/kernel:0``;
+    `data`: its values, or where they are;
+    `layer`: the name of the Keras layer that has it, empty if the file does not say it.
+    """
+
+    name: str
+    place: str
+    data: Data
+    layer: str
+
+    @property
+    def values(self) -> np.ndarray:
+        """The values, which are read if they are in a file."""
+        return np.asarray(self.data)
+
+    @property
+    def scope(self) -> str:
+        """The name without its last part, such as ``both/forward``."""
+        return self.name.rpartition("/")[0]
+
+    @property
+    def part(self) -> str:
+        """The last part of the name, such as ``kernel``."""
+        return self.name.rpartition("/")[2]
+
+
+PIECE = 2**20
+
+
+def is_finite(values: np.ndarray) -> bool:
+    """Whether no value is NaN or infinite; needs no memory of the size of the array."""
+    flat = values.ravel(order="K")  # no copy of a contiguous array
+    return all(np.isfinite(flat[at : at + PIECE]).all() for at in range(0, flat.size, PIECE))
 
 
 @dataclass(frozen=True)
@@ -24,7 +160,7 @@ class Checkpoint:
     """The arrays of a file.
 
     `kind`: how the arrays are stored, such as ``.keras`` or ``torch``;
-    `content`: the bytes of a file of Keras;
+    `path`: the file;
     `config`: the model's configuration, if the file has one;
     `container`: the group with the layers in a file of Keras 3, or of Keras 2.13;
     `order`: whether the file has that of the ``layers``, also of the ``arrays`` in a layer, or
@@ -38,14 +174,14 @@ class Checkpoint:
 
     kind: str
     arrays: Sequence[Array]
-    content: bytes = b""
+    path: Path = Path()
     config: dict[str, Any] | None = None
     container: str = "layers"
     order: str = "none"
     optimizer: int = 0
     attributes: Mapping[str, str] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
-    items: Sequence[Item] = ()
+    items: Sequence[Any] = ()
     is_own: bool = False
 
 
@@ -58,15 +194,15 @@ def check_claim(claimed: int, size: int) -> None:
         )
 
 
-def numbers(name: str, values: Any) -> np.ndarray:
+def numbers(name: str, values: Any) -> Data:
     """The `values` of the array `name`. Raises `Refusal` unless they are an array of numbers."""
     what = f"{name} is not an array of numbers"
     remedy = "save it as float32."
-    if not isinstance(values, h5py.Dataset | np.ndarray):
+    if not isinstance(values, np.ndarray | h5py.Dataset | InFile | Computed):
         raise Refusal(f"{what}.", remedy)
     if values.dtype.kind not in "biufc":
         raise Refusal(f"{what} (type {values.dtype}).", remedy)
-    return np.asarray(values)
+    return values
 
 
 def named(contents: Iterable[tuple[str, Any]]) -> list[Array]:

@@ -13,8 +13,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from rnnweights.cells import Buffer, Refusal
+from rnnweights.cells import Buffer
 from rnnweights.check import check
+from rnnweights.checkpoint import Refusal
 from rnnweights.conversion import Stated, convert
 from rnnweights.frameworks import Python, Worker, ask
 
@@ -86,6 +87,9 @@ def run(options: Namespace, worker: Worker) -> list[str]:
 
     file = source
     fault = "cannot be read or converted"
+    descriptor, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+    os.close(descriptor)
+    new = Path(name)  # has its name only once it is complete
     try:
         conversion = convert(
             source,
@@ -93,9 +97,11 @@ def run(options: Namespace, worker: Worker) -> list[str]:
             target_format,
             stated,
             worker,
+            new,
         )
         _format_of_target(target, source, options.force)  # it may have been made meanwhile
-        write(target, conversion.content)
+        new.chmod(0o644)
+        new.replace(target)
         lines = conversion.lines()
         if options.check:
             file = target
@@ -110,23 +116,12 @@ def run(options: Namespace, worker: Worker) -> list[str]:
         if error.where:
             raise
         raise Refusal(f"{fault}: {error.what}", error.remedy, where=str(file)) from error
-    return lines
-
-
-def write(path: Path, content: bytes) -> None:
-    """Writes a file, which has its name only once it is complete."""
-    descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
     except OSError as error:  # the error of a write does not name the file
-        raise OSError(error.errno, error.strerror, str(path)) from error
+        reason = os.strerror(error.errno) if error.errno else str(error)
+        raise OSError(error.errno, reason, str(target)) from error
     finally:
-        Path(temporary).unlink(missing_ok=True)
+        new.unlink(missing_ok=True)
+    return lines
 
 
 def _format_of_target(target: Path, source: Path, force: bool) -> str:

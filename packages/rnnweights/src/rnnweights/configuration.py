@@ -8,7 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from rnnweights.cells import DIRECTIONS, Cell, Item, Refusal
+from rnnweights.cells import DIRECTIONS, Cell, Item
+from rnnweights.checkpoint import Refusal
 from rnnweights.layer_tree import (
     CELLS,
     CONTAINERS,

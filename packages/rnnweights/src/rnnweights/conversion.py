@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import tempfile
 from collections import Counter
 from collections.abc import Sequence
@@ -10,18 +11,20 @@ from pathlib import Path
 
 import numpy as np
 
+from rnnweights.array_files import write_npz, write_safetensors
 from rnnweights.cells import (
-    Array,
     Buffer,
     Cell,
     Item,
-    Refusal,
+    arrays_of,
     cells_of,
     check_alone,
     check_directions,
+    check_finite,
     items_of,
     with_directions,
 )
+from rnnweights.checkpoint import Array, Checkpoint, Computed, Refusal, is_finite
 from rnnweights.configuration import (
     DEFAULTS,
     activations,
@@ -33,10 +36,10 @@ from rnnweights.configuration import (
 )
 from rnnweights.declared import declared_cells, suggestion, without_copies
 from rnnweights.frameworks import Worker
+from rnnweights.keras_files import write_like, write_weights
 from rnnweights.layouts import Layout, layouts_named
 from rnnweights.onnx_files import onnx_model
-from rnnweights.reading import Checkpoint, read
-from rnnweights.writing import arrays_of, hdf5, in_place, npz, safetensors_file
+from rnnweights.reading import read
 
 OF_KERAS = (".h5", ".keras", ".weights.h5")
 OF_KERAS_3 = (".keras", ".weights.h5")
@@ -75,11 +78,12 @@ class Stated:
 
 @dataclass(frozen=True)
 class Conversion:
-    """A checkpoint with its `items`, as they were read, and what is written.
+    """A checkpoint with its `items`, as they were read, and what was written.
 
     - `stated`: what the user states about it.
     - `layout`, `target`: the layout and format of the target.
-    - `content`: its bytes.
+    - `broken`: the names of the copied arrays with NaN or infinite values.
+    - `keeps_config`: whether the target has the configuration of the model.
     """
 
     checkpoint: Checkpoint
@@ -87,7 +91,8 @@ class Conversion:
     stated: Stated
     layout: str
     target: str
-    content: bytes
+    broken: Sequence[str]
+    keeps_config: bool
 
     def lines(self) -> list[str]:
         """What became of each array, for people."""
@@ -120,9 +125,8 @@ class Conversion:
                 "the file has no names of layers: they are called after their classes, in order"
             )
 
-        for item in self.items:
-            if isinstance(item, Array) and not np.isfinite(item.values).all():
-                lines.append(f"{item.name}: copied, but has NaN or infinite values")
+        for name in self.broken:
+            lines.append(f"{name}: copied, but has NaN or infinite values")
 
         version = 2
         if is_of_keras_3(self.checkpoint):
@@ -132,8 +136,7 @@ class Conversion:
             if _has_hard_sigmoid(cell):
                 lines.append(f"{cell.scope}: {hard}{version}, as the source")
 
-        kept = self.target == ".keras" or b"model_config" in self.content
-        if self.checkpoint.config is not None and not kept:
+        if self.checkpoint.config is not None and not self.keeps_config:
             lines.append("not in the target: the model's configuration; load it with load_weights")
         others = len(self.items) - len(cells)
         if self.target == ".onnx" and others:
@@ -218,13 +221,15 @@ def convert(
     target: str,
     stated: Stated,
     worker: Worker,
+    path: Path,
 ) -> Conversion:
-    """The conversion of a checkpoint.
+    """Converts a checkpoint.
 
     - `source`: its file, or the prefix of its files.
     - `to`: the layout ``cudnn`` or ``keras``; ``canonical`` for Keras's in an archive of arrays.
     - `target`: the format, a suffix. A model whose format changes is loaded and saved by Keras 3.
     - `worker`: answers what only a framework can, as `frameworks.ask`.
+    - `path`: the file to write.
 
     Raises `Refusal`.
     """
@@ -240,6 +245,7 @@ def convert(
     checkpoint = read(source, worker, layouts)
     items = _items(checkpoint, stated, layouts)
     cells = cells_of(items)
+    check_finite(cells)
     check_directions([cell for cell in cells if cell.settings is None])
     for cell in cells:
         activations(cell, stated.activations)
@@ -258,6 +264,7 @@ def convert(
             target,
             stated,
             worker,
+            path,
         )
 
     if not cells and checkpoint.kind not in OF_KERAS:
@@ -269,14 +276,34 @@ def convert(
                 f"if they are, state it: --layout {similar[0]}.",
             )
         raise Refusal(f"{what}.", ADVICE)
+    broken: list[str] = []
+    copied: list[Item] = [
+        _watched(item, broken) if isinstance(item, Array) else item for item in items
+    ]
+    keeps_config = _write(path, checkpoint, copied, layout, target, stated)
     return Conversion(
         checkpoint,
         items,
         stated,
         layout,
         target,
-        content=_content(checkpoint, items, layout, target, stated),
+        list(dict.fromkeys(broken)),
+        keeps_config,
     )
+
+
+def _watched(array: Array, broken: list[str]) -> Array:
+    """The array, which adds its name to `broken` if it is read and has values that are not
+    finite."""
+
+    def read_and_look() -> np.ndarray:
+        values = array.values
+        if not is_finite(values):
+            broken.append(array.name)
+        return values
+
+    data = Computed(array.data.shape, array.data.dtype, read_and_look)
+    return array._replace(data=data)
 
 
 def _items(checkpoint: Checkpoint, stated: Stated, layouts: Sequence[Layout]) -> list[Item]:
@@ -377,34 +404,46 @@ def _check_target(
             raise Refusal(f"{what}Keras 3 computes x / 6 + 0.5.", "write .h5, for Keras 2.")
 
 
-def _content(
+def _write(
+    path: Path,
     checkpoint: Checkpoint,
     items: Sequence[Item],
     layout: str,
     target: str,
     stated: Stated,
-) -> bytes:
-    """The bytes of the target. Raises `Refusal`."""
+) -> bool:
+    """Writes the target and returns whether it has the configuration of the model. Raises
+    `Refusal`."""
     if target == ".onnx":
         cells = cells_of(items)
         functions = {cell.scope: functions_of(cell, checkpoint, stated) for cell in cells}
-        return onnx_model(cells, functions)
+        path.write_bytes(onnx_model(cells, functions))
+        return False
     of_keras_3 = layout == "cudnn" and is_of_keras_3(checkpoint)
     if checkpoint.kind == target and target in OF_KERAS and not of_keras_3:
-        return in_place(checkpoint, items, layout)
+        write_like(path, checkpoint, items, layout)
+        return checkpoint.config is not None
 
-    arrays = arrays_of(items, layout)
     about = {**checkpoint.attributes, "order": checkpoint.order}
+    arrays = arrays_of(items, layout)
     if target == ".npz":
-        return npz(arrays, about)
-    if target == ".safetensors":
-        return safetensors_file(arrays, about)
-    if target != ".h5":
+        write_npz(path, arrays, about)
+    elif target == ".safetensors":
+        write_safetensors(path, arrays, about)
+    elif target != ".h5":
         raise Refusal(
             f"it has no configuration of a model, which {target} needs.",
             "write .h5, .npz or .safetensors.",
         )
+    else:
+        order = _order_for_keras(items, checkpoint.order)
+        write_weights(path, arrays, order, checkpoint.attributes)
+    return False
 
+
+def _order_for_keras(items: Sequence[Item], order: str) -> str:
+    """The order of the arrays as a `Checkpoint` has it: that of torch's layers is known if there is
+    one stack of them. Raises `Refusal` if there are arrays of torch's other layers, too."""
     stacks = set()  # of layers of torch or cuDNN
     others = False
     for item in items:
@@ -414,17 +453,13 @@ def _content(
             others = True
 
     if not stacks:
-        return hdf5(arrays, checkpoint.order, checkpoint.attributes)
+        return order
     if others:
         raise Refusal(
             "it has arrays of torch's other layers, in torch's layout.",
             "write .npz or .safetensors.",
         )
-
-    order = "none"
-    if len(stacks) == 1:
-        order = "arrays"
-    return hdf5(arrays, order, checkpoint.attributes)
+    return "arrays" if len(stacks) == 1 else "none"
 
 
 def _by_keras(
@@ -434,6 +469,7 @@ def _by_keras(
     target: str,
     stated: Stated,
     worker: Worker,
+    path: Path,
 ) -> Conversion:
     """The conversion of a whole model to another format of Keras."""
     remedy = f"write {checkpoint.kind}, .npz or .safetensors."
@@ -444,7 +480,7 @@ def _by_keras(
     with tempfile.TemporaryDirectory(prefix="rnnweights-") as folder:
         before = Path(folder, f"source{checkpoint.kind}")
         after = Path(folder, f"target{target}")
-        before.write_bytes(in_place(checkpoint, items, "keras"))
+        write_like(before, checkpoint, items, "keras")
         worker("resave", source=str(before), target=str(after))
         saved = convert(
             after,
@@ -452,12 +488,19 @@ def _by_keras(
             target,
             stated,
             worker,
+            path,
         )
-
-    had = Counter(array.values.tobytes() for array in arrays_of(items, "keras"))
-    has = Counter(array.values.tobytes() for array in arrays_of(saved.items, "keras"))
-    lost = had - has
+        had = _contents(items)
+        lost = had - _contents(saved.items)
     if lost:
         what = f"{lost.total()} of {had.total()} arrays are not in what Keras 3 saved."
         raise Refusal(what, remedy)
     return replace(saved, checkpoint=checkpoint, items=items)
+
+
+def _contents(items: Sequence[Item]) -> Counter[bytes]:
+    """How often each array is there, by the digest of its bytes."""
+    digests = Counter[bytes]()
+    for array in arrays_of(items, "keras"):
+        digests[hashlib.sha256(array.values.tobytes()).digest()] += 1
+    return digests

@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rnnweights.cells import PARTS, Array, Cell, Refusal, checked
+from rnnweights.cells import Cell, checked
+from rnnweights.checkpoint import PARTS, Array, Computed, Data, Refusal
 from rnnweights.layouts import (
     AFTER,
     GATES,
@@ -21,6 +22,8 @@ from rnnweights.layouts import (
     Layout,
     Part,
 )
+
+BIASES = ("input_bias", "hidden_bias")
 
 
 class Found(NamedTuple):
@@ -68,9 +71,9 @@ def _fits(layout: Layout, parts: Mapping[str, Array]) -> bool:
     biases = set(layout.parts) - matrices
     if not matrices <= set(parts) or set(parts) & biases not in (set(), biases):
         return False
-    values = {name: array.values for name, array in parts.items()}
+    values = {name: array.data for name, array in parts.items()}
     try:
-        gates_of(layout, values)
+        gates_of(layout, _loaded(layout, values, ()))
     except ValueError:
         return False
     return True
@@ -124,6 +127,19 @@ def gates_of(layout: Layout, values: Mapping[str, np.ndarray]) -> Gates:
     return gates
 
 
+def _loaded(
+    layout: Layout, values: Mapping[str, Data], sides: Sequence[str]
+) -> dict[str, np.ndarray]:
+    """The arrays of these sides, and empty ones of the same shapes, which take no memory."""
+    loaded = {}
+    for name, data in values.items():
+        if layout.parts[name].side in sides:
+            loaded[name] = np.asarray(data)
+        else:
+            loaded[name] = np.broadcast_to(np.zeros((), data.dtype), data.shape)
+    return loaded
+
+
 def _units(layout: Layout, values: Mapping[str, np.ndarray]) -> int:
     """The units of a cell, from a matrix for its state. Raises ValueError if there is none."""
     rows = -1 if layout.transposed else 0  # the axis over what is multiplied
@@ -173,14 +189,16 @@ class InKeras(NamedTuple):
     back from their sum; `reset_after`: of a GRU; `notes`: what was changed, in words.
     """
 
-    arrays: dict[str, np.ndarray]
+    arrays: dict[str, Data]
     exact: bool
     reset_after: bool | None
     notes: tuple[str, ...]
 
 
-def in_keras(layout: Layout, gates: Gates) -> InKeras:
-    """The arrays of a cell that computes the same in Keras."""
+def in_keras(layout: Layout, values: Mapping[str, Data]) -> InKeras:
+    """The arrays of a cell that computes the same in Keras. `values`: those of the file, by the
+    names in `Layout.parts`. Raises ValueError if their shapes contradict each other."""
+    gates = gates_of(layout, _loaded(layout, values, BIASES))
     letters = GATES[layout.cell]
     notes = []
     negated: set[str] = set()
@@ -188,14 +206,22 @@ def in_keras(layout: Layout, gates: Gates) -> InKeras:
         negated = {"z"}
         notes.append("z is negated, because there h = (1 - z) h + z n")
 
-    arrays = {
-        "kernel": _joined(gates.W, letters, negated),
-        "recurrent_kernel": _joined(gates.R, letters, negated),
+    def kernel() -> np.ndarray:
+        return _joined(gates_of(layout, _loaded(layout, values, MATRICES)).W, letters, negated)
+
+    def recurrent() -> np.ndarray:
+        return _joined(gates_of(layout, _loaded(layout, values, MATRICES)).R, letters, negated)
+
+    (inputs, units), dtype = gates.W[letters[0]].shape, gates.W[letters[0]].dtype
+    columns = len(letters) * units
+    arrays: dict[str, Data] = {
+        "kernel": Computed((inputs, columns), dtype, kernel),
+        "recurrent_kernel": Computed((units, columns), dtype, recurrent),
     }
     has_bias = bool(gates.b or gates.c)
     exact = True
     if has_bias or layout.forget:
-        zeros = np.zeros_like(arrays["kernel"], shape=len(arrays["recurrent_kernel"]))
+        zeros = np.zeros(units, dtype)
         of_inputs = {gate: gates.b.get(gate, zeros) for gate in letters}
         of_state = {gate: gates.c.get(gate, zeros) for gate in letters}
         if layout.forget:
@@ -259,21 +285,21 @@ def _renamed(arrays: Sequence[Array], layouts: Sequence[Layout]) -> list[Found]:
     for scope, parts in scopes.items():
         if not set(PARTS[:2]) <= set(parts):
             continue
-        values = {name: array.values for name, array in parts.items()}
+        values = {name: array.data for name, array in parts.items()}
         fitting = []
         for layout in layouts:
             renamed = _with_kerass_names(layout, parts)
             if renamed is None:
                 continue
             try:
-                gates_of(renamed, values)
+                gates_of(renamed, _loaded(renamed, values, ()))
             except ValueError:
                 continue
             fitting.append(renamed)
         distinct = {(layout.cell, layout.order, layout.reset) for layout in fitting}
         if len(distinct) != 1:
             names = ", ".join(layout.name for layout in fitting or layouts)
-            shapes = ", ".join(f"{name} {array.values.shape}" for name, array in parts.items())
+            shapes = ", ".join(f"{name} {array.data.shape}" for name, array in parts.items())
             raise Refusal(
                 f"layer {scope}: {shapes} are not one array of all gates of {names}.",
                 "name its arrays as the framework does, or state one layout that has them.",
@@ -295,7 +321,7 @@ def _with_kerass_names(layout: Layout, parts: Mapping[str, Array]) -> Layout | N
     }
     if "bias" in parts:
         one = len(biases) == 1 and biases[0].gates == order
-        if not one or parts["bias"].values.ndim != 1:
+        if not one or parts["bias"].data.ndim != 1:
             return None
         named["bias"] = Part(biases[0].side, order)
     return Layout(
@@ -329,8 +355,8 @@ def declared_cell(found: Found) -> Cell:
     """The cell that was found. Raises `Refusal` for values that are not finite real numbers, and
     ValueError if its arrays contradict each other."""
     layout = found.layout
-    values = {name: array.values for name, array in found.parts.items()}
-    converted = in_keras(layout, gates_of(layout, values))
+    values = {name: array.data for name, array in found.parts.items()}
+    converted = in_keras(layout, values)
     scope = found.scope or layout.name.rpartition(".")[2].lower()
     cell = checked(
         scope,

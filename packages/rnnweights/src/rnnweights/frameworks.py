@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from rnnweights.cells import Refusal
+from rnnweights.checkpoint import Refusal
 
 SECONDS = 600
 SCRIPT = Path(__file__).with_name("in_framework.py")
@@ -52,7 +52,7 @@ def ask(
     - `action`: the name of a function there.
     - `arrays`, `question`: what the function is given.
 
-    Raises `Refusal` with the framework's words, and `subprocess.TimeoutExpired` after `SECONDS`.
+    Raises `Refusal` with the framework's words, or if it takes longer than `SECONDS`.
     """
     with tempfile.TemporaryDirectory(prefix="rnnweights-") as folder:
         if arrays is not None:
@@ -62,15 +62,21 @@ def ask(
         command = [*python.command, "-B"]
         words = shlex.join(command)
         command += ["-c", START, str(SCRIPT), folder]
-        done = subprocess.run(
-            command,
-            env={**python.variables, "CUDA_VISIBLE_DEVICES": "-1"},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=SECONDS,
-            cwd=folder,
-        )
+        try:
+            done = subprocess.run(
+                command,
+                env={**python.variables, "CUDA_VISIBLE_DEVICES": "-1"},
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                timeout=SECONDS,
+                cwd=folder,
+            )
+        except subprocess.TimeoutExpired:
+            raise Refusal(
+                f"{words} has not answered within {SECONDS} s.",
+                f"name another one with {python.option}.",
+            ) from None
 
         answered = Path(folder, "answer.json")
         if not answered.exists():

@@ -17,7 +17,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from rnnweights.cells import DIRECTIONS, Refusal
+from rnnweights.cells import DIRECTIONS
+from rnnweights.checkpoint import Refusal
 
 RNN = ("LSTM", "GRU", "SimpleRNN")
 CUDNN = ("CuDNNLSTM", "CuDNNGRU")

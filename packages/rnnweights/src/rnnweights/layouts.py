@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from rnnweights.cells import PARTS, Refusal
+from rnnweights.checkpoint import PARTS, Refusal
 
 GATES = {"lstm": "ifgo", "gru": "zrn", "rnn_tanh": "h"}  # in Keras's order
 BEFORE, AFTER = "before", "after"

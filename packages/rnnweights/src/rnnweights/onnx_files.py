@@ -17,7 +17,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rnnweights.cells import Array, Cell, Item, Refusal
+from rnnweights.cells import Cell, Item
+from rnnweights.checkpoint import Array, Refusal
 from rnnweights.configuration import resets_after
 from rnnweights.declared import Found, declared_cell
 from rnnweights.layouts import AFTER, BEFORE, Layout, Part
@@ -130,7 +131,7 @@ def read_onnx(content: bytes) -> list[Item]:
         )
     for name in graph.stored:
         array = Array(name, name, graph.constants[name], "")
-        if name not in used and array.values.dtype.kind == "f" and array.values.size:
+        if name not in used and array.data.dtype.kind == "f" and array.data.size:
             items.append(array)
     return items
 
@@ -474,12 +475,12 @@ def _arrays(cell: Cell, operator: str) -> dict[str, np.ndarray]:
         return np.concatenate([pieces[place] for place in places], axis=-1)
 
     arrays = {
-        "W": rows(cell.arrays["kernel"]).T,
-        "R": rows(cell.arrays["recurrent_kernel"]).T,
+        "W": rows(np.asarray(cell.arrays["kernel"])).T,
+        "R": rows(np.asarray(cell.arrays["recurrent_kernel"])).T,
     }
     bias = cell.arrays.get("bias")
     if bias is not None:
-        biases = np.atleast_2d(bias)
+        biases = np.atleast_2d(np.asarray(bias))
         if len(biases) == 1:
             biases = np.concatenate([biases, np.zeros_like(biases)])
         arrays["B"] = rows(biases).ravel()

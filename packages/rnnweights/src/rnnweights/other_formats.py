@@ -17,8 +17,7 @@ from typing import Any
 import h5py
 import numpy as np
 
-from rnnweights.cells import Refusal
-from rnnweights.checkpoint import check_claim
+from rnnweights.checkpoint import Refusal, check_claim
 from rnnweights.protobuf import integers, message, octets
 
 Contents = list[tuple[str, Any]]  # names and values

@@ -16,15 +16,15 @@ def fields(content: bytes | memoryview) -> Iterator[tuple[int, Value]]:
     view = memoryview(content)
     place = 0
     while place < len(view):
-        key, place = _varint(view, place)
+        key, place = varint(view, place)
         number, kind = divmod(key, 8)
         if kind == VARINT:
             value: Value
-            value, place = _varint(view, place)
+            value, place = varint(view, place)
             yield number, value
             continue
         if kind == BYTES:
-            size, place = _varint(view, place)
+            size, place = varint(view, place)
         elif kind in (FIXED_32, FIXED_64):
             size = 4 if kind == FIXED_32 else 8
         else:
@@ -61,12 +61,13 @@ def integers(values: list[Value]) -> list[int]:
         view = memoryview(value)
         place = 0
         while place < len(view):
-            number, place = _varint(view, place)
+            number, place = varint(view, place)
             found.append(number)
     return [number - (1 << 64) if number >> 63 else number for number in found]
 
 
-def _varint(view: memoryview, place: int) -> tuple[int, int]:
+def varint(view: memoryview, place: int) -> tuple[int, int]:
+    """The integer at a place, and the place behind it. Raises ValueError."""
     value = 0
     for shift in range(0, 70, 7):
         if place >= len(view):

@@ -3,35 +3,175 @@
 The content of a file decides how it is read, not its name:
 
 - HDF5 of Keras 2 and 3 (``.h5``, ``.weights.h5``) and ``.keras``: `keras_files`;
-- ``.npz`` and safetensors: here;
+- ``.npz`` and safetensors: `array_files`;
 - ONNX: `onnx_files`;
 - flax, equinox, MXNet, MindSpore and TensorFlow.js: `other_formats`;
-- files of torch and TensorFlow: by their own libraries in a build.
+- torch: `torch_files`;
+- TensorFlow: `tensorflow_files`.
 
-Nothing that is read can run code: pickles are refused.
+Nothing that is read can run code: pickles are refused, but for the names of arrays in torch's.
 """
 
 from __future__ import annotations
 
-import json
+import io
+import re
+import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
-import safetensors
+import h5py
 
-from rnnweights import keras_files, other_formats
-from rnnweights.cells import DIRECTIONS, Array, Cell, Refusal
-from rnnweights.checkpoint import Checkpoint, check_claim, named
+from rnnweights import array_files, keras_files, other_formats, tensorflow_files, torch_files
+from rnnweights.cells import Cell
+from rnnweights.checkpoint import SAVEZ, Array, Checkpoint, Refusal, named
 from rnnweights.frameworks import Worker
-from rnnweights.kinds import OTHER_FORMATS, kind_of
 from rnnweights.layer_tree import check_model
 from rnnweights.layouts import Layout
 from rnnweights.onnx_files import read_onnx
 
-# The types of safetensors that NumPy has, and what torch calls others.
-NUMPYS = ("BOOL", "U8", "I8", "U16", "I16", "U32", "I32", "U64", "I64", "F16", "F32", "F64", "C64")
-OF_TORCH = {"BF16": "bfloat16", "F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2"}
+# Formats whose arrays have names, or an order, and no layout → a layout to state, for example.
+OTHER_FORMATS = {
+    "flax (msgpack)": "flax.linen.LSTMCell",
+    "equinox": "equinox.LSTMCell",
+    "MXNet": "mxnet.LSTM",
+    "MindSpore": "mindspore.LSTM",
+    "TensorFlow.js": "keras.LSTM",
+}
+# Ends of names of files that are Python pickles, and how to get the arrays out of them.
+PICKLES = {
+    ".pdparams": "numpy.savez(FILE, **{k: v.numpy() for k, v in layer.state_dict().items()}), "
+    "--layout paddle.LSTM.",
+}
+SHARD = re.compile(r"(.+)\.(meta|data-\d{5}-of-\d{5})")
+OLD_TORCH = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."  # the magic number, pickled
+# Place and bytes → format. Of those that are not read.
+OTHERS = (
+    (0, b"\x80", "a Python pickle, which can run code"),
+    (4, b"TFL3", "a TensorFlow Lite file"),
+    (0, b"GGUF", "a GGUF file"),
+    (0, b"\x1f\x8b", "a gzip file"),
+    (0, b"BZh", "a bzip2 file"),
+    (0, b"\xfd7zXZ", "an xz file"),
+    (0, b"x\x9c", "a zlib file, perhaps of joblib"),
+    (0, b"MATLAB", "a MATLAB file"),
+    (0, b"{", "a JSON file, perhaps a model's configuration without arrays"),
+)
+
+
+def kind_of(path: Path) -> str:
+    """``TensorFlow``, ``torch``, ``.h5`` (also of ``.weights.h5``), ``.keras``, ``.npz``,
+    ``safetensors``, ``ONNX`` or one of `OTHER_FORMATS`.
+
+    `path`: a file, the prefix of TensorFlow's files or the folder of a SavedModel. Raises `Refusal`
+    for a kind that is not read.
+    """
+    of_tensorflow = [path.with_name(f"{path.name}.index")]
+    if path.is_dir():
+        of_tensorflow += [path / "saved_model.pb", path / "checkpoint"]
+    if SHARD.fullmatch(path.name):  # one of its files
+        prefix = path.with_name(SHARD.sub(r"\1", path.name))
+        index = prefix.with_name(f"{prefix.name}.index")
+        if not index.exists():
+            raise Refusal(
+                f"it is a file of a checkpoint of TensorFlow, and {index.name} is missing.",
+                "use the complete checkpoint: .index and .data-… files.",
+            )
+        return "TensorFlow"
+    if path.suffix == ".index" or any(file.exists() for file in of_tensorflow):
+        return "TensorFlow"
+    if path.is_dir():
+        for name in ("_METADATA", "_CHECKPOINT_METADATA", "manifest.ocdbt"):
+            if any(path.rglob(name)):
+                raise Refusal(
+                    "it is a checkpoint of orbax, which only orbax reads.",
+                    f"restore it and {SAVEZ}",
+                )
+    if not path.is_file():
+        what = "it does not exist."
+        if path.exists():
+            what = "it is not a file."
+        raise Refusal(what, "name a file, the prefix of a TensorFlow checkpoint, or a SavedModel.")
+
+    with path.open("rb") as file:
+        head = file.read(64)
+    if not head:
+        raise Refusal("it is empty.", "use the complete file.")
+    if head.startswith(b"PK"):  # before HDF5, which may begin at byte 512, 1024, … of any file
+        return _kind_of_archive(path)
+    if h5py.is_hdf5(path):
+        return ".h5"
+    length = int.from_bytes(head[:8], "little")  # of the header of safetensors
+    if head[8:9] == b"{" and length < path.stat().st_size:
+        return "safetensors"
+
+    if _ends_with(path, tensorflow_files.TABLE):
+        return "TensorFlow"
+    if path.name == "saved_model.pb":
+        raise Refusal("it is the graph of a SavedModel, without arrays.", "name its folder.")
+    if path.suffix == ".onnx" or (head[:1] == b"\x08" and head[2:3] == b"\x12"):
+        return "ONNX"
+    other = _other_format(path, head)
+    if other:
+        return other
+    if path.suffix in PICKLES and head[:1] == b"\x80":
+        raise Refusal("it is a Python pickle, which can run code.", PICKLES[path.suffix])
+    if head.startswith(OLD_TORCH):
+        raise Refusal(
+            "it is a file of torch before 1.6, which is a Python pickle and no ZIP archive.",
+            "load it with torch and weights_only=True, and torch.save its state_dict again.",
+        )
+    for place, start, name in OTHERS:
+        if head[place:].startswith(start):
+            raise Refusal(f"it is {name}.", SAVEZ)
+    raise Refusal(f"its format is unknown; it begins with {head[:8]!r}.", SAVEZ)
+
+
+def _other_format(path: Path, head: bytes) -> str:
+    """One of `OTHER_FORMATS`, empty for a file of another one."""
+    if head.startswith(b"\x93NUMPY"):
+        return "equinox"
+    if head.startswith((0x112).to_bytes(8, "little")):
+        return "MXNet"
+    if head[:1] in (b"\xde", b"\xdf") or 0x81 <= head[0] <= 0x8F:  # a map of msgpack
+        return "flax (msgpack)"
+    if head[:1] == b"\n" and path.suffix == ".ckpt":
+        return "MindSpore"
+    if head.lstrip()[:1] == b"{" and b'"weightsManifest"' in path.read_bytes():
+        return "TensorFlow.js"
+    return ""
+
+
+def _ends_with(path: Path, end: bytes) -> bool:
+    """Whether the last bytes of a file are these."""
+    with path.open("rb") as file:
+        size = file.seek(0, io.SEEK_END)
+        file.seek(max(size - len(end), 0))
+        return file.read() == end
+
+
+def _kind_of_archive(path: Path) -> str:
+    """The kind of a ZIP archive, from the names in it."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            names = archive.namelist()
+    except zipfile.BadZipFile as error:
+        raise Refusal(
+            f"it is a damaged or incomplete ZIP archive ({error}).",
+            "use the complete file.",
+        ) from error
+
+    if "config.json" in names and "model.weights.h5" in names:
+        return ".keras"
+    files = {name.rpartition("/")[2] for name in names}
+    if "constants.pkl" in files:
+        raise Refusal("it is a TorchScript program.", "torch.save(model.state_dict(), FILE).")
+    if "data.pkl" in files:
+        return "torch"
+    if names and all(name.endswith(".npy") for name in names):
+        return ".npz"
+    found = ", ".join(names[:3]) or "nothing"
+    raise Refusal(f"it is a ZIP archive with {found}.", SAVEZ)
 
 
 def read(path: Path, worker: Worker, layouts: Sequence[Layout] = ()) -> Checkpoint:
@@ -43,23 +183,24 @@ def read(path: Path, worker: Worker, layouts: Sequence[Layout] = ()) -> Checkpoi
     is damaged or has links to other files.
     """
     kind = kind_of(path)
-    if kind in ("TensorFlow", "torch"):
-        return _by_library(path, kind, worker)
-
     is_other = any(not layout.is_kerass for layout in layouts)
     try:
         if kind in OTHER_FORMATS or (kind == ".h5" and is_other):
             checkpoint = _of_another(path, kind, layouts)
         elif kind == "safetensors":
-            checkpoint = _safetensors(path)
+            checkpoint = array_files.read_safetensors(path)
         elif kind == ".npz":
-            checkpoint = _npz(path)
+            checkpoint = array_files.read_npz(path)
+        elif kind == "TensorFlow":
+            checkpoint = tensorflow_files.read_tensorflow(path, worker)
+        elif kind == "torch":
+            checkpoint = torch_files.read_torch(path)
         elif kind == "ONNX":
             checkpoint = _onnx(path)
         elif kind == ".keras":
-            checkpoint = keras_files.read_archive(path.read_bytes())
+            checkpoint = keras_files.read_archive(path)
         else:
-            checkpoint = keras_files.read_hdf5(path.read_bytes())
+            checkpoint = keras_files.read_hdf5(path)
     except Refusal:
         raise
     except Exception as error:  # h5py, NumPy, zipfile and safetensors raise many types
@@ -69,7 +210,7 @@ def read(path: Path, worker: Worker, layouts: Sequence[Layout] = ()) -> Checkpoi
                 f"it is damaged, or not all of its arrays are numbers that NumPy has ({reason}).",
                 "use the complete file, and save its arrays as float32.",
             ) from error
-        if kind == "ONNX" or kind in OTHER_FORMATS:
+        if kind in ("ONNX", "TensorFlow", "torch") or kind in OTHER_FORMATS:
             raise Refusal(
                 f"it is a damaged file of {kind} ({reason}).",
                 "use the complete file.",
@@ -82,60 +223,6 @@ def read(path: Path, worker: Worker, layouts: Sequence[Layout] = ()) -> Checkpoi
     if not checkpoint.arrays:
         raise Refusal("it has no arrays of layers.", "use a checkpoint of a model with weights.")
     return checkpoint
-
-
-def _by_library(path: Path, kind: str, worker: Worker) -> Checkpoint:
-    """A checkpoint that TensorFlow or torch reads in a build."""
-    try:
-        answer, values = worker(kind.lower(), path=str(path.absolute()))
-    except Refusal as error:
-        raise Refusal(f"it is a file of {kind}, and {error.what}", error.remedy) from error
-
-    contents = []
-    for number, name in enumerate(answer["names"]):
-        pair = name, values[str(number)]
-        contents.append(pair)
-    arrays = named(contents)
-    if kind == "TensorFlow":
-        # The layer of a variable is its scope.
-        for index, array in enumerate(arrays):
-            layer, _, last = array.scope.rpartition("/")
-            if last not in DIRECTIONS:
-                layer = array.scope
-            arrays[index] = array._replace(layer=layer)
-    return Checkpoint(
-        kind,
-        arrays,
-        order=answer["order"],
-        optimizer=answer["optimizer"],
-    )
-
-
-def _npz(path: Path) -> Checkpoint:
-    """An ``.npz`` file, whose comment has the order of its arrays if rnnweights wrote it."""
-    with np.load(path, allow_pickle=False) as contents:
-        archive = contents.zip
-        claimed = sum(member.file_size for member in archive.infolist())
-        # What an array's header claims takes no memory: NumPy reads an array piece by piece.
-        check_claim(claimed, path.stat().st_size)
-        arrays = named(contents.items())
-
-    try:
-        about = json.loads(archive.comment)
-    except ValueError:  # the comment of another program
-        about = {}
-    if not isinstance(about, dict):
-        about = {}
-
-    texts = {key: str(value) for key, value in about.items()}
-    order = texts.pop("order", "none")
-    return Checkpoint(
-        ".npz",
-        arrays,
-        order=order,
-        attributes=texts,
-        is_own="order" in about,
-    )
 
 
 def _of_another(path: Path, kind: str, layouts: Sequence[Layout]) -> Checkpoint:
@@ -151,11 +238,11 @@ def _of_another(path: Path, kind: str, layouts: Sequence[Layout]) -> Checkpoint:
         if kind == "equinox":
             what = "one NumPy array without a name, or several as equinox writes them"
         raise Refusal(f"it is {what}, which does not say the order of its gates.", remedy)
-    content = path.read_bytes()
     if kind == ".h5":
-        with keras_files.opened(content) as file:
-            arrays = named(other_formats.hdf5(file))
-    elif kind == "flax (msgpack)":
+        file = keras_files.opened(path, path.stat().st_size)
+        return Checkpoint(kind, named(other_formats.hdf5(file)), path)
+    content = path.read_bytes()
+    if kind == "flax (msgpack)":
         arrays = named(other_formats.msgpack(content))
     elif kind == "MXNet":
         arrays = named(other_formats.mxnet(content))
@@ -197,46 +284,3 @@ def _onnx(path: Path) -> Checkpoint:
         else:
             arrays.append(item)
     return Checkpoint("ONNX", arrays, items=items)
-
-
-def _names_in(text: str | None) -> list[str] | None:
-    """The names in a JSON list; None for what another program wrote."""
-    try:
-        names = json.loads(text or "")
-    except ValueError:
-        return None
-    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        return None
-    return names
-
-
-def _safetensors(path: Path) -> Checkpoint:
-    """A file of safetensors, whose metadata has the names in order if rnnweights wrote it."""
-    with safetensors.safe_open(path, framework="numpy") as file:
-        about = dict(file.metadata() or {})
-        names = list(file.keys())
-        written = _names_in(about.get("names"))
-        if written is not None:
-            names = written
-            del about["names"]
-        if set(names) != set(file.keys()):
-            raise Refusal("its header names other arrays than it has.", "use a complete file.")
-        contents = []
-        for name in names:
-            kind = file.get_slice(name).get_dtype()
-            if kind not in NUMPYS:
-                raise Refusal(
-                    f"{name} has the type {OF_TORCH.get(kind, kind)}, which NumPy lacks.",
-                    "save it as float32.",
-                )
-            contents.append((name, file.get_tensor(name)))
-
-    is_own = "order" in about
-    order = about.pop("order", "none")
-    return Checkpoint(
-        "safetensors",
-        named(contents),
-        order=order,
-        attributes=about,
-        is_own=is_own,
-    )

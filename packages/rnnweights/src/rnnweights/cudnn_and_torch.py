@@ -15,7 +15,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-Arrays = dict[str, np.ndarray]
+from rnnweights.checkpoint import Computed, Data
+
+Arrays = dict[str, Data]
 
 CELLS = {4: "lstm", 3: "gru", 1: "rnn_tanh"}  # by the number of gates
 TORCH = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
@@ -23,7 +25,7 @@ TORCH = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
 ORDERS = {"lstm": (0, 1, 2, 3), "gru": (1, 0, 2), "rnn_tanh": (0,)}
 
 
-def cell_of(recurrent: np.ndarray) -> str | None:
+def cell_of(recurrent: Data) -> str | None:
     """The cell of a matrix of units × gates·units, None if it has another shape."""
     if recurrent.ndim != 2 or not recurrent.size:
         return None
@@ -34,7 +36,7 @@ def cell_of(recurrent: np.ndarray) -> str | None:
     return CELLS.get(gates)
 
 
-def from_cudnn_layer(cell: str, values: Sequence[np.ndarray]) -> tuple[Arrays, bool]:
+def from_cudnn_layer(cell: str, values: Sequence[Data]) -> tuple[Arrays, bool]:
     """Returns (Keras's arrays, exact) of a CuDNN layer.
 
     `cell`: ``lstm`` or ``gru``; `values`: kernel (inputs, gates·units), recurrent kernel (units,
@@ -42,11 +44,11 @@ def from_cudnn_layer(cell: str, values: Sequence[np.ndarray]) -> tuple[Arrays, b
     """
     kernel, recurrent, biases = values
     units = len(recurrent)
-    bias = biases.reshape(2, -1)
+    bias = np.asarray(biases).reshape(2, -1)
     exact = True
     if cell == "lstm":
         bias, exact = _sum(*bias)
-    arrays = {
+    arrays: Arrays = {
         # The rows of a gate, read in order, are cuDNN's.
         "kernel": _by_gate(kernel, units, lambda gate: gate.reshape(gate.shape[::-1]).T),
         "recurrent_kernel": _by_gate(recurrent, units, np.transpose),
@@ -55,16 +57,16 @@ def from_cudnn_layer(cell: str, values: Sequence[np.ndarray]) -> tuple[Arrays, b
     return arrays, exact
 
 
-def to_cudnn_layer(cell: str, arrays: Mapping[str, np.ndarray]) -> Arrays:
+def to_cudnn_layer(cell: str, arrays: Mapping[str, Data]) -> Arrays:
     """The reverse of `from_cudnn_layer`; a missing bias is zero."""
     kernel = arrays["kernel"]
     recurrent = arrays["recurrent_kernel"]
     units = len(recurrent)
-    bias = arrays.get("bias")
-    if bias is None:
-        bias = np.zeros((2, kernel.shape[1]), kernel.dtype)
-    elif cell == "lstm":
-        bias = np.stack([bias / 2, bias / 2])  # as by Keras's converter
+    bias = np.zeros((2, kernel.shape[1]), kernel.dtype)
+    if "bias" in arrays:
+        bias = np.asarray(arrays["bias"])
+        if cell == "lstm":
+            bias = np.stack([bias / 2, bias / 2])  # as by Keras's converter
     return {
         "kernel": _by_gate(kernel, units, lambda gate: gate.T.reshape(gate.shape)),
         "recurrent_kernel": _by_gate(recurrent, units, np.transpose),
@@ -72,14 +74,17 @@ def to_cudnn_layer(cell: str, arrays: Mapping[str, np.ndarray]) -> Arrays:
     }
 
 
-def _by_gate(
-    matrix: np.ndarray, units: int, change: Callable[[np.ndarray], np.ndarray]
-) -> np.ndarray:
-    gates = np.split(matrix, matrix.shape[1] // units, axis=1)
-    return np.concatenate([change(gate) for gate in gates], axis=1)
+def _by_gate(matrix: Data, units: int, change: Callable[[np.ndarray], np.ndarray]) -> Computed:
+    """The matrix with each of its gates changed."""
+
+    def make() -> np.ndarray:
+        gates = np.split(np.asarray(matrix), matrix.shape[1] // units, axis=1)
+        return np.concatenate([change(gate) for gate in gates], axis=1)
+
+    return Computed(matrix.shape, matrix.dtype, make)
 
 
-def from_torch(values: Mapping[str, np.ndarray]) -> tuple[Arrays, bool]:
+def from_torch(values: Mapping[str, Data]) -> tuple[Arrays, bool]:
     """Returns (Keras's arrays, exact) of a direction of torch's LSTM, GRU or RNN.
 
     `values`: the arrays by the names in `TORCH`: weights (gates·units, inputs) and (gates·units,
@@ -89,8 +94,8 @@ def from_torch(values: Mapping[str, np.ndarray]) -> tuple[Arrays, bool]:
     names = sorted(values)
     if names not in (sorted(TORCH), sorted(TORCH[:2])):
         raise ValueError(f"has the arrays {names}, not {TORCH}")
-    kernel = values["weight_ih"].T
-    recurrent = values["weight_hh"].T
+    kernel = _transposed(values["weight_ih"])
+    recurrent = _transposed(values["weight_hh"])
     cell = cell_of(recurrent)
     columns = recurrent.shape[-1]
     fit = cell is not None and kernel.ndim == 2 and kernel.shape[1] == columns
@@ -101,23 +106,31 @@ def from_torch(values: Mapping[str, np.ndarray]) -> tuple[Arrays, bool]:
         shapes = [f"{name} {values[name].shape}" for name in names]
         raise ValueError(f"has arrays of contradicting shapes: {', '.join(shapes)}")
 
-    arrays = {
+    arrays: Arrays = {
         "kernel": _reordered(cell, kernel),
         "recurrent_kernel": _reordered(cell, recurrent),
     }
     exact = True
     if "bias_ih" in values:
-        bias = np.stack([values["bias_ih"], values["bias_hh"]])
+        bias = np.stack([np.asarray(values["bias_ih"]), np.asarray(values["bias_hh"])])
         if cell != "gru":
             bias, exact = _sum(*bias)
-        arrays["bias"] = _reordered(cell, bias)
+        arrays["bias"] = np.asarray(_reordered(cell, bias))
     return arrays, exact
 
 
-def _reordered(cell: str, array: np.ndarray) -> np.ndarray:
+def _transposed(matrix: Data) -> Computed:
+    return Computed(matrix.shape[::-1], matrix.dtype, lambda: np.asarray(matrix).T)
+
+
+def _reordered(cell: str, array: Data) -> Computed:
     """The columns in Keras's order of the gates."""
-    gates = np.split(array, len(ORDERS[cell]), axis=-1)
-    return np.concatenate([gates[place] for place in ORDERS[cell]], axis=-1)
+
+    def make() -> np.ndarray:
+        gates = np.split(np.asarray(array), len(ORDERS[cell]), axis=-1)
+        return np.concatenate([gates[place] for place in ORDERS[cell]], axis=-1)
+
+    return Computed(array.shape, array.dtype, make)
 
 
 def from_buffer(
