@@ -189,11 +189,13 @@ def _differences(first, second, tolerance):
         second.saved["changes"],
         tolerance["weights"],
     )
-    of_losses = max(first.saved["loss_noise"], second.saved["loss_noise"])
+    noise = {"weights": found.noise}
+    for part in ("first_loss", "loss_curve"):
+        noise[part] = max(first.saved["noise"][part], second.saved["noise"][part])
     differences.update(
         weights=found.difference,
         worst_array=found.array,
-        noise={"weights": found.noise, "first_loss": of_losses},
+        noise=noise,
     )
     return differences
 
@@ -353,7 +355,8 @@ class Trial:
 
     def _first_steps(self, orders):
         """The losses of a training, a step for each of the `orders`. Saves what the first steps
-        change, with the noise: the same after each initial weight was changed in its last place."""
+        change. Its noise, and that of the losses, is what a twin differs by: the same training
+        after each initial weight was changed in its last place."""
         session = self.session
         few = orders[:CHANGED_STEPS]
         session.loss_curve(few[:1])  # Keras on torch draws random numbers when a `fit` is the first
@@ -361,8 +364,9 @@ class Trial:
         curve = session.loss_curve(few)
         trained = session.trained()
         changes = weights.Changes(self.layers, trained, self.weights, session.dump_weights())
-        if len(orders) > len(few):
-            curve += session.loss_curve(orders[CHANGED_STEPS:])
+        later = orders[CHANGED_STEPS:]
+        if later:
+            curve += session.loss_curve(later)
 
         session.reset()
         last_place = precision.LAST_PLACE[precision.requested_precision(self.config)]
@@ -370,7 +374,12 @@ class Trial:
         session.set_weights(disturbed)
         noisy = session.loss_curve(few)
         self.saved["changes"] = changes.with_noise(disturbed, session.dump_weights())
-        self.saved["loss_noise"] = weights.explained(relative_error(noisy[:1], curve[:1]))
+        if later:
+            noisy += session.loss_curve(later)
+        self.saved["noise"] = {
+            "first_loss": weights.explained(relative_error(noisy[:1], curve[:1])),
+            "loss_curve": weights.explained(relative_error(noisy, curve)),
+        }
         return curve
 
     def error_of(self, trainer):
