@@ -40,7 +40,7 @@ from rnnworker.recurrent import composed
 
 PROBED = ("outputs", "gradients")  # the errors of a layer
 STEPS = 20
-CHANGED_STEPS = 6  # the first ones of a training, after which its weights are compared
+CHANGED_STEPS = 6  # the first updates of a training, after which its weights are compared
 TRAINED_STEPS = 60
 APPLIED_STEPS = 30
 # Where a step takes seconds: with sequences of more than `attest.LONGEST` time steps, or with so
@@ -241,6 +241,13 @@ def applied_steps(weights, is_long):
     return APPLIED_STEPS
 
 
+def steps_of_an_update(optimizer):
+    """Returns the number of steps whose gradients Keras 3's `optimizer` adds up before it changes a
+    weight."""
+    inner = getattr(optimizer, "inner_optimizer", optimizer)  # of one that scales the loss
+    return getattr(inner, "gradient_accumulation_steps", None) or 1
+
+
 def served_samples(samples, batch):
     """Returns how many of the `samples` of the validation set are given to a trained model: whole
     batches, because a framework traces or compiles each size, or all that there are."""
@@ -316,8 +323,11 @@ class Trial:
         if not self._has_loaded(self.weights):
             why.append("it did not start from the canonical weights")
         steps = FEW_STEPS if self.is_long else STEPS
+        update = steps_of_an_update(session.model.optimizer)
+        changed = min(CHANGED_STEPS, steps) * update
+        steps = max(steps, changed)
         samples = trees.rows(session.arrays["x_train"])
-        curve = self._first_steps(first_orders(self.config, samples, steps))
+        curve = self._first_steps(first_orders(self.config, samples, steps), changed)
         if not numpy.all(numpy.isfinite(curve)):
             why.append("its loss is not finite within {} steps".format(steps))
         facts = session.precision_facts()
@@ -353,18 +363,18 @@ class Trial:
             result.update(status="failed", why="; ".join(why))
         return result
 
-    def _first_steps(self, orders):
-        """The losses of a training, a step for each of the `orders`. Saves what the first steps
-        change. Its noise, and that of the losses, is what a twin differs by: the same training
-        after each initial weight was changed in its last place."""
+    def _first_steps(self, orders, changed):
+        """The losses of a training, a step for each of the `orders`. Saves what the first `changed`
+        steps change. Its noise, and that of the losses, is what a twin differs by: the same
+        training after each initial weight was changed in its last place."""
         session = self.session
-        few = orders[:CHANGED_STEPS]
+        few = orders[:changed]
         session.loss_curve(few[:1])  # Keras on torch draws random numbers when a `fit` is the first
         session.reset()
         curve = session.loss_curve(few)
         trained = session.trained()
         changes = weights.Changes(self.layers, trained, self.weights, session.dump_weights())
-        later = orders[CHANGED_STEPS:]
+        later = orders[changed:]
         if later:
             curve += session.loss_curve(later)
 
