@@ -40,7 +40,7 @@ from rnnworker.recurrent import composed
 
 PROBED = ("outputs", "gradients")  # the errors of a layer
 STEPS = 20
-CHANGED_STEPS = 6  # the first ones of a training, after which its weights are compared
+CHANGED_STEPS = 6  # the first updates of a training, after which its weights are compared
 TRAINED_STEPS = 60
 APPLIED_STEPS = 30
 # Where a step takes seconds: with sequences of more than `attest.LONGEST` time steps, or with so
@@ -189,11 +189,13 @@ def _differences(first, second, tolerance):
         second.saved["changes"],
         tolerance["weights"],
     )
-    of_losses = max(first.saved["loss_noise"], second.saved["loss_noise"])
+    noise = {"weights": found.noise}
+    for part in ("first_loss", "loss_curve"):
+        noise[part] = max(first.saved["noise"][part], second.saved["noise"][part])
     differences.update(
         weights=found.difference,
         worst_array=found.array,
-        noise={"weights": found.noise, "first_loss": of_losses},
+        noise=noise,
     )
     return differences
 
@@ -237,6 +239,13 @@ def applied_steps(weights, is_long):
     if is_long or count >= MANY_WEIGHTS:
         return FEW_STEPS
     return APPLIED_STEPS
+
+
+def steps_of_an_update(optimizer):
+    """Returns the number of steps whose gradients Keras 3's `optimizer` adds up before it changes a
+    weight."""
+    inner = getattr(optimizer, "inner_optimizer", optimizer)  # of one that scales the loss
+    return getattr(inner, "gradient_accumulation_steps", None) or 1
 
 
 def served_samples(samples, batch):
@@ -314,8 +323,11 @@ class Trial:
         if not self._has_loaded(self.weights):
             why.append("it did not start from the canonical weights")
         steps = FEW_STEPS if self.is_long else STEPS
+        update = steps_of_an_update(session.model.optimizer)
+        changed = min(CHANGED_STEPS, steps) * update
+        steps = max(steps, changed)
         samples = trees.rows(session.arrays["x_train"])
-        curve = self._first_steps(first_orders(self.config, samples, steps))
+        curve = self._first_steps(first_orders(self.config, samples, steps), changed)
         if not numpy.all(numpy.isfinite(curve)):
             why.append("its loss is not finite within {} steps".format(steps))
         facts = session.precision_facts()
@@ -351,18 +363,20 @@ class Trial:
             result.update(status="failed", why="; ".join(why))
         return result
 
-    def _first_steps(self, orders):
-        """The losses of a training, a step for each of the `orders`. Saves what the first steps
-        change, with the noise: the same after each initial weight was changed in its last place."""
+    def _first_steps(self, orders, changed):
+        """The losses of a training, a step for each of the `orders`. Saves what the first `changed`
+        steps change. Its noise, and that of the losses, is what a twin differs by: the same
+        training after each initial weight was changed in its last place."""
         session = self.session
-        few = orders[:CHANGED_STEPS]
+        few = orders[:changed]
         session.loss_curve(few[:1])  # Keras on torch draws random numbers when a `fit` is the first
         session.reset()
         curve = session.loss_curve(few)
         trained = session.trained()
         changes = weights.Changes(self.layers, trained, self.weights, session.dump_weights())
-        if len(orders) > len(few):
-            curve += session.loss_curve(orders[CHANGED_STEPS:])
+        later = orders[changed:]
+        if later:
+            curve += session.loss_curve(later)
 
         session.reset()
         last_place = precision.LAST_PLACE[precision.requested_precision(self.config)]
@@ -370,7 +384,12 @@ class Trial:
         session.set_weights(disturbed)
         noisy = session.loss_curve(few)
         self.saved["changes"] = changes.with_noise(disturbed, session.dump_weights())
-        self.saved["loss_noise"] = weights.explained(relative_error(noisy[:1], curve[:1]))
+        if later:
+            noisy += session.loss_curve(later)
+        self.saved["noise"] = {
+            "first_loss": weights.explained(relative_error(noisy[:1], curve[:1])),
+            "loss_curve": weights.explained(relative_error(noisy, curve)),
+        }
         return curve
 
     def error_of(self, trainer):

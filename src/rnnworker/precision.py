@@ -36,12 +36,19 @@ LAST_PLACE = {
     "mixed_float16": 2.0**-10,
     "mixed_bfloat16": 2.0**-7,
 }
-# How many times its noise the first loss and the change of a weight may differ, if that is more
-# than their tolerance (`weights`).
+# How many times its noise something may differ in two trainings: their loss curves, and the first
+# loss and the change of a weight if that is more than their tolerance (`weights`).
 NOISES = 30
 # In place of the relative error of what is NaN or infinite: JSON has neither, and a missing error
 # reads as not measured.
 NOT_FINITE = 1e10
+
+
+def allowed_apart(noise):
+    """Returns the largest relative difference of the loss curves of two equal trainings, of which
+    one differs by `noise` if its weights begin one rounding away. It is at least that of a loss,
+    which is a float32 whatever the layers compute in. Measured by ``benchmarks/parting.py``."""
+    return NOISES * max(noise, LAST_PLACE["float32"])
 
 
 def batch_sizes(samples, batch):

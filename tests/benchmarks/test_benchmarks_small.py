@@ -241,7 +241,7 @@ def test_parting(run, monkeypatch: pytest.MonkeyPatch) -> None:
     assert parted[:2] == ["classes", "0.01"]
     first, _, last = (float(cell) for cell in parted[2:5])
     assert 0 < first < last < 1e-4 and float(parted[8]) > 0
-    assert nothing[1:4] == ["2", "0", "0"] and rate[3] == "2"
+    assert nothing[1:5] == ["nothing: unrolled", "2", "0", "0"] and rate[4] == "2"
 
 
 def test_rounds(run) -> None:

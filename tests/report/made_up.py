@@ -151,7 +151,7 @@ def certificate(build: str, model: str = "mnist_rnn", **overrides: Any) -> dict:
         "tolerance": {"outputs": 1e-5, "gradients": 1e-4, "loss_curve": 1e-3},
         "implementations": {
             name: {"status": "certified", "why": None, "kernel": ["while"], "outputs": 3e-7,
-                   "gradients": 2e-6, "loss_curve": [], "round_trip": True,
+                   "gradients": 2e-6, "loss_curve": [2.3] * 20, "round_trip": True,
                    "function": None, "function_why": None,
                    "probed": {device: layers() for device in DEVICES},
                    "applied": {device: steps() for device in DEVICES}}

@@ -15,7 +15,7 @@ from rnnbench.report.numbers import ratio_span, shares_apart, shares_apart_span
 from rnnbench.tables.certificates import Certificates
 from rnnbench.tables.outcome import Equality
 from tests.factory import VOID, make_record, make_runs, make_seeds, replace
-from tests.report.made_up import EXPERIMENT, WrongSteps, measurements
+from tests.report.made_up import EXPERIMENT, WrongSteps, as_read, certificate, measurements
 
 KERAS = "fast as Keras's own layer"
 
@@ -30,9 +30,39 @@ def test_a_clear_winner_on_two_devices():
     assert text.startswith(f"On one thread, `unrolled` trains this LSTM 1.25 times as {KERAS} (1.2")
     assert " to 1.25). On two threads, 1.25 times (1.25 to 1.2" in text
     assert text.endswith(
-        "All three end at validation accuracy 0.970, and their loss curves are identical: "
-        "no difference in accuracy shown."
+        "All three end at validation accuracy 0.970: no difference in accuracy shown. No "
+        "certificate compared their loss curves."
     )
+
+
+TWIN = "Their loss curves {} over the 20 steps of the certificate ({} of the loss apart; "
+
+
+@pytest.mark.parametrize(
+    ("noise", "differences", "texts"),
+    [
+        (1e-6, (1e-6, 1e-5), [TWIN.format("agree", "1e-05") + "rounding explains up to 3e-05)."]),
+        (1e-6, (1e-6, 4e-5), [TWIN.format("differ", "4e-05") + "rounding explains up to 3e-05)."]),
+        (None, (1e-6, 4e-5), ["Their loss curves agree over the 20 steps of an older certificate "
+                              "(4e-05 of the loss apart; its fixed tolerance is 0.001)."]),
+        (1e-6, (1e-6, None), [TWIN.format("agree", "1e-06"), "No certificate compared the "
+                              "reference's and `unrolled`'s loss curves"]),
+    ],
+)  # fmt: skip
+def test_the_answer_says_by_what_loss_curves_agree(noise, differences, texts) -> None:
+    levels = {"keras": 0.5, "block": 0.4, "unrolled": 0.45}
+    records = make_runs(levels, model="mnist_rnn", build="tf_2_21")
+    made = certificate("tf_2_21") | {"machine": None}
+    for pair in made["pairs"]:
+        for name, difference in zip(("block", "unrolled"), differences, strict=True):
+            if {pair["a"], pair["b"]} == {"keras", name}:
+                pair["loss_curve"] = difference
+        pair["noise"] = {} if noise is None else {"loss_curve": noise}
+    judged = Certificates(as_read(made), tuple(records))
+    (answer,) = answers_of(records, certificates=judged)
+    for text in texts:
+        assert text in answer, answer
+    assert answer.count("oss curves") == len(texts)
 
 
 @pytest.mark.parametrize(

@@ -168,6 +168,7 @@ def test_models_without_an_accuracy_have_their_losses(tmp_path):
     text = text_of(tmp_path, records)
     assert "Loss at the last epoch" in text and "validation loss" in text
     assert "Accuracy at the last epoch" not in text and "– †" not in text
+    assert "From the same seeds, the losses of the runs are identical. No certificate" in text
 
 
 def test_a_note_links_to_a_section_only_if_it_is_there(html, tmp_path):

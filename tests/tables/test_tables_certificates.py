@@ -307,6 +307,37 @@ def test_an_implementation_that_agrees_with_none_of_its_build_is_in_doubt_in_oth
     assert agrees.equal == CERTIFIED
 
 
+@pytest.mark.parametrize(
+    ("changes", "expected", "equal"),
+    [
+        ({"noise": {"loss_curve": 1e-5}, "loss_curve": 2e-4}, (2e-4, 3e-4, True), CERTIFIED),
+        ({"noise": {"loss_curve": 1e-5}, "loss_curve": 4e-4}, (4e-4, 3e-4, True), UNEQUAL),
+        # At least 30 roundings of a loss, in float32.
+        ({"noise": {"loss_curve": 0.0}, "loss_curve": 3e-6}, (3e-6, 30 / 2**23, True), CERTIFIED),
+        ({"noise": {"loss_curve": 0.0}, "loss_curve": 4e-6}, (4e-6, 30 / 2**23, True), UNEQUAL),
+        # A training that hardly repeats itself says so: more than the fixed tolerance is allowed.
+        ({"noise": {"loss_curve": 1e-3}, "loss_curve": 2e-3}, (2e-3, 3e-2, True), CERTIFIED),
+        # An older certificate has no noise of its loss curve.
+        ({"noise": {"weights": 1e-3}, "loss_curve": 9e-4}, (9e-4, 1e-3, False), CERTIFIED),
+        ({"loss_curve": 2e-3}, (2e-3, 1e-3, False), UNEQUAL),
+    ],
+)
+def test_loss_curves_are_judged_by_what_rounding_explains(changes, expected, equal) -> None:
+    found = judging(changed_pair(**changes))
+    steps, *judged = found.curves(config("block"), KERAS)
+    assert steps == 20 and judged == [*map(pytest.approx, expected[:2]), expected[2]]
+    judgement = found.judge(config("block"), KERAS)
+    assert judgement.equal == equal
+    if equal == UNEQUAL:
+        assert "loss curve differ by" in judgement.why
+
+
+def test_loss_curves_that_no_certificate_compared() -> None:
+    for made in (changed_pair(remove=True), changed_pair(**CRASHED)):
+        assert judging(made).curves(config("block"), KERAS) is None
+    assert judging(changed_pair()).curves(config("block"), config("keras", "tf_1_15")) is None
+
+
 def test_one_that_failed_leaves_the_others_of_its_build_without_doubt():
     old = alone_with("tf_1_15", loss_curve=0.5)
     old["implementations"]["block"] |= failed("outputs differ")

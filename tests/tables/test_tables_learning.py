@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 from benchmarks.accuracy import has_outlier, is_shown, share
+from rnnbench.tables.certificates import Certificates
 from rnnbench.tables.frame import run_values, tidy
 from rnnbench.tables.learning import (
     accuracy,
@@ -27,10 +28,12 @@ from tests.factory import (
     in_round,
     make_late,
     make_record,
+    make_runs,
     make_seeds,
     measured,
     replace,
 )
+from tests.report.made_up import as_read, certificate
 
 FEW_STEPS = (TEST_SAMPLES, 0.97, 0.02, 0.002, 0)  # differences of 0 to 2 validation samples
 FINE = (25000, 0.85, 0.001, 0.01, 0.8)  # 80 % compute the same bits as the reference
@@ -160,6 +163,34 @@ def test_learning_by_hand():
     assert row["val_acc_high"] == pytest.approx(-0.015 + 4.3026527 * 0.005 / 3**0.5)
     assert row["val_acc_largest"] == pytest.approx(0.02) and row["shown_different"]
     assert row["loss_largest"] == 0
+
+
+def test_loss_curves_are_compared_by_certificates_and_in_the_runs() -> None:
+    """The largest loss of the reference is 2.0; the losses differ by 0.01 in one epoch."""
+    records = make_runs({"keras": 0.5, "block": 0.4}, repeats=1, model="mnist_rnn", build="tf_2_21")
+    changed = []
+    for record in records:
+        losses = [2.0, 1.5, 1.0, 0.5, 0.25]
+        if record.run.choices["rnn"] == "block":
+            losses[2] += 0.01
+        epochs = []
+        for epoch, loss in zip(record.epochs, losses, strict=True):
+            epochs.append(replace(epoch, loss=loss))
+        changed.append(replace(record, epochs=tuple(epochs)))
+    made = certificate("tf_2_21") | {"machine": None}
+    for pair in made["pairs"]:
+        pair |= {"noise": {"loss_curve": 1e-6}}
+    judged = Certificates(as_read(made), tuple(changed))
+    table = learning(measured(changed, certificates=judged)).set_index("rnn")
+    row = table.loc["block"]
+    assert row["loss_largest"] == pytest.approx(0.01)
+    assert row["loss_apart"] == pytest.approx(0.005)
+    assert row["curve_judged_by"] == "twin" and row["curve_steps"] == 20
+    assert row["curve_difference"] == 1e-6 and row["curve_allowed"] == pytest.approx(3e-5)
+    assert table.loc["keras", "curve_judged_by"] == ""
+    assert pd.isna(table.loc["keras", "curve_difference"])
+    alone = learning(measured(changed)).set_index("rnn")
+    assert alone.loc["block", "curve_judged_by"] == "nothing"
 
 
 def test_a_companion_only_serves_ratios():

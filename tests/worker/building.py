@@ -19,8 +19,9 @@ from rnnbench.builds.launcher import environment
 from rnnbench.builds.pins import LOCKS, pins
 from rnnbench.builds.uv import find
 from rnnbench.errors import BuildError
+from rnnbench.sources.certificates import Pair
 from rnnworker.frameworks.names import FRAMEWORKS
-from rnnworker.precision import NOISES, TOLERANCE
+from rnnworker.precision import TOLERANCE
 from tests.conftest import ROOT, shared_folder
 from tests.worker import forked
 
@@ -88,8 +89,9 @@ def equal(pair: Mapping[str, Any], precision: str = "float32") -> bool:
     tolerance."""
     if pair["why"] is not None:
         return False
-    for part, tolerance in TOLERANCE[precision].items():
-        allowed = max(tolerance, NOISES * pair["noise"].get(part, 0.0))
+    judged = Pair(pair["a"], pair["b"], noise=pair["noise"])
+    for part in TOLERANCE[precision]:
+        allowed = judged.allowed(part, TOLERANCE[precision])
         if pair[part] is None or pair[part] > allowed:
             return False
     return True

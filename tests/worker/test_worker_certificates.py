@@ -154,6 +154,13 @@ def build_frozen(keras, config):
     model.layers[0].cell.bias.trainable = False
     model.compile(keras.optimizers.SGD(0.5, clipnorm=0.01), "sparse_categorical_crossentropy")
     return model
+
+
+def build_accumulating(keras, config):
+    model = build_frozen(keras, config)
+    optimizer = keras.optimizers.SGD(0.5, clipnorm=0.01, gradient_accumulation_steps=8)
+    model.compile(optimizer, "sparse_categorical_crossentropy")
+    return model
 """
 WITHOUT_RECURRENT = """
 def build(keras, recurrent, config):
@@ -227,6 +234,7 @@ def certificates(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> dict
         for name in ("keras", "trains_bias", "clips_together")
     }
     frozen["block"] = {"implementation": "block", "name": "block"}
+    accumulating = {name: frozen[name] for name in ("keras", "block", "clips_together")}
     own = dict.fromkeys(("loss", "optimizer", "metrics"))
     write(folder, {"still.py": WITHOUT_RECURRENT.replace("layers.Dropout(0.5)", "")})
     none = {"none": {"implementation": "none"}}
@@ -237,6 +245,11 @@ def certificates(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> dict
         "faults": job({**KERAS, **faulty}),
         "dropout": job(drops, function=f"{folder}/drops.py:build"),
         "frozen": job(frozen, function=f"{folder}/drops.py:build_frozen", **own),
+        "accumulating": job(
+            accumulating,
+            function=f"{folder}/drops.py:build_accumulating",
+            **own,
+        ),
         "none": job(none, function=f"{folder}/dense.py:build"),
         # Its own optimizer changes nothing, and each step has the same samples.
         "still": job(
@@ -287,6 +300,17 @@ def test_what_is_trained_and_clipped_in_another_way_is_found_by_its_weights(
     clipped = pairs["keras", "clips_together"]
     assert not equal(clipped) and clipped["first_loss"] == 0
     assert clipped["weights"] > 0.01 and clipped["worst_array"]
+
+
+def test_gradients_that_are_added_up_over_steps_are_compared_when_they_are_applied(
+    certificates: dict,
+) -> None:
+    """Keras 3's ``gradient_accumulation_steps=8`` changes no weight in the first seven steps."""
+    pairs = {(pair["a"], pair["b"]): pair for pair in certificates["accumulating"]["pairs"]}
+    assert equal(pairs["keras", "block"]), pairs["keras", "block"]
+    clipped = pairs["keras", "clips_together"]
+    assert not equal(clipped) and clipped["weights"] > 0.01
+    assert clipped["loss_curve"] > 1e-5
 
 
 @pytest.mark.parametrize("name", OF_MODELS)

@@ -273,7 +273,8 @@ TOLERANCE = {"weights": 1e-4}
 def saved_of(outputs: list, **others: object) -> dict:
     """What a trial without weights saves."""
     changes = weights.Changes([], [], [], []).with_noise([], [])
-    curve = {"loss_curve": [1.0], "changes": changes, "loss_noise": 0.0}
+    noise = {"first_loss": 0.0, "loss_curve": 0.0}
+    curve = {"loss_curve": [1.0], "changes": changes, "noise": noise}
     return {"outputs": outputs, "gradients": [], **curve, **others}
 
 

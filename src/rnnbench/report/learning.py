@@ -22,7 +22,7 @@ from rnnbench.tables.metrics import COLUMNS as METRICS_COLUMNS
 from rnnbench.tables.outcome import Outcome
 
 ALL_OF = {1: "All runs", 2: "Both", 3: "All three", 4: "All four", 5: "All five", 6: "All six"}
-TOLERANCE = 0.0005  # half a unit of the last digit shown of an accuracy
+TOLERANCE = 0.0005  # half a unit of the last digit shown of an accuracy; relative, of a loss
 CURVES = {"loss": "Training loss", "val_acc": "Validation accuracy"}
 
 
@@ -252,7 +252,7 @@ def are_same(learning: pd.DataFrame) -> bool:
     largest = others["val_acc_difference"].abs().max()
     if n.is_number(largest):
         return bool(largest < TOLERANCE)
-    return bool(others["loss_largest"].max() < TOLERANCE)
+    return bool(others["loss_apart"].max() < TOLERANCE)
 
 
 def same_sentence(learning: pd.DataFrame) -> str:
@@ -267,21 +267,22 @@ def same_sentence(learning: pd.DataFrame) -> str:
     if difference:
         return difference
 
-    loss = n.small(others["loss_largest"].max())
-    curves = f"agree within {loss}"
-    if loss == "0":
-        curves = "are identical"
+    curves = curves_sentences(others)
     largest = others["val_acc_difference"].abs().max()
     if not n.is_number(largest):
-        return f"From the same seeds, the loss curves {curves}."
+        loss = n.small(others["loss_apart"].max())
+        runs = f"the losses of the runs differ by at most {loss} of the largest"
+        if loss == "0":
+            runs = "the losses of the runs are identical"
+        return f"From the same seeds, {runs}. {curves}"
     if largest < TOLERANCE:
         configurations = learning[["implementation", *PLACE[2:], "variant"]].drop_duplicates()
         many = len(configurations)
         all_of_them = ALL_OF.get(many, f"All {many}")
         accuracy = n.share(learning["val_acc"].iloc[0])
         return (
-            f"{all_of_them} end at validation accuracy {accuracy}, "
-            f"and their loss curves {curves}: no difference in accuracy shown."
+            f"{all_of_them} end at validation accuracy {accuracy}: no difference in accuracy "
+            f"shown. {curves}"
         )
     seeds = int(others["seeds"].min())
     gaps = f"they differ by at most {n.rough(largest)} in final validation accuracy"
@@ -291,6 +292,36 @@ def same_sentence(learning: pd.DataFrame) -> str:
         f"From {n.counted(seeds, 'seed')}, {gaps}; {TOO_FEW_SEEDS} cannot show whether this is "
         "more than chance."
     )
+
+
+def curves_sentences(others: pd.DataFrame) -> str:
+    """Whether loss curves agree by the certificates, and by what that is judged.
+
+    `others`: as in `difference_sentence`.
+    """
+    texts = []
+    for judged_by, text in WORDS["same_curves"].items():
+        rows = others[others["curve_judged_by"] == judged_by]
+        if rows.empty:
+            continue
+        if judged_by == "nothing":
+            whose = "their"
+            if len(rows) < len(others):
+                names = rows["implementation"].drop_duplicates()
+                whose = "the reference's and " + n.few([f"`{name}`'s" for name in names], 3, ", ")
+            texts.append(text.format(whose=whose))
+            continue
+        excess = rows["curve_difference"] / rows["curve_allowed"]
+        worst = rows.iloc[int(excess.argmax())]
+        texts.append(
+            text.format(
+                verb="agree" if worst["curve_difference"] <= worst["curve_allowed"] else "differ",
+                steps=worst["curve_steps"],
+                difference=n.small(worst["curve_difference"]),
+                allowed=n.small(worst["curve_allowed"]),
+            )
+        )
+    return " ".join(texts)
 
 
 def difference_sentence(others: pd.DataFrame) -> str:

@@ -72,12 +72,13 @@ def _change(row: Row) -> str:
     return f"{change_interval(row)}, {row['words']}"
 
 
-def _error_of(name: str) -> CellText:
-    """The error `name` of an implementation, and in brackets what is allowed."""
+def _error_of(name: str, allowed_in: str) -> CellText:
+    """The error `name` of an implementation or pair, and in brackets what the column `allowed_in`
+    allows."""
 
     def text_of(row: Row) -> str:
         text = n.small(row[name])
-        allowed = row[f"tolerance_{name}"]
+        allowed = row[allowed_in]
         if n.is_number(row[name]) and n.is_number(allowed):
             return f"{text} ({n.small(allowed)})"
         return text
@@ -140,8 +141,12 @@ KERNEL_COLUMNS = (
 CERTIFIED_COLUMNS = (
     Column("status", text=_status, number=False),
     Column("weights that the model set", "kept", _or_dash, number=False, quiet=True),
-    Column("outputs (allowed)", text=_error_of("outputs"), spanner=ERROR),
-    Column("gradients (allowed)", text=_error_of("gradients"), spanner=ERROR),
+    Column("outputs (allowed)", text=_error_of("outputs", "tolerance_outputs"), spanner=ERROR),
+    Column(
+        "gradients (allowed)",
+        text=_error_of("gradients", "tolerance_gradients"),
+        spanner=ERROR,
+    ),
     Column(
         "weights unchanged by round trip",
         "round_trip",
@@ -155,7 +160,11 @@ PAIR_COLUMNS = (
     Column("equal", text=_equality, number=False),
     Column("outputs", "outputs", n.small, DIFFERENCE),
     Column("gradients", "gradients", n.small, DIFFERENCE),
-    Column("loss curve", "loss_curve", n.small, DIFFERENCE),
+    Column(
+        "loss curve (allowed)",
+        text=_error_of("loss_curve", "allowed_loss_curve"),
+        spanner=DIFFERENCE,
+    ),
 )
 
 

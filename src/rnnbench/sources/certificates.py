@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from rnnbench.errors import RecordError
 from rnnbench.records.bounds import Count
 from rnnbench.records.store import IMPORTED, as_kind, read_json, readable
-from rnnworker.precision import DEFAULT, NOISES, NOT_FINITE, TOLERANCE
+from rnnworker.precision import DEFAULT, NOISES, NOT_FINITE, TOLERANCE, allowed_apart
 
 NOT_TRIED = "it was not tried"
 NOT_LEARNING = "applies wrong gradients"
@@ -124,8 +124,9 @@ class Pair(msgspec.Struct):
 
     `weights` is the largest difference between what the first steps of a training change in an
     array, relative to its change, in `worst_array`; `first_loss` that of the loss before the first
-    of them. `noise` is what each of them differs by in one implementation if the initial weights
-    are changed in their last place. `parts`: what has to be compared.
+    of them. `noise` is what these and the loss curve differ by in one implementation if the initial
+    weights are changed in their last place; older files have none of the curve. `parts`: what has
+    to be compared.
     """
 
     a: str
@@ -153,6 +154,8 @@ class Pair(msgspec.Struct):
 
     def allowed(self, part: str, tolerance: Mapping[str, float]) -> float:
         """The largest difference in a `part` of two equal implementations."""
+        if part == "loss_curve" and part in self.noise:
+            return allowed_apart(self.noise[part])
         return max(tolerance[part], NOISES * self.noise.get(part, 0.0))
 
 

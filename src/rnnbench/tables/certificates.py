@@ -60,6 +60,27 @@ class Judgement(NamedTuple):
     differences: str = ""
 
 
+class Curves(NamedTuple):
+    """How far the loss curves of two configurations are apart in their certificate.
+
+    - `steps`: training steps that were compared.
+    - `difference`: the largest one, relative to the largest loss.
+    - `allowed`: the largest that two equal trainings may have.
+    - `explained`: whether `allowed` is what rounding explains: 30 times the difference of a
+      training from its twin. Otherwise it is the fixed tolerance of older certificates.
+    """
+
+    steps: int
+    difference: float
+    allowed: float
+    explained: bool
+
+    @property
+    def excess(self) -> float:
+        """`difference` / `allowed`."""
+        return self.difference / self.allowed
+
+
 @dataclass(frozen=True)
 class Side:
     """A configuration and what certificates say about it.
@@ -309,6 +330,42 @@ class Certificates:
             return Judgement(Equality.CERTIFIED, same)
         return _compared(own, other)
 
+    def curves(self, a: Configuration, b: Configuration) -> Curves | None:
+        """The loss curves of two configurations that are farthest apart in a certificate; None if
+        no certificate compared them.
+
+        `a`, `b`: as in `judge`.
+        """
+        found = []
+        for certificate, pair in _pairs(self._side(a), self._side(b)):
+            entry = certificate.implementations[pair.a]
+            if pair.loss_curve is not None:
+                allowed = pair.allowed("loss_curve", certificate.tolerance)
+                curves = Curves(
+                    len(entry.loss_curve or ()),
+                    pair.loss_curve,
+                    allowed,
+                    "loss_curve" in pair.noise,
+                )
+                found.append(curves)
+        return max(found, key=lambda each: each.excess, default=None)
+
+
+def _shared(own: Side, other: Side) -> list[Certificate]:
+    """The certificates that have the implementations of both."""
+    of_other = [id(certificate) for certificate, _ in other.entries]
+    return [certificate for certificate, _ in own.entries if id(certificate) in of_other]
+
+
+def _pairs(own: Side, other: Side) -> list[tuple[Certificate, Pair]]:
+    """The comparisons of two sides, with their certificates."""
+    pairs = []
+    for certificate in _shared(own, other):
+        for pair in certificate.pairs:
+            if {pair.a, pair.b} == {own.name, other.name}:
+                pairs.append((certificate, pair))
+    return pairs
+
 
 def _compared(own: Side, other: Side) -> Judgement:
     """The judgement from the numbers of the certificates of two sides.
@@ -316,27 +373,19 @@ def _compared(own: Side, other: Side) -> Judgement:
     A pair that was compared decides. Without one, both must be covered by their certificates, agree
     with the float64 reference, and not differ from the others of their build.
     """
-    of_other = [id(certificate) for certificate, _ in other.entries]
-    is_shared = False
-    pairs = []
-    for certificate, _ in own.entries:
-        if id(certificate) not in of_other:
-            continue
-        is_shared = True
-        for pair in certificate.pairs:
-            if {pair.a, pair.b} == {own.name, other.name}:
-                pairs.append(pair)
-                excesses = _excesses(pair, certificate.tolerance)
-                if not pair.equal and (excesses or not pair.not_compared):
-                    return Judgement(Equality.UNEQUAL, _excess(pair, certificate.tolerance))
+    pairs = _pairs(own, other)
+    for certificate, pair in pairs:
+        excesses = _excesses(pair, certificate.tolerance)
+        if not pair.equal and (excesses or not pair.not_compared):
+            return Judgement(Equality.UNEQUAL, _excess(pair, certificate.tolerance))
     for side in (own, other):
         gap = side.gap()
         if gap:
             return Judgement(Equality.UNKNOWN, gap)
-    for pair in pairs:
+    for _, pair in pairs:
         if pair.not_compared:
             return Judgement(Equality.UNKNOWN, pair.not_compared)
-    if is_shared and not pairs and own.name != other.name:
+    if _shared(own, other) and not pairs and own.name != other.name:
         why = f"{own.name} and {other.name} were not compared with each other"
         return Judgement(Equality.UNKNOWN, why)
     for _, entry in own.entries + other.entries:

@@ -59,6 +59,7 @@ def pairs(certificates: Iterable[Certificate]) -> pd.DataFrame:
 
     - `model`, `cell`, `build`, `variant`, `a`, `b`.
     - `outputs`, `gradients`, `loss_curve`, `first_loss`, `weights`: differences between a and b.
+    - `allowed_loss_curve`: the largest difference of loss curves that is allowed.
     - `worst_array`: the array of the largest difference of weights.
     - `equal` (bool).
     - `why`: why they were not compared, or empty.
@@ -69,6 +70,7 @@ def pairs(certificates: Iterable[Certificate]) -> pd.DataFrame:
     for certificate in certificates:
         for pair in certificate.pairs:
             row = _certificate_columns(certificate) | asdict(pair)
+            row["allowed_loss_curve"] = pair.allowed("loss_curve", certificate.tolerance)
             del row["parts"], row["noise"]
             row["why"] = pair.not_compared or ""
             rows.append(row)

@@ -12,7 +12,7 @@ import pandas as pd
 from rnnbench.axes import GROUP, KEY, Row
 from rnnbench.records.overrides import Overrides, is_model_key, option_of
 from rnnbench.sources.prices import PriceList
-from rnnbench.tables.certificates import Certificates, Judgement
+from rnnbench.tables.certificates import Certificates, Curves, Judgement
 from rnnbench.tables.frame import (
     Groups,
     Key,
@@ -89,6 +89,12 @@ class Measurements:
         """Whether two configurations compute the same function (`Certificates.judge`)."""
         judge = self.certificates.judge
         return cache(lambda own, base: judge(_certified(own), _certified(base)))
+
+    @cached_property
+    def curves(self) -> Callable[[Key, Key], Curves | None]:
+        """How far loss curves of two configurations are apart (`Certificates.curves`)."""
+        curves = self.certificates.curves
+        return cache(lambda own, base: curves(_certified(own), _certified(base)))
 
     @cached_property
     def why_not_learning(self) -> Callable[[Key], str | None]:

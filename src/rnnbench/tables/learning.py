@@ -31,6 +31,7 @@ import numpy as np
 import pandas as pd
 
 from rnnbench.axes import CONFIGURATION, KEY, TASK, Row
+from rnnbench.tables.certificates import Curves
 from rnnbench.tables.estimates import Key, Measurements
 from rnnbench.tables.frame import (
     Groups,
@@ -57,6 +58,7 @@ OUTLIER_COLUMNS = [
     "allowed",
     "apart",
 ]
+CURVE_COLUMNS = ["curve_steps", "curve_difference", "curve_allowed", "curve_judged_by"]
 LEARNING_COLUMNS = [
     *CONFIGURATION,
     "is_reference",
@@ -68,7 +70,9 @@ LEARNING_COLUMNS = [
     "val_acc_high",
     "val_acc_largest",
     "loss_largest",
+    "loss_apart",
     "shown_different",
+    *CURVE_COLUMNS,
 ]
 SHARE = 0.99  # of the accuracy that every run of the task reaches
 TARGET_COLUMNS = [
@@ -274,10 +278,16 @@ def learning(measured: Measurements, together: bool = False) -> pd.DataFrame:
       with the interval `val_acc_low`, `val_acc_high` (`accuracy_interval`). The 95 % hold for all
       configurations of a group at once or, if `together`, for the whole table.
     - `val_acc_largest`, `loss_largest`: the largest absolute difference of the validation-accuracy
-      curves and of the loss curves over seeds and epochs.
+      curves and of the loss curves over seeds and epochs. `loss_apart`: the latter, relative to the
+      largest loss of the reference.
     - `shown_different` (bool: the interval exists and excludes 0).
+    - `curve_steps`, `curve_difference`, `curve_allowed`: how far the loss curves are apart in the
+      certificate that compared the two, over so many training steps, relative to the largest loss,
+      and what is allowed. `curve_judged_by`: ``twin`` if that is 30 times the difference of a
+      training from its twin, ``tolerance`` if it is that of older certificates, ``nothing`` if no
+      certificate compared them, ``""`` for the reference.
 
-    Source: epochs of runs that are not void.
+    Source: epochs of runs that are not void; the certificates.
     """
     epochs = usable_epochs(measured.frame)
     if epochs.empty:
@@ -293,12 +303,21 @@ def learning(measured: Measurements, together: bool = False) -> pd.DataFrame:
     simultaneous = _simultaneous(measured, at_end, together)
     samples = validation_samples(measured.frame, KEY)
     rows = []
-    for key, own in split(pairs, KEY, ["difference", "loss_difference"]).items():
+    wanted = ["difference", "loss_difference", "loss_base"]
+    for key, own in split(pairs, KEY, wanted).items():
         base = against[key]
         accuracies = _present(at_end[key]["val_acc"])
         differences = _present(at_end[key]["difference"])
         interval = accuracy_interval(differences, samples.get(key), simultaneous[key])
         suspect = groups[key]["suspect"].sum() + groups[base]["suspect"].sum()
+        loss_largest = max(_present(own["loss_difference"]), default=None)
+        largest_loss = max(_present(np.abs(own["loss_base"])), default=0.0)
+        loss_apart = None
+        if loss_largest is not None and largest_loss:
+            loss_apart = loss_largest / largest_loss
+        curves: Row = {"curve_judged_by": ""}
+        if base != key:
+            curves = _curve_columns(measured.curves(key, base))
         rows.append(
             {
                 **identified(key, groups[key]),
@@ -308,14 +327,28 @@ def learning(measured: Measurements, together: bool = False) -> pd.DataFrame:
                 "val_acc": statistics.fmean(accuracies) if accuracies else None,
                 **interval.columns("val_acc_difference", "val_acc_low", "val_acc_high"),
                 "val_acc_largest": max(_present(np.abs(own["difference"])), default=None),
-                "loss_largest": max(_present(own["loss_difference"]), default=None),
+                "loss_largest": loss_largest,
+                "loss_apart": loss_apart,
                 "shown_different": interval.excludes(0),
+                **curves,
             }
         )
     table = pd.DataFrame(rows, columns=LEARNING_COLUMNS)
     # A model without an accuracy (a regression) has None, which would give an object column.
-    numeric = LEARNING_COLUMNS[LEARNING_COLUMNS.index("val_acc") : -1]
-    return table.astype(dict.fromkeys(numeric, "float64"))
+    begin = LEARNING_COLUMNS.index("val_acc")
+    end = LEARNING_COLUMNS.index("shown_different")
+    numeric = LEARNING_COLUMNS[begin:end] + CURVE_COLUMNS[1:3]
+    table = table.astype(dict.fromkeys(numeric, "float64"))
+    return table.astype({"curve_steps": "Int64"})
+
+
+def _curve_columns(curves: Curves | None) -> Row:
+    """`CURVE_COLUMNS` of a configuration whose loss curves were compared, or not."""
+    if curves is None:
+        return dict(zip(CURVE_COLUMNS, (None, None, None, "nothing"), strict=True))
+    judged_by = "twin" if curves.explained else "tolerance"
+    values = (curves.steps, curves.difference, curves.allowed, judged_by)
+    return dict(zip(CURVE_COLUMNS, values, strict=True))
 
 
 def _simultaneous(measured: Measurements, at_end: Groups, together: bool) -> dict[Key, int]:
