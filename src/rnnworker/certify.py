@@ -101,7 +101,6 @@ def certify(job, events, phases):
                     result[part] = max(errors, default=None)
                 result["function"] = trial.function
                 result["no_reference"] = trial.no_reference
-                result["weights"] = canonical_weights.origin(trial.layers)
                 result["probed"] = {device: {"batches": batches, "why": None}}
                 result["applied"] = {device: steps}
                 if not further:
@@ -296,7 +295,7 @@ class Trial:
             raise Refusal(fault.format(file))
         self.session = session
         self.layers = session.layers()
-        self.weights = canonical_weights.initial(self.layers, self.config["seed"])
+        self.weights = session.dump_weights()
         self.is_long = max(session.lengths(), default=0) > attest.LONGEST
         self.served = served_samples(session.validation_samples, self.config["model"]["batch"])
 

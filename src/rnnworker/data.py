@@ -10,7 +10,7 @@ import sys
 
 import numpy
 
-from rnnworker import canonical_weights, model_keys, trees, user_functions
+from rnnworker import initializers, model_keys, trees, user_functions
 from rnnworker.arguments import Refusal
 from rnnworker.array_names import ARRAYS, WEIGHTS
 from rnnworker.readers import images
@@ -237,5 +237,5 @@ def epoch_images(images, config, epoch):
     if isinstance(images, (dict, tuple)):
         raise Refusal("{} augments one array, and the model has several inputs".format(augment))
     change = user_functions.function(augment)
-    stream = canonical_weights.stream(config["seed"], epoch, "augment")
+    stream = initializers.stream(config["seed"], epoch, "augment")
     return change(images, stream, model_keys.recorded(config, "augment"))

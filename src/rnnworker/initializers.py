@@ -1,9 +1,17 @@
-"""Keras's initializers in NumPy: each draws an array from a seeded stream.
+"""Keras's random initializers in NumPy, so that a model starts from the same weights in every
+build.
 
 Source: Keras 3, ``keras/src/initializers/random_initializers.py``. Orthogonal matrices come from a
 QR decomposition as in Keras, those of more than `MOST_BY_QR` rows from a random rotation, because
 the decomposition takes 100 CPU seconds at 4096 units.
 """
+
+import collections
+import contextlib
+import functools
+import inspect
+import zlib
+from unittest import mock
 
 import numpy
 
@@ -20,16 +28,6 @@ SCALINGS = {
 TRUNCATED = 0.87962566103423978
 MOST_BY_QR = 512  # units; the decomposition of an LSTM's kernel takes a second
 ROTATED_ROWS = 64  # at a time, to bound memory
-
-
-def _constant(shape, stream, settings):
-    value = settings.get("value", 0.0)
-    return numpy.zeros(shape) + numpy.asarray(value)
-
-
-def _identity(shape, stream, settings):
-    gain = settings.get("gain", 1.0)
-    return gain * numpy.eye(*shape)
 
 
 def _uniform(shape, stream, settings):
@@ -129,17 +127,114 @@ def _scaling(name):
 
 # Class of an initializer of Keras → a function of (shape, stream, its settings).
 DRAWN = {
-    "Zeros": _constant,
-    "Ones": lambda shape, stream, settings: numpy.ones(shape),
-    "Constant": _constant,
     "RandomUniform": _uniform,
     "RandomNormal": _normal,
     "TruncatedNormal": _truncated_normal,
     "VarianceScaling": _scaled,
     "Orthogonal": _orthogonal,
     "OrthogonalInitializer": _orthogonal,
-    "Identity": _identity,
-    "IdentityInitializer": _identity,
 }
 for _name in SCALINGS:
     DRAWN[_name] = _scaling(_name)
+
+
+def stream(*seeds):
+    """Returns a ``numpy.random.RandomState`` that depends on the texts of `seeds`."""
+    text = "/".join(map(str, seeds))
+    return numpy.random.RandomState(zlib.crc32(text.encode("utf-8")))
+
+
+class Draws:
+    """The draws of Keras's initializers while a model is built. The values depend on the `seed`, on
+    the class of the layer that makes the weight, and on the number of earlier draws for that class;
+    not on the framework, and not on the kernel that a layer gets. An initializer with a seed of its
+    own, or of another class, draws what it always does.
+
+    `as_tensor`: the function of (draw, shape, dtype) that returns the array of ``draw()`` as a
+    tensor."""
+
+    def __init__(self, keras, seed, as_tensor):
+        self._keras = keras
+        self._seed = seed
+        self._as_tensor = as_tensor
+        self._layer = None  # the class of the layer that makes a weight
+        self._numbers = collections.Counter()
+
+    @contextlib.contextmanager
+    def by_numpy(self):
+        """In the block, Keras's initializers draw with NumPy."""
+        layer_class = self._keras.layers.Layer
+        patches = [(layer_class, "add_weight", self._named(layer_class.add_weight))]
+        for owner in self._owners():
+            patches.append((owner, "__call__", self._drawing(owner.__call__)))
+        with contextlib.ExitStack() as stack:
+            for owner, name, function in patches:
+                stack.enter_context(mock.patch.object(owner, name, function))
+            yield
+
+    def _owners(self):
+        """The classes with the methods that draw."""
+        owners = set()
+        for name in DRAWN:
+            initializer = getattr(self._keras.initializers, name, None)
+            for each in getattr(initializer, "__mro__", ()):
+                if "__call__" in vars(each):
+                    owners.add(each)
+                    break
+        return owners
+
+    def _named(self, add_weight):
+        """The method `add_weight`, whose initializer knows the class of the layer."""
+        place = list(inspect.signature(add_weight).parameters).index("initializer") - 1
+
+        @functools.wraps(add_weight)
+        def named(layer, *arguments, **settings):
+            positional = list(arguments)
+            if len(positional) > place:
+                positional[place] = self._for_layer(layer, positional[place])
+            elif "initializer" in settings:
+                settings["initializer"] = self._for_layer(layer, settings["initializer"])
+            return add_weight(layer, *positional, **settings)
+
+        return named
+
+    def _for_layer(self, layer, stated):
+        """The `stated` initializer with the class of `layer`. Keras 3 may call it later."""
+        if stated is None:
+            return None
+        initializer = self._keras.initializers.get(stated)
+        if isinstance(initializer, type):
+            initializer = initializer()  # TensorFlow 1 has a class of a name
+        if not callable(initializer):
+            return initializer
+        # Keras 2.0.6 has no cells.
+        name = type(layer).__name__.replace("Cell", "")
+
+        def draw(*arguments, **settings):
+            self._layer = name
+            try:
+                return initializer(*arguments, **settings)
+            finally:
+                self._layer = None
+
+        return draw
+
+    def _drawing(self, original):
+        @functools.wraps(original)
+        def drawing(initializer, shape, dtype=None, **settings):
+            stated = initializer.get_config()
+            function = DRAWN.get(type(initializer).__name__)
+            if function is None or stated.get("seed") is not None:
+                return original(initializer, shape, dtype, **settings)
+            layer = self._layer
+            number = self._numbers[layer]
+            self._numbers[layer] += 1
+            sizes = tuple(int(size) for size in shape)
+
+            def draw():
+                values = function(sizes, stream(self._seed, layer, number), stated)
+                return values.astype("float32")
+
+            return self._as_tensor(draw, sizes, dtype or "float32")
+
+        return drawing

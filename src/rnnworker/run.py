@@ -97,7 +97,7 @@ def _run(job, events, phases, turns, imported=None):
     with phases.phase("build") as details:
         details.update(session.build())
         layers = session.layers()
-        weights = canonical_weights.initial(layers, config["seed"])
+        weights = session.dump_weights()
         session.load_weights(weights)
     facts = session.model_facts(layers)
     facts["weights_sha256"] = canonical_weights.digest(weights)

@@ -48,7 +48,7 @@ def certificate(machine: str) -> dict[str, Any]:
     errors = {"outputs": 1e-7, "gradients": 1e-6, "loss_curve": 1e-6}
     pairs = [{"a": "keras", "b": name, "equal": True, **errors} for name in ("unrolled", "block")]
     return {
-        "schema": 3, "key": certificate_key(record.run.choices, record.run.config), **choices,
+        "schema": 3, "key": certificate_key(record.run.choices, record.run.config, 3), **choices,
         "overrides": {}, "machine": machine, "digest": "d", "precision": "float32",
         "implementations": dict.fromkeys(LEVELS, entry), "pairs": pairs,
     }  # fmt: skip

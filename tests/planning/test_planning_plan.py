@@ -97,6 +97,18 @@ def test_overrides_that_change_the_function_need_another_certificate() -> None:
     assert plain.devices[0]["batches"] == [{"batch": 32}, {"batch": 64}]
 
 
+def test_each_optimizer_is_certified_on_its_own() -> None:
+    """A certificate compares what the optimizer changes in each weight."""
+    sgd = {"model.optimizer": {"name": "sgd", "learning_rate": 0.1}}
+    points = [point(rnn, overrides=each) for rnn in ("keras", "block") for each in ({}, sgd)]
+    made = certificates(*points).values()
+    optimizers = sorted(str(each.config["model"]["optimizer"]) for each in made)
+    assert optimizers == sorted(
+        [str(sgd["model.optimizer"]), str(point().config["model"]["optimizer"])]
+    )
+    assert [len(each.implementations) for each in made] == [2, 2]
+
+
 def test_the_key_depends_on_the_values_of_the_function_and_on_nothing_else() -> None:
     def key(**changes: Any) -> str:
         made = point(**changes)
@@ -105,18 +117,19 @@ def test_the_key_depends_on_the_values_of_the_function_and_on_nothing_else() -> 
     plain = key()
     assert key(rnn="block", device="cpu_2", seed=3, alias="x", measure={"warmup_steps": 9}) == plain
     assert key(precision="float32") == plain
-    for name in ("batch", "epochs", "optimizer", "train_samples", "val_samples", "data_seed"):
+    for name in ("batch", "epochs", "metrics", "train_samples", "val_samples", "data_seed"):
         assert key(model={name: 5}) == plain, name
         assert key(overrides={f"model.{name}": 5}) == plain, name
     # Neither keys that only begin alike, nor the same keys of other sections.
-    changed = [key(model={name: 5}) for name in ("batchnorm", "epochs_of_cell", "batch.x", "units")]
+    names = ("batchnorm", "epochs_of_cell", "batch.x", "units", "optimizer", "loss")
+    changed = [key(model={name: 5}) for name in names]
     changed += [key(build={"name": "current", "framework": "x"}), key(precision="tf32")]
     changed += [key(build={"name": "current", "framework": "x", "as_published": True})]
     changed += [key(build={"name": "current", "framework": "x", "batch": 5})]
     changed += [key(dataset={"name": "d", "path": "data/e.npz"}), key(cell="gru")]
     assert len({plain, *changed}) == len(changed) + 1
     assert function_overrides(
-        {"model.batch": 1, "model.batchnorm": 2, "~model.optimizer.decay": 3, "rnn.x": 4,
+        {"model.batch": 1, "model.batchnorm": 2, "~model.metrics": 3, "rnn.x": 4,
          "build.as_published": True, "precision": "tf32", "device.threads": 2}
     ) == {"model.batchnorm": 2, "build.as_published": True, "precision": "tf32"}  # fmt: skip
 

@@ -35,7 +35,7 @@ QUICK = replace(EXPERIMENT, skipped=tuple(Skipped(**each) for each in SKIPPED))
 CERTIFIED = {"status": "certified", "why": None, "applied": {}}
 A_RUN = make_record().run
 UNEQUAL = {
-    "schema": 3, "key": certificate_key(A_RUN.choices, A_RUN.config), "model": "digits_rnn",
+    "schema": 3, "key": certificate_key(A_RUN.choices, A_RUN.config, 3), "model": "digits_rnn",
     "cell": "lstm", "build": "current", "overrides": {},
     "tolerance": {"gradients": 1e-4},
     "implementations": {"keras": CERTIFIED, "unrolled": CERTIFIED},
@@ -146,7 +146,7 @@ def certificate(build: str, model: str = "mnist_rnn", **overrides: Any) -> dict:
     fails = build == "tf_1_15"
     names = ["keras", "unrolled", "block", "cudnn", "cell"]
     return {
-        "schema": 3, "key": certificate_key(choices, config), **choices,
+        "schema": 3, "key": certificate_key(choices, config, 3), **choices,
         "overrides": overrides, "machine": "gpu-box", "precision": "float32",
         "tolerance": {"outputs": 1e-5, "gradients": 1e-4, "loss_curve": 1e-3},
         "implementations": {

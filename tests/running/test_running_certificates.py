@@ -24,8 +24,7 @@ LAYERS = {"batches": [BATCH], "wrong": None, "why": None}
 ENTRY = {
     "status": "certified", "why": None, "kernel": ["while"], "outputs": 1e-7, "gradients": 1e-6,
     "loss_curve": [2.0] * 20, "round_trip": True, "draws": False, "function": None,
-    "no_reference": None, "weights": {"drawn": ["lstm/kernel"], "kept": []},
-    "applied": {"cpu_1": STEPS}, "probed": {"cpu_1": LAYERS},
+    "no_reference": None, "applied": {"cpu_1": STEPS}, "probed": {"cpu_1": LAYERS},
 }  # fmt: skip
 REPORTED = {
     "precision": "float32",

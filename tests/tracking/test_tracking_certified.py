@@ -26,7 +26,6 @@ CERTIFICATE = f"{SITE}/certificates/digits_rnn-lstm-current.json"
 PAIR = {"a": "keras", "b": "unrolled", "outputs": 1e-7, "gradients": 1e-7, "loss_curve": 1e-7}
 CRASHED = {"a": "keras", "b": "unrolled", "why": "KeyError: 'bias'"}
 CRASHED |= dict.fromkeys(("outputs", "gradients", "loss_curve"))
-FROZEN = {"weights": {"drawn": ["lstm/kernel"], "kept": ["embedding/embeddings"]}}
 
 
 ANOTHER_REASON = pytest.mark.slow_tier("a page for each reason why nothing is certified")
@@ -80,7 +79,7 @@ def logged(root: Path, implementation: str) -> Any:
         ),
         pytest.param(certificate(), "not certified", marks=ANOTHER_REASON),
         pytest.param(None, "not certified", marks=ANOTHER_REASON),
-        (certificate(PAIR, **FROZEN), "certified"),
+        (certificate(PAIR), "certified"),
         (certificate(dict(PAIR, gradients=0.03)), "not equal"),
     ],
 )

@@ -12,7 +12,6 @@ import pytest
 
 from rnnbench.sources.certificates import Batch, wrong
 from rnnworker import (
-    canonical_weights,
     certify,
     differences,
     events,
@@ -20,18 +19,17 @@ from rnnworker import (
     reference,
     weights,
 )
+from rnnworker.initializers import DRAWN, stream
 
-LSTM = {
-    "name": "lstm",
-    "kind": "recurrent",
-    "cell": "lstm",
-    "initializers": {
-        "kernel": ("GlorotUniform", {}),
-        "recurrent": ("Orthogonal", {}),
-        "bias": ("Zeros", {}),
-    },
-    "unit_forget_bias": True,
-}
+
+def first_weights(inputs: int, units: int) -> dict[str, numpy.ndarray]:
+    """The canonical arrays of an LSTM as Keras initializes it."""
+    drawn = {
+        "kernel": DRAWN["GlorotUniform"]((inputs, 4 * units), stream(0, "LSTM", 0), {}),
+        "recurrent": DRAWN["Orthogonal"]((units, 4 * units), stream(0, "LSTM", 1), {}),
+        "bias": numpy.repeat([0.0, 1.0, 0.0, 0.0], units),
+    }
+    return {name: array.astype("float32") for name, array in drawn.items()}
 
 
 def test_relative_error_is_on_the_scale_of_the_array() -> None:
@@ -79,15 +77,12 @@ def test_probes_hardly_amplify_rounding_errors(activation: str, gate: str) -> No
     certificates tolerate."""
     options = {"activation": activation, "recurrent_activation": gate}
     function = reference.function_of("lstm", options, True)
-    shapes = [("kernel", (28, 512)), ("recurrent", (128, 512)), ("bias", (512,))]
-    layer = {**LSTM, "shapes": shapes}
-    (initial,) = canonical_weights.initial([layer], 0)
-    exact = certify.probe_weights("lstm", initial, 0, activation)
-    stream = numpy.random.RandomState(0)
-    x, upstream = stream.normal(size=(32, 28, 28)), stream.normal(size=(32, 128))
+    exact = certify.probe_weights("lstm", first_weights(28, 128), 0, activation)
+    random = numpy.random.RandomState(0)
+    x, upstream = random.normal(size=(32, 28, 28)), random.normal(size=(32, 128))
     exact["x"] = x
     rounded = {
-        name: array * (1 + 6e-8 * stream.uniform(-1, 1, array.shape))
+        name: array * (1 + 6e-8 * random.uniform(-1, 1, array.shape))
         for name, array in exact.items()
     }
     (outputs, gradients), (expected, exact_gradients) = (
@@ -238,9 +233,7 @@ def test_a_large_layer_is_compared_in_a_few_rows_of_each_whole_batch(
     monkeypatch, rows: int, fault
 ) -> None:
     """Its gradients are exact, because the others contribute nothing; what leaks there shows."""
-    shapes = [("kernel", (3, 16)), ("recurrent", (4, 16)), ("bias", (16,))]
-    layer = {**LSTM, "shapes": shapes}
-    (arrays,) = canonical_weights.initial([layer], 0)
+    arrays = first_weights(3, 4)
     monkeypatch.setattr(certify, "MOST_PRODUCTS", rows * 10 * (3 + 4) * 16)
     computed = []
 

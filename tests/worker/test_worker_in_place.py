@@ -53,7 +53,7 @@ TRAINED = """
 import json, sys
 import keras, numpy
 from rnnlayers import kernel_of, recurrent_layers
-from rnnworker import canonical_weights, frameworks, user_functions
+from rnnworker import frameworks, user_functions
 
 config, file, names = json.loads(sys.argv[1]), sys.argv[2], json.loads(sys.argv[3])
 stream = numpy.random.RandomState(0)
@@ -94,7 +94,7 @@ def with_kernel(name, implementation):
     parts = {"x": inputs_of(name), "y": y}
     session.arrays = {key + end: parts[key] for key in parts for end in ("_train", "_val")}
     session.build()
-    session.load_weights(canonical_weights.initial(session.layers(), 0))
+    session.load_weights(session.dump_weights())
     session.reset()
     start = session.model.get_weights()
     kernels = sorted({kernel_of(layer) for layer in recurrent_layers(session.model)})
@@ -368,7 +368,7 @@ def test_dropout_is_what_it_was_after_it_was_turned_off(
 RESET = """
 import json, sys
 import numpy
-from rnnworker import canonical_weights, frameworks
+from rnnworker import frameworks
 
 config, file = json.loads(sys.argv[1]), sys.argv[2]
 rnn = {"implementation": "keras", "name": "keras"}
@@ -379,7 +379,7 @@ parts = {"x": stream.normal(size=(8, 3, 3)), "y": numpy.ones((8, 1))}
 arrays = {key: value.astype("float32") for key, value in parts.items()}
 session.arrays = {key + end: arrays[key] for key in arrays for end in ("_train", "_val")}
 session.build()
-session.load_weights(canonical_weights.initial(session.layers(), 0))
+session.load_weights(session.dump_weights())
 orders = [numpy.arange(4), numpy.arange(4, 8)]
 session.loss_curve(orders[:1])
 curves = []

@@ -30,7 +30,7 @@ def build(keras):
 TRAINED = """
 import json, sys
 import numpy
-from rnnworker import canonical_weights, frameworks
+from rnnworker import frameworks
 from rnnworker.events import Events
 from rnnworker.turns import Turns
 
@@ -39,7 +39,7 @@ session = frameworks.open_session(config, 1)
 data = session.load_data(dataset)
 session.build()
 layers = session.layers()
-session.load_weights(canonical_weights.initial(layers, 0))
+session.load_weights(session.dump_weights())
 session.train_steps(1)
 epochs = []
 with open(events, "wb") as file:

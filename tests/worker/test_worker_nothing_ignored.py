@@ -31,7 +31,7 @@ import json, sys
 import numpy
 from hypothesis import HealthCheck, given, settings, strategies as st
 import keras
-from rnnworker import canonical_weights, certify, frameworks, model_keys, user_functions
+from rnnworker import certify, frameworks, model_keys, user_functions
 
 config, file = json.loads(sys.argv[1]), sys.argv[2]
 mine = user_functions.from_file(file)
@@ -209,7 +209,7 @@ def losses(model, stated):
     """The losses of our training steps, and those of plain Keras."""
     job, arrays = checked(model)
     session = certify.Trial(job, config["rnn"], arrays).session
-    session.load_weights(canonical_weights.initial(session.layers(), 0))
+    session.load_weights(session.dump_weights())
     plain = mine.built(keras, keras.layers.LSTM)
     plain(arrays["x_train"][:1])
     plain.set_weights(session.model.get_weights())

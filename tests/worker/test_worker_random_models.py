@@ -36,7 +36,7 @@ EACH = (
     CERTIFY
     + """
 import numpy
-from rnnworker import canonical_weights, data, trees, user_functions
+from rnnworker import data, trees, user_functions
 
 
 def plain_outputs(job, session):
@@ -56,7 +56,7 @@ def checked(job):
         session = certify.Trial(job, rnn, arrays).session
     except certify.Refusal as error:
         return dict(found, plain=str(error))
-    weights = canonical_weights.initial(session.layers(), 1)
+    weights = session.dump_weights()
     session.load_weights(weights)
     pairs = zip(trees.leaves(session.outputs()), plain_outputs(job, session))
     return dict(found, plain=max(certify.relative_error(*pair) for pair in pairs))

@@ -42,7 +42,8 @@ TRANSPOSED = (
     r"must be \(4, 16\) \(docs/own_kernel.md\)"
 )
 LAYER = type("Layer", (), {"build": lambda layer, shape: None})
-KERAS = SimpleNamespace(layers=SimpleNamespace(Layer=LAYER))
+LSTM = type("LSTM", (LAYER,), {"__init__": lambda layer, units, **settings: None})
+KERAS = SimpleNamespace(layers=SimpleNamespace(Layer=LAYER, LSTM=LSTM))
 KERNEL = """
 class Kernel:
     def inner_loop(self, sequences, initial_state, mask, training=False): ...

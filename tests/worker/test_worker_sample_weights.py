@@ -90,12 +90,12 @@ def build(keras):
 """
 TRAINED = """
 import json, sys
-from rnnworker import canonical_weights, certify
+from rnnworker import certify
 job = json.loads(sys.argv[1])
 rnn = {"name": "keras", "implementation": "keras"}
 arrays, _ = certify.samples_of(job)
 session = certify.Trial(job, rnn, arrays).session
-session.load_weights(canonical_weights.initial(session.layers(), 0))
+session.load_weights(session.dump_weights())
 plain = certify.Trial(job, rnn, arrays).session.model
 batch = next(certify.first_batches(arrays, job["config"], 1))
 plain.set_weights(session.model.get_weights())

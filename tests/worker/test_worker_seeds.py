@@ -100,7 +100,7 @@ def built(job):
     session.load_data(job["dataset"], job["pinned_md5"])
     session.build()
     layers = session.layers()
-    weights = canonical_weights.initial(layers, job["config"]["seed"])
+    weights = session.dump_weights()
     session.load_weights(weights)
     measured = {
         "parameters": session.model_facts(layers)["parameters"],

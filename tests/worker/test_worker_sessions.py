@@ -20,12 +20,12 @@ from tests.worker.building import answer_of, certificate_job, settings_of, write
 
 ATTESTED = """
 import json, sys
-from rnnworker import canonical_weights, frameworks
+from rnnworker import frameworks
 
 session = frameworks.open_session(json.loads(sys.argv[1]), 1)
 session.load_data(None)
 session.build()
-session.load_weights(canonical_weights.initial(session.layers(), 0))
+session.load_weights(session.dump_weights())
 kernels = []
 for steps in (1, 60):
     session.train_steps(steps)
@@ -176,7 +176,7 @@ def build(keras):
 """
 TRAINED_TO_THE_END = """
 import json, sys
-from rnnworker import canonical_weights, frameworks
+from rnnworker import frameworks
 from rnnworker.arguments import Refusal
 from rnnworker.events import Events
 from rnnworker.turns import Turns
@@ -184,7 +184,7 @@ from rnnworker.turns import Turns
 session = frameworks.open_session(json.loads(sys.argv[1]), 1)
 session.load_data(None)
 session.build()
-session.load_weights(canonical_weights.initial(session.layers(), 0))
+session.load_weights(session.dump_weights())
 session.train_steps(1)
 epochs, why = [], None
 with open(sys.argv[2], "wb") as file:
@@ -228,13 +228,13 @@ def build(keras):
 LARGEST_STATES = """
 import json, sys
 import numpy
-from rnnworker import canonical_weights, frameworks
+from rnnworker import frameworks
 from rnnworker.recurrent.composed import flat
 
 session = frameworks.open_session(json.loads(sys.argv[1]), 1)
 session.load_data(None)
 session.build()
-session.load_weights(canonical_weights.initial(session.layers(), 0))
+session.load_weights(session.dump_weights())
 
 
 def largest():

@@ -48,12 +48,12 @@ def build_around(keras, recurrent, config):
 """
 ATTESTED = """
 import json, sys
-from rnnworker import canonical_weights, frameworks
+from rnnworker import frameworks
 
 session = frameworks.open_session(json.loads(sys.argv[1]), 1)
 session.load_data(None)
 session.build()
-session.load_weights(canonical_weights.initial(session.layers(), 0))
+session.load_weights(session.dump_weights())
 session.train_steps(1)
 print(json.dumps(session.attest()["found"]))
 """

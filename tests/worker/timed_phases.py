@@ -11,7 +11,7 @@ import sys
 
 import numpy
 
-from rnnworker import canonical_weights, data, frameworks, run
+from rnnworker import data, frameworks, run
 from rnnworker.events import Events
 from rnnworker.turns import Phases, Turns
 
@@ -108,7 +108,7 @@ def batch_by_batch(session, opening=frameworks.open_session):
         arrays, session = session.arrays, opening(config, session.threads)
         session.arrays = arrays
         session.build()
-        session.load_weights(canonical_weights.initial(session.layers(), config["seed"]))
+        session.load_weights(session.dump_weights())
     session.reset()
     model, seed = session.config["model"], session.config["seed"]
     x, y = session.arrays["x_train"], session.arrays["y_train"]

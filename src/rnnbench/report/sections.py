@@ -140,7 +140,6 @@ KERNEL_COLUMNS = (
 )
 CERTIFIED_COLUMNS = (
     Column("status", text=_status, number=False),
-    Column("weights that the model set", "kept", _or_dash, number=False, quiet=True),
     Column("outputs (allowed)", text=_error_of("outputs", "tolerance_outputs"), spanner=ERROR),
     Column(
         "gradients (allowed)",

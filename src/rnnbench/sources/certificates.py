@@ -93,7 +93,6 @@ class Implementation(msgspec.Struct):
     - `probed`, `applied`: device → the checks of its layers and steps there.
     - `function_why`: what is wrong apart from layers and steps, or None.
     - `no_reference`: why its layers were not compared with the float64 reference.
-    - `weights`: which arrays the seed draws and which stay as the model set them.
     - `draws`: whether the model draws random numbers in its outputs, which are then not compared.
     """
 
@@ -110,7 +109,6 @@ class Implementation(msgspec.Struct):
     applied: dict[str, Steps] = {}
     function_why: str | None = None
     no_reference: str | None = None
-    weights: dict[str, list[str]] = {}
 
     def wrong_on(self, device: str) -> str | None:
         """What is wrong with its function, or with its layers or steps on the `device`, or None."""

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from rnnbench.axes import GROUP, NAMES
-from rnnbench.records.keys import certificate_key, function_overrides
+from rnnbench.records.keys import SCHEMAS, certificate_key, function_overrides
 from rnnbench.records.overrides import (
     Overrides,
     is_model_key,
@@ -34,7 +34,8 @@ from rnnworker.precision import batch_sizes
 
 Configuration = Mapping[str, Any]  # axes, `variant`, `options` and, if it is known, `machine`
 Sizes = set[tuple[int, bool]]  # (rows, whether they were trained)
-Functions = dict[str | None, Sizes]  # key of a function → the sizes of its batches
+# (schema, key) of the certificates of a function → the sizes of its batches
+Functions = dict[frozenset[tuple[int, str]], Sizes]
 Tolerance = Mapping[str, float]  # name of an error → the largest that is allowed
 DEFAULT_FUNCTION = {"activation": "tanh", "recurrent_activation": "sigmoid", "use_bias": "True"}
 AS_PUBLISHED = "build.as_published"
@@ -236,13 +237,16 @@ class Certificates:
 
     @cached_property
     def _functions(self) -> dict[Any, Functions]:
-        """Task and build → the key of each function that their runs computed → the sizes of the
+        """Task and build → the keys of each function that their runs computed → the sizes of the
         batches. There are several functions only if a choice was edited between the runs."""
         found: dict[Any, Functions] = {}
         for record in self.records:
             functions = found.setdefault(_task(dict(_configuration_of(record))), {})
-            key = certificate_key(record.run.choices, record.run.config)
-            functions.setdefault(key, set()).update(_sizes(record))
+            run = record.run
+            keys = frozenset(
+                (schema, certificate_key(run.choices, run.config, schema)) for schema in SCHEMAS
+            )
+            functions.setdefault(keys, set()).update(_sizes(record))
         return found
 
     def _side(self, configuration: Configuration) -> Side:
@@ -255,9 +259,9 @@ class Certificates:
         name = labelled(configuration["rnn"], configuration["options"])
         required = []
         entries = []
-        functions = self._functions.get(_task(configuration)) or {None: set()}
-        for key, sizes in functions.items():
-            certificates = [each for each in judges if each.key == key]
+        functions = self._functions.get(_task(configuration)) or {frozenset(): set()}
+        for keys, sizes in functions.items():
+            certificates = [each for each in judges if (each.schema, each.key) in keys]
             required.append((certificates, sizes))
             for certificate in certificates:
                 if name in certificate.implementations:

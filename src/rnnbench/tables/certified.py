@@ -21,7 +21,6 @@ def certified(certificates: Iterable[Certificate]) -> pd.DataFrame:
     Columns:
 
     - `model`, `cell`, `build`, `variant`, `rnn`; `status`, `why`.
-    - `kept`: the weights that the model set, which stay.
     - `outputs` and `gradients`: largest relative errors against the float64 reference.
     - `round_trip` (bool: the weights survive the canonical file).
     - `batches`: rows of the tested batches, in training and in evaluation, as
@@ -41,7 +40,6 @@ def certified(certificates: Iterable[Certificate]) -> pd.DataFrame:
                     "rnn": name,
                     "status": entry.status,
                     "why": entry.why or _not_compared(certificate, name),
-                    "kept": ", ".join(entry.weights.get("kept", [])),
                     **{part: _largest(entry, part) for part in PARTS},
                     "round_trip": entry.round_trip,
                     "batches": _batches(entry.probed),

@@ -8,7 +8,6 @@ are fed to the session one by one. `fixed_shuffle_orders` sets their order.
 import collections
 import contextlib
 import os
-import sys
 
 import numpy
 
@@ -106,20 +105,11 @@ class Session(KerasSession):
     def compile_settings(self):
         return {}
 
-    def assignments(self):
-        public = self.keras.backend
-        backend = sys.modules[public.batch_set_value.__module__]
-        found = [(backend, "batch_set_value"), (backend, "set_value")]
-        with self.tensorflow.Graph().as_default():
-            variable = public.variable(0.0)
-        classes = type(variable).__mro__
-        for name in ("assign", "load"):
-            owner = next(each for each in classes if name in vars(each))
-            found.append((owner, name))
-        return found
-
-    def value_of(self, variable):
-        """None: in a graph a variable has no value before it is initialized."""
+    def drawn(self, draw, shape, dtype):
+        # A constant would make the graph larger, which is copied in each optimization.
+        tensor = self.tensorflow.py_func(draw, [], "float32")
+        tensor.set_shape(shape)
+        return self.tensorflow.cast(tensor, dtype)
 
     @contextlib.contextmanager
     def making_layers(self):

@@ -54,19 +54,8 @@ class Session(KerasSession):
             )
         return tensorflow.keras
 
-    def assignments(self):
-        if hasattr(self.keras, "Variable"):
-            return super().assignments()
-        # Keras 2's variables are TensorFlow's.
-        for owner in type(self.tensorflow.Variable(0.0)).__mro__:
-            if "assign" in vars(owner):
-                return [(owner, "assign")]
-        raise RuntimeError("TensorFlow's variables have no assign")
-
-    def value_of(self, variable):
-        # Keras 2 builds layers in a graph.
-        with self.tensorflow.init_scope():
-            return super().value_of(variable)
+    def drawn(self, draw, shape, dtype):
+        return self.tensorflow.cast(draw(), dtype)
 
     def as_numpy(self, tensor):
         return self.as_tensor(tensor).numpy()

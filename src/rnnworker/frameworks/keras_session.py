@@ -12,6 +12,7 @@ from rnnlayers.in_place import OF_KERAS
 from rnnworker import (
     attest,
     data,
+    initializers,
     model_keys,
     optimizers,
     precision,
@@ -137,18 +138,20 @@ class KerasSession(KerasWeights, KerasTraining):
 
     def build(self):
         """Makes the model, gives its recurrent layers the kernel, and compiles it. Raises `Refusal`
-        if it cannot be measured. A model that has set weights itself keeps them; the others are set
-        by `load_weights`."""
+        if it cannot be measured."""
         settings = self.config["model"]
         self.settle()
         self.seed(self.config["seed"])
         self.recurrent = Recurrent(self.keras, self.config)
-        self._watched = Watched(self.keras, self.value_of)
-        watching = self._watched.watching(self.assignments())
-        with watching, self.making_layers(), keras_checks.refusals(self.place):
+        self._watched = Watched(self.keras)
+        draws = initializers.Draws(self.keras, self.config["seed"], self.drawn)
+        watching = self._watched.watching()
+        making = self.making_layers()
+        with watching, making, draws.by_numpy(), keras_checks.refusals(self.place):
             self.model = self.make_model(user_functions.function(settings["function"]))
             keras_checks.check_kind(self.model, self.keras, settings["function"])
             self.complete_model()
+            self.recurrent.initialize()
         file_settings.check(self)
         if self.config["rnn"]["implementation"] != "none":
             self.recurrent.found_in(self.model, self.place)
@@ -221,15 +224,9 @@ class KerasSession(KerasWeights, KerasTraining):
         self.model.compile(**self._compile_arguments(optimizer))
         self.prepare_training()
 
-    def assignments(self):
-        """(object, attribute) of the functions that set a variable; see `Watched.watching`."""
-        return [(self.keras.Variable, "assign")]
-
-    def value_of(self, variable):
-        """The value of a `variable` while a model is built; None if it has none yet."""
-        if getattr(variable, "_value", self) is None:  # Keras 3 would draw one
-            return None
-        return variable.numpy()
+    def drawn(self, draw, shape, dtype):
+        """The array that ``draw()`` returns as a tensor; see `initializers.Draws`."""
+        return self.keras.ops.cast(draw(), dtype)
 
     def complete_model(self):
         """Makes the weights of a model that has none before it sees data."""

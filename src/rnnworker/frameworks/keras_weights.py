@@ -1,11 +1,9 @@
-"""The weights of a Keras model in canonical form: which layers have them, what initializes them,
-and what the model has set itself."""
+"""The weights of a Keras model in canonical form, and which layers have them."""
 
 import collections
 
-from rnnworker import canonical_weights
-from rnnworker.arguments import INITIALIZERS
-from rnnworker.frameworks.watch import described
+import numpy
+
 from rnnworker.recurrent import cells, composed, in_place
 from rnnworker.recurrent.composed import flat, inner_layers, inner_of
 
@@ -14,86 +12,24 @@ class KerasWeights:
     """A mix-in of `KerasSession`."""
 
     def layers(self):
-        """The layers with weights in order, as arguments of ``canonical_weights.initial``."""
+        """The layers with weights in order: the ``name`` of each, its ``kind`` (``recurrent``,
+        ``embedding`` or ``other``), the ``cell`` of a recurrent one, and ``shapes``, the (name,
+        shape) of its canonical arrays."""
         layers = []
         for layer in self.weighted():
             arrays = self._canonical(layer)
             facts = {"name": layer.name}
             if layer in self.recurrent.layers:
                 names = sorted(arrays)
-                facts["cell"] = self.recurrent.made_here(layer).cell
-                facts.update(self._recurrent_initializers(layer, arrays), kind="recurrent")
+                facts.update(kind="recurrent", cell=self.recurrent.made_here(layer).cell)
             else:
                 names = list(arrays)
                 facts["kind"] = "other"
                 if type(layer).__name__ == "Embedding":
                     facts["kind"] = "embedding"
-                facts.update(self._initializers(layer, arrays))
             facts["shapes"] = [(name, list(arrays[name].shape)) for name in names]
             layers.append(facts)
         return layers
-
-    def _initializers(self, layer, arrays):
-        """The initializers of the weights that are drawn, and the values of the others, by name."""
-        initializers = {}
-        kept = {}
-        for name, variable in self._named(layer):
-            found = self._watched.initializer(variable)
-            if found is not None and canonical_weights.is_drawn(found):
-                initializers[name] = found
-            else:
-                kept[name] = arrays[name]
-        return {"initializers": initializers, "kept": kept}
-
-    def _recurrent_initializers(self, layer, arrays):
-        """The initializers of a recurrent layer by the parts of its canonical arrays, `kernel`,
-        `recurrent` and `bias`."""
-        made = self.recurrent.made_here(layer)
-        if not in_place.is_of_keras(self.keras, inner_layers(layer)[0]):
-            return self._initializers_of_arguments(made, layer, arrays)
-        found = {"initializers": {}, "kept": {}}
-        for prefix, part in single_parts(layer).items():
-            cell = getattr(part, "cell", part)
-            names = [name for name in cells.ARRAYS if prefix + name in arrays]
-            for name, variable in zip(names, part.weights):
-                stated = self._watched.initializer(variable)
-                is_assigned = self._watched.is_assigned(variable)
-                has_forget = getattr(cell, "unit_forget_bias", False) and made.cell == "lstm"
-                if name == "bias" and not is_assigned and stated is not None:
-                    stated = described(self.keras, cell.bias_initializer)
-                    found["unit_forget_bias"] = has_forget
-                if stated is not None and canonical_weights.is_drawn(stated):
-                    found["initializers"].setdefault(name, stated)
-                    if found["initializers"][name] == stated:
-                        continue
-                found["kept"][prefix + name] = arrays[prefix + name]
-        return found
-
-    def _initializers_of_arguments(self, made, layer, arrays):
-        """As `_recurrent_initializers`, of a layer whose weights may be arranged in another way:
-        those of its arguments."""
-        options = made.options
-        if any(self._watched.is_assigned(variable) for variable in layer.weights):
-            return {"initializers": {}, "kept": arrays}
-        initializers = {}
-        kept = {}
-        for name in INITIALIZERS:
-            part = name.partition("_")[0]  # kernel, recurrent or bias
-            stated = options.get(name) or canonical_weights.RECURRENT_DEFAULTS[part]
-            found = described(self.keras, stated)
-            initializers[part] = found
-            if canonical_weights.is_drawn(found):
-                continue
-            make = self.keras.initializers.get(stated)
-            for full in arrays:
-                if full.split("_")[-1] == part:
-                    kept[full] = self.as_numpy(make(arrays[full].shape))
-        forget = options.get("unit_forget_bias", True) and made.cell == "lstm"
-        return {
-            "initializers": initializers,
-            "kept": kept,
-            "unit_forget_bias": forget,
-        }
 
     def load_weights(self, weights):
         """Sets the model's weights to canonical ones, to which `reset` will return."""
@@ -130,7 +66,12 @@ class KerasWeights:
 
     def dump_weights(self):
         """The model's weights in canonical form."""
-        return [self._canonical(layer) for layer in self.weighted()]
+        weights = []
+        for layer in self.weighted():
+            arrays = self._canonical(layer)
+            # Copies: torch's are views of the variables' own memory.
+            weights.append({name: numpy.array(arrays[name]) for name in arrays})
+        return weights
 
     def forget_states(self):
         """Sets the states that stateful layers have kept to zero, also those of a model's own loops

@@ -1,45 +1,22 @@
 """Watches a model's ``build``: where it makes each layer, the shapes of the inputs of recurrent
-layers, the initializers of its weights, the weights that it sets itself, and the arguments with
-which it compiles."""
+layers, and the arguments with which it compiles."""
 
 import contextlib
 import functools
 import inspect
-import zlib
 from unittest import mock
-
-import numpy
 
 from rnnworker.recurrent.in_place import RECURRENT
 from rnnworker.user_functions import caller
 
-DEFAULT = ("GlorotUniform", {})  # Keras's, for a weight whose layer states no initializer
-
 
 class Watched:
-    """`value_of`: a function that returns the value of a variable, or None if it has none yet."""
-
-    def __init__(self, keras, value_of=lambda variable: None):
+    def __init__(self, keras):
         self._keras = keras
-        self._value_of = value_of
-        self._initializers = {}  # id of a variable → (class name, settings)
-        self._assigned = set()
-        self._first = {}  # id of a variable → checksum of its first value
         self._compiled = {}  # id of a model → arguments
         self._places = {}  # id of a layer → the line of the model's file that made it
         self._shapes = {}  # id of a recurrent layer → the shape of its inputs, with the batch
         self._alive = []  # so that no id is used twice
-
-    def initializer(self, variable):
-        """(class name, settings) of the initializer of a `variable`; None if the model has set it,
-        or made it without Keras's ``add_weight``, or if it has no initializer and other numbers
-        than floating-point ones."""
-        if id(variable) in self._assigned:
-            return None
-        return self._initializers.get(id(variable))
-
-    def is_assigned(self, variable):
-        return id(variable) in self._assigned
 
     def place(self, layer):
         """``FILE, line N`` where the model has made `layer`; None if that is unknown."""
@@ -59,15 +36,13 @@ class Watched:
         return None
 
     @contextlib.contextmanager
-    def watching(self, assignments):
-        """Records what happens in the block. `assignments`: (object, attribute) of the functions
-        that set variables, each of which takes a variable, or a list of (variable, value)."""
+    def watching(self):
+        """Records what happens in the block."""
         keras = self._keras
         # Keras would take a Model with another `compile` than its Trainer's for a user's own.
         trainer = next(each for each in keras.models.Model.__mro__ if "compile" in vars(each))
         watched = [
             (keras.layers.Layer, "__init__", self._make),
-            (keras.layers.Layer, "add_weight", self._add_weight),
             (trainer, "compile", self._compile),
         ]
         if hasattr(trainer, "compile_from_config"):
@@ -76,29 +51,12 @@ class Watched:
             layer_class = getattr(keras.layers, name, None)
             if "build" in vars(layer_class or object):
                 watched.append((layer_class, "build", self._build))
-        for owner, name in assignments:
-            watched.append((owner, name, self._assign))
         with contextlib.ExitStack() as stack:
             for owner, name, record in watched:
                 replacement = _recorded(getattr(owner, name), record)
                 patch = mock.patch.object(owner, name, replacement)
                 stack.enter_context(patch)
             yield
-        self._compare_values()
-
-    def _compare_values(self):
-        """Finds the variables that were set by other means, such as the checkpoints of TensorFlow
-        or a function of torch."""
-        for variable in self._alive:
-            first = self._first.get(id(variable))
-            if first is not None and self._checksum(variable) != first:
-                self._assigned.add(id(variable))
-
-    def _checksum(self, variable):
-        value = self._value_of(variable)
-        if value is None:
-            return None
-        return zlib.crc32(numpy.ascontiguousarray(value).view("uint8"))
 
     def _make(self, _, arguments):
         layer = next(iter(arguments.values()))
@@ -112,14 +70,6 @@ class Watched:
             shape = shape[0]
         self._shapes[id(layer)] = shape
 
-    def _add_weight(self, variable, arguments):
-        self._alive.append(variable)
-        stated = arguments.get("initializer")
-        # Keras makes numbers of another type zeros.
-        if stated is not None or "float" in str(variable.dtype):
-            self._initializers[id(variable)] = described(self._keras, stated)
-        self._first[id(variable)] = self._checksum(variable)
-
     def _compile(self, _, arguments):
         given = dict(arguments)
         model = given.pop(next(iter(arguments)))
@@ -131,15 +81,6 @@ class Watched:
         model = next(iter(arguments.values()))
         # A saved model states what "auto" was where it was saved.
         self._compiled.get(id(model), {}).pop("jit_compile", None)
-
-    def _assign(self, _, arguments):
-        target = next(iter(arguments.values()))
-        variables = [target]
-        if isinstance(target, (list, tuple)):
-            variables = [variable for variable, _ in target]
-        for variable in variables:
-            self._alive.append(variable)
-            self._assigned.add(id(variable))
 
 
 def _recorded(original, record):
@@ -158,19 +99,3 @@ def _recorded(original, record):
         # Keras 3 reads the names of positional arguments from it.
         recorded.__signature__ = signature
     return recorded
-
-
-def described(keras, initializer):
-    """(class name, settings) of an `initializer`, which Keras takes as a name, a dict or an
-    object."""
-    if initializer is None:
-        return DEFAULT
-    found = keras.initializers.get(initializer)
-    if isinstance(found, type):
-        found = found()  # TensorFlow 1 has a class of a name
-    settings = {}
-    if hasattr(found, "get_config"):
-        settings.update(found.get_config())
-    if hasattr(found, "value"):
-        settings["value"] = found.value  # Keras 3 has arrays in a form of its own in its config
-    return type(found).__name__, settings

@@ -49,6 +49,7 @@ class Recurrent:
         self.keras = keras
         self.made = []
         self._asked_for = []  # the layers of Keras that `stack` has returned
+        self._of_keras = []  # (layer with weights of its own, that of Keras in its place)
         self.kernel = self.module = None
         self._config = config
         self._rnn = config["rnn"]
@@ -117,9 +118,13 @@ class Recurrent:
                 stated = {}
                 for argument in options:
                     stated[argument] = in_place.activation_name(self.keras, options[argument])
-                for initializer in ("unit_forget_bias",) + arguments.INITIALIZERS:
-                    options.pop(initializer, None)
+                of_start = {}
+                for argument in ("unit_forget_bias",) + arguments.INITIALIZERS:
+                    if argument in options:
+                        of_start[argument] = options.pop(argument)
+                of_keras = self._layer_of_keras(cell, units, layers, bidirectional, of_start)
                 layer = self._own_layer(cell, units, layers, bidirectional, options)
+                self._of_keras.append((layer, of_keras))
         except Refusal as error:
             raise Refusal("{}: {}".format(asked_for, error)) from error
         # For a refusal of what the layer is called with.
@@ -127,6 +132,17 @@ class Recurrent:
             inner.asked_for = asked_for
         self.made.append(Made(layer, cell, stated, place))
         return layer
+
+    def initialize(self):
+        """Gives the layers with weights of their own the first weights of those of Keras."""
+        for layer, of_keras in self._of_keras:
+            if not layer.built:
+                continue  # refused later: it is not part of the model
+            arrays = self.to_canonical(layer)
+            inputs = next(len(arrays[name]) for name in arrays if name.endswith("kernel"))
+            of_keras.build((None, None, inputs))
+            first = canonical_of_keras(of_keras)
+            self.from_canonical(layer, {name: first[name] for name in arrays})
 
     def found_in(self, model, place_of):
         """Adds the recurrent layers of Keras in `model` to `made`. `place_of`: the function of a
@@ -300,6 +316,14 @@ class Recurrent:
             if argument in options or arguments.supports(config, argument, takes_all):
                 options[argument] = value
         return options
+
+
+def canonical_of_keras(layer):
+    """The canonical arrays of a layer of Keras, of both directions, or of a stack of them."""
+    parts = composed.parts_of(layer)
+    if not parts:
+        return cells.to_canonical(layer)
+    return canonical_weights.join(parts, list(map(canonical_of_keras, parts.values())))
 
 
 class Made:
