@@ -213,4 +213,5 @@ class WorkflowImporters:
         for importer in self._importers.values():
             importer.finish()
         if self._folder:
+            os.environ.pop(FOLDER, None)
             shutil.rmtree(self._folder, ignore_errors=True)
