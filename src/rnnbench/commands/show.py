@@ -166,6 +166,7 @@ def _exit_code(limit: Callable[[Row], bool], rows: Sequence[Row], condition: str
     return int(failed)
 
 
+TURNS = 0.6  # share of a round's time
 COMPARED: Arguments = {
     "a": {"help": "the terms of A, such as unrolled or unrolled,cpu_2"},
     "b": {"help": "the terms of B, such as keras"},
@@ -407,7 +408,13 @@ def _write_experiment(options: argparse.Namespace, conf: Sequence[Path], seconds
         "title": title,
         "grids": [[f"{axis}={','.join(values)}", *of_a_model(options)]],
         "reference": {axis: options.a},
-        "repeats": {"least": 3, "most": most, "until": 0.02, "budget_s": seconds},
+        "repeats": {
+            "least": 3,
+            "most": most,
+            "until": 0.02,
+            "budget_s": seconds,
+            "turns": TURNS,
+        },
     }
 
     parts = sorted([options.a, options.b])
