@@ -47,16 +47,19 @@ class Share(typing.NamedTuple):
         return max(0, math.ceil(wanted / max(took, 1e-3)) - 1)
 
 
-def supervise(members, seed=0, end=None, parse=event_of, share=None):
+def supervise(members, seed=0, end=None, parse=event_of, share=None, importers=None):
     """Starts `members` and returns {name: `Outcome`} when they and their children have ended. As
     many start in parallel as there are cores. Raises OSError if a process cannot be started; no
     process is left running then.
 
     `seed`: of the order of turns. `end`: the monotonic time at which all remaining members are
     killed; None: never. `parse`: converts a line of bytes to an event, or to None if it is not one.
-    `share`: a `Share`, if members may train more than once.
+    `share`: a `Share`, if members may train more than once. `importers`: those of a loop over
+    rounds.
     """
-    round_ = _Round(list(members), random.Random(seed), parse, share)
+    importers = importers or Importers()
+    importers.begin(members)
+    round_ = _Round(list(members), random.Random(seed), parse, share, importers)
     begun = time.monotonic()
     kills = proc_files.oom_kills()
     try:
@@ -64,8 +67,9 @@ def supervise(members, seed=0, end=None, parse=event_of, share=None):
     finally:
         for member in round_.running:
             member.close_stdin()
-        for process in round_.processes():
-            process.finish()
+        for member in round_.running:
+            member.finish()
+        importers.end_round()
 
     killed = kills is not None and proc_files.oom_kills() != kills
     took = time.monotonic() - begun
@@ -80,10 +84,10 @@ def supervise(members, seed=0, end=None, parse=event_of, share=None):
 class _Round:
     """The members of a round, which of them are alive, and whose turn it is."""
 
-    def __init__(self, members, stream, parse, share=None):
+    def __init__(self, members, stream, parse, share, importers):
         self.planned = members[:]
         self.running = []
-        self.importers = Importers(members)
+        self.importers = importers
         self.stream = stream
         self.parse = parse
         self.share = share
