@@ -5,8 +5,12 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import subprocess
+import sys
 
-from tests.conftest import ROOT, Project
+import psutil
+
+from tests.conftest import ROOT, Project, descendants, wait_until
 
 ADAPTIVE = """
 title: adaptive
@@ -42,14 +46,18 @@ def test_a_workflow_omits_repeats_that_are_not_needed(project: Project) -> None:
     assert "2 of 6" in retried.stdout
 
 
-def test_compare_measures_two_choices(project: Project) -> None:
+def comparable(project: Project) -> list[str]:
+    """Arguments of a comparison of two fake implementations, which `project` can then measure."""
     shutil.copytree(ROOT / "tests/conf", project.folder / "conf", dirs_exist_ok=True)
     (project.folder / "workflow").symlink_to(ROOT / "workflow")
     project.prepare()
     kernel = project.conf / "rnn/mine.yaml"
     (project.conf / "rnn/fake_middle.yaml").rename(kernel)
-    words = ["compare", "fake_fast", str(kernel), "model=fake", "build=fake", "--budget", "0.02"]
-    words += ["--json", "table.json"]
+    return ["compare", "fake_fast", str(kernel), "model=fake", "build=fake", "--budget", "0.02"]
+
+
+def test_compare_measures_two_choices(project: Project) -> None:
+    words = [*comparable(project), "--json", "table.json"]
     done = project.rnnbench(*words, "--fail-if", "mine>0.9")
     assert done.returncode == 0, done.stdout + done.stderr
     # With daggers or "no difference shown" on a busy host.
@@ -62,3 +70,33 @@ def test_compare_measures_two_choices(project: Project) -> None:
     again = project.rnnbench(*words, "--fail-if", "fake_fast>0.2")
     assert again.returncode == 1 and again.stderr.endswith("--fail-if: 'fake_fast>0.2' holds.\n")
     assert project.records() == records, "nothing was measured again"
+
+    # The page names the command of a workflow, which finds everything done.
+    (experiment,) = project.folder.glob("results/compare/*.yaml")
+    workflow = project.rnnbench("run", str(experiment), *words[3:7])
+    assert workflow.returncode == 0, workflow.stderr
+    assert project.records() == records
+
+
+def test_a_comparison_that_was_killed_continues(project: Project) -> None:
+    words = [sys.executable, "-m", "rnnbench", *comparable(project)]
+    begun = subprocess.Popen(
+        words,
+        cwd=project.folder,
+        env=project.environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    wait_until(project.records, 60, "the first record")
+    started = descendants(begun.pid)
+    begun.kill()
+    begun.wait()
+    wait_until(lambda: not started.keys() & set(psutil.pids()), 20, "the end of its processes")
+    kept = {file: file.read_bytes() for file in project.records()}
+
+    done = project.rnnbench(*words[3:])
+    assert done.returncode == 0, done.stderr
+    for file, content in kept.items():
+        assert file.read_bytes() == content
+    names = [file.parent.name for file in project.records()]
+    assert len(names) == len(set(names)) >= 6

@@ -34,6 +34,7 @@ from rnnbench.records.rounds import (
     read_results,
     results_in,
     results_of,
+    round_file,
     round_files,
     write_results,
 )
@@ -46,6 +47,7 @@ from rnnbench.sources.certificates import certificate_of
 from rnnworker.cohorts import reference_of
 from rnnworker.members import says_out_of_memory
 from rnnworker.options import is_user_file
+from rnnworker.rounds import Share
 
 PR_SET_PDEATHSIG = 1
 INPUTS = {
@@ -66,6 +68,13 @@ def certify(arguments: Sequence[str]) -> int:
     planned = read_json(place.folder / "certificates.json").get(file.stem)
     check_planned(planned and planned["digest"], digest, where)
 
+    make_planned_certificate(planned, place)
+    return 0
+
+
+def make_planned_certificate(planned: Mapping[str, Any], place: Place) -> None:
+    """Makes a certificate from its entry of ``certificates.json`` and prints what it says."""
+    where = f"certificate {planned['key']}"
     config = planned["config"]
     implementations = planned["implementations"]
 
@@ -91,7 +100,6 @@ def certify(arguments: Sequence[str]) -> int:
     )
     for line in certificate_summary(certificate, rnns):
         print_progress(line)
-    return 0
 
 
 def certificate_summary(certificate: Mapping[str, Any], rnns: Mapping[str, Config]) -> list[str]:
@@ -267,9 +275,28 @@ def round(arguments: Sequence[str]) -> int:
     planned, number, total = read_round(place.folder / "plan.jsonl", file.stem)
     digests = {run.name: run.digest for run in planned}
     check_planned(digest_of_round(digests), digest, file.stem)
+    complete_round(planned, place, number, total)
+    return 0
 
+
+def complete_round(
+    planned: Sequence[Run],
+    place: Place,
+    number: int,
+    total: int,
+    *,
+    is_last: bool = True,
+) -> bool:
+    """Measures what a round lacks, unless the experiment's ``repeats`` do not need it, and writes
+    its file. Returns whether its runs were needed.
+
+    - `planned`: its runs; `number`: of the round, from 0, among a `total`.
+    - `is_last`: whether this process ends with the round.
+    """
+    name = planned[0].round
+    file = round_file(place.folder, name)
     label = progress_label(number, total)
-    title = f"{label} {file.stem}"
+    title = f"{label} {name}"
     experiment = read_experiment(place.folder / "experiment.json")
     base = reference_of([run.as_dict() for run in planned], experiment.reference)
     reference = None
@@ -285,6 +312,7 @@ def round(arguments: Sequence[str]) -> int:
         title,
         rule,
         reference,
+        in_own_process=is_last,
     )
     needed = [run for run in planned if run.name not in unneeded]
     if needed:
@@ -295,12 +323,13 @@ def round(arguments: Sequence[str]) -> int:
             label,
             reference,
             remaining,
+            share_of(rule),
         )
 
     results = results_of(adoptable_records(needed, place)) | unneeded
     write_results(file, {run.name: results[run.name] for run in planned if run.name in results})
     if not needed or not reference or len(planned) == 1:
-        return 0
+        return bool(needed)
 
     # Imported when nothing is timed: they load NumPy and SciPy.
     from rnnbench.planning.finished import finished_runs
@@ -310,8 +339,18 @@ def round(arguments: Sequence[str]) -> int:
     ratios = ratios_of(planned, finished_runs(place), reference)
     text = so_far(planned, ratios, reference)
     if text:
-        print_progress(f"{label} {configuration_of(planned[0].round)} {text}")
-    return 0
+        print_progress(f"{label} {configuration_of(name)} {text}")
+    return True
+
+
+def share_of(rule: Repeats | None) -> Share | None:
+    """How long the turns of each round take in all, by an experiment's ``repeats``. With a budget,
+    turns take at most half of what it has for each of the least repeats."""
+    if rule is None or rule.turns is None:
+        return None
+    if rule.budget_s is None:
+        return Share(rule.turns)
+    return Share(rule.turns, rule.budget_s / (2 * rule.least))
 
 
 def _measure(
@@ -320,10 +359,13 @@ def _measure(
     label: str,
     reference: str | None,
     remaining: str,
+    share: Share | None = None,
 ) -> None:
     """Measures the `needed` runs of a round and prints what each came to.
 
-    `label`, `remaining`: what is printed before, the number of the round and the time that is left.
+    - `label`, `remaining`: what is printed before, the number of the round and the time that is
+      left.
+    - `share`: how long the turns take in all.
     """
     check = watched(needed[0].round, [run.config for run in needed], place.root)
     pins = {}
@@ -344,6 +386,7 @@ def _measure(
         reference=reference,
         pinned_md5=pins,
         remaining=remaining,
+        share=share,
     )
 
     names_by_summary: dict[str, list[str]] = {}
@@ -378,6 +421,7 @@ def _unneeded(
     label: str,
     rule: Repeats | None,
     reference: str | None,
+    in_own_process: bool = True,
 ) -> dict[str, Result]:
     """Run → its result, if the experiment's ``repeats`` do not need the round, and prints why. A
     round that has begun is finished.
@@ -386,20 +430,19 @@ def _unneeded(
     - `label`: how the printed line begins.
     - `rule`: the ``repeats`` of the experiment, if it has any.
     - `reference`: the name of the run that others are compared with.
+    - `in_own_process`: whether another process loads SciPy, so that this one stays small while its
+      only round is timed.
     """
     first = planned[0]
     if rule is None or first.repeat < rule.least or adoptable_records(planned, place):
         return {}
 
-    # In a separate process: this one stays small, without SciPy, while runs are timed.
-    with ProcessPoolExecutor(1, mp_context=get_context("fork")) as process:
-        reasons = process.submit(
-            _why_not_needed,
-            planned,
-            place,
-            rule,
-            reference,
-        ).result()
+    decided = (planned, place, rule, reference)
+    if in_own_process:
+        with ProcessPoolExecutor(1, mp_context=get_context("fork")) as process:
+            reasons = process.submit(_why_not_needed, *decided).result()
+    else:
+        reasons = _why_not_needed(*decided)
 
     unneeded = {}
     names_by_text: dict[str, list[str]] = {}

@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 import fnmatch
 import re
-import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import redirect_stdout
 from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -166,6 +166,7 @@ def _exit_code(limit: Callable[[Row], bool], rows: Sequence[Row], condition: str
     return int(failed)
 
 
+TURNS = 0.6  # share of a round's time
 COMPARED: Arguments = {
     "a": {"help": "the terms of A, such as unrolled or unrolled,cpu_2"},
     "b": {"help": "the terms of B, such as keras"},
@@ -344,41 +345,43 @@ def _measured(options: argparse.Namespace) -> str:
             where="compare",
             remedy="leave them out, or leave out KEY=VALUE and --budget.",
         )
-    from rnnbench.grid.expand import expand
-    from rnnbench.grid.experiment import load_experiment, varied
+    from rnnbench.commands.measuring import measure_here
+    from rnnbench.commands.report import report
+    from rnnbench.planning.planner import make_plan
+    from rnnbench.records.report_files import PAGE
 
     root = Path.cwd()
     conf = project_conf(root)
     budget = options.budget or 1.0
     file = _write_experiment(options, conf, 60 * budget)
 
-    # Both would otherwise come from the project's settings.
-    overrides = options.overrides or overrides_of(settings(root), str(SETTINGS))
-    command = [sys.executable, "-m", "rnnbench", "run", str(file), *overrides]
-    command += ["--budget", repr(budget)]
-    command.append("--allow-void")  # the comparison says why they are void
-
-    def measure(command: Sequence[str]) -> None:
-        done = subprocess.run(command, stdout=sys.stderr, check=False)
-        if done.returncode:
-            raise ConfigError(
-                f"{options.a} and {options.b} could not be measured.",
-                where="compare",
-                remedy="see the messages above.",
-            )
-
-    experiment = load_experiment(str(file), conf)
+    # They would otherwise come from the project's settings.
+    configured = settings(root)
+    overrides = options.overrides or overrides_of(configured, str(SETTINGS))
     try:
-        expand(experiment, conf, overrides, root=root)
+        plan = make_plan(
+            str(file),
+            conf,
+            root,
+            site=configured.get("site"),
+            overrides=" ".join(overrides),
+        )
     except ConfigError as error:
         # The user wrote no such file.
         if error.where.startswith(display_path(file)):
             error.where = "command line"
         raise
-    name = varied(experiment, overrides).name
-    measure([*command, "--", "--until", "certify"])
-    _check_can_be_compared(name, options.results)
-    measure(command)
+
+    name = plan.experiment.name
+    page = Path("reports") / name / PAGE
+    with redirect_stdout(sys.stderr):
+        is_new = measure_here(
+            plan,
+            root,
+            lambda: _check_can_be_compared(name, options.results),
+        )
+        if is_new or not page.exists():
+            report([name])
     return name
 
 
@@ -405,7 +408,13 @@ def _write_experiment(options: argparse.Namespace, conf: Sequence[Path], seconds
         "title": title,
         "grids": [[f"{axis}={','.join(values)}", *of_a_model(options)]],
         "reference": {axis: options.a},
-        "repeats": {"least": 3, "most": most, "until": 0.02, "budget_s": seconds},
+        "repeats": {
+            "least": 3,
+            "most": most,
+            "until": 0.02,
+            "budget_s": seconds,
+            "turns": TURNS,
+        },
     }
 
     parts = sorted([options.a, options.b])

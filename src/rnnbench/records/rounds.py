@@ -122,6 +122,11 @@ def write_results(file: Path, results: Mapping[str, Result]) -> None:
     write_json(file, _Round(results))
 
 
+def round_file(folder: Path, name: str) -> Path:
+    """The file of the round `name` of an experiment at a site."""
+    return folder / ROUNDS / f"{name}.json"
+
+
 def round_files(folder: Path) -> list[Path]:
     """The files of the finished rounds of an experiment at a site."""
     return sorted(folder.glob(f"{ROUNDS}/[!.]*.json"))

@@ -1,0 +1,178 @@
+"""Measures an experiment in this process, without Snakemake: certificates, then one round after the
+other until what is asked is known or the time is over.
+
+Plan, records, certificates and files of rounds are those of the workflow, so that either continues
+what the other has begun. The processes from which workers are forked live as long as the loop.
+"""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from msgspec import to_builtins
+
+from rnnbench import locks
+from rnnbench.builds.environments import make
+from rnnbench.builds.pins import ENVIRONMENTS
+from rnnbench.commands.rules import complete_round, make_planned_certificate
+from rnnbench.commands.track import track
+from rnnbench.datasets.provide import provide, read_dataset
+from rnnbench.errors import RecordError, say
+from rnnbench.planning.plan import Plan, Round, write_plan
+from rnnbench.records.rounds import results_in, round_file, unfinished
+from rnnbench.records.store import Place, read_json, timing_lock, write_json
+from rnnbench.running import host_check
+from rnnbench.running.worker import WorkflowImporters
+
+ENDING = (signal.SIGTERM, signal.SIGHUP)
+
+
+def measure_here(
+    plan: Plan,
+    root: Path,
+    check: Callable[[], None] = lambda: None,
+) -> bool:
+    """Measures what an experiment lacks, on this machine, and logs it to MLflow. Returns whether
+    anything was lacking.
+
+    - `root`: the project's folder.
+    - `check`: called once the certificates are made; raises if measuring would answer nothing.
+
+    Raises `RunError` if another process uses the results or if a worker was killed, and the errors
+    of data and environments that cannot be made. What was measured is kept, and the same call
+    continues.
+    """
+    results = root / "results"
+    place = Place(root, results, plan.site, plan.experiment.name, timing_lock())
+    with locks.exclusive(results, "rnnbench compare"), _interrupted_by(ENDING):
+        write_plan(plan, results)
+        rounds = _unfinished_rounds(plan, place)
+        keys = [key for key in plan.certificates if not _is_made(plan, key, place)]
+        if rounds or keys:
+            _provide(plan, root)
+            missing = [run.config for each in rounds for run in each.runs]
+            importers = WorkflowImporters(missing, root)
+            try:
+                for warning in host_check.warnings(host_check.read_host_facts()):
+                    say(f"warning: {warning}.")
+                with _store_made(place):
+                    for key in keys:
+                        planned = to_builtins(plan.certificates[key])
+                        make_planned_certificate(planned, place)
+                check()
+                _measure(rounds, plan, place)
+            finally:
+                importers.end()
+        else:
+            check()
+        _log_to_mlflow(plan, place)
+    return bool(rounds or keys)
+
+
+def _measure(rounds: Sequence[Round], plan: Plan, place: Place) -> None:
+    """Measures rounds in the order of the plan, and says in the end why some were not needed."""
+    numbers = {name: number for number, name in enumerate(plan.rounds)}
+    for each in rounds:
+        complete_round(
+            each.runs,
+            place,
+            numbers[each.name],
+            len(numbers),
+            is_last=False,
+        )
+
+    results, _ = results_in(place.folder)
+    unneeded = []
+    for run in plan.runs.values():
+        if run.name in results and results[run.name].not_needed:
+            unneeded.append(results[run.name].not_needed)
+    if unneeded:
+        measured = len(plan.runs) - len(unneeded)
+        end = "the results are as precise as the experiment asks for"
+        if any(why and why.is_over_budget for why in unneeded):
+            end = "the budget is used up"
+        say(f"{measured} runs were measured, of at most {len(plan.runs)}: {end}.")
+
+
+def _unfinished_rounds(plan: Plan, place: Place) -> list[Round]:
+    """The rounds with a run that has no valid result as it is planned."""
+    results, faults = results_in(place.folder)
+    for fault in faults:
+        say(fault)
+    rule = to_builtins(plan.experiment.repeats)
+    left = []
+    for each in plan.rounds.values():
+        if unfinished(each.runs, results, place.results, rule):
+            left.append(each)
+    return left
+
+
+def _is_made(plan: Plan, key: str, place: Place) -> bool:
+    """Whether there is a certificate as it is planned."""
+    with suppress(RecordError):
+        made = read_json(place.folder / "certificates" / f"{key}.json")
+        return bool(made["digest"] == plan.certificates[key].digest)
+    return False
+
+
+def _provide(plan: Plan, root: Path) -> None:
+    """Makes the environments and the data sets that are missing."""
+    for key, pins in plan.environments.items():
+        file = root / ENVIRONMENTS / f"{key}.json"
+        if not file.exists():
+            write_json(file, make(pins, root, say))
+    for path, name in plan.datasets.items():
+        if not (root / path).exists():
+            provide(read_dataset(name, root), root)
+
+
+@contextmanager
+def _store_made(place: Place) -> Iterator[None]:
+    """Makes MLflow's store in another process, which has ended at the end of the block: it would
+    disturb what is timed."""
+    file = place.results / place.site / "store.json"
+    if file.exists():
+        yield
+        return
+    command = [sys.executable, "-m", "rnnbench", "track", "--init", "--output", str(file)]
+    making = subprocess.Popen(command, cwd=place.root, stdout=sys.stderr)
+    try:
+        yield
+        making.wait()
+    finally:
+        making.kill()
+        making.wait()
+
+
+def _log_to_mlflow(plan: Plan, place: Place) -> None:
+    """Logs the rounds to MLflow that are newer than what was logged. The report, which is published
+    there too, then finds MLflow imported."""
+    for number, batch in enumerate(plan.batches()):
+        logged = place.folder / "tracked" / f"{number}.json"
+        files = [round_file(place.folder, name) for name in batch]
+        latest = max(file.stat().st_mtime for file in files)
+        if logged.exists() and logged.stat().st_mtime >= latest:
+            continue
+        where = ["--root", str(place.root), "--output", str(logged)]
+        track([*map(str, files), *where])
+
+
+@contextmanager
+def _interrupted_by(signals: Sequence[signal.Signals]) -> Iterator[None]:
+    """Ends the block as Ctrl-C does on one of the `signals`, so that no worker outlives it. Without
+    effect in a thread."""
+    before = {}
+    for number in signals:
+        if signal.getsignal(number) is signal.SIG_DFL:  # nohup ignores SIGHUP
+            with suppress(ValueError):
+                before[number] = signal.signal(number, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
