@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import safetensors
 
-from rnnweights.checkpoint import Array, Checkpoint, InFile, Refusal, check_claim, named
+from rnnweights.checkpoint import Array, Checkpoint, InFile, Refusal, check_claim, named, pieces
 
 # The types of safetensors that NumPy has, and what torch calls others.
 NUMPYS = ("BOOL", "U8", "I8", "U16", "I16", "U32", "I32", "U64", "I64", "F16", "F32", "F64", "C64")
@@ -152,7 +152,14 @@ def write_npz(path: Path, arrays: Sequence[Array], about: Mapping[str, str]) -> 
         for array in arrays:
             member = f"{array.name}.npy"
             with archive.open(member, "w", force_zip64=True) as file:
-                np.lib.format.write_array(file, array.values, allow_pickle=False)
+                about_array = {
+                    "descr": np.lib.format.dtype_to_descr(array.data.dtype),
+                    "fortran_order": False,
+                    "shape": array.data.shape,
+                }
+                np.lib.format.write_array_header_1_0(file, about_array)
+                for piece in pieces(array.data):
+                    file.write(np.ascontiguousarray(piece).data)
         archive.comment = json.dumps(about).encode()
 
 
@@ -186,5 +193,6 @@ def write_safetensors(path: Path, arrays: Sequence[Array], about: Mapping[str, s
     with path.open("wb") as file:
         file.write(len(text).to_bytes(8, "little") + text)
         for array in arrays:
-            values = array.values
-            np.ascontiguousarray(values, values.dtype.newbyteorder("<")).tofile(file)
+            dtype = array.data.dtype.newbyteorder("<")
+            for piece in pieces(array.data):
+                np.ascontiguousarray(piece, dtype).tofile(file)

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rnnweights import cudnn_and_torch as layouts
-from rnnweights.checkpoint import PARTS, Array, Data, Refusal, is_finite
+from rnnweights.checkpoint import PARTS, Array, Data, Refusal, is_finite, pieces
 
 KINDS = {
     "lstm": "LSTM",
@@ -437,7 +437,8 @@ def check_finite(cells: Sequence[Cell]) -> None:
     """Raises `Refusal` unless all values of the cells in their file are finite."""
     for cell in cells:
         for array in cell.sources:
-            _check_finite(cell.scope, array.part, array.values)
+            for piece in pieces(array.data):
+                _check_finite(cell.scope, array.part, piece)
 
 
 def _check_finite(scope: str, part: str, values: np.ndarray) -> None:

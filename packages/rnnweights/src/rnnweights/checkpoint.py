@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -84,6 +84,7 @@ class InFile:
         self.shape = tuple(shape)
         self.dtype = dtype
         self.fortran = fortran
+        self.in_pieces = not fortran
         self.ndim = len(self.shape)
         self.size = math.prod(self.shape)
 
@@ -116,6 +117,24 @@ class Computed:
         return values if dtype is None else values.astype(dtype)
 
 
+class Watched(Computed):
+    """An array, of which `broken` is called if it is read and has values that are not finite."""
+
+    def __init__(self, data: Data, broken: Callable[[], None]):
+        def make() -> np.ndarray:
+            values = np.asarray(data)
+            self.look_at(values)
+            return values
+
+        super().__init__(data.shape, data.dtype, make)
+        self.data = data
+        self.broken = broken
+
+    def look_at(self, values: np.ndarray) -> None:
+        if not is_finite(values):
+            self.broken()
+
+
 class Array(NamedTuple):
     """One array of a checkpoint.
 
@@ -146,13 +165,36 @@ class Array(NamedTuple):
         return self.name.rpartition("/")[2]
 
 
-PIECE = 2**20
+PIECE = 2**22  # bytes
+
+
+def pieces(data: Data) -> Iterator[np.ndarray]:
+    """Yields the rows of an array in pieces of some megabytes, so that a large one never is in
+    memory as a whole; one that must be computed or checked is, and comes in one piece."""
+    if isinstance(data, Watched):
+        for piece in pieces(data.data):
+            data.look_at(piece)
+            yield piece
+        return
+    row = math.prod(data.shape[1:]) * data.dtype.itemsize
+    rows = max(PIECE // max(row, 1), 1)
+    is_whole = isinstance(data, Computed) or not data.shape or not row
+    if is_whole or (isinstance(data, InFile) and not data.in_pieces):
+        yield np.asarray(data)
+        return
+    for start in range(0, len(data), rows):
+        end = min(start + rows, len(data))
+        if isinstance(data, InFile):
+            place = data.offset + start * row
+            part = InFile(data.path, place, (end - start, *data.shape[1:]), data.dtype)
+            yield np.asarray(part)
+        else:
+            yield data[start:end]  # type: ignore[index]
 
 
 def is_finite(values: np.ndarray) -> bool:
-    """Whether no value is NaN or infinite; needs no memory of the size of the array."""
-    flat = values.ravel(order="K")  # no copy of a contiguous array
-    return all(np.isfinite(flat[at : at + PIECE]).all() for at in range(0, flat.size, PIECE))
+    """Whether no value is NaN or infinite."""
+    return bool(np.isfinite(values).all())
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,8 @@ import tempfile
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-
-import numpy as np
 
 from rnnweights.array_files import write_npz, write_safetensors
 from rnnweights.cells import (
@@ -24,7 +23,7 @@ from rnnweights.cells import (
     items_of,
     with_directions,
 )
-from rnnweights.checkpoint import Array, Checkpoint, Computed, Refusal, is_finite
+from rnnweights.checkpoint import Array, Checkpoint, Refusal, Watched
 from rnnweights.configuration import (
     DEFAULTS,
     activations,
@@ -277,9 +276,11 @@ def convert(
             )
         raise Refusal(f"{what}.", ADVICE)
     broken: list[str] = []
-    copied: list[Item] = [
-        _watched(item, broken) if isinstance(item, Array) else item for item in items
-    ]
+    copied: list[Item] = []
+    for item in items:
+        if isinstance(item, Array):
+            item = item._replace(data=Watched(item.data, partial(broken.append, item.name)))
+        copied.append(item)
     keeps_config = _write(path, checkpoint, copied, layout, target, stated)
     return Conversion(
         checkpoint,
@@ -290,20 +291,6 @@ def convert(
         list(dict.fromkeys(broken)),
         keeps_config,
     )
-
-
-def _watched(array: Array, broken: list[str]) -> Array:
-    """The array, which adds its name to `broken` if it is read and has values that are not
-    finite."""
-
-    def read_and_look() -> np.ndarray:
-        values = array.values
-        if not is_finite(values):
-            broken.append(array.name)
-        return values
-
-    data = Computed(array.data.shape, array.data.dtype, read_and_look)
-    return array._replace(data=data)
 
 
 def _items(checkpoint: Checkpoint, stated: Stated, layouts: Sequence[Layout]) -> list[Item]:

@@ -54,6 +54,7 @@ from rnnweights.checkpoint import (
     check_claim,
     have_unique_names,
     numbers,
+    pieces,
     tidy,
 )
 from rnnweights.configuration import convert_classes
@@ -559,11 +560,22 @@ def _write_layers(file: h5py.Group, layers: Mapping[str, Sequence[Array]]) -> No
         group = file.create_group(layer)
         places = []
         for array in arrays:
-            group.create_dataset(array.place, data=array.values)
+            _create(group, array.place, array.data)
             places.append(array.place)
         _set_texts(group, "weight_names", places)
     names = [layer for layer in layers if layer != TOP_LEVEL]
     _set_texts(file, "layer_names", names)
+
+
+def _create(group: h5py.Group, name: str, data: Data) -> None:
+    dataset = group.create_dataset(name, data.shape, data.dtype)
+    start = 0
+    for piece in pieces(data):
+        if piece.shape == data.shape:
+            dataset[...] = piece
+        else:
+            dataset[start : start + len(piece)] = piece
+            start += len(piece)
 
 
 def _set_texts(group: h5py.Group, name: str, values: Sequence[str]) -> None:
@@ -709,7 +721,7 @@ def _write_like_keras_3(
             owner = new(cell.group)
             arrays = cell.in_layout("keras")
             for number, values in enumerate(arrays.values()):
-                target[f"{owner}/cell/vars/{number}"] = np.asarray(values)
+                _create(target, f"{owner}/cell/vars/{number}", values)
 
 
 def _renamed(checkpoint: Checkpoint, changed: Sequence[Cell]) -> dict[str, str]:

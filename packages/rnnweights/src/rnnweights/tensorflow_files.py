@@ -104,6 +104,7 @@ class Checked(InFile):
         super().__init__(*place)
         self.name = name
         self.checksum = checksum
+        self.in_pieces = False
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         values = super().__array__()
