@@ -122,6 +122,7 @@ NEEDS_BY_PATH = {
     "faults/test_faults_": "processes that are killed",
     "outside/test_outside_bundles": "bundles that train",
     "rnnweights/tests/test_weights_random": "a framework",
+    "worker/test_worker_random_models": "a framework in a separate process",
     "workflow/test_workflow_": "Snakemake",
 }
 # By a fixture, also if a parameter names it.

@@ -3,7 +3,7 @@
 Standard library only: the modules of ``kernels`` are read, not imported. The controller rejects
 other options when it reads a grid, the worker before it makes a layer. Arguments that the model
 itself passes to its layers (``dropout``, ``return_sequences``, …) are not options, nor are
-initializers, which the canonical weights replace.
+initializers, from which every implementation starts alike (`initializers`).
 """
 
 import ast

@@ -393,3 +393,10 @@ def test_in_a_program(run) -> None:
         ratio, low, high = map(float, found.groups())
         assert low <= ratio <= high and 0.3 < ratio < 20
     assert len(programs) == 2
+
+
+def test_random_models(run) -> None:
+    text = run("random_models", "--small", "--first", 21)
+    assert "1 models in current, of which 0 have a fault." in text
+    (rows,) = tables_of(text)
+    assert rows == [[name, "1", "0"] for name in ("keras", "block", "unrolled")]

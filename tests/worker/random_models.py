@@ -25,6 +25,57 @@ ARGUMENTS = {
 OF_GATES = {"recurrent_activation": ('"hard_sigmoid"', '"sigmoid"')}
 OF_LSTM = {"unit_forget_bias": ("False",)}
 MODES = ('"concat"', '"sum"', '"mul"', '"ave"', "None")
+# Name → arguments. In place of one that a Keras does not have, the models take Adam.
+OPTIMIZERS = {
+    "SGD": "momentum=0.9, nesterov=True",
+    "Adam": "",
+    "RMSprop": "",
+    "Adagrad": "",
+    "Nadam": "",
+    "AdamW": "weight_decay=0.1",
+    "Adafactor": "",
+    "Lamb": "",
+}
+CLIPS = ("", "", "clipnorm=0.1", "clipvalue=0.01")
+FREEZES = {
+    "class": "isinstance(layer, (keras.layers.LSTM, keras.layers.GRU))",
+    "name": 'layer.name.startswith(("lstm", "simple_rnn"))',
+    "index": "number == 2",
+}
+# Before ``build``: what some of the models use.
+PREAMBLE = """
+def optimizer(keras, name, clip, **settings):
+    made = getattr(keras.optimizers, name, None)
+    if made is None:
+        made, settings = keras.optimizers.Adam, {}
+    return made(learning_rate=0.01, **clip, **settings)
+
+
+def around(keras, inner):
+    class Around(keras.layers.Layer):
+        def __init__(self):
+            super().__init__()
+            self.inner = inner
+
+        def call(self, inputs):
+            return self.inner(inputs)
+
+    return Around()
+
+
+def penalized(keras):
+    class Penalized(keras.models.Model):
+        def compute_loss(self, *arguments, **settings):
+            loss = super().compute_loss(*arguments, **settings)
+            for variable in self.trainable_variables:
+                if "recurrent" in variable.name:
+                    loss = loss + 0.01 * keras.ops.sum(keras.ops.square(variable))
+            return loss
+
+    return Penalized if hasattr(keras, "ops") else keras.models.Model
+
+
+"""
 
 
 class Writer:
@@ -33,12 +84,16 @@ class Writer:
 
     def __init__(self, seed: int) -> None:
         self.stream = np.random.RandomState(seed)
+        self.further = np.random.RandomState(seed + 10**6)  # how it is wrapped and trained
         self.lines: list[str] = []
         self.inputs: dict[str, str] = {}  # name → kind of array
         self.count = 0
 
     def chance(self, probability: float) -> bool:
         return bool(self.stream.uniform() < probability)
+
+    def is_further(self, probability: float) -> bool:
+        return bool(self.further.uniform() < probability)
 
     def one_of(self, values):
         return values[self.stream.randint(len(values))]
@@ -69,7 +124,10 @@ class Writer:
     def recurrent(self, tensor: str, sequences: bool) -> str:
         """One recurrent layer, or two in a Bidirectional."""
         if not self.chance(0.4):
-            return self.write(f"{self.layer(sequences)}({tensor})")
+            layer = self.layer(sequences)
+            if self.is_further(0.15):
+                layer = f"around(keras, {layer})"
+            return self.write(f"{layer}({tensor})")
         layer = self.layer(sequences)
         if "go_backwards" in layer:
             layer = layer.replace("go_backwards=True", "go_backwards=False")
@@ -109,6 +167,22 @@ class Writer:
         decoder = f"layers.{kind}({units}, return_sequences=True)"
         return self.write(f"{decoder}({self.source()}, initial_state=states)")
 
+    def training(self) -> list[str]:
+        """What is frozen, and the arguments of ``compile``."""
+        lines = []
+        if self.is_further(0.3):
+            condition = FREEZES[self.further.choice(sorted(FREEZES))]
+            lines += [
+                "for number, layer in enumerate(model.layers):",
+                f"    layer.trainable = layer.trainable and not {condition}",
+            ]
+        name = self.further.choice(sorted(OPTIMIZERS))
+        settings = f"{OPTIMIZERS[name]}, ".lstrip(", ")
+        clip = self.further.choice(CLIPS)
+        lines.append(f'rule = optimizer(keras, "{name}", {settings}clip=dict({clip}))')
+        lines.append('model.compile(rule, "mse")')
+        return lines
+
 
 def model(seed: int) -> tuple[str, dict[str, str], list[int]]:
     """(source of a file with ``build``, kind of each input, number of axes of each output)."""
@@ -125,22 +199,27 @@ def model(seed: int) -> tuple[str, dict[str, str], list[int]]:
     if len(writer.inputs) == 1 and ranks == [2] and writer.chance(0.3):
         other = writer.stack(writer.source(), False)
         tensor = writer.write(f"layers.Concatenate()([{tensor}, {other}])")
+    if len(writer.inputs) == 1 and writer.is_further(0.2):
+        (name,) = writer.inputs
+        inner = writer.write(f"keras.models.Model({name}, {tensor})")
+        tensor = writer.write(f"{inner}({name})")
     outputs = [writer.write(f"layers.Dense(2)({tensor})")]
     if writer.chance(0.25):
         outputs.append(writer.write(f'layers.Dense(1, activation="sigmoid")({tensor})'))
         ranks *= 2
     shown = [", ".join(names) for names in (writer.inputs, outputs)]
     inputs, results = (f"[{each}]" if ", " in each else each for each in shown)
+    kind = "penalized(keras)" if writer.is_further(0.2) else "keras.models.Model"
     body = "\n    ".join(
         [
             "layers = keras.layers",
             *writer.lines,
-            f"model = keras.models.Model({inputs}, {results})",
-            'model.compile("sgd", "mse")',
+            f"model = {kind}({inputs}, {results})",
+            *writer.training(),
             "return model",
         ]
     )
-    return f"def build(keras):\n    {body}\n", writer.inputs, ranks
+    return f"{PREAMBLE}def build(keras):\n    {body}\n", writer.inputs, ranks
 
 
 def arrays(seed: int) -> dict[str, np.ndarray]:

@@ -4,7 +4,7 @@ import collections
 
 import numpy
 
-from rnnworker.recurrent import cells, composed, in_place
+from rnnworker.recurrent import cells, composed
 from rnnworker.recurrent.composed import flat, inner_layers, inner_of
 
 
@@ -55,7 +55,7 @@ class KerasWeights:
             if self.recurrent.made_here(layer) is None:
                 for name, variable in self._named(layer):
                     flags[name] = id(variable) in trained
-            elif in_place.is_of_keras(self.keras, inner_layers(layer)[0]):
+            elif self.recurrent.module is None:
                 for prefix, part in single_parts(layer).items():
                     for name, variable in zip(cells.ARRAYS, part.weights):
                         flags[prefix + name] = id(variable) in trained

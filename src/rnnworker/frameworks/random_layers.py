@@ -2,10 +2,8 @@
 how a certificate turns them off."""
 
 import contextlib
-import functools
-import inspect
-from unittest import mock
 
+from rnnworker.recorded import recording
 from rnnworker.recurrent import composed
 from rnnworker.recurrent.in_place import RECURRENT
 
@@ -84,23 +82,17 @@ def _rates(layers):
     return found
 
 
-@contextlib.contextmanager
 def made_off(layers):
-    """As `turn_off`, for layers that are made in the block: in TensorFlow 1, a later change would
+    """As `turn_off`, for layers that are made in its block: in TensorFlow 1, a later change would
     have no effect, because the graph contains the rate with which a layer was called."""
 
-    def with_0(original, settings):
-        @functools.wraps(original)
-        def init(self, *arguments, **stated):
-            original(self, *arguments, **stated)
+    def with_0(settings):
+        def turn_off(_, arguments):
+            layer = next(iter(arguments.values()))
             for setting in settings:
-                setattr(self, setting, 0.0)
+                setattr(layer, setting, 0.0)
 
-        init.__signature__ = inspect.signature(original)
-        return init
+        return turn_off
 
-    with contextlib.ExitStack() as stack:
-        for layer, settings in _rates(layers).items():
-            replacement = with_0(layer.__init__, settings)
-            stack.enter_context(mock.patch.object(layer, "__init__", replacement))
-        yield
+    rates = _rates(layers)
+    return recording([(kind, "__init__", with_0(rates[kind])) for kind in rates])

@@ -1,11 +1,7 @@
 """Watches a model's ``build``: where it makes each layer, the shapes of the inputs of recurrent
 layers, and the arguments with which it compiles."""
 
-import contextlib
-import functools
-import inspect
-from unittest import mock
-
+from rnnworker.recorded import recording
 from rnnworker.recurrent.in_place import RECURRENT
 from rnnworker.user_functions import caller
 
@@ -35,9 +31,8 @@ class Watched:
                 return self._compiled[id(each)]
         return None
 
-    @contextlib.contextmanager
     def watching(self):
-        """Records what happens in the block."""
+        """Records what happens in its block."""
         keras = self._keras
         # Keras would take a Model with another `compile` than its Trainer's for a user's own.
         trainer = next(each for each in keras.models.Model.__mro__ if "compile" in vars(each))
@@ -51,12 +46,7 @@ class Watched:
             layer_class = getattr(keras.layers, name, None)
             if "build" in vars(layer_class or object):
                 watched.append((layer_class, "build", self._build))
-        with contextlib.ExitStack() as stack:
-            for owner, name, record in watched:
-                replacement = _recorded(getattr(owner, name), record)
-                patch = mock.patch.object(owner, name, replacement)
-                stack.enter_context(patch)
-            yield
+        return recording(watched)
 
     def _make(self, _, arguments):
         layer = next(iter(arguments.values()))
@@ -81,21 +71,3 @@ class Watched:
         model = next(iter(arguments.values()))
         # A saved model states what "auto" was where it was saved.
         self._compiled.get(id(model), {}).pop("jit_compile", None)
-
-
-def _recorded(original, record):
-    """The function `original`, after each call of which `record` is called with its result and its
-    arguments by name, ``self`` first."""
-    signature = inspect.signature(original)
-
-    @functools.wraps(original)
-    def recorded(*arguments, **settings):
-        result = original(*arguments, **settings)
-        bound = signature.bind(*arguments, **settings)
-        record(result, bound.arguments)
-        return result
-
-    if original.__name__ == "__init__":
-        # Keras 3 reads the names of positional arguments from it.
-        recorded.__signature__ = signature
-    return recorded

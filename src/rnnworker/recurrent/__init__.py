@@ -150,13 +150,16 @@ class Recurrent:
         inside = set()
         for made in self.made:
             inside.update(id(layer) for layer in composed.inner_layers(made.layer))
-        for found in in_place.found_in(self.keras, model):
-            inner = composed.inner_layers(found.layer)
-            if not any(id(layer) in inside for layer in inner):
-                place = place_of(inner[0]) or "layer " + found.layer.name
-                made = Made(found.layer, found.cell, found.options, place)
-                made.is_of_recurrent = any(found.layer is each for each in self._asked_for)
-                self.made.append(made)
+        for layer in in_place.found_in(self.keras, model):
+            inner = composed.inner_layers(layer)
+            if any(id(each) in inside for each in inner):
+                continue
+            place = place_of(inner[0]) or "layer " + layer.name
+            options = in_place.options_of(self.keras, inner[0])
+            cell = in_place.cell_name(self.keras, inner[0], options)
+            made = Made(layer, cell, options, place)
+            made.is_of_recurrent = any(layer is each for each in self._asked_for)
+            self.made.append(made)
 
     def unmet(self, made):
         """What the grid or the layer of `made` states that has no effect on it, as the end of a

@@ -1,13 +1,9 @@
 """The recurrent layers of a built model, and the kernel that computes them in place (`rnnlayers`):
 the model is the author's own, with its layers, weights and names."""
 
-import contextlib
-import functools
-import inspect
-from unittest import mock
-
 from rnnlayers import CannotCompute, use
 from rnnworker.arguments import DECIDED, Refusal
+from rnnworker.recorded import recording
 from rnnworker.recurrent.composed import flat, parts_of
 from rnnworker.recurrent.cudnn_fallback import set_fallback
 from rnnworker.user_functions import caller
@@ -15,34 +11,19 @@ from rnnworker.user_functions import caller
 RECURRENT = ("LSTM", "GRU", "SimpleRNN")
 
 
-class Found:
-    """A recurrent `layer` of a built model, or a ``Bidirectional`` around two of one function, with
-    its `cell` and the `options` that decide what it computes: activations by name or as functions,
-    ``use_bias``, ``go_backwards``."""
-
-    def __init__(self, keras, layer):
-        self.layer = layer
-        first = layer
-        for part in parts_of(layer).values():
-            first = part
-            break
-        self.options = options_of(keras, first)
-        self.cell = cell_name(keras, first, self.options)
-
-
 def found_in(keras, model):
-    """The `Found` of `model`, at any depth, each layer once. Both directions of a ``Bidirectional``
-    are one of them if they have the same cell and options."""
+    """The recurrent layers of `model`, at any depth, each once. A ``Bidirectional`` is one of them
+    if both directions have the same cell and options; else each direction is."""
     inside = set()
     found = []
     for layer in flat([model]):
-        if id(layer) in inside or any(layer is each.layer for each in found):
+        if id(layer) in inside or any(layer is each for each in found):
             continue
         if is_pair(keras, layer):
             inside.update(id(part) for part in parts_of(layer).values())
         elif not is_recurrent(keras, layer):
             continue
-        found.append(Found(keras, layer))
+        found.append(layer)
     return found
 
 
@@ -71,13 +52,9 @@ def is_pair(keras, layer):
     return functions[0] == functions[1] and is_reverse
 
 
-def is_of_keras(keras, layer):
-    """Whether `layer` is one of `found_in`, not one with weights in another form."""
-    return is_recurrent(keras, layer) or isinstance(layer, keras.layers.Bidirectional)
-
-
 def options_of(keras, layer):
-    """What decides the function of a recurrent layer: see `Found`."""
+    """What decides the function of a recurrent layer: activations by name or as functions,
+    ``use_bias``, ``go_backwards``."""
     cell = getattr(layer, "cell", layer)  # Keras 2.0.6 has no cells
     options = {"go_backwards": bool(layer.go_backwards), "use_bias": bool(cell.use_bias)}
     for argument in ("activation", "recurrent_activation"):
@@ -122,27 +99,17 @@ def refused(error, place_of):
     return Refusal("{}: {}".format(place, error) if place else str(error))
 
 
-@contextlib.contextmanager
 def unrolled_when_made(keras, unrolled):
-    """In the block, each recurrent layer is made `unrolled`, or as a loop. For TensorFlow 1, whose
+    """In its block, each recurrent layer is made `unrolled`, or as a loop. For TensorFlow 1, whose
     graph contains a layer as it was when it was called."""
 
-    def with_attribute(original):
-        @functools.wraps(original)
-        def init(self, *arguments, **settings):
-            original(self, *arguments, **settings)
-            if self.unroll and not unrolled:
-                fault = "{}: a model cannot set unroll=True: {}"
-                raise Refusal(fault.format(caller(), DECIDED["unroll"]))
-            self.unroll = unrolled
+    def unroll(_, arguments):
+        layer = next(iter(arguments.values()))
+        if layer.unroll and not unrolled:
+            fault = "{}: a model cannot set unroll=True: {}"
+            raise Refusal(fault.format(caller(), DECIDED["unroll"]))
+        layer.unroll = unrolled
 
-        init.__signature__ = inspect.signature(original)
-        return init
-
-    with contextlib.ExitStack() as stack:
-        for name in RECURRENT + ("RNN",):
-            if hasattr(keras.layers, name):
-                layer_class = getattr(keras.layers, name)
-                init = with_attribute(layer_class.__init__)
-                stack.enter_context(mock.patch.object(layer_class, "__init__", init))
-        yield
+    names = RECURRENT + ("RNN",)
+    classes = [getattr(keras.layers, name) for name in names if hasattr(keras.layers, name)]
+    return recording([(each, "__init__", unroll) for each in classes])
