@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from rnnbench.grid.keras_names import LOSSES, OPTIMIZERS
+from rnnbench.grid.keras_names import COMMON_SETTINGS, LOSSES, OPTIMIZERS
 from rnnworker import options
 from rnnworker.options import IMPLEMENTATIONS
 from rnnworker.recurrent import Recurrent
@@ -131,13 +131,77 @@ classes = {name.lower(): getattr(optimizers, name) for name in dir(optimizers) i
 names = %s
 from keras.src.losses import ALL_OBJECTS_DICT
 of_keras_2 = {"logcosh", "kullback_leibler_divergence", "cosine_proximity", "cosine"}
-missing = set(%s) - set(ALL_OBJECTS_DICT) - of_keras_2
+losses = set(%s)
+missing = losses - set(ALL_OBJECTS_DICT) - of_keras_2
 assert not missing, missing
-print(json.dumps({name: sorted(classes[name]().get_config()) for name in names}))
+functions = {name for name, found in ALL_OBJECTS_DICT.items() if not isinstance(found, type)}
+print(json.dumps({
+    "settings": {name: sorted(classes[name]().get_config()) for name in names},
+    "classes": sorted(classes),
+    "losses": sorted(functions - losses),
+}))
 """
+# Not optimizers of their own; Muon's steps would be read as a kernel.
+NO_OPTIMIZERS = {"optimizer", "optimizermap", "multioptimizer", "lossscaleoptimizer", "muon"}
 
 
 def test_keras_has_every_loss_and_every_optimizer_with_its_settings() -> None:
     known = answer(sys.executable, KERAS % (list(OPTIMIZERS), LOSSES))
+    common = set(COMMON_SETTINGS) - {"decay"}
     for name, settings in OPTIMIZERS.items():
-        assert set(settings) <= set(known[name]), name
+        assert set(settings) | common <= set(known["settings"][name]), name
+    assert set(known["classes"]) - NO_OPTIMIZERS == set(OPTIMIZERS)
+    assert {name for name in known["losses"] if name.islower()} == set()
+
+
+ACTIVITY = """
+import json
+import keras
+import numpy
+
+found = {}
+for name in ("SimpleRNN", "LSTM", "GRU"):
+    layer = getattr(keras.layers, name)(4, activity_regularizer="l2")
+    layer(numpy.ones((2, 5, 3), "float32"))
+    found[name] = len(layer.losses)
+try:
+    keras.layers.SimpleRNN(4, implementation=1)
+    found["implementation"] = None
+except ValueError as error:
+    found["implementation"] = str(error)
+print(json.dumps(found))
+"""
+
+
+def test_what_simple_rnn_of_keras_3_ignores_and_refuses() -> None:
+    """Why a grid cannot set these options, and the exception in docs/models.md."""
+    found = answer(sys.executable, ACTIVITY)
+    assert (found["SimpleRNN"], found["LSTM"], found["GRU"]) == (0, 1, 1)
+    assert "Unrecognized keyword arguments" in found["implementation"]
+
+
+BY_NAME = """
+import json
+from tensorflow import keras
+
+found = {}
+for name in ("adam", "adamw", "lion"):
+    try:
+        found[name] = type(keras.optimizers.get(name)).__module__
+    except ValueError:
+        found[name] = None
+from rnnworker import optimizers
+for name in ("adam", "adamw", "lion"):
+    optimizer = optimizers.for_keras_3(keras, {"name": name, "learning_rate": 0.5})
+    found[name + " by class"] = type(optimizer).__module__
+print(json.dumps(found))
+"""
+
+
+def test_keras_2_15_knows_fewer_optimizers_by_name_than_it_has(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    found = answer_of("tf_2_15", BY_NAME, temporary=tmp_path_factory)
+    assert found["adam"] == found["adam by class"] == "keras.src.optimizers.adam"
+    assert found["adamw"] is None and found["adamw by class"] == "keras.src.optimizers.adamw"
+    assert found["lion"] is None and found["lion by class"] == "keras.src.optimizers.lion"
