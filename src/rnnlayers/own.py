@@ -20,7 +20,7 @@ class Own:
     - ``with_dropout``: whether it drops inputs as the layer asks (`sequences.dropped`); otherwise a
       layer with dropout is refused.
     - ``with_masks``: whether it takes masks; a layer that is called with one is refused otherwise.
-    - ``with_xla``: whether TensorFlow and torch may compile it, which jax always does.
+    - ``with_xla``: whether TensorFlow and torch may compile it, as jax does.
     - ``refuses(layer)``: a static method that returns why the kernel cannot compute a layer, as the
       end of a sentence, or None.
     """

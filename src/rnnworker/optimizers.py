@@ -23,7 +23,7 @@ def for_keras_3(keras, stated):
             decay_steps=1,
             decay_rate=decay,
         )
-    # Keras 2.15's own lookup by name returns a legacy optimizer, so the class is used.
+    # By class: the lookup by name of Keras 2.15 does not know AdamW and Lion.
     classes = {entry.lower(): entry for entry in dir(keras.optimizers) if entry[0].isupper()}
     if name.lower() not in classes:
         raise ValueError("model.optimizer.name: this Keras has no optimizer {!r}".format(name))

@@ -85,13 +85,14 @@ def honoured(config):
     options = list(IN_PLACE[name])
     if name != "cudnn":
         options.append("use_bias")
-    if cell in GATED:  # Keras 3's SimpleRNN ignores it
+    if cell in GATED:  # Keras 3.15's SimpleRNN ignores it, without an error
         options.append("activity_regularizer")
     if name in _GENERIC:
         if cell in GATED:
             options.append("recurrent_activation")
         framework = (config.get("build") or {}).get("framework")
-        # Keras 2.0.6 honours `implementation` in SimpleRNN too; later versions ignore it there.
+        # Keras 2.0.6 honours `implementation` in SimpleRNN too; tf.keras ignores it there, and
+        # Keras 3 has no such argument.
         has_modes = cell in GATED or framework == "keras206_tensorflow1"
         known = FRAMEWORKS.get(framework)
         may_be_cudnn = name == "auto" and (known is None or known.auto_uses_cudnn)

@@ -163,7 +163,7 @@ def test_only_tensorflow_2_trains_on_replicas(expanded, grid: str, why: str | No
         ("device=gpu +device.gpu=T4 +device.turns=false", None),
         ("+build.as_published=true", "for Keras 2.0.6; choose build=tf_1_2"),
         ("build=tf_1_2 rnn=cell build.as_published=true", None),
-        ("build=keras3_jax build.jit_compile=false", "jax compiles every step; its builds need"),
+        ("build=keras3_jax build.jit_compile=false", "without XLA, Keras on jax computes op by op"),
         ("build=keras3_jax", None),
         ("build=tf_1_15 +build.jit_compile=true", "TensorFlow 1 trains without XLA here"),
         ("build=tf_2_21 +build.jit_compile=true", None),

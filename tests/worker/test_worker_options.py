@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from rnnbench.grid.keras_names import LOSSES, OPTIMIZERS
+from rnnbench.grid.keras_names import COMMON_SETTINGS, LOSSES, OPTIMIZERS
 from rnnworker import options
 from rnnworker.options import IMPLEMENTATIONS
 from rnnworker.recurrent import Recurrent
@@ -131,13 +131,24 @@ classes = {name.lower(): getattr(optimizers, name) for name in dir(optimizers) i
 names = %s
 from keras.src.losses import ALL_OBJECTS_DICT
 of_keras_2 = {"logcosh", "kullback_leibler_divergence", "cosine_proximity", "cosine"}
-missing = set(%s) - set(ALL_OBJECTS_DICT) - of_keras_2
+losses = set(%s)
+missing = losses - set(ALL_OBJECTS_DICT) - of_keras_2
 assert not missing, missing
-print(json.dumps({name: sorted(classes[name]().get_config()) for name in names}))
+functions = {name for name, found in ALL_OBJECTS_DICT.items() if not isinstance(found, type)}
+print(json.dumps({
+    "settings": {name: sorted(classes[name]().get_config()) for name in names},
+    "classes": sorted(classes),
+    "losses": sorted(functions - losses),
+}))
 """
+# Not optimizers of their own; Muon's steps would be read as a kernel.
+NO_OPTIMIZERS = {"optimizer", "optimizermap", "multioptimizer", "lossscaleoptimizer", "muon"}
 
 
 def test_keras_has_every_loss_and_every_optimizer_with_its_settings() -> None:
     known = answer(sys.executable, KERAS % (list(OPTIMIZERS), LOSSES))
+    common = set(COMMON_SETTINGS) - {"decay"}
     for name, settings in OPTIMIZERS.items():
-        assert set(settings) <= set(known[name]), name
+        assert set(settings) | common <= set(known["settings"][name]), name
+    assert set(known["classes"]) - NO_OPTIMIZERS == set(OPTIMIZERS)
+    assert {name for name in known["losses"] if name.islower()} == set()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-# Name → the settings specific to it, as Keras 3 names them. Source: ``keras/src/optimizers``.
+# Name → the settings specific to it, as Keras 3 names them. Source: ``keras/src/optimizers``. Muon
+# is left out: the matrix products of its steps would be read as a kernel.
 OPTIMIZERS: Mapping[str, tuple[str, ...]] = {
     "sgd": ("momentum", "nesterov"),
     "rmsprop": ("rho", "momentum", "epsilon", "centered"),
@@ -15,6 +16,17 @@ OPTIMIZERS: Mapping[str, tuple[str, ...]] = {
     "adagrad": ("initial_accumulator_value", "epsilon"),
     "adadelta": ("rho", "epsilon"),
     "lion": ("beta_1", "beta_2"),
+    "lamb": ("beta_1", "beta_2", "epsilon"),
+    "adafactor": ("beta_2_decay", "epsilon_1", "epsilon_2", "clip_threshold", "relative_step"),
+    "ftrl": (
+        "learning_rate_power",
+        "initial_accumulator_value",
+        "l1_regularization_strength",
+        "l2_regularization_strength",
+        "l2_shrinkage_regularization_strength",
+        "beta",
+    ),
+    "schedulefreeadamw": ("beta_1", "beta_2", "epsilon", "warmup_steps"),
 }
 # Settings of every optimizer.
 COMMON_SETTINGS = (
@@ -26,6 +38,8 @@ COMMON_SETTINGS = (
     "use_ema",
     "ema_momentum",
     "ema_overwrite_frequency",
+    "loss_scale_factor",
+    "gradient_accumulation_steps",
 )
 # Source: ``keras/src/losses/__init__.py`` of Keras 3, then what only ``keras/losses.py`` of Keras 2
 # has, and the abbreviations in upper case, which both accept.
@@ -67,7 +81,8 @@ LOSSES = (
     "MAPE",
     "MSLE",
 )
-# Of ``keras/src/metrics/__init__.py``, functions and the classes that need no arguments.
+# Of ``keras/src/metrics/__init__.py``, functions and the classes that need no arguments; then the
+# losses, of which Keras 2.15 takes each as a metric but bce, and Keras 3.15 leaves out some.
 METRICS = (
     "accuracy",
     "acc",

@@ -130,7 +130,7 @@ def _unread_key(config: Config) -> str | None:
     if build.get("as_published") and framework != "keras206_tensorflow1":
         return "build.as_published is for Keras 2.0.6; choose build=tf_1_2"
     if engine == "jax" and not build.get("jit_compile"):
-        return "jax compiles every step; its builds need jit_compile: true"
+        return "without XLA, Keras on jax computes op by op; its builds need jit_compile: true"
     if engine == "tensorflow1" and build.get("jit_compile"):
         return "TensorFlow 1 trains without XLA here; choose a build without jit_compile"
     return None
