@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -35,6 +36,24 @@ PUBLISHED_ROWS = "the folder with the published rows, *.csv"
 
 def report(arguments: Sequence[str]) -> int:
     """Write the report of an experiment from its records: tables, figures and one page."""
+    written = write_page(arguments)
+    for line in [*written.content.said, *written.further]:
+        print(line)
+    print(written.page)
+    return 0
+
+
+@dataclass(frozen=True)
+class Written:
+    """A report that was written: its `content` and its `page`, and what is to be said `further`."""
+
+    content: Content
+    page: Path
+    further: tuple[str, ...]
+
+
+def write_page(arguments: Sequence[str]) -> Written:
+    """Writes the report that `arguments` of `report` ask for."""
     options = _parser().parse_intermixed_args(arguments)
     if options.overrides:
         # As `run` names it.
@@ -86,14 +105,12 @@ def report(arguments: Sequence[str]) -> int:
         _log_to_mlflow(report, runs, out)
     if options.out is None:
         write_index(out.parent)
-    for line in report.said:
-        print(line)
+    further = []
     if missing:
-        print(f"{len(missing)} of {len(runs)} planned runs are missing.")
+        further.append(f"{len(missing)} of {len(runs)} planned runs are missing.")
     for fault in faults:
         say(f"left out: {fault}")
-    print(page)
-    return 0
+    return Written(report, page, tuple(further))
 
 
 def _log_to_mlflow(report: Content, planned: Sequence[Run], out: Path) -> None:
