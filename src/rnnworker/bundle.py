@@ -20,6 +20,7 @@ import time
 from rnnworker import cards, cohorts, machine, processors, rounds, workers
 from rnnworker.bundle_options import LACKING, LEFT, Builds, parser_of
 from rnnworker.durations import OUTCOME, Durations
+from rnnworker.forked_workers import Importers
 from rnnworker.members import Outcome
 from rnnworker.shared_file import open_shared
 from rnnworker.workers import read, write
@@ -93,6 +94,7 @@ class Session:
         self.given_up = set()  # of those among them that take too long for this session
         self.packed = time.monotonic()
         self.packing = 0.0  # seconds that it took
+        self.importers = Importers(lasting=True)
         self.out = os.path.join(options.out, "out")
         os.makedirs(self.out, exist_ok=True)
         self.durations = Durations(options.limit)
@@ -106,6 +108,12 @@ class Session:
 
     def measure(self):
         """Executes all runs that are left. Returns the exit code."""
+        try:
+            return self._measure()
+        finally:
+            self.importers.end()
+
+    def _measure(self):
         self.check_builds()
         left = 0
         # What used up most of an earlier session may hang, so that it comes last.
@@ -396,7 +404,7 @@ class Session:
                 end = None
                 if self.deadline is not None:
                     end = self.deadline - self.packing
-                return rounds.supervise(members, end=end)
+                return rounds.supervise(members, end=end, importers=self.importers)
         return {member.name: Outcome(cut=True, seconds=0.0) for member in members}
 
     def _lock(self, file):

@@ -79,8 +79,9 @@ class Events:
             self._written = time.monotonic()
 
     def handshake(self):
-        """Waits until the controller has finished its work between phases."""
-        self._ask("handshake")
+        """Waits until the controller has finished its work between phases. Returns its answer;
+        None if there is no controller."""
+        return self._ask("handshake")
 
     def gate(self, **fields):
         """Waits until the supervisor gives this process a turn. Returns the supervisor's answer;

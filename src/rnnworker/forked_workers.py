@@ -41,12 +41,23 @@ def kind_of(member):
 
 
 class Importers:
-    """The importers of a round's members: the workflow's, or one for each group of two or more
-    members with the same command and environment."""
+    """The importers of a supervisor's members: the workflow's, or one for each group of two or more
+    members of a round with the same command and environment, until the round ends.
 
-    def __init__(self, members):
+    With `lasting`, for a loop over rounds, each member has one. They last until `end`, as many as
+    there are cores; for another one, one that the round does not need ends.
+    """
+
+    def __init__(self, lasting=False):
+        self._lasting = lasting
+        self._kept = {}  # kind → importer that lasts, the one that was needed last at the end
+        self._kinds = []  # of the round's members
+        self._asked = {}  # kind → importer in this round, or None
+
+    def begin(self, members):
+        """Begins a round of `members`."""
         self._kinds = [kind_of(member) for member in members if member.forks]
-        self._importers = {}  # kind → importer, or None
+        self._asked = {}
 
     def importer_for(self, member, selector):
         """Returns the importer from which to fork `member`, started if necessary; it can fork once
@@ -54,21 +65,58 @@ class Importers:
         if not member.forks:
             return None
         kind = kind_of(member)
-        if kind not in self._importers:
-            importer = None
-            connection = _connection(kind)
-            if connection or self._kinds.count(kind) > 1:
-                importer = Importer(member, connection)
-                importer.watch(selector)
-            self._importers[kind] = importer
-        importer = self._importers[kind]
+        if kind not in self._asked:
+            self._asked[kind] = self._obtained(kind, member)
+            if self._asked[kind] and self._asked[kind].is_working:
+                self._asked[kind].watch(selector)
+        importer = self._asked[kind]
         if importer is None or importer.gone:
             return None
         return importer
 
+    def _obtained(self, kind, member):
+        """Returns an importer of this `kind`, started for `member` if there is none; None if there
+        is to be none."""
+        kept = self._kept.pop(kind, None)
+        if kept:
+            self._kept[kind] = kept
+            has_died = kept.gone and kept.ready
+            if not has_died:
+                return kept
+            kept.finish()
+        connection = _connection(kind)
+        if not connection and not self._lasting and self._kinds.count(kind) < 2:
+            return None
+        if not self._lasting:
+            return Importer(member, connection)
+        self._make_room()
+        # It outlives the locks of this round.
+        self._kept[kind] = Importer(member._replace(inherit=()), connection)
+        return self._kept[kind]
+
+    def _make_room(self):
+        """Ends importers that this round does not need, unless there is room for another one."""
+        others = [kind for kind in self._kept if kind not in self._kinds]
+        most = len(os.sched_getaffinity(0))
+        while others and len(self._kept) >= most:
+            self._kept.pop(others.pop(0)).finish()
+
     def started(self):
-        """Returns the importers that have been started or joined."""
-        return [importer for importer in self._importers.values() if importer]
+        """Returns the importers that have been started or joined in this round."""
+        return [importer for importer in self._asked.values() if importer]
+
+    def end_round(self):
+        """Ends those that do not last. All members have ended."""
+        if not self._lasting:
+            for importer in self.started():
+                importer.finish()
+        self._asked = {}
+
+    def end(self):
+        """Ends those that last."""
+        for importer in self._kept.values():
+            importer.finish()
+        self._kept = {}
 
 
 def _connection(kind):

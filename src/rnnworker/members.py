@@ -112,6 +112,8 @@ class Member(typing.NamedTuple):
 
     def limit(self, phase):
         """Returns the seconds that it may work in `phase`."""
+        if phase == "train_again":
+            phase = "train"
         default = self.limits.get("default", DEFAULT_LIMIT)
         return float(self.limits.get(phase, default))
 
@@ -130,8 +132,10 @@ def event_of(line):
 class Running:
     """A member's process and its state: `is_working`, `is_waiting` (at the gate) or ended."""
 
-    def __init__(self, member, parse, importer=None):
+    def __init__(self, member, parse, importer=None, answer=lambda ended: "go"):
         self.member = member
+        self.answer = answer  # a function: the phase that has ended → the answer to its handshake
+        self.ended = None  # that phase
         self.name = member.name
         self.parse = parse
         self.outcome = Outcome()
@@ -206,6 +210,7 @@ class Running:
         if kind == "phase_begin":
             self._begin(str(event.get("phase")))
         elif kind == "phase_end":
+            self.ended = event.get("phase")
             self._begin(LAST_PHASE)
         self.member.on_event(event)
 
@@ -217,7 +222,8 @@ class Running:
             self.is_working = False
             self.is_waiting = True
         elif kind == "handshake":
-            self._send("go")
+            self._send(self.answer(self.ended))
+            self.ended = None
             self._begin(self.outcome.phase)
 
     def take_turn(self, turn, *length):

@@ -17,6 +17,7 @@ import os
 import random
 import selectors
 import time
+import typing
 
 from rnnworker import proc_files
 from rnnworker.forked_workers import Importers
@@ -30,15 +31,35 @@ FIRST = (2, 3)  # the first turn, which determines the length of the others
 MOST_TURNS = 200  # per member; more turns gain nothing
 
 
-def supervise(members, seed=0, end=None, parse=event_of):
+class Share(typing.NamedTuple):
+    """How long the turns of a round take in all: the members train again from the same weights
+    until the turns are the share `of_round` (below 1) of its time, or until they have taken
+    `most_seconds`."""
+
+    of_round: float
+    most_seconds: float = math.inf
+
+    def trainings(self, took, before):
+        """Returns how often members train again, whose first training `took` so many seconds in
+        turns, `before` seconds after the round began."""
+        wanted = before * self.of_round / (1 - self.of_round)
+        wanted = min(wanted, self.most_seconds)
+        return max(0, math.ceil(wanted / max(took, 1e-3)) - 1)
+
+
+def supervise(members, seed=0, end=None, parse=event_of, share=None, importers=None):
     """Starts `members` and returns {name: `Outcome`} when they and their children have ended. As
     many start in parallel as there are cores. Raises OSError if a process cannot be started; no
     process is left running then.
 
     `seed`: of the order of turns. `end`: the monotonic time at which all remaining members are
     killed; None: never. `parse`: converts a line of bytes to an event, or to None if it is not one.
+    `share`: a `Share`, if members may train more than once. `importers`: those of a loop over
+    rounds.
     """
-    round_ = _Round(list(members), random.Random(seed), parse)
+    importers = importers or Importers()
+    importers.begin(members)
+    round_ = _Round(list(members), random.Random(seed), parse, share, importers)
     begun = time.monotonic()
     kills = proc_files.oom_kills()
     try:
@@ -46,8 +67,9 @@ def supervise(members, seed=0, end=None, parse=event_of):
     finally:
         for member in round_.running:
             member.close_stdin()
-        for process in round_.processes():
-            process.finish()
+        for member in round_.running:
+            member.finish()
+        importers.end_round()
 
     killed = kills is not None and proc_files.oom_kills() != kills
     took = time.monotonic() - begun
@@ -62,12 +84,16 @@ def supervise(members, seed=0, end=None, parse=event_of):
 class _Round:
     """The members of a round, which of them are alive, and whose turn it is."""
 
-    def __init__(self, members, stream, parse):
+    def __init__(self, members, stream, parse, share, importers):
         self.planned = members[:]
         self.running = []
-        self.importers = Importers(members)
+        self.importers = importers
         self.stream = stream
         self.parse = parse
+        self.share = share
+        self.begun = time.monotonic()
+        self.first_turn = None  # when it began
+        self.trainings = None  # after the first one, once that is decided
         self.at_once = len(os.sched_getaffinity(0))
         self.is_single = len(members) == 1
         self.length = None  # of turns, once it has been determined
@@ -110,13 +136,13 @@ class _Round:
                 continue
             self.planned.remove(member)
             try:
-                started = Running(member, self.parse, importer)
+                started = Running(member, self.parse, importer, self._answer)
             except OSError:
                 if importer is None:
                     raise
                 # The importer has ended in the meantime: the member starts on its own.
                 importer.gone = True
-                started = Running(member, self.parse)
+                started = Running(member, self.parse, answer=self._answer)
             self.running.append(started)
             started.watch(selector)
         return bool(self.planned) or any(member.is_alive for member in self.running)
@@ -163,9 +189,25 @@ class _Round:
         }
         if self.last:
             turn["after"] = self.last.name
+        if self.first_turn is None:
+            self.first_turn = time.monotonic()
         chosen.take_turn(turn, *length)
         self.turn += 1
         self.last = chosen
+
+    def _answer(self, ended):
+        """Returns the answer to a member whose phase `ended` has ended. How often members train is
+        decided when the first of them has trained, so that it is the same for all of them."""
+        may_repeat = self.share is not None and not self.is_single
+        if ended != "train" or not may_repeat or self.first_turn is None:
+            return "go"
+        if self.trainings is None:
+            before = self.first_turn - self.begun
+            took = time.monotonic() - self.first_turn
+            self.trainings = self.share.trainings(took, before)
+        if self.trainings:
+            return "again {}".format(self.trainings)
+        return "go"
 
     def _length(self, members):
         """Returns the length of the next turn: `FIRST` until all training members have had one;

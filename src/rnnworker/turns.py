@@ -46,22 +46,34 @@ def collect_and_freeze():
         gc.freeze()
 
 
+def trainings_of(answer):
+    """Parses the supervisor's answer to the end of a training: ``again 3`` asks for three further
+    ones, any other answer for none."""
+    words = (answer or "").split()
+    if words[:1] == ["again"]:
+        return int(words[1])
+    return 0
+
+
 class Phases:
-    """Opens, closes and reports the phases of a run, one after another."""
+    """Opens, closes and reports the phases of a run, one after another. `answer`: the supervisor's,
+    to the end of the last one."""
 
     def __init__(self, events, turns):
         self._events = events
         self._turns = turns
         self.current = None
+        self.answer = None
 
     @contextlib.contextmanager
-    def phase(self, name, timed=False):
-        """Context of one phase; yields a dict for its details. A timed phase works in turns, and
+    def phase(self, name, timed=False, **facts):
+        """Context of one phase; yields a dict for its details, which begins with the `facts` that
+        its beginning reports. A timed phase works in turns, and
         the controller works only between turns and phases. The detail `second_clock` excludes the
         time between turns (`waited`)."""
-        details = {}
+        details = dict(facts)
         self.current = name
-        self._events.emit("phase_begin", phase=name, timed=timed)
+        self._events.emit("phase_begin", phase=name, timed=timed, **facts)
         if timed:
             collect_and_freeze()
             self._turns.begin(name)
@@ -90,7 +102,7 @@ class Phases:
             timed=timed,
             details=details,
         )
-        self._events.handshake()
+        self.answer = self._events.handshake()
 
 
 class Turns:

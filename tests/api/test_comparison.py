@@ -104,7 +104,7 @@ def test_certificates_decide_about_speedups(result: Comparison) -> None:
     records = [each for each in quick() if set(each.run.choices.values()) >= keep[0]]
     records += [each for each in quick() if set(each.run.choices.values()) >= keep[1]]
     for gradients, is_equal in ((1e-7, True), (0.03, False)):
-        made = certificate("current", "digits_rnn")
+        made = certificate("current", "digits_rnn") | {"machine": records[0].machine}
         for each in made["implementations"].values():
             each |= {"probed": {"cpu_1": layers()}, "applied": {"cpu_1": steps()}}
         for pair in made["pairs"]:

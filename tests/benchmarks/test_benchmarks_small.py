@@ -14,8 +14,10 @@ import sys
 import types
 from pathlib import Path
 
+import numpy
 import pytest
 
+from benchmarks import components
 from benchmarks.by_script import fifos
 from benchmarks.slowed import digits_slowed
 from rnnworker.models import digits_rnn
@@ -273,6 +275,31 @@ class Model:
     def step(self, batch: str) -> str:
         self.clock[0] += 1.0
         return batch
+
+
+def test_components(run) -> None:
+    out = run("components", "--small")
+    assert "3 processes" in out
+    shown = dict(re.findall(r"^\| between (\w+)s \| ([\d.]+) \|", out, re.M))
+    assert shown.keys() == {"process", "training", "cycle"}
+    rows = re.findall(r"^\| (\d+) \| (\d+)% \| (\d+) \|", out, re.M)
+    shares = [int(share) for _, share, _ in rows]
+    assert rows[0][0] == "1" and shares == sorted(shares)
+
+
+@pytest.mark.parametrize("known", [(0.02, 0.01), (0.0, 0.03), (0.01, 0.0)])
+def test_components_of_known_variance(known: tuple[float, float]) -> None:
+    """2,000 processes of four trainings with known standard deviations."""
+    process, training = known
+    generator = numpy.random.default_rng(1)
+    made = []
+    for between in generator.normal(0.4, process, 2000):
+        medians = generator.normal(between, training, 4)
+        made.append(components.Process(medians, 0.0, 20.0, 3.0, 2.0))
+    found = components.components_of(made)
+    assert math.sqrt(found.process) == pytest.approx(process, abs=0.002)
+    assert math.sqrt(found.training) == pytest.approx(training, abs=0.001)
+    assert found.of_process(2) == pytest.approx(process**2 + training**2 / 2, rel=0.1, abs=1e-5)
 
 
 @pytest.mark.parametrize("slower", [0.0, 0.02, 0.1])

@@ -70,7 +70,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, float]]:
     says otherwise."""
     names: list[tuple[str, float]] = []
 
-    def supervise(members, end):
+    def supervise(members, **options):
         names.extend((member.name, member.limit("x")) for member in members)
         return {member.name: Outcome(seconds=1.0) for member in members}
 
@@ -214,7 +214,11 @@ def test_a_run_that_used_up_a_session_comes_last_in_the_next(tmp_path: Path, sta
 def test_what_the_end_of_a_session_cuts_is_noted(tmp_path: Path, monkeypatch) -> None:
     lay_out(tmp_path, [run_of("run-s0-r0")])
     cut = Outcome(cut=True, seconds=3.0)
-    monkeypatch.setattr(bundle.rounds, "supervise", lambda members, end: {members[0].name: cut})
+
+    def supervise(members, **options):
+        return {members[0].name: cut}
+
+    monkeypatch.setattr(bundle.rounds, "supervise", supervise)
     assert bundle.main(str(tmp_path), ["--stop-after", "60"]) == 1
     (note,) = tmp_path.glob("out/run-s0-r0/*/cut.json")
     assert json.loads(note.read_text()) == {"seconds": 3.0, "session": 60.0, "phase_seconds": None}
@@ -226,7 +230,7 @@ def test_a_companion_without_memory_is_not_said_to_be_repeated(tmp_path: Path, m
     session = new_session(tmp_path)
     outcomes = {name: Outcome(seconds=1.0) for name in names}
     outcomes[names[0]] = Outcome(seconds=1.0, exit_code=-6, log_tail="std::bad_alloc")
-    monkeypatch.setattr(bundle.rounds, "supervise", lambda members, end: outcomes)
+    monkeypatch.setattr(bundle.rounds, "supervise", lambda *members, **options: outcomes)
     monkeypatch.setattr(session, "done", lambda run: run["name"] == names[0])
     assert session.train(session.runs) == {names[1]: "exit code 0, 1 s"}
 

@@ -156,7 +156,8 @@ grids: [rnn=keras, rnn=unrolled]
     facts = facts_of(plan)
     assert (facts.name, facts.title, facts.about, facts.lead) == ("full", "T", "A", "kernels")
     assert facts.reference == {"rnn": "unrolled"} and facts.obstacle is None
-    assert facts.repeats == {"least": 2, "most": 3, "until": 0.5, "budget_s": None}
+    limits = {"least": 2, "most": 3, "until": 0.5, "budget_s": None, "turns": None}
+    assert facts.repeats == limits
 
 
 @pytest.mark.parametrize("site", ["", "a b", "../x", ".x", "records", "imported", "cache"])

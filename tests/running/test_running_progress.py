@@ -51,6 +51,22 @@ def test_a_long_round_reports_its_progress(now: list[float], capsys) -> None:
     assert capsys.readouterr().err == message
 
 
+def test_further_trainings_count(now: list[float], capsys) -> None:
+    """Two more in each of two runs: half of the second one of three is half of all."""
+    reporter = progress.Progress("x", {"a": 1, "b": 1})
+    first, second = (partial(reporter.reached, name) for name in "ab")
+    for on_event in (first, second):
+        on_event({"event": "gate", "left": 10})
+        on_event({"event": "gate", "left": 1})
+    for on_event in (first, second):
+        on_event({"event": "phase_begin", "phase": "train_again", "trainings": 2})
+    for left in (10, 5):
+        for on_event in (first, second):
+            now[0] += 5
+            on_event({"event": "gate", "left": left})
+    assert "▕██████████          ▏ 50% of 2 runs, 8 turns" in capsys.readouterr().err
+
+
 def test_the_last_step_is_a_turn_and_no_step_is_none(now: list[float], capsys) -> None:
     """Beginning when the last of the runs has started; progress never goes back."""
     reporter = progress.Progress("x", {"a": 2, "b": 2})

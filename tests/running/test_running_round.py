@@ -25,6 +25,7 @@ from rnnbench.tables.frame import tidy
 from rnnbench.tables.time import time as time_table
 from rnnworker import cohorts, members
 from rnnworker.cohorts import GUESS_BYTES
+from rnnworker.rounds import Share
 from tests.factory import as_run, phase_of, replace
 from tests.running.alone import outside, results, slept_effects, slept_in_turns
 from tests.running.test_running_train import planned
@@ -100,6 +101,47 @@ def test_members_in_turns_have_the_known_ratios(place: Place) -> None:
     assert len({*map(tuple, steps)}) == 1 and len(set(steps[0])) == 1 and len(steps[0]) > 3
     for record in records.values():
         assert record.turns["cycle"] == list(range(len(steps[0]) + 2))
+
+
+def test_members_train_again_until_turns_are_the_share_of_the_round(place: Place) -> None:
+    lines = [run("keras"), run("slow", epoch_seconds=1.5 * EPOCH)]
+    runs = [as_run(line) for line in lines]
+    share = Share(of_round=0.9, most_seconds=3.5)
+    records = measure(runs, place, label="[1/1]", reference=runs[0].name, share=share)
+    further = {phase_of(each, "train_again").details["trainings"] for each in records.values()}
+    assert further <= {1, 2, 3} and len(further) == 1, "a training takes 1 to 2 s with its turns"
+    (of_all,) = further
+
+    by_rnn = {record.run.choices["rnn"]: record for record in records.values()}
+    effects = effects_of(by_rnn.values())
+    for record in by_rnn.values():
+        assert [epoch.epoch for epoch in record.epochs] == [1, 2, 3, 4], "of the first training"
+        assert abs(record.measured["closure"]) < 0.5
+        trained = phase_of(record, "train")
+        starts = record.turns["start"]
+        again = sum(start > trained.end for start in starts)
+        assert again >= of_all * (len(starts) - again) / 2
+        assert record.turns["cycle"] == sorted(set(record.turns["cycle"])), "one turn in each"
+        assert record.verdict.status != "void", record.verdict
+    ratio = effects[by_rnn["slow"].key].log - effects[by_rnn["keras"].key].log
+    assert outside(ratio, math.log(1.5)) < 0.1
+
+    # An epoch is as long as its own turns say: what later turns are slower by is known.
+    quiet = []
+    for record in map(in_a_quiet_hour, by_rnn.values()):
+        end = phase_of(record, "train").end
+        seconds = []
+        for start, own in zip(record.turns["start"], record.turns["seconds"], strict=True):
+            seconds.append(own if start <= end else 1.05 * own)
+        epochs = [replace(epoch, seconds=1.0) for epoch in record.epochs]
+        turns = {**record.turns, "seconds": seconds}
+        quiet.append(replace(record, turns=turns, epochs=epochs))
+    found = [math.exp(effect.log) for effect in effects_of(quiet).values()]
+    steps = quiet[0].turns["steps"]
+    of_first = sum(steps[: len(starts) - again])
+    assert found == pytest.approx(
+        [(of_first + 1.05 * (sum(steps) - of_first)) / sum(steps)] * 2, 0.01
+    )
 
 
 def test_the_failures_of_members_do_not_affect_the_others(place: Place, capsys) -> None:
@@ -219,9 +261,9 @@ def test_only_the_killed_member_is_measured_again(place: Place, monkeypatch) -> 
     lines = [run("keras"), run("cell"), run("killed")]
     supervise = measuring.supervise
 
-    def killing(workers, seed):
+    def killing(workers, seed, share):
         *others, victim = sorted(workers, key=lambda worker: "killed" in worker.name)
-        return supervise([*others, victim._replace(on_event=kill_at_its_third_gate)], seed)
+        return supervise([*others, victim._replace(on_event=kill_at_its_third_gate)], seed, share)
 
     def kill_at_its_third_gate(event):
         if event["event"] == "hello":
@@ -288,8 +330,8 @@ def test_a_companion_without_a_record_is_not_named(place: Place, monkeypatch) ->
     measure_round(place, run("keras"))
     supervise = measuring.supervise
 
-    def killing(workers, seed):
-        outcomes = supervise(workers, seed)
+    def killing(workers, seed, share):
+        outcomes = supervise(workers, seed, share)
         (companion,) = (name for name in outcomes if "keras" in name)
         outcomes[companion].exit_code = members.SIGKILLED
         return outcomes

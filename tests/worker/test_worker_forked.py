@@ -14,7 +14,7 @@ import pytest
 
 from rnnbench.running import worker
 from rnnbench.running.worker import supervise
-from rnnworker import forked_workers, members
+from rnnworker import forked_workers, members, rounds
 from rnnworker.members import Member, Outcome
 from tests.conftest import wait_until
 from tests.running.test_running_train import planned
@@ -131,6 +131,40 @@ def test_members_of_a_failed_importer_start_on_their_own(
     outcomes = supervise(workers(a={}, b={}))
     assert importers and exit_codes(outcomes) == [0, 0]
     assert not any(map(is_forked, outcomes.values()))
+
+
+def test_the_importers_of_a_loop_last(workers, importers, monkeypatch) -> None:
+    """Single members too are forked. What has died is replaced, and what no round needs makes room
+    for what one needs."""
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0})
+    ours = forked_workers.Importers(lasting=True)
+    parents: list[int] = []
+
+    def measure(**changed: str) -> None:
+        (member,) = workers(noting(parents), a={})
+        member = member._replace(environment={**member.environment, **changed})
+        outcome = rounds.supervise([member], importers=ours)["a"]
+        assert outcome.exit_code == 0 and is_forked(outcome)
+
+    try:
+        measure()
+        measure()
+        (first,) = importers
+        assert parents == [first._process.pid] * 2
+        os.kill(first._process.pid, signal.SIGKILL)
+        first._process.wait()
+        (member,) = workers(noting(parents), a={})
+        outcomes = rounds.supervise([member], importers=ours)
+        assert outcomes["a"].exit_code == 0 and parents.pop() == os.getpid(), "it was not known"
+        measure()
+        measure(ONE_DNN="0")
+        _, second, third = importers
+        assert second._process.returncode == 0, "it has made room"
+        assert third._process.poll() is None
+        assert parents[2:] == [second._process.pid, third._process.pid]
+    finally:
+        ours.end()
+    assert third._process.returncode == 0
 
 
 def test_an_importer_over_its_limit_is_killed(workers, importers, monkeypatch) -> None:

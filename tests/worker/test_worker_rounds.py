@@ -15,7 +15,7 @@ import pytest
 
 from rnnworker import members, rounds
 from rnnworker.members import Member
-from rnnworker.rounds import supervise
+from rnnworker.rounds import Share, supervise
 from tests.running.test_running_supervise import PROTOCOL
 
 GATE = """
@@ -84,6 +84,46 @@ def test_turns_never_overlap_and_each_cycle_contains_each_member_once(run) -> No
         assert [turn["turn"] for turn in outcome.turns] == own
         before = [taken[number - 1][2] if number else None for number in own]
         assert [turn["after"] for turn in outcome.turns] == before
+
+
+@pytest.mark.parametrize(
+    ("took", "before", "share", "further"),
+    [
+        (2.0, 4.0, Share(0.6), 2),  # 6 of 10 s
+        (2.0, 4.0, Share(0.75), 5),
+        (6.5, 4.0, Share(0.6), 0),
+        (2.0, 4.0, Share(0.9, most_seconds=5.0), 2),
+        (2.0, 4.0, Share(0.9, most_seconds=1.0), 0),
+        (0.0, 0.0, Share(0.5), 0),
+    ],
+)
+def test_trainings_of_a_share(took: float, before: float, share: Share, further: int) -> None:
+    assert share.trainings(took, before) == further
+
+
+@pytest.mark.parametrize("names", ["abe", "a"])
+def test_all_members_train_as_often(run, names: str) -> None:
+    """The first one that has trained decides; one on its own has no turns to repeat."""
+    script = """
+    gate()
+    time.sleep(0.2)
+    emit("phase_end", phase="{}")
+    emit("answer", words=handshake())
+    emit("answer", words=handshake())
+    """
+    members = {name: script.format("evaluate" if name == "e" else "train") for name in names}
+    outcomes = run(members, share=Share(0.99, most_seconds=1.0))
+    answers = {}
+    for name, outcome in outcomes.items():
+        events = [event for event in outcome.events if event["event"] == "answer"]
+        first, last = (event["words"].strip() for event in events)
+        assert last == "go", "further trainings are no reason for further ones"
+        answers[name] = first
+    if names == "a":
+        assert answers["a"] == "go"
+    else:
+        assert answers["a"] == answers["b"] != "go" and answers["e"] == "go"
+        assert 1 <= int(answers["a"].split()[1]) <= 4
 
 
 def test_the_seed_determines_the_order(run) -> None:

@@ -47,6 +47,7 @@ from rnnbench.sources.certificates import certificate_of
 from rnnworker.cohorts import reference_of
 from rnnworker.members import says_out_of_memory
 from rnnworker.options import is_user_file
+from rnnworker.rounds import Share
 
 PR_SET_PDEATHSIG = 1
 INPUTS = {
@@ -322,6 +323,7 @@ def complete_round(
             label,
             reference,
             remaining,
+            share_of(rule),
         )
 
     results = results_of(adoptable_records(needed, place)) | unneeded
@@ -341,16 +343,29 @@ def complete_round(
     return True
 
 
+def share_of(rule: Repeats | None) -> Share | None:
+    """How long the turns of each round take in all, by an experiment's ``repeats``. With a budget,
+    turns take at most half of what it has for each of the least repeats."""
+    if rule is None or rule.turns is None:
+        return None
+    if rule.budget_s is None:
+        return Share(rule.turns)
+    return Share(rule.turns, rule.budget_s / (2 * rule.least))
+
+
 def _measure(
     needed: Sequence[Run],
     place: Place,
     label: str,
     reference: str | None,
     remaining: str,
+    share: Share | None = None,
 ) -> None:
     """Measures the `needed` runs of a round and prints what each came to.
 
-    `label`, `remaining`: what is printed before, the number of the round and the time that is left.
+    - `label`, `remaining`: what is printed before, the number of the round and the time that is
+      left.
+    - `share`: how long the turns take in all.
     """
     check = watched(needed[0].round, [run.config for run in needed], place.root)
     pins = {}
@@ -371,6 +386,7 @@ def _measure(
         reference=reference,
         pinned_md5=pins,
         remaining=remaining,
+        share=share,
     )
 
     names_by_summary: dict[str, list[str]] = {}

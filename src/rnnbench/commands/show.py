@@ -229,6 +229,7 @@ def _exit_code(limit: Callable[[Row], bool], rows: Sequence[Row], condition: str
     return int(failed)
 
 
+TURNS = 0.6  # share of a round's time
 COMPARED: Arguments = {
     "a": {"help": "the terms of A, such as unrolled or unrolled,cpu_2"},
     "b": {"help": "the terms of B, such as keras"},
@@ -466,7 +467,13 @@ def _write_experiment(question: Question, conf: Sequence[Path], results: Path) -
         "title": title,
         "grids": [[f"{axis}={','.join(values)}", *of_a_model(question)]],
         "reference": {axis: names[0]},
-        "repeats": {"least": 3, "most": most, "until": 0.02, "budget_s": seconds},
+        "repeats": {
+            "least": 3,
+            "most": most,
+            "until": 0.02,
+            "budget_s": seconds,
+            "turns": TURNS,
+        },
     }
 
     parts = sorted(names)

@@ -36,12 +36,15 @@ class Repeats(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     - `until`: stop when half the relative 95 % interval is at most this (0.025: ± 2.5 %), of the
       ratio to the reference in a round, or of the time of runs that do not take turns; or None.
     - `budget_s`: stop when the workers of all runs have used this wall time in seconds; or None.
+    - `turns`: train again in each round, from the same weights, until its turns are this share of
+      its time (0.6: turns for 1.5 times as long as starting took); or None: each run trains once.
     """
 
     least: Number = 3
     most: Number
     until: Precision | None = None
     budget_s: Seconds | None = None
+    turns: Annotated[float, Meta(gt=0, le=0.9)] | None = None
 
     def __post_init__(self) -> None:
         if self.most < self.least:

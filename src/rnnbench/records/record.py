@@ -90,7 +90,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 
 class Phase(Part, frozen=True):
     """A part of a run: ``import``, ``data``, ``build``, ``first_step``, ``warmup``, ``train``,
-    ``evaluate`` or ``predict``.
+    ``evaluate`` or ``predict``; ``train_again`` for further trainings from the same weights, of
+    which the record has only the turns.
 
     - `start`, `end`: seconds on the host's monotonic clock (since boot), so that intervals of
       different processes on one host can be compared.

@@ -139,7 +139,7 @@ class Turn(msgspec.Struct):
     """
 
     event: Literal["turn"]
-    phase: Literal["train"]
+    phase: Literal["train", "train_again"]
     turn: bounds.Index
     start: bounds.Moment
     seconds: bounds.Duration

@@ -79,6 +79,8 @@ class Progress:
         self._epochs = epochs
         self._steps: dict[str, int] = {}  # all steps of a run, once it has reported them
         self._done = dict.fromkeys(epochs, 0.0)
+        self._trainings = 1  # of each run
+        self._training: dict[str, int] = {}  # the current one of a run, counted from 0
         self._turns = 0
         self._began = self._shown = time.monotonic()
 
@@ -97,15 +99,23 @@ class Progress:
         """
         kind = event["event"]
         left = event.get("left")
+        further = event.get("trainings")
+        if isinstance(further, int) and further > 0 and self._trainings == 1:
+            self._trainings += further
+            self._done = {each: done / self._trainings for each, done in self._done.items()}
         epoch = event.get("epoch")
         if kind == "gate" and isinstance(left, int) and left > 0:
             if name not in self._steps:  # turns begin when all runs have started
                 self._steps[name] = left
                 self._began = self._shown = time.monotonic()
+            if left == self._steps[name]:
+                self._training[name] = self._training.get(name, -1) + 1
             self._turns += 1
-            self._report(name, 1 - left / self._steps[name])
+            done = self._training[name] + 1 - left / self._steps[name]
+            self._report(name, done / self._trainings)
         elif kind == "epoch" and isinstance(epoch, int) and epoch > 0:
-            self._report(name, epoch / max(epoch, self._epochs[name]))
+            done = epoch / max(epoch, self._epochs[name])
+            self._report(name, done / self._trainings)
 
     def _report(self, name: str, share: float) -> None:
         """Notes that this share of a run's training is done, and shows it if it is time."""

@@ -36,6 +36,7 @@ from rnnbench.running.verdict import LESS_MEMORY
 from rnnbench.running.worker import Event, Facts, Outcome, revision, supervise
 from rnnworker import cards, machine
 from rnnworker.cohorts import cohorts, must_retry_alone, starting_order, takes_turns
+from rnnworker.rounds import Share
 from rnnworker.workers import card_of
 
 
@@ -48,6 +49,7 @@ def measure(
     reference: str | None = None,
     pinned_md5: Mapping[str, str | None] | None = None,
     remaining: str = "",
+    share: Share | None = None,
 ) -> dict[str, Record]:
     """Measures the `planned` runs in turns, or adopts records of earlier attempts. Writes records.
     Returns run → record.
@@ -60,6 +62,7 @@ def measure(
     - `reference`: the name of the run that the others are compared with.
     - `pinned_md5`: run → the md5 of the dataset from which its worker may load pickles.
     - `remaining`: how long the experiment still takes, for its first message.
+    - `share`: how long the turns of the round take in all.
 
     Raises `RunError` if a worker received an external SIGKILL, and `OSError` if something cannot be
     written. Records of the other runs are kept.
@@ -91,6 +94,7 @@ def measure(
             pinned_md5 or {},
             timing,
             remaining,
+            share,
         )
         return runner.complete(planned, refused, reference)
 
@@ -126,6 +130,7 @@ class CohortRunner:
     pinned_md5: Mapping[str, str | None]
     timing: int
     remaining: str
+    share: Share | None = None
 
     def folder(self, run: Run) -> Path:
         """The folder of the run's records on this machine."""
@@ -342,7 +347,7 @@ class CohortRunner:
 
         seed = zlib.crc32(f"{self.name} {started}".encode())
         with Progress(self.label, epochs) as progress:
-            outcomes = supervise(members, seed)
+            outcomes = supervise(members, seed, self.share)
         if unread:  # they failed early
             self.check()
         return outcomes

@@ -280,7 +280,7 @@ def _load(
         load = phase.details.get("load") or {}
         if "own" in load and "foreign" not in load:
             is_unknown = True
-        if in_turns and phase.name == "train":
+        if in_turns and phase.name in ("train", "train_again"):
             continue
         waited = phase.details.get("waited") or 0.0
         seconds = cores * (phase.seconds - waited) or 1.0

@@ -92,15 +92,20 @@ def nvml() -> str | None:
     return spec.origin
 
 
-def supervise(members: Sequence[Member], seed: int = 0) -> dict[str, Outcome]:
+def supervise(
+    members: Sequence[Member],
+    seed: int = 0,
+    share: rounds.Share | None = None,
+) -> dict[str, Outcome]:
     """Calls `rnnworker.rounds.supervise`, reads events strictly, and removes the job files.
 
     - `members`: in starting order.
     - `seed`: decides the order of their turns.
+    - `share`: how long these take in all.
 
     Returns name of a member → its outcome.
     """
-    outcomes: dict[str, Outcome] = rounds.supervise(members, seed, parse=parse)
+    outcomes: dict[str, Outcome] = rounds.supervise(members, seed, parse=parse, share=share)
     for each in members:
         Path(each.log).with_suffix(".job.json").unlink(missing_ok=True)
     return outcomes

@@ -224,11 +224,12 @@ def effects_in(own: Round) -> dict[str, Effect]:
         record = own.members[key]
         if record.epochs:
             value = run_seconds([epoch.seconds for epoch in record.epochs])
-            # The mean seconds per step of the turns that count / of all turns.
+            # The mean seconds per step of the turns that count / of the turns of the epochs.
             cycle, seconds, steps = _full_turns(record.turns)
             kept = own.counts[cycle]
             mean_of_kept = seconds[kept].sum() / steps[kept].sum()
-            mean = seconds.sum() / steps.sum()
+            of_epochs = _is_of_epochs(record)
+            mean = seconds[of_epochs].sum() / steps[of_epochs].sum()
             levels.append(math.log(value) + math.log(mean_of_kept / mean) - log)
     level = math.nan
     if levels:
@@ -320,6 +321,17 @@ def _unless_too_few(logs: Logs, counts: Mask) -> Mask:
     if np.array_equal(by_all, by_counting):
         return counts
     return np.full(len(counts), True)
+
+
+def _is_of_epochs(record: Record) -> np.ndarray:
+    """Whether each full turn of a `record` belongs to the training that has its epochs, and not to
+    a further one from the same weights."""
+    full = np.array(record.turns["full"])
+    starts = np.array(record.turns["start"])[full]
+    for phase in record.phases:
+        if phase.name == "train" and (starts <= phase.end).any():
+            return starts <= phase.end
+    return np.full(len(starts), True)
 
 
 def _full_turns(turns: Turns) -> list[np.ndarray]:
