@@ -225,7 +225,7 @@ def _of_answers(page: Content) -> Iterator[Given]:
 def _of_terminal(compared: pd.DataFrame, a: str, b: str) -> list[Given]:
     """The ratios of ``rnnbench compare``, as numbers and as printed."""
     with contextlib.redirect_stdout(io.StringIO()) as printed:
-        terminal.print_comparison(compared, a, b)
+        terminal.print_comparison(compared, [a, b])
     rows = compared[compared["ratio"].notna()].to_dict("records")
     texts = RATIO_TEXT.findall(printed.getvalue())
     given = []

@@ -20,9 +20,14 @@ SETTINGS = Path("config/config.yaml")
 MARKS = ("conf/config.yaml", "workflow/Snakefile", "Snakefile")
 
 
+def is_project(root: Path) -> bool:
+    """Whether `root` is the folder of a project."""
+    return any((root / mark).is_file() for mark in MARKS)
+
+
 def check_project(root: Path) -> None:
     """Raises `ConfigError` unless `root` is the folder of a project."""
-    if not any((root / mark).is_file() for mark in MARKS):
+    if not is_project(root):
         what = f"is not a project: there is no {', '.join(MARKS[:-1])} or {MARKS[-1]} here."
         remedy = "change into the project's folder and run the command there."
         raise ConfigError(what, where=str(root.resolve()), remedy=remedy)

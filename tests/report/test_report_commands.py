@@ -43,6 +43,23 @@ def test_compare_prints_each_pair_with_its_interval(results, capsys):
     )
 
 
+def test_three_are_compared_pair_by_pair_and_a_condition_names_one(results, capsys):
+    words = ["compare", "keras", "unrolled", "cell", "--results", str(results)]
+    assert main([*words, "--json", "-"]) == 0
+    pairs = json.loads(capsys.readouterr().out)
+    both = [(row["a"], row["b"]) for row in pairs if row["same"] == pairs[0]["same"]]
+    assert both == [("keras", "unrolled"), ("keras", "cell"), ("unrolled", "cell")]
+    assert main(["compare", "keras", "unrolled", "--results", str(results), "--json", "-"]) == 0
+    alone = json.loads(capsys.readouterr().out)
+    assert [row for row in pairs if row["b"] == "unrolled"] == alone, "one number for each pair"
+
+    ratio = 1 / alone[0]["ratio"]
+    assert main([*words, "--fail-if", f"unrolled>{ratio / 2}"]) == 1
+    assert main([*words, "--fail-if", f"unrolled>{ratio * 2}"]) == 0
+    assert main([*words, "--fail-if", "keras>1"]) == 2
+    assert "does not say what keras is compared with" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("text", "holds"),
     [("a<1.3", True), ("a<1.2", False), ("a > 1.1", True), ("a>1.2", False), ("b<0.9", True),
@@ -289,8 +306,7 @@ def written_below(folder):
     """Writes the experiment of `compare` into `folder` instead of the results."""
     write = module._write_experiment
 
-    def written(options, conf, seconds):
-        options.results = folder
-        return write(options, conf, seconds)
+    def written(question, conf, results):
+        return write(question, conf, folder)
 
     return written

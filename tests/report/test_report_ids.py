@@ -173,7 +173,7 @@ def test_the_base_of_a_ratio_is_a_configuration_that_exists() -> None:
 
 def test_names_with_brackets_are_printed_as_they_are(capsys) -> None:
     table = versus(measurements(runs_of({})).measured, ["keras"], ["block"])
-    print_comparison(table.assign(a="keras [/relu]"), "keras [/relu]", "block [red]")
+    print_comparison(table.assign(a="keras [/relu]"), ["keras [/relu]", "block [red]"])
     out = capsys.readouterr().out
     assert "keras [/relu]" in out and "block [red]" in out
 

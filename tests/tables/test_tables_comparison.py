@@ -327,12 +327,12 @@ def test_void_runs_of_experiments_with_both_sides_are_told() -> None:
     records += [make_record(rnn="x", repeat=7, verdict=odd)]
     records += [make_record(device="cpu_2", rnn="x", verdict="void", experiment="another")]
     frame = tidy(records)
-    (told,) = void_messages(frame, ["keras"], ["x", "cpu_1"])
+    (told,) = void_messages(frame, [["keras"], ["x", "cpu_1"]])
     assert told.startswith("3 runs of 'x,cpu_1' are void and in no number: the loss is not finite")
-    (told,) = void_messages(frame, ["keras"], ["x", "*-r7"])
+    (told,) = void_messages(frame, [["keras"], ["x", "*-r7"]])
     assert told == f"{records[6].name} is void and in no number: it died"
-    assert void_messages(frame, ["keras"], ["x", "cpu_2"]) == [], "of another experiment"
-    assert void_messages(frame, ["keras"], ["keras"]) == []
+    assert void_messages(frame, [["keras"], ["x", "cpu_2"]]) == [], "of another experiment"
+    assert void_messages(frame, [["keras"], ["keras"]]) == []
 
 
 def test_runs_match_all_terms_of_a_selection() -> None:

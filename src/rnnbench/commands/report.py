@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,7 +21,7 @@ from rnnbench.commands.arguments import (
 from rnnbench.errors import ConfigError, RecordError, RnnbenchError, say
 from rnnbench.grid.experiment import load_experiment, varied
 from rnnbench.project import check_project, home
-from rnnbench.records.plan_file import read_experiment, read_runs
+from rnnbench.records.plan_file import Experiment, read_experiment, read_runs
 from rnnbench.records.record import Record, Run
 from rnnbench.records.rounds import NotNeeded, read_records, results_at
 from rnnbench.records.store import imported_machines, planned_folders, readable
@@ -35,6 +36,24 @@ PUBLISHED_ROWS = "the folder with the published rows, *.csv"
 
 def report(arguments: Sequence[str]) -> int:
     """Write the report of an experiment from its records: tables, figures and one page."""
+    written = write_page(arguments)
+    for line in [*written.content.said, *written.further]:
+        print(line)
+    print(written.page)
+    return 0
+
+
+@dataclass(frozen=True)
+class Written:
+    """A report that was written: its `content` and its `page`, and what is to be said `further`."""
+
+    content: Content
+    page: Path
+    further: tuple[str, ...]
+
+
+def write_page(arguments: Sequence[str]) -> Written:
+    """Writes the report that `arguments` of `report` ask for."""
     options = _parser().parse_intermixed_args(arguments)
     if options.overrides:
         # As `run` names it.
@@ -45,13 +64,60 @@ def report(arguments: Sequence[str]) -> int:
     from rnnbench.report.content import Content
     from rnnbench.report.page import write_index, write_report
 
-    folders = folders_of(options)
-    plans, faults = readable(folders, lambda folder: (folder, read_runs(folder / "plan.jsonl")))
+    folders = folders_at(options.results, options.experiment, options.site or ["*"])
+    found = read_found(folders)
+    faults = list(found.faults)
+    inputs = report_inputs(options, folders, found.records, faults)
+    report = Content(
+        found.records,
+        found.experiment,
+        found.missing,
+        map(str, faults),
+        inputs,
+        found.not_needed,
+    )
+    out = options.out or Path("reports") / options.experiment
+    page = write_report(report, out)[0]
 
+    if inputs.mlflow and options.out is None:
+        _log_to_mlflow(report, found.planned, out)
+    if options.out is None:
+        write_index(out.parent)
+    further = []
+    if found.missing:
+        count = len(found.missing)
+        further.append(f"{count} of {len(found.planned)} planned runs are missing.")
+    for fault in faults:
+        say(f"left out: {fault}")
+    return Written(report, page, tuple(further))
+
+
+@dataclass(frozen=True)
+class Found:
+    """What is known of an experiment at its sites.
+
+    - `experiment`: what is said about it.
+    - `planned`: its runs; `records`: of those that were measured.
+    - `missing`: the names of the runs without a result.
+    - `not_needed`: the name of a run → why it was not measured.
+    - `faults`: of what cannot be read.
+    """
+
+    experiment: Experiment
+    planned: list[Run]
+    records: list[Record]
+    missing: list[str]
+    not_needed: dict[str, NotNeeded]
+    faults: list[RecordError]
+
+
+def read_found(folders: Sequence[Path]) -> Found:
+    """What the `folders` of an experiment, one for each site, have."""
+    plans, faults = readable(folders, lambda folder: (folder, read_runs(folder / "plan.jsonl")))
     runs: list[Run] = []
     named: dict[str, Record] = {}
     missing: list[str] = []
-    not_measured: dict[str, NotNeeded] = {}
+    not_needed: dict[str, NotNeeded] = {}
     for folder, planned in plans:
         runs += planned
         site = ""
@@ -67,33 +133,16 @@ def report(arguments: Sequence[str]) -> int:
                 continue
             finished.append(result)
             if result.not_needed:
-                not_measured[run.name] = result.not_needed
+                not_needed[run.name] = result.not_needed
         found, unreadable = read_records(finished, folder.parents[1])
         named |= found
         faults += damaged + unreadable
-    records = list(named.values())
 
     # A site where nothing can run says less about the experiment.
     with_runs = [folder for folder, planned in plans if planned]
     first = (with_runs or folders)[0]
     experiment = read_experiment(first / "experiment.json")
-    inputs = report_inputs(options, folders, records, faults)
-    report = Content(records, experiment, missing, map(str, faults), inputs, not_measured)
-    out = options.out or Path("reports") / options.experiment
-    page = write_report(report, out)[0]
-
-    if inputs.mlflow and options.out is None:
-        _log_to_mlflow(report, runs, out)
-    if options.out is None:
-        write_index(out.parent)
-    for line in report.said:
-        print(line)
-    if missing:
-        print(f"{len(missing)} of {len(runs)} planned runs are missing.")
-    for fault in faults:
-        say(f"left out: {fault}")
-    print(page)
-    return 0
+    return Found(experiment, runs, list(named.values()), missing, not_needed, faults)
 
 
 def _log_to_mlflow(report: Content, planned: Sequence[Run], out: Path) -> None:
@@ -121,21 +170,21 @@ def _log_to_mlflow(report: Content, planned: Sequence[Run], out: Path) -> None:
         say(error)
 
 
-def folders_of(options: argparse.Namespace) -> list[Path]:
-    """The experiment's folder at each requested site, this machine's first and imported ones
-    last. Raises `RecordError` if there is none."""
+def folders_at(results: Path, experiment: str, sites: Sequence[str] = ("*",)) -> list[Path]:
+    """The experiment's folder at each of the `sites`, this machine's first and imported ones last.
+    Raises `RecordError` if there is none."""
     folders = []
-    for site in options.site or ["*"]:
-        folders += planned_folders(options.results, options.experiment, site)
+    for site in sites:
+        folders += planned_folders(results, experiment, site)
     if not folders:
-        what = f"no site has a plan of {options.experiment}."
-        name = options.experiment
+        what = f"no site has a plan of {experiment}."
+        name = experiment
         if "=" in name:  # one with overrides, which is no argument of `run`
             name = "EXPERIMENT"
         remedy = f"measure it first: `rnnbench run {name}`."
-        if not options.results.is_dir():
+        if not results.is_dir():
             check_project(Path())
-        raise RecordError(what, where=str(options.results), remedy=remedy)
+        raise RecordError(what, where=str(results), remedy=remedy)
     local = machine.fingerprint()["machine"]
     return sorted(folders, key=lambda folder: folder.parent.name != local)
 

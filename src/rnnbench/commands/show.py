@@ -5,9 +5,8 @@ from __future__ import annotations
 import argparse
 import fnmatch
 import re
-import sys
 from collections.abc import Callable, Sequence
-from contextlib import redirect_stdout
+from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -89,66 +88,130 @@ def _newest(results: Path, pattern: str) -> Path:
     return files[0]
 
 
-def compare(arguments: Sequence[str]) -> int:
-    """Compare the time per epoch of runs A and runs B, with a confidence interval.
+@dataclass(frozen=True)
+class Question:
+    """What is to be measured and compared.
 
-    A and B select runs by terms joined with commas: a choice (keras, cpu_2, tf_1_15), a machine,
+    - `choices`: two or more of one axis, or paths of YAML files. The others are compared with the
+      first.
+    - `model`, `data`, `loss`, `optimizer`: as the options of ``rnnbench compare``; None: as the
+      experiment ``quick`` has them.
+    - `overrides`: Hydra overrides.
+    - `seconds`: how long to measure, after the certificate.
+    """
+
+    choices: tuple[str, ...]
+    model: str | None = None
+    data: str | None = None
+    loss: str | None = None
+    optimizer: str | None = None
+    overrides: tuple[str, ...] = ()
+    seconds: float = 60.0
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the choices."""
+        return [Path(choice).stem if _is_file(choice) else choice for choice in self.choices]
+
+    def check_files(self) -> None:
+        """Raises a `ConfigError` for a file that does not exist."""
+        for choice in self.choices:
+            if _is_file(choice) and not Path(choice).is_file():
+                raise ConfigError("no such file.", where=choice, remedy="correct the path.")
+        for flag, given in (("--model", self.model), ("--data", self.data)):
+            file, python, _ = (given or "").partition(".py:")
+            if python:
+                file += ".py"
+            if given and not Path(file).expanduser().exists():
+                where = f"{flag} {given}"
+                raise ConfigError("no such file.", where=where, remedy="correct the path.")
+
+
+def compare(arguments: Sequence[str]) -> int:
+    """Compare the time per epoch of runs A with that of runs B, C, …, with confidence intervals.
+
+    A, B, … select runs by terms joined with commas: a choice (keras, cpu_2, tf_1_15), a machine,
     an override (units=512) or a pattern of run names (digits_*-unrolled-*). Configurations that
-    differ only in what A and B name are paired. If a certificate says that the functions of a pair
+    differ only in what they name are paired. If a certificate says that the functions of a pair
     differ, their times have a ratio marked ≠, which is not a speed-up.
 
-    With --model, --data, KEY=VALUE or --budget, the choices A and B are first measured in turns;
+    With --model, --data, KEY=VALUE or --budget, the choices A, B, … are first measured in turns;
     runs that have a record are not measured again. A choice may be the path of a YAML file. The
     exit code is 1 if the condition of --fail-if is shown to hold, and 2 if no pair has an interval
     that could show it.
     """
-    options = _compare_options(arguments)
+    options, question = _compare_options(arguments)
     from rnnbench.report.notes import session_notes, turn_notes
     from rnnbench.report.terminal import print_answers, print_comparison
-    from rnnbench.tables.comparison import selected, versus, void_messages
+    from rnnbench.tables.comparison import selected, versus, versus_each, void_messages
     from rnnbench.tables.estimates import Measurements
     from rnnbench.tables.frame import tidy
 
-    limit = _condition(options.fail_if, options.a, options.b)
-    if of_a_model(options) or options.overrides or options.budget:
-        options.experiment = _measured(options)
+    names = question.names
+    limited = _limited(names, options.fail_if)
+    limit = _condition(options.fail_if, *limited)
+    page = None
+    if of_a_model(question) or question.overrides or options.budget:
+        selection = [options.experiment, options.site, options.results]
+        if selection != ["*", "*", Path("results")]:
+            raise ConfigError(
+                "--experiment, --site and --results choose among what is measured already.",
+                where="compare",
+                remedy="leave them out, or leave out KEY=VALUE and --budget.",
+            )
+        options.experiment, page = measured(question, Path.cwd())
     records, certificates = read_certified(options.results, options.experiment, options.site)
     if not records:
         raise _no_records(options)
 
     frame = tidy(records)
-    a = options.a.split(",")
-    b = options.b.split(",")
-    measured = Measurements(frame, certificates=certificates)
-    table = versus(measured, a, b)
-    void = void_messages(frame, a, b)
+    together = Measurements(frame, certificates=certificates)
+    terms = [name.split(",") for name in names]
+    table = versus_each(together, terms)
+    void = void_messages(frame, terms)
     if table.empty:
         runs = frame[frame["phase"] == "run"]
-        unknown = [terms for terms in (a, b) if selected(runs, terms).empty]
-        raise _no_pair(options, unknown, void)
+        unknown = [each for each in terms if selected(runs, each).empty]
+        raise _no_pair(names, unknown, void)
 
-    with_interval = table.dropna(subset=["low", "high"])
     text = table.drop(columns="unequal").to_json(orient="records", indent=2)
     if options.json == "-":
         print(text)
     else:
         if options.json:
             Path(options.json).write_text(f"{text}\n")
-        print_comparison(table, options.a, options.b)
+        print_comparison(table, names)
         lines: list[str] = []
-        if not with_interval.empty:
-            runs = selected(measured.runs, a, b)
+        if table["low"].notna().any():
+            runs = selected(together.runs, *terms)
             lines += session_notes(runs, {record.key: record.finished for record in records})
             if options.experiment != "*":  # runs of other experiments may be in no pair
                 lines += turn_notes(runs)
         lines += void
         for line in dict.fromkeys(lines):
             print(line)
-        print_answers(table)
+        print_answers(table, page)
 
     if limit is None:
         return 0
-    return _exit_code(limit, with_interval.to_dict("records"), options.fail_if)
+    a, b = (name.split(",") for name in limited)
+    pairs = versus(together, a, b).dropna(subset=["low", "high"])
+    return _exit_code(limit, pairs.to_dict("records"), options.fail_if)
+
+
+def _limited(names: Sequence[str], condition: str | None) -> tuple[str, str]:
+    """The two of the `names` that the `condition` of ``--fail-if`` is about: the first one, and the
+    one that it names."""
+    named = re.split("[<>]", condition or "")[0].strip()
+    if len(names) > 2 and named in names[1:]:
+        return names[0], named
+    if len(names) > 2 and named == names[0]:
+        raise ConfigError(
+            f"{condition!r} does not say what {named} is compared with.",
+            where="--fail-if",
+            remedy=f"name another one, which is compared with it: '{names[1]}>1.2'.",
+        )
+    return names[0], names[1]
 
 
 def _exit_code(limit: Callable[[Row], bool], rows: Sequence[Row], condition: str) -> int:
@@ -170,11 +233,11 @@ TURNS = 0.6  # share of a round's time
 COMPARED: Arguments = {
     "a": {"help": "the terms of A, such as unrolled or unrolled,cpu_2"},
     "b": {"help": "the terms of B, such as keras"},
-    "overrides": {
+    "words": {
         "nargs": "*",
         "default": [],
-        "metavar": "KEY=VALUE",
-        "help": "measure with these Hydra overrides",
+        "metavar": "C KEY=VALUE",
+        "help": "further terms, and Hydra overrides to measure with",
     },
     "--model": {
         "metavar": "FILE.py:FUNCTION",
@@ -214,19 +277,25 @@ COMPARED: Arguments = {
 }
 
 
-def _compare_options(arguments: Sequence[str]) -> argparse.Namespace:
-    """The options of `compare`, whose files exist or can be written. `choices` are A and B as they
-    were given, perhaps as files; `a` and `b` are their names."""
-    parser = command_parser(compare, COMPARED)
-    options = parser.parse_intermixed_args(arguments)
-    for choice in (options.a, options.b):
-        if _is_file(choice) and not Path(choice).is_file():
-            raise ConfigError("no such file.", where=choice, remedy="correct the path.")
-
-    for flag, given in (("--model", options.model), ("--data", options.data)):
-        file = Path((given or "").partition(".py:")[0] + (".py" if ".py:" in (given or "") else ""))
-        if given and not file.expanduser().exists():
-            raise ConfigError("no such file.", where=f"{flag} {given}", remedy="correct the path.")
+def _compare_options(arguments: Sequence[str]) -> tuple[argparse.Namespace, Question]:
+    """The options of `compare` and what they ask; files exist or can be written."""
+    options = command_parser(compare, COMPARED).parse_intermixed_args(arguments)
+    choices = [options.a, options.b]
+    overrides: list[str] = []
+    for word in options.words:
+        # The terms of a choice may have an override after a comma: keras,units=512.
+        is_override = "=" in word.partition(",")[0] or word.startswith("~")
+        (overrides if is_override else choices).append(word)
+    question = Question(
+        choices=tuple(choices),
+        model=options.model,
+        data=options.data,
+        loss=options.loss,
+        optimizer=options.optimizer,
+        overrides=tuple(overrides),
+        seconds=60 * (options.budget or 1.0),
+    )
+    question.check_files()
 
     table_file = Path(options.json or "-").resolve()
     if table_file.is_dir() or not table_file.parent.is_dir():
@@ -235,13 +304,7 @@ def _compare_options(arguments: Sequence[str]) -> argparse.Namespace:
             where=f"--json {options.json}",
             remedy="correct the path or make the folder.",
         )
-
-    options.choices = [options.a, options.b]
-    if _is_file(options.a):
-        options.a = Path(options.a).stem
-    if _is_file(options.b):
-        options.b = Path(options.b).stem
-    return options
+    return options, question
 
 
 def _no_records(options: argparse.Namespace) -> ConfigError:
@@ -261,7 +324,7 @@ def _no_records(options: argparse.Namespace) -> ConfigError:
 
 
 def _no_pair(
-    options: argparse.Namespace,
+    names: Sequence[str],
     unknown: Sequence[Sequence[str]],
     void: Sequence[str],
 ) -> ConfigError:
@@ -270,7 +333,7 @@ def _no_pair(
     - `unknown`: the terms that match no measured run.
     - `void`: a message for each void run that A and B select.
     """
-    what = f"no run of {options.a!r} equals a run of {options.b!r} in everything else."
+    what = f"no run of {names[0]!r} equals a run of {names[1]!r} in everything else."
     remedy = "name what differs: a choice, a machine, key=value or a pattern of run names."
     if unknown:
         what = f"no measured run matches {','.join(unknown[-1])!r}."
@@ -282,8 +345,8 @@ def _no_pair(
     return ConfigError(what, where="compare", remedy=remedy)
 
 
-def of_a_model(options: argparse.Namespace) -> list[str]:
-    """The Hydra overrides that the options for a model stand for, with absolute paths."""
+def of_a_model(options: Question) -> list[str]:
+    """The Hydra overrides that what is said about a model stands for, with absolute paths."""
     overrides = []
     if options.model:
         path = Path(options.model).expanduser().absolute()
@@ -295,7 +358,7 @@ def of_a_model(options: argparse.Namespace) -> list[str]:
     if options.loss:
         loss = options.loss
         if ".py:" in loss:
-            loss = Path(loss).expanduser().absolute()
+            loss = str(Path(loss).expanduser().absolute())
         overrides.append(f"model.loss={loss}")
     if options.optimizer:
         overrides.append(f"model.optimizer={{name:{options.optimizer}}}")
@@ -336,28 +399,23 @@ def _is_file(choice: str) -> bool:
     return choice.endswith((".yaml", ".yml"))
 
 
-def _measured(options: argparse.Namespace) -> str:
-    """Measures A and B in turns and returns the experiment's name."""
-    selected = [options.experiment, options.site, options.results]
-    if selected != ["*", "*", Path("results")]:
-        raise ConfigError(
-            "--experiment, --site and --results choose among what is measured already.",
-            where="compare",
-            remedy="leave them out, or leave out KEY=VALUE and --budget.",
-        )
+def measured(question: Question, root: Path) -> tuple[str, Path]:
+    """Measures what is to be compared in turns, if it has no records yet. Returns the name of the
+    experiment and its page.
+
+    `root`: the project's folder, which is the current one. Raises `RnnbenchError`.
+    """
     from rnnbench.commands.measuring import measure_here
-    from rnnbench.commands.report import report
+    from rnnbench.commands.report import write_page
     from rnnbench.planning.planner import make_plan
     from rnnbench.records.report_files import PAGE
 
-    root = Path.cwd()
     conf = project_conf(root)
-    budget = options.budget or 1.0
-    file = _write_experiment(options, conf, 60 * budget)
+    file = _write_experiment(question, conf, root / "results")
 
     # They would otherwise come from the project's settings.
     configured = settings(root)
-    overrides = options.overrides or overrides_of(configured, str(SETTINGS))
+    overrides = question.overrides or overrides_of(configured, str(SETTINGS))
     try:
         plan = make_plan(
             str(file),
@@ -374,30 +432,31 @@ def _measured(options: argparse.Namespace) -> str:
 
     name = plan.experiment.name
     page = Path("reports") / name / PAGE
-    with redirect_stdout(sys.stderr):
-        is_new = measure_here(
-            plan,
-            root,
-            lambda: _check_can_be_compared(name, options.results),
-        )
-        if is_new or not page.exists():
-            report([name])
-    return name
+    is_new = measure_here(
+        plan,
+        root,
+        lambda: _check_can_be_compared(name, root / "results"),
+    )
+    if is_new or not page.exists():
+        write_page([name])
+    return name, page
 
 
-def _write_experiment(options: argparse.Namespace, conf: Sequence[Path], seconds: float) -> Path:
-    """The file of the experiment that measures A and B for so many `seconds`. It is kept, because
-    the page names the command that measures it again."""
+def _write_experiment(question: Question, conf: Sequence[Path], results: Path) -> Path:
+    """The file of the experiment that measures what is to be compared. It is kept, because the page
+    names the command that measures it again."""
     from rnnbench.grid.files import name_of_choice
     from rnnbench.grid.point import short_path
 
-    title = f"{options.a} against {options.b}"
-    if options.model:
-        title += f" in {name_of_choice(Path(options.model))}"
+    names = question.names
+    seconds = question.seconds
+    title = f"{', '.join(names[:-1])} against {names[-1]}"
+    if question.model:
+        title += f" in {name_of_choice(Path(question.model))}"
 
-    axis = _axis_of(options.choices, conf)
+    axis = _axis_of(question.choices, conf)
     values = []
-    for choice in options.choices:
+    for choice in question.choices:
         if _is_file(choice):
             choice = str(Path(choice).resolve())
         values.append(choice)
@@ -406,8 +465,8 @@ def _write_experiment(options: argparse.Namespace, conf: Sequence[Path], seconds
     most = max(3, min(30, int(seconds / 5)))
     experiment = {
         "title": title,
-        "grids": [[f"{axis}={','.join(values)}", *of_a_model(options)]],
-        "reference": {axis: options.a},
+        "grids": [[f"{axis}={','.join(values)}", *of_a_model(question)]],
+        "reference": {axis: names[0]},
         "repeats": {
             "least": 3,
             "most": most,
@@ -417,18 +476,18 @@ def _write_experiment(options: argparse.Namespace, conf: Sequence[Path], seconds
         },
     }
 
-    parts = sorted([options.a, options.b])
-    for path in filter(None, [options.model, options.data]):
-        parts.append(short_path(str(Path(path).absolute())))
-    parts += filter(None, [options.loss, options.optimizer])
-    file: Path = options.results / "compare" / f"{'-'.join(parts)}.yaml"
+    parts = sorted(names)
+    for given in filter(None, [question.model, question.data]):
+        parts.append(short_path(str(Path(given).absolute())))
+    parts += filter(None, [question.loss, question.optimizer])
+    file: Path = results / "compare" / f"{'-'.join(parts)}.yaml"
     write_json(file, experiment)  # JSON is YAML
     return file
 
 
 def _check_can_be_compared(experiment: str, results: Path) -> None:
-    """Raises a `ConfigError` if a certificate says that one of the two refuses the model, or that
-    neither can be built: measuring the other one would answer nothing."""
+    """Raises a `ConfigError` if a certificate says that one of them refuses the model, or that none
+    can be built: measuring the others would not answer the question."""
     from rnnbench.sources.certificates import certificate_of
 
     folders = planned_folders(results, experiment)
@@ -464,12 +523,13 @@ def _axis_of(choices: Sequence[str], conf: Sequence[Path]) -> str:
             return axis
         every |= known
 
-    remedy = f"name two files of conf/AXIS/ or your own; axes are {', '.join(NAMES)}."
+    remedy = f"name files of one folder conf/AXIS/ or your own; axes are {', '.join(NAMES)}."
     for choice in reversed(named):
         if choice not in every:
             remedy = suggestion(choice, every) + remedy
+    count = {2: "two", 3: "three"}.get(len(choices), str(len(choices)))
     raise ConfigError(
-        f"{' and '.join(choices)} are not two choices of one axis.",
+        f"{' and '.join(choices)} are not {count} choices of one axis.",
         where="compare",
         remedy=remedy,
     )

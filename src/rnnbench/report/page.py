@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
@@ -32,6 +33,7 @@ NBSP = "\N{NO-BREAK SPACE}"
 JOINER = "\N{WORD JOINER}"
 HYPHEN = "\N{NON-BREAKING HYPHEN}"
 SUFFIXES = (".svg", ".png", ".csv")
+WITH_TEXTS = ("variant", "options", "unequal")  # columns of objects
 FACTS = {"name", "title", "summary", "answers"}
 
 
@@ -49,9 +51,7 @@ def write_report(report: Content, out: Path) -> list[Path]:
     texts[PAGE] = to_page(report)
     texts[MARKDOWN] = to_readme(report)
     for name in TABLES:
-        table = report.csv[name]
-        if "method" in table:
-            table = table.assign(method=table["method"].map(method_text, na_action="ignore"))
+        table = as_text(report.csv[name])
         # An apostrophe stands before texts that a spreadsheet would compute.
         table = table.replace(r"^([=+@-])", r"'\1", regex=True)
         texts[table_file(name)] = table.to_csv(index=False)
@@ -77,6 +77,17 @@ def write_report(report: Content, out: Path) -> list[Path]:
     return _write_texts(texts, out)
 
 
+def as_text(table: pd.DataFrame) -> pd.DataFrame:
+    """`table` as its CSV file has it: with texts for overrides, methods and unequal ratios."""
+    texts = {}
+    if "method" in table:
+        texts["method"] = table["method"].map(method_text, na_action="ignore")
+    for name in WITH_TEXTS:
+        if name in table:
+            texts[name] = table[name].map(str, na_action="ignore")
+    return table.assign(**texts)
+
+
 def _write_texts(texts: dict[str, str | bytes], out: Path) -> list[Path]:
     """Writes each text to its path below `out`: the page, which is the first, last. Returns their
     paths."""
@@ -92,7 +103,7 @@ def to_page(report: Content) -> str:
 
     It has all styles, scripts and figures, and needs no other file.
     """
-    return _rendered(
+    return rendered(
         "report.html.j2",
         page=report,
         section_ids=[section.id for section in report.sections],
@@ -104,7 +115,7 @@ def to_page(report: Content) -> str:
 
 def to_readme(report: Content) -> str:
     """The report as GitHub Markdown, with links to the figures' files."""
-    return re.sub(r"\n{3,}", "\n\n", _rendered("report.md.j2", page=report))
+    return re.sub(r"\n{3,}", "\n\n", rendered("report.md.j2", page=report))
 
 
 def _only_text(value: Any) -> Any:
@@ -114,7 +125,7 @@ def _only_text(value: Any) -> Any:
     return re.sub(r"\](?=[(:\[])", r"\]", str(value).replace("<", "&lt;"))
 
 
-def _rendered(template: str, **values: Any) -> str:
+def rendered(template: str, **values: Any) -> str:
     """The `template` filled in with `values`."""
     environment = _environment(template.endswith(".html.j2"))
     return environment.get_template(template).render(**values)
@@ -173,7 +184,7 @@ def write_index(reports: Path) -> Path:
                 facts = json.loads(path.read_text(encoding="utf-8"))
                 if set(facts) >= FACTS and path.with_name(PAGE).is_file():
                     entries.append({**facts, "path": f"{path.parent.name}/{PAGE}"})
-        text = _rendered(
+        text = rendered(
             "index.html.j2",
             entries=sorted(entries, key=lambda facts: facts.get("last", ""), reverse=True),
             section_ids=[],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 import pandas as pd
 from rich.box import SIMPLE_HEAD
@@ -38,10 +39,10 @@ def _table(heads: Sequence[str], rows: Iterable[Sequence[str]], numbers: bool = 
     return table
 
 
-def print_comparison(table: pd.DataFrame, a: str, b: str) -> None:
+def print_comparison(table: pd.DataFrame, names: Sequence[str]) -> None:
     """Prints one row per pair and notes on how to read the ratios.
 
-    `table`: of `versus`; `a` and `b`: the terms that were compared.
+    `table`: of `versus_each`; `names`: the terms that were compared.
     """
     heads = ["first", "second", "speed-up of the first (95 % CI)", "runs"]
     has_same = table["same"].ne("").any()
@@ -63,7 +64,7 @@ def print_comparison(table: pd.DataFrame, a: str, b: str) -> None:
         rows.append(cells)
 
     shown = _table(heads, rows, numbers=False)
-    shown.title = Text(f"{a} versus {b}")
+    shown.title = Text(" versus ".join(names))
     console = Console()
     console.print(shown)
 
@@ -84,12 +85,12 @@ def print_comparison(table: pd.DataFrame, a: str, b: str) -> None:
         )
 
 
-def print_answers(table: pd.DataFrame) -> None:
+def print_answers(table: pd.DataFrame, page: Path | None = None) -> None:
     """Prints what the ratios say, one sentence per pair:
-    ```block` trains 1.25 times as fast as `keras` (1.22 to 1.28)``, and the two lines with which a
-    program of one's own gets that.
+    ```block` trains 1.25 times as fast as `keras` (1.22 to 1.28)``; the `page` that was written;
+    and the two lines with which a program of one's own gets that.
 
-    `table`: of `versus`. Only the first `ANSWERS` pairs get a sentence.
+    `table`: of `versus_each`. Only the first `ANSWERS` pairs get a sentence.
     """
     sentences = []
     faster = []
@@ -112,6 +113,8 @@ def print_answers(table: pd.DataFrame) -> None:
         sentences.append(sentence)
     if len(table) > ANSWERS:
         sentences.append(f"{len(table) - ANSWERS} more pairs are in the table.")
+    if page:
+        sentences.append(f"The page: {page}")
     if len(set(faster)) == 1 and faster[0] in USABLE:
         sentences += ["Use it: from rnnlayers import use", f'        use(model, "{faster[0]}")']
     _print_lines(sentences)

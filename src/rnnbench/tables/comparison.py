@@ -6,8 +6,9 @@ from __future__ import annotations
 import fnmatch
 import math
 import statistics
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
+from itertools import combinations
 
 import numpy as np
 import pandas as pd
@@ -107,6 +108,15 @@ def versus(measured: Measurements, a: Sequence[str], b: Sequence[str]) -> pd.Dat
     return pd.DataFrame(rows, columns=VERSUS_COLUMNS)
 
 
+def versus_each(measured: Measurements, selections: Sequence[Sequence[str]]) -> pd.DataFrame:
+    """The rows of `versus` for every two of the `selections`, which are lists of terms."""
+    tables = [versus(measured, a, b) for a, b in combinations(selections, 2)]
+    found = [table for table in tables if not table.empty]
+    if not found:
+        return tables[0]
+    return pd.concat(found, ignore_index=True)
+
+
 def _versus_row(measured: Measurements, a: Key, b: Key) -> Row:
     """The columns of a pair of configurations that follow from their times: `seconds_a`,
     `seconds_b`, `ratio` with its interval, and those of `time.compared`."""
@@ -143,18 +153,20 @@ def _selected_text(key: Key, axes: Sequence[str]) -> str:
     return " ".join(str(values[axis]) for axis in axes if values[axis])
 
 
-def void_messages(frame: pd.DataFrame, a: Sequence[str], b: Sequence[str]) -> list[str]:
-    """For `a` and `b`, a message that runs which match all terms are void and in no number, with
-    the most common reason.
+def void_messages(frame: pd.DataFrame, selections: Sequence[Sequence[str]]) -> list[str]:
+    """For each of the `selections`, a message that runs which match all terms are void and in no
+    number, with the most common reason.
 
-    Only the void runs of experiments that have runs of both count.
+    Only the void runs of experiments that have runs of at least two selections count.
     """
     runs = frame[frame["phase"] == "run"]
-    of_a = selected(runs, a)
-    of_b = selected(runs, b)
-    both = set(of_a["experiment"]) & set(of_b["experiment"])
+    chosen = [selected(runs, terms) for terms in selections]
+    counts: Counter[str] = Counter()
+    for matching in chosen:
+        counts.update(set(matching["experiment"]))
+    both = {name for name, count in counts.items() if count > 1}
     messages = []
-    for terms, matching in ((a, of_a), (b, of_b)):
+    for terms, matching in zip(selections, chosen, strict=True):
         is_void = matching["verdict"].eq("void")
         void = matching[is_void & matching["experiment"].isin(both)]
         if void.empty:

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import pandas as pd
@@ -77,6 +77,7 @@ class Contest:
     - `is_slowed`: whether too few rounds of the fastest are undisturbed, so that slowed ones count.
       `is_slowed_apart`: whether this is so of the fastest or of what it is compared with, and both
       did not train in turns: one may have met a slower machine than the other.
+    - `keys`: the name of each configuration, void ones included → values of `KEY`.
     """
 
     configuration: Row
@@ -93,6 +94,7 @@ class Contest:
     is_faster: bool = False
     is_slowed: bool = False
     is_slowed_apart: bool = False
+    keys: Mapping[str, Key] = field(default_factory=dict)
 
     @property
     def rivals(self) -> tuple[Contestant, ...]:
@@ -168,11 +170,13 @@ def _contest(measured: Measurements, members: list[Row], reference_axes: list[st
     void = []
     void_reasons = {}
     rows = {}
+    keys = {}
     for row in sorted(members, key=lambda row: row.get("epoch_seconds", math.inf)):
         key = key_of(row)
         rows[key] = row
         texts = [str(row[axis]) for axis in axes if row[axis]]
         name = ", ".join(texts) or str(row["model"])
+        keys[name] = key
         if "void" in row:
             void_reasons[key] = row["void"]
             void.append(LeftOut((name,), row["void"]))
@@ -193,6 +197,7 @@ def _contest(measured: Measurements, members: list[Row], reference_axes: list[st
     contest = Contest(
         configuration=shown,
         implementations=implementations,
+        keys=keys,
         contestants=tuple(ranked),
         left_out=_by_reason(left_out),
         void=_by_reason(void),

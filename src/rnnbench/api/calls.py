@@ -1,0 +1,145 @@
+"""The two functions that a program calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import chdir
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rnnbench.api.arrays import file_of_data
+from rnnbench.api.source import file_of_function
+from rnnbench.commands.arguments import name_of
+from rnnbench.commands.report import folders_at, read_found
+from rnnbench.commands.show import Question, measured
+from rnnbench.errors import ConfigError
+from rnnbench.project import SOURCE, is_project
+from rnnbench.records.report_files import PAGE
+from rnnbench.records.store import imported_machines, write_bytes
+
+if TYPE_CHECKING:
+    from rnnbench.report.comparison import Comparison
+
+SNAKEFILE = """module rnnbench:
+    snakefile: "{}"
+    config: config
+
+use rule * from rnnbench
+"""
+
+
+def compare(
+    build: Callable[..., Any] | str | Path,
+    data: Any = None,
+    implementations: Sequence[str] = ("keras", "block"),
+    budget: float = 60.0,
+    *,
+    loss: str | None = None,
+    optimizer: str | None = None,
+    overrides: Sequence[str] = (),
+    project: str | Path | None = None,
+) -> Comparison:
+    """Measures which implementation trains a model fastest, and whether all of them compute the
+    same function. Prints its progress. What was measured before is not measured again.
+
+    - `build`: a function that returns a Keras model: of a Python file, or of a notebook or the
+      program that runs, whose source is then taken with what it needs. Or, as for the command
+      ``rnnbench compare --model``, ``"mine.py:build"`` or the path of a ``.keras`` file.
+    - `data`: the path of an ``.npz`` file; a dict of the arrays ``x_train``, ``y_train``, ``x_val``
+      and ``y_val``; ``(x, y)``, of whose samples the last fifth is for validation; or
+      ``((x_train, y_train), (x_val, y_val))``. The first dimension of each array is samples.
+    - `implementations`: two or more choices of one axis, such as ``keras``, ``block``,
+      ``unrolled`` or, for devices, ``cpu_1`` and ``cpu_2``; or paths of YAML files. Speed-ups are
+      relative to the first.
+    - `budget`: how long to measure, in seconds, after the certificate.
+    - `loss`, `optimizer`: if `build` does not compile the model: the name of a loss or
+      ``"mine.py:loss"``, and the name of an optimizer.
+    - `overrides`: Hydra overrides of the experiment, such as ``"model.batch=64"``.
+    - `project`: the folder with the results. Without it, the current folder or one above it that is
+      a project, such as a checkout of rnnbench. A folder that does not exist is made.
+
+    Raises `RnnbenchError` with the text that the command prints. The current folder is another one
+    until it returns.
+    """
+    names = [implementations] if isinstance(implementations, str) else list(implementations)
+    if len(names) < 2:
+        raise ConfigError(
+            f"{', '.join(names) or 'nothing'} cannot be compared with anything.",
+            where="implementations",
+            remedy='name two or more, such as ("keras", "block").',
+        )
+    if not 0 < budget < float("inf"):
+        raise ConfigError(
+            f"{budget} is not a finite number > 0.", where="budget", remedy="give seconds."
+        )
+
+    folder = _project(project)
+    choices = []
+    for name in map(str, names):
+        is_file = name.endswith((".yaml", ".yml"))
+        choices.append(str(Path(name).absolute()) if is_file else name)
+    kept = folder / "results" / "compare"
+    question = Question(
+        choices=tuple(choices),
+        model=file_of_function(build, kept),
+        data=file_of_data(data, kept),
+        loss=str(Path(loss).absolute()) if loss and ".py:" in loss else loss,
+        optimizer=optimizer,
+        overrides=tuple(overrides),
+        seconds=float(budget),
+    )
+    question.check_files()
+    with chdir(folder):
+        name, _ = measured(question, Path())
+    return load(name, project=folder)
+
+
+def load(experiment: str | Path, *, project: str | Path | None = None) -> Comparison:
+    """Reads what was measured of an experiment.
+
+    - `experiment`: its name, with overrides such as ``quick+model.epochs=3``, or the path of its
+      YAML file.
+    - `project`: the folder with the results; see `compare`.
+
+    Raises `RnnbenchError` if nothing was measured.
+    """
+    from rnnbench.report.comparison import Comparison
+    from rnnbench.report.tables import ReportInputs, Tables
+    from rnnbench.sources.certificates import read_certificates
+    from rnnbench.tables.certificates import Certificates
+
+    folder = _project(project)
+    name = name_of(str(experiment))
+    with chdir(folder):
+        results = Path("results")
+        folders = folders_at(results, name)
+        found = read_found(folders)
+        certificates, _ = read_certificates(each / "certificates" for each in folders)
+        known = Certificates(certificates, tuple(found.records), imported_machines(results))
+        tables = Tables(found.records, found.experiment, ReportInputs(certificates=known))
+    page = folder / "reports" / name / PAGE
+    return Comparison(tables, page if page.is_file() else None)
+
+
+def _project(given: str | Path | None) -> Path:
+    """The project's folder: the `given` one, which is made a project, or the current folder or one
+    above it. Raises `ConfigError` if there is none."""
+    if given is None:
+        here = Path.cwd()
+        for folder in (here, *here.parents):
+            if is_project(folder):
+                return folder
+        raise ConfigError(
+            "neither this folder nor one above it is a project of rnnbench, where results are "
+            "kept.",
+            where=str(here),
+            remedy='say where to keep them: project="speed"; a folder that does not exist is made.',
+        )
+    folder = Path(given).expanduser().absolute()
+    if folder.exists() and not folder.is_dir():
+        remedy = "name a folder."
+        raise ConfigError("is not a folder.", where=f"project {folder}", remedy=remedy)
+    if not is_project(folder):
+        text = SNAKEFILE.format(SOURCE / "workflow/Snakefile")
+        write_bytes(folder / "Snakefile", text.encode())
+    return folder
