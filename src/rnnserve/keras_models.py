@@ -101,7 +101,7 @@ def specifications(model, arrays, is_fixed):
     import tensorflow
 
     found = []
-    for number, (tensor, array) in enumerate(zip(model.inputs, arrays)):
+    for number, (tensor, array) in enumerate(zip(model.inputs, arrays, strict=True)):
         shape = array.shape if is_fixed else tuple(tensor.shape)
         found.append(tensorflow.TensorSpec(shape, tensor.dtype, name=f"input_{number}"))
     return found

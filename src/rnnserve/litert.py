@@ -1,5 +1,7 @@
 """LiteRT with a fixed batch and length, on XNNPACK."""
 
+import shutil
+
 from rnnserve import keras_models
 from rnnserve.refusals import Refused, first_words
 
@@ -47,12 +49,6 @@ def export(model, arrays, folder):
             f"TensorFlow cannot convert the model to LiteRT: {first_words(error)}"
         ) from error
     (folder / FILE).write_bytes(converted)
-    _remove(path)
-
-
-def _remove(path):
-    import shutil
-
     shutil.rmtree(path)
 
 
@@ -81,7 +77,7 @@ def load(folder, threads, is_plain=False):
     outputs = [details[name]["index"] for name in order]
 
     def answer(arrays):
-        for index, array in zip(inputs, arrays):
+        for index, array in zip(inputs, arrays, strict=True):
             interpreter.set_tensor(index, array)
         interpreter.invoke()
         return [interpreter.get_tensor(index) for index in outputs]

@@ -49,6 +49,6 @@ def load(folder, threads):
     names = [each.name for each in session.get_inputs()]
 
     def answer(arrays):
-        return session.run(None, dict(zip(names, arrays)))
+        return session.run(None, dict(zip(names, arrays, strict=True)))
 
     return answer
