@@ -6,7 +6,7 @@ FIXED_SHAPES = False
 CODE = """\
 import keras
 model = keras.saving.load_model("model.keras")
-y = model.predict_on_batch(x)
+y = model.predict_on_batch(x)  # an array, a list or a mapping, as the model takes it
 """
 
 

@@ -9,7 +9,7 @@ FIXED_SHAPES = False
 CODE = """\
 import keras
 model = keras.saving.load_model("model.keras")
-y = model(x, training=False).numpy()
+y = model(x, training=False)  # an array, a list or a mapping, as the model takes it
 """
 
 

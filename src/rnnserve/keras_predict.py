@@ -9,7 +9,7 @@ FIXED_SHAPES = False
 CODE = """\
 import keras
 model = keras.saving.load_model("model.keras")
-y = model.predict(x, batch_size=len(x), verbose=0)
+y = model.predict(x, batch_size=64, verbose=0)  # as the model takes it
 """
 
 

@@ -8,13 +8,12 @@ from rnnserve.refusals import Refused, first_words
 FIXED_SHAPES = True
 FILE = "model.tflite"
 CODE = """\
-# once: model.export("model.tflite", format="litert", input_signature=[tf.TensorSpec(x.shape)])
+# once: from rnnserve import litert; litert.export(model, arrays, folder), for arrays of this shape
 from ai_edge_litert.interpreter import Interpreter
-interpreter = Interpreter("model.tflite", num_threads=1)
-interpreter.allocate_tensors()
-interpreter.set_tensor(interpreter.get_input_details()[0]["index"], x)
-interpreter.invoke()
-y = interpreter.get_tensor(interpreter.get_output_details()[0]["index"])
+interpreter = Interpreter("model.tflite", num_threads=THREADS)
+serve = interpreter.get_signature_runner("serve")
+named = dict(zip(sorted(serve.get_input_details()), arrays))  # arrays: in the model's order
+outputs = serve(**named)
 """
 
 

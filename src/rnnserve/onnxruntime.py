@@ -8,9 +8,11 @@ CODE = """\
 # once: model.export("model.onnx", format="onnx")
 import onnxruntime
 options = onnxruntime.SessionOptions()
-options.intra_op_num_threads = 1
+options.intra_op_num_threads = THREADS
+options.inter_op_num_threads = 1
 session = onnxruntime.InferenceSession("model.onnx", options)
-y = session.run(None, {session.get_inputs()[0].name: x})[0]
+names = [each.name for each in session.get_inputs()]
+outputs = session.run(None, dict(zip(names, arrays)))  # arrays: a list, in the model's order
 """
 
 

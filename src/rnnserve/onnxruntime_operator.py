@@ -4,12 +4,14 @@ from rnnserve import onnx_graph, onnxruntime
 
 FIXED_SHAPES = False
 CODE = """\
-# once: rnnserve.onnx_graph.write(model, "model.onnx")
+# once: from rnnserve import onnx_graph; onnx_graph.write(model, "model.onnx")
 import onnxruntime
 options = onnxruntime.SessionOptions()
-options.intra_op_num_threads = 1
+options.intra_op_num_threads = THREADS
+options.inter_op_num_threads = 1
 session = onnxruntime.InferenceSession("model.onnx", options)
-y = session.run(None, {session.get_inputs()[0].name: x})[0]
+names = [each.name for each in session.get_inputs()]
+outputs = session.run(None, dict(zip(names, arrays)))  # arrays: a list, in the model's order
 """
 
 

@@ -6,11 +6,17 @@ from rnnserve.refusals import Refused, first_words
 
 FIXED_SHAPES = False
 CODE = """\
-# once: rnnserve.onnx_graph.write(model, "model.onnx")
+# once: from rnnserve import onnx_graph; onnx_graph.write(model, "model.onnx")
 import openvino
-options = {"INFERENCE_NUM_THREADS": 1, "NUM_STREAMS": 1, "PERFORMANCE_HINT": "LATENCY"}
-request = openvino.Core().compile_model("model.onnx", "CPU", options).create_infer_request()
-y = request.infer([x])[0]
+options = {
+    "INFERENCE_NUM_THREADS": THREADS,
+    "NUM_STREAMS": 1,
+    "PERFORMANCE_HINT": "LATENCY",
+    "INFERENCE_PRECISION_HINT": "f32",
+}
+compiled = openvino.Core().compile_model("model.onnx", "CPU", options)
+request = compiled.create_infer_request()
+outputs = request.infer(arrays)  # arrays: a list, in the model's order
 """
 
 

@@ -8,7 +8,7 @@ CODE = """\
 # once: model.export("saved_model")
 import tensorflow as tf
 served = tf.saved_model.load("saved_model")
-y = served.serve(tf.constant(x)).numpy()
+y = served.serve(x)  # tensors, as the model takes them
 """
 
 

@@ -11,7 +11,7 @@ import keras
 import tensorflow as tf
 model = keras.saving.load_model("model.keras")
 function = tf.function(lambda x: model(x, training=False))
-y = function(tf.constant(x)).numpy()
+y = function(x)  # tensors: an array of NumPy would be traced anew in each call
 """
 
 
