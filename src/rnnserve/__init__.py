@@ -34,7 +34,6 @@ NAMES = (
     "openvino",
     "litert",
     "litert_plain",
-    "torch_eager",
 )
 
 

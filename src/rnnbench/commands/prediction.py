@@ -30,7 +30,6 @@ RUNTIMES = (
     "openvino",
     "litert",
     "litert_plain",
-    "torch_eager",
 )
 BATCHES = (1, 8, 64)
 PREDICTED: Arguments = {
