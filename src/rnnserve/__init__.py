@@ -15,7 +15,7 @@
 - ``load(folder, threads)``: returns the function from arrays to outputs; raises `Refused` if the
   runtime does not run with that number of threads.
 - ``FIXED_SHAPES``: whether a file answers only arrays of the shapes that it was exported with.
-- ``CODE``: the lines that serve with it, without rnnserve; ``THREADS`` stands for their number.
+- ``CODE``: the lines that serve with it, without rnnserve; ``HOW_MANY`` stands for their number.
 
 It needs Python 3.11, Keras 3 on TensorFlow, and the runtime. It imports nothing of rnnbench.
 """

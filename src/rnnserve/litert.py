@@ -10,7 +10,7 @@ FILE = "model.tflite"
 CODE = """\
 # once: from rnnserve import litert; litert.export(model, arrays, folder), for arrays of this shape
 from ai_edge_litert.interpreter import Interpreter
-interpreter = Interpreter("model.tflite", num_threads=THREADS)
+interpreter = Interpreter("model.tflite", num_threads=HOW_MANY)
 serve = interpreter.get_signature_runner("serve")
 named = dict(zip(sorted(serve.get_input_details()), arrays))  # arrays: in the model's order
 outputs = serve(**named)

@@ -7,8 +7,8 @@ __all__ = ["CODE", "FIXED_SHAPES", "export", "load"]
 
 FIXED_SHAPES = True
 CODE = litert.CODE.replace("import Interpreter\n", "import Interpreter, OpResolverType\n").replace(
-    "num_threads=THREADS)",
-    "num_threads=THREADS,\n"
+    "num_threads=HOW_MANY)",
+    "num_threads=HOW_MANY,\n"
     "    experimental_op_resolver_type=OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES)",
 )
 

@@ -8,7 +8,7 @@ CODE = """\
 # once: model.export("model.onnx", format="onnx")
 import onnxruntime
 options = onnxruntime.SessionOptions()
-options.intra_op_num_threads = THREADS
+options.intra_op_num_threads = HOW_MANY
 options.inter_op_num_threads = 1
 session = onnxruntime.InferenceSession("model.onnx", options)
 names = [each.name for each in session.get_inputs()]

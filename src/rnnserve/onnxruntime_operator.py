@@ -7,7 +7,7 @@ CODE = """\
 # once: from rnnserve import onnx_graph; onnx_graph.write(model, "model.onnx")
 import onnxruntime
 options = onnxruntime.SessionOptions()
-options.intra_op_num_threads = THREADS
+options.intra_op_num_threads = HOW_MANY
 options.inter_op_num_threads = 1
 session = onnxruntime.InferenceSession("model.onnx", options)
 names = [each.name for each in session.get_inputs()]

@@ -9,7 +9,7 @@ CODE = """\
 # once: from rnnserve import onnx_graph; onnx_graph.write(model, "model.onnx")
 import openvino
 options = {
-    "INFERENCE_NUM_THREADS": THREADS,
+    "INFERENCE_NUM_THREADS": HOW_MANY,
     "NUM_STREAMS": 1,
     "PERFORMANCE_HINT": "LATENCY",
     "INFERENCE_PRECISION_HINT": "f32",

@@ -101,7 +101,7 @@ class Server:
                     break
                 differences += self.compared(case["name"], call, found, wanted)
         return {
-            "code": self.module.CODE.replace("THREADS", str(self.threads)),
+            "code": self.module.CODE.replace("HOW_MANY", str(self.threads)),
             "load_seconds": self.load_seconds,
             "first_seconds": self.first_seconds,
             "bytes": _size(self.files / "0"),
