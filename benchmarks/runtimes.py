@@ -25,7 +25,7 @@ from typing import Any
 import numpy
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "src"))
+sys.path[:0] = [str(ROOT / "src"), str(ROOT)]
 RUNTIMES = ("saved_model", "onnxruntime", "onnxruntime_operator", "openvino", "litert")
 UNITS, FEATURES, STEPS, BATCH = 8, 5, 9, 4
 BEGIN, END = "<!-- table of benchmarks/runtimes.py -->", "<!-- end of the table -->"
@@ -210,12 +210,12 @@ def _cell(model: Any, name: str, asked: Any, expected: Any, bounds: list[float])
     return worst
 
 
-def markdown(rows: list[dict[str, Any]], versions: dict[str, str], commit: str) -> str:
+def markdown(rows: list[dict[str, Any]], versions: dict[str, str]) -> str:
     """The table, with what was refused below it."""
     runtimes = list(rows[0]["cells"])
     packages = ", ".join(f"{name} {version}" for name, version in sorted(versions.items()))
     lines = [
-        f"{datetime.date.today()}, commit {commit}; Python {sys.version.split()[0]}, {packages}.",
+        f"{datetime.date.today()}: {packages}.",
         "",
         f"| layer and option | Keras itself | {' | '.join(f'`{name}`' for name in runtimes)} |",
         f"|---|{'---|' * (len(runtimes) + 1)}",
@@ -282,10 +282,10 @@ def main() -> None:
     lines = [json.loads(line) for line in text.splitlines() if line.startswith("{")]
     versions = next(line["versions"] for line in lines if "versions" in line)
     rows = [line for line in lines if "cells" in line]
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short=10", "HEAD"], cwd=ROOT, capture_output=True, text=True
-    ).stdout.strip()
-    table = markdown(rows, versions, commit)
+    table = markdown(rows, versions)
+    from benchmarks.where import heading
+
+    print(heading())
     print(table)
     if options.write:
         page = ROOT / "docs" / "runtimes.md"

@@ -366,3 +366,20 @@ def test_in_a_program(run) -> None:
         ratio, low, high = map(float, found.groups())
         assert low <= ratio <= high and 0.3 < ratio < 20
     assert len(programs) == 2
+
+
+def test_answering(run) -> None:
+    """Timing each call adds less than a tenth of a call of 50 µs, even here."""
+    text = run("answering", "--small")
+    found = re.search(r"added (-?\d+) ns: (-?[\d.]+) % of a call", text)
+    assert found, text
+    assert 0 < float(found[2]) < 10
+
+
+def test_runtimes(run) -> None:
+    """Two layers through two conversions: one equal, one refused by both, with the reasons."""
+    text = run("runtimes", "--small")
+    ((defaults, gelu),) = tables_of(text)
+    assert defaults[0] == "LSTM: defaults" and all(float(cell) < 1e-5 for cell in defaults[1:])
+    assert gelu[2:] == ["refused [1]", "refused [2]"]
+    assert "2. `onnxruntime_operator`: layer NAME: ONNX's LSTM node has no activation gelu" in text
