@@ -400,3 +400,20 @@ def test_random_models(run) -> None:
     assert "1 models in current, of which 0 have a fault." in text
     (rows,) = tables_of(text)
     assert rows == [[name, "1", "0"] for name in ("keras", "block", "unrolled")]
+
+
+def test_answering(run) -> None:
+    """What timing each call adds is said in ns and as a share of a call of 50 µs."""
+    text = run("answering", "--small")
+    found = re.search(r"added (-?\d+) ns: (-?[\d.]+) % of a call", text)
+    assert found, text
+    assert float(found[2]) == pytest.approx(100 * int(found[1]) / 50_000, abs=0.01)
+
+
+def test_runtimes(run) -> None:
+    """Two layers through two conversions: one equal, one refused by both, with the reasons."""
+    text = run("runtimes", "--small")
+    ((defaults, gelu),) = tables_of(text)
+    assert defaults[0] == "LSTM: defaults" and all(float(cell) < 1e-5 for cell in defaults[1:])
+    assert gelu[2:] == ["refused [1]", "refused [2]"]
+    assert "2. `onnxruntime_operator`: layer NAME: ONNX's LSTM node has no activation gelu" in text

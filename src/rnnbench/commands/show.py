@@ -138,8 +138,12 @@ def compare(arguments: Sequence[str]) -> int:
     With --model, --data, KEY=VALUE or --budget, the choices A, B, … are first measured in turns;
     runs that have a record are not measured again. A choice may be the path of a YAML file. The
     exit code is 1 if the condition of --fail-if is shown to hold, and 2 if no pair has an interval
-    that could show it.
+    that could show it. With --predict, runtimes are compared: `rnnbench compare --predict --help`.
     """
+    if "--predict" in arguments:
+        from rnnbench.commands import prediction
+
+        return prediction.compare(arguments)
     options, question = _compare_options(arguments)
     from rnnbench.report.notes import session_notes, turn_notes
     from rnnbench.report.terminal import print_answers, print_comparison

@@ -18,11 +18,11 @@ from rnnbench.report.answer import answers, as_fast, headline
 from rnnbench.report.page import as_text, rendered
 from rnnbench.report.speed import TIME_COLUMNS
 from rnnbench.report.tables import Tables
-from rnnbench.tables.certificates import CERTIFIED
 from rnnbench.tables.contests import Contest
 from rnnbench.tables.estimates import Key, key_of
+from rnnbench.tables.outcome import COMPARED, Equality, Outcome
 from rnnbench.tables.stats import Interval
-from rnnbench.tables.time import COMPARED, IS_REFERENCE, compared
+from rnnbench.tables.time import compared
 
 VOID = "no usable run"
 
@@ -117,7 +117,7 @@ class Comparison:
         training steps that were compared before anything was timed."""
         wrong = {}
         for row in self._rows().to_dict("records"):
-            if row["words"] != IS_REFERENCE and row["equal"] != CERTIFIED:
+            if row["words"] != Outcome.REFERENCE and row["equal"] != Equality.CERTIFIED:
                 wrong[row["implementation"]] = f"{row['equal'] or 'not certified'}"
                 if row["equal_why"]:
                     wrong[row["implementation"]] += f": {row['equal_why']}"
@@ -190,15 +190,15 @@ class Comparison:
 
         result = compared(measured, own_key, base_key)
         value = low = high = math.nan
-        if result.words == IS_REFERENCE:
+        if result.outcome == Outcome.REFERENCE:
             value = low = high = 1.0
-        elif result.speedup and result.words in COMPARED:
+        elif result.speedup and result.outcome in COMPARED:
             value = result.speedup.estimate
             if result.speedup.low is not None and result.speedup.high is not None:
                 low = result.speedup.low
                 high = result.speedup.high
         is_suspect = self._has_suspect(own_key) or self._has_suspect(base_key)
-        return Speedup(name, base, value, low, high, result.words, is_suspect)
+        return Speedup(name, base, value, low, high, result.outcome, is_suspect)
 
     def frame(self) -> pd.DataFrame:
         """The table ``time`` of the page: a row for each configuration with its seconds per epoch

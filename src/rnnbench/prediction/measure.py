@@ -1,0 +1,292 @@
+"""Prepares a model for runtimes and lets them answer in turns: one process for each runtime, of
+which one answers while the others sleep. Several rounds, each with new processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+from rnnbench import locks
+from rnnbench.builds.environments import prepare
+from rnnbench.builds.launcher import launcher
+from rnnbench.errors import RunError
+from rnnbench.records.store import timing_lock
+from rnnworker.workers import WORKER, environment_of
+
+TURN = 0.1  # seconds of a turn, at least one call
+LEAD = 0.01  # seconds of answers before a turn, at least one call
+ROUNDS = 5
+CYCLES = 5  # turns of each runtime with each batch in a round
+PREPARE_SECONDS = 600
+# As the worker's own start: the folder of its package must not be on the path of the build.
+START = (
+    "import os, runpy, sys; "
+    "found = runpy.run_path(os.path.join(sys.argv[1], '__main__.py')); "
+    "found['load_package'](); "
+    "found['_load']('rnnserve', os.path.join(os.path.dirname(sys.argv[1]), 'rnnserve')); "
+    "from rnnworker.serving import {module}; {module}.main(sys.argv[2])"
+)
+
+Facts = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is compared.
+
+    - `model`: FILE.py:FUNCTION or FILE.keras; `data`: an .npz file.
+    - `runtimes`: names of `rnnserve.NAMES`; the first one is the reference of the ratios.
+    - `batches`: numbers of samples in a call.
+    - `build`: the section of the build that has the runtimes; `root`: the project's folder.
+    - `folder`: for the exported files and the logs.
+    """
+
+    model: str
+    data: Path
+    runtimes: Sequence[str]
+    batches: Sequence[int]
+    threads: int
+    build: Mapping[str, Any]
+    root: Path
+    folder: Path
+    rounds: int = ROUNDS
+    cycles: int = CYCLES
+
+
+@dataclass
+class Turn:
+    """One turn. `calls`: seconds of each call; `cpu`: CPU seconds of the turn; `threads`: with a
+    share in them; `slept`: CPU seconds of the process between the previous turn and this one."""
+
+    round: int
+    cycle: int
+    batch: int
+    calls: list[float]
+    cpu: float
+    threads: int
+    slept: float
+
+
+@dataclass
+class Outcome:
+    """What one runtime did. `refused`: why it cannot answer with the model, or None.
+    `certificate`: what its process of the first round said; `turns`: of all rounds."""
+
+    runtime: str
+    refused: str | None = None
+    certificate: Facts = field(default_factory=dict)
+    turns: list[Turn] = field(default_factory=list)
+    loads: list[float] = field(default_factory=list)
+    peak_bytes: int = 0
+
+    @property
+    def unequal(self) -> list[Facts]:
+        """The answers that differ from what they should be."""
+        found = []
+        for fact in self.certificate.get("differences", []):
+            if "error" in fact or fact["difference"] > fact["bound"]:
+                found.append(fact)
+        return found
+
+    @property
+    def is_equal(self) -> bool:
+        return self.refused is None and bool(self.certificate) and not self.unequal
+
+
+def measure(job: Job, say: Callable[[str], None]) -> tuple[Facts, list[Outcome]]:
+    """Exports, certifies and times. Returns (what ``prepare`` wrote, an outcome for each runtime).
+
+    Only runtimes that are certified are timed. Raises `RunError` if the model cannot be prepared or
+    a process ends, and the errors of builds.
+    """
+    prepare(job.build, job.root, say)
+    prepared = _prepared(job, say)
+    outcomes = []
+    for name in job.runtimes:
+        refused = prepared["runtimes"][name].get("refused")
+        outcomes.append(Outcome(name, refused))
+    certified = _certified(job, outcomes, say)
+    order = random.Random(0)
+    holder = f"process {os.getpid()}, prediction with {job.model}"
+    with locks.locked(timing_lock(), holder, lambda other: say(f"waiting for {other}")):
+        for number in range(job.rounds):
+            say(f"round {number + 1} of {job.rounds}")
+            _round(job, number, certified, prepared["cases"], order)
+    return prepared, outcomes
+
+
+def _prepared(job: Job, say: Callable[[str], None]) -> Facts:
+    say("exports the model and computes what the answers should be")
+    facts = {
+        "model": job.model,
+        "data": str(job.data),
+        "batches": list(job.batches),
+        "runtimes": list(job.runtimes),
+        "threads": job.threads,
+        "folder": str(job.folder),
+    }
+    log = job.folder / "prepare.log"
+    with log.open("wb") as output:
+        done = subprocess.run(
+            _command(job, "prepare", facts, "prepare.json"),
+            env=_environment(job),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            timeout=PREPARE_SECONDS,
+        )
+    file = job.folder / "prepared.json"
+    if done.returncode or not file.exists():
+        raise RunError(f"the model cannot be prepared: {_last_line(log)}", where=str(log))
+    prepared: Facts = json.loads(file.read_text())
+    if "fault" in prepared:
+        raise RunError(prepared["fault"], where=job.model)
+    return prepared
+
+
+def _command(job: Job, module: str, facts: Facts, name: str) -> list[str]:
+    """The command of a process of `rnnworker.serving`, with its job in the file `name`."""
+    path = job.folder / name
+    path.write_text(json.dumps(facts))
+    start = START.format(module=module)
+    return [*launcher(job.build, job.root), "-B", "-c", start, WORKER, str(path)]
+
+
+def _environment(job: Job) -> dict[str, str]:
+    variables: dict[str, str] = environment_of({"build": job.build}, job.threads)
+    variables["CUDA_VISIBLE_DEVICES"] = "-1"
+    variables["KERAS_BACKEND"] = "tensorflow"
+    variables["TF_CPP_MIN_LOG_LEVEL"] = "3"
+    return variables
+
+
+def _last_line(log: Path) -> str:
+    lines = log.read_text(errors="replace").strip().splitlines()
+    return lines[-1] if lines else "no message"
+
+
+class Process:
+    """The process of one runtime in one round."""
+
+    def __init__(self, job: Job, outcome: Outcome, only_timed: bool) -> None:
+        name = outcome.runtime
+        facts = {
+            "folder": str(job.folder),
+            "runtime": name,
+            "threads": job.threads,
+            "model": job.model,
+            "only_timed": only_timed,
+        }
+        self.outcome = outcome
+        self.log = job.folder / f"{name}.log"
+        self.ended: float | None = None
+        self.said: Facts = {}
+        with self.log.open("wb") as output:
+            self.process = subprocess.Popen(
+                _command(job, "answering", facts, f"{name}.json"),
+                env=_environment(job),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=output,
+                text=True,
+            )
+
+    def stream(self, stream: IO[str] | None) -> IO[str]:
+        assert stream is not None
+        return stream
+
+    def read(self) -> Facts:
+        line = self.stream(self.process.stdout).readline()
+        if not line:
+            raise RunError(
+                f"the process of {self.outcome.runtime} ended: {_last_line(self.log)}",
+                where=str(self.log),
+            )
+        facts: Facts = json.loads(line)
+        return facts
+
+    def turn(self, case: int) -> Facts:
+        stream = self.stream(self.process.stdin)
+        stream.write(f"{case} {TURN} {LEAD}\n")
+        stream.flush()
+        return self.read()
+
+    def end(self) -> None:
+        self.stream(self.process.stdin).close()
+        self.process.wait()
+        self.stream(self.process.stdout).close()
+
+
+def _certified(job: Job, outcomes: Sequence[Outcome], say: Callable[[str], None]) -> list[Outcome]:
+    """The outcomes of the runtimes whose answers are right."""
+    found = []
+    for outcome in outcomes:
+        if outcome.refused is not None:
+            continue
+        say(f"asks {outcome.runtime} for answers")
+        process = Process(job, outcome, only_timed=False)
+        try:
+            said = process.read()
+        finally:
+            process.end()
+        if "refused" in said:
+            outcome.refused = said["refused"]
+            continue
+        outcome.certificate = said
+        if outcome.is_equal:
+            found.append(outcome)
+    return found
+
+
+def _round(
+    job: Job,
+    number: int,
+    certified: Sequence[Outcome],
+    cases: Sequence[Facts],
+    order: random.Random,
+) -> None:
+    """Starts a process for each runtime and gives turns, in a new random order in each cycle."""
+    running: list[Process] = []
+    timed = [place for place, case in enumerate(cases) if case["name"].startswith("batch ")]
+    try:
+        for outcome in certified:
+            process = Process(job, outcome, only_timed=True)
+            running.append(process)
+            said = process.read()  # one after the other: loading is timed too
+            if "refused" in said:
+                raise RunError(said["refused"], where=outcome.runtime)
+            outcome.loads.append(said["load_seconds"])
+            check = Outcome(outcome.runtime, certificate=said)
+            if check.unequal:
+                raise RunError(
+                    f"another process gave other answers: {check.unequal[0]}",
+                    where=outcome.runtime,
+                )
+        for cycle in range(job.cycles):
+            for case in timed:
+                members = running[:]
+                order.shuffle(members)
+                for process in members:
+                    _take_turn(process, number, cycle, case, cases[case]["batch"])
+    finally:
+        for process in running:
+            process.end()
+
+
+def _take_turn(process: Process, number: int, cycle: int, case: int, batch: int) -> None:
+    facts = process.turn(case)
+    slept = 0.0
+    if process.ended is not None:
+        slept = facts["slept"] - process.ended
+    process.ended = facts["ended"]
+    outcome = process.outcome
+    outcome.peak_bytes = max(outcome.peak_bytes, facts["peak"])
+    calls = [nanoseconds / 1e9 for nanoseconds in facts["calls"]]
+    turn = Turn(number, cycle, batch, calls, facts["cpu"], facts["threads"], slept)
+    outcome.turns.append(turn)

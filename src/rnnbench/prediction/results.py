@@ -1,0 +1,248 @@
+"""Turns → the numbers of an answer: seconds of a call, percentiles, throughput, ratios.
+
+A ratio compares two runtimes within a cycle, whose turns follow each other. Each round has new
+processes and gives one ratio, the median over its cycles; the interval is that of the rounds
+(`tables.stats.mean_interval`).
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from rnnbench.prediction.measure import Job, Outcome, Turn
+from rnnbench.tables.stats import Interval, mean_interval
+
+FEWEST_CALLS = {50: 1, 95: 100, 99: 500}  # percentile → calls that it needs
+ALLOWED_CORES = 1.1  # CPU seconds per second and thread
+ASLEEP = 0.02  # CPU seconds between two turns that count as answering out of turn
+
+
+class Range(msgspec.Struct, frozen=True):
+    """An estimate with its 95 % interval, which a single round does not have."""
+
+    estimate: float
+    low: float | None
+    high: float | None
+
+
+class Batch(msgspec.Struct, frozen=True):
+    """One runtime with one size of batch. Percentiles are of single calls, of all rounds; None if
+    there are too few calls. `ratio`: times as fast as the reference, None for the reference."""
+
+    batch: int
+    seconds: Range
+    p50: float | None
+    p95: float | None
+    p99: float | None
+    calls: int
+    samples_per_second: float
+    cpu_seconds: float
+    ratio: Range | None
+
+
+class Runtime(msgspec.Struct, frozen=True):
+    """One runtime. `refused`: why it does not answer with the model; `unequal`: its first wrong
+    answer; `difference`: the largest one of its outputs. The others: seconds, bytes."""
+
+    name: str
+    refused: str | None
+    unequal: str | None
+    difference: float | None
+    batches: list[Batch]
+    load_seconds: float | None
+    file_bytes: int | None
+    peak_bytes: int | None
+    notes: list[str]
+    versions: dict[str, str]
+    code: str | None
+
+
+class Fastest(msgspec.Struct, frozen=True):
+    """The fastest runtime with a size of batch. `also`: others without a shown difference to it,
+    by individual 95 % intervals."""
+
+    batch: int
+    runtime: str
+    also: list[str]
+
+
+class Results(msgspec.Struct, frozen=True):
+    """The file of ``--json``. `reference`: what says which answers are right; `cases`: what was
+    asked; `bounds`: the largest difference that counts as equal, for each output."""
+
+    version: int
+    model: str
+    data: str
+    threads: int
+    rounds: int
+    cycles: int
+    compared_with: str
+    reference: str
+    biases_changed: int
+    cases: list[str]
+    bounds: list[float]
+    runtimes: list[Runtime]
+    fastest: list[Fastest]
+
+
+def results_of(job: Job, prepared: dict[str, Any], outcomes: Sequence[Outcome]) -> Results:
+    """The results of a measurement, from what `measure.measure` returned."""
+    reference = outcomes[0]
+    runtimes = [_runtime(job, outcome, reference) for outcome in outcomes]
+    fastest = [_fastest(outcomes, batch) for batch in _batches(outcomes)]
+    return Results(
+        version=1,
+        model=job.model,
+        data=str(job.data),
+        threads=job.threads,
+        rounds=job.rounds,
+        cycles=job.cycles,
+        compared_with=reference.runtime,
+        reference=prepared["reference"],
+        biases_changed=prepared["biases_changed"],
+        cases=[case["name"] for case in prepared["cases"]],
+        bounds=prepared["bounds"],
+        runtimes=runtimes,
+        fastest=fastest,
+    )
+
+
+def _fastest(outcomes: Sequence[Outcome], batch: int) -> Fastest:
+    timed = [outcome for outcome in outcomes if outcome.turns]
+    first = min(timed, key=lambda outcome: _call_seconds(outcome, batch).estimate)
+    also = []
+    for other in timed:
+        if other is not first:
+            faster = mean_interval(ratios(first.turns, other.turns, batch))
+            if not faster.excludes(1.0):
+                also.append(other.runtime)
+    return Fastest(batch, first.runtime, also)
+
+
+def _call_seconds(outcome: Outcome, batch: int) -> Interval:
+    """The seconds of a call: of each round the median of its turns."""
+    turns = [turn for turn in outcome.turns if turn.batch == batch]
+    return mean_interval([statistics.median(each) for each in _by_round(turns, _seconds).values()])
+
+
+def _batches(outcomes: Sequence[Outcome]) -> list[int]:
+    found = {turn.batch for outcome in outcomes for turn in outcome.turns}
+    return sorted(found)
+
+
+def _runtime(job: Job, outcome: Outcome, reference: Outcome) -> Runtime:
+    said = outcome.certificate
+    differences = [
+        fact["difference"] for fact in said.get("differences", []) if "error" not in fact
+    ]
+    batches = []
+    for batch in _batches([outcome]):
+        batches.append(_batch(outcome, reference, batch))
+    return Runtime(
+        name=outcome.runtime,
+        refused=outcome.refused,
+        unequal=_first_wrong(outcome),
+        difference=max(differences, default=None),
+        batches=batches,
+        load_seconds=statistics.median(outcome.loads) if outcome.loads else None,
+        file_bytes=said.get("bytes"),
+        peak_bytes=outcome.peak_bytes or None,
+        notes=_notes(job, outcome),
+        versions=said.get("versions", {}),
+        code=said.get("code"),
+    )
+
+
+def _first_wrong(outcome: Outcome) -> str | None:
+    """The worst wrong answer, as a sentence."""
+    wrong = outcome.unequal
+    if not wrong:
+        return None
+    for fact in wrong:
+        if "error" in fact:
+            return f"{_asked(fact)}: {fact['error']}"
+    worst = max(wrong, key=lambda fact: float(fact["difference"]))
+    return f"{_asked(worst)}: off by {worst['difference']:.2g}"
+
+
+def _asked(fact: dict[str, Any]) -> str:
+    if fact["call"] == 0:
+        return str(fact["case"])
+    return f"{fact['case']}, asked again"
+
+
+def _batch(outcome: Outcome, reference: Outcome, batch: int) -> Batch:
+    turns = [turn for turn in outcome.turns if turn.batch == batch]
+    calls = sorted(call for turn in turns for call in turn.calls)
+    seconds = _call_seconds(outcome, batch)
+    cpu = sum(turn.cpu for turn in turns) / len(calls)
+    ratio = None
+    if outcome is not reference and reference.turns:
+        ratio = _range(mean_interval(ratios(outcome.turns, reference.turns, batch)))
+    return Batch(
+        batch=batch,
+        seconds=_range(seconds),
+        p50=_percentile(calls, 50),
+        p95=_percentile(calls, 95),
+        p99=_percentile(calls, 99),
+        calls=len(calls),
+        samples_per_second=batch / seconds.estimate,
+        cpu_seconds=cpu,
+        ratio=ratio,
+    )
+
+
+def _seconds(turn: Turn) -> float:
+    return sum(turn.calls) / len(turn.calls)
+
+
+def _by_round(turns: Sequence[Turn], value: Callable[[Turn], float]) -> dict[int, list[float]]:
+    found: dict[int, list[float]] = {}
+    for turn in turns:
+        found.setdefault(turn.round, []).append(value(turn))
+    return found
+
+
+def ratios(turns: Sequence[Turn], reference: Sequence[Turn], batch: int) -> list[float]:
+    """For each round, how many times as fast as the reference: the median over its cycles."""
+    slow = {}
+    for turn in reference:
+        if turn.batch == batch:
+            slow[turn.round, turn.cycle] = _seconds(turn)
+    same = [turn for turn in turns if turn.batch == batch]
+    by_round = _by_round(same, lambda turn: slow[turn.round, turn.cycle] / _seconds(turn))
+    return [statistics.median(values) for values in by_round.values()]
+
+
+def _range(interval: Interval) -> Range:
+    return Range(interval.estimate, interval.low, interval.high)
+
+
+def _percentile(ordered: Sequence[float], percentile: int) -> float | None:
+    """Of sorted values, by the nearest rank."""
+    if len(ordered) < FEWEST_CALLS[percentile]:
+        return None
+    rank = -(-len(ordered) * percentile // 100)
+    return ordered[max(0, rank - 1)]
+
+
+def _notes(job: Job, outcome: Outcome) -> list[str]:
+    """What distorts the numbers of a runtime."""
+    notes: list[str] = []
+    if not outcome.turns:
+        return notes
+    wall = sum(sum(turn.calls) for turn in outcome.turns)
+    cores = sum(turn.cpu for turn in outcome.turns) / wall
+    if cores > ALLOWED_CORES * job.threads:
+        notes.append(f"used {cores:.2f} cores, not {job.threads}")
+    threads = max(turn.threads for turn in outcome.turns)
+    if threads > job.threads:
+        notes.append(f"up to {threads} threads did its work, {cores:.2f} cores in all")
+    slept = statistics.median(turn.slept for turn in outcome.turns)
+    if slept > ASLEEP:
+        notes.append(f"worked for {1000 * slept:.0f} ms between two turns")
+    return notes

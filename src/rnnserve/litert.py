@@ -1,0 +1,88 @@
+"""LiteRT with a fixed batch and length, on XNNPACK."""
+
+import shutil
+
+from rnnserve import keras_models
+from rnnserve.refusals import Refused, first_words
+
+FIXED_SHAPES = True
+FILE = "model.tflite"
+CODE = """\
+# once: from rnnserve import litert; litert.export(model, arrays, folder), for arrays of this shape
+from ai_edge_litert.interpreter import Interpreter
+interpreter = Interpreter("model.tflite", num_threads=HOW_MANY)
+serve = interpreter.get_signature_runner("serve")
+named = dict(zip(sorted(serve.get_input_details()), arrays))  # arrays: in the model's order
+outputs = serve(**named)
+"""
+
+
+def export(model, arrays, folder):
+    """Keras's own way to a SavedModel, then TensorFlow's converter: without a fixed batch its loops
+    become operators that no interpreter of LiteRT has."""
+    import keras
+    import tensorflow
+
+    keras_models.reset_states(model)
+    archive = keras.export.ExportArchive()
+    archive.track(model)
+
+    def serve(*tensors):
+        outputs = keras.tree.flatten(model(keras_models.packed(model, tensors), training=False))
+        named = {}
+        for number, output in enumerate(outputs):
+            named[f"output_{number}"] = output
+        return named
+
+    signature = keras_models.specifications(model, arrays, is_fixed=True)
+    archive.add_endpoint("serve", tensorflow.function(serve, input_signature=signature))
+    path = folder / "saved_model"
+    archive.write_out(str(path), verbose=False)
+    converter = tensorflow.lite.TFLiteConverter.from_saved_model(
+        str(path), signature_keys=["serve"]
+    )
+    try:
+        converted = converter.convert()
+    except Exception as error:  # ConverterError is no public class
+        raise Refused(
+            f"TensorFlow cannot convert the model to LiteRT: {first_words(error)}"
+        ) from error
+    (folder / FILE).write_bytes(converted)
+    shutil.rmtree(path)
+
+
+def load(folder, threads, is_plain=False):
+    from ai_edge_litert.interpreter import Interpreter, OpResolverType
+
+    resolver = OpResolverType.AUTO
+    if is_plain:
+        resolver = OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
+    try:
+        interpreter = Interpreter(
+            str(folder / FILE), num_threads=threads, experimental_op_resolver_type=resolver
+        )
+        interpreter.allocate_tensors()
+        signature = interpreter.get_signature_list()["serve"]
+    except (RuntimeError, ValueError) as error:
+        raise Refused(f"LiteRT cannot read the file: {first_words(error)}") from error
+    # The details of a signature are in the order of its names, those of the file in any order.
+    by_name = {}
+    for each in interpreter.get_input_details() + interpreter.get_output_details():
+        by_name[each["name"].partition(":")[0]] = each["index"]
+    inputs = [by_name[f"serve_{name}"] for name in sorted(signature["inputs"], key=_number)]
+    order = sorted(signature["outputs"], key=_number)
+    runner = interpreter.get_signature_runner("serve")
+    details = runner.get_output_details()
+    outputs = [details[name]["index"] for name in order]
+
+    def answer(arrays):
+        for index, array in zip(inputs, arrays, strict=True):
+            interpreter.set_tensor(index, array)
+        interpreter.invoke()
+        return [interpreter.get_tensor(index) for index in outputs]
+
+    return answer
+
+
+def _number(name):
+    return int(name.rpartition("_")[2])

@@ -1,0 +1,159 @@
+"""What a runtime is asked before it is timed: batches of each size, longer and shorter sequences,
+masks, and everything twice."""
+
+import numpy
+
+LONGER = 3  # time steps more, and fewer
+LARGEST = 64  # samples that are kept for batches
+
+
+def inputs_of(source, model):
+    """Returns the samples of a model as a list of arrays in the order of its inputs.
+
+    `source`: the arrays of a data set by name: ``x_val``, ``x_test``, ``x_train`` or ``x``, with
+    ``x_val.NAME`` or ``x_val.0`` for several inputs. Raises ValueError if none fits.
+    """
+    names = [tensor.name for tensor in model.inputs]
+    for prefix in ("x_val", "x_test", "x_train", "x"):
+        if prefix in source and len(names) == 1:
+            return _as_the_model_has_them(model, [source[prefix]])
+        parts = [name.partition(".")[2] for name in source if name.startswith(prefix + ".")]
+        if not parts:
+            continue
+        order = names
+        if sorted(parts) != sorted(names):
+            order = sorted(parts, key=_natural)
+        if len(order) == len(names):
+            found = [source["{}.{}".format(prefix, part)] for part in order]
+            return _as_the_model_has_them(model, found)
+    raise ValueError(
+        "the data have no x_val, x_test, x_train or x for the inputs {} of the model, only "
+        "{}".format(", ".join(names), ", ".join(sorted(source)))
+    )
+
+
+def _natural(text):
+    return (not text.isdigit(), int(text) if text.isdigit() else 0, text)
+
+
+def _as_the_model_has_them(model, arrays):
+    found = []
+    for tensor, array in zip(model.inputs, arrays):
+        array = numpy.asarray(array)
+        shape = tuple(tensor.shape)
+        fits = array.ndim == len(shape)
+        for size, wanted in zip(array.shape[1:], shape[1:]):
+            fits = fits and wanted in (None, size)
+        if not fits:
+            raise ValueError(
+                "the data of the input {} have the shape {}, but the model takes {}".format(
+                    tensor.name, array.shape, shape
+                )
+            )
+        found.append(numpy.ascontiguousarray(array[:LARGEST], tensor.dtype))
+    return found
+
+
+def cases_of(model, samples, batches):
+    """Returns the cases as a list of (name, arrays); the first are ``batch N``, which are timed.
+
+    - `samples`: from `inputs_of`.
+    - `batches`: sizes; a model with a fixed size of batch has that one only.
+    """
+    fixed = model.inputs[0].shape[0]
+    if fixed:
+        batches = [fixed]
+    cases = []
+    for batch in batches:
+        cases.append(("batch {}".format(batch), _batch(samples, batch)))
+    few = _batch(samples, fixed or 2)
+    free = [number for number, tensor in enumerate(model.inputs) if is_free(tensor)]
+    if free:
+        cases.append(("longer", _with_length(few, free, LONGER)))
+        cases.append(("shorter", _with_length(few, free, -LONGER)))
+    values = mask_values(model)
+    if values:
+        some = _batch(samples, fixed or 4)
+        for name in ("padded behind", "padded before", "gaps"):
+            cases.append((name, _masked(some, values, name)))
+    return cases
+
+
+def is_free(tensor):
+    """Whether an input of the model takes sequences of any length."""
+    return len(tensor.shape) > 1 and tensor.shape[1] is None
+
+
+def _batch(samples, batch):
+    """The first samples, again from the first one if there are too few."""
+    return [numpy.take(array, range(batch), axis=0, mode="wrap") for array in samples]
+
+
+def _with_length(arrays, free, more):
+    """Sequences with `more` steps (or fewer), again from the first step."""
+    found = list(arrays)
+    for number in free:
+        steps = max(1, arrays[number].shape[1] + more)
+        found[number] = numpy.take(arrays[number], range(steps), axis=1, mode="wrap")
+    return found
+
+
+def mask_values(model):
+    """Returns {number of an input: the value that masks a step}: of inputs that a ``Masking`` or an
+    ``Embedding`` with ``mask_zero`` reads directly."""
+    found = {}
+    layers = model._flatten_layers(include_self=False)
+    for layer in layers:
+        kind = type(layer).__name__
+        if kind == "Masking":
+            value = layer.mask_value
+        elif kind == "Embedding" and layer.mask_zero:
+            value = 0
+        else:
+            continue
+        read = []
+        for node in layer._inbound_nodes:
+            read += node.input_tensors
+        for number, tensor in enumerate(model.inputs):
+            if len(model.inputs) == 1 or any(tensor is each for each in read):
+                found[number] = value
+    return found
+
+
+def _masked(arrays, values, name):
+    """The arrays with masked steps, other ones in each sample; the first sample has none, and with
+    ``gaps`` the last one has nothing else."""
+    found = list(arrays)
+    for number, value in values.items():
+        array = arrays[number].copy()
+        steps = array.shape[1]
+        for sample in range(1, len(array)):
+            masked = 1 + sample % max(1, steps - 1)
+            if name == "padded behind":
+                array[sample, steps - masked :] = value
+            elif name == "padded before":
+                array[sample, :masked] = value
+            else:
+                array[sample, 1 :: 1 + sample] = value
+        if name == "gaps":
+            array[-1] = value
+        found[number] = array
+    return found
+
+
+def give_biases(model, seed=0):
+    """Adds noise to each bias of `model` of which all elements are equal, and to the parameters of
+    normalization: a conversion that loses or exchanges zeros would not show. Returns the number of
+    changed arrays."""
+    stream = numpy.random.RandomState(seed)
+    changed = 0
+    for variable in model.weights:
+        name = variable.path.rpartition("/")[2]
+        if name not in ("bias", "beta", "gamma", "moving_mean"):
+            continue
+        array = numpy.asarray(variable)
+        is_forget_gate = set(numpy.unique(array)) == {0.0, 1.0}
+        if numpy.ptp(array) == 0 or is_forget_gate:
+            variable.assign(array + 0.1 * stream.normal(size=array.shape).astype(array.dtype))
+            changed += 1
+    return changed

@@ -1,0 +1,209 @@
+"""The process that makes everything for a comparison of runtimes: the model, what it is asked, what
+the answers should be, and each runtime's files.
+
+    python -m rnnworker.serving.prepare JOB.json
+
+The job has ``model`` (FILE.py:FUNCTION or FILE.keras), ``data`` (an .npz file), ``batches``,
+``runtimes``, ``threads`` and ``folder``. Written into the folder: ``cases.npz``, ``prepared.json``
+and a folder for each runtime, with one inside it for each shape if its files are for one shape.
+"""
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+import numpy
+
+from rnnserve import keras_models, runtime
+from rnnserve.refusals import Refused
+from rnnworker import user_functions
+from rnnworker.serving import cases, equality, float64, formulas
+
+SEED = 0
+CALLS = 2  # of each case: a second one shows whether states are kept as they should be
+
+
+def main(path):
+    """Prepares the job in the file `path`. A fault of the user's is a line of ``prepared.json``."""
+    with open(path) as file:
+        job = json.load(file)
+    folder = Path(job["folder"])
+    try:
+        prepared = prepare(job, folder)
+    except (ValueError, OSError) as error:
+        prepared = {"fault": user_functions.one_line(error)}
+    with open(str(folder / "prepared.json"), "w") as file:
+        json.dump(prepared, file, indent=1)
+
+
+def prepare(job, folder):
+    """Returns what ``prepared.json`` has; see `main`."""
+    keras_models.set_threads(job["threads"])
+    model = model_of(job["model"])
+    with numpy.load(job["data"]) as source:
+        samples = cases.inputs_of(source, model)
+    changed = cases.give_biases(model)
+    made = cases.cases_of(model, samples, job["batches"])
+    asked = [arrays for _, arrays in made]
+    expected, reference = expected_of(model, asked)
+    keras_models.reset_states(model)
+    of_keras = answers(lambda arrays: by_keras(model, arrays), asked)
+    roundings = largest_differences(of_keras, expected)
+    batches = [number for number, (name, _) in enumerate(made) if name.startswith("batch ")]
+    largest = max(batches, key=lambda number: len(asked[number][0]))
+    bounds = equality.bounds_of(expected[largest][0], roundings)
+    shapes, shape_of = shapes_in(asked)
+    write_cases(folder / "cases.npz", asked, expected)
+    listed = []
+    for number, (name, arrays) in enumerate(made):
+        batch = len(arrays[0])
+        listed.append({"name": name, "batch": batch, "shape": shape_of[number]})
+    return {
+        "model": model.name,
+        "reference": reference,
+        "biases_changed": changed,
+        "bounds": bounds,
+        "roundings": roundings,
+        "cases": listed,
+        "inputs": [[list(array.shape[1:]), str(array.dtype)] for array in asked[0]],
+        "runtimes": export_all(model, job["runtimes"], shapes, folder),
+    }
+
+
+def model_of(reference):
+    """Returns the model that FILE.py:FUNCTION makes or that FILE.keras has."""
+    import keras
+
+    keras.utils.set_random_seed(SEED)
+    if not reference.endswith((".keras", ".h5")):
+        build = user_functions.function(reference)
+        number, _ = user_functions.needed(build)
+        if number and number > 1:
+            raise ValueError(
+                "{} takes a configuration; prediction knows functions of nothing and of "
+                "keras".format(reference)
+            )
+        model = build(*[keras][: number or 0])
+    else:
+        model = keras.saving.load_model(reference, compile=False)
+    if not isinstance(model, keras.Model) or not getattr(model, "inputs", None):
+        raise ValueError("{}: only models with declared inputs can be exported".format(reference))
+    return model
+
+
+def by_keras(model, arrays):
+    return keras_models.flat(model.predict_on_batch(keras_models.packed(model, arrays)))
+
+
+def answers(answer, asked):
+    """The outputs of all calls: for each case, for each call, a list of arrays."""
+    found = []
+    for arrays in asked:
+        calls = []
+        for _ in range(CALLS):
+            calls.append([numpy.array(output) for output in answer(arrays)])
+        found.append(calls)
+    return found
+
+
+def expected_of(model, asked):
+    """Returns (what the outputs of all calls should be, what says so)."""
+    try:
+        alone = [formulas.outputs(model, arrays) for arrays in asked]
+        return [[outputs] * CALLS for outputs in alone], "float64 formulas"
+    except formulas.NoFormula as error:
+        why = str(error)
+    copied = float64.copy_of(model)
+    if copied is not None:
+        keras_models.reset_states(copied)
+        wide = []
+        for arrays in asked:
+            floats = []
+            for array in arrays:
+                if array.dtype == numpy.float32:
+                    array = array.astype("float64")
+                floats.append(array)
+            wide.append(floats)
+        found = answers(lambda arrays: by_keras(copied, arrays), wide)
+        return found, "Keras in float64 ({})".format(why)
+    keras_models.reset_states(model)
+    found = answers(lambda arrays: by_keras(model, arrays), asked)
+    return found, "Keras in float32 ({})".format(why)
+
+
+def largest_differences(found, expected):
+    """For each output, its largest difference in any call."""
+    worst = [0.0] * len(expected[0][0])
+    for calls, wanted in zip(found, expected):
+        for outputs, right in zip(calls, wanted):
+            for number, (output, expected_output) in enumerate(zip(outputs, right)):
+                apart = equality.difference(output, expected_output)
+                if apart is None or not numpy.isfinite(apart):
+                    raise ValueError(
+                        "Keras's own output {} differs in shape from the reference, or is not "
+                        "finite".format(number)
+                    )
+                worst[number] = max(worst[number], apart)
+    return worst
+
+
+def shapes_in(asked):
+    """Returns (the first arrays of each shape, the number of the shape of each case)."""
+    known = []
+    shapes = []
+    shape_of = []
+    for arrays in asked:
+        shape = [array.shape for array in arrays]
+        if shape not in known:
+            known.append(shape)
+            shapes.append(arrays)
+        shape_of.append(known.index(shape))
+    return shapes, shape_of
+
+
+def write_cases(path, asked, expected):
+    arrays = {}
+    for number, inputs in enumerate(asked):
+        for place, array in enumerate(inputs):
+            arrays["case{}_input{}".format(number, place)] = array
+        for call, outputs in enumerate(expected[number]):
+            for place, array in enumerate(outputs):
+                name = "case{}_call{}_output{}".format(number, call, place)
+                arrays[name] = numpy.asarray(array, "float64")
+    numpy.savez(str(path), **arrays)
+
+
+def export_all(model, names, shapes, folder):
+    """Returns {runtime: {"refused": why} or {"seconds", "folder"}}. Runtimes with the same export
+    share its files."""
+    found = {}
+    done = {}
+    for name in names:
+        try:
+            module = runtime(name)
+            if module.export not in done:
+                done[module.export] = _export(model, module, name, shapes, folder)
+            found[name] = done[module.export]
+        except Refused as error:
+            found[name] = {"refused": user_functions.one_line(error)}
+        except ImportError as error:
+            found[name] = {"refused": "{} is not installed".format(error.name)}
+    return found
+
+
+def _export(model, module, name, shapes, folder):
+    begun = time.monotonic()
+    wanted = shapes[:1]
+    if module.FIXED_SHAPES:
+        wanted = shapes
+    for number, arrays in enumerate(wanted):
+        place = folder / name / str(number)
+        os.makedirs(str(place))
+        module.export(model, arrays, place)
+    return {"seconds": time.monotonic() - begun, "folder": name}
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,208 @@
+"""Certifies right and deliberately wrong exports in the Python of the build `serving`, and runs the
+lines that serve. ``main(folder)`` prints the facts as JSON; `test_serving_faults` compares them."""
+
+import json
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from types import SimpleNamespace
+from unittest import mock
+
+import keras
+import numpy
+
+import rnnserve
+from rnnserve import keras_models, onnx_graph, onnxruntime, onnxruntime_operator
+from rnnworker.serving import answering, prepare
+
+STEPS, FEATURES = 9, 3
+layers = keras.layers
+
+
+def _model(*parts, batch=None, steps=None):
+    inputs = keras.Input((steps, FEATURES), batch_size=batch)
+    value = inputs
+    for part in parts:
+        value = part(value)
+    return keras.Model(inputs, value)
+
+
+def lstm():
+    return _model(layers.LSTM(4), layers.Dense(2))
+
+
+def sequences():
+    return _model(layers.LSTM(4, return_sequences=True))
+
+
+def hard():
+    return _model(layers.LSTM(4, recurrent_activation="hard_sigmoid"))
+
+
+def gru():
+    return _model(layers.GRU(4))
+
+
+def masked():
+    return _model(layers.Masking(), layers.GRU(4))
+
+
+def stateful():
+    return _model(layers.LSTM(4, stateful=True), batch=2, steps=STEPS)
+
+
+def wrapped(change):
+    """A runtime that changes what onnxruntime is asked or answers."""
+
+    def load(folder, threads):
+        answer = onnxruntime.load(folder, threads)
+        return lambda arrays: change(answer, arrays)
+
+    return runtime_of(onnxruntime_operator.export, load)
+
+
+def runtime_of(export, load):
+    return SimpleNamespace(export=export, load=load, FIXED_SHAPES=False, CODE="")
+
+
+def last_step_dropped(answer, arrays):
+    return answer([arrays[0][:, :-1]])
+
+
+def first_length_kept(answer, arrays):
+    return answer([arrays[0][:, :STEPS]])
+
+
+def batch_and_time_exchanged(answer, arrays):
+    return [output.swapaxes(0, 1) for output in answer([arrays[0].swapaxes(0, 1)])]
+
+
+class StateKept:
+    """A second call that begins where the first one ended."""
+
+    def __init__(self):
+        self.before = None
+
+    def __call__(self, answer, arrays):
+        asked = arrays[0]
+        before, self.before = self.before, asked
+        if before is not None and len(before) == len(asked):
+            asked = numpy.concatenate([before, asked], axis=1)
+        return answer([asked])
+
+
+def gates_as_in_keras(kind, array):
+    return array
+
+
+def without_mask(layer, arguments, options):
+    (value,) = arguments
+    return onnx_graph.Value(value.name, value.shape), None
+
+
+def without_recurrent_bias(kind, cell):
+    kernel, recurrent, bias = right_arrays(kind, cell)
+    bias = bias.copy()
+    bias[len(bias) // 2 :] = 0
+    return kernel, recurrent, bias
+
+
+def reset_before(layer, cell):
+    kind, attributes = right_attributes(layer, cell)
+    return kind, {**attributes, "linear_before_reset": 0}
+
+
+right_arrays = onnx_graph._arrays
+right_attributes = onnx_graph._attributes
+SLOPE_OF_KERAS_2 = {**onnx_graph.ACTIVATIONS, "hard_sigmoid": ("HardSigmoid", 0.2, 0.5)}
+# Name → (the model, the runtime, what is wrong in `onnx_graph`).
+FAULTS = {
+    "gates in another order": (lstm, None, {"_gates": gates_as_in_keras}),
+    "last step dropped": (lstm, wrapped(last_step_dropped), {}),
+    "first length kept": (lstm, wrapped(first_length_kept), {}),
+    "states lost": (stateful, rnnserve.runtime("onnxruntime"), {}),
+    "states kept": (lstm, wrapped(StateKept()), {}),
+    "hard_sigmoid of Keras 2": (hard, None, {"ACTIVATIONS": SLOPE_OF_KERAS_2}),
+    "mask ignored": (masked, None, {"_inputs_of": without_mask}),
+    "batch and time exchanged": (sequences, wrapped(batch_and_time_exchanged), {}),
+    "recurrent bias lost": (gru, None, {"_arrays": without_recurrent_bias}),
+    "reset before the product": (gru, None, {"_attributes": reset_before}),
+}
+RIGHT = {model.__name__: model for model in (lstm, sequences, hard, gru, masked)}
+
+
+def certified(make, module, patches, folder):
+    """The wrong answers of an export of a model: {case: how far off or why}."""
+    folder.mkdir()
+    stream = numpy.random.default_rng(0)
+    data = folder / "data.npz"
+    numpy.savez(data, x=stream.normal(size=(8, STEPS, FEATURES)))
+    module = module or onnxruntime_operator
+    job = {"model": "-", "data": str(data), "batches": [1, 5], "runtimes": ["tried"]}
+    job |= {"threads": 1, "folder": str(folder), "runtime": "tried"}
+    keras.utils.set_random_seed(0)
+    with ExitStack() as stack:
+        for name, value in patches.items():
+            stack.enter_context(mock.patch.object(onnx_graph, name, value))
+        stack.enter_context(mock.patch.object(prepare, "model_of", lambda _: make()))
+        for user in (prepare, answering):
+            stack.enter_context(mock.patch.object(user, "runtime", lambda _: module))
+        prepared = prepare.prepare(job, folder)
+        (folder / "prepared.json").write_text(json.dumps(prepared))
+        refused = prepared["runtimes"]["tried"].get("refused")
+        if refused:
+            return {"refused": refused}
+        said = answering.Server(job).certify(only_timed=False)
+    found = {}
+    for fact in said["differences"]:
+        if "error" in fact or fact["difference"] > fact["bound"]:
+            name = f"{fact['case']}, call {fact['call']}"
+            found[name] = fact.get("error") or fact["difference"]
+    return found
+
+
+def served(folder):
+    """How far the answers of the lines that serve are from Keras's, for each runtime."""
+    import contextlib
+
+    import tensorflow
+
+    model = lstm()
+    x = numpy.random.default_rng(0).normal(size=(2, STEPS, FEATURES)).astype("float32")
+    expected = model.predict_on_batch(x)
+    found = {}
+    for name in rnnserve.NAMES:
+        module = rnnserve.runtime(name)
+        place = folder / name
+        place.mkdir(parents=True)
+        module.export(model, [x], place)
+        given = {"x": x, "arrays": [x]}
+        if name.startswith("tf_function") or name == "saved_model":
+            given["x"] = tensorflow.constant(x)
+        with contextlib.chdir(place):
+            exec(module.CODE.replace("HOW_MANY", "1"), given)
+        outputs = given.get("y", given.get("outputs"))
+        if name == "openvino":
+            outputs = outputs[0]
+        elif "outputs" in given:
+            (outputs,) = outputs.values() if isinstance(outputs, dict) else outputs
+        found[name] = float(numpy.abs(numpy.asarray(outputs) - expected).max())
+    return found
+
+
+def main(folder):
+    keras_models.set_threads(1)
+    faults = {}
+    for name, (make, module, patches) in FAULTS.items():
+        faults[name] = certified(make, module, patches, folder / name)
+    right = {}
+    for name, make in RIGHT.items():
+        right[name] = certified(make, None, {}, folder / name)
+    refused = certified(stateful, None, {}, folder / "refused")
+    facts = {"faults": faults, "right": right, "refused": refused}
+    facts["served"] = served(folder / "served")
+    print(json.dumps(facts))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,102 @@
+"""``rnnbench compare --predict`` from a model of one's own to the answer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import numpy
+import pytest
+import yaml
+
+from rnnbench.cli import main
+from rnnbench.prediction.results import Results
+from tests.worker.building import python_of
+
+MODEL = """
+import keras
+from keras import layers
+
+
+class Doubled(layers.Layer):
+    def call(self, x):
+        return x + x
+
+
+def build(keras):
+    words = keras.Input((None,), dtype="int32", name="words")
+    numbers = keras.Input((None, 3), name="numbers")
+    x = layers.Embedding(20, 4, mask_zero=True)(words)
+    x = layers.Bidirectional(layers.GRU(5))(x)
+    y = layers.LSTM(4)(layers.Masking()(numbers))
+    both = layers.Concatenate()([x, y])
+    return keras.Model([words, numbers], layers.Dense(2, activation="softmax")(both))
+
+
+def with_own_layer():
+    inputs = keras.Input((9, 3))
+    return keras.Model(inputs, layers.GRU(4)(Doubled()(inputs)))
+"""
+
+
+@pytest.fixture
+def files(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch) -> Path:
+    python, _ = python_of("serving", tmp_path_factory)
+    build = {"about": "", "framework": "keras3_tensorflow", "python": str(python)}
+    (tmp_path / "runtimes.yaml").write_text(yaml.safe_dump(build | {"environment": {}}))
+    (tmp_path / "mine.py").write_text(MODEL)
+    stream = numpy.random.default_rng(0)
+    words = stream.integers(1, 20, (12, 9))
+    numbers = stream.normal(size=(12, 9, 3))
+    numpy.savez(tmp_path / "two.npz", **{"x_val.words": words, "x_val.numbers": numbers})
+    numpy.savez(tmp_path / "one.npz", x_val=numbers)
+    monkeypatch.setenv("RNNBENCH_TIMING_LOCK", str(tmp_path / "timing.lock"))
+    return tmp_path
+
+
+def compared(files: Path, function: str, data: str, *runtimes: str) -> Results:
+    file = files / "answer.json"
+    command = ["compare", *runtimes, "--predict", "--model", f"{files / 'mine.py'}:{function}"]
+    command += ["--data", str(files / data), "--build", str(files / "runtimes.yaml")]
+    command += ["--batch", "1,8", "--rounds", "2", "--json", str(file)]
+    assert main(command) == 0
+    return msgspec.json.decode(file.read_bytes(), type=Results)
+
+
+def test_two_inputs_with_masks_and_both_directions(
+    files: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    names = ("framework", "onnxruntime_operator", "openvino")
+    results = compared(files, "build", "two.npz", *names)
+    keras, onnx, openvino = results.runtimes
+    assert results.reference == "float64 formulas"
+    assert results.cases == [
+        *("batch 1", "batch 8", "longer", "shorter"),
+        *("padded behind", "padded before", "gaps"),
+    ]
+    assert keras.unequal is None and onnx.unequal is None
+    assert [batch.batch for batch in onnx.batches] == [1, 8]
+    assert onnx.peak_bytes < keras.peak_bytes / 2  # its process has not imported TensorFlow
+    # OpenVINO 2026.4 ignores the lengths of sequences of a free shape.
+    assert openvino.unequal is not None and not openvino.batches
+    printed = capfd.readouterr().out
+    assert "For one sample, onnxruntime_operator answers in " in printed
+    assert "openvino: ≠, not timed: " in printed
+    assert "session = onnxruntime.InferenceSession(" in printed
+
+
+def test_a_layer_of_one_s_own_is_refused_or_served(files: Path) -> None:
+    results = compared(files, "with_own_layer", "one.npz", "framework", "onnxruntime_operator")
+    keras, onnx = results.runtimes
+    assert keras.batches and not onnx.batches
+    assert onnx.refused == "layer doubled: Doubled is not a class of Keras"
+    assert results.reference.startswith("Keras in float")
+
+
+def test_a_saved_model_and_data_that_do_not_fit(
+    files: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    command = ["compare", "framework", "litert", "--predict", "--model", f"{files}/mine.py:build"]
+    command += ["--data", str(files / "one.npz"), "--build", str(files / "runtimes.yaml")]
+    assert main(command) == 1
+    assert "for the inputs words, numbers of the model" in capfd.readouterr().err

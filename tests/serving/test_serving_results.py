@@ -1,0 +1,160 @@
+"""Turns → medians, percentiles, ratios and sentences."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from rnnbench.commands import prediction
+from rnnbench.errors import ConfigError
+from rnnbench.prediction.measure import Job, Outcome, Turn
+from rnnbench.prediction.results import Results, ratios, results_of
+from rnnbench.tables.stats import mean_interval
+
+JOB = Job("m.py:build", Path("d.npz"), ["framework", "litert"], [1], 1, {}, Path(), Path(), 3, 2)
+PREPARED = {
+    "reference": "float64 formulas",
+    "biases_changed": 1,
+    "cases": [{"name": "batch 1"}],
+    "bounds": [1e-5],
+}
+
+
+def turns_of(seconds: list[list[float]], calls: int = 10, **more: Any) -> list[Turn]:
+    """Turns by round and cycle, with equal calls."""
+    found = []
+    for number, cycles in enumerate(seconds):
+        for cycle, each in enumerate(cycles):
+            facts = {"cpu": calls * each, "threads": 1, "slept": 0.0} | more
+            found.append(Turn(number, cycle, 1, [each] * calls, **facts))
+    return found
+
+
+def outcome(name: str, turns: list[Turn], **differences: Any) -> Outcome:
+    fact = {"case": "batch 1", "call": 0, "difference": 1e-7, "bound": 1e-5} | differences
+    said = {"differences": [fact], "bytes": 10, "versions": {}, "code": f"import {name}"}
+    loads = [1.0] if turns else []
+    return Outcome(name, certificate=said, turns=turns, loads=loads, peak_bytes=100)
+
+
+SLOW = [[8.0, 8.0], [16.0, 16.0], [8.0, 8.0]]
+FAST = [[2.0, 2.0], [4.0, 4.0], [1.0, 1.0]]
+
+
+def test_a_ratio_is_of_turns_in_one_cycle_and_of_rounds() -> None:
+    found = ratios(turns_of(FAST), turns_of(SLOW), 1)
+    assert found == [4.0, 4.0, 8.0]
+    results = results_of(
+        JOB, PREPARED, [outcome("framework", turns_of(SLOW)), outcome("litert", turns_of(FAST))]
+    )
+    ratio = results.runtimes[1].batches[0].ratio
+    assert ratio is not None
+    expected = mean_interval(found)
+    assert (ratio.estimate, ratio.low, ratio.high) == (
+        expected.estimate,
+        expected.low,
+        expected.high,
+    )
+    assert ratio.estimate == pytest.approx(statistics.geometric_mean(found))
+    assert results.runtimes[0].batches[0].ratio is None
+
+
+def test_one_disturbed_cycle_does_not_move_a_round() -> None:
+    disturbed = [[2.0, 50.0, 2.0]]
+    assert ratios(turns_of(disturbed), turns_of([[8.0, 8.0, 8.0]]), 1) == [4.0]
+
+
+def test_a_single_round_has_no_interval() -> None:
+    results = results_of(
+        JOB,
+        PREPARED,
+        [outcome("framework", turns_of([[8.0]])), outcome("litert", turns_of([[2.0]]))],
+    )
+    ratio = results.runtimes[1].batches[0].ratio
+    assert ratio is not None and ratio.low is None
+    assert results.fastest[0].also == ["framework"]
+
+
+def test_percentiles_are_of_single_calls_and_need_enough() -> None:
+    calls = [float(number) for number in range(1, 101)]
+    turn = Turn(0, 0, 1, calls, 1.0, 1, 0.0)
+    batch = results_of(JOB, PREPARED, [outcome("framework", [turn])]).runtimes[0].batches[0]
+    assert (batch.p50, batch.p95, batch.p99) == (50.0, 95.0, None)
+    assert batch.samples_per_second == pytest.approx(1 / 50.5)
+
+
+def test_what_distorts_is_said() -> None:
+    busy = turns_of(FAST, cpu=40.0, threads=3, slept=0.5)
+    notes = results_of(JOB, PREPARED, [outcome("framework", busy)]).runtimes[0].notes
+    assert notes[0] == f"used {6 * 40 / sum(map(sum, FAST)) / 10:.2f} cores, not 1"
+    assert notes[1].startswith("up to 3 threads")
+    assert notes[2] == "worked for 500 ms between two turns"
+    assert results_of(JOB, PREPARED, [outcome("framework", turns_of(FAST))]).runtimes[0].notes == []
+
+
+def test_the_answer_names_who_is_fastest_who_is_not_equal_and_the_lines() -> None:
+    outcomes = [
+        outcome("framework", turns_of(SLOW)),
+        outcome("litert", turns_of(FAST)),
+        outcome("openvino", [], difference=0.2),
+        Outcome("onnxruntime", refused="layer lstm: stateful"),
+    ]
+    results = results_of(JOB, PREPARED, outcomes)
+    assert prediction.remarks(results) == [
+        "openvino: ≠, not timed: batch 1: off by 0.2",
+        "onnxruntime: refused: layer lstm: stateful",
+    ]
+    lines = prediction.answer(results)
+    # The ratios of rounds are 4, 4 and 8: exp(mean ± 4.303 · s / √3) of their logarithms.
+    ratio = "5.04 (1.86 to 13.6) times as fast as framework"
+    assert lines[0] == f"For one sample, litert answers in 2e+03 ms, {ratio}."
+    assert lines[1] == (
+        "What was timed computes the same function, by float64 formulas; openvino does not."
+    )
+    assert lines[-2:] == ["# litert", "import litert"]
+
+
+def test_an_error_in_an_answer_is_unequal() -> None:
+    wrong = Outcome(
+        "litert", certificate={"differences": [{"case": "longer", "call": 1, "error": "x"}]}
+    )
+    assert not wrong.is_equal
+    results = results_of(JOB, PREPARED, [outcome("framework", turns_of(SLOW)), wrong])
+    assert results.runtimes[1].unequal == "longer, asked again: x"
+
+
+def test_nothing_is_equal_that_was_not_asked() -> None:
+    assert not Outcome("litert").is_equal
+
+
+def test_no_right_answer_is_no_speed() -> None:
+    results = results_of(JOB, PREPARED, [outcome("framework", [], difference=math.inf)])
+    assert prediction.answer(results) == [
+        "No runtime gave the right answers, so nothing was timed."
+    ]
+
+
+def test_the_file_is_read_back_as_its_type() -> None:
+    results = results_of(JOB, PREPARED, [outcome("framework", turns_of(SLOW))])
+    assert msgspec.json.decode(msgspec.json.encode(results), type=Results) == results
+
+
+@pytest.mark.parametrize(
+    ("names", "says"),
+    [(["framework"], "no comparison"), (["framework", "onnxruntim"], "did you mean onnxruntime?")],
+)
+def test_wrong_runtimes_are_refused(names: list[str], says: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        prediction._runtimes(names)
+    assert says in str(raised.value)
+
+
+def test_sizes_of_batches() -> None:
+    assert prediction._batches("8,1,8") == [1, 8]
+    with pytest.raises(ConfigError):
+        prediction._batches("0,1")
