@@ -30,6 +30,7 @@ HEADING = re.compile(
 )
 # What the scripts import or start.
 MODULES = {
+    "round_trips/in_framework",
     *("bare", "by_hand", "experiment", "judging", "same_number", "simulated", "small", "where"),
     *("plain/authors", "plain/digits", "plain/keras_grid", "plain/turns", "plain/used"),
     *("slowed/digits_slowed", "slowed/keras_slowed"),
@@ -363,3 +364,9 @@ def test_in_a_program(run) -> None:
     assert (model, compared) == ("frozen", "not run") and found, text
     ratio, low, high = map(float, found.groups())
     assert low <= ratio <= high and 0.3 < ratio < 20
+
+
+def test_a_round_trip_is_measured_in_the_framework(run) -> None:
+    (rows,) = tables_of(run("round_trips", "--small"))
+    assert [row[0] for row in rows] == ["`keras.GRU`", "`keras.LSTM`", "`keras.SimpleRNN`"]
+    assert all(float(row[2]) <= 1e-6 for row in rows)

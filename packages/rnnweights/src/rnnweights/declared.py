@@ -486,7 +486,9 @@ def _gates_for(cell: Cell, layout: Layout) -> Gates:
 def _name_in(layout: Layout, cell: Cell, part: str) -> str:
     """The name of an array of a cell in a file of its framework."""
     if not layout.is_stack:
-        return f"{cell.scope}/{part}"
+        name = f"{cell.scope}/{part}"
+        is_dotted = layout.name.startswith(("torch.", "tinygrad.", "mindspore."))
+        return name.replace("/", ".") if is_dotted else name
     scope = cell.scope.removesuffix(f"/{cell.direction}")
     stack = STACK_OF_TORCH.fullmatch(scope)
     module, level = stack.groups() if stack else (scope, "0")
