@@ -32,6 +32,7 @@ HEADING = re.compile(
 )
 # What the scripts import or start.
 MODULES = {
+    "round_trips/in_framework",
     *("bare", "by_hand", "experiment", "judging", "same_number", "simulated", "small", "where"),
     *("plain/authors", "plain/digits", "plain/keras_grid", "plain/turns", "plain/used"),
     *("slowed/digits_slowed", "slowed/keras_slowed"),
@@ -417,3 +418,9 @@ def test_runtimes(run) -> None:
     assert defaults[0] == "LSTM: defaults" and all(float(cell) < 1e-5 for cell in defaults[1:])
     assert gelu[2:] == ["refused [1]", "refused [2]"]
     assert "2. `onnxruntime_operator`: layer NAME: ONNX's LSTM node has no activation gelu" in text
+
+
+def test_a_round_trip_is_measured_in_the_framework(run) -> None:
+    (rows,) = tables_of(run("round_trips", "--small"))
+    assert [row[0] for row in rows] == ["`keras.GRU`", "`keras.LSTM`", "`keras.SimpleRNN`"]
+    assert all(float(row[2]) <= 1e-6 for row in rows)

@@ -16,10 +16,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rnnweights import in_framework
-from rnnweights.cells import Cell, cells_of, items_of
+from rnnweights.cells import Cell, cells_of, items_of, resets_after
 from rnnweights.checkpoint import Refusal
 from rnnweights.command import main
-from rnnweights.configuration import resets_after
 from rnnweights.conversion import Stated
 from rnnweights.declared import gates_of
 from rnnweights.formulas import FUNCTIONS, Function, formula_of
@@ -408,3 +407,43 @@ def test_every_part_of_a_layout_is_a_matrix_or_a_bias() -> None:
         if layout.parts and not layout.is_stack:
             values = made(layout, 3, 2, np.random.default_rng(0))
             assert set(gates_of(layout, values).W) == set(GATES[layout.cell])
+
+
+@pytest.mark.parametrize("name", [name for name in FILES if not name.startswith("onnx")])
+def test_what_is_written_for_a_framework_computes_what_it_computed(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Framework → Keras → framework; `benchmarks/round_trips.py` loads it into the framework."""
+    layer = name.partition("|")[0]
+    keras, again = str(tmp_path / "keras.npz"), str(tmp_path / "again.npz")
+    assert main([str(source(name, tmp_path)), "--to", "keras", "-o", keras, "--layout", layer]) == 0
+    stated = ["--recurrent-activation", "sigmoid"]
+    if layer.endswith(("SimpleRNN", "RNN", "RNNCell", "SimpleCell")):
+        stated = ["--activation", "tanh"]
+    assert main([keras, "--to", layer, "-o", again, *stated, "--check"]) == 0
+    assert float(capsys.readouterr().out.rpartition("difference ")[2]) < 1e-6
+    converted(Path(again), "keras", ".npz", Stated(layout=layer))
+    (tmp_path / "written").rename(tmp_path / "x.npz")
+    cells = cells_of(items_of(read(tmp_path / "x.npz", no_framework).arrays))
+    limit = 1e-4 if layer.startswith("mindspore") else 1e-6
+    np.testing.assert_allclose(outputs(cells, TANH), RECORDED[f"{layer}|y"], atol=limit)
+
+
+@pytest.mark.parametrize(
+    ("name", "to", "target", "reason"),
+    [
+        ("torch.GRUCell|npz", "haiku.GRU", ".npz", "applies the reset gate after the product"),
+        ("torch.GRUCell|npz", "flax.nnx.GRUCell", ".npz", "has a bias of the gate n that"),
+        ("torch.GRUCell|npz", "torch.LSTM", ".npz", "is a GRU, and torch.LSTM is none"),
+        ("torch.GRUCell|npz", "torch.GRU", ".h5", "have Keras's layout or ONNX's"),
+        ("torch.GRUCell|npz", "torch.Transformer", ".npz", "no layout is called torch.Transformer"),
+        ("torch.GRUCell|npz", "dynet.FastLSTMBuilder", ".npz", "coupled gates"),
+        ("onnx.RNN_relu|onnx", "torch.RNN", ".npz", "activation=relu, which a file of torch.RNN"),
+    ],
+)
+def test_what_a_framework_does_not_compute_is_not_written_for_it(
+    name: str, to: str, target: str, reason: str, tmp_path: Path
+) -> None:
+    layout = None if name.startswith("onnx") else name.partition("|")[0]
+    with pytest.raises(Refusal, match=re.escape(reason)):
+        converted(source(name, tmp_path), to, target, Stated(layout=layout))

@@ -9,7 +9,9 @@ import h5py
 import numpy as np
 import pytest
 
+from rnnweights.cells import cells_of
 from rnnweights.command import main
+from rnnweights.onnx_files import read_onnx
 
 
 def whole_lstm(path: Path, version: str, **settings: str) -> None:
@@ -81,3 +83,28 @@ def test_values_that_are_not_finite_are_named_beside_the_cells(
     assert said == ["dense/bias: copied, but has NaN or infinite values"]
     with np.load(target) as file:
         np.testing.assert_array_equal(file["dense/bias"], dense)
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".safetensors"])
+def test_arrays_keep_the_activations_of_their_layers(
+    suffix: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source, arrays = tmp_path / "x.h5", str(tmp_path / f"x{suffix}")
+    whole_lstm(source, "3.15.1", activation="relu", recurrent_activation="hard_sigmoid")
+    assert main([str(source), "--to", "keras", "-o", arrays]) == 0
+    capsys.readouterr()
+    assert main([arrays, "--to", "cudnn", "-o", str(tmp_path / "y.h5")]) == 1
+    reason = "it has activation=relu, recurrent_activation=hard_sigmoid"
+    assert reason in capsys.readouterr().err
+    again = str(tmp_path / "again.safetensors")
+    assert main([arrays, "--to", "keras", "-o", again, "--activation", "tanh"]) == 1
+    assert "has the activation relu" in capsys.readouterr().err
+    assert main([arrays, "--to", "keras", "-o", again]) == 0
+    out = capsys.readouterr().out
+    assert "activation=relu, recurrent_activation=hard_sigmoid" in out and "assumed" not in out
+    assert main([again, "--to", "onnx", "-o", str(tmp_path / "y.onnx")]) == 0
+    cell = cells_of(read_onnx((tmp_path / "y.onnx").read_bytes()))[0]
+    assert cell.settings == {
+        "activation": "relu",
+        "recurrent_activation": "hard_sigmoid of Keras 3",
+    }

@@ -6,6 +6,7 @@ import json
 import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import safetensors
@@ -56,10 +57,23 @@ def read_npz(path: Path) -> Checkpoint:
     return Checkpoint(
         ".npz",
         arrays,
+        path,
         order=order,
+        settings=_settings(texts.pop("settings", "")),
         attributes=texts,
         is_own="order" in about,
     )
+
+
+def _settings(text: str) -> dict[str, dict[str, Any]]:
+    """The settings of cells that rnnweights has written beside their arrays."""
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return {}
+    if not isinstance(found, dict):
+        return {}
+    return {scope: each for scope, each in found.items() if isinstance(each, dict)}
 
 
 def _array_in(archive: zipfile.ZipFile, path: Path, member: str) -> np.ndarray | InFile:
@@ -121,7 +135,9 @@ def read_safetensors(path: Path) -> Checkpoint:
     return Checkpoint(
         "safetensors",
         named(contents),
+        path,
         order=order,
+        settings=_settings(about.pop("settings", "")),
         attributes=about,
         is_own=is_own,
     )

@@ -114,6 +114,20 @@ class Cell:
         return layouts.to_cudnn_layer(self.name, self.arrays)
 
 
+def resets_after(cell: Cell) -> bool:
+    """Whether a GRU applies the reset gate after the product, as those of cuDNN and torch do.
+
+    Of a cell in Keras's layout, the configuration says it, or else the shape of the bias.
+    """
+    if cell.reset_after is not None:
+        return cell.reset_after
+    if cell.layout != "keras":
+        return True
+    if cell.settings is not None and "reset_after" in cell.settings:
+        return bool(cell.settings["reset_after"])
+    return "bias" in cell.arrays and cell.arrays["bias"].ndim == 2
+
+
 Item = Cell | Array
 
 

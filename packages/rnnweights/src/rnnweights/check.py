@@ -11,13 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from rnnweights.cells import Cell, Item, cells_of, items_of
+from rnnweights.cells import Cell, Item, cells_of, items_of, resets_after
 from rnnweights.checkpoint import PARTS, Checkpoint, Refusal
-from rnnweights.configuration import activations, resets_after
-from rnnweights.conversion import OF_KERAS, Conversion, Stated, functions_of
+from rnnweights.configuration import activations
+from rnnweights.conversion import OF_KERAS, OWN, Conversion, Stated, functions_of
+from rnnweights.declared import declared_cells
 from rnnweights.formulas import FUNCTIONS, formula_of
 from rnnweights.frameworks import Worker
 from rnnweights.keras_files import write_like
+from rnnweights.layouts import layouts_named
 from rnnweights.reading import read
 
 SAMPLES, STEPS = 3, 7
@@ -38,7 +40,14 @@ def check(
     with itself. Raises `Refusal` if a cell of the source is not in the target.
     """
     written = read(target, worker)
-    pairs = _pairs(conversion.items, written.items or items_of(written.arrays))
+    found: Sequence[Item] = written.items
+    if not found:
+        cells: list[Cell] = []
+        rest = list(written.arrays)
+        if conversion.layout not in OWN:
+            cells, rest = declared_cells(rest, layouts_named(conversion.layout))
+        found = [*cells, *items_of(rest)]
+    pairs = _pairs(conversion.items, found)
     if pairs is None:
         raise Refusal(
             "its recurrent layers differ from the source's.",

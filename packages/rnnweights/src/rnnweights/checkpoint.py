@@ -165,7 +165,7 @@ class Array(NamedTuple):
         return self.name.rpartition("/")[2]
 
 
-PIECE = 2**22  # bytes
+PIECE = 2**20  # bytes
 
 
 def pieces(data: Data) -> Iterator[np.ndarray]:
@@ -193,8 +193,11 @@ def pieces(data: Data) -> Iterator[np.ndarray]:
 
 
 def is_finite(values: np.ndarray) -> bool:
-    """Whether no value is NaN or infinite."""
-    return bool(np.isfinite(values).all())
+    """Whether no value is NaN or infinite. Such a value makes the sum NaN or infinite, and the sum
+    takes a third of the time; but it may also become infinite by itself."""
+    with np.errstate(all="ignore"):
+        total = values.sum()
+    return bool(np.isfinite(total) or np.isfinite(values).all())
 
 
 @dataclass(frozen=True)
@@ -211,7 +214,8 @@ class Checkpoint:
     `attributes`: the versions of Keras and its backend;
     `labels`: the names of layers and cells by their groups, in a file of Keras 3.4 and later;
     `items`: the cells and other arrays, of a format that describes them, such as ONNX;
-    `is_own`: whether rnnweights wrote it, which says the layout in it.
+    `is_own`: whether rnnweights wrote it, which says the layout in it;
+    `settings`: the settings of cells by their scopes, in such a file.
     """
 
     kind: str
@@ -225,6 +229,7 @@ class Checkpoint:
     labels: Mapping[str, str] = field(default_factory=dict)
     items: Sequence[Any] = ()
     is_own: bool = False
+    settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
 def check_claim(claimed: int, size: int) -> None:

@@ -19,7 +19,6 @@ from rnnweights.checkpoint import Refusal
 from rnnweights.conversion import Stated, convert
 from rnnweights.frameworks import Python, Worker, ask
 
-LAYOUTS = ("cudnn", "keras", "canonical", "onnx")
 TARGETS = (".weights.h5", ".h5", ".keras", ".npz", ".safetensors", ".onnx")
 INTERRUPTED = 130
 
@@ -27,9 +26,10 @@ INTERRUPTED = 130
 def main(arguments: Sequence[str] | None = None) -> int:
     """Convert the LSTM and GRU layers of a checkpoint to another layout.
 
-    There are four layouts: cudnn (the CuDNN layers of Keras 2), keras (Keras's own layers),
-    canonical (Keras's layers as named arrays in .npz or .safetensors) and onnx (a node for each
-    layer in .onnx). The name of TARGET decides the format: .h5, .keras, .weights.h5, .npz,
+    The layouts are cudnn (the CuDNN layers of Keras 2), keras (Keras's own layers), canonical
+    (Keras's layers as named arrays in .npz or .safetensors), onnx (a node for each layer in .onnx)
+    and those of other frameworks, such as torch.LSTM or haiku (arrays with their names in .npz or
+    .safetensors). The name of TARGET decides the format: .h5, .keras, .weights.h5, .npz,
     .safetensors or .onnx.
     """
     parser = argparse.ArgumentParser(
@@ -183,7 +183,12 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
         "help": "a file of Keras, torch, ONNX or safetensors, an .npz file, or a checkpoint of "
         "TensorFlow",
     },
-    "--to": {"required": True, "choices": LAYOUTS, "help": "the layout to write"},
+    "--to": {
+        "required": True,
+        "metavar": "LAYOUT",
+        "help": "the layout to write: cudnn, keras, canonical, onnx, or that of another framework, "
+        "such as torch.LSTM",
+    },
     "-o --output": {
         "type": Path,
         "required": True,

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from rnnweights.cells import DIRECTIONS, Cell, Item
+from rnnweights.cells import DIRECTIONS, Cell, Item, resets_after
 from rnnweights.checkpoint import Refusal
 from rnnweights.layer_tree import (
     CELLS,
@@ -90,20 +90,6 @@ def check_agreement(cell: Cell, node: Node) -> None:
                 f"layer {cell.scope}: the configuration says reset_after={not after}, "
                 f"the bias has the shape {shape}."
             )
-
-
-def resets_after(cell: Cell) -> bool:
-    """Whether a GRU applies the reset gate after the product, as those of cuDNN and torch do.
-
-    Of a cell in Keras's layout, the configuration says it, or else the shape of the bias.
-    """
-    if cell.reset_after is not None:
-        return cell.reset_after
-    if cell.layout != "keras":
-        return True
-    if cell.settings is not None and "reset_after" in cell.settings:
-        return bool(cell.settings["reset_after"])
-    return "bias" in cell.arrays and cell.arrays["bias"].ndim == 2
 
 
 class Activation(NamedTuple):

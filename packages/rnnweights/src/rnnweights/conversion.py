@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import tempfile
 from collections import Counter
 from collections.abc import Sequence
@@ -21,6 +22,7 @@ from rnnweights.cells import (
     check_directions,
     check_finite,
     items_of,
+    resets_after,
     with_directions,
 )
 from rnnweights.checkpoint import Array, Checkpoint, Refusal, Watched
@@ -31,15 +33,15 @@ from rnnweights.configuration import (
     check_named_class,
     described,
     is_class_named,
-    resets_after,
 )
-from rnnweights.declared import declared_cells, suggestion, without_copies
+from rnnweights.declared import declared_cells, in_declared, suggestion, without_copies
 from rnnweights.frameworks import Worker
 from rnnweights.keras_files import write_like, write_weights
 from rnnweights.layouts import Layout, layouts_named
 from rnnweights.onnx_files import onnx_model
 from rnnweights.reading import read
 
+OWN = ("cudnn", "keras", "canonical", "onnx")  # layouts with formats of their own
 OF_KERAS = (".h5", ".keras", ".weights.h5")
 OF_KERAS_3 = (".keras", ".weights.h5")
 ADVICE = (
@@ -225,7 +227,8 @@ def convert(
     """Converts a checkpoint.
 
     - `source`: its file, or the prefix of its files.
-    - `to`: the layout ``cudnn`` or ``keras``; ``canonical`` for Keras's in an archive of arrays.
+    - `to`: the layout ``cudnn`` or ``keras``; ``canonical`` for Keras's in an archive of arrays;
+      that of another framework, as for `layouts_named`.
     - `target`: the format, a suffix. A model whose format changes is loaded and saved by Keras 3.
     - `worker`: answers what only a framework can, as `frameworks.ask`.
     - `path`: the file to write.
@@ -238,6 +241,11 @@ def convert(
     if target == ".onnx" and to != "cudnn":
         layout = "onnx"
 
+    others = []  # layouts of other frameworks to write
+    if to not in OWN:
+        others = layouts_named(to)
+        if target not in (".npz", ".safetensors"):
+            raise Refusal(f"{target} files have Keras's layout or ONNX's.", "write .npz.")
     layouts = []
     if stated.layout is not None:
         layouts = layouts_named(stated.layout)
@@ -279,8 +287,13 @@ def convert(
     copied: list[Item] = []
     for item in items:
         if isinstance(item, Array):
-            item = item._replace(data=Watched(item.data, partial(broken.append, item.name)))
-        copied.append(item)
+            data = Watched(item.data, partial(broken.append, item.name))
+            copied.append(item._replace(data=data))
+        elif others:
+            _check_functions(item, stated, to)
+            copied += in_declared(item, others)
+        else:
+            copied.append(item)
     keeps_config = _write(path, checkpoint, copied, layout, target, stated)
     return Conversion(
         checkpoint,
@@ -291,6 +304,17 @@ def convert(
         list(dict.fromkeys(broken)),
         keeps_config,
     )
+
+
+def _check_functions(cell: Cell, stated: Stated, to: str) -> None:
+    """Raises `Refusal` unless a cell has the activations that other frameworks' cells have."""
+    for name, activation in activations(cell, stated.activations).items():
+        if activation.name != DEFAULTS[name]:
+            raise Refusal(
+                f"layer {cell.scope} has {name}={activation.name}, which a file of {to} does not "
+                "say.",
+                "write .onnx, which does.",
+            )
 
 
 def _items(checkpoint: Checkpoint, stated: Stated, layouts: Sequence[Layout]) -> list[Item]:
@@ -331,8 +355,11 @@ def _items(checkpoint: Checkpoint, stated: Stated, layouts: Sequence[Layout]) ->
         if isinstance(item, Cell):
             item = replace(item, scope=renamed.get(item.scope, item.scope))
             item = _of_stated_layout(item, layouts)
+            if item.scope in checkpoint.settings:
+                item = replace(item, settings=dict(checkpoint.settings[item.scope]))
             if item.settings is None and not layouts and item.layout in ("keras", "cudnn"):
-                check_named_class(item, checkpoint.container, checkpoint.labels)
+                if not checkpoint.is_own:
+                    check_named_class(item, checkpoint.container, checkpoint.labels)
                 has_class = is_class_named(item, checkpoint.labels)
                 item = replace(item, assumed=not says_layout, has_class=has_class)
         settled.append(item)
@@ -412,6 +439,16 @@ def _write(
         return checkpoint.config is not None
 
     about = {**checkpoint.attributes, "order": checkpoint.order}
+    settings = {}
+    for cell in cells_of(items):
+        known = {}
+        for name, activation in activations(cell, stated.activations).items():
+            if activation.origin != "assumed":
+                known[name] = activation.name
+        if known:
+            settings[cell.scope] = known
+    if settings:
+        about["settings"] = json.dumps(settings)
     arrays = arrays_of(items, layout)
     if target == ".npz":
         write_npz(path, arrays, about)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rnnweights.cells import Cell, checked
+from rnnweights.cells import Cell, checked, resets_after
 from rnnweights.checkpoint import PARTS, Array, Computed, Data, Refusal
 from rnnweights.layouts import (
     AFTER,
@@ -394,6 +394,106 @@ def without_copies(arrays: Sequence[Array], layouts: Sequence[Layout]) -> list[A
         if not PADDLE_CELL.search(array.name) or array.values.tobytes() not in contents:
             rest.append(array)
     return rest
+
+
+STACK_OF_TORCH = re.compile(r"(.*)_l(\d+)")
+
+
+def in_declared(cell: Cell, layouts: Sequence[Layout]) -> list[Array]:
+    """The arrays of a cell in the first of the layouts that is for its kind, as its framework names
+    them. Raises `Refusal` if no cell of this layout computes the same."""
+    fitting = [layout for layout in layouts if layout.cell == cell.name and layout.parts]
+    if not fitting:
+        names = ", ".join(layout.name for layout in layouts)
+        raise Refusal(
+            f"layer {cell.scope} is a {cell.kind}, and {names} is none.",
+            "name the framework alone, or another layout.",
+        )
+    layout = max(fitting, key=lambda layout: layout.is_stack)
+    if cell.name == "gru" and resets_after(cell) != (layout.reset == AFTER):
+        order = {True: "after", False: "before"}
+        raise Refusal(
+            f"layer {cell.scope} applies the reset gate {order[resets_after(cell)]} the product, "
+            f"and {layout.name} {layout.reset} it.",
+            "name another layout.",
+        )
+    gates = _gates_for(cell, layout)
+
+    arrays = []
+    for name, part in layout.parts.items():
+        columns = []
+        for gate in part.gates:
+            if part.side == "both":
+                columns.append(np.concatenate([gates.W[gate], gates.R[gate]]))
+            elif part.side in MATRICES:
+                columns.append({"input": gates.W, "hidden": gates.R}[part.side][gate])
+            elif part.side == "hidden_bias" or gate == "m":
+                columns.append(gates.c[gate.replace("m", "n")])
+            else:
+                columns.append(gates.b[gate])
+        if layout.interleaved:
+            values = np.stack(columns, axis=-1).reshape(*columns[0].shape[:-1], -1)
+        else:
+            values = np.concatenate(columns, axis=-1)
+        if layout.transposed and values.ndim == 2:
+            values = values.T
+        full = _name_in(layout, cell, name)
+        arrays.append(Array(full, full, np.ascontiguousarray(values), cell.layer))
+    return arrays
+
+
+def _gates_for(cell: Cell, layout: Layout) -> Gates:
+    """The arrays of a cell by gate, as the layout has them. Of its biases, `Gates.b` and `Gates.c`
+    have for each gate the ones that the layout has an array for; the others are added to these."""
+    letters = GATES[cell.name]
+
+    def split(array: np.ndarray) -> dict[str, np.ndarray]:
+        return dict(zip(letters, np.split(array, len(letters), axis=-1), strict=True))
+
+    W = split(np.asarray(cell.arrays["kernel"]))
+    R = split(np.asarray(cell.arrays["recurrent_kernel"]))
+    rows = np.zeros((2, len(letters) * cell.units), W[letters[0]].dtype)
+    if "bias" in cell.arrays:
+        bias = np.atleast_2d(np.asarray(cell.arrays["bias"]))
+        rows[: len(bias)] = bias
+    b, c = split(rows[0]), split(rows[1])
+    if layout.new_update:
+        for arrays in (W, R, b, c):
+            arrays["z"] = -arrays["z"]
+    if layout.forget:
+        b["f"] = b["f"] - b["f"].dtype.type(layout.forget)
+
+    of_inputs = "".join(part.gates for part in layout.parts.values() if part.side == "input_bias")
+    of_state = "".join(part.gates for part in layout.parts.values() if part.side == "hidden_bias")
+    of_state += "n" if "m" in of_inputs else ""
+    for gate in letters:
+        is_within = gate == "n" and layout.reset == AFTER  # its second bias is multiplied with r
+        missing = []
+        if gate not in of_inputs and np.any(b[gate]):
+            missing.append(b[gate])
+            c[gate] = c[gate] + b[gate]
+        if gate not in of_state and np.any(c[gate]) and not missing:
+            missing.append(c[gate])
+            b[gate] = b[gate] + c[gate]
+        if missing and (is_within or gate not in of_inputs + of_state):
+            raise Refusal(
+                f"layer {cell.scope} has a bias of the gate {gate} that {layout.name} lacks.",
+                "name another layout.",
+            )
+    return Gates(W, R, b, c)
+
+
+def _name_in(layout: Layout, cell: Cell, part: str) -> str:
+    """The name of an array of a cell in a file of its framework."""
+    if not layout.is_stack:
+        name = f"{cell.scope}/{part}"
+        is_dotted = layout.name.startswith(("torch.", "tinygrad.", "mindspore."))
+        return name.replace("/", ".") if is_dotted else name
+    scope = cell.scope.removesuffix(f"/{cell.direction}")
+    stack = STACK_OF_TORCH.fullmatch(scope)
+    module, level = stack.groups() if stack else (scope, "0")
+    end = "_reverse" if cell.direction == "backward" else ""
+    return f"{module.replace('/', '.')}.{part}{level}{end}"
 
 
 def suggestion(arrays: Sequence[Array]) -> list[str]:

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rnnweights import declared
-from rnnweights.cells import Buffer, Cell
-from rnnweights.configuration import resets_after
+from rnnweights.cells import Buffer, Cell, resets_after
 from rnnweights.layouts import AFTER
 
 Function = Callable[[np.ndarray], np.ndarray]

@@ -17,9 +17,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rnnweights.cells import Cell, Item
+from rnnweights.cells import Cell, Item, resets_after
 from rnnweights.checkpoint import Array, Refusal
-from rnnweights.configuration import resets_after
 from rnnweights.declared import Found, declared_cell
 from rnnweights.layouts import AFTER, BEFORE, Layout, Part
 from rnnweights.protobuf import (
