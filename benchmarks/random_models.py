@@ -26,7 +26,7 @@ from benchmarks import where  # noqa: E402
 from benchmarks.small import add_small  # noqa: E402
 from tests.worker.checked_models import IMPLEMENTATIONS, checked  # noqa: E402
 
-CHUNK = 10  # models that one process certifies
+CHUNK = 4  # models that one process certifies
 
 
 def main() -> int:
@@ -54,6 +54,7 @@ def main() -> int:
             faulty += bool(model.faults)
             for fault in model.faults:
                 print(f"model {model.seed}: {fault}\n", flush=True)
+        print(f"{seeds.stop - options.first} models", file=sys.stderr, flush=True)
     print(f"{options.models} models in {options.build}, of which {faulty} have a fault.\n")
     print("| implementation | certified | refused |")
     print("|:--|--:|--:|")
