@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import psutil
 
@@ -79,24 +80,27 @@ def test_compare_measures_two_choices(project: Project) -> None:
 
 
 def test_a_comparison_that_was_killed_continues(project: Project) -> None:
+    """Killed when so many records exist, each time; none is lost or changed."""
     words = [sys.executable, "-m", "rnnbench", *comparable(project)]
-    begun = subprocess.Popen(
-        words,
-        cwd=project.folder,
-        env=project.environment,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    wait_until(project.records, 60, "the first record")
-    started = descendants(begun.pid)
-    begun.kill()
-    begun.wait()
-    wait_until(lambda: not started.keys() & set(psutil.pids()), 20, "the end of its processes")
-    kept = {file: file.read_bytes() for file in project.records()}
+    kept: dict[Path, bytes] = {}
+    for least in (1, 3, 5):
+        begun = subprocess.Popen(
+            words,
+            cwd=project.folder,
+            env=project.environment,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        wait_until(lambda: len(project.records()) >= least, 60, "records")  # noqa: B023
+        started = set(descendants(begun.pid))
+        begun.kill()
+        begun.wait()
+        wait_until(lambda: not started & set(psutil.pids()), 20, "the end")  # noqa: B023
+        assert {file: file.read_bytes() for file in kept} == kept
+        kept = {file: file.read_bytes() for file in project.records()}
 
     done = project.rnnbench(*words[3:])
     assert done.returncode == 0, done.stderr
-    for file, content in kept.items():
-        assert file.read_bytes() == content
+    assert {file: file.read_bytes() for file in kept} == kept
     names = [file.parent.name for file in project.records()]
-    assert len(names) == len(set(names)) >= 6
+    assert len(names) >= 6 and len(names) - len(set(names)) <= 3, "a half round is measured again"
