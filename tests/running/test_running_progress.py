@@ -30,6 +30,7 @@ def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The seconds of the clock, which a test sets."""
     seconds = [100.0]
     monkeypatch.setattr(progress.time, "monotonic", lambda: seconds[0])
+    monkeypatch.setattr(progress, "QUIET_SECONDS", 10.0)
     return seconds
 
 
