@@ -29,6 +29,7 @@ from rnnbench.records.store import Place, read_json, timing_lock, write_json
 from rnnbench.running import host_check
 from rnnbench.running.worker import WorkflowImporters
 
+STANDARD_ERROR = 2  # `sys.stderr` of a notebook is no file
 ENDING = (signal.SIGTERM, signal.SIGHUP)
 
 
@@ -128,7 +129,7 @@ def _store_made(place: Place) -> Iterator[None]:
         yield
         return
     command = [sys.executable, "-m", "rnnbench", "track", "--init", "--output", str(file)]
-    making = subprocess.Popen(command, cwd=place.root, stdout=sys.stderr)
+    making = subprocess.Popen(command, cwd=place.root, stdout=STANDARD_ERROR)
     try:
         yield
         making.wait()

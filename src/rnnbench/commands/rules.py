@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import signal
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -495,7 +496,7 @@ def _unneeded(
         some = ""
         if len(names_by_text) > 1:
             some = f" ({', '.join(names)})"
-        print_progress(f"{label}: not measured{some}: {text}")
+        print_progress(f"{label} not measured{some}: {text}")
     return unneeded
 
 
@@ -519,7 +520,8 @@ def _summary(record: Record) -> str:
 
 
 def _remaining_time(place: Place, left: int, rule: Repeats | None) -> str:
-    """The estimated time of the `left` rounds, from the experiment's finished rounds."""
+    """The estimated time of the `left` rounds, or of those that a budget allows, from the
+    experiment's finished rounds."""
     seconds = []
     for path in islice(round_files(place.folder), SAMPLE):
         with suppress(RecordError):
@@ -527,4 +529,8 @@ def _remaining_time(place: Place, left: int, rule: Repeats | None) -> str:
             known = [wall for wall in walls if wall is not None]
             if len(known) == len(walls):
                 seconds.append(sum(known))
+    if rule and rule.budget_s is not None and sum(seconds) > 0:
+        mean = sum(seconds) / len(seconds)
+        within = math.ceil(max(0.0, rule.budget_s - sum(seconds)) / mean)
+        left = min(left, within)
     return remaining(seconds, left, "at most " if rule else "")
