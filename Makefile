@@ -34,7 +34,7 @@ CHECKS := check-types check-audit check-docs check-workflow check-style
 .PHONY: $(CHECKS) run test test-all faults mutants check docs ui env lock lock-builds schemas format
 
 run: $(MADE)
-	$(BIN)/snakemake --cores all
+	@$(BIN)/python -m rnnbench run
 
 # Without workflows, servers, browsers, old builds, clusters and long simulations. Three processes, because some
 # tests wait for a worker.

@@ -8,6 +8,7 @@ import inspect
 import io
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -29,10 +30,39 @@ def on_files(files: Files, config: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Appends the keys of the schemas to the page on configuration."""
+    """Appends the keys of the schemas to the page on configuration, and the public names to that on
+    Python."""
+    if page.file.src_uri == "python.md":
+        markdown += api()
     if page.file.src_uri == "configuration.md":
         markdown += "\n".join(schema(title, name) for title, name in SCHEMAS.items())
     return markdown.replace("../reports/example/", "")
+
+
+def api() -> str:
+    """The signatures and docstrings of the public names of `rnnbench`."""
+    import rnnbench
+
+    parts = ["\n## Reference\n"]
+    for name in ("compare", "load", "Comparison", "Speedup", "RnnbenchError"):
+        value = getattr(rnnbench, name)
+        signature = "" if name in ("Comparison", "RnnbenchError") else signature_of(value)
+        parts.append(f"### rnnbench.{name}\n")
+        parts.append(f"```python\n{name}{signature}\n```\n\n{inspect.getdoc(value)}\n")
+        if name != "Comparison":
+            continue
+        for part, member in vars(value).items():
+            function = member.fget if isinstance(member, property) else member
+            if not part.startswith("_") and inspect.isfunction(function):
+                called = "" if isinstance(member, property) else signature_of(function)
+                text = inspect.getdoc(function)
+                parts.append(f"**`{name}.{part}{called}`**\n\n{text}\n".replace("(self, ", "("))
+    return "\n".join(parts)
+
+
+def signature_of(function: Any) -> str:
+    """The arguments of a function with their types, which are not evaluated."""
+    return re.sub(r"(: |-> )'([^']*)'", r"\1\2", str(inspect.signature(function)))
 
 
 def cli() -> str:

@@ -98,6 +98,7 @@ def test_run_starts_snakemake(project: Project) -> None:
     result = project.rnnbench("run", "small", "--conf", str(project.conf), "--", "-n", "--quiet")
     assert result.returncode == 0, result.stderr
     assert result.stderr.startswith("snakemake --cores all -n --quiet --config experiment=small")
+    assert "profile" not in result.stderr and "Building DAG" not in result.stderr
     assert not list((project.folder / "results").glob("records/*"))
 
 

@@ -8,6 +8,7 @@ from functools import partial
 import pytest
 
 from rnnbench.running import progress
+from tests.factory import make_record
 
 
 @pytest.mark.parametrize(
@@ -25,11 +26,20 @@ def test_the_remaining_time_is_estimated_from_finished_runs() -> None:
     assert progress.remaining([30.0], 4, "at most ") == ", at most about 2 min left"
 
 
+def test_a_round_is_named_by_what_varies_between_rounds() -> None:
+    runs = [make_record(rnn=rnn, overrides={"model.units": 8}).run for rnn in ("keras", "block")]
+    device = runs[0].choices["device"]
+    assert progress.place_of(runs, ["rnn", "device", "model.units"]) == f"{device} units=8 "
+    assert progress.place_of(runs, ["rnn"]) == ""
+    assert progress.place_of(runs[:1], ["rnn", "device"]) == f"keras {device} "
+
+
 @pytest.fixture
 def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The seconds of the clock, which a test sets."""
     seconds = [100.0]
     monkeypatch.setattr(progress.time, "monotonic", lambda: seconds[0])
+    monkeypatch.setattr(progress, "QUIET_SECONDS", 10.0)
     return seconds
 
 

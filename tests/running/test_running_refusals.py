@@ -135,7 +135,7 @@ def test_a_round_says_for_whom_it_waits(place: Place, capsys: pytest.CaptureFixt
 
 
 def runner_at(place: Place, machine_name: str) -> CohortRunner:
-    unused = dict.fromkeys(("check", "label", "name", "pinned_md5", "timing", "remaining"))
+    unused = dict.fromkeys(("check", "label", "name", "pinned_md5", "timing"))
     return CohortRunner(place=place, hardware={"machine": machine_name}, **unused)
 
 

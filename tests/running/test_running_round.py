@@ -195,7 +195,7 @@ def test_a_run_whose_certificate_failed_is_not_trained(
     write_json(place.folder / "certificates.json", {"fake-lstm-fake": {"digest": ""}})
     records = measure_round(place, *lines, reference="mine")
     told = capsys.readouterr().err
-    assert ("2 runs start" if trained else "1 run starts") in told
+    assert told == "", "the line of a round is that of its command"
     assert len(records["block"].epochs) == 4
     assert bool(records["mine"].epochs) == trained
     if not trained:

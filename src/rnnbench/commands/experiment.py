@@ -33,7 +33,7 @@ def run(arguments: Sequence[str]) -> int:
     """
     command = command_of(arguments)
     print(shlex.join(["snakemake", *command]), file=sys.stderr, flush=True)
-    os.execv(sys.executable, [sys.executable, "-m", "snakemake", *command])
+    os.execv(sys.executable, [sys.executable, "-m", "rnnbench.workflow", *command])
 
 
 def command_of(arguments: Sequence[str]) -> list[str]:

@@ -29,6 +29,7 @@ from rnnbench.records.store import Place, read_json, timing_lock, write_json
 from rnnbench.running import host_check
 from rnnbench.running.worker import WorkflowImporters
 
+STANDARD_ERROR = 2  # `sys.stderr` of a notebook is no file
 ENDING = (signal.SIGTERM, signal.SIGHUP)
 
 
@@ -75,7 +76,7 @@ def measure_here(
 
 
 def _measure(rounds: Sequence[Round], plan: Plan, place: Place) -> None:
-    """Measures rounds in the order of the plan, and says in the end why some were not needed."""
+    """Measures rounds in the order of the plan."""
     numbers = {name: number for number, name in enumerate(plan.rounds)}
     for each in rounds:
         complete_round(
@@ -85,18 +86,6 @@ def _measure(rounds: Sequence[Round], plan: Plan, place: Place) -> None:
             len(numbers),
             is_last=False,
         )
-
-    results, _ = results_in(place.folder)
-    unneeded = []
-    for run in plan.runs.values():
-        if run.name in results and results[run.name].not_needed:
-            unneeded.append(results[run.name].not_needed)
-    if unneeded:
-        measured = len(plan.runs) - len(unneeded)
-        end = "the results are as precise as the experiment asks for"
-        if any(why and why.is_over_budget for why in unneeded):
-            end = "the budget is used up"
-        say(f"{measured} runs were measured, of at most {len(plan.runs)}: {end}.")
 
 
 def _unfinished_rounds(plan: Plan, place: Place) -> list[Round]:
@@ -140,7 +129,7 @@ def _store_made(place: Place) -> Iterator[None]:
         yield
         return
     command = [sys.executable, "-m", "rnnbench", "track", "--init", "--output", str(file)]
-    making = subprocess.Popen(command, cwd=place.root, stdout=sys.stderr)
+    making = subprocess.Popen(command, cwd=place.root, stdout=STANDARD_ERROR)
     try:
         yield
         making.wait()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,10 +37,15 @@ PUBLISHED_ROWS = "the folder with the published rows, *.csv"
 
 def report(arguments: Sequence[str]) -> int:
     """Write the report of an experiment from its records: tables, figures and one page."""
+    from rnnbench.report.terminal import how_to_use
+
     written = write_page(arguments)
     for line in [*written.content.said, *written.further]:
         print(line)
-    print(written.page)
+    for line in how_to_use(written.content.use):
+        print(line)
+    if "RNNBENCH_LOG" not in os.environ:  # the workflow ends with the path
+        print(written.page)
     return 0
 
 

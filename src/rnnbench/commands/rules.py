@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import signal
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -23,7 +24,7 @@ from rnnbench.errors import RecordError, RunError
 from rnnbench.grid.experiment import Repeats
 from rnnbench.grid.files import user_files
 from rnnbench.grid.overrides import Config
-from rnnbench.grid.point import configuration_of, digest_of_round
+from rnnbench.grid.point import digest_of_round
 from rnnbench.planning.digests import worker_digest, worker_files
 from rnnbench.planning.plan import code_of
 from rnnbench.records.plan_file import read_experiment, read_round
@@ -40,7 +41,7 @@ from rnnbench.records.rounds import (
 )
 from rnnbench.records.store import Place, read_json, timing_lock
 from rnnbench.running.certificates import certify as make_certificate
-from rnnbench.running.progress import print_progress, progress_label, remaining
+from rnnbench.running.progress import place_of, print_progress, progress_label, remaining
 from rnnbench.running.round import adoptable_records, measure
 from rnnbench.running.verdict import LESS_MEMORY
 from rnnbench.sources.certificates import certificate_of
@@ -118,7 +119,10 @@ def certificate_summary(certificate: Mapping[str, Any], rnns: Mapping[str, Confi
 
     all_certified = counts["certified"] == len(results) > 1
     if all_certified and all(pair.get("equal") for pair in certificate["pairs"]):
-        return [f"{len(results)} implementations compute the same function ({key})"]
+        # Tolerates those that were made up: only these three name a function to a reader.
+        named = [certificate.get(axis) for axis in ("model", "cell", "build")]
+        of = ", ".join(str(name) for name in named if name not in (None, "of_model", "current"))
+        return [f"{len(results)} implementations compute the same function ({of or key})"]
     lines = [f"certificate {key}: {', '.join(texts)}"]
 
     fault = certificate_of(certificate, key).fault_of_all(rnns)
@@ -295,9 +299,8 @@ def complete_round(
     """
     name = planned[0].round
     file = round_file(place.folder, name)
-    label = progress_label(number, total)
-    title = f"{label} {name}"
     experiment = read_experiment(place.folder / "experiment.json")
+    label = f"{progress_label(number, total)} {place_of(planned, experiment.varied)}".rstrip()
     base = reference_of([run.as_dict() for run in planned], experiment.reference)
     reference = None
     if base:
@@ -309,38 +312,77 @@ def complete_round(
     unneeded = _unneeded(
         planned,
         place,
-        title,
+        label,
         rule,
         reference,
         in_own_process=is_last,
     )
     needed = [run for run in planned if run.name not in unneeded]
+    records: Mapping[str, Record] = {}
     if needed:
-        remaining = _remaining_time(place, total - number, rule)
-        _measure(
+        records = _measure(
             needed,
             place,
             label,
             reference,
-            remaining,
             share_of(rule),
         )
 
     results = results_of(adoptable_records(needed, place)) | unneeded
     write_results(file, {run.name: results[run.name] for run in planned if run.name in results})
-    if not needed or not reference or len(planned) == 1:
-        return bool(needed)
+    if not needed:
+        return False
 
-    # Imported when nothing is timed: they load NumPy and SciPy.
-    from rnnbench.planning.finished import finished_runs
-    from rnnbench.planning.repeats import ratios_of
-    from rnnbench.report.rounds import so_far
+    text = ""
+    if reference and len(planned) > 1:
+        # Imported when nothing is timed: they load NumPy and SciPy.
+        from rnnbench.planning.finished import finished_runs
+        from rnnbench.planning.repeats import ratios_of
+        from rnnbench.report.rounds import so_far
 
-    ratios = ratios_of(planned, finished_runs(place), reference)
-    text = so_far(planned, ratios, reference)
-    if text:
-        print_progress(f"{label} {configuration_of(name)} {text}")
+        text = so_far(planned, ratios_of(planned, finished_runs(place), reference), reference)
+    left = _remaining_time(place, total - number - 1, rule)
+    for line in _round_lines(needed, records, text):
+        print_progress(f"{label} {line}{left}")
+        left = ""
     return True
+
+
+def _round_lines(planned: Sequence[Run], records: Mapping[str, Record], text: str) -> list[str]:
+    """What to print of a round that was measured: one line, and one for each reason of void runs.
+
+    - `planned`: its runs; `records`: of them, by name.
+    - `text`: what is known so far of ratios; ``""`` if nothing is.
+    """
+    void: dict[str, list[str]] = {}
+    suspect = []
+    summaries = []
+    for run in planned:
+        record = records.get(run.name)
+        if record is None:
+            continue
+        name = run.name
+        if len(planned) > 1:
+            name = run.choices.get("rnn") or run.name
+        status = record.verdict.status
+        if status == "void":
+            void.setdefault(_summary(record), []).append(name)
+            continue
+        if status == "suspect":
+            suspect.append(record)
+        summaries.append(f"{name} {_summary(record)}")
+
+    lines = []
+    if text:
+        lines.append(text)
+        if suspect:
+            why = suspect[0].verdict.reasons[0].text
+            lines[0] += f"; {len(suspect)} of {len(planned)} runs suspect ({why})"
+    elif summaries:
+        lines.append("; ".join(summaries))
+    for why, names in void.items():
+        lines.append(f"{', '.join(names)}: {why}")
+    return lines
 
 
 def share_of(rule: Repeats | None) -> Share | None:
@@ -358,13 +400,11 @@ def _measure(
     place: Place,
     label: str,
     reference: str | None,
-    remaining: str,
     share: Share | None = None,
-) -> None:
-    """Measures the `needed` runs of a round and prints what each came to.
+) -> dict[str, Record]:
+    """Measures the `needed` runs of a round. Returns run → record.
 
-    - `label`, `remaining`: what is printed before, the number of the round and the time that is
-      left.
+    - `label`: how what is printed begins.
     - `share`: how long the turns take in all.
     """
     check = watched(needed[0].round, [run.config for run in needed], place.root)
@@ -378,25 +418,15 @@ def _measure(
             worker=worker_digest(run.config),
         )
 
-    records = measure(
+    return measure(
         needed,
         place,
         check,
         label=label,
         reference=reference,
         pinned_md5=pins,
-        remaining=remaining,
         share=share,
     )
-
-    names_by_summary: dict[str, list[str]] = {}
-    for name, record in records.items():
-        names_by_summary.setdefault(_summary(record), []).append(name)
-    for summary, names in names_by_summary.items():
-        text = names[0]
-        if len(names) > 1:
-            text += f" and {len(names) - 1} more"
-        print_progress(f"{label} {text}: {summary}")
 
 
 def _why_not_needed(
@@ -466,7 +496,7 @@ def _unneeded(
         some = ""
         if len(names_by_text) > 1:
             some = f" ({', '.join(names)})"
-        print_progress(f"{label}: not measured{some}: {text}")
+        print_progress(f"{label} not measured{some}: {text}")
     return unneeded
 
 
@@ -490,7 +520,8 @@ def _summary(record: Record) -> str:
 
 
 def _remaining_time(place: Place, left: int, rule: Repeats | None) -> str:
-    """The estimated time of the `left` rounds, from the experiment's finished rounds."""
+    """The estimated time of the `left` rounds, or of those that a budget allows, from the
+    experiment's finished rounds."""
     seconds = []
     for path in islice(round_files(place.folder), SAMPLE):
         with suppress(RecordError):
@@ -498,4 +529,8 @@ def _remaining_time(place: Place, left: int, rule: Repeats | None) -> str:
             known = [wall for wall in walls if wall is not None]
             if len(known) == len(walls):
                 seconds.append(sum(known))
+    if rule and rule.budget_s is not None and sum(seconds) > 0:
+        mean = sum(seconds) / len(seconds)
+        within = math.ceil(max(0.0, rule.budget_s - sum(seconds)) / mean)
+        left = min(left, within)
     return remaining(seconds, left, "at most " if rule else "")

@@ -47,7 +47,8 @@ class Experiment(msgspec.Struct, frozen=True):
     `reference` (axis → choice): what speed-ups are relative to. `lead`: what the report leads with,
     ``time``, ``devices``, ``kernels`` or ``calls``. `rerun`: the command that measures it, or
     nothing if an earlier version wrote the file. `peak_tflops`: device → precision → TFLOP/s, of
-    the devices that state them. `models` of the grid; `obstacle`: if no grid point can run."""
+    the devices that state them. `models` of the grid; `obstacle`: if no grid point can run.
+    `varied`: the axes and overrides in which its runs differ."""
 
     name: str
     title: str
@@ -58,6 +59,7 @@ class Experiment(msgspec.Struct, frozen=True):
     skipped: tuple[Skipped, ...] = ()
     rerun: str = ""
     peak_tflops: dict[str, dict[str, Peak]] = {}
+    varied: tuple[str, ...] = ()
     models: tuple[str, ...] = ()
     obstacle: Obstacle | None = None
 

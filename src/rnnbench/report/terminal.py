@@ -116,8 +116,15 @@ def print_answers(table: pd.DataFrame, page: Path | None = None) -> None:
     if page:
         sentences.append(f"The page: {page}")
     if len(set(faster)) == 1 and faster[0] in USABLE:
-        sentences += ["Use it: from rnnlayers import use", f'        use(model, "{faster[0]}")']
+        sentences += how_to_use(faster[0])
     _print_lines(sentences)
+
+
+def how_to_use(kernel: str) -> list[str]:
+    """The two lines with which a program of one's own gets a `kernel`; none without one."""
+    if not kernel:
+        return []
+    return ["Use it: from rnnlayers import use", f'        use(model, "{kernel}")']
 
 
 def _print_lines(lines: Iterable[str]) -> None:

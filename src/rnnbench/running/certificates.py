@@ -20,7 +20,7 @@ from rnnbench.errors import RunError
 from rnnbench.records.store import Place, write_json
 from rnnbench.running import worker
 from rnnbench.running.assemble import facts_of
-from rnnbench.running.progress import print_progress
+from rnnbench.running.progress import draw, print_progress
 from rnnbench.running.verdict import LESS_MEMORY, failure_reason
 from rnnbench.running.worker import Event, Facts, Outcome, job_of, supervise
 from rnnbench.sources.certificates import NOT_TRIED, certificate_of
@@ -155,11 +155,11 @@ def _outcomes(jobs: Mapping[str, Facts], key: str, place: Place) -> dict[str, Ou
 
 
 def _say_phase(label: str, event: Event) -> None:
-    """Prints which phase of a worker begins. `label`: the prefix of the message; empty for a worker
-    that does the same phases as another one."""
+    """Shows on a terminal which phase of a worker begins. `label`: the prefix of the message; empty
+    for a worker that does the same phases as another one."""
     if label and event["event"] == "phase_begin":
         phase = str(event.get("phase")).removeprefix("certify_")
-        print_progress(f"{label}: {phase}")
+        draw(f"{label}: {phase}")
 
 
 def assembled_certificate(

@@ -5,10 +5,13 @@ from __future__ import annotations
 import shutil
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-QUIET_SECONDS = 10.0  # between two lines about a round
+from rnnbench.records.overrides import last_component
+from rnnbench.records.record import Run
+
+QUIET_SECONDS = 60.0  # between two lines about a round in a log
 REDRAW_SECONDS = 1.0  # of the bar, which is drawn between two turns
 
 
@@ -23,7 +26,8 @@ def draw(text: str) -> bool:
     Returns whether there is a terminal.
     """
     terminal = sys.__stderr__
-    if terminal is None or not terminal.isatty():
+    # Of a notebook, the terminal is that of its server.
+    if terminal is None or not terminal.isatty() or "ipykernel" in sys.modules:
         return False
     fitting = text[: shutil.get_terminal_size().columns - 1]
     print(
@@ -39,6 +43,26 @@ def progress_label(order: int, total: int) -> str:
     """``[ 3/12]``; `order` counts from 0."""
     width = len(str(total))
     return f"[{order + 1:{width}}/{total}]"
+
+
+def place_of(planned: Sequence[Run], varied: Sequence[str]) -> str:
+    """What distinguishes the runs of a round from those of others: ``cpu_2 units=512 ``, with a
+    space at its end; ``""`` if nothing does.
+
+    - `planned`: the runs of the round.
+    - `varied`: the axes and overrides in which the runs of the experiment differ.
+    """
+    texts = []
+    for name in varied:
+        choices = {run.choices.get(name) for run in planned}
+        values = {run.overrides.get(name) for run in planned}
+        if len(choices) > 1 or len(values) > 1:
+            continue
+        if choices != {None}:
+            texts.append(str(choices.pop()))
+        if values != {None}:
+            texts.append(f"{last_component(name)}={values.pop()}")
+    return "".join(f"{text} " for text in texts)
 
 
 def duration(seconds: float) -> str:

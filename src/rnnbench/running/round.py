@@ -48,7 +48,6 @@ def measure(
     label: str,
     reference: str | None = None,
     pinned_md5: Mapping[str, str | None] | None = None,
-    remaining: str = "",
     share: Share | None = None,
 ) -> dict[str, Record]:
     """Measures the `planned` runs in turns, or adopts records of earlier attempts. Writes records.
@@ -61,7 +60,6 @@ def measure(
     - `label`: the prefix of its messages.
     - `reference`: the name of the run that the others are compared with.
     - `pinned_md5`: run → the md5 of the dataset from which its worker may load pickles.
-    - `remaining`: how long the experiment still takes, for its first message.
     - `share`: how long the turns of the round take in all.
 
     Raises `RunError` if a worker received an external SIGKILL, and `OSError` if something cannot be
@@ -93,7 +91,6 @@ def measure(
             hardware,
             pinned_md5 or {},
             timing,
-            remaining,
             share,
         )
         return runner.complete(planned, refused, reference)
@@ -129,7 +126,6 @@ class CohortRunner:
     hardware: Facts
     pinned_md5: Mapping[str, str | None]
     timing: int
-    remaining: str
     share: Share | None = None
 
     def folder(self, run: Run) -> Path:
@@ -187,12 +183,10 @@ class CohortRunner:
         missing = [run for run in without if run.name not in refused]
         if not without:
             retry = f"`rnnbench retry {self.place.experiment} NAME` measures one again"
-            text = f"nothing to measure, since every run has a record; {retry}"
-        elif len(missing) == 1:
-            text = "1 run starts"
-        else:
-            text = f"{len(missing)} runs start"
-        print_progress(f"{self.label} {self.name}: {text}{self.remaining}")
+            print_progress(
+                f"{self.label} {self.name}: nothing to measure, since every run has a record; "
+                f"{retry}"
+            )
 
         for run in without:
             if run.name in refused:

@@ -227,8 +227,9 @@ MOST_LINES = 8  # of one kind in the summary
 
 def summarize(job: Job) -> tuple[list[str], int]:
     """The last lines to print, and the exit code, 0 or `NO_USABLE_RUN`, once all jobs have ended.
-    There is one line per reason of void runs and per failure, then one each for the runs that were
-    not needed, the missing runs, the void runs together and the report's path."""
+    There is one line per reason of void runs and per failure, then one each for the missing runs,
+    the void runs together and the report's path. Runs that were not needed are no news: each round
+    said why."""
     runs = job.plan.runs
     folder = job.root / job.folder
     void = {}
@@ -257,13 +258,6 @@ def summarize(job: Job) -> tuple[list[str], int]:
 
     failures = _failures(job, dict.fromkeys(runs[name].round for name in missing))
     lines += _shortened(failures, "failures")
-    if unneeded:
-        done = len(runs) - len(unneeded) - len(missing)
-        end = "the results are as precise as the experiment asks for"
-        if any(each.is_over_budget for each in unneeded):
-            end = "the budget is used up"
-        lines.append(f"{done} runs were measured, of at most {len(runs)}: {end}.")
-
     # With ``--until certify`` no run was asked for.
     if missing and (failures or len(missing) < len(runs)):
         names = ", ".join(missing[:3]) + (", …" if len(missing) > 3 else "")

@@ -13,12 +13,22 @@ from snakemake.logging import DefaultFilter
 from snakemake.scheduling.job_scheduler import JobScheduler
 from snakemake.settings.enums import Quietness
 
-SILENCED = ("Select jobs to execute", "Execute ", "Assuming unrestricted shared filesystem")
+SILENCED = (
+    "Select jobs to execute",
+    "Execute ",
+    "Assuming unrestricted shared filesystem",
+    "Building DAG of jobs",
+    "Using shell",
+    "Config file ",
+    "Complete log(s)",
+    "Elapsed time",
+)
 Kind = TypeVar("Kind", bound=type)
 
 
 def silence_scheduler_log() -> None:
-    """Drops Snakemake's log lines about its scheduling, of which there are two per run."""
+    """Drops Snakemake's log lines about its scheduling, of which there are two per run, and about
+    itself; its own log files in ``.snakemake/log`` lack them too."""
     logging.getLogger("snakemake.logging").addFilter(
         lambda record: not str(record.msg).startswith(SILENCED)
     )
