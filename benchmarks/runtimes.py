@@ -200,7 +200,7 @@ def _cell(model: Any, name: str, asked: Any, expected: Any, bounds: list[float])
                             return {"error": f"{case}: another shape"}
                         if apart > bound:
                             worst["equal"] = False
-                        if apart >= worst["difference"]:
+                        if apart > worst["difference"]:
                             again = ", second call" if call else ""
                             worst |= {"difference": apart, "case": f"{case}{again}"}
         except Refused as error:
@@ -231,7 +231,9 @@ def markdown(rows: list[dict[str, Any]], versions: dict[str, str]) -> str:
                 if not cell["equal"]:
                     text = f"**≠ {text}** ({cell['case']})"
             else:
-                said = f"`{runtime}`: {without_names(said)}"
+                said = without_names(said)
+                if not said.startswith("layer "):
+                    said = f"`{runtime}`: {said}"
                 number = reasons.setdefault(said, len(reasons) + 1)
                 text = f"{'refused' if 'refused' in cell else '**error**'} [{number}]"
             cells.append(text)
@@ -246,9 +248,9 @@ def markdown(rows: list[dict[str, Any]], versions: dict[str, str]) -> str:
 
 
 def without_names(text: str) -> str:
-    """A reason without the names of one model's layers, at most 200 characters."""
+    """A reason without the names of one model's layers and nodes, at most 150 characters."""
     words = []
-    for word in text.split():
+    for word in text.partition(" END: ")[0].split():
         kept = word
         if "/" in word and len(word) > 20:
             kept = "…"
@@ -256,7 +258,7 @@ def without_names(text: str) -> str:
     if len(words) > 2 and words[0] == "layer":
         words[1] = "NAME:"
     short = " ".join(words).replace("|", "/").replace("<", "‹").replace(">", "›")
-    return short if len(short) <= 200 else f"{short[:200]} …"
+    return short if len(short) <= 150 else f"{short[:150]} …"
 
 
 def main() -> None:
@@ -264,9 +266,10 @@ def main() -> None:
     parser.add_argument("--small", action="store_true", help="two rows, two runtimes")
     parser.add_argument("--write", action="store_true", help="into docs/runtimes.md")
     parser.add_argument("--rows", help="only the rows whose names begin with this")
+    parser.add_argument("--runtimes", default=",".join(RUNTIMES), help="joined by commas")
     parser.add_argument("--python", help="a Python with the runtimes (default: build serving)")
     parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
-    parser.add_argument("--from", dest="source", type=Path, help="lines of an earlier run")
+    parser.add_argument("--from", dest="source", type=Path, help="lines of earlier runs")
     options = parser.parse_args()
     if options.inside:
         import keras
@@ -274,14 +277,21 @@ def main() -> None:
         names = list(SMALL) if options.small else []
         if options.rows:
             names = [name for name in models(keras) if name.startswith(options.rows)]
-        runtimes = ["onnxruntime", "onnxruntime_operator"] if options.small else list(RUNTIMES)
+        runtimes = options.runtimes.split(",")
+        if options.small:
+            runtimes = ["onnxruntime", "onnxruntime_operator"]
         print(json.dumps({"versions": _versions()}))
         rows_of(names, runtimes)
         return
     text = options.source.read_text() if options.source else _inside(options)
     lines = [json.loads(line) for line in text.splitlines() if line.startswith("{")]
     versions = next(line["versions"] for line in lines if "versions" in line)
-    rows = [line for line in lines if "cells" in line]
+    by_name: dict[str, dict[str, Any]] = {}
+    for line in lines:
+        if "cells" in line:
+            row = by_name.setdefault(line["name"], line)
+            row["cells"] |= line["cells"]  # a later run replaces its cells
+    rows = list(by_name.values())
     table = markdown(rows, versions)
     from benchmarks.where import heading
 
@@ -312,6 +322,7 @@ def _inside(options: argparse.Namespace) -> str:
         command.append("--small")
     if options.rows:
         command += ["--rows", options.rows]
+    command += ["--runtimes", options.runtimes]
     variables = {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1", "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
         command, env={**os.environ, **variables}, stdout=subprocess.PIPE, text=True, check=True

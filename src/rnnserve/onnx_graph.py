@@ -57,10 +57,14 @@ class Value:
     mask: str | None = None
 
 
-def write(model, path):
+def write(model, path, trusts_lengths=True):
     """Writes `model` to the file `path`. Raises `Refused` if it has a layer that the graph cannot
-    carry."""
-    graph = _Graph()
+    carry.
+
+    `trusts_lengths`: False for a runtime whose nodes ignore ``sequence_lens`` in their last output:
+    with masks, it is then taken from the outputs of all steps.
+    """
+    graph = _Graph(trusts_lengths)
     inputs = []
     declared = []
     for number, tensor in enumerate(model.inputs):
@@ -102,7 +106,8 @@ def _flat(outputs):
 class _Graph:
     """The nodes and constants so far. A method for each kind of layer adds to them."""
 
-    def __init__(self):
+    def __init__(self, trusts_lengths):
+        self.trusts_lengths = trusts_lengths
         self.nodes = []
         self.constants = []
         self.number = 0
@@ -430,10 +435,36 @@ class _Node:
         if self.layer.return_sequences:
             for number in range(len(self.cells)):
                 sequences.append(self.sequence(outputs[0], number, direction, places))
+        if places is not None and not graph.trusts_lengths:
+            return sequences, self.last_of_all(outputs[0], direction, lengths)
         last = []
         for output in outputs[1:]:
             last.append([self.part(output, number, 0) for number in range(len(self.cells))])
         return sequences, last
+
+    def last_of_all(self, name, direction, lengths):
+        """The last outputs by direction, (batch, units), from those of all steps: backwards, the
+        last one is that of the first step."""
+        graph = self.graph
+        if self.layer.return_state and type(self.cells[0]).__name__ == "LSTMCell":
+            raise of_layer(
+                self.layer, "returns its state, which this runtime has wrong with a mask"
+            )
+        zero = graph.scalar(0, "int64")
+        wide = graph.node("Cast", [lengths], to=TensorProto.INT64)
+        newest = graph.node("Max", [graph.node("Sub", [wide, graph.scalar(1, "int64")]), zero])
+        row = graph.node("Unsqueeze", [newest, graph.axes(-1)])
+        is_there = graph.node("Unsqueeze", [graph.node("Greater", [wide, zero]), graph.axes(-1)])
+        found = []
+        for number in range(len(self.cells)):
+            outputs = graph.node("Transpose", [self.part(name, number, 1)], perm=[1, 0, 2])
+            if direction == "reverse" or number == 1:
+                chosen = graph.node("Gather", [outputs, zero], axis=1)
+            else:
+                chosen = graph.node("GatherND", [outputs, row], batch_dims=1)
+            inputs = [is_there, chosen, graph.scalar(0, "float32")]
+            found.append(graph.node("Where", inputs))
+        return [found]
 
     def part(self, name, number, axis):
         index = self.graph.scalar(number, "int64")

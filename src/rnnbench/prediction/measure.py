@@ -24,6 +24,7 @@ LEAD = 0.01  # seconds of answers before a turn, at least one call
 ROUNDS = 5
 CYCLES = 5  # turns of each runtime with each batch in a round
 PREPARE_SECONDS = 600
+END_SECONDS = 20  # for a process whose input has ended
 # As the worker's own start: the folder of its package must not be on the path of the build.
 START = (
     "import os, runpy, sys; "
@@ -219,7 +220,11 @@ class Process:
 
     def end(self) -> None:
         self.stream(self.process.stdin).close()
-        self.process.wait()
+        try:
+            self.process.wait(timeout=END_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
         self.stream(self.process.stdout).close()
 
 
@@ -233,6 +238,8 @@ def _certified(job: Job, outcomes: Sequence[Outcome], say: Callable[[str], None]
         process = Process(job, outcome, only_timed=False)
         try:
             said = process.read()
+        except RunError as error:  # a crash of one runtime is no reason to measure no other
+            said = {"refused": error.what}
         finally:
             process.end()
         if "refused" in said:

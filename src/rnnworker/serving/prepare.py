@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy
 
 from rnnserve import keras_models, runtime
-from rnnserve.refusals import Refused
+from rnnserve.refusals import Refused, first_words
 from rnnworker import user_functions
 from rnnworker.serving import cases, equality, float64, formulas
 
@@ -190,6 +190,9 @@ def export_all(model, names, shapes, folder):
             found[name] = {"refused": user_functions.one_line(error)}
         except ImportError as error:
             found[name] = {"refused": "{} is not installed".format(error.name)}
+        except Exception as error:  # of any class of a converter
+            what = "{}: {}".format(type(error).__name__, first_words(error))
+            found[name] = {"refused": what}
     return found
 
 

@@ -1,0 +1,89 @@
+"""The supervisor of runtimes, with processes that are scripts of this test."""
+
+from __future__ import annotations
+
+import json
+import random
+import sys
+from pathlib import Path
+
+import pytest
+
+from rnnbench.errors import RunError
+from rnnbench.prediction import measure
+from rnnbench.prediction.measure import Job, Outcome
+
+FACT = {"case": "batch 1", "call": 0, "difference": 1e-7, "bound": 1e-5}
+RIGHT = {"differences": [FACT], "load_seconds": 0.5}
+WRONG = {"differences": [FACT | {"difference": 1.0}], "load_seconds": 0.5}
+# Says its first argument, then answers each turn with calls of 1 and 3 ms.
+SCRIPT = """
+import json, sys
+print(sys.argv[1], flush=True)
+cpu = 0.0
+for line in sys.stdin:
+    slept, cpu = cpu + 0.25, cpu + 0.5
+    facts = {"calls": [1000000, 3000000], "cpu": 0.004, "threads": 1, "slept": slept}
+    print(json.dumps(facts | {"peak": 7, "ended": cpu}), flush=True)
+"""
+
+
+class Said(dict):
+    """Runtime → what its processes say first, one after the other; None: it crashes."""
+
+
+@pytest.fixture
+def said() -> Said:
+    return Said()
+
+
+@pytest.fixture
+def job(said: Said, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
+
+    def command(job: Job, module: str, facts: dict, name: str) -> list[str]:
+        text = said[facts["runtime"]].pop(0)
+        if text is None:
+            return [sys.executable, "-c", "raise SystemExit('out of luck')"]
+        return [sys.executable, "-c", SCRIPT, json.dumps(text)]
+
+    monkeypatch.setattr(measure, "_command", command)
+    return Job("m.py:f", Path("d"), ["a", "b"], [1], 1, {"name": "x"}, tmp_path, tmp_path, 1, 3)
+
+
+def test_a_crash_and_a_wrong_answer_are_not_timed(job: Job, said: Said) -> None:
+    said.update(a=[None], b=[WRONG], c=[{"refused": "layer x"}], d=[RIGHT])
+    outcomes = [Outcome(name) for name in "abcd"] + [Outcome("e", refused="at export")]
+    certified = measure._certified(job, outcomes, lambda text: None)
+    assert [outcome.runtime for outcome in certified] == ["d"]
+    assert [outcome.refused for outcome in outcomes] == [
+        "the process of a ended: out of luck",
+        None,
+        "layer x",
+        None,
+        "at export",
+    ]
+    assert [fact["difference"] for fact in outcomes[1].unequal] == [1.0]
+
+
+def test_everyone_has_a_turn_in_each_cycle(job: Job, said: Said) -> None:
+    said.update(a=[RIGHT], b=[RIGHT])
+    outcomes = [Outcome("a"), Outcome("b")]
+    cases = [{"name": "batch 1", "batch": 1}, {"name": "longer", "batch": 2}]
+    measure._round(job, 4, outcomes, cases, random.Random(0))
+    for outcome in outcomes:
+        assert [(turn.round, turn.cycle, turn.batch) for turn in outcome.turns] == [
+            (4, 0, 1),
+            (4, 1, 1),
+            (4, 2, 1),
+        ]
+        assert outcome.turns[0].calls == [0.001, 0.003]
+        # What a process used between two turns; nothing is known before the first one.
+        assert [turn.slept for turn in outcome.turns] == [0.0, 0.25, 0.25]
+        assert (outcome.loads, outcome.peak_bytes) == ([0.5], 7)
+
+
+def test_another_process_with_other_answers_stops_the_measurement(job: Job, said: Said) -> None:
+    said.update(a=[RIGHT], b=[WRONG])
+    cases = [{"name": "batch 1", "batch": 1}]
+    with pytest.raises(RunError, match="another process gave other answers"):
+        measure._round(job, 0, [Outcome("a"), Outcome("b")], cases, random.Random(0))
