@@ -11,6 +11,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+import h5py
+import numpy
 import pytest
 
 from rnnbench.planning.plan import write_plan
@@ -18,6 +20,7 @@ from rnnbench.planning.planner import make_plan
 from rnnbench.records.store import Place
 from rnnbench.report.speed import time_section
 from rnnbench.running.round import measure
+from rnnweights.command import main
 from tests.conftest import ROOT
 from tests.factory import in_round, make_record
 from tests.report.made_up import measurements
@@ -25,7 +28,8 @@ from tests.worker.building import answer, certificate_job
 
 PAGE = (ROOT / "ARCHITECTURE.md").read_text()
 MOST_FILES = 35
-FUNCTION = re.compile(r"`(rnnbench|rnnworker|rnnlayers)\.([\w.]+)`")
+FUNCTION = re.compile(r"`(rnnbench|rnnworker|rnnlayers|rnnweights)\.([\w.]+)`")
+SOURCES = (ROOT / "src", ROOT / "packages/rnnweights/src")
 
 
 def listed(begin: str, end: str) -> list[str]:
@@ -36,17 +40,19 @@ def listed(begin: str, end: str) -> list[str]:
 
 FROM_A_GRID = listed("to a cell of the page:", "From the seconds of a turn")
 FROM_A_TURN = listed("From the seconds of a turn", "From `layers.LSTM(32)`")
-FROM_A_LAYER = listed("From `layers.LSTM(32)`", "## Where something is added")
+FROM_A_LAYER = listed("From `layers.LSTM(32)`", "From an old checkpoint")
+FROM_A_CHECKPOINT = listed("From an old checkpoint", "## Where something is added")
 
 
 def file_of(function: str) -> tuple[Path, str]:
     """The file of a function, and its qualified name there."""
     parts = function.split(".")
     for count in range(len(parts) - 1, 0, -1):
-        path = ROOT.joinpath("src", *parts[:count])
-        for file in (path.with_suffix(".py"), path / "__init__.py"):
-            if file.is_file():
-                return file, ".".join(parts[count:])
+        for source in SOURCES:
+            path = source.joinpath(*parts[:count])
+            for file in (path.with_suffix(".py"), path / "__init__.py"):
+                if file.is_file():
+                    return file, ".".join(parts[count:])
     raise AssertionError(f"{function} is in no file")
 
 
@@ -85,7 +91,9 @@ def called():
     sys.setprofile(before)
 
 
-@pytest.mark.parametrize("function", [*FROM_A_GRID, *FROM_A_TURN, *FROM_A_LAYER])
+@pytest.mark.parametrize(
+    "function", [*FROM_A_GRID, *FROM_A_TURN, *FROM_A_LAYER, *FROM_A_CHECKPOINT]
+)
 def test_each_function_exists(function: str) -> None:
     file, name = file_of(function)
     assert name in defined_in(file)
@@ -96,6 +104,8 @@ def test_the_ways_are_short() -> None:
     assert 5 < len(FROM_A_TURN) <= 15
     assert len({file_of(function)[0] for function in FROM_A_TURN}) <= 7
     assert len({file_of(function)[0] for function in FROM_A_LAYER}) == len(FROM_A_LAYER) == 4
+    files = {file_of(function)[0] for function in FROM_A_CHECKPOINT}
+    assert 5 < len(files) <= 8 and len({file.parent for file in files}) == 1
 
 
 def test_from_a_grid_to_a_cell_of_the_page(tmp_path: Path, called) -> None:
@@ -158,3 +168,25 @@ def test_from_a_layer_to_its_kernel(tmp_path: Path) -> None:
     config |= {"model": {**model, "batch": 2, "data": {}}, "rnn": rnn["block"]}
     found = answer(sys.executable, BUILT, json.dumps(config))
     assert not_called(FROM_A_LAYER, {(file, name) for file, name in found}) == []
+
+
+def test_from_an_old_checkpoint_to_a_new_one(tmp_path: Path, called) -> None:
+    """A whole model of Keras 2 with a CuDNN layer. Beside the files of the walk, it calls functions
+    of two more: the checks of arrays, and the tree of the configuration."""
+    layer = {"class_name": "CuDNNLSTM", "config": {"name": "lstm", "units": 2}}
+    model = {"class_name": "Sequential", "config": {"name": "m", "layers": [layer]}}
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        file.attrs["model_config"] = json.dumps(model)
+        weights = file.create_group("model_weights")
+        weights.attrs["layer_names"] = [b"lstm"]
+        shapes = {"kernel": (3, 8), "recurrent_kernel": (2, 8), "bias": (16,)}
+        names = [f"lstm/{part}:0" for part in shapes]
+        weights.create_group("lstm").attrs["weight_names"] = [name.encode() for name in names]
+        for name, shape in zip(names, shapes.values(), strict=True):
+            weights["lstm"][name] = numpy.ones(shape, "f4")
+    assert main([str(tmp_path / "x.h5"), "--to", "keras", "-o", str(tmp_path / "y.h5")]) == 0
+    assert not_called(FROM_A_CHECKPOINT, called) == []
+    package = ROOT / "packages/rnnweights"
+    files = {Path(file) for file, _ in called if Path(file).is_relative_to(package)}
+    walked = {file_of(function)[0] for function in FROM_A_CHECKPOINT}
+    assert {file.stem for file in files - walked} == {"checkpoint", "layer_tree"}

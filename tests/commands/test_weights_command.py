@@ -11,6 +11,7 @@ import pytest
 
 from rnnbench import cli
 from rnnbench.running import in_build
+from rnnweights.tensorflow_files import TABLE
 
 OWN_BUILD = """\
 about: A build of this project.
@@ -27,10 +28,10 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Mapping[str, Any]]:
 
     def ask(action: str, *, build: Mapping[str, Any], **question: Any) -> Any:
         builds.append(build)
-        answer = {"names": ["lstm/kernel", "lstm/recurrent_kernel", "lstm/bias"]}
+        answer = {"keys": ["lstm/kernel", "lstm/recurrent_kernel", "lstm/bias"]}
         shapes = ((3, 20), (5, 20), (20,))
         arrays = {str(number): np.ones(shape) for number, shape in enumerate(shapes)}
-        return {**answer, "order": "none", "optimizer": 0}, arrays
+        return answer, arrays
 
     monkeypatch.setattr(in_build, "ask", ask)
     return builds
@@ -46,7 +47,7 @@ def test_a_build_of_the_projects_own_is_found(
     if not by_option:
         (tmp_path / "config").mkdir()
         (tmp_path / "config/config.yaml").write_text("conf: own\n")
-    (tmp_path / "x.ckpt.index").write_bytes(b"")
+    (tmp_path / "x.ckpt").write_bytes(TABLE)  # which only TensorFlow reads
     monkeypatch.chdir(tmp_path)
     command = ["weights", "x.ckpt", "--to", "keras", "-o", "y.npz", "--build", "mine"]
     assert cli.main([*command, *(["--conf", "own"] if by_option else [])]) == 0

@@ -12,6 +12,7 @@ CuDNN's layout is described again here, so that the check does not share the con
 import glob
 import json
 import os
+import re
 import sys
 
 import numpy
@@ -26,8 +27,10 @@ class Refusal(Exception):
 
 
 def words(error):
-    """The message of an error of a framework, on one line."""
-    return " ".join(str(error).split())[:500]
+    """The message of an error of a framework, on one line, without the configuration that Keras
+    adds and its advice about decorators."""
+    text = " ".join(str(error).split())
+    return re.split(" Make sure custom classes| Full object config", text)[0][:500]
 
 
 def tensorflow(prefix):
@@ -82,7 +85,7 @@ def resave(source, target):
         else:
             model.save(target)
     except Exception as error:
-        what = "Keras {} cannot load and save this model: {}"
+        what = "has Keras {}, which cannot load and save this model: {}"
         what = what.format(keras.__version__, words(error))
         raise Refusal(what, "write the format of the source, or .npz.") from error
     return {}
