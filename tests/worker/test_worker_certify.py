@@ -271,6 +271,57 @@ def saved_of(outputs: list, **others: object) -> dict:
     return {"outputs": outputs, "gradients": [], **curve, **others}
 
 
+class Growing:
+    """A session whose one weight grows sixteenfold in each step, and with it any difference."""
+
+    def __init__(self) -> None:
+        self.start = [{"kernel": numpy.ones(1, "float32")}]
+        self.weights = self.start
+
+    def reset(self) -> None:
+        self.weights = self.start
+
+    def set_weights(self, weights: list) -> None:
+        self.weights = weights
+
+    def dump_weights(self) -> list:
+        return [{name: array.copy() for name, array in each.items()} for each in self.weights]
+
+    def trained(self) -> list:
+        return [{"kernel": True}]
+
+    def loss_curve(self, orders: list) -> list:
+        losses = []
+        for _ in orders:
+            losses.append(float(self.weights[0]["kernel"][0]) ** 8)
+            self.weights = [{"kernel": self.weights[0]["kernel"] * 16}]
+        return losses
+
+
+def test_a_twin_trains_as_many_steps_as_the_loss_curve() -> None:
+    """One rounding of the weight is eight of its eighth power, in each step."""
+    trial = SimpleNamespace(session=Growing(), layers=[{"name": "lstm"}], saved={})
+    trial.weights = trial.session.start
+    trial.config = {"seed": 0}
+    curve = certify.Trial._first_steps(trial, [None] * 4, 2)
+    assert curve == [1.0, 2.0**32, 2.0**64, 2.0**96]
+    noise = trial.saved["noise"]
+    for part in ("first_loss", "loss_curve"):
+        assert noise[part] == pytest.approx(8 / 2**23, rel=1e-3)
+    short = certify.Trial._first_steps(trial, [None] * 2, 2)
+    assert short == curve[:2]
+    change = trial.saved["changes"].changes[0]["kernel"]
+    assert change == pytest.approx(255.0)
+
+
+def test_an_update_may_take_several_steps() -> None:
+    plain = SimpleNamespace(gradient_accumulation_steps=None)
+    added_up = SimpleNamespace(gradient_accumulation_steps=8)
+    scaled = SimpleNamespace(inner_optimizer=added_up, gradient_accumulation_steps=None)
+    found = [certify.steps_of_an_update(each) for each in (plain, added_up, scaled, object())]
+    assert found == [1, 8, 8, 1]
+
+
 def test_weights_are_exchanged_between_implementations_of_one_function() -> None:
     def trial(use_bias: bool, served: float, draws: bool = False) -> SimpleNamespace:
         saved = saved_of([], trained=[], trained_outputs=numpy.ones(2))

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
+from rnnbench.grid.keras_names import LOSSES, METRICS
 from tests.worker.building import answer_of
 
 ACTIVITY = """
@@ -132,3 +135,31 @@ def test_a_fit_with_arrays_knows_the_size_of_whole_batches_only(
     same."""
     whole, odd, ours = answer_of("current", SIZES, temporary=tmp_path_factory)
     assert whole == [32] and odd == [None] and ours == [32, None]
+
+
+METRICS_BY_NAME = """
+import json, sys
+from tensorflow import keras
+
+refused = []
+for name in json.loads(sys.argv[1]):
+    try:
+        keras.metrics.get(name)
+    except (TypeError, ValueError):
+        refused.append(name)
+print(json.dumps(refused))
+"""
+
+
+def test_every_metric_that_a_model_may_name_is_known_to_some_keras(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    """The names of losses are metrics in Keras 2.15, but not all of them in Keras 3.15."""
+    names = json.dumps(METRICS)
+    refused = {}
+    for build in ("current", "tf_2_15"):
+        refused[build] = set(answer_of(build, METRICS_BY_NAME, names, temporary=tmp_path_factory))
+    assert refused["tf_2_15"] == {"bce"}
+    # `compile` itself understands "acc".
+    assert refused["current"] - {"acc"} < set(LOSSES) and "huber" in refused["current"]
+    assert refused["current"] & refused["tf_2_15"] == set()
