@@ -195,6 +195,9 @@ def components_of(processes: Sequence[Process]) -> Components:
 
 
 def report(processes: Sequence[Process]) -> None:
+    if not processes:
+        print("No round has enough cycles.")
+        return
     found = components_of(processes)
     intervals = bootstrapped(processes)
     print("| standard deviation of the log ratio | % | 95 % |")

@@ -200,7 +200,7 @@ def test_a_workflow_continues(disk: Path) -> None:
     (disk / "other").mkdir()
     project = make_project(disk / "other")
     started = replace(project, forks=False)
-    with filled(disk, 1_200_000):  # enough for the data set, not for MLflow's database and a round
+    with filled(disk, 1_500_000):  # enough for the data set, not for MLflow's database and a round
         full = started.snakemake(experiment="small")
         assert full.returncode != 0
         assert "No space left" in full.stderr and "Traceback" not in full.stderr
@@ -237,7 +237,7 @@ def test_a_record(disk: Path, place: Place) -> None:
 def test_a_certificate(disk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place = Place(disk, disk / "results", "here", "mine", tmp_path / "timing.lock")
     planned = {"key": "key"}
-    monkeypatch.setattr(certificates, "certificate_jobs", lambda planned: [])
+    monkeypatch.setattr(certificates, "certificate_jobs", lambda planned, cores: [])
     monkeypatch.setattr(certificates, "supervise", lambda group: {"": Outcome()})
     monkeypatch.setattr(
         certificates, "assembled_certificate", lambda *arguments: {"key": "x" * 9999}

@@ -14,7 +14,6 @@ from rnnworker.frameworks.keras2_tensorflow1 import fixed_shuffle_orders
 from rnnworker.frameworks.keras3_torch import onednn_version as onednn_of_torch
 from rnnworker.frameworks.tensorflow_facts import captured_stderr, onednn_on, onednn_version
 from rnnworker.frameworks.tensorflow_facts import unused_instructions as unused
-from rnnworker.frameworks.watch import DEFAULT, Watched
 
 
 @pytest.mark.parametrize(
@@ -116,22 +115,3 @@ def test_a_framework_without_replicas_is_refused() -> None:
     config = {"build": {"framework": "keras3_torch"}, "device": {"kind": "cpu", "replicas": 2}}
     with pytest.raises(ValueError, match="keras3_torch trains on one device"):
         frameworks.open_session(config, 1)
-
-
-def test_only_floating_point_numbers_have_a_default_initializer() -> None:
-    class Layer:
-        def add_weight(self, dtype: str) -> SimpleNamespace:
-            return SimpleNamespace(dtype=dtype)
-
-    class Model:
-        def compile(self) -> None:
-            pass
-
-    keras = SimpleNamespace(
-        layers=SimpleNamespace(Layer=Layer), models=SimpleNamespace(Model=Model)
-    )
-    watched = Watched(keras)
-    with watched.watching([]):
-        variables = [Layer().add_weight(dtype) for dtype in ("float32", "bfloat16", "int32")]
-    found = [watched.initializer(variable) for variable in variables]
-    assert found == [DEFAULT, DEFAULT, None]
