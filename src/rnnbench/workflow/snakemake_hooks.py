@@ -29,6 +29,7 @@ Kind = TypeVar("Kind", bound=type)
 def silence_scheduler_log() -> None:
     """Drops Snakemake's log lines about its scheduling, of which there are two per run, and about
     itself; its own log files in ``.snakemake/log`` lack them too."""
+    logging.raiseExceptions = False  # a full disk ends the log early, without tracebacks
     logging.getLogger("snakemake.logging").addFilter(
         lambda record: not str(record.msg).startswith(SILENCED)
     )
