@@ -34,7 +34,7 @@ def lay_down(results: Path, *records: Record) -> None:
     for record in records:
         site = put(results, record, site=record.machine).parents[1]
         facts = {"name": EXPERIMENT, "title": "t", "about": "", "reference": {}, "lead": "time"}
-        facts |= {"repeats": None, "skipped": [], "rerun": "", "peak_tflops": {}}
+        facts |= {"repeats": None, "skipped": [], "rerun": "", "peak_tflops": {}, "varied": []}
         write_json(site / "experiment.json", {**facts, "models": [], "obstacle": None})
         with (site / "plan.jsonl").open("ab") as plan:
             plan.write(record.run.line())
