@@ -157,7 +157,7 @@ def rows_of(names: list[str], runtimes: list[str]) -> list[dict[str, Any]]:
             samples.append(array.astype(tensor.dtype))
         cases.give_biases(model)
         asked = cases.cases_of(model, samples, [BATCH])
-        arrays = [each for _, each in asked]
+        arrays = [case.arrays for case in asked]
         expected, reference = prepare.expected_of(model, arrays)
         keras_models.reset_states(model)
         of_keras = prepare.answers(lambda each, m=model: prepare.by_keras(m, each), arrays)
@@ -180,7 +180,7 @@ def _cell(model: Any, name: str, asked: Any, expected: Any, bounds: list[float])
     from rnnworker.serving import equality, prepare
 
     module = runtime(name)
-    shapes, shape_of = prepare.shapes_in([arrays for _, arrays in asked])
+    shapes, shape_of = prepare.shapes_in([case.arrays for case in asked])
     worst: dict[str, Any] = {"difference": 0.0, "case": "", "equal": True}
     with tempfile.TemporaryDirectory() as folder:
         loaded: dict[int, Any] = {}

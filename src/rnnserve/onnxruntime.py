@@ -4,8 +4,7 @@ from rnnserve.refusals import Refused, first_words
 
 FIXED_SHAPES = False
 FILE = "model.onnx"
-CODE = """\
-# once: model.export("model.onnx", format="onnx")
+SESSION = """\
 import onnxruntime
 options = onnxruntime.SessionOptions()
 options.intra_op_num_threads = HOW_MANY
@@ -14,6 +13,7 @@ session = onnxruntime.InferenceSession("model.onnx", options)
 names = [each.name for each in session.get_inputs()]
 outputs = session.run(None, dict(zip(names, arrays)))  # arrays: a list, in the model's order
 """
+CODE = '# once: model.export("model.onnx", format="onnx")\n' + SESSION
 
 
 def export(model, arrays, folder):

@@ -10,13 +10,14 @@ import os
 import sys
 
 
-def load_package():
-    """Makes ``import rnnworker`` find this folder, wherever it lies, and ``import rnnlayers`` the
-    folder beside it."""
+def load_package(further=()):
+    """Makes ``import rnnworker`` find this folder, wherever it lies, and ``import rnnlayers`` and
+    the `further` packages those beside it."""
     folder = os.path.dirname(os.path.abspath(__file__))
     sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry or ".") != folder]
     _load("rnnworker", folder)
-    _load("rnnlayers", os.path.join(os.path.dirname(folder), "rnnlayers"))
+    for name in ("rnnlayers",) + tuple(further):
+        _load(name, os.path.join(os.path.dirname(folder), name))
 
 
 def _load(name, folder):

@@ -47,15 +47,17 @@ def test_outputs_that_never_change_show_nothing() -> None:
 
 def test_a_fixed_length_has_no_longer_case() -> None:
     asked = cases.cases_of(model_of((None, 9, 3)), [numpy.ones((5, 9, 3))], [1, 8])
-    assert [(name, arrays[0].shape) for name, arrays in asked] == [
-        ("batch 1", (1, 9, 3)),
-        ("batch 8", (8, 9, 3)),
+    assert [(case.name, case.arrays[0].shape, case.is_timed) for case in asked] == [
+        ("batch 1", (1, 9, 3), True),
+        ("batch 8", (8, 9, 3), True),
     ]
 
 
 def test_a_free_length_is_asked_longer_and_shorter() -> None:
     samples = [numpy.arange(10.0).reshape(1, 5, 2)]
-    asked = dict(cases.cases_of(model_of((None, None, 2)), samples, [1]))
+    made = cases.cases_of(model_of((None, None, 2)), samples, [1])
+    assert [case.is_timed for case in made] == [True, False, False]
+    asked = {case.name: case.arrays for case in made}
     assert asked["longer"][0].shape == (2, 8, 2)
     assert asked["shorter"][0].shape == (2, 2, 2)
     assert asked["longer"][0][0, 5:].tolist() == asked["longer"][0][0, :3].tolist()
@@ -63,12 +65,12 @@ def test_a_free_length_is_asked_longer_and_shorter() -> None:
 
 def test_a_fixed_batch_is_the_only_one() -> None:
     asked = cases.cases_of(model_of((4, 9, 3)), [numpy.ones((5, 9, 3))], [1, 8])
-    assert [name for name, _ in asked] == ["batch 4"]
+    assert [case.name for case in asked] == ["batch 4"]
 
 
 def test_masked_cases_have_whole_samples_padding_gaps_and_nothing() -> None:
     model = model_of((None, 6, 2), layers=[Masking()])
-    asked = dict(cases.cases_of(model, [numpy.ones((4, 6, 2))], [1]))
+    asked = {case.name: case.arrays for case in cases.cases_of(model, [numpy.ones((4, 6, 2))], [1])}
     behind = asked["padded behind"][0].any(axis=-1)
     before = asked["padded before"][0].any(axis=-1)
     gaps = asked["gaps"][0].any(axis=-1)

@@ -66,8 +66,8 @@ def test_what_cannot_be_carried_is_refused_with_its_layer(facts: Any) -> None:
 
 
 def test_the_lines_that_serve_give_the_model_s_answers(facts: Any) -> None:
-    from rnnbench.commands.prediction import RUNTIMES
+    from rnnserve import NAMES
 
-    assert tuple(facts["served"]) == RUNTIMES
+    assert tuple(facts["served"]) == NAMES
     wrong = {name: apart for name, apart in facts["served"].items() if not apart < 1e-5}
     assert not wrong

@@ -13,30 +13,17 @@ import yaml
 from rnnbench.commands.arguments import Arguments, command_parser, positive, project_conf
 from rnnbench.errors import ConfigError, say, suggestion
 from rnnbench.records.store import write_json
+from rnnserve import NAMES
 
 if TYPE_CHECKING:
     from rnnbench.prediction.results import Batch, Range, Results, Runtime
 
-# As rnnserve.NAMES, whose package the controller does not import; a test compares them.
-RUNTIMES = (
-    "framework",
-    "keras_predict",
-    "keras_call",
-    "tf_function",
-    "tf_function_xla",
-    "saved_model",
-    "onnxruntime",
-    "onnxruntime_operator",
-    "openvino",
-    "litert",
-    "litert_plain",
-)
 BATCHES = (1, 8, 64)
 PREDICTED: Arguments = {
     "runtimes": {
         "nargs": "+",
         "metavar": "RUNTIME",
-        "help": f"two or more of {', '.join(RUNTIMES)}; the first one is compared with the others",
+        "help": f"two or more of {', '.join(NAMES)}; the first one is compared with the others",
     },
     "--predict": {"action": "store_true", "help": "compare runtimes, not training runs"},
     "--model": {
@@ -127,8 +114,8 @@ def _existing(text: str, flag: str) -> Path:
 
 def _runtimes(names: Sequence[str]) -> list[str]:
     for name in names:
-        if name not in RUNTIMES:
-            remedy = f"{suggestion(name, RUNTIMES)}use {', '.join(RUNTIMES)}."
+        if name not in NAMES:
+            remedy = f"{suggestion(name, NAMES)}use {', '.join(NAMES)}."
             raise ConfigError(f"no runtime {name!r}.", where="compare --predict", remedy=remedy)
     found = list(dict.fromkeys(names))
     if len(found) < 2:

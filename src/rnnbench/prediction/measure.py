@@ -29,8 +29,7 @@ END_SECONDS = 20  # for a process whose input has ended
 START = (
     "import os, runpy, sys; "
     "found = runpy.run_path(os.path.join(sys.argv[1], '__main__.py')); "
-    "found['load_package'](); "
-    "found['_load']('rnnserve', os.path.join(os.path.dirname(sys.argv[1]), 'rnnserve')); "
+    "found['load_package'](['rnnserve']); "
     "from rnnworker.serving import {module}; {module}.main(sys.argv[2])"
 )
 
@@ -95,9 +94,26 @@ class Outcome:
                 found.append(fact)
         return found
 
+    def first_wrong(self) -> str | None:
+        """The first wrong answer without numbers, or the worst one, in words; None without any."""
+        wrong = self.unequal
+        if not wrong:
+            return None
+        for fact in wrong:
+            if "error" in fact:
+                return f"{_asked(fact)}: {fact['error']}"
+        worst = max(wrong, key=lambda fact: float(fact["difference"]))
+        return f"{_asked(worst)}: off by {worst['difference']:.2g}"
+
     @property
     def is_equal(self) -> bool:
         return self.refused is None and bool(self.certificate) and not self.unequal
+
+
+def _asked(fact: Facts) -> str:
+    if fact["call"] == 0:
+        return str(fact["case"])
+    return f"{fact['case']}, asked again"
 
 
 def measure(job: Job, say: Callable[[str], None]) -> tuple[Facts, list[Outcome]]:
@@ -260,7 +276,7 @@ def _round(
 ) -> None:
     """Starts a process for each runtime and gives turns, in a new random order in each cycle."""
     running: list[Process] = []
-    timed = [place for place, case in enumerate(cases) if case["name"].startswith("batch ")]
+    timed = [place for place, case in enumerate(cases) if case["is_timed"]]
     try:
         for outcome in certified:
             process = Process(job, outcome, only_timed=True)
@@ -270,10 +286,10 @@ def _round(
                 raise RunError(said["refused"], where=outcome.runtime)
             outcome.loads.append(said["load_seconds"])
             check = Outcome(outcome.runtime, certificate=said)
-            if check.unequal:
+            wrong = check.first_wrong()
+            if wrong:
                 raise RunError(
-                    f"another process gave other answers: {check.unequal[0]}",
-                    where=outcome.runtime,
+                    f"another process gave other answers: {wrong}", where=outcome.runtime
                 )
         for cycle in range(job.cycles):
             for case in timed:

@@ -145,7 +145,7 @@ def _runtime(job: Job, outcome: Outcome, reference: Outcome) -> Runtime:
     return Runtime(
         name=outcome.runtime,
         refused=outcome.refused,
-        unequal=_first_wrong(outcome),
+        unequal=outcome.first_wrong(),
         difference=max(differences, default=None),
         batches=batches,
         load_seconds=statistics.median(outcome.loads) if outcome.loads else None,
@@ -155,24 +155,6 @@ def _runtime(job: Job, outcome: Outcome, reference: Outcome) -> Runtime:
         versions=said.get("versions", {}),
         code=said.get("code"),
     )
-
-
-def _first_wrong(outcome: Outcome) -> str | None:
-    """The worst wrong answer, as a sentence."""
-    wrong = outcome.unequal
-    if not wrong:
-        return None
-    for fact in wrong:
-        if "error" in fact:
-            return f"{_asked(fact)}: {fact['error']}"
-    worst = max(wrong, key=lambda fact: float(fact["difference"]))
-    return f"{_asked(worst)}: off by {worst['difference']:.2g}"
-
-
-def _asked(fact: dict[str, Any]) -> str:
-    if fact["call"] == 0:
-        return str(fact["case"])
-    return f"{fact['case']}, asked again"
 
 
 def _batch(outcome: Outcome, reference: Outcome, batch: int) -> Batch:

@@ -1,10 +1,14 @@
 """What a runtime is asked before it is timed: batches of each size, longer and shorter sequences,
 masks, and everything twice."""
 
+import collections
+
 import numpy
 
 LONGER = 3  # time steps more, and fewer
 LARGEST = 64  # samples that are kept for batches
+
+Case = collections.namedtuple("Case", "name arrays is_timed")
 
 
 def inputs_of(source, model):
@@ -55,7 +59,7 @@ def _as_the_model_has_them(model, arrays):
 
 
 def cases_of(model, samples, batches):
-    """Returns the cases as a list of (name, arrays); the first are ``batch N``, which are timed.
+    """Returns the cases; those that are timed, one for each size of batch, come first.
 
     - `samples`: from `inputs_of`.
     - `batches`: sizes; a model with a fixed size of batch has that one only.
@@ -65,17 +69,17 @@ def cases_of(model, samples, batches):
         batches = [fixed]
     cases = []
     for batch in batches:
-        cases.append(("batch {}".format(batch), _batch(samples, batch)))
+        cases.append(Case("batch {}".format(batch), _batch(samples, batch), True))
     few = _batch(samples, fixed or 2)
     free = [number for number, tensor in enumerate(model.inputs) if is_free(tensor)]
     if free:
-        cases.append(("longer", _with_length(few, free, LONGER)))
-        cases.append(("shorter", _with_length(few, free, -LONGER)))
+        cases.append(Case("longer", _with_length(few, free, LONGER), False))
+        cases.append(Case("shorter", _with_length(few, free, -LONGER), False))
     values = mask_values(model)
     if values:
         some = _batch(samples, fixed or 4)
         for name in ("padded behind", "padded before", "gaps"):
-            cases.append((name, _masked(some, values, name)))
+            cases.append(Case(name, _masked(some, values, name), False))
     return cases
 
 

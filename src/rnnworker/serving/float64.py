@@ -1,17 +1,23 @@
 """A Keras model computed by Keras in float64, for models that `formulas` does not know."""
 
+from rnnserve.refusals import first_words
+
+
+class NoCopy(ValueError):
+    """Keras cannot make the copy; the message says why."""
+
 
 def copy_of(model):
-    """Returns a copy of `model` in float64 with the same weights, or None if Keras cannot make
-    one."""
+    """Returns a copy of `model` in float64 with the same weights. Raises `NoCopy`."""
     try:
         config = _in_float64(model.get_config())
         copied = type(model).from_config(config)
         copied.set_weights(model.get_weights())
-    except Exception:  # of any class of a user's own
-        return None
-    if any(weight.dtype == "float32" for weight in copied.trainable_weights):
-        return None
+    except Exception as error:  # of any class of a user's own
+        raise NoCopy("no copy in float64: {}".format(first_words(error))) from error
+    for weight in copied.trainable_weights:
+        if weight.dtype == "float32":
+            raise NoCopy("{} stays in float32".format(weight.path))
     return copied
 
 

@@ -46,20 +46,20 @@ def prepare(job, folder):
         samples = cases.inputs_of(source, model)
     changed = cases.give_biases(model)
     made = cases.cases_of(model, samples, job["batches"])
-    asked = [arrays for _, arrays in made]
+    asked = [case.arrays for case in made]
     expected, reference = expected_of(model, asked)
     keras_models.reset_states(model)
     of_keras = answers(lambda arrays: by_keras(model, arrays), asked)
     roundings = largest_differences(of_keras, expected)
-    batches = [number for number, (name, _) in enumerate(made) if name.startswith("batch ")]
-    largest = max(batches, key=lambda number: len(asked[number][0]))
+    timed = [number for number, case in enumerate(made) if case.is_timed]
+    largest = max(timed, key=lambda number: len(asked[number][0]))
     bounds = equality.bounds_of(expected[largest][0], roundings)
     shapes, shape_of = shapes_in(asked)
     write_cases(folder / "cases.npz", asked, expected)
     listed = []
-    for number, (name, arrays) in enumerate(made):
-        batch = len(arrays[0])
-        listed.append({"name": name, "batch": batch, "shape": shape_of[number]})
+    for case, shape in zip(made, shape_of):
+        facts = {"name": case.name, "batch": len(case.arrays[0]), "shape": shape}
+        listed.append(dict(facts, is_timed=case.is_timed))
     return {
         "model": model.name,
         "reference": reference,
@@ -115,22 +115,23 @@ def expected_of(model, asked):
         return [[outputs] * CALLS for outputs in alone], "float64 formulas"
     except formulas.NoFormula as error:
         why = str(error)
-    copied = float64.copy_of(model)
-    if copied is not None:
-        keras_models.reset_states(copied)
-        wide = []
-        for arrays in asked:
-            floats = []
-            for array in arrays:
-                if array.dtype == numpy.float32:
-                    array = array.astype("float64")
-                floats.append(array)
-            wide.append(floats)
-        found = answers(lambda arrays: by_keras(copied, arrays), wide)
-        return found, "Keras in float64 ({})".format(why)
-    keras_models.reset_states(model)
-    found = answers(lambda arrays: by_keras(model, arrays), asked)
-    return found, "Keras in float32 ({})".format(why)
+    try:
+        copied = float64.copy_of(model)
+    except float64.NoCopy as error:
+        keras_models.reset_states(model)
+        found = answers(lambda arrays: by_keras(model, arrays), asked)
+        return found, "Keras in float32 ({}; {})".format(why, error)
+    keras_models.reset_states(copied)
+    wide = []
+    for arrays in asked:
+        floats = []
+        for array in arrays:
+            if array.dtype == numpy.float32:
+                array = array.astype("float64")
+            floats.append(array)
+        wide.append(floats)
+    found = answers(lambda arrays: by_keras(copied, arrays), wide)
+    return found, "Keras in float64 ({})".format(why)
 
 
 def largest_differences(found, expected):
