@@ -12,7 +12,7 @@ from rnnbench.api.source import file_of_function
 from rnnbench.commands.arguments import name_of
 from rnnbench.commands.report import folders_at, read_found
 from rnnbench.commands.show import Question, measured
-from rnnbench.errors import ConfigError
+from rnnbench.errors import ConfigError, say
 from rnnbench.project import SOURCE, is_project
 from rnnbench.records.report_files import PAGE
 from rnnbench.records.store import imported_machines, write_bytes
@@ -101,7 +101,7 @@ def load(experiment: str | Path, *, project: str | Path | None = None) -> Compar
       YAML file.
     - `project`: the folder with the results; see `compare`.
 
-    Raises `RnnbenchError` if nothing was measured.
+    Says which files cannot be read. Raises `RnnbenchError` if nothing was measured.
     """
     from rnnbench.report.comparison import Comparison
     from rnnbench.report.tables import ReportInputs, Tables
@@ -114,7 +114,9 @@ def load(experiment: str | Path, *, project: str | Path | None = None) -> Compar
         results = Path("results")
         folders = folders_at(results, name)
         found = read_found(folders)
-        certificates, _ = read_certificates(each / "certificates" for each in folders)
+        certificates, unreadable = read_certificates(each / "certificates" for each in folders)
+        for fault in found.faults + unreadable:
+            say(f"left out: {fault}")
         known = Certificates(certificates, tuple(found.records), imported_machines(results))
         tables = Tables(found.records, found.experiment, ReportInputs(certificates=known))
     page = folder / "reports" / name / PAGE
