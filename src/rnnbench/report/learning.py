@@ -19,7 +19,7 @@ from rnnbench.report.views import CellText, Column, by_device, interval_of, view
 from rnnbench.sources.certificates import NOT_LEARNING
 from rnnbench.tables.learning import MIN_SEEDS, TOO_FEW_SEEDS, curves, target
 from rnnbench.tables.metrics import COLUMNS as METRICS_COLUMNS
-from rnnbench.tables.outcome import Outcome
+from rnnbench.tables.outcome import CurvesBy, Outcome
 
 ALL_OF = {1: "All runs", 2: "Both", 3: "All three", 4: "All four", 5: "All five", 6: "All six"}
 TOLERANCE = 0.0005  # half a unit of the last digit shown of an accuracy; relative, of a loss
@@ -300,11 +300,12 @@ def curves_sentences(others: pd.DataFrame) -> str:
     `others`: as in `difference_sentence`.
     """
     texts = []
-    for judged_by, text in WORDS["same_curves"].items():
+    for judged_by in (CurvesBy.TWIN, CurvesBy.TOLERANCE, CurvesBy.NOTHING):
+        text = WORDS["same_curves"][judged_by]
         rows = others[others["curve_judged_by"] == judged_by]
         if rows.empty:
             continue
-        if judged_by == "nothing":
+        if judged_by == CurvesBy.NOTHING:
             whose = "their"
             if len(rows) < len(others):
                 names = rows["implementation"].drop_duplicates()

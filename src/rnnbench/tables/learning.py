@@ -42,6 +42,7 @@ from rnnbench.tables.frame import (
     split,
     usable_epochs,
 )
+from rnnbench.tables.outcome import CurvesBy
 from rnnbench.tables.stats import Interval, mean_interval, sidak_confidence, student_quantile
 
 MEASURES = ("acc", "val_acc", "loss", "val_loss")
@@ -283,9 +284,7 @@ def learning(measured: Measurements, together: bool = False) -> pd.DataFrame:
     - `shown_different` (bool: the interval exists and excludes 0).
     - `curve_steps`, `curve_difference`, `curve_allowed`: how far the loss curves are apart in the
       certificate that compared the two, over so many training steps, relative to the largest loss,
-      and what is allowed. `curve_judged_by`: ``twin`` if that is 30 times the difference of a
-      training from its twin, ``tolerance`` if it is that of older certificates, ``nothing`` if no
-      certificate compared them, ``""`` for the reference.
+      and what is allowed. `curve_judged_by`: a `CurvesBy`, not asked for the reference.
 
     Source: epochs of runs that are not void; the certificates.
     """
@@ -315,7 +314,7 @@ def learning(measured: Measurements, together: bool = False) -> pd.DataFrame:
         loss_apart = None
         if loss_largest is not None and largest_loss:
             loss_apart = loss_largest / largest_loss
-        curves: Row = {"curve_judged_by": ""}
+        curves: Row = {"curve_judged_by": CurvesBy.NOT_ASKED}
         if base != key:
             curves = _curve_columns(measured.curves(key, base))
         rows.append(
@@ -345,8 +344,8 @@ def learning(measured: Measurements, together: bool = False) -> pd.DataFrame:
 def _curve_columns(curves: Curves | None) -> Row:
     """`CURVE_COLUMNS` of a configuration whose loss curves were compared, or not."""
     if curves is None:
-        return dict(zip(CURVE_COLUMNS, (None, None, None, "nothing"), strict=True))
-    judged_by = "twin" if curves.explained else "tolerance"
+        return dict(zip(CURVE_COLUMNS, (None, None, None, CurvesBy.NOTHING), strict=True))
+    judged_by = CurvesBy.TWIN if curves.explained else CurvesBy.TOLERANCE
     values = (curves.steps, curves.difference, curves.allowed, judged_by)
     return dict(zip(CURVE_COLUMNS, values, strict=True))
 

@@ -26,6 +26,15 @@ class Outcome(StrEnum):
 COMPARED = (Outcome.FASTER, Outcome.SLOWER, Outcome.NO_DIFFERENCE, Outcome.ONE_RUN)
 
 
+class CurvesBy(StrEnum):
+    """What judged the loss curves of two configurations."""
+
+    TWIN = "twin"  # 30 times the difference of a training from its twin
+    TOLERANCE = "tolerance"  # the fixed one of older certificates
+    NOTHING = "nothing"  # no certificate compared them
+    NOT_ASKED = ""
+
+
 class Equality(StrEnum):
     """Of the functions that two configurations compute."""
 
