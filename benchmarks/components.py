@@ -116,21 +116,26 @@ def measure(
     )
     records = measure_experiment(project, f"components_{name}_{options.device}", text)
     rounds = examined(records)
-    processes = [process for own in rounds for process in processes_of(own, rnns)]
+    processes = []
+    for own in rounds:
+        processes += processes_of(own, rnns, with_disturbed=options.small)
     quiet = sum(own.state == 0 for own in rounds)
     print(f"\n## {name}, {options.device}: {len(processes)} processes, {quiet} in a quiet hour\n")
     report(processes)
 
 
-def processes_of(own: Round, rnns: Sequence[str]) -> list[Process]:
-    """The `Process` of a round, or none if a member has failed or trained in too few cycles."""
+def processes_of(own: Round, rnns: Sequence[str], with_disturbed: bool = False) -> list[Process]:
+    """The `Process` of a round, or none if a member has failed or trained in too few cycles.
+
+    `with_disturbed`: for the small form, which has to work on a busy machine."""
     by_rnn = {record.run.choices["rnn"]: place for place, record in enumerate(own.members.values())}
     if set(by_rnn) != set(rnns):
         return []
     records = list(own.members.values())
     first, second = (by_rnn[rnn] for rnn in rnns)
     logs = own.logs[second] - own.logs[first]
-    logs[~own.counts] = math.nan
+    if not with_disturbed:
+        logs[~own.counts] = math.nan
 
     medians = []
     variances = []

@@ -280,9 +280,7 @@ class Model:
 
 def test_components(run) -> None:
     out = run("components", "--small")
-    if "0 processes" in out:  # on a busy machine
-        assert "No round has enough cycles." in out
-        return
+    assert "3 processes" in out
     shown = dict(re.findall(r"^\| between (\w+)s \| ([\d.]+) \|", out, re.M))
     assert shown.keys() == {"process", "training", "cycle"}
     rows = re.findall(r"^\| (\d+) \| (\d+)% \| (\d+) \|", out, re.M)
