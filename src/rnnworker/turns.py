@@ -68,9 +68,8 @@ class Phases:
     @contextlib.contextmanager
     def phase(self, name, timed=False, **facts):
         """Context of one phase; yields a dict for its details, which begins with the `facts` that
-        its beginning reports. A timed phase works in turns, and
-        the controller works only between turns and phases. The detail `second_clock` excludes the
-        time between turns (`waited`)."""
+        its beginning reports. A timed phase works in turns, and the controller works only between
+        turns and phases. The detail `second_clock` excludes the time between turns (`waited`)."""
         details = dict(facts)
         self.current = name
         self._events.emit("phase_begin", phase=name, timed=timed, **facts)

@@ -29,9 +29,9 @@ def test_the_remaining_time_is_estimated_from_finished_runs() -> None:
 def test_a_round_is_named_by_what_varies_between_rounds() -> None:
     runs = [make_record(rnn=rnn, overrides={"model.units": 8}).run for rnn in ("keras", "block")]
     device = runs[0].choices["device"]
-    assert progress.place_of(runs, ["rnn", "device", "model.units"]) == f"{device} units=8 "
+    assert progress.place_of(runs, ["rnn", "device", "model.units"]) == f"{device} units=8"
     assert progress.place_of(runs, ["rnn"]) == ""
-    assert progress.place_of(runs[:1], ["rnn", "device"]) == f"keras {device} "
+    assert progress.place_of(runs[:1], ["rnn", "device"]) == f"keras {device}"
 
 
 @pytest.fixture

@@ -46,8 +46,8 @@ def progress_label(order: int, total: int) -> str:
 
 
 def place_of(planned: Sequence[Run], varied: Sequence[str]) -> str:
-    """What distinguishes the runs of a round from those of others: ``cpu_2 units=512 ``, with a
-    space at its end; ``""`` if nothing does.
+    """What distinguishes the runs of a round from those of others: ``cpu_2 units=512``; ``""`` if
+    nothing does.
 
     - `planned`: the runs of the round.
     - `varied`: the axes and overrides in which the runs of the experiment differ.
@@ -62,7 +62,7 @@ def place_of(planned: Sequence[Run], varied: Sequence[str]) -> str:
             texts.append(str(choices.pop()))
         if values != {None}:
             texts.append(f"{last_component(name)}={values.pop()}")
-    return "".join(f"{text} " for text in texts)
+    return " ".join(texts)
 
 
 def duration(seconds: float) -> str:

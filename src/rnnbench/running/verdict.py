@@ -227,7 +227,7 @@ def _start(measured: Facts) -> Reasons:
     started = measured.get("started_weights_sha256")
     if None not in (canonical, started) and canonical != started:
         text = "training did not start from the canonical weights of its model and seed"
-        remedy = "the model's function must only build layers, not load or train weights."
+        remedy = "let no function of the model change its weights after it was built."
         yield Reason("warm_start", text, remedy)
 
 
