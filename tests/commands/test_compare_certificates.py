@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rnnbench.commands.show import _check_can_be_compared
+from rnnbench.commands.question import _check_can_be_compared
 from rnnbench.errors import ConfigError
 
 CERTIFIED = {"status": "certified"}

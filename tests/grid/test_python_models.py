@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from rnnbench.commands.show import compare, of_a_model
+from rnnbench.commands.compare import compare
+from rnnbench.commands.question import of_a_model
 from rnnbench.errors import ConfigError
 from rnnbench.grid.files import name_of_choice, user_files
 from tests.conftest import ROOT

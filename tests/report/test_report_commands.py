@@ -13,7 +13,8 @@ import pytest
 
 from rnnbench.cli import main
 from rnnbench.commands import show as module
-from rnnbench.commands.show import _condition, compare, show
+from rnnbench.commands.compare import _condition, compare
+from rnnbench.commands.show import show
 from rnnbench.errors import ConfigError
 from rnnbench.records.store import write_json, write_record
 from rnnbench.report.terminal import print_answers

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from rnnbench.api.arrays import file_of_data
 from rnnbench.api.source import file_of_function
 from rnnbench.commands.arguments import name_of
+from rnnbench.commands.question import Question, measured
 from rnnbench.commands.report import folders_at, read_found
-from rnnbench.commands.show import Question, measured
 from rnnbench.errors import ConfigError, say
 from rnnbench.project import SOURCE, is_project
 from rnnbench.records.report_files import PAGE

@@ -25,7 +25,7 @@ ANYWHERE = ("weights", "round", "certify")
 MODULES = {
     "bundle": "exchange",
     "certify": "rules",
-    "compare": "show",
+    "compare": "compare",
     "dataset": "machine",
     "doctor": "machine",
     "environment": "machine",

@@ -1,0 +1,294 @@
+"""The command that compares what was measured, or measures it first: `compare`."""
+
+from __future__ import annotations
+
+import argparse
+import fnmatch
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rnnbench.commands.arguments import RESULTS, Arguments, command_parser, positive
+from rnnbench.commands.question import Question, measured, of_a_model
+from rnnbench.errors import ConfigError, say, suggestion
+from rnnbench.records.rounds import records_of
+from rnnbench.records.store import imported_machines, planned_folders, site_folders
+
+if TYPE_CHECKING:
+    from rnnbench.records.record import Record
+    from rnnbench.report.numbers import Row
+    from rnnbench.tables.certificates import Certificates
+
+
+def compare(arguments: Sequence[str]) -> int:
+    """Compare the time per epoch of runs A with that of runs B, C, …, with confidence intervals.
+
+    A, B, … select runs by terms joined with commas: a choice (keras, cpu_2, tf_1_15), a machine,
+    an override (units=512) or a pattern of run names (digits_*-unrolled-*). Configurations that
+    differ only in what they name are paired. If a certificate says that the functions of a pair
+    differ, their times have a ratio marked ≠, which is not a speed-up.
+
+    With --model, --data, KEY=VALUE or --budget, the choices A, B, … are first measured in turns;
+    runs that have a record are not measured again. A choice may be the path of a YAML file. The
+    exit code is 1 if the condition of --fail-if is shown to hold, and 2 if no pair has an interval
+    that could show it. With --predict, runtimes are compared: `rnnbench compare --predict --help`.
+    """
+    if "--predict" in arguments:
+        from rnnbench.commands import prediction
+
+        return prediction.compare(arguments)
+    options, question = _compare_options(arguments)
+    from rnnbench.report.notes import session_notes, turn_notes
+    from rnnbench.report.terminal import print_answers, print_comparison
+    from rnnbench.tables.comparison import selected, versus, versus_each, void_messages
+    from rnnbench.tables.estimates import Measurements
+    from rnnbench.tables.frame import tidy
+
+    names = question.names
+    limited = _limited(names, options.fail_if)
+    limit = _condition(options.fail_if, *limited)
+    page = None
+    if of_a_model(question) or question.overrides or options.budget:
+        selection = [options.experiment, options.site, options.results]
+        if selection != ["*", "*", Path("results")]:
+            raise ConfigError(
+                "--experiment, --site and --results choose among what is measured already.",
+                where="compare",
+                remedy="leave them out, or leave out KEY=VALUE and --budget.",
+            )
+        options.experiment, page = measured(question, Path.cwd())
+    records, certificates = read_certified(options.results, options.experiment, options.site)
+    if not records:
+        raise _no_records(options)
+
+    frame = tidy(records)
+    together = Measurements(frame, certificates=certificates)
+    terms = [name.split(",") for name in names]
+    table = versus_each(together, terms)
+    void = void_messages(frame, terms)
+    if table.empty:
+        runs = frame[frame["phase"] == "run"]
+        unknown = [each for each in terms if selected(runs, each).empty]
+        raise _no_pair(names, unknown, void)
+
+    text = table.drop(columns="unequal").to_json(orient="records", indent=2)
+    if options.json == "-":
+        print(text)
+    else:
+        if options.json:
+            Path(options.json).write_text(f"{text}\n")
+        print_comparison(table, names)
+        lines: list[str] = []
+        if table["low"].notna().any():
+            runs = selected(together.runs, *terms)
+            lines += session_notes(runs, {record.key: record.finished for record in records})
+            if options.experiment != "*":  # runs of other experiments may be in no pair
+                lines += turn_notes(runs)
+        lines += void
+        for line in dict.fromkeys(lines):
+            print(line)
+        print_answers(table, page)
+
+    if limit is None:
+        return 0
+    a, b = (name.split(",") for name in limited)
+    pairs = versus(together, a, b).dropna(subset=["low", "high"])
+    return _exit_code(limit, pairs.to_dict("records"), options.fail_if)
+
+
+def _limited(names: Sequence[str], condition: str | None) -> tuple[str, str]:
+    """The two of the `names` that the `condition` of ``--fail-if`` is about: the first one, and the
+    one that it names."""
+    named = re.split("[<>]", condition or "")[0].strip()
+    if len(names) > 2 and named in names[1:]:
+        return names[0], named
+    if len(names) > 2 and named == names[0]:
+        raise ConfigError(
+            f"{condition!r} does not say what {named} is compared with.",
+            where="--fail-if",
+            remedy=f"name another one, which is compared with it: '{names[1]}>1.2'.",
+        )
+    return names[0], names[1]
+
+
+def _exit_code(limit: Callable[[Row], bool], rows: Sequence[Row], condition: str) -> int:
+    """1 if a pair is shown to be beyond the limit of `--fail-if`. `rows`: the pairs of the table of
+    `versus` with an interval."""
+    if not rows:
+        raise ConfigError(
+            f"no pair has an interval, so {condition!r} is neither shown nor excluded.",
+            where="--fail-if",
+            remedy="measure at least two rounds of two choices that compute the same function.",
+        )
+    failed = any(limit(row) for row in rows)
+    if failed:
+        say(f"--fail-if: {condition!r} holds.")
+    return int(failed)
+
+
+COMPARED: Arguments = {
+    "a": {"help": "the terms of A, such as unrolled or unrolled,cpu_2"},
+    "b": {"help": "the terms of B, such as keras"},
+    "words": {
+        "nargs": "*",
+        "default": [],
+        "metavar": "C KEY=VALUE",
+        "help": "further terms, and Hydra overrides to measure with",
+    },
+    "--model": {
+        "metavar": "FILE.py:FUNCTION",
+        "help": "a function that returns a Keras model, or FILE.keras, a saved model (model=…)",
+    },
+    "--data": {
+        "metavar": "FILE",
+        "help": "its data: an .npz file with x_train, y_train, x_val and y_val "
+        "(dataset=file dataset.path=…)",
+    },
+    "--loss": {
+        "metavar": "NAME|FILE.py:FUNCTION",
+        "help": "the loss, if the function does not compile the model (model.loss=…)",
+    },
+    "--optimizer": {
+        "metavar": "NAME",
+        "help": "the optimizer, if the function does not compile the model "
+        "(model.optimizer={name:…})",
+    },
+    "--budget": {
+        "type": positive,
+        "metavar": "MINUTES",
+        "help": "how long to measure, after the certificate (default: 1)",
+    },
+    "--json": {
+        "metavar": "FILE",
+        "help": "write the table to FILE, or to standard output if FILE is -",
+    },
+    "--fail-if": {
+        "metavar": "CONDITION",
+        "help": "such as 'unrolled<1.2': fail if the whole interval of the speed-up of `unrolled` "
+        "is below 1.2",
+    },
+    "--experiment": {"default": "*", "help": "only this experiment (default: all)"},
+    "--site": {"default": "*", "help": "only this site (default: all)"},
+    "--results": RESULTS,
+}
+
+
+def _compare_options(arguments: Sequence[str]) -> tuple[argparse.Namespace, Question]:
+    """The options of `compare` and what they ask; files exist or can be written."""
+    options = command_parser(compare, COMPARED).parse_intermixed_args(arguments)
+    choices = [options.a, options.b]
+    overrides: list[str] = []
+    for word in options.words:
+        # The terms of a choice may have an override after a comma: keras,units=512.
+        is_override = "=" in word.partition(",")[0] or word.startswith("~")
+        (overrides if is_override else choices).append(word)
+    question = Question(
+        choices=tuple(choices),
+        model=options.model,
+        data=options.data,
+        loss=options.loss,
+        optimizer=options.optimizer,
+        overrides=tuple(overrides),
+        seconds=60 * (options.budget or 1.0),
+    )
+    question.check_files()
+
+    table_file = Path(options.json or "-").resolve()
+    if table_file.is_dir() or not table_file.parent.is_dir():
+        raise ConfigError(
+            "is not a file in an existing folder.",
+            where=f"--json {options.json}",
+            remedy="correct the path or make the folder.",
+        )
+    return options, question
+
+
+def _no_records(options: argparse.Namespace) -> ConfigError:
+    """What to say instead of a comparison without any records."""
+    known = {folder.name for folder in planned_folders(options.results, "*", options.site)}
+    if not known or fnmatch.filter(known, options.experiment):
+        remedy = "run snakemake, or add --budget 1, which measures A and B."
+        return ConfigError("has no records.", where=str(options.results), remedy=remedy)
+    from rnnbench.report.numbers import few
+
+    names = few(sorted(known, key=len), 4, ", ")
+    return ConfigError(
+        "there is no such experiment with results.",
+        where=f"--experiment {options.experiment}",
+        remedy=f"{suggestion(options.experiment, known)}measured are {names}.",
+    )
+
+
+def _no_pair(
+    names: Sequence[str],
+    unknown: Sequence[Sequence[str]],
+    void: Sequence[str],
+) -> ConfigError:
+    """What to say instead of a comparison without any pair.
+
+    - `unknown`: the terms that match no measured run.
+    - `void`: a message for each void run that A and B select.
+    """
+    what = f"no run of {names[0]!r} equals a run of {names[1]!r} in everything else."
+    remedy = "name what differs: a choice, a machine, key=value or a pattern of run names."
+    if unknown:
+        what = f"no measured run matches {','.join(unknown[-1])!r}."
+        remedy = "correct it, or add --budget 1, which measures A and B."
+
+    if void:
+        what += f" {'; '.join(void)}."
+        remedy = "see `rnnbench show RUN`; `rnnbench retry EXPERIMENT` measures them again."
+    return ConfigError(what, where="compare", remedy=remedy)
+
+
+def _condition(text: str | None, a: str, b: str) -> Callable[[Row], bool] | None:
+    """Whether a row of `versus` shows the condition ``NAME<FACTOR`` or ``NAME>FACTOR``, on the
+    speed-up of A over B or of B over A: whether its whole interval fulfils it."""
+    if text is None:
+        return None
+    match = re.fullmatch(r"\s*(.+?)\s*([<>])\s*(\d+(?:\.\d+)?)\s*", text)
+    if match is None or match[1] not in (a, b):
+        raise ConfigError(
+            f"{text!r} is no condition.",
+            where="--fail-if",
+            remedy=f"write '{a}<1.2' or '{b}>1.5', in quotes.",
+        )
+
+    name, sign, number = match.groups()
+    factor = float(number)
+
+    def holds(row: Row) -> bool:
+        low = row["low"]
+        high = row["high"]
+        if name == b:
+            low = 1 / row["high"]
+            high = 1 / row["low"]
+        if sign == "<":
+            return bool(high < factor)
+        return bool(low > factor)
+
+    return holds
+
+
+def read_certified(
+    results: Path,
+    experiment: str = "*",
+    site: str = "*",
+) -> tuple[list[Record], Certificates]:
+    """All records of the experiments at the sites, judged by their certificates, and these. Says
+    which files cannot be read.
+
+    `experiment`, `site`: patterns of their names.
+    """
+    from rnnbench.sources.certificates import read_certificates
+    from rnnbench.tables.certificates import Certificates
+
+    folders = site_folders(results, experiment, site)
+    records, faults = records_of(folders)
+    every, unreadable = read_certificates(folder / "certificates" for folder in folders)
+    for fault in faults + unreadable:
+        say(fault)
+
+    certificates = Certificates(every, tuple(records), imported_machines(results))
+    return certificates.mark_wrong_gradients(records), certificates

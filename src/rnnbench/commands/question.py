@@ -1,0 +1,214 @@
+"""What is to be compared, and measuring it: for the command `compare` and for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rnnbench.commands.arguments import overrides_of, project_conf
+from rnnbench.errors import ConfigError, display_path, suggestion
+from rnnbench.project import SETTINGS, settings
+from rnnbench.records.store import planned_folders, read_json, write_json
+
+TURNS = 0.6  # share of a round's time
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is to be measured and compared.
+
+    - `choices`: two or more of one axis, or paths of YAML files. The others are compared with the
+      first.
+    - `model`, `data`, `loss`, `optimizer`: as the options of ``rnnbench compare``; None: as the
+      experiment ``quick`` has them.
+    - `overrides`: Hydra overrides.
+    - `seconds`: how long to measure, after the certificate.
+    """
+
+    choices: tuple[str, ...]
+    model: str | None = None
+    data: str | None = None
+    loss: str | None = None
+    optimizer: str | None = None
+    overrides: tuple[str, ...] = ()
+    seconds: float = 60.0
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the choices."""
+        return [Path(choice).stem if _is_file(choice) else choice for choice in self.choices]
+
+    def check_files(self) -> None:
+        """Raises a `ConfigError` for a file that does not exist."""
+        for choice in self.choices:
+            if _is_file(choice) and not Path(choice).is_file():
+                raise ConfigError("no such file.", where=choice, remedy="correct the path.")
+        for flag, given in (("--model", self.model), ("--data", self.data)):
+            file, python, _ = (given or "").partition(".py:")
+            if python:
+                file += ".py"
+            if given and not Path(file).expanduser().exists():
+                where = f"{flag} {given}"
+                raise ConfigError("no such file.", where=where, remedy="correct the path.")
+
+
+def of_a_model(options: Question) -> list[str]:
+    """The Hydra overrides that what is said about a model stands for, with absolute paths."""
+    overrides = []
+    if options.model:
+        path = Path(options.model).expanduser().absolute()
+        overrides.append(f"model={path}")
+
+    if options.data:
+        path = Path(options.data).expanduser().absolute()
+        overrides += ["dataset=file", f"dataset.path={path}"]
+    if options.loss:
+        loss = options.loss
+        if ".py:" in loss:
+            loss = str(Path(loss).expanduser().absolute())
+        overrides.append(f"model.loss={loss}")
+    if options.optimizer:
+        overrides.append(f"model.optimizer={{name:{options.optimizer}}}")
+    return overrides
+
+
+def _is_file(choice: str) -> bool:
+    """Whether a choice is the path of a file of the user."""
+    return choice.endswith((".yaml", ".yml"))
+
+
+def measured(question: Question, root: Path) -> tuple[str, Path]:
+    """Measures what is to be compared in turns, if it has no records yet. Returns the name of the
+    experiment and its page.
+
+    `root`: the project's folder, which is the current one. Raises `RnnbenchError`.
+    """
+    from rnnbench.commands.measuring import measure_here
+    from rnnbench.commands.report import write_page
+    from rnnbench.planning.planner import make_plan
+    from rnnbench.records.report_files import PAGE
+
+    conf = project_conf(root)
+    file = _write_experiment(question, conf, root / "results")
+
+    # They would otherwise come from the project's settings.
+    configured = settings(root)
+    overrides = question.overrides or overrides_of(configured, str(SETTINGS))
+    try:
+        plan = make_plan(
+            str(file),
+            conf,
+            root,
+            site=configured.get("site"),
+            overrides=" ".join(overrides),
+        )
+    except ConfigError as error:
+        # The user wrote no such file.
+        if error.where.startswith(display_path(file)):
+            error.where = "command line"
+        raise
+
+    name = plan.experiment.name
+    page = Path("reports") / name / PAGE
+    is_new = measure_here(
+        plan,
+        root,
+        lambda: _check_can_be_compared(name, root / "results"),
+    )
+    if is_new or not page.exists():
+        write_page([name])
+    return name, page
+
+
+def _write_experiment(question: Question, conf: Sequence[Path], results: Path) -> Path:
+    """The file of the experiment that measures what is to be compared. It is kept, because the page
+    names the command that measures it again."""
+    from rnnbench.grid.files import name_of_choice
+    from rnnbench.grid.point import short_path
+
+    names = question.names
+    seconds = question.seconds
+    title = f"{', '.join(names[:-1])} against {names[-1]}"
+    if question.model:
+        title += f" in {name_of_choice(Path(question.model))}"
+
+    axis = _axis_of(question.choices, conf)
+    values = []
+    for choice in question.choices:
+        if _is_file(choice):
+            choice = str(Path(choice).resolve())
+        values.append(choice)
+
+    # A round takes five seconds or more; one that is not needed takes a second all the same.
+    most = max(3, min(30, int(seconds / 5)))
+    experiment = {
+        "title": title,
+        "grids": [[f"{axis}={','.join(values)}", *of_a_model(question)]],
+        "reference": {axis: names[0]},
+        "repeats": {
+            "least": 3,
+            "most": most,
+            "until": 0.02,
+            "budget_s": seconds,
+            "turns": TURNS,
+        },
+    }
+
+    parts = sorted(names)
+    for given in filter(None, [question.model, question.data]):
+        parts.append(short_path(str(Path(given).absolute())))
+    parts += filter(None, [question.loss, question.optimizer])
+    file: Path = results / "compare" / f"{'-'.join(parts)}.yaml"
+    write_json(file, experiment)  # JSON is YAML
+    return file
+
+
+def _check_can_be_compared(experiment: str, results: Path) -> None:
+    """Raises a `ConfigError` if a certificate says that one of them refuses the model, or that none
+    can be built: measuring the others would not answer the question."""
+    from rnnbench.sources.certificates import certificate_of
+
+    folders = planned_folders(results, experiment)
+    folder = max(folders, key=lambda each: (each / "plan.jsonl").stat().st_mtime)  # of this site
+    for key in read_json(folder / "certificates.json"):
+        file = folder / "certificates" / f"{key}.json"
+        certificate = certificate_of(read_json(file), str(file))
+        entries = certificate.implementations
+        statuses = [each.status for each in entries.values()]
+        none_can = len(entries) > 1 and "certified" not in statuses
+        for name, each in entries.items():
+            if each.status == "refused" or none_can:
+                raise ConfigError(
+                    f"{name} cannot compute {certificate.model}: {str(each.why).rstrip('.?')}.",
+                    where="compare",
+                    remedy="change the model there, or compare implementations that can.",
+                )
+
+
+def _axis_of(choices: Sequence[str], conf: Sequence[Path]) -> str:
+    """The axis that has all `choices` that are not files; two files are two kernels."""
+    from rnnbench.axes import NAMES
+    from rnnbench.grid.files import files_of
+
+    named = [choice for choice in choices if not _is_file(choice)]
+    if not named:
+        return "rnn"
+
+    every: set[str] = set()
+    for axis in NAMES:
+        known = files_of(conf, axis).keys()
+        if known >= set(named):
+            return axis
+        every |= known
+
+    remedy = f"name files of one folder conf/AXIS/ or your own; axes are {', '.join(NAMES)}."
+    for choice in reversed(named):
+        if choice not in every:
+            remedy = suggestion(choice, every) + remedy
+    count = {2: "two", 3: "three"}.get(len(choices), str(len(choices)))
+    raise ConfigError(
+        f"{' and '.join(choices)} are not {count} choices of one axis.",
+        where="compare",
+        remedy=remedy,
+    )
