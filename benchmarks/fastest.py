@@ -24,7 +24,7 @@ sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[1] / 
 from benchmarks import judging as j  # noqa: E402
 from benchmarks import where  # noqa: E402
 from benchmarks.small import add_small  # noqa: E402
-from rnnbench.report.answer import ContestWords, first_sentence, layer  # noqa: E402
+from rnnbench.report.sentences import ContestWords, first_sentence, layer  # noqa: E402
 from rnnbench.tables.contests import Contest, Contestant, with_ratios  # noqa: E402
 from rnnbench.tables.effects import RunValue  # noqa: E402
 from rnnbench.tables.outcome import Outcome  # noqa: E402

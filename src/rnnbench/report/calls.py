@@ -12,7 +12,7 @@ from rnnbench.axes import GROUP
 from rnnbench.records.overrides import reference_label
 from rnnbench.report import charts
 from rnnbench.report import numbers as n
-from rnnbench.report.answer import Answer, as_fast
+from rnnbench.report.answer import Answer
 from rnnbench.report.figures import Figure, figure
 from rnnbench.report.labels import (
     device_words,
@@ -23,6 +23,7 @@ from rnnbench.report.labels import (
 )
 from rnnbench.report.numbers import Row
 from rnnbench.report.section import WORDS, Section
+from rnnbench.report.sentences import as_fast
 from rnnbench.report.speed import speedup_text, speedup_words
 from rnnbench.report.tables import Tables
 from rnnbench.report.views import Column, interval_of, view_of

@@ -14,8 +14,9 @@ from rnnbench.axes import KEY
 from rnnbench.errors import ConfigError, suggestion
 from rnnbench.records.overrides import reference_label
 from rnnbench.report import numbers as n
-from rnnbench.report.answer import answers, as_fast, headline
+from rnnbench.report.answer import answers, headline
 from rnnbench.report.page import as_text, rendered
+from rnnbench.report.sentences import as_fast
 from rnnbench.report.speed import TIME_COLUMNS
 from rnnbench.report.tables import Tables
 from rnnbench.tables.contests import Contest

@@ -13,9 +13,10 @@ from rich.text import Text
 
 from rnnbench.records.record import Record
 from rnnbench.report import numbers as n
-from rnnbench.report.answer import USABLE, as_fast, no_difference
+from rnnbench.report.answer import USABLE
 from rnnbench.report.numbers import Row
 from rnnbench.report.provenance import median_epoch
+from rnnbench.report.sentences import as_fast, no_difference
 from rnnbench.tables.outcome import COMPARED, Equality, Outcome
 from rnnbench.tables.ratios import MARK
 from rnnbench.tables.stats import Interval
