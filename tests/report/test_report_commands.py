@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from rnnbench.cli import main
-from rnnbench.commands import show as module
+from rnnbench.commands import question as module
 from rnnbench.commands.compare import _condition, compare
 from rnnbench.commands.show import show
 from rnnbench.errors import ConfigError
