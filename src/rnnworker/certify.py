@@ -70,8 +70,7 @@ def certify(job, events, phases):
     `job`: ``config`` of a run, ``implementations`` (list of ``{"name", "rnn"}``), ``device`` (its
     name), ``threads``, ``dataset``; optionally ``batches`` (list of the settings of the model on
     which the sizes of batches depend; that of the config), ``further_device`` (check only what is
-    checked on every device), ``part`` (``steps``: check only these; ``function``: all the rest) and
-    ``tolerance`` (instead of that of the config's precision).
+    checked on every device) and ``tolerance`` (instead of that of the config's precision).
     """
     requested = precision.requested_precision(job["config"])
     tolerance = dict(precision.TOLERANCE[requested])
@@ -79,7 +78,6 @@ def certify(job, events, phases):
     model = job["config"]["model"]
     device = job["device"]
     further = job.get("further_device")
-    part = job.get("part")
     with phases.phase("data"):
         arrays, sizes, fault = _load(job)
     trials = {}
@@ -91,13 +89,22 @@ def certify(job, events, phases):
                 if fault:
                     raise fault
                 trial = Trial(job, entry["rnn"], arrays, OPTIMIZER)
+                steps = applied(trial, tolerance)
+                if not further:
+                    trial.take_own_optimizer()
+                batches = trial.probe(sizes)
                 result = {}
-                if part != "function":
-                    result["applied"] = {device: applied(trial, tolerance)}
-                if part != "steps":
-                    result.update(_function_of(trial, sizes, tolerance, device, further))
-                    if not further:
-                        trials[name] = trial
+                if not further:
+                    result = trial.measure(tolerance)
+                for part in PROBED:
+                    errors = [batch[part] for batch in batches if batch[part] is not None]
+                    result[part] = max(errors, default=None)
+                result["function"] = trial.function
+                result["no_reference"] = trial.no_reference
+                result["probed"] = {device: {"batches": batches, "why": None}}
+                result["applied"] = {device: steps}
+                if not further:
+                    trials[name] = trial
             except Refusal as error:
                 result = dict(UNMEASURED, status="refused", why=user_functions.one_line(error))
             except Exception as error:  # the other implementations are still to be certified
@@ -106,30 +113,12 @@ def certify(job, events, phases):
                 result = dict(UNMEASURED, status="failed", why=why)
             results[name] = result
         # Emitted at once, so that the results survive an implementation that hangs.
-        facts = {"precision": requested, "tolerance": tolerance, "implementations": results}
-        events.emit("facts", certificate=facts)
-    if not further and part != "steps":
+        part = {"precision": requested, "tolerance": tolerance, "implementations": results}
+        events.emit("facts", certificate=part)
+    if not further:
         with phases.phase("pairs"):
             pairs = compare_pairs(trials, tolerance)
         events.emit("facts", certificate={"pairs": pairs})
-
-
-def _function_of(trial, sizes, tolerance, device, further):
-    """Returns what a `trial` says about its implementation apart from its steps: its layers, for
-    batches of these `sizes`, and if this is no `further` device, what `Trial.measure` returns."""
-    if not further:
-        trial.take_own_optimizer()
-    batches = trial.probe(sizes)
-    result = {}
-    if not further:
-        result = trial.measure(tolerance)
-    for part in PROBED:
-        errors = [batch[part] for batch in batches if batch[part] is not None]
-        result[part] = max(errors, default=None)
-    result["function"] = trial.function
-    result["no_reference"] = trial.no_reference
-    result["probed"] = {device: {"batches": batches, "why": None}}
-    return result
 
 
 def _load(job):

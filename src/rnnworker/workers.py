@@ -59,16 +59,9 @@ def job_of(config, root, pinned_md5=None, place=0, nvml=None, gpus=None, **more)
     return job
 
 
-STEPS = "steps"  # the part of a certificate with a worker of its own, instead of a device
-
-
-def certificate_jobs(planned, cores=1):
+def certificate_jobs(planned):
     """Returns the jobs for `planned`, an entry of ``certificates.json``, one per device: the first
-    also compares the implementations with each other.
-
-    If there is only one device, and `cores` are enough for two workers on it, another worker tests
-    the steps. It needs as long as half of the rest, and no result of it is compared with another
-    implementation."""
+    also compares the implementations with each other."""
     sections = {entry["name"]: entry["rnn"] for entry in planned["implementations"]}
     jobs = []
     for place in planned["devices"]:
@@ -82,15 +75,7 @@ def certificate_jobs(planned, cores=1):
             "further_device": bool(jobs),
         }
         jobs.append(job)
-    if len(jobs) == 1 and _fits_twice(jobs[0]["config"]["device"], cores):
-        jobs[0]["part"] = "function"
-        jobs.append(dict(jobs[0], part=STEPS))
     return jobs
-
-
-def _fits_twice(device, cores):
-    """Whether two workers on a `device` have separate cores."""
-    return device["kind"] == "cpu" and 2 * (device.get("threads") or cores) <= cores
 
 
 def card_of(config, gpus=None):

@@ -278,61 +278,6 @@ def test_one_worker_is_started_for_each_device(place: Place, monkeypatch) -> Non
     assert entries["keras"]["outputs"] == 1e-7
 
 
-# A worker of each part; that of the steps ends in the phase of `block` as `{end}` says.
-PARTS = """
-import json, os, sys
-with open(sys.argv[-1]) as file:
-    job = json.load(file)
-def emit(event, **fields):
-    line = json.dumps(dict(fields, event=event, t=1.0)) + "\\n"
-    os.write(int(os.environ["RNNWORKER_EVENTS"]), line.encode())
-results = {{}}
-for entry in job["implementations"]:
-    emit("phase_begin", phase="certify_" + entry["name"])
-    steps = {{"threads": len(job["start_cores"]), "steps": 30, "off": 0, "worst": 0.0, "why": None}}
-    result = {{"applied": {{"cpu_1": steps}}}}
-    if job["part"] == "function":
-        result = {{"status": "certified", "why": None, "outputs": 1e-7, "function": None}}
-    elif entry["name"] == "block":
-        {end}
-    results[entry["name"]] = result
-    emit("facts", certificate={{"precision": "float32", "implementations": results}})
-"""
-
-
-@pytest.mark.parametrize(
-    ("end", "status", "why"),
-    [
-        ("pass", "certified", None),
-        ("os.abort()", "failed", "was terminated by SIGABRT in phase certify_block"),
-        ('result = {"status": "failed", "why": "ValueError"}', "failed", "ValueError"),
-        ("sys.exit(0)", "failed", certificates.NOT_REPORTED),
-    ],
-)
-def test_another_worker_tests_the_steps_if_a_core_is_free(
-    place: Place, monkeypatch, end: str, status: str, why: str | None
-) -> None:
-    monkeypatch.setattr(certificates.os, "sched_getaffinity", lambda pid: {0, 1})
-    script = PARTS.format(end=end)
-    monkeypatch.setattr(worker, "launcher", lambda build, root: (sys.executable, "-c", script))
-    devices = [cpu(1, "block", "keras", "last")]
-    planned = {**PLANNED, "devices": devices}
-    planned["implementations"] = implementations("block", "keras", "last")
-    entries = certificates.certify(planned, place)["implementations"]
-
-    steps = {"threads": 1, "steps": 30, "off": 0, "worst": 0.0, "why": None}
-    block = entries["block"]
-    assert block["status"] == status and (why or "") in (block["why"] or "")
-    if status == "certified":
-        assert block["applied"] == {"cpu_1": steps} and block["outputs"] == 1e-7
-    # What comes after an implementation that ends the worker is not known, and is no fault.
-    assert entries["keras"]["status"] == "certified"
-    if end.startswith(("os", "sys")):
-        assert entries["keras"]["applied"]["cpu_1"]["why"] == certificates.NOT_REPORTED
-    else:
-        assert entries["keras"]["applied"] == {"cpu_1": steps}
-
-
 CARD = {"name": "Tesla K80", "uuid": None}
 
 

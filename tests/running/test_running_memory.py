@@ -55,7 +55,6 @@ def test_a_device_without_memory_next_to_others_is_certified_on_its_own(place, m
 
 def test_a_certificate_without_memory_on_its_own_is_not_tried_again(place, monkeypatch) -> None:
     alone = {**PLANNED, "devices": [cpu(2, "keras")]}
-    monkeypatch.setattr("os.sched_getaffinity", lambda process: {0})  # no core for a second worker
     made, tries = certify(place, monkeypatch, alone, 9)
     assert tries == 1
     keras = made["implementations"]["keras"]

@@ -1,8 +1,7 @@
 """Makes certificates from their plans, and writes their files.
 
 A worker per device checks each implementation's layers and training steps there; the first also
-compares the implementations with each other. If there is only one device, and a core is free,
-another worker checks the steps.
+compares the implementations with each other.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from rnnworker.cohorts import memory_capacity, must_retry_alone
 from rnnworker.members import Member
 from rnnworker.precision import DEFAULT, TOLERANCE
 from rnnworker.proc_files import available_bytes
-from rnnworker.workers import STEPS, certificate_jobs
+from rnnworker.workers import certificate_jobs
 
 SECONDS = 3600.0  # of work in each phase
 NOT_REPORTED = "the worker ended without reporting it"
@@ -74,16 +73,9 @@ def certify(
     be written.
     """
     jobs = {}
-    cores = len(os.sched_getaffinity(0))
-    for number, job in enumerate(certificate_jobs(planned, cores)):
-        general = job_of(
-            job["config"],
-            place.root,
-            pinned_md5=pinned_md5,
-            place=number,
-        )
-        name = STEPS if job.get("part") == STEPS else job["device"]
-        jobs[name] = {**general, **job}
+    for job in certificate_jobs(planned):
+        general = job_of(job["config"], place.root, pinned_md5=pinned_md5)
+        jobs[job["device"]] = {**general, **job}
 
     here = machine.fingerprint()["machine"]
     key = planned["key"]
@@ -97,10 +89,10 @@ def certify(
 def _outcomes(jobs: Mapping[str, Facts], key: str, place: Place) -> dict[str, Outcome]:
     """Runs the workers of a certificate while nothing else on this host is timed.
 
-    - `jobs`: device, or `STEPS`, → its worker's job.
+    - `jobs`: device → its worker's job.
     - `key`: the certificate's.
 
-    Returns device, or `STEPS`, → outcome. Raises `RunError` as `certify`.
+    Returns device → outcome. Raises `RunError` as `certify`.
     """
     labels: dict[str, str] = {}
     outcomes: dict[str, Outcome] = {}
@@ -117,7 +109,7 @@ def _outcomes(jobs: Mapping[str, Facts], key: str, place: Place) -> dict[str, Ou
             files = place.folder / "certificates" / "work" / key
             number = list(jobs).index(device)
             if number:
-                label += f" on {device}" if device != STEPS else f", {STEPS}"
+                label += f" on {device}"
                 files = files.with_name(f"{key}.{number}")
             labels[device] = label
             for ending in (".log", ".events.jsonl"):  # of an earlier attempt
@@ -129,7 +121,7 @@ def _outcomes(jobs: Mapping[str, Facts], key: str, place: Place) -> dict[str, Ou
                 files,
                 limits={"default": SECONDS},
                 timing=timing,
-                on_event=partial(_say_phase, label if device != STEPS else ""),
+                on_event=partial(_say_phase, label),
             )
 
         groups = [[device] for device in jobs]
@@ -155,9 +147,8 @@ def _outcomes(jobs: Mapping[str, Facts], key: str, place: Place) -> dict[str, Ou
 
 
 def _say_phase(label: str, event: Event) -> None:
-    """Shows on a terminal which phase of a worker begins. `label`: the prefix of the message; empty
-    for a worker that does the same phases as another one."""
-    if label and event["event"] == "phase_begin":
+    """Shows on a terminal which phase of a worker begins. `label`: the prefix of the message."""
+    if event["event"] == "phase_begin":
         phase = str(event.get("phase")).removeprefix("certify_")
         draw(f"{label}: {phase}")
 
@@ -170,31 +161,22 @@ def assembled_certificate(
     """The certificate, from what the workers reported before they ended.
 
     - `planned`: its entry of ``certificates.json``.
-    - `outcomes`: device → its worker's outcome; the first planned device has one. `STEPS` → that
-      of the worker that tested the steps on it, if this was another one.
+    - `outcomes`: device → its worker's outcome; the first planned device has one.
     - `made_on`: the machine.
     """
     first = outcomes[planned["devices"][0]["name"]]
     reported = facts_of(first.events, "certificate")
     precision = reported.get("precision")
     tolerance = reported.get("tolerance") or TOLERANCE.get(precision or DEFAULT, {})
-    on_devices = {}
-    for device, outcome in outcomes.items():
-        facts = facts_of(outcome.events, "certificate")
-        on_devices[device] = facts.get("implementations") or {}
-    steps = on_devices.pop(STEPS, {})
+    on_devices = {
+        device: facts_of(outcome.events, "certificate").get("implementations") or {}
+        for device, outcome in outcomes.items()
+    }
 
     entries = {}
     for implementation in planned["implementations"]:
         name = implementation["name"]
         entry = _entry(implementation, first, reported.get("implementations") or {})
-        if STEPS in outcomes and entry["status"] == "certified":
-            of_steps = _entry(implementation, outcomes[STEPS], steps)
-            if of_steps.get("status") in ("failed", "refused"):
-                entry = of_steps
-            else:
-                entry["applied"] = of_steps.get("applied") or {}
-            on_devices[planned["devices"][0]["name"]][name] = entry
         for place in planned["devices"]:
             if name in place["implementations"]:
                 entry = _with_device(entry, place["name"], on_devices, name)
