@@ -39,7 +39,7 @@ MODELS = {
     "long": "model=shape_long model.epochs=2",
 }
 RNNS = ("keras", "block")
-FAKE = "model=fake build=fake rnn.fake.epoch_seconds=0.02"
+FAKE = "model=fake model.epochs=10 build=fake rnn.fake.epoch_seconds=0.02"
 TRAININGS = (1, 2, 3, 4, 6, 8, 12)
 MINUTE = 60.0
 NORMAL = math.pi / 2  # variance of a median relative to that of a mean
@@ -92,7 +92,7 @@ def main() -> int:
         for model in options.models:
             measure(options, this_project(options.folder), model, MODELS[model], RNNS)
         return 0
-    options.processes = 3
+    options.processes, options.turns = 3, 0.9
     with tempfile.TemporaryDirectory() as folder:
         project = make_project(Path(folder))
         measure(options, project, "fake", FAKE, ("fake_middle", "fake_fast"))
@@ -207,10 +207,10 @@ def report(processes: Sequence[Process]) -> None:
     intervals = bootstrapped(processes)
     print("| standard deviation of the log ratio | % | 95 % |")
     print("|:--|--:|:--|")
-    for name in ("process", "training", "cycle"):
+    for name, several in (("process", "processes"), ("training", "trainings"), ("cycle", "cycles")):
         low, high = intervals[name]
         value = math.sqrt(getattr(found, name))
-        print(f"| between {name}s | {100 * value:.2f} | {100 * low:.2f}–{100 * high:.2f} |")
+        print(f"| between {several} | {100 * value:.2f} | {100 * low:.2f}–{100 * high:.2f} |")
 
     before = float(np.median([each.before for each in processes]))
     training = float(np.median([each.training for each in processes]))

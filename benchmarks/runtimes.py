@@ -185,7 +185,7 @@ def _cell(model: Any, name: str, asked: Any, expected: Any, bounds: list[float])
     with tempfile.TemporaryDirectory() as folder:
         loaded: dict[int, Any] = {}
         try:
-            for number, (case, arrays) in enumerate(asked):
+            for number, case in enumerate(asked):
                 shape = shape_of[number] if module.FIXED_SHAPES else 0
                 if shape not in loaded:
                     place = Path(folder) / str(shape)
@@ -193,16 +193,16 @@ def _cell(model: Any, name: str, asked: Any, expected: Any, bounds: list[float])
                     module.export(model, shapes[shape], place)
                     loaded[shape] = module.load(place, 1)
                 for call, wanted in enumerate(expected[number]):
-                    found = loaded[shape](arrays)
+                    found = loaded[shape](case.arrays)
                     for output, right, bound in zip(found, wanted, bounds, strict=True):
                         apart = equality.difference(output, right)
                         if apart is None:
-                            return {"error": f"{case}: another shape"}
+                            return {"error": f"{case.name}: another shape"}
                         if apart > bound:
                             worst["equal"] = False
                         if apart > worst["difference"]:
                             again = ", second call" if call else ""
-                            worst |= {"difference": apart, "case": f"{case}{again}"}
+                            worst |= {"difference": apart, "case": f"{case.name}{again}"}
         except Refused as error:
             return {"refused": " ".join(str(error).split())}
         except Exception as error:  # of any class of a library

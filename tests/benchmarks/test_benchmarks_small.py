@@ -281,8 +281,8 @@ class Model:
 def test_components(run) -> None:
     out = run("components", "--small")
     assert "3 processes" in out
-    shown = dict(re.findall(r"^\| between (\w+)s \| ([\d.]+) \|", out, re.M))
-    assert shown.keys() == {"process", "training", "cycle"}
+    shown = dict(re.findall(r"^\| between (\w+) \| ([\d.]+) \|", out, re.M))
+    assert shown.keys() == {"processes", "trainings", "cycles"}
     rows = re.findall(r"^\| (\d+) \| (\d+)% \| (\d+) \|", out, re.M)
     shares = [int(share) for _, share, _ in rows]
     assert rows[0][0] == "1" and shares == sorted(shares)

@@ -68,7 +68,10 @@ def test_a_crash_and_a_wrong_answer_are_not_timed(job: Job, said: Said) -> None:
 def test_everyone_has_a_turn_in_each_cycle(job: Job, said: Said) -> None:
     said.update(a=[RIGHT], b=[RIGHT])
     outcomes = [Outcome("a"), Outcome("b")]
-    cases = [{"name": "batch 1", "batch": 1}, {"name": "longer", "batch": 2}]
+    cases = [
+        {"name": "batch 1", "batch": 1, "is_timed": True},
+        {"name": "longer", "batch": 2, "is_timed": False},
+    ]
     measure._round(job, 4, outcomes, cases, random.Random(0))
     for outcome in outcomes:
         assert [(turn.round, turn.cycle, turn.batch) for turn in outcome.turns] == [
@@ -84,6 +87,6 @@ def test_everyone_has_a_turn_in_each_cycle(job: Job, said: Said) -> None:
 
 def test_another_process_with_other_answers_stops_the_measurement(job: Job, said: Said) -> None:
     said.update(a=[RIGHT], b=[WRONG])
-    cases = [{"name": "batch 1", "batch": 1}]
+    cases = [{"name": "batch 1", "batch": 1, "is_timed": True}]
     with pytest.raises(RunError, match="another process gave other answers"):
         measure._round(job, 0, [Outcome("a"), Outcome("b")], cases, random.Random(0))
