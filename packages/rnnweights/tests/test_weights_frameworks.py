@@ -277,6 +277,23 @@ def test_the_converted_cell_computes_the_formula_of_its_layout(
     np.testing.assert_allclose(formula_of(after).outputs(x, *TANH), expected, atol=1e-12)
 
 
+@pytest.mark.parametrize("value", [0.0, 0.5])
+def test_states_at_the_start_are_left_out_if_they_are_zero(value: float, tmp_path: Path) -> None:
+    """Lasagne's ``get_all_params`` has them, also if they are not trained."""
+    (layout,) = layouts_named("lasagne.LSTMLayer")
+    arrays = made(layout, 4, 5, np.random.default_rng(0))
+    arrays |= {"cell_init": np.zeros((1, 4)), "hid_init": np.full((1, 4), value)}
+    np.savez(tmp_path / "x.npz", **{f"net.{name}": values for name, values in arrays.items()})
+    stated = Stated(layout=layout.name)
+    if value:
+        with pytest.raises(Refusal, match=r"starts with the state .*_init, which is not"):
+            converted(tmp_path / "x.npz", "keras", ".npz", stated)
+        return
+    done = converted(tmp_path / "x.npz", "keras", ".npz", stated)
+    assert done.lines()[0] == "14 arrays: 14 converted (1 LSTM of 4 units), 0 copied"
+    assert "are left out" in "\n".join(done.lines())
+
+
 CONVENTIONS = SHARED / "conventions" / "layouts.csv"
 FRAMEWORKS = {
     "dm-haiku": "haiku",

@@ -27,11 +27,13 @@ BIASES = ("input_bias", "hidden_bias")
 
 
 class Found(NamedTuple):
-    """A cell in a file: its `layout`, its `scope` and its arrays by the names in `Layout.parts`."""
+    """A cell in a file: its `layout`, its `scope`, its arrays by the names in `Layout.parts`, and
+    its states at the `starts`, which are zero."""
 
     layout: Layout
     scope: str
     parts: dict[str, Array]
+    starts: Sequence[Array] = ()
 
 
 def find(arrays: Iterable[Array], layouts: Sequence[Layout]) -> list[Found]:
@@ -269,9 +271,32 @@ def declared_cells(
         taken = {array.name for each in renamed for array in each.parts.values()}
         rest = [array for array in rest if array.name not in taken]
         found += renamed
+    cells = []
     for each in found:
+        starts = _zero_starts(each, rest)
+        names = {array.name for array in starts}
+        rest = [array for array in rest if array.name not in names]
         _check_alone(each, rest)
-    return [declared_cell(each) for each in found], rest
+        cells.append(declared_cell(each._replace(starts=starts)))
+    return cells, rest
+
+
+def _zero_starts(found: Found, rest: Iterable[Array]) -> list[Array]:
+    """The states with which a cell starts, among the arrays of the file. Raises `Refusal` if they
+    are not zero, as Keras's are."""
+    starts = []
+    names = [f"{found.scope}/{name}".lstrip("/") for name in found.layout.starts]
+    for array in rest:
+        if array.name.replace(".", "/") not in names:
+            continue
+        if np.any(array.values):
+            raise Refusal(
+                f"layer {found.scope or 'of the file'} starts with the state {array.name}, which "
+                "is not zero; Keras's layers start with zeros.",
+                "give the state to Keras's layer as initial_state, and leave the array out here.",
+            )
+        starts.append(array)
+    return starts
 
 
 def _renamed(arrays: Sequence[Array], layouts: Sequence[Layout]) -> list[Found]:
@@ -363,10 +388,12 @@ def declared_cell(found: Found) -> Cell:
         scope,
         layout.name,
         converted.arrays,
-        list(found.parts.values()),
+        [*found.parts.values(), *found.starts],
         converted.exact,
     )
     notes = converted.notes
+    if found.starts:
+        notes = (*notes, "its states at the start are zero, as Keras's, and are left out")
     if layout.says:
         notes = (*notes, layout.says)
     return replace(
