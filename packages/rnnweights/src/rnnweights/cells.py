@@ -19,13 +19,14 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
 from rnnweights import cudnn_and_torch as layouts
-from rnnweights.checkpoint import PARTS, Array, Data, Refusal, is_finite, pieces
+from rnnweights.checkpoint import PARTS, Array, Data, Refusal, Watched, is_finite
 
 KINDS = {
     "lstm": "LSTM",
@@ -431,8 +432,9 @@ def checked(
     for part, values in arrays.items():
         if not np.issubdtype(values.dtype, np.floating):
             raise Refusal(f"layer {scope}: {part} has the type {values.dtype}, not real numbers.")
-        if isinstance(values, np.ndarray):  # others are looked at by `check_finite`
-            _check_finite(scope, part, values)
+        # Others are looked at when they are written: see `watched`.
+        if isinstance(values, np.ndarray) and not is_finite(values):
+            _refuse_values(scope, part)
 
     name = layouts.cell_of(arrays["recurrent_kernel"])
     assert name is not None
@@ -447,20 +449,22 @@ def checked(
     )
 
 
-def check_finite(cells: Sequence[Cell]) -> None:
-    """Raises `Refusal` unless all values of the cells in their file are finite."""
-    for cell in cells:
-        for array in cell.sources:
-            for piece in pieces(array.data):
-                _check_finite(cell.scope, array.part, piece)
+def watched(cell: Cell) -> Cell:
+    """The cell, with arrays that raise `Refusal` when values are read that are not finite."""
+
+    def watch(part: str, data: Data) -> Watched:
+        return Watched(data, partial(_refuse_values, cell.scope, part))
+
+    arrays = {part: watch(part, data) for part, data in cell.arrays.items()}
+    sources = [each._replace(data=watch(each.part, each.data)) for each in cell.sources]
+    return replace(cell, arrays=arrays, sources=sources)
 
 
-def _check_finite(scope: str, part: str, values: np.ndarray) -> None:
-    if not is_finite(values):
-        raise Refusal(
-            f"layer {scope}: {part} has NaN or infinite values.",
-            "use a checkpoint from before the training diverged.",
-        )
+def _refuse_values(scope: str, part: str) -> NoReturn:
+    raise Refusal(
+        f"layer {scope}: {part} has NaN or infinite values.",
+        "use a checkpoint from before the training diverged.",
+    )
 
 
 def with_directions(cells: Sequence[Cell]) -> dict[str, str]:

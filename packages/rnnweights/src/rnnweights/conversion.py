@@ -20,9 +20,9 @@ from rnnweights.cells import (
     cells_of,
     check_alone,
     check_directions,
-    check_finite,
     items_of,
     resets_after,
+    watched,
     with_directions,
 )
 from rnnweights.checkpoint import Array, Checkpoint, Refusal, Watched
@@ -252,7 +252,6 @@ def convert(
     checkpoint = read(source, worker, layouts)
     items = _items(checkpoint, stated, layouts)
     cells = cells_of(items)
-    check_finite(cells)
     check_directions([cell for cell in cells if cell.settings is None])
     for cell in cells:
         activations(cell, stated.activations)
@@ -291,9 +290,9 @@ def convert(
             copied.append(item._replace(data=data))
         elif others:
             _check_functions(item, stated, to)
-            copied += in_declared(item, others)
+            copied += in_declared(watched(item), others)
         else:
-            copied.append(item)
+            copied.append(watched(item))
     keeps_config = _write(path, checkpoint, copied, layout, target, stated)
     return Conversion(
         checkpoint,
@@ -504,7 +503,8 @@ def _by_keras(
     with tempfile.TemporaryDirectory(prefix="rnnweights-") as folder:
         before = Path(folder, f"source{checkpoint.kind}")
         after = Path(folder, f"target{target}")
-        write_like(before, checkpoint, items, "keras")
+        seen = [watched(item) if isinstance(item, Cell) else item for item in items]
+        write_like(before, checkpoint, seen, "keras")
         worker("resave", source=str(before), target=str(after))
         saved = convert(
             after,

@@ -574,7 +574,7 @@ def _create(group: h5py.Group, name: str, data: Data) -> None:
         if piece.shape == data.shape:
             dataset[...] = piece
         else:
-            dataset[start : start + len(piece)] = piece
+            dataset[start : start + len(piece)] = np.ascontiguousarray(piece)
             start += len(piece)
 
 
@@ -624,6 +624,9 @@ def write_like(
             bool(changed),
         )
         return
+    for item in items:
+        if not any(item is each for each in changed):
+            _look_at(item)
     if config is None:
         renamed = _renamed(checkpoint, changed)
         _write_like_keras_3(path, checkpoint.path, changed, renamed)
@@ -651,6 +654,13 @@ def write_like(
                     os.unlink(weights)
             else:
                 target.writestr(name, source.read(name))
+
+
+def _look_at(item: Item) -> None:
+    """Reads the arrays, some of which are watched: HDF5 copies them without anyone seeing them."""
+    for array in item.sources if isinstance(item, Cell) else [item]:
+        for _ in pieces(array.data):
+            pass
 
 
 def _write_like_keras_2(
