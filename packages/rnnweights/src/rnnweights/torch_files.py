@@ -55,10 +55,11 @@ MOST = 10**6  # values in the file, of which each takes a step
 # The instructions that Python's pickler writes for dictionaries, lists, texts, numbers and calls,
 # in protocols 2 to 5.
 INSTRUCTIONS = (
-    "PROTO", "FRAME", "STOP", "MARK", "POP", "POP_MARK", "MEMOIZE", "BINPUT", "LONG_BINPUT", "BINGET",
-    "LONG_BINGET", "NONE", "NEWTRUE", "NEWFALSE", "BININT", "BININT1", "BININT2", "LONG1", "LONG4",
-    "BINFLOAT", "BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8", "BINBYTES", "SHORT_BINBYTES",
-    "BINBYTES8", "EMPTY_TUPLE", "TUPLE", "TUPLE1", "TUPLE2", "TUPLE3", "EMPTY_LIST", "APPEND",
+    "PROTO", "FRAME", "STOP", "MARK", "POP", "POP_MARK", "MEMOIZE", "BINPUT", "LONG_BINPUT",
+    "BINGET", "LONG_BINGET", "NONE", "NEWTRUE", "NEWFALSE", "BININT", "BININT1", "BININT2", "LONG1",
+    "LONG4", "BINFLOAT", "BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8", "BINBYTES",
+    "SHORT_BINBYTES", "BINBYTES8", "EMPTY_TUPLE", "TUPLE", "TUPLE1", "TUPLE2",
+    "TUPLE3", "EMPTY_LIST", "APPEND",
     "APPENDS", "EMPTY_DICT", "SETITEM", "SETITEMS", "EMPTY_SET", "ADDITEMS", "GLOBAL",
     "STACK_GLOBAL", "REDUCE", "BUILD", "BINPERSID",
 )  # fmt: skip
@@ -137,7 +138,7 @@ def _unpickled(content: bytes) -> Any:
                 f"its pickle has the instruction {instruction.name}, which torch.save never writes."
             )
             raise Refusal(what, SAVING)
-        if instruction.name in ("BINPUT", "LONG_BINPUT") and argument > count:
+        if instruction.name in ("BINPUT", "LONG_BINPUT") and int(argument or 0) > count:
             raise ValueError(f"has a memo of {argument:,} values")
     return _Unpickler(io.BytesIO(content)).load()
 
