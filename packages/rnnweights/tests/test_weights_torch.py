@@ -143,6 +143,31 @@ def test_no_code_of_a_file_runs(tmp_path: Path) -> None:
     assert not trace.exists()
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "rnn.parametrizations.weight_hh_l0.original0",
+        "rnn.weight_hh_l0_g",
+        "rnn.weight_hh_l0_reverse_v",
+        "rnn.weight_hh_l1_orig",
+    ],
+)
+def test_a_matrix_that_torch_computes_is_refused_by_name(name: str, tmp_path: Path) -> None:
+    """As of ``weight_norm``, ``spectral_norm`` and torch.nn.utils.prune."""
+    np.savez(tmp_path / "x.npz", **without(stack(), "weight_hh"), **{name: np.ones(3)})
+    with pytest.raises(Refusal, match="computes a matrix") as caught:
+        converted(tmp_path / "x.npz", "keras", ".npz", Stated())
+    assert name in caught.value.what and "remove_parametrizations" in caught.value.remedy
+
+
+def test_a_program_of_torch_export_is_named(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "x.pt2", "w") as archive:
+        archive.writestr("x/data/weights/weight_0", bytes(8))
+        archive.writestr("x/archive_format", "pt2")
+    with pytest.raises(Refusal, match=r"a program of torch\.export"):
+        read(tmp_path / "x.pt2", ask)
+
+
 def pickled(path: Path, content: bytes) -> Path:
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("x/data.pkl", content)
@@ -159,7 +184,8 @@ GETCWD = b"posix\ngetcwd\n"
         (b"\x80\x04\x8c\x05posix\x8c\x06getcwd\x93)R.", "it names posix.getcwd"),
         (b"\x80\x02(i" + GETCWD + b".", "the instruction INST"),
         (b"\x80\x02(c" + GETCWD + b"o.", "the instruction OBJ"),
-        (b"\x80\x02c" + GETCWD + b")\x81.", "the instruction NEWOBJ"),
+        (b"\x80\x02c" + GETCWD + b")\x81.", "it names posix.getcwd"),
+        (b"\x80\x02ctorch\nSize\n)\x81.", "NEWOBJ class argument must be a type"),
         (b"\x80\x02\x82\x01.", "the instruction EXT1"),
         (b"\x80\x02Pname\n.", "the instruction PERSID"),
         (b"\x80\x04\x8c\x05torch\x8c\x10Size.__class__.x\x93.", "names torch.Size.__class__.x"),

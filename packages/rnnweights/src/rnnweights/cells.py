@@ -38,6 +38,9 @@ DIRECTIONS = ("forward", "backward")
 TORCH = re.compile(
     r"(?:(.*)[./])?(weight_ih|weight_hh|bias_ih|bias_hh|weight_hr)_l(\d+)(_reverse)?"
 )
+PARAMETRIZED = re.compile(
+    r"\bparametrizations[./](weight|bias)_[ih]h_l\d|[./](weight|bias)_[ih]h_l\d+(_reverse)?_(g|v|orig|raw)$"
+)
 OPAQUE = "opaque_kernel"
 
 
@@ -96,9 +99,9 @@ class Cell:
 
     @property
     def direction(self) -> str | None:
-        """``forward`` or ``backward``, None in a layer of one direction."""
-        last = self.scope.rpartition("/")[2]
-        if last in DIRECTIONS:
+        """``forward`` or ``backward``, None in a layer of one direction, which may be called so."""
+        above, _, last = self.scope.rpartition("/")
+        if above and last in DIRECTIONS:
             return last
         return None
 
@@ -127,6 +130,12 @@ def resets_after(cell: Cell) -> bool:
     if cell.settings is not None and "reset_after" in cell.settings:
         return bool(cell.settings["reset_after"])
     return "bias" in cell.arrays and cell.arrays["bias"].ndim == 2
+
+
+def says_reset(cell: Cell) -> bool:
+    """Whether it is known where a GRU applies the reset gate, and not assumed."""
+    is_known = cell.reset_after is not None or cell.layout != "keras" or "bias" in cell.arrays
+    return is_known or "reset_after" in (cell.settings or {})
 
 
 Item = Cell | Array
@@ -212,6 +221,13 @@ def items_of(arrays: Sequence[Array], buffer: Buffer | None = None) -> list[Item
             of_torch.append(array)
         elif array.part == OPAQUE:
             items += _of_buffer(array, buffer)
+        elif PARAMETRIZED.search(array.name):
+            raise Refusal(
+                f"{array.name} is a part from which torch computes a matrix of a recurrent layer "
+                "(weight_norm or another parametrization).",
+                "torch.nn.utils.parametrize.remove_parametrizations (remove_weight_norm of the old "
+                "weight_norm), and save again.",
+            )
         elif array.part not in PARTS or array.scope not in of_keras:
             items.append(array)
             others.append(array)
@@ -230,7 +246,8 @@ def _of_keras(scope: str, parts: Mapping[str, Array]) -> Cell:
     if further:
         names = ", ".join(sorted(further))
         raise Refusal(
-            f"layer {scope} has {names} besides its kernels: it is not an LSTM, GRU or SimpleRNN."
+            f"layer {scope} has {names} besides its kernels: it is not an LSTM, GRU or SimpleRNN.",
+            "no layout describes this cell; train with one of Keras's.",
         )
 
     sources = []

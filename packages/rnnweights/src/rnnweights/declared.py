@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rnnweights.cells import Cell, checked, resets_after
+from rnnweights.cells import Cell, checked, resets_after, says_reset
 from rnnweights.checkpoint import PARTS, Array, Computed, Data, Refusal
 from rnnweights.layouts import (
     AFTER,
@@ -441,6 +441,12 @@ def in_declared(cell: Cell, layouts: Sequence[Layout]) -> list[Array]:
             "name the framework alone, or another layout.",
         )
     layout = max(fitting, key=lambda layout: layout.is_stack)
+    if cell.name == "gru" and not says_reset(cell):
+        raise Refusal(
+            f"layer {cell.scope} has no bias, and the file does not say whether the GRU has "
+            "reset_after=True.",
+            "convert the .keras or .h5 file of the whole model, which says it.",
+        )
     if cell.name == "gru" and resets_after(cell) != (layout.reset == AFTER):
         order = {True: "after", False: "before"}
         raise Refusal(
@@ -554,4 +560,5 @@ def suggestion(arrays: Sequence[Array]) -> list[str]:
         for layout in LAYOUTS:
             if set(layout.parts) == parts and _fits(layout, found.parts):
                 names.append(layout.name)
-    return list(dict.fromkeys(names))
+    # Those that have torch's names are torch's in most files.
+    return sorted(dict.fromkeys(names), key=lambda name: not name.startswith("torch."))

@@ -395,7 +395,7 @@ def _arrays_of_group(
     scope = _scope(group, node, labels)
     parts = [f"var_{key}" for key in values]
     if _is_cell(group, values, node):
-        parts = list(PARTS[: len(values)])
+        parts[: len(PARTS)] = PARTS[: len(values)]
 
     arrays = []
     for key, part in zip(values, parts, strict=True):
@@ -417,12 +417,17 @@ def deepest(place: str, groups: Container[str]) -> str:
 
 
 def _is_cell(group: str, values: Mapping[str, Data], node: Node) -> bool:
-    """Whether the arrays are those of a recurrent cell.
+    """Whether the arrays are those of a recurrent cell, or of one that has more than Keras's do,
+    such as peepholes.
 
     The configuration says it. Without one, the name of the group does, or all shapes are those of a
     CuDNN layer.
     """
-    if list(values) not in (["0", "1"], ["0", "1", "2"]):
+    if list(values)[:2] != ["0", "1"]:
+        return False
+    first, second, *others = values.values()
+    is_alike = cell_of(second) is not None and first.shape[1:] == second.shape[1:]
+    if len(others) > 1 and not is_alike:
         return False
     owner = group.removesuffix("/vars")
     if is_recurrent(node):
