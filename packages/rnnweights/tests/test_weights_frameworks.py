@@ -352,6 +352,18 @@ def test_the_converted_cell_computes_the_formula_of_its_layout(
     np.testing.assert_allclose(formula_of(after).outputs(x, *TANH), expected, atol=1e-12)
 
 
+@pytest.mark.parametrize(
+    ("name", "array"),
+    [("lasagne.LSTMLayer", "W_cell_to_ingate"), ("chainer.LSTM", "peep_i/W")],
+)
+def test_peepholes_are_refused_by_name(name: str, array: str, tmp_path: Path) -> None:
+    (layout,) = layouts_named(name)
+    arrays = made(layout, 4, 5, np.random.default_rng(0)) | {array: np.ones(4)}
+    np.savez(tmp_path / "x.npz", **{f"net/{each}": values for each, values in arrays.items()})
+    with pytest.raises(Refusal, match="layer net has peepholes"):
+        converted(tmp_path / "x.npz", "keras", ".npz", Stated(layout=name))
+
+
 @pytest.mark.parametrize("value", [0.0, 0.5])
 def test_states_at_the_start_are_left_out_if_they_are_zero(value: float, tmp_path: Path) -> None:
     """Lasagne's ``get_all_params`` has them, also if they are not trained."""

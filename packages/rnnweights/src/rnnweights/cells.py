@@ -448,7 +448,8 @@ def checked(
     """
     for part, values in arrays.items():
         if not np.issubdtype(values.dtype, np.floating):
-            raise Refusal(f"layer {scope}: {part} has the type {values.dtype}, not real numbers.")
+            what = f"layer {scope}: {part} has the type {values.dtype}, not real numbers."
+            raise Refusal(what, "save it as float32.")
         # Others are looked at when they are written: see `watched`.
         if isinstance(values, np.ndarray) and not is_finite(values):
             _refuse_values(scope, part)

@@ -372,6 +372,12 @@ def _check_alone(found: Found, rest: Iterable[Array]) -> None:
     for array in rest:
         path = array.name.replace(".", "/").lstrip("/")
         is_own = path.startswith((f"{scope}/", f"{scope}_")) if scope else "/" not in path
+        if is_own and re.search(r"W_cell_to_|(^|[/_])peep", path):
+            raise Refusal(
+                f"layer {scope or 'of the file'} has peepholes ({array.name}), which no layer of "
+                "Keras has.",
+                "train without peepholes.",
+            )
         if is_own:
             raise Refusal(
                 f"layer {scope or 'of the file'} has {array.name} besides the arrays of "
