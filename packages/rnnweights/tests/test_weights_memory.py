@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from asking import converted
 
-from rnnweights.checkpoint import pieces
+from rnnweights.checkpoint import Refusal, pieces
 from rnnweights.conversion import Stated
 from rnnweights.reading import read
 
@@ -72,6 +72,14 @@ def test_an_array_is_in_memory_once_at_most(
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak <= limit * LARGEST
+
+
+@pytest.mark.parametrize("to", ["keras", "torch.LSTM"])
+def test_a_value_that_is_not_finite_is_found_in_the_last_piece(to: str, tmp_path: Path) -> None:
+    with h5py.File(hdf5(tmp_path / "x.h5", 4 * UNITS), "r+") as file:
+        file["lstm/lstm/lstm_cell/kernel:0"][-1, -1] = np.nan
+    with pytest.raises(Refusal, match="layer lstm: kernel has NaN"):
+        converted(tmp_path / "x.h5", to, ".npz", Stated())
 
 
 @pytest.mark.parametrize("chunks", [None, (100, 512)])

@@ -3,9 +3,11 @@ until they are asked for, checks of values and sizes, and the names of arrays.""
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -99,12 +101,12 @@ class InFile:
         return values if dtype is None else values.astype(dtype)
 
     def rows(self, count: int) -> Iterator[np.ndarray]:
-        """Yields the rows, `count` at a time, all in one buffer: the next ones replace them."""
-        buffer = np.empty((min(count, len(self)), *self.shape[1:]), self.dtype)
+        """Yields the rows, `count` at a time, in two buffers in turn."""
+        buffers = _two_buffers(self, count)
         with self.path.open("rb") as file:
             file.seek(self.offset)
             for start in range(0, len(self), count):
-                piece = buffer[: len(self) - start]
+                piece = next(buffers)[: len(self) - start]
                 if file.readinto(piece.reshape(-1).view("u1").data) < piece.nbytes:
                     raise _cut()
                 yield piece
@@ -112,6 +114,22 @@ class InFile:
 
 def _cut() -> Refusal:
     return Refusal("it ends within an array.", "use the complete file.")
+
+
+def _two_buffers(data: Data, rows: int) -> Iterator[np.ndarray]:
+    """Yields one of two buffers for as many rows of an array, in turn, without end."""
+    shape = (min(rows, len(data)), *data.shape[1:])
+    return itertools.cycle([np.empty(shape, data.dtype), np.empty(shape, data.dtype)])
+
+
+def _copied(view: np.ndarray) -> np.ndarray:
+    """A copy in C order, made in small tiles: a transposed array is copied five times as fast."""
+    if view.ndim < 2:
+        return view.copy()
+    copied = np.empty(view.shape, view.dtype)
+    for start in range(0, view.shape[1], TILE):
+        copied[:, start : start + TILE] = view[:, start : start + TILE]
+    return copied
 
 
 class Computed:
@@ -149,11 +167,11 @@ class Computed:
         if self.axis == 0:
             for block in blocks:
                 for start in range(0, len(block), count):
-                    yield block[start : start + count].copy()
+                    yield _copied(block[start : start + count])
             return
         for start in range(0, len(self), count):
             parts = [block[start : start + count] for block in blocks]
-            yield parts[0].copy() if len(parts) == 1 else np.concatenate(parts, self.axis)
+            yield np.concatenate([_copied(part) for part in parts], self.axis)
 
 
 class Watched(Computed):
@@ -205,13 +223,29 @@ class Array(NamedTuple):
 
 
 PIECE = 2**20  # bytes
+READ_AHEAD = 2**24  # bytes of an array
+TILE = 64  # columns: with the rows of a piece, they stay in a cache
 
 
 def pieces(data: Data) -> Iterator[np.ndarray]:
     """Yields the rows of an array in pieces of about a megabyte, so that a large one never is in
-    memory as a whole. A piece holds until the next one, which may have its memory."""
+    memory as a whole. A piece holds until the next one is asked for. Those of a large array are
+    read ahead, while the caller writes."""
+    if data.size * data.dtype.itemsize < READ_AHEAD:
+        yield from _pieces(data)
+        return
+    with ThreadPoolExecutor(1) as reader:
+        source = _pieces(data)
+        coming = reader.submit(next, source, None)
+        while (piece := coming.result()) is not None:
+            coming = reader.submit(next, source, None)
+            yield piece
+
+
+def _pieces(data: Data) -> Iterator[np.ndarray]:
+    """As `pieces`. A piece holds until the next but one."""
     if isinstance(data, Watched):
-        for piece in pieces(data.data):
+        for piece in _pieces(data.data):
             data.look_at(piece)
             yield piece
         return
@@ -235,9 +269,13 @@ def _rows_of_hdf5(data: h5py.Dataset, count: int) -> Iterator[np.ndarray]:
     """As `InFile.rows`. Whole chunks are read, if it has any."""
     if data.chunks:
         count = math.ceil(count / data.chunks[0]) * data.chunks[0]
-    buffer = np.empty((min(count, len(data)), *data.shape[1:]), data.dtype)
+    offset = data.id.get_offset()
+    if offset is not None and data.file.driver != "fileobj":  # in one piece, as in most files
+        yield from InFile(Path(data.file.filename), offset, data.shape, data.dtype).rows(count)
+        return
+    buffers = _two_buffers(data, count)
     for start in range(0, len(data), count):
-        piece = buffer[: len(data) - start]
+        piece = next(buffers)[: len(data) - start]
         data.read_direct(piece, np.s_[start : start + len(piece)])
         yield piece
 
