@@ -46,6 +46,7 @@ from rnnweights.array_files import in_archive
 from rnnweights.cells import DIRECTIONS, Cell, Item, arrays_of
 from rnnweights.checkpoint import (
     PARTS,
+    READ_AHEAD,
     SAVEZ,
     Array,
     Checkpoint,
@@ -573,6 +574,18 @@ def _write_layers(file: h5py.Group, layers: Mapping[str, Sequence[Array]]) -> No
 
 
 def _create(group: h5py.Group, name: str, data: Data) -> None:
+    """Writes an array. The bytes of a large one are written without h5py, which lets no other
+    thread read meanwhile."""
+    if data.size * data.dtype.itemsize >= READ_AHEAD:
+        creation = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+        creation.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
+        creation.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
+        dataset = group.create_dataset(name, data.shape, data.dtype, dcpl=creation)
+        with open(group.file.filename, "r+b") as file:
+            file.seek(dataset.id.get_offset())
+            for piece in pieces(data):
+                file.write(np.ascontiguousarray(piece).data)
+        return
     dataset = group.create_dataset(name, data.shape, data.dtype)
     start = 0
     for piece in pieces(data):
