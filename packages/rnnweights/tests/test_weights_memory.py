@@ -16,8 +16,8 @@ from rnnweights.checkpoint import Refusal, pieces
 from rnnweights.conversion import Stated
 from rnnweights.reading import read
 
-UNITS = 1024
-LARGEST = 4 * UNITS * UNITS * 4  # bytes of a matrix of an LSTM: 16 MiB
+UNITS = 2048
+LARGEST = 4 * UNITS * UNITS * 4  # bytes of a matrix of an LSTM: 64 MiB
 
 
 def keras_arrays(bias: int) -> dict[str, np.ndarray]:

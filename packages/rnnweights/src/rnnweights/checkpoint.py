@@ -222,13 +222,13 @@ class Array(NamedTuple):
         return self.name.rpartition("/")[2]
 
 
-PIECE = 2**20  # bytes
+PIECE = 2**22  # bytes
 READ_AHEAD = 2**24  # bytes of an array
 TILE = 64  # columns: with the rows of a piece, they stay in a cache
 
 
 def pieces(data: Data) -> Iterator[np.ndarray]:
-    """Yields the rows of an array in pieces of about a megabyte, so that a large one never is in
+    """Yields the rows of an array in pieces of about 4 MB, so that a large one never is in
     memory as a whole. A piece holds until the next one is asked for. Those of a large array are
     read ahead, while the caller writes."""
     if data.size * data.dtype.itemsize < READ_AHEAD:
