@@ -1,22 +1,24 @@
 """Runs the cells of a framework: ``python in_framework.py FRAMEWORK FOLDER [LAYER=FILE …]``.
 
-Without files, draws arrays for each layer and writes them as ``LAYER.npz`` or ``LAYER.onnx``; else
-loads those in the files. Either way, writes what the layers compute as ``LAYER.y.npy``, or
-``LAYER.again.npy``. Imports the framework and NumPy.
+Without files, draws arrays for each layer and has the framework save them as ``LAYER.SUFFIX``, or
+writes them as ``LAYER.npz`` if it has no format of its own that rnnweights reads; else loads those
+in the files. Either way, writes what the layers compute as ``LAYER.y.npy``, or ``LAYER.again.npy``.
+Imports the framework and NumPy, from Python 3.7 on.
 """
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 STREAM = np.random.default_rng(1)
 BATCH, STEPS, INPUTS, UNITS = 3, 7, 5, 6
 X = STREAM.normal(size=(BATCH, STEPS, INPUTS)).astype("float32")
-Arrays = dict[str, np.ndarray]
+if TYPE_CHECKING:
+    Arrays = dict[str, np.ndarray]
 
 
 def values_for(name: str, shape: Any, given: Arrays | None) -> np.ndarray:
@@ -24,6 +26,14 @@ def values_for(name: str, shape: Any, given: Arrays | None) -> np.ndarray:
     if given is None:
         return (STREAM.normal(size=tuple(shape)) * 0.5).astype("float32")
     return given[name].reshape(tuple(shape))
+
+
+def ending(name: str, shape: Any, given: Arrays | None) -> np.ndarray:
+    """As `values_for`, of a file whose names have another scope before them."""
+    if given is not None:
+        (found,) = [each for each in given if f"/{each.replace('.', '/')}".endswith(f"/{name}")]
+        given = {name: given[found]}
+    return values_for(name, shape, given)
 
 
 def filled(tree: Any, given: Arrays | None, used: Arrays, above: str = "") -> Any:
@@ -38,7 +48,7 @@ def filled(tree: Any, given: Arrays | None, used: Arrays, above: str = "") -> An
     return found
 
 
-def linen(name: str, given: Arrays | None) -> tuple[Arrays, Any]:
+def linen(name: str, given: Arrays | None, file: Path) -> tuple[Arrays, Any]:
     import flax.linen
     import jax
 
@@ -48,7 +58,7 @@ def linen(name: str, given: Arrays | None) -> tuple[Arrays, Any]:
     return used, model.apply(weights, X)
 
 
-def nnx(name: str, given: Arrays | None) -> tuple[Arrays, Any]:
+def nnx(name: str, given: Arrays | None, file: Path) -> tuple[Arrays, Any]:
     from flax import nnx as framework
 
     cell = getattr(framework, name)(INPUTS, UNITS, rngs=framework.Rngs(0))
@@ -61,7 +71,7 @@ def nnx(name: str, given: Arrays | None) -> tuple[Arrays, Any]:
     return used, model(X)
 
 
-def haiku(name: str, given: Arrays | None) -> tuple[Arrays, Any]:
+def haiku(name: str, given: Arrays | None, file: Path) -> tuple[Arrays, Any]:
     import haiku as framework
     import jax
 
@@ -75,7 +85,7 @@ def haiku(name: str, given: Arrays | None) -> tuple[Arrays, Any]:
     return used, function.apply(weights, X)
 
 
-def equinox(name: str, given: Arrays | None) -> tuple[Arrays, Any]:
+def equinox(name: str, given: Arrays | None, file: Path) -> tuple[Arrays, Any]:
     import equinox as framework
     import jax
 
@@ -97,7 +107,7 @@ def equinox(name: str, given: Arrays | None) -> tuple[Arrays, Any]:
     return used, np.reshape(outputs, (BATCH, STEPS, UNITS))
 
 
-def torch(name: str, given: Arrays | None) -> tuple[Arrays, Any]:
+def torch(name: str, given: Arrays | None, file: Path) -> tuple[Arrays, Any]:
     import torch as framework
 
     x = framework.from_numpy(X)
@@ -119,7 +129,7 @@ def torch(name: str, given: Arrays | None) -> tuple[Arrays, Any]:
     return used, np.stack(outputs, axis=1)
 
 
-def keras(name: str, given: Arrays | None) -> tuple[Arrays, Any]:
+def keras(name: str, given: Arrays | None, file: Path) -> tuple[Arrays, Any]:
     import keras as framework
 
     layer = getattr(framework.layers, name)(UNITS, return_sequences=True)
@@ -130,6 +140,183 @@ def keras(name: str, given: Arrays | None) -> tuple[Arrays, Any]:
         used[array] = values_for(array, variable.shape, given)
     layer.set_weights(list(used.values()))
     return used, framework.ops.convert_to_numpy(layer(X))
+
+
+def paddle(name: str, given: Arrays | None, file: Path) -> tuple[Arrays, Any]:
+    import paddle as framework
+
+    layer = getattr(framework.nn, name)(INPUTS, UNITS, direction="bidirect")
+    for key, parameter in layer.state_dict().items():
+        if "cell" not in key:  # else a second name of another one
+            values = values_for(f"net.{key}", parameter.shape, given)
+            parameter.set_value(framework.to_tensor(values))
+    used = {f"net.{key}": value.numpy() for key, value in layer.state_dict().items()}
+    return used, layer(framework.to_tensor(X))[0].numpy()
+
+
+def mxnet(name: str, given: Arrays | None, file: Path) -> tuple[Arrays, Any]:
+    import mxnet as framework
+
+    x = framework.nd.array(X)
+    if name.endswith("Cell"):
+        layer = getattr(framework.gluon.rnn, name)(UNITS, input_size=INPUTS)
+    else:
+        layer = getattr(framework.gluon.rnn, name)(UNITS, layout="NTC", input_size=INPUTS)
+    layer.initialize()
+    for key, parameter in layer.collect_params().items():
+        part = "_".join(key.split("_")[-2:])
+        parameter.set_data(framework.nd.array(ending(part, parameter.shape, given)))
+    if given is None:
+        layer.save_parameters(str(file))
+    if name.endswith("Cell"):
+        return {}, layer.unroll(STEPS, x, layout="NTC", merge_outputs=True)[0].asnumpy()
+    return {}, layer(x).asnumpy()
+
+
+def mindspore(name: str, given: Arrays | None, file: Path) -> tuple[Arrays, Any]:
+    import mindspore as framework
+
+    is_cell = name.endswith("Cell")
+    settings = {} if is_cell else {"batch_first": True, "bidirectional": True}
+    layer = getattr(framework.nn, name)(INPUTS, UNITS, **settings)
+    for parameter in layer.get_parameters():
+        values = ending(parameter.name.split(".")[-1], parameter.shape, given)
+        parameter.set_data(framework.Tensor(values))
+    if given is None:
+        framework.save_checkpoint(layer, str(file))
+    if not is_cell:
+        return {}, layer(framework.Tensor(X))[0].asnumpy()
+    start = framework.Tensor(np.zeros((BATCH, UNITS), "float32"))
+    state = (start, start) if name == "LSTMCell" else start
+    outputs = []
+    for step in range(STEPS):
+        state = layer(framework.Tensor(X[:, step]), state)
+        outputs.append((state[0] if name == "LSTMCell" else state).asnumpy())
+    return {}, np.stack(outputs, axis=1)
+
+
+def chainer(name: str, given: Arrays | None, file: Path) -> tuple[Arrays, Any]:
+    import chainer as framework
+
+    link_of = getattr(framework.links, name)
+    is_stack = name.startswith("NStep")
+    link = link_of(1, INPUTS, UNITS, 0.0) if is_stack else link_of(INPUTS, UNITS)
+    for key, parameter in link.namedparams():
+        part = key.strip("/").replace("0/", "")
+        parameter.data[...] = ending(part, parameter.shape, given)
+    if given is None:
+        framework.serializers.save_npz(str(file), link)
+    if is_stack:
+        starts = [None] * (2 if name == "NStepLSTM" else 1)
+        ends = link(*starts, [framework.Variable(each) for each in X])[-1]
+        return {}, np.stack([each.data for each in ends])
+    state = framework.Variable(np.zeros((BATCH, UNITS), "float32"))
+    if name == "StatefulGRU":
+        link.set_state(state)
+    outputs = []
+    for step in range(STEPS):
+        x = framework.Variable(X[:, step])
+        state = link(state, x) if name == "StatelessGRU" else link(x)
+        outputs.append(state.data)
+    return {}, np.stack(outputs, axis=1)
+
+
+def functions(name: str, given: Arrays | None, file: Path) -> tuple[Arrays, Any]:
+    """Of nnabla."""
+    return _nnabla(name, given, file)
+
+
+def parametric_functions(name: str, given: Arrays | None, file: Path) -> tuple[Arrays, Any]:
+    """Of nnabla."""
+    return _nnabla(name, given, file)
+
+
+def _nnabla(name: str, given: Arrays | None, file: Path) -> tuple[Arrays, Any]:
+    import nnabla as framework
+    from nnabla import parametric_functions as made
+
+    framework.clear_parameters()
+
+    def outputs() -> Any:
+        states = [framework.Variable.from_numpy_array(np.zeros((1, 1, BATCH, UNITS)))]
+        if name.startswith("lstm"):
+            states *= 2
+        if not name.endswith("_cell"):
+            x = framework.Variable.from_numpy_array(X.swapaxes(0, 1))
+            return getattr(made, name)(x, *states, num_layers=1, training=False)[0]
+        states = [framework.Variable.from_numpy_array(np.zeros((BATCH, UNITS)))] * 2
+        steps = []
+        for step in range(STEPS):
+            x = framework.Variable.from_numpy_array(X[:, step])
+            states = made.lstm_cell(x, *states, UNITS)
+            steps.append(states[0])
+        return framework.functions.stack(*steps)
+
+    outputs()  # makes the parameters
+    for key, parameter in framework.get_parameters().items():
+        part = "/".join(key.split("/")[1:])
+        parameter.d = ending(part, parameter.shape, given)
+    if given is None:
+        framework.save_parameters(str(file))
+    y = outputs()
+    y.forward()
+    return {}, y.d.swapaxes(0, 1)
+
+
+def dynet(name: str, given: Arrays | None, file: Path) -> tuple[Arrays, Any]:
+    import dynet as framework
+
+    collection = framework.ParameterCollection()
+    builder = getattr(framework, name)(1, INPUTS, UNITS, collection)
+    used: Arrays = {}
+    for number, parameter in enumerate(builder.param_collection().parameters_list()):
+        values = ending(f"_{number}", parameter.shape(), given)
+        parameter.set_value(values)
+        used[parameter.name().lstrip("/")] = values
+    outputs = []
+    for sample in X:
+        framework.renew_cg()
+        steps = builder.initial_state().transduce([framework.inputVector(step) for step in sample])
+        outputs.append([step.npvalue() for step in steps])
+    return used, np.array(outputs, "float32")
+
+
+def lasagne(name: str, given: Arrays | None, file: Path) -> tuple[Arrays, Any]:
+    import theano.tensor.signal.pool
+
+    # What Theano 1.0 calls the module that Lasagne 0.1 imports.
+    theano.tensor.signal.downsample = theano.tensor.signal.pool
+    sys.modules["theano.tensor.signal.downsample"] = theano.tensor.signal.pool
+    from lasagne import layers
+
+    settings = {"peepholes": False} if name == "LSTMLayer" else {}
+    source = layers.InputLayer((BATCH, STEPS, INPUTS))
+    layer = getattr(layers, name)(source, UNITS, name="net", **settings)
+    used: Arrays = {}
+    for parameter in layers.get_all_params(layer):
+        values = parameter.get_value()
+        if not parameter.name.endswith("_init"):  # the states at the start
+            part = parameter.name.split(".")[-1]
+            values = ending(part, values.shape, given)
+            parameter.set_value(values)
+        used[parameter.name] = values
+    return used, layers.get_output(layer, theano.shared(X)).eval()
+
+
+def tinygrad(name: str, given: Arrays | None, file: Path) -> tuple[Arrays, Any]:
+    from tinygrad import Tensor, nn
+
+    cell = getattr(nn, name)(INPUTS, UNITS)
+    for key, tensor in nn.state.get_state_dict(cell).items():
+        tensor.assign(Tensor(ending(key, tensor.shape, given))).realize()
+    if given is None:
+        nn.state.safe_save(nn.state.get_state_dict(cell), str(file))
+    state = None
+    outputs = []
+    for step in range(STEPS):
+        state = cell(Tensor(X[:, step]), state)
+        outputs.append(state[0].numpy())
+    return {}, np.stack(outputs, axis=1)
 
 
 GATES = {"LSTM": 4, "GRU": 3, "GRU_after": 3, "RNN": 1}
@@ -177,6 +364,7 @@ def run_onnx(content: bytes) -> Any:
 
 def main(framework: str, folder: Path, files: dict[str, str]) -> None:
     layers = LAYERS[framework]
+    np.save(folder / "x.npy", X)
     for layer in layers:
         module, _, name = layer.rpartition(".")
         given = None
@@ -191,12 +379,21 @@ def main(framework: str, folder: Path, files: dict[str, str]) -> None:
                 with np.load(files[layer]) as file:
                     given = {each: file[each] for each in file.files}
             function = globals()[module.rpartition(".")[2]]
-            used, outputs = function(name, given)
-            if not files:
-                np.savez(folder / f"{layer}.npz", **used)
+            file = folder / f"{layer}{SUFFIXES.get(framework, '.npz')}"
+            used, outputs = function(name, given, file)
+            if used and not files:
+                np.savez(file, **used)
         np.save(folder / f"{layer}.{end}.npy", np.asarray(outputs))
 
 
+# Of files that the frameworks themselves write, where rnnweights reads them; .npz of others.
+SUFFIXES = {
+    "onnx": ".onnx",
+    "mxnet": ".params",
+    "mindspore": ".ckpt",
+    "nnabla": ".h5",
+    "tinygrad": ".safetensors",
+}
 LAYERS = {
     "jax": [
         *(f"flax.linen.{name}" for name in ("LSTMCell", "OptimizedLSTMCell", "GRUCell")),
@@ -207,6 +404,23 @@ LAYERS = {
     "torch": [f"torch.{name}{cell}" for cell in ("", "Cell") for name in ("LSTM", "GRU", "RNN")],
     "onnx": ["onnx.LSTM", "onnx.GRU", "onnx.GRU_after", "onnx.RNN"],
     "keras": ["keras.LSTM", "keras.GRU", "keras.SimpleRNN"],
+    "paddle": ["paddle.LSTM", "paddle.GRU", "paddle.SimpleRNN"],
+    "mxnet": ["mxnet.LSTM", "mxnet.GRU", "mxnet.LSTMCell", "mxnet.GRUCell"],
+    "mindspore": [f"mindspore.{name}" for name in ("LSTM", "GRU", "RNN", "LSTMCell", "GRUCell")],
+    "chainer": [
+        *("chainer.NStepLSTM", "chainer.NStepGRU", "chainer.LSTM"),
+        *("chainer.StatefulGRU", "chainer.StatelessGRU"),
+    ],
+    "nnabla": [
+        *(f"nnabla.functions.{name}" for name in ("lstm", "gru", "rnn")),
+        "nnabla.parametric_functions.lstm_cell",
+    ],
+    "dynet": [
+        *("dynet.LSTMBuilder", "dynet.CompactVanillaLSTMBuilder"),
+        *("dynet.GRUBuilder", "dynet.SimpleRNNBuilder"),
+    ],
+    "lasagne": ["lasagne.LSTMLayer", "lasagne.GRULayer"],
+    "tinygrad": ["tinygrad.LSTMCell"],
 }
 
 if __name__ == "__main__":

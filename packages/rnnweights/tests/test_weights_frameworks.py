@@ -3,14 +3,17 @@ arrays is what the framework computed, as recorded by `record_frameworks`."""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
 import pytest
+import safetensors.numpy
 from asking import converted
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -251,12 +254,84 @@ def test_arrays_of_one_layout_are_not_read_as_another_where_names_tell_them_apar
         assert layout.name != other.name
         return
     (cell,) = cells_of(done.items)
-    if cell.layout == "keras":
-        return  # Keras's own names: nothing tells what another program meant by them
-    is_renamed = layout.is_kerass  # they are read in the order that is stated
-    assert is_renamed or set(layout.parts) == set(other.parts)
-    assert cell.name == other.cell
-    assert other.name in "\n".join(done.lines())
+    # Keras's names may be those that a user has given them, in the order that is stated.
+    assert layout.is_kerass or set(layout.parts) == set(other.parts)
+    assert cell.name == layout.cell == other.cell
+    said = "keras" if other.is_kerass else other.name
+    assert f"{said} → keras" in "\n".join(done.lines()) or cell.layout == "keras"
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    layout=st.sampled_from([layout for layout in LAYOUTS if layout.order]),
+    units=st.integers(1, 5),
+    inputs=st.integers(1, 5),
+    suffix=st.sampled_from([".npz", ".safetensors"]),
+)
+def test_where_nothing_tells_layouts_apart_the_order_that_is_assumed_is_said(
+    layout: Layout, units: int, inputs: int, suffix: str, tmp_path_factory: Any
+) -> None:
+    """Arrays of any layout, cut and turned as Keras's are and called so, and no layout stated."""
+    folder = tmp_path_factory.mktemp("renamed")
+    columns = len(layout.order) * units
+    stream = np.random.default_rng(0)
+    arrays = {
+        "net/kernel": stream.normal(size=(inputs, columns)),
+        "net/recurrent_kernel": stream.normal(size=(units, columns)),
+        "net/bias": stream.normal(size=columns),
+    }
+    path = folder / f"x{suffix}"
+    if suffix == ".npz":
+        np.savez(path, **arrays)  # type: ignore[arg-type]
+    else:
+        safetensors.numpy.save_file(arrays, path)
+    done = converted(path, "keras", ".npz", Stated())
+    assumed = [line for line in done.lines() if line.startswith("net: assumed, because the file")]
+    said = {
+        "lstm": "gates in Keras's order i, f, c, o",
+        "gru": "gates in Keras's order z, r, h, and h = z h + (1 - z) n",
+        "rnn_tanh": "the layout of Keras's SimpleRNN",
+    }
+    assert len(assumed) == 1 and said[layout.cell] in assumed[0]
+
+
+CLASSES = st.text("abcLSTMGRUCell", min_size=1, max_size=12)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    name=CLASSES | st.sampled_from(["LSTM", "GRU", "LSTMCell", "ESNCell", "CuDNNLSTM"]),
+    module=st.sampled_from([None, "keras.layers", "my.layers", "tensorflow_addons.rnn"]),
+    package=st.sampled_from([None, "Addons", "Custom"]),
+)
+def test_a_class_that_is_stated_tells_layers_apart(
+    name: str, module: str | None, package: str | None, tmp_path_factory: Any
+) -> None:
+    """Arrays of a Keras LSTM in an ``.h5`` file whose configuration names some class."""
+    folder = tmp_path_factory.mktemp("classes")
+    layer: dict[str, Any] = {"class_name": name, "config": {"name": "net", "units": 3}}
+    if package is not None:
+        layer["registered_name"] = f"{package}>{name}"
+    if module is not None:
+        layer["module"] = module
+    model = {"class_name": "Sequential", "config": {"name": "model", "layers": [layer]}}
+    with h5py.File(folder / "x.h5", "w") as file:
+        file.attrs["model_config"] = json.dumps(model)
+        weights = file.create_group("model_weights")
+        weights.attrs["layer_names"] = [b"net"]
+        group = weights.create_group("net")
+        shapes = {"kernel": (2, 12), "recurrent_kernel": (3, 12), "bias": (12,)}
+        group.attrs["weight_names"] = [f"net/{part}:0".encode() for part in shapes]
+        for part, shape in shapes.items():
+            group[f"net/{part}:0"] = np.ones(shape)
+    is_kerass = name in ("LSTM", "LSTMCell") and package is None
+    is_kerass = is_kerass and module in (None, "keras.layers")
+    try:
+        converted(folder / "x.h5", "keras", ".npz", Stated())
+    except Refusal as refusal:
+        assert not is_kerass and (name in refusal.what or "net" in refusal.what)
+    else:
+        assert is_kerass
 
 
 @pytest.mark.parametrize("layout", READABLE, ids=[layout.name for layout in READABLE])
@@ -275,6 +350,35 @@ def test_the_converted_cell_computes_the_formula_of_its_layout(
     x = np.random.default_rng(1).normal(size=(2, 6, 5))
     expected = formula_of(before).outputs(x, *TANH)
     np.testing.assert_allclose(formula_of(after).outputs(x, *TANH), expected, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("name", "array"),
+    [("lasagne.LSTMLayer", "W_cell_to_ingate"), ("chainer.LSTM", "peep_i/W")],
+)
+def test_peepholes_are_refused_by_name(name: str, array: str, tmp_path: Path) -> None:
+    (layout,) = layouts_named(name)
+    arrays = made(layout, 4, 5, np.random.default_rng(0)) | {array: np.ones(4)}
+    np.savez(tmp_path / "x.npz", **{f"net/{each}": values for each, values in arrays.items()})
+    with pytest.raises(Refusal, match="layer net has peepholes"):
+        converted(tmp_path / "x.npz", "keras", ".npz", Stated(layout=name))
+
+
+@pytest.mark.parametrize("value", [0.0, 0.5])
+def test_states_at_the_start_are_left_out_if_they_are_zero(value: float, tmp_path: Path) -> None:
+    """Lasagne's ``get_all_params`` has them, also if they are not trained."""
+    (layout,) = layouts_named("lasagne.LSTMLayer")
+    arrays = made(layout, 4, 5, np.random.default_rng(0))
+    arrays |= {"cell_init": np.zeros((1, 4)), "hid_init": np.full((1, 4), value)}
+    np.savez(tmp_path / "x.npz", **{f"net.{name}": values for name, values in arrays.items()})
+    stated = Stated(layout=layout.name)
+    if value:
+        with pytest.raises(Refusal, match=r"starts with the state .*_init, which is not"):
+            converted(tmp_path / "x.npz", "keras", ".npz", stated)
+        return
+    done = converted(tmp_path / "x.npz", "keras", ".npz", stated)
+    assert done.lines()[0] == "14 arrays: 14 converted (1 LSTM of 4 units), 0 copied"
+    assert "are left out" in "\n".join(done.lines())
 
 
 CONVENTIONS = SHARED / "conventions" / "layouts.csv"

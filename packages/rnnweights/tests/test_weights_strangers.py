@@ -41,8 +41,25 @@ def models() -> dict[str, Any]:
     class LSTMCell(layers.LSTMCell):
         pass
 
-    with keras.utils.custom_object_scope({"LeakyCell": LeakyCell}):
+    class PeepholeCell(layers.LSTMCell):
+        def build(self, shape: Any) -> None:
+            super().build(shape)
+            self.peephole = self.add_weight(shape=(self.units,), name="peephole")
+
+    def own_function(x: Any) -> Any:
+        return x
+
+    with keras.utils.custom_object_scope({"LeakyCell": LeakyCell, "PeepholeCell": PeepholeCell}):
         parts = {
+            "peepholes": [layers.RNN(PeepholeCell(4))],
+            "peepholes_in_both": [layers.Bidirectional(layers.RNN(PeepholeCell(4)))],
+            "forward": [
+                layers.LSTM(4, name="forward", return_sequences=True),
+                layers.LSTM(4, name="vars"),
+            ],
+            "backwards": [layers.LSTM(4, go_backwards=True, activation=own_function)],
+            "merged": [layers.Bidirectional(layers.GRU(4), merge_mode="sum")],
+            "no_bias": [layers.GRU(4, use_bias=False)],
             "cell": [layers.RNN(LeakyCell(4))],
             "directions": [layers.Bidirectional(layers.RNN(LeakyCell(4)))],
             "stack": [layers.RNN([layers.SimpleRNNCell(4), LeakyCell(4)])],
@@ -113,6 +130,60 @@ def test_kerass_own_cells_are_converted_and_an_unknown_class_is_said(
     if name == "renamed":
         names = {array.scope for array in read(tmp_path / "x.npz", lambda *_: None).arrays}
         assert names == {"both/forward", "both/backward"}
+
+
+@pytest.mark.parametrize("suffix", FORMATS)
+@pytest.mark.parametrize("name", ["peepholes", "peepholes_in_both"])
+def test_a_cell_with_arrays_that_kerass_lack_is_refused(
+    name: str, suffix: str, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, said = converted(folder / f"{name}{suffix}", tmp_path / "x.npz", capsys)
+    assert code == 1 and not (tmp_path / "x.npz").exists()
+    assert re.search(r"has (peephole|var_3) besides its kernels", said)
+    assert "train with one of Keras's" in said
+
+
+@pytest.mark.parametrize("suffix", FORMATS)
+def test_a_layer_that_is_called_like_a_direction_or_a_group_is_none(
+    suffix: str, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, said = converted(folder / f"forward{suffix}", tmp_path / "x.npz", capsys)
+    assert code == 0, said
+    assert "forward: LSTM of 4 units" in said and "vars: LSTM of 4 units" in said
+
+
+@pytest.mark.parametrize("suffix", [".keras", ".h5"])
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        ("backwards", "it runs backward in time (go_backwards=True)"),
+        ("backwards", "activation=own_function (a function or layer of its own)"),
+        ("merged", "its directions are merged by sum"),
+    ],
+)
+def test_what_arrays_alone_do_not_say_is_said(
+    name: str,
+    line: str,
+    suffix: str,
+    folder: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    code, said = converted(folder / f"{name}{suffix}", tmp_path / "x.npz", capsys)
+    assert code == 0 and line in said
+
+
+def test_where_a_gru_without_bias_applies_the_reset_gate_is_assumed_or_refused(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Weights alone do not say it: the GRU of Keras 3 resets after the product by default."""
+    source = folder / "no_bias.weights.h5"
+    code, said = converted(source, tmp_path / "x.npz", capsys)
+    assert code == 0 and "does not say it: reset_after=False" in said
+    assert main([str(source), "--to", "torch", "-o", str(tmp_path / "y.npz")]) == 1
+    assert "does not say whether the GRU has reset_after=True" in capsys.readouterr().err
+    code, said = converted(folder / "no_bias.keras", tmp_path / "z.npz", capsys)
+    assert code == 0 and "GRU of 4 units, reset_after, no bias" in said and "assumed" not in said
 
 
 def test_an_archive_is_not_taken_for_the_hdf5_file_in_it(folder: Path, tmp_path: Path) -> None:

@@ -143,6 +143,72 @@ def test_no_code_of_a_file_runs(tmp_path: Path) -> None:
     assert not trace.exists()
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "rnn.parametrizations.weight_hh_l0.original0",
+        "rnn.weight_hh_l0_g",
+        "rnn.weight_hh_l0_reverse_v",
+        "rnn.weight_hh_l1_orig",
+    ],
+)
+def test_a_matrix_that_torch_computes_is_refused_by_name(name: str, tmp_path: Path) -> None:
+    """As of ``weight_norm``, ``spectral_norm`` and torch.nn.utils.prune."""
+    np.savez(tmp_path / "x.npz", **without(stack(), "weight_hh"), **{name: np.ones(3)})
+    with pytest.raises(Refusal, match="computes a matrix") as caught:
+        converted(tmp_path / "x.npz", "keras", ".npz", Stated())
+    assert name in caught.value.what and "remove_parametrizations" in caught.value.remedy
+
+
+def test_a_program_of_torch_export_is_named(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "x.pt2", "w") as archive:
+        archive.writestr("x/data/weights/weight_0", bytes(8))
+        archive.writestr("x/archive_format", "pt2")
+    with pytest.raises(Refusal, match=r"a program of torch\.export"):
+        read(tmp_path / "x.pt2", ask)
+
+
+def pickled(path: Path, content: bytes) -> Path:
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("x/data.pkl", content)
+    return path
+
+
+GETCWD = b"posix\ngetcwd\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"\x80\x02c" + GETCWD + b")R.", "it names posix.getcwd"),
+        (b"\x80\x04\x8c\x05posix\x8c\x06getcwd\x93)R.", "it names posix.getcwd"),
+        (b"\x80\x02(i" + GETCWD + b".", "the instruction INST"),
+        (b"\x80\x02(c" + GETCWD + b"o.", "the instruction OBJ"),
+        (b"\x80\x02c" + GETCWD + b")\x81.", "it names posix.getcwd"),
+        (b"\x80\x02ctorch\nSize\n)\x81.", "NEWOBJ class argument must be a type"),
+        (b"\x80\x02\x82\x01.", "the instruction EXT1"),
+        (b"\x80\x02Pname\n.", "the instruction PERSID"),
+        (b"\x80\x04\x8c\x05torch\x8c\x10Size.__class__.x\x93.", "names torch.Size.__class__.x"),
+        (b"\x80\x02}r\xff\xff\xff\x7f.", "has a memo of 2,147,483,647 values"),
+        (b"\x80\x02ccollections\nOrderedDict\n}X\x01\x00\x00\x00aK\x01sb.", "mappingproxy"),
+        (b"\x80\x02ctorch\nSize\n}X\x01\x00\x00\x00aK\x01sb.", "attribute"),
+    ],
+)
+def test_no_instruction_of_a_pickle_reaches_anything(
+    content: bytes, reason: str, tmp_path: Path
+) -> None:
+    """Calls in every form that a pickle has, a place in the memo for which 16 GiB would be taken,
+    and attributes set on what the names mean."""
+    with pytest.raises(Refusal, match=re.escape(reason)):
+        read(pickled(tmp_path / "x.pt", content), ask)
+
+
+def test_every_protocol_of_pickle_is_read(tmp_path: Path) -> None:
+    for protocol in (2, 3, 4, 5):
+        save(tmp_path / "x.pt", tensors(stack()), protocol=protocol)
+        assert [array.place for array in read(tmp_path / "x.pt", ask).arrays] == list(stack())
+
+
 def test_a_tree_within_itself_ends(tmp_path: Path) -> None:
     tree: dict[str, Any] = {"w": Tensor(np.ones(3))}
     tree["again"] = tree

@@ -31,7 +31,7 @@ def tensors(arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
     return {name: Tensor(values) for name, values in arrays.items()}
 
 
-def save(path: Path, tree: Any, compression: int = zipfile.ZIP_STORED) -> Path:
+def save(path: Path, tree: Any, compression: int = zipfile.ZIP_STORED, protocol: int = 2) -> Path:
     """Writes a tree of dicts, lists, tensors and other objects."""
     functions = types.ModuleType("torch._utils")
     modules = {"torch": types.ModuleType("torch"), "torch._utils": functions}
@@ -67,7 +67,7 @@ def save(path: Path, tree: Any, compression: int = zipfile.ZIP_STORED) -> Path:
         zipfile.ZipFile(path, "w", compression) as archive,
     ):
         with archive.open("x/data.pkl", "w") as file:
-            Pickler(file, protocol=2).dump(tree)
+            Pickler(file, protocol=protocol).dump(tree)
         archive.writestr("x/byteorder", "little")
         for number, content in enumerate(members):
             archive.writestr(f"x/data/{number}", content)

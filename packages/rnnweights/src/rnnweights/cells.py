@@ -19,13 +19,14 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
 from rnnweights import cudnn_and_torch as layouts
-from rnnweights.checkpoint import PARTS, Array, Data, Refusal, is_finite, pieces
+from rnnweights.checkpoint import PARTS, Array, Data, Refusal, Watched, is_finite
 
 KINDS = {
     "lstm": "LSTM",
@@ -36,6 +37,9 @@ DIRECTIONS = ("forward", "backward")
 # Module, array, number of the layer, direction.
 TORCH = re.compile(
     r"(?:(.*)[./])?(weight_ih|weight_hh|bias_ih|bias_hh|weight_hr)_l(\d+)(_reverse)?"
+)
+PARAMETRIZED = re.compile(
+    r"\bparametrizations[./](weight|bias)_[ih]h_l\d|[./](weight|bias)_[ih]h_l\d+(_reverse)?_(g|v|orig|raw)$"
 )
 OPAQUE = "opaque_kernel"
 
@@ -95,9 +99,9 @@ class Cell:
 
     @property
     def direction(self) -> str | None:
-        """``forward`` or ``backward``, None in a layer of one direction."""
-        last = self.scope.rpartition("/")[2]
-        if last in DIRECTIONS:
+        """``forward`` or ``backward``, None in a layer of one direction, which may be called so."""
+        above, _, last = self.scope.rpartition("/")
+        if above and last in DIRECTIONS:
             return last
         return None
 
@@ -126,6 +130,12 @@ def resets_after(cell: Cell) -> bool:
     if cell.settings is not None and "reset_after" in cell.settings:
         return bool(cell.settings["reset_after"])
     return "bias" in cell.arrays and cell.arrays["bias"].ndim == 2
+
+
+def says_reset(cell: Cell) -> bool:
+    """Whether it is known where a GRU applies the reset gate, and not assumed."""
+    is_known = cell.reset_after is not None or cell.layout != "keras" or "bias" in cell.arrays
+    return is_known or "reset_after" in (cell.settings or {})
 
 
 Item = Cell | Array
@@ -211,6 +221,13 @@ def items_of(arrays: Sequence[Array], buffer: Buffer | None = None) -> list[Item
             of_torch.append(array)
         elif array.part == OPAQUE:
             items += _of_buffer(array, buffer)
+        elif PARAMETRIZED.search(array.name):
+            raise Refusal(
+                f"{array.name} is a part from which torch computes a matrix of a recurrent layer "
+                "(weight_norm or another parametrization).",
+                "torch.nn.utils.parametrize.remove_parametrizations (remove_weight_norm of the old "
+                "weight_norm), and save again.",
+            )
         elif array.part not in PARTS or array.scope not in of_keras:
             items.append(array)
             others.append(array)
@@ -229,7 +246,8 @@ def _of_keras(scope: str, parts: Mapping[str, Array]) -> Cell:
     if further:
         names = ", ".join(sorted(further))
         raise Refusal(
-            f"layer {scope} has {names} besides its kernels: it is not an LSTM, GRU or SimpleRNN."
+            f"layer {scope} has {names} besides its kernels: it is not an LSTM, GRU or SimpleRNN.",
+            "no layout describes this cell; train with one of Keras's.",
         )
 
     sources = []
@@ -430,9 +448,11 @@ def checked(
     """
     for part, values in arrays.items():
         if not np.issubdtype(values.dtype, np.floating):
-            raise Refusal(f"layer {scope}: {part} has the type {values.dtype}, not real numbers.")
-        if isinstance(values, np.ndarray):  # others are looked at by `check_finite`
-            _check_finite(scope, part, values)
+            what = f"layer {scope}: {part} has the type {values.dtype}, not real numbers."
+            raise Refusal(what, "save it as float32.")
+        # Others are looked at when they are written: see `watched`.
+        if isinstance(values, np.ndarray) and not is_finite(values):
+            _refuse_values(scope, part)
 
     name = layouts.cell_of(arrays["recurrent_kernel"])
     assert name is not None
@@ -447,20 +467,22 @@ def checked(
     )
 
 
-def check_finite(cells: Sequence[Cell]) -> None:
-    """Raises `Refusal` unless all values of the cells in their file are finite."""
-    for cell in cells:
-        for array in cell.sources:
-            for piece in pieces(array.data):
-                _check_finite(cell.scope, array.part, piece)
+def watched(cell: Cell) -> Cell:
+    """The cell, with arrays that raise `Refusal` when values are read that are not finite."""
+
+    def watch(part: str, data: Data) -> Watched:
+        return Watched(data, partial(_refuse_values, cell.scope, part))
+
+    arrays = {part: watch(part, data) for part, data in cell.arrays.items()}
+    sources = [each._replace(data=watch(each.part, each.data)) for each in cell.sources]
+    return replace(cell, arrays=arrays, sources=sources)
 
 
-def _check_finite(scope: str, part: str, values: np.ndarray) -> None:
-    if not is_finite(values):
-        raise Refusal(
-            f"layer {scope}: {part} has NaN or infinite values.",
-            "use a checkpoint from before the training diverged.",
-        )
+def _refuse_values(scope: str, part: str) -> NoReturn:
+    raise Refusal(
+        f"layer {scope}: {part} has NaN or infinite values.",
+        "use a checkpoint from before the training diverged.",
+    )
 
 
 def with_directions(cells: Sequence[Cell]) -> dict[str, str]:

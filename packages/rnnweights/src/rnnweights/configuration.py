@@ -110,7 +110,7 @@ def activations(cell: Cell, stated: Mapping[str, str | None]) -> dict[str, Activ
     for name, default in DEFAULTS.items():
         if cell.kind == "SimpleRNN" and name != "activation":
             continue
-        said = (cell.settings or {}).get(name)
+        said = _function_called((cell.settings or {}).get(name))
         if said is None and has_fixed_activations(cell):
             said = default
         given = stated.get(name)
@@ -126,6 +126,17 @@ def activations(cell: Cell, stated: Mapping[str, str | None]) -> dict[str, Activ
         else:
             found[name] = Activation(default, "assumed")
     return found
+
+
+def _function_called(said: Any) -> Any:
+    """The name of an activation in a configuration. Of one that is not Keras's, or that is a layer,
+    Keras writes how to make it."""
+    if not isinstance(said, dict):
+        return said
+    name = said.get("config")
+    if not isinstance(name, str):
+        name = said.get("class_name")
+    return f"{name} (a function or layer of its own)"
 
 
 def has_fixed_activations(cell: Cell) -> bool:

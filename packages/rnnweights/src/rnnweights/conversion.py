@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from rnnweights.array_files import write_npz, write_safetensors
 from rnnweights.cells import (
@@ -20,9 +21,10 @@ from rnnweights.cells import (
     cells_of,
     check_alone,
     check_directions,
-    check_finite,
     items_of,
     resets_after,
+    says_reset,
+    watched,
     with_directions,
 )
 from rnnweights.checkpoint import Array, Checkpoint, Refusal, Watched
@@ -37,6 +39,7 @@ from rnnweights.configuration import (
 from rnnweights.declared import declared_cells, in_declared, suggestion, without_copies
 from rnnweights.frameworks import Worker
 from rnnweights.keras_files import write_like, write_weights
+from rnnweights.layer_tree import nodes
 from rnnweights.layouts import Layout, layouts_named
 from rnnweights.onnx_files import onnx_model
 from rnnweights.reading import read
@@ -138,6 +141,7 @@ class Conversion:
                 lines.append(f"{cell.scope}: {hard}{version}, as the source")
 
         if self.checkpoint.config is not None and not self.keeps_config:
+            lines += self._unsaid(self.checkpoint.config)
             lines.append("not in the target: the model's configuration; load it with load_weights")
         others = len(self.items) - len(cells)
         if self.target == ".onnx" and others:
@@ -145,6 +149,24 @@ class Conversion:
         if self.checkpoint.optimizer and (changed or self.checkpoint.kind != self.target):
             state = f"{self.checkpoint.optimizer} arrays of the optimizer and the metrics"
             lines.append(f"not in the target: {state}")
+        return lines
+
+    def _unsaid(self, config: dict[str, Any]) -> list[str]:
+        """What the source computes with the arrays of its cells, and the target does not say."""
+        lines = []
+        for cell in cells_of(self.items):
+            is_backward = bool((cell.settings or {}).get("go_backwards"))
+            if is_backward and cell.direction is None:
+                said = "it runs backward in time (go_backwards=True)"
+                if self.layout == "onnx":
+                    said += ": here in the node, but Keras also reverses its outputs"
+                lines.append(f"{cell.scope}: {said}")
+        for node in nodes(config, self.checkpoint.container):
+            merge = "concat"
+            if node.kind == "Bidirectional":
+                merge = node.layer["config"].get("merge_mode", "concat")
+            if merge != "concat":
+                lines.append(f"{'/'.join(node.names)}: its directions are merged by {merge}")
         return lines
 
     def _facts(self, cell: Cell) -> list[str]:
@@ -178,8 +200,8 @@ class Conversion:
             assumed.append(f"the class {kind}")
         if cell.assumed:
             assumed.append(KERASS_ORDER[cell.name])
-            if cell.kind == "GRU" and cell.reset_after is None and "bias" not in cell.arrays:
-                assumed.append("reset_after=False")
+        if cell.kind == "GRU" and not says_reset(cell):
+            assumed.append("reset_after=False")
         for name, activation in activations(cell, self.stated.activations).items():
             if activation.origin == "assumed":
                 assumed.append(f"{name}={activation.name}")
@@ -252,7 +274,6 @@ def convert(
     checkpoint = read(source, worker, layouts)
     items = _items(checkpoint, stated, layouts)
     cells = cells_of(items)
-    check_finite(cells)
     check_directions([cell for cell in cells if cell.settings is None])
     for cell in cells:
         activations(cell, stated.activations)
@@ -291,9 +312,9 @@ def convert(
             copied.append(item._replace(data=data))
         elif others:
             _check_functions(item, stated, to)
-            copied += in_declared(item, others)
+            copied += in_declared(watched(item), others)
         else:
-            copied.append(item)
+            copied.append(watched(item))
     keeps_config = _write(path, checkpoint, copied, layout, target, stated)
     return Conversion(
         checkpoint,
@@ -504,7 +525,8 @@ def _by_keras(
     with tempfile.TemporaryDirectory(prefix="rnnweights-") as folder:
         before = Path(folder, f"source{checkpoint.kind}")
         after = Path(folder, f"target{target}")
-        write_like(before, checkpoint, items, "keras")
+        seen = [watched(item) if isinstance(item, Cell) else item for item in items]
+        write_like(before, checkpoint, seen, "keras")
         worker("resave", source=str(before), target=str(after))
         saved = convert(
             after,

@@ -49,12 +49,18 @@ def from_cudnn_layer(cell: str, values: Sequence[Data]) -> tuple[Arrays, bool]:
     if cell == "lstm":
         bias, exact = _sum(*bias)
     arrays: Arrays = {
-        # The rows of a gate, read in order, are cuDNN's.
-        "kernel": _by_gate(kernel, units, lambda gate: gate.reshape(gate.shape[::-1]).T),
+        "kernel": _by_gate(kernel, units, _from_cudnn_gate),
         "recurrent_kernel": _by_gate(recurrent, units, np.transpose),
         "bias": bias,
     }
     return arrays, exact
+
+
+def _from_cudnn_gate(gate: np.ndarray) -> np.ndarray:
+    """The rows of a gate, read in order, are cuDNN's."""
+    if gate.shape[0] == gate.shape[1]:
+        return gate.T  # a view, where the other one is a copy
+    return gate.reshape(gate.shape[::-1]).T
 
 
 def to_cudnn_layer(cell: str, arrays: Mapping[str, Data]) -> Arrays:
@@ -77,9 +83,9 @@ def to_cudnn_layer(cell: str, arrays: Mapping[str, Data]) -> Arrays:
 def _by_gate(matrix: Data, units: int, change: Callable[[np.ndarray], np.ndarray]) -> Computed:
     """The matrix with each of its gates changed."""
 
-    def make() -> np.ndarray:
+    def make() -> list[np.ndarray]:
         gates = np.split(np.asarray(matrix), matrix.shape[1] // units, axis=1)
-        return np.concatenate([change(gate) for gate in gates], axis=1)
+        return [change(gate) for gate in gates]
 
     return Computed(matrix.shape, matrix.dtype, make)
 
@@ -120,15 +126,15 @@ def from_torch(values: Mapping[str, Data]) -> tuple[Arrays, bool]:
 
 
 def _transposed(matrix: Data) -> Computed:
-    return Computed(matrix.shape[::-1], matrix.dtype, lambda: np.asarray(matrix).T)
+    return Computed(matrix.shape[::-1], matrix.dtype, lambda: [np.asarray(matrix).T])
 
 
 def _reordered(cell: str, array: Data) -> Computed:
     """The columns in Keras's order of the gates."""
 
-    def make() -> np.ndarray:
+    def make() -> list[np.ndarray]:
         gates = np.split(np.asarray(array), len(ORDERS[cell]), axis=-1)
-        return np.concatenate([gates[place] for place in ORDERS[cell]], axis=-1)
+        return [gates[place] for place in ORDERS[cell]]
 
     return Computed(array.shape, array.dtype, make)
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rnnweights.cells import Cell, checked, resets_after
+from rnnweights.cells import Cell, checked, resets_after, says_reset
 from rnnweights.checkpoint import PARTS, Array, Computed, Data, Refusal
 from rnnweights.layouts import (
     AFTER,
@@ -27,11 +27,13 @@ BIASES = ("input_bias", "hidden_bias")
 
 
 class Found(NamedTuple):
-    """A cell in a file: its `layout`, its `scope` and its arrays by the names in `Layout.parts`."""
+    """A cell in a file: its `layout`, its `scope`, its arrays by the names in `Layout.parts`, and
+    its states at the `starts`, which are zero."""
 
     layout: Layout
     scope: str
     parts: dict[str, Array]
+    starts: Sequence[Array] = ()
 
 
 def find(arrays: Iterable[Array], layouts: Sequence[Layout]) -> list[Found]:
@@ -206,11 +208,13 @@ def in_keras(layout: Layout, values: Mapping[str, Data]) -> InKeras:
         negated = {"z"}
         notes.append("z is negated, because there h = (1 - z) h + z n")
 
-    def kernel() -> np.ndarray:
-        return _joined(gates_of(layout, _loaded(layout, values, MATRICES)).W, letters, negated)
+    def kernel() -> list[np.ndarray]:
+        loaded = _loaded(layout, values, ("input", "both"))
+        return _in_order(gates_of(layout, loaded).W, letters, negated)
 
-    def recurrent() -> np.ndarray:
-        return _joined(gates_of(layout, _loaded(layout, values, MATRICES)).R, letters, negated)
+    def recurrent() -> list[np.ndarray]:
+        loaded = _loaded(layout, values, ("hidden", "both"))
+        return _in_order(gates_of(layout, loaded).R, letters, negated)
 
     (inputs, units), dtype = gates.W[letters[0]].shape, gates.W[letters[0]].dtype
     columns = len(letters) * units
@@ -227,8 +231,8 @@ def in_keras(layout: Layout, values: Mapping[str, Data]) -> InKeras:
         if layout.forget:
             of_inputs["f"] = of_inputs["f"] + of_inputs["f"].dtype.type(layout.forget)
             notes.append(f"{layout.forget:g} is added to the bias of f, as there at run time")
-        first = _joined(of_inputs, letters, negated)
-        second = _joined(of_state, letters, negated)
+        first = np.concatenate(_in_order(of_inputs, letters, negated))
+        second = np.concatenate(_in_order(of_state, letters, negated))
         if layout.reset == AFTER:
             arrays["bias"] = np.stack([first, second])
         else:
@@ -244,12 +248,14 @@ def in_keras(layout: Layout, values: Mapping[str, Data]) -> InKeras:
     return InKeras(arrays, exact, reset_after, tuple(notes))
 
 
-def _joined(pieces: Mapping[str, np.ndarray], letters: str, negated: set[str]) -> np.ndarray:
-    """The pieces of all gates beside each other."""
+def _in_order(
+    pieces: Mapping[str, np.ndarray], letters: str, negated: set[str]
+) -> list[np.ndarray]:
+    """The pieces of all gates."""
     columns = []
     for gate in letters:
         columns.append(-pieces[gate] if gate in negated else pieces[gate])
-    return np.concatenate(columns, axis=-1)
+    return columns
 
 
 def declared_cells(
@@ -269,9 +275,32 @@ def declared_cells(
         taken = {array.name for each in renamed for array in each.parts.values()}
         rest = [array for array in rest if array.name not in taken]
         found += renamed
+    cells = []
     for each in found:
+        starts = _zero_starts(each, rest)
+        names = {array.name for array in starts}
+        rest = [array for array in rest if array.name not in names]
         _check_alone(each, rest)
-    return [declared_cell(each) for each in found], rest
+        cells.append(declared_cell(each._replace(starts=starts)))
+    return cells, rest
+
+
+def _zero_starts(found: Found, rest: Iterable[Array]) -> list[Array]:
+    """The states with which a cell starts, among the arrays of the file. Raises `Refusal` if they
+    are not zero, as Keras's are."""
+    starts = []
+    names = [f"{found.scope}/{name}".lstrip("/") for name in found.layout.starts]
+    for array in rest:
+        if array.name.replace(".", "/") not in names:
+            continue
+        if np.any(array.values):
+            raise Refusal(
+                f"layer {found.scope or 'of the file'} starts with the state {array.name}, which "
+                "is not zero; Keras's layers start with zeros.",
+                "give the state to Keras's layer as initial_state, and leave the array out here.",
+            )
+        starts.append(array)
+    return starts
 
 
 def _renamed(arrays: Sequence[Array], layouts: Sequence[Layout]) -> list[Found]:
@@ -343,6 +372,12 @@ def _check_alone(found: Found, rest: Iterable[Array]) -> None:
     for array in rest:
         path = array.name.replace(".", "/").lstrip("/")
         is_own = path.startswith((f"{scope}/", f"{scope}_")) if scope else "/" not in path
+        if is_own and re.search(r"W_cell_to_|(^|[/_])peep", path):
+            raise Refusal(
+                f"layer {scope or 'of the file'} has peepholes ({array.name}), which no layer of "
+                "Keras has.",
+                "train without peepholes.",
+            )
         if is_own:
             raise Refusal(
                 f"layer {scope or 'of the file'} has {array.name} besides the arrays of "
@@ -363,10 +398,12 @@ def declared_cell(found: Found) -> Cell:
         scope,
         layout.name,
         converted.arrays,
-        list(found.parts.values()),
+        [*found.parts.values(), *found.starts],
         converted.exact,
     )
     notes = converted.notes
+    if found.starts:
+        notes = (*notes, "its states at the start are zero, as Keras's, and are left out")
     if layout.says:
         notes = (*notes, layout.says)
     return replace(
@@ -410,6 +447,12 @@ def in_declared(cell: Cell, layouts: Sequence[Layout]) -> list[Array]:
             "name the framework alone, or another layout.",
         )
     layout = max(fitting, key=lambda layout: layout.is_stack)
+    if cell.name == "gru" and not says_reset(cell):
+        raise Refusal(
+            f"layer {cell.scope} has no bias, and the file does not say whether the GRU has "
+            "reset_after=True.",
+            "convert the .keras or .h5 file of the whole model, which says it.",
+        )
     if cell.name == "gru" and resets_after(cell) != (layout.reset == AFTER):
         order = {True: "after", False: "before"}
         raise Refusal(
@@ -417,48 +460,67 @@ def in_declared(cell: Cell, layouts: Sequence[Layout]) -> list[Array]:
             f"and {layout.name} {layout.reset} it.",
             "name another layout.",
         )
-    gates = _gates_for(cell, layout)
-
+    b, c = _biases_for(cell, layout)
     arrays = []
     for name, part in layout.parts.items():
-        columns = []
-        for gate in part.gates:
-            if part.side == "both":
-                columns.append(np.concatenate([gates.W[gate], gates.R[gate]]))
-            elif part.side in MATRICES:
-                columns.append({"input": gates.W, "hidden": gates.R}[part.side][gate])
-            elif part.side == "hidden_bias" or gate == "m":
-                columns.append(gates.c[gate.replace("m", "n")])
-            else:
-                columns.append(gates.b[gate])
-        if layout.interleaved:
-            values = np.stack(columns, axis=-1).reshape(*columns[0].shape[:-1], -1)
+        data: Data
+        if part.side in MATRICES:
+            data = _matrix_for(cell, layout, part)
         else:
-            values = np.concatenate(columns, axis=-1)
-        if layout.transposed and values.ndim == 2:
-            values = values.T
+            columns = []
+            for gate in part.gates:
+                is_of_state = part.side == "hidden_bias" or gate == "m"
+                columns.append(c[gate.replace("m", "n")] if is_of_state else b[gate])
+            data = np.concatenate(_interleaved(columns) if layout.interleaved else columns)
         full = _name_in(layout, cell, name)
-        arrays.append(Array(full, full, np.ascontiguousarray(values), cell.layer))
+        arrays.append(Array(full, full, data, cell.layer))
     return arrays
 
 
-def _gates_for(cell: Cell, layout: Layout) -> Gates:
-    """The arrays of a cell by gate, as the layout has them. Of its biases, `Gates.b` and `Gates.c`
-    have for each gate the ones that the layout has an array for; the others are added to these."""
+def _interleaved(columns: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """One array, in which the gates of a unit are beside each other."""
+    return [np.stack(columns, axis=-1).reshape(*columns[0].shape[:-1], -1)]
+
+
+def _by_letter(cell: Cell, array: np.ndarray) -> dict[str, np.ndarray]:
+    """The gates of an array in Keras's layout."""
     letters = GATES[cell.name]
+    return dict(zip(letters, np.split(array, len(letters), axis=-1), strict=True))
 
-    def split(array: np.ndarray) -> dict[str, np.ndarray]:
-        return dict(zip(letters, np.split(array, len(letters), axis=-1), strict=True))
 
-    W = split(np.asarray(cell.arrays["kernel"]))
-    R = split(np.asarray(cell.arrays["recurrent_kernel"]))
-    rows = np.zeros((2, len(letters) * cell.units), W[letters[0]].dtype)
+def _matrix_for(cell: Cell, layout: Layout, part: Part) -> Computed:
+    """A matrix of a cell as the layout has it."""
+    kernel, recurrent = cell.arrays["kernel"], cell.arrays["recurrent_kernel"]
+    sources = {"input": [kernel], "hidden": [recurrent], "both": [kernel, recurrent]}[part.side]
+
+    def make() -> list[np.ndarray]:
+        columns = []
+        of_sources = [_by_letter(cell, np.asarray(source)) for source in sources]
+        for gate in part.gates:
+            blocks = [gates[gate] for gates in of_sources]
+            column = blocks[0] if len(blocks) == 1 else np.concatenate(blocks)
+            columns.append(-column if layout.new_update and gate == "z" else column)
+        if layout.interleaved:
+            columns = _interleaved(columns)
+        return [column.T for column in columns] if layout.transposed else columns
+
+    shape = (sum(map(len, sources)), len(part.gates) * cell.units)
+    if layout.transposed:
+        return Computed(shape[::-1], kernel.dtype, make, axis=0)
+    return Computed(shape, kernel.dtype, make)
+
+
+def _biases_for(cell: Cell, layout: Layout) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+    """The biases of a cell by gate, on the side of the inputs and of the state: those that the
+    layout has an array for; the others are added to these."""
+    letters = GATES[cell.name]
+    rows = np.zeros((2, len(letters) * cell.units), cell.arrays["kernel"].dtype)
     if "bias" in cell.arrays:
         bias = np.atleast_2d(np.asarray(cell.arrays["bias"]))
         rows[: len(bias)] = bias
-    b, c = split(rows[0]), split(rows[1])
+    b, c = _by_letter(cell, rows[0]), _by_letter(cell, rows[1])
     if layout.new_update:
-        for arrays in (W, R, b, c):
+        for arrays in (b, c):
             arrays["z"] = -arrays["z"]
     if layout.forget:
         b["f"] = b["f"] - b["f"].dtype.type(layout.forget)
@@ -480,7 +542,7 @@ def _gates_for(cell: Cell, layout: Layout) -> Gates:
                 f"layer {cell.scope} has a bias of the gate {gate} that {layout.name} lacks.",
                 "name another layout.",
             )
-    return Gates(W, R, b, c)
+    return b, c
 
 
 def _name_in(layout: Layout, cell: Cell, part: str) -> str:
@@ -504,4 +566,5 @@ def suggestion(arrays: Sequence[Array]) -> list[str]:
         for layout in LAYOUTS:
             if set(layout.parts) == parts and _fits(layout, found.parts):
                 names.append(layout.name)
-    return list(dict.fromkeys(names))
+    # Those that have torch's names are torch's in most files.
+    return sorted(dict.fromkeys(names), key=lambda name: not name.startswith("torch."))

@@ -46,6 +46,7 @@ from rnnweights.array_files import in_archive
 from rnnweights.cells import DIRECTIONS, Cell, Item, arrays_of
 from rnnweights.checkpoint import (
     PARTS,
+    READ_AHEAD,
     SAVEZ,
     Array,
     Checkpoint,
@@ -395,7 +396,7 @@ def _arrays_of_group(
     scope = _scope(group, node, labels)
     parts = [f"var_{key}" for key in values]
     if _is_cell(group, values, node):
-        parts = list(PARTS[: len(values)])
+        parts[: len(PARTS)] = PARTS[: len(values)]
 
     arrays = []
     for key, part in zip(values, parts, strict=True):
@@ -417,12 +418,17 @@ def deepest(place: str, groups: Container[str]) -> str:
 
 
 def _is_cell(group: str, values: Mapping[str, Data], node: Node) -> bool:
-    """Whether the arrays are those of a recurrent cell.
+    """Whether the arrays are those of a recurrent cell, or of one that has more than Keras's do,
+    such as peepholes.
 
     The configuration says it. Without one, the name of the group does, or all shapes are those of a
     CuDNN layer.
     """
-    if list(values) not in (["0", "1"], ["0", "1", "2"]):
+    if list(values)[:2] != ["0", "1"]:
+        return False
+    first, second, *others = values.values()
+    is_alike = cell_of(second) is not None and first.shape[1:] == second.shape[1:]
+    if len(others) > 1 and not is_alike:
         return False
     owner = group.removesuffix("/vars")
     if is_recurrent(node):
@@ -568,13 +574,25 @@ def _write_layers(file: h5py.Group, layers: Mapping[str, Sequence[Array]]) -> No
 
 
 def _create(group: h5py.Group, name: str, data: Data) -> None:
+    """Writes an array. The bytes of a large one are written without h5py, which lets no other
+    thread read meanwhile."""
+    if data.size * data.dtype.itemsize >= READ_AHEAD:
+        creation = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+        creation.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
+        creation.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
+        dataset = group.create_dataset(name, data.shape, data.dtype, dcpl=creation)
+        with open(group.file.filename, "r+b") as file:
+            file.seek(dataset.id.get_offset())
+            for piece in pieces(data):
+                file.write(np.ascontiguousarray(piece).data)
+        return
     dataset = group.create_dataset(name, data.shape, data.dtype)
     start = 0
     for piece in pieces(data):
         if piece.shape == data.shape:
             dataset[...] = piece
         else:
-            dataset[start : start + len(piece)] = piece
+            dataset[start : start + len(piece)] = np.ascontiguousarray(piece)
             start += len(piece)
 
 
@@ -624,6 +642,9 @@ def write_like(
             bool(changed),
         )
         return
+    for item in items:
+        if not any(item is each for each in changed):
+            _look_at(item)
     if config is None:
         renamed = _renamed(checkpoint, changed)
         _write_like_keras_3(path, checkpoint.path, changed, renamed)
@@ -651,6 +672,13 @@ def write_like(
                     os.unlink(weights)
             else:
                 target.writestr(name, source.read(name))
+
+
+def _look_at(item: Item) -> None:
+    """Reads the arrays, some of which are watched: HDF5 copies them without anyone seeing them."""
+    for array in item.sources if isinstance(item, Cell) else [item]:
+        for _ in pieces(array.data):
+            pass
 
 
 def _write_like_keras_2(

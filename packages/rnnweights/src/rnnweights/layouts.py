@@ -51,6 +51,7 @@ class Layout:
     `forget`: what is added to the forget gate at run time, and is not in the file;
     `reset`: of a GRU, `BEFORE` or `AFTER` the product;
     `new_update`: of a GRU, z takes the new state;
+    `starts`: the arrays of its states at the start, which must be zero;
     `says`: a further sentence for the user;
     `refused`: why no layer of Keras computes the same.
     """
@@ -64,6 +65,7 @@ class Layout:
     forget: float = 0.0
     reset: str = ""
     new_update: bool = False
+    starts: tuple[str, ...] = ()
     says: str = ""
     refused: str = ""
 
@@ -407,8 +409,22 @@ OWN = (
         },
         transposed=True,
     ),
-    Layout("lasagne.LSTMLayer", LASAGNE, "lstm", LSTM_ARRAYS),
-    Layout("lasagne.GRULayer", LASAGNE, "gru", GRU_ARRAYS, reset=AFTER, new_update=True),
+    Layout(
+        "lasagne.LSTMLayer",
+        LASAGNE,
+        "lstm",
+        LSTM_ARRAYS,
+        starts=("hid_init", "cell_init"),
+    ),
+    Layout(
+        "lasagne.GRULayer",
+        LASAGNE,
+        "gru",
+        GRU_ARRAYS,
+        reset=AFTER,
+        new_update=True,
+        starts=("hid_init",),
+    ),
     Layout("keras.LSTM", "keras 3.15.1", "lstm", _of_keras("ifgo")),
     Layout("keras.GRU", "keras 3.15.1", "gru", _of_keras("zrn")),
     Layout("keras.SimpleRNN", "keras 3.15.1", "rnn_tanh", _of_keras("h")),

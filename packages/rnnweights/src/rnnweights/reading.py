@@ -166,6 +166,8 @@ def _kind_of_archive(path: Path) -> str:
     files = {name.rpartition("/")[2] for name in names}
     if "constants.pkl" in files:
         raise Refusal("it is a TorchScript program.", "torch.save(model.state_dict(), FILE).")
+    if "archive_format" in files or "models/model.json" in names:
+        raise Refusal("it is a program of torch.export.", "torch.save(model.state_dict(), FILE).")
     if "data.pkl" in files:
         return "torch"
     if names and all(name.endswith(".npy") for name in names):

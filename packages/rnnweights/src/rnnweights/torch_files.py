@@ -1,13 +1,19 @@
 """Files of ``torch.save``, read without torch: a ZIP archive with a pickle and the bytes of arrays.
 
-Nothing in the file can run code: of the names in the pickle, those that make arrays, dictionaries
-and sizes are known here, and mean inert stand-ins; any other is refused, as by torch's own
-``weights_only=True``. Source: torch/serialization.py and torch/_weights_only_unpickler.py, 2.13.
+The names, shapes and places of the arrays are in the pickle and nowhere else, so it must be read.
+A pickle is a program, which can call what it names. Here it runs only if all of its instructions
+are among those that ``torch.save`` writes, and it gets nothing that it could do harm with: the
+names that make arrays, dictionaries and sizes mean inert stand-ins, and any other name is refused,
+as by torch's own ``weights_only=True``. Nothing is imported.
+
+Source: torch/serialization.py and torch/_weights_only_unpickler.py, 2.13; CPython's pickle.py.
 """
 
 from __future__ import annotations
 
+import io
 import pickle
+import pickletools
 import zipfile
 from collections import OrderedDict
 from collections.abc import Iterator
@@ -46,6 +52,17 @@ OTHER_TYPES = {"BFloat16Storage": "bfloat16", "ComplexHalfStorage": "complex32"}
 STATE_DICTS = ("state_dict", "model_state_dict", "model")
 SAVING = "torch.save(model.state_dict(), FILE)."
 MOST = 10**6  # values in the file, of which each takes a step
+# The instructions that Python's pickler writes for dictionaries, lists, texts, numbers and calls,
+# in protocols 2 to 5.
+INSTRUCTIONS = (
+    "PROTO", "FRAME", "STOP", "MARK", "POP", "POP_MARK", "MEMOIZE", "BINPUT", "LONG_BINPUT",
+    "BINGET", "LONG_BINGET", "NONE", "NEWTRUE", "NEWFALSE", "BININT", "BININT1", "BININT2", "LONG1",
+    "LONG4", "BINFLOAT", "BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8", "BINBYTES",
+    "SHORT_BINBYTES", "BINBYTES8", "EMPTY_TUPLE", "TUPLE", "TUPLE1", "TUPLE2",
+    "TUPLE3", "EMPTY_LIST", "APPEND",
+    "APPENDS", "EMPTY_DICT", "SETITEM", "SETITEMS", "EMPTY_SET", "ADDITEMS", "GLOBAL",
+    "STACK_GLOBAL", "REDUCE", "NEWOBJ", "BUILD", "BINPERSID",
+)  # fmt: skip
 
 
 class Storage(NamedTuple):
@@ -64,21 +81,21 @@ class Tensor(NamedTuple):
     strides: tuple[int, ...]
 
 
-class _StandIn:
+class _Rebuild:
     """What a name in the pickle means. An object without attributes, which the pickle could set."""
 
     __slots__ = ()
 
-
-class _Rebuild(_StandIn):
     def __call__(
         self, storage: Storage, offset: int, shape: Any, strides: Any, *rest: Any
     ) -> Tensor:
         return Tensor(storage, int(offset), tuple(map(int, shape)), tuple(map(int, strides)))
 
 
-class _First(_StandIn):
+class _First:
     """A function that returns its first argument."""
+
+    __slots__ = ()
 
     def __call__(self, value: Any, *rest: Any) -> Any:
         return value
@@ -111,6 +128,21 @@ class _Unpickler(pickle.Unpickler):
         return Storage(str(kind), str(key))
 
 
+def _unpickled(content: bytes) -> Any:
+    """What a pickle holds. Raises `Refusal` for an instruction or a name that is not known, and
+    ValueError for a place in the memo that has not been written, for which the unpickler would take
+    memory."""
+    for count, (instruction, argument, _) in enumerate(pickletools.genops(content)):
+        if instruction.name not in INSTRUCTIONS:
+            what = (
+                f"its pickle has the instruction {instruction.name}, which torch.save never writes."
+            )
+            raise Refusal(what, SAVING)
+        if instruction.name in ("BINPUT", "LONG_BINPUT") and int(argument or 0) > count:
+            raise ValueError(f"has a memo of {argument:,} values")
+    return _Unpickler(io.BytesIO(content)).load()
+
+
 def read_torch(path: Path) -> Checkpoint:
     """The arrays of the model in a file of torch.
 
@@ -124,8 +156,7 @@ def read_torch(path: Path) -> Checkpoint:
         endian = f"{folder}byteorder"
         if endian in archive.namelist() and archive.read(endian) == b"big":
             raise Refusal("a computer with big-endian numbers wrote it.", "save it on another one.")
-        with archive.open(member) as file:
-            loaded = _Unpickler(file).load()
+        loaded = _unpickled(archive.read(member))
         if not isinstance(loaded, dict):
             raise Refusal(f"it has a {type(loaded).__name__}, not a state_dict.", SAVING)
 
@@ -184,9 +215,9 @@ def _data(archive: zipfile.ZipFile, path: Path, folder: str, name: str, tensor: 
             return InFile(path, start, shape, dtype)
         whole = InFile(path, start, [reach], dtype)
 
-    def strided() -> np.ndarray:
+    def strided() -> list[np.ndarray]:
         steps = [stride * dtype.itemsize for stride in strides]
-        return np.lib.stride_tricks.as_strided(np.asarray(whole), shape, steps).copy()
+        return [np.lib.stride_tricks.as_strided(np.asarray(whole), shape, steps)]
 
     return Computed(shape, dtype, strided)
 
