@@ -4,13 +4,13 @@
 # Expected: it trains. Keras documents stateful for all backends, and predict() keeps the states on torch.
 # What happens: with torch, fit() of LSTM and GRU raises RuntimeError in the first backward pass: the new state is written
 #   into the tensor that the pass still needs. RNN(LSTMCell), RNN(GRUCell) with stateful=True, the same arithmetic, train, and so do
-#   SimpleRNN and GRU(reset_after=False).
+#   SimpleRNN, GRU(reset_after=False), and LSTM and GRU with use_cudnn=False.
 # Versions: keras 3.15.1, torch 2.13.0 (its CPU build is enough), jax 0.10.2. Python 3.11.
-# Seen on 2026-11-28:
-#   torch: LSTM RuntimeError, GRU RuntimeError, GRU reset_after=False trained, SimpleRNN trained, RNN(LSTMCell) trained,
-#   RNN(GRUCell) trained; predict twice: LSTM keeps its state
+# Seen on 2026-11-29:
+#   torch: LSTM RuntimeError, GRU RuntimeError, both with use_cudnn=False trained, GRU reset_after=False trained, SimpleRNN trained,
+#   RNN(LSTMCell) trained, RNN(GRUCell) trained; predict twice: LSTM keeps its state
 #   jax: all trained
-# Why it matters: a model that was moved to torch can be served but not trained; writing the cell out is a way around.
+# Why it matters: a model that was moved to torch can be served but not trained; use_cudnn=False or writing the cell out is a way around.
 set -euo pipefail
 command -v python3.11 > /dev/null || { echo "this needs python3.11"; exit 2; }
 folder=$(mktemp -d)
@@ -29,7 +29,9 @@ x = np.random.default_rng(0).normal(size=(2, 6, 3)).astype("float32")
 y = np.ones((2, 4), "float32")
 makers = {
     "LSTM": lambda: layers.LSTM(4, stateful=True),
+    "LSTM use_cudnn=False": lambda: layers.LSTM(4, stateful=True, use_cudnn=False),
     "GRU": lambda: layers.GRU(4, stateful=True),
+    "GRU use_cudnn=False": lambda: layers.GRU(4, stateful=True, use_cudnn=False),
     "GRU reset_after=False": lambda: layers.GRU(4, stateful=True, reset_after=False),
     "SimpleRNN": lambda: layers.SimpleRNN(4, stateful=True),
     "RNN(LSTMCell)": lambda: layers.RNN(layers.LSTMCell(4), stateful=True),

@@ -100,6 +100,32 @@ def test_keras_on_jax_compiles_a_step_only_if_it_is_told_so(
     assert found == {"True": 0, "False": 16}
 
 
+STATES = """
+import json
+import keras
+import numpy
+
+units = {"kernel_initializer": "zeros", "recurrent_initializer": "ones", "bias_initializer": "ones"}
+counter = keras.layers.SimpleRNN(1, "linear", stateful=True, **units)
+model = keras.Sequential([keras.Input(batch_shape=(1, 3, 1)), counter])
+model.compile("sgd", "mse")
+steps = numpy.zeros((1, 3, 1), "float32")
+found = {}
+for name, answers in (
+    ("predict", [model.predict(steps, verbose=0) for _ in range(2)]),
+    ("call", [model(steps) for _ in range(2)]),
+):
+    found[name] = [float(numpy.asarray(answer).item()) for answer in answers]
+print(json.dumps(found))
+"""
+
+
+def test_only_a_direct_call_keeps_states_on_jax(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """`findings/stateful_layers_forget_in_predict_on_jax.sh`: each call counts three steps on."""
+    found = answer_of("keras3_jax", STATES, temporary=tmp_path_factory)
+    assert found == {"predict": [3, 3], "call": [3, 6]}
+
+
 SIZES = """
 import json
 import keras
