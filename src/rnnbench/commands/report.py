@@ -13,6 +13,7 @@ from rnnbench.commands.arguments import (
     EXPERIMENT,
     ONLY_SITES,
     RESULTS,
+    Argument,
     Arguments,
     command_parser,
     folder_option,
@@ -32,6 +33,12 @@ if TYPE_CHECKING:
     from rnnbench.report.content import Content
     from rnnbench.report.tables import ReportInputs
 
+OVERRIDES: Argument = {
+    "nargs": "*",
+    "default": [],
+    "metavar": "KEY=VALUE",
+    "help": "the Hydra overrides that it was measured with, as for `run`",
+}
 PUBLISHED_ROWS = "the folder with the published rows, *.csv"
 
 
@@ -49,6 +56,13 @@ def report(arguments: Sequence[str]) -> int:
     return 0
 
 
+def name_with(experiment: str, overrides: Sequence[str]) -> str:
+    """The name that `run` gives an experiment with the Hydra `overrides`."""
+    if not overrides:
+        return experiment
+    return varied(load_experiment(experiment, project_conf(Path())), overrides).name
+
+
 @dataclass(frozen=True)
 class Written:
     """A report that was written: its `content` and its `page`, and what is to be said `further`."""
@@ -61,10 +75,7 @@ class Written:
 def write_page(arguments: Sequence[str]) -> Written:
     """Writes the report that `arguments` of `report` ask for."""
     options = _parser().parse_intermixed_args(arguments)
-    if options.overrides:
-        # As `run` names it.
-        in_file = load_experiment(options.experiment, project_conf(Path()))
-        options.experiment = varied(in_file, options.overrides).name
+    options.experiment = name_with(options.experiment, options.overrides)
 
     # Imported late so that `rnnbench report --help` does not load pandas.
     from rnnbench.report.content import Content
@@ -83,7 +94,7 @@ def write_page(arguments: Sequence[str]) -> Written:
         found.not_needed,
     )
     out = options.out or Path("reports") / options.experiment
-    page = write_report(report, out)[0]
+    page = write_report(report, out, options.pdf)[0]
 
     if inputs.mlflow and options.out is None:
         _log_to_mlflow(report, found.planned, out)
@@ -243,12 +254,7 @@ def _parser() -> argparse.ArgumentParser:
     base = home(Path())
     declared: Arguments = {
         "experiment": EXPERIMENT,
-        "overrides": {
-            "nargs": "*",
-            "default": [],
-            "metavar": "KEY=VALUE",
-            "help": "the Hydra overrides that it was measured with, as for `run`",
-        },
+        "overrides": OVERRIDES,
         "--results": RESULTS,
         "--site": ONLY_SITES,
         "--out": {
@@ -256,6 +262,7 @@ def _parser() -> argparse.ArgumentParser:
             "metavar": "DIR",
             "help": "the folder to write the report into (default: reports/EXPERIMENT)",
         },
+        "--pdf": {"action": "store_true", "help": "also write the figures as PDF"},
         "--price": {
             "metavar": "NAME|FILE",
             "help": "the price list: a name in the folder of --prices, or a file of your own "

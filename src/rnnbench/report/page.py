@@ -20,7 +20,7 @@ from rnnbench.records.report_files import CARD, FIGURES, MARKDOWN, PAGE, TABLES,
 from rnnbench.records.store import write_bytes
 from rnnbench.report import numbers
 from rnnbench.report.content import Content
-from rnnbench.report.figures import standalone, to_png
+from rnnbench.report.figures import standalone, to_pdf, to_png
 from rnnbench.report.labels import run_anchor
 from rnnbench.report.provenance import median_epoch
 from rnnbench.report.rounds import method_text
@@ -32,14 +32,16 @@ FOLD = {"rows": 24, "figures": 4, "entries": 12, "configurations": 24}
 NBSP = "\N{NO-BREAK SPACE}"
 JOINER = "\N{WORD JOINER}"
 HYPHEN = "\N{NON-BREAKING HYPHEN}"
-SUFFIXES = (".svg", ".png", ".csv")
+SUFFIXES = (".svg", ".pdf", ".png", ".csv")
 WITH_TEXTS = ("variant", "options", "unequal")  # columns of objects
 FACTS = {"name", "title", "summary", "answers"}
 
 
-def write_report(report: Content, out: Path) -> list[Path]:
+def write_report(report: Content, out: Path, pdf: bool = False) -> list[Path]:
     """Writes ``report.html``, ``report.md``, ``card.json``, the `TABLES` and what is in ``figures``
     below `out`. Returns their paths, the page first.
+
+    `pdf`: whether figures are also written as PDF, whose bytes differ from one time to the next.
 
     **Raises** `ValueError` if a section has a table that is not in `TABLES`.
     """
@@ -57,6 +59,8 @@ def write_report(report: Content, out: Path) -> list[Path]:
         texts[table_file(name)] = table.to_csv(index=False)
     for figure in report.figures:
         texts[f"{FIGURES}/{figure.id}.svg"] = standalone(figure.svg)
+        if pdf:
+            texts[f"{FIGURES}/{figure.id}.pdf"] = to_pdf(figure.svg)
     if report.lead_figures:
         texts[PREVIEW] = to_png(report.lead_figures[0].svg)
     facts = {
