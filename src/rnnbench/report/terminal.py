@@ -28,7 +28,7 @@ from rnnbench.tables.stats import Interval
 from rnnbench.tables.time import ratios_shown
 
 MEASUREMENTS = 4  # of a history in the terminal, the last ones; its file has all
-ANSWERS = 4  # pairs with a sentence; the table has the others
+ANSWERS = 4  # pairs with a sentence each; of more there is a table
 
 
 def _table(heads: Sequence[str], rows: Iterable[Sequence[str]], numbers: bool = True) -> Table:
@@ -46,8 +46,14 @@ def _table(heads: Sequence[str], rows: Iterable[Sequence[str]], numbers: bool = 
     return table
 
 
+def is_told(table: pd.DataFrame) -> bool:
+    """Whether the sentences of `print_answers` have all of a table of `versus_each`, so that there
+    is no need to print it too."""
+    return len(table) <= ANSWERS and bool(table["words"].isin(COMPARED).all())
+
+
 def print_comparison(table: pd.DataFrame, names: Sequence[str]) -> None:
-    """Prints one row per pair and notes on how to read the ratios.
+    """Prints one row per pair, unless sentences follow, and notes on how to read the ratios.
 
     `table`: of `versus_each`; `names`: the terms that were compared.
     """
@@ -73,7 +79,8 @@ def print_comparison(table: pd.DataFrame, names: Sequence[str]) -> None:
     shown = _table(heads, rows, numbers=False)
     shown.title = Text(" versus ".join(names))
     console = Console()
-    console.print(shown)
+    if not is_told(table):
+        console.print(shown)
 
     if table["suspect"].any():
         console.print(f"{n.DAGGER} includes suspect runs; rnnbench show RUN gives the reasons.")
@@ -94,13 +101,14 @@ def print_comparison(table: pd.DataFrame, names: Sequence[str]) -> None:
 
 def print_answers(table: pd.DataFrame, page: Path | None = None) -> None:
     """Prints what the ratios say, one sentence per pair:
-    ```block` trains 1.25 times as fast as `keras` (1.22 to 1.28)``; the `page` that was written;
-    and the two lines with which a program of one's own gets that.
+    ```block` trains 1.25 times as fast as `keras` (1.22 to 1.28)``, with its seconds and runs; the
+    `page` that was written; and the two lines with which a program of one's own gets that.
 
-    `table`: of `versus_each`. Only the first `ANSWERS` pairs get a sentence.
+    `table`: of `versus_each`. If it was printed, only pairs without a speed-up get a sentence.
     """
     sentences = []
     faster = []
+    told = is_told(table)
     for pair in table.head(ANSWERS).to_dict("records"):
         row = faster_first(pair)
         first = f"`{row['a']}`"
@@ -117,9 +125,12 @@ def print_answers(table: pd.DataFrame, page: Path | None = None) -> None:
         sentence = n.sentences([sentence])
         if row["same"]:
             sentence = f"{row['same']}: {sentence}"
-        sentences.append(sentence)
-    if len(table) > ANSWERS:
-        sentences.append(f"{len(table) - ANSWERS} more pairs are in the table.")
+        if told:
+            seconds = f"{n.plain(row['seconds_a'])} s and {n.plain(row['seconds_b'])} s per epoch"
+            runs = n.marked(f"{row['runs_a']} and {row['runs_b']} runs", row["suspect"])
+            sentence += f"\n  {seconds}, {runs}"
+        if told or row["words"] not in COMPARED:
+            sentences.append(sentence)
     if page:
         sentences.append(f"The page: {page}")
     if len(set(faster)) == 1 and faster[0] in USABLE:
