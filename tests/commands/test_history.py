@@ -101,4 +101,4 @@ def test_without_results_it_says_how_to_get_some(results, capsys):
     (folder / "plan.jsonl").write_bytes(at(0, 0.4)[0].run.line())
     assert run(results) == 1
     error = capsys.readouterr().err
-    assert "has no record" in error and "rnnbench run quick" in error
+    assert "has no record" in error and "--config experiment=quick" in error

@@ -49,9 +49,10 @@ def history(arguments: Sequence[str]) -> int:
         "--results": RESULTS,
     }
     options = command_parser(history, declared).parse_intermixed_args(arguments)
+    words = [options.experiment, *options.overrides] if options.overrides else []
     name = name_with(options.experiment, options.overrides)
     site = options.site or machine.fingerprint()["machine"]
-    folder = folders_at(options.results, name, [site])[0]
+    folder = folders_at(options.results, name, [site], words)[0]
     experiment = read_experiment(folder / "experiment.json")
     records = _records(folder)
     found = tables.measurements(records)
@@ -59,7 +60,7 @@ def history(arguments: Sequence[str]) -> int:
         raise RecordError(
             "has no record.",
             where=str(folder),
-            remedy=f"measure it first: `rnnbench run {options.experiment}`.",
+            remedy=f"measure it first: `{experiment.command}`.",
         )
 
     certificates, faults = read_certificates([folder / "certificates"])

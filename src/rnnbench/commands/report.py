@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -75,13 +76,14 @@ class Written:
 def write_page(arguments: Sequence[str]) -> Written:
     """Writes the report that `arguments` of `report` ask for."""
     options = _parser().parse_intermixed_args(arguments)
+    words = [options.experiment, *options.overrides] if options.overrides else []
     options.experiment = name_with(options.experiment, options.overrides)
 
     # Imported late so that `rnnbench report --help` does not load pandas.
     from rnnbench.report.content import Content
     from rnnbench.report.page import write_index, write_report
 
-    folders = folders_at(options.results, options.experiment, options.site or ["*"])
+    folders = folders_at(options.results, options.experiment, options.site or ["*"], words)
     found = read_found(folders)
     faults = list(found.faults)
     inputs = report_inputs(options, folders, found.records, faults)
@@ -187,16 +189,26 @@ def _log_to_mlflow(report: Content, planned: Sequence[Run], out: Path) -> None:
         say(error)
 
 
-def folders_at(results: Path, experiment: str, sites: Sequence[str] = ("*",)) -> list[Path]:
+def folders_at(
+    results: Path,
+    experiment: str,
+    sites: Sequence[str] = ("*",),
+    words: Sequence[str] = (),
+) -> list[Path]:
     """The experiment's folder at each of the `sites`, this machine's first and imported ones last.
-    Raises `RecordError` if there is none."""
+    Raises `RecordError` if there is none.
+
+    `words`: those with which `run` measures it, if they are known.
+    """
     folders = []
     for site in sites:
         folders += planned_folders(results, experiment, site)
     if not folders:
         what = f"no site has a plan of {experiment}."
         name = experiment
-        if "=" in name:  # one with overrides, which is no argument of `run`
+        if words:
+            name = shlex.join(words)
+        elif "=" in name:  # one with overrides, which is no argument of `run`
             name = "EXPERIMENT"
         remedy = f"measure it first: `rnnbench run {name}`."
         if not results.is_dir():

@@ -189,7 +189,7 @@ def history_sentences(labelled: pd.DataFrame, experiment: Experiment) -> list[st
     if labelled["measurement"].max() == 1:
         return [
             "There is one measurement, and nothing to compare it with.",
-            f"After an update, `{experiment.rerun}` adds another; without one, after "
+            f"After an update, `{experiment.command}` adds another; without one, after "
             f"`rnnbench retry {experiment.name} '*'`.",
         ]
     changes = labelled[labelled["trend"] != Trend.FIRST].sort_values("change", kind="stable")

@@ -97,9 +97,11 @@ def history(times: Sequence[pd.DataFrame], starts: Sequence[str]) -> pd.DataFram
 
     - `times`: the table of `time` of each measurement, the oldest first; `starts`: when it began.
 
-    Columns, besides those of the table of times:
+    Columns:
 
     - `measurement`: its number, from 1; `started`.
+    - the configuration; `runs`, `suspect`; of the table `time`: `epoch_seconds`, `speedup`, each
+      with its interval, and `words`.
     - `before`: the number of the measurement that it is compared with, which is the last one in
       which the configuration has a speed-up.
     - `change` = speed-up / speed-up in that measurement (below 1: slower than it was, relative to
