@@ -33,6 +33,7 @@ NBSP = "\N{NO-BREAK SPACE}"
 JOINER = "\N{WORD JOINER}"
 HYPHEN = "\N{NON-BREAKING HYPHEN}"
 SUFFIXES = (".svg", ".pdf", ".png", ".csv")
+COUNTS = ("batch", "epochs", "flops_per_sample", "samples", "timesteps")
 WITH_TEXTS = ("variant", "options", "unequal")  # columns of objects
 FACTS = {"name", "title", "summary", "answers"}
 
@@ -82,14 +83,20 @@ def write_report(report: Content, out: Path, pdf: bool = False) -> list[Path]:
 
 
 def as_text(table: pd.DataFrame) -> pd.DataFrame:
-    """`table` as its CSV file has it: with texts for overrides, methods and unequal ratios."""
-    texts = {}
+    """`table` as its CSV file has it: with texts for overrides, methods and unequal ratios, and
+    with integers for counts."""
+    columns: dict[str, pd.Series[Any]] = {}
     if "method" in table:
-        texts["method"] = table["method"].map(method_text, na_action="ignore")
+        columns["method"] = table["method"].map(method_text, na_action="ignore")
     for name in WITH_TEXTS:
         if name in table:
-            texts[name] = table[name].map(str, na_action="ignore")
-    return table.assign(**texts)
+            columns[name] = table[name].map(str, na_action="ignore")
+    for name in COUNTS:
+        if name in table:
+            numbers = pd.to_numeric(table[name])
+            is_whole = numbers.dropna().eq(numbers.dropna().round()).all()
+            columns[name] = numbers.astype("Int64") if is_whole else numbers
+    return table.assign(**columns)
 
 
 def _write_texts(texts: dict[str, str | bytes], out: Path) -> list[Path]:
