@@ -5,7 +5,8 @@
 Experiments with a known truth: implementations of different speed and noise, one of which is the
 reference, in rounds with a common drift. The sentence is made as on a page and read back
 (`judging.py`). It is compared with an oracle that has the same data and knows the spread of every
-implementation. Deterministic for a given TRIES (experiments of each row; default: 2,000).
+implementation, and with Student's t, for which all spreads are equal. Deterministic for a given
+TRIES (experiments of each row; default: 2,000).
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from rnnbench.tables.contests import Contest, Contestant, with_ratios  # noqa: E
 from rnnbench.tables.effects import RunValue  # noqa: E402
 from rnnbench.tables.outcome import Outcome  # noqa: E402
 from rnnbench.tables.ratios import Estimates  # noqa: E402
+from rnnbench.tables.stats import student_quantile  # noqa: E402
 from rnnbench.tables.time import outcome_of  # noqa: E402
 
 DRIFT = 0.02  # standard deviation of log seconds, common to the configurations of a round
@@ -126,6 +128,7 @@ def judged(tries, members, rounds, spread, **options):
                 counts["against"] += not all(map(j.reads, texts, numbers))
                 counts["against"] += (claim.kind == j.NO_DIFFERENCE) == ratio.shown_different
         counts["oracle"] += names_a_fastest(logs[number].mean(axis=1), spreads[number], rounds)
+        counts["student"] += names_by_student(logs[number])
     return counts
 
 
@@ -137,6 +140,22 @@ def names_a_fastest(means, spreads, rounds):
     return bool(np.delete(behind, first).all())
 
 
+def names_by_student(logs):
+    """Whether somebody does who knows only that the spreads are equal, and does not widen intervals
+    for choosing the first of several: Student's t with the residuals of all members and rounds.
+
+    `logs`: log seconds, members × rounds.
+    """
+    means = logs.mean(axis=1)
+    residuals = logs - means[:, None] - logs.mean(axis=0) + logs.mean()
+    members, rounds = logs.shape
+    freedom = (members - 1) * (rounds - 1)
+    error = math.sqrt(2 * (residuals**2).sum() / freedom / rounds)
+    first = int(means.argmin())
+    behind = means - means[first] > student_quantile(0.95, freedom) * error
+    return bool(np.delete(behind, first).all())
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("tries", type=int, nargs="?", default=2000)
@@ -145,15 +164,16 @@ def main():
     tries = 20 if options.small else options.tries
     print(where.heading())
     print(f"{tries} experiments in each row, in percent")
-    print("| spread | members | rounds | wrong fastest | fastest named | by the oracle | wrongly "
-          "faster than the reference | intervals that miss | against its page |")  # fmt: skip
-    print("|---|--:|--:|--:|--:|--:|--:|--:|--:|")
+    heads = "spread,members,rounds,wrong fastest,fastest named,by the oracle,by Student"
+    heads += ",wrongly faster than the reference,intervals that miss,against its page"
+    names = heads.split(",")
+    print(f"| {' | '.join(names)} |\n|---|{'--:|' * (len(names) - 1)}")
     settings = [(APART, members, rounds) for members in MEMBERS for rounds in ROUNDS]
     settings += [(NEARLY_EQUAL, members, 2) for members in MEMBERS]
     for spread in SPREADS:
         for apart, members, rounds in settings:
             found = judged(tries, members, rounds, spread, apart=apart)
-            counted = ("wrong", "named", "oracle", "not faster")
+            counted = ("wrong", "named", "oracle", "student", "not faster")
             shares = [f"{100 * found[name] / tries:.1f}" for name in counted]
             missed = 100 * found["miss"] / max(1, found["intervals"])
             name = spread if apart is APART else f"nearly equal, {spread}"

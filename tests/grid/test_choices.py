@@ -224,7 +224,7 @@ EACH_SIZE = pytest.mark.slow_tier("each experiment at its full size")
     [*AT_FULL_SIZE[:3], *(pytest.param(*each, marks=EACH_SIZE) for each in AT_FULL_SIZE[3:])],
 )
 def test_the_full_size_is_one_override(name: str, overrides: str) -> None:
-    assert overrides in load_experiment(name, [CONF]).about
+    assert f"`rnnbench run {name} {overrides}" in load_experiment(name, [CONF]).about
     points = points_of(name, overrides)
     assert points
     if "scale=" in overrides:
@@ -249,7 +249,7 @@ def test_published_data_everywhere(name: str) -> None:
         assert section.get("url") or dataset in ("digits", "none"), name
     mirrors = ",".join(mirror for dataset, mirror in MIRRORED.items() if dataset in published)
     if mirrors:
-        assert f'overrides="dataset={mirrors}"' in load_experiment(name, [CONF]).about
+        assert f"`rnnbench run {name} dataset={mirrors}`" in load_experiment(name, [CONF]).about
 
 
 # With both data sets that have a mirror.

@@ -132,3 +132,87 @@ def test_figures_can_be_downloaded_and_tables_copied(browser, page_url, tmp_path
     page.wait_for_function("document.querySelector('button.copy').textContent === 'Copied'")
     assert page.evaluate("navigator.clipboard.readText()").startswith("| implementation |")
     context.close()
+
+
+SHOWN = """(region, column) => [...region.querySelectorAll('tbody tr:not([hidden])')]
+  .filter(row => row.querySelector('.stub'))
+  .map(row => row.cells[column].textContent.trim())"""
+
+
+def test_tables_are_sorted_by_keyboard(browser, page_url):
+    page = browser.new_page()
+    page.goto(page_url)
+    region = page.locator(".lead .desk").first
+    heads = region.locator("thead th:has(button.sort)")
+    assert heads.count() == region.locator("tbody tr:has(.stub) >> nth=0 >> th, td").count()
+    as_written = region.evaluate(SHOWN, 1)
+    head = heads.nth(1)  # the first speed-up
+    assert "number" in str(head.get_attribute("class"))
+    ways = []
+    for _ in range(3):
+        head.locator("button").focus()
+        page.keyboard.press("Enter")
+        ways.append((head.get_attribute("aria-sort"), region.evaluate(SHOWN, 1)))
+    values = sorted(as_written, key=lambda text: float(text.rstrip("×† ")))
+    assert ways == [("ascending", values), ("descending", values[::-1]), (None, as_written)]
+
+    heads.nth(0).locator("button").click()
+    names = [text.split()[0] for text in region.evaluate(SHOWN, 0)]
+    assert names == sorted(names)
+    heads.nth(1).locator("button").click()
+    assert [head.get_attribute("aria-sort") for head in heads.all()].count("ascending") == 1
+    page.close()
+
+
+def test_rows_without_a_value_come_last_in_both_directions(browser, site):
+    page = browser.new_page()
+    page.goto((site / "six/report.html").as_uri())
+    page.evaluate("for (const each of document.querySelectorAll('details')) each.open = true")
+    found = 0
+    for region in page.locator(".scroll:has(tbody td.number)").locator("visible=true").all():
+        for column, head in enumerate(region.locator("thead th:has(button.sort)").all()):
+            texts = region.evaluate(SHOWN, column)
+            if region.locator("tbody").count() > 1 or "–" not in texts:
+                continue
+            for _ in range(2):
+                head.locator("button").click()
+                texts = region.evaluate(SHOWN, column)
+                missing = texts.count("–")
+                assert texts[len(texts) - missing :] == ["–"] * missing
+            found += 1
+    assert found
+    page.close()
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_rows_are_filtered_by_words_in_them_or_their_heading(browser, site, width):
+    page = browser.new_page(viewport={"width": width, "height": 900})
+    page.goto((site / "six/report.html").as_uri())
+    page.evaluate("for (const each of document.querySelectorAll('details')) each.open = true")
+    grouped = page.locator(".filter:has(+ .scroll .group)").locator("visible=true").first
+    region = page.locator(".filter:has(+ .scroll .group) + .scroll").locator("visible=true").first
+    every = region.locator("tbody tr:has(.stub)")
+    whole = every.count()
+    heading = region.locator(".group").first.inner_text()
+    field = grouped.get_by_role("searchbox", name="Filter the rows of")
+    field.fill(heading.upper())
+    shown = every.locator("visible=true").count()
+    assert 0 < shown < whole
+    assert region.locator(".group").locator("visible=true").all_inner_texts() == [heading]
+    assert grouped.get_by_role("status").inner_text() == f"{shown} of {whole} rows"
+    field.fill("no such words")
+    assert every.locator("visible=true").count() == 0
+    field.fill("")
+    assert every.locator("visible=true").count() == whole
+    assert grouped.get_by_role("status").inner_text() == ""
+    page.close()
+
+
+def test_without_scripts_the_page_has_no_control_that_does_nothing(browser, page_url):
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(page_url)
+    assert page.locator("button, input").locator("visible=true").count() == 0
+    assert page.locator(".answer .fast").inner_text()
+    assert page.locator(".lead .desk thead th").first.inner_text() == "implementation"
+    context.close()

@@ -33,12 +33,15 @@ def test_compare_prints_each_pair_with_its_interval(results, capsys):
     arguments = ["unrolled", "keras", "--results", str(results)]
     assert compare(arguments) == 0
     text = capsys.readouterr().out
-    *sentences, imported, used = text.splitlines()[-4:]
-    assert all(" as fast as `keras` (" in line for line in sentences)
+    *answers, imported, used = text.splitlines()[-6:]
+    assert all(" as fast as `keras` (" in line for line in answers[::2])
+    assert all(line.endswith(" s per epoch, 3 and 3 runs") for line in answers[1::2][:1])
     assert (
         imported.endswith("from rnnlayers import use") and used.strip() == 'use(model, "unrolled")'
     )
-    assert "cpu_1" in text and "cpu_2" in text and "faster" in text and "3, 3" in text
+    assert "cpu_1" in text and "cpu_2" in text
+    for ratio in re.findall(r"trains (\S+) times", text):
+        assert text.count(ratio) == 1, "each ratio once"
     assert "2 ratios: even if nothing differed, about 0.1 would appear to differ" in " ".join(
         text.split()
     )
@@ -244,7 +247,8 @@ def test_the_faster_one_comes_first_with_its_own_interval(ratio, capsys):
     row |= {"runs_a": 3, "runs_b": 3, "seconds_a": 0.1, "seconds_b": 0.1}
     print_answers(pd.DataFrame([row]))
     text = capsys.readouterr().out
-    sentence, *use = text.splitlines()
+    sentence, seconds, *use = text.splitlines()
+    assert seconds == "  0.100 s and 0.100 s per epoch, 3 and 3 runs"
     assert sentence == "`block` trains 1.25 times as fast as `keras` (1.20 to 1.30)."
     assert use == ["Use it: from rnnlayers import use", '        use(model, "block")']
     others = {"block": "cell", "keras": "keras"}
@@ -258,11 +262,9 @@ def test_single_runs_are_compared_without_an_interval(tmp_path, capsys, order):
     pair = zip(("block", "keras"), (1.2, 1.0), strict=True)
     store([make_record(rnn=rnn, epoch_seconds=[level] * 4) for rnn, level in pair], tmp_path)
     assert compare([*order, "--results", str(tmp_path)]) == 0
-    *table, answer = capsys.readouterr().out.splitlines()
-    assert answer == ("`keras` trains 1.20 times as fast as `block` (one run).")
-    # The table has the same direction, whatever was asked.
-    (line,) = [line for line in table if "×" in line]
-    assert line.split()[:3] == ["keras", "block", "1.20×"]
+    answer, seconds = capsys.readouterr().out.splitlines()[-2:]
+    assert answer == "`keras` trains 1.20 times as fast as `block` (one run)."
+    assert seconds == "  1.00 s and 1.20 s per epoch, 1 and 1 runs"  # whatever was asked
 
 
 def test_a_comparison_that_crashed_is_not_certified_wherever_a_ratio_is_read(

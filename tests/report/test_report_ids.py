@@ -9,6 +9,7 @@ from collections import Counter
 from datetime import timedelta
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -23,7 +24,7 @@ from rnnbench.report.labels import element_id, variant_labels
 from rnnbench.report.notes import ratio_note, session_notes, uncertified_notes
 from rnnbench.report.page import write_report
 from rnnbench.report.sections import builds_section
-from rnnbench.report.terminal import print_comparison
+from rnnbench.report.terminal import print_answers, print_comparison
 from rnnbench.tables.comparison import versus
 from tests.factory import make_record, replace
 from tests.report.made_up import EXPERIMENT, measurements
@@ -173,9 +174,12 @@ def test_the_base_of_a_ratio_is_a_configuration_that_exists() -> None:
 
 def test_names_with_brackets_are_printed_as_they_are(capsys) -> None:
     table = versus(measurements(runs_of({})).measured, ["keras"], ["block"])
-    print_comparison(table.assign(a="keras [/relu]"), ["keras [/relu]", "block [red]"])
-    out = capsys.readouterr().out
-    assert "keras [/relu]" in out and "block [red]" in out
+    named = table.assign(a="keras [/relu]", b="block [red]")
+    print_answers(named)
+    told = capsys.readouterr().out
+    print_comparison(pd.concat([named] * 5), ["keras [/relu]", "block [red]"])
+    for out in (told, capsys.readouterr().out):
+        assert "keras [/relu]" in out and "block [red]" in out
 
 
 def test_a_reason_with_a_semicolon_is_one_reason() -> None:

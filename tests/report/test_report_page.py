@@ -4,13 +4,16 @@ rows, and the notes below tables."""
 from __future__ import annotations
 
 import itertools
+import json
 import math
 import re
 import xml.etree.ElementTree as ElementTree
 from datetime import timedelta
+from html import unescape
 
 import pandas as pd
 import pytest
+import yaml
 
 from rnnbench.axes import NAMES
 from rnnbench.records.overrides import Overrides
@@ -18,6 +21,7 @@ from rnnbench.records.plan_file import Experiment
 from rnnbench.records.record import Record
 from rnnbench.report.answer import answers
 from rnnbench.report.content import Content
+from rnnbench.report.figures import to_pdf
 from rnnbench.report.labels import variant_labels
 from rnnbench.report.notes import answer_notes, disturbance_notes, optimizer_notes
 from rnnbench.report.page import write_report
@@ -116,6 +120,34 @@ def test_the_page_is_self_contained_and_every_table_can_be_copied(html):
     assert set(re.findall(r'(?:src|href)="([^"#][^"]*)"', html)) <= {"data:,"}
     copied = re.findall(r'data-markdown="([^"]+)"', html)
     assert len(copied) > 5 and all("| :--" in table for table in copied)
+
+
+def test_figures_are_pdf_too_if_asked(tmp_path):
+    content = Content(pairs(), EXPERIMENT)
+    write_report(content, tmp_path, pdf=True)
+    for figure in content.figures:
+        file = tmp_path / f"figures/{figure.id}.pdf"
+        assert file.read_bytes().startswith(b"%PDF-")
+    listed = json.loads((tmp_path / "card.json").read_text())["files"]
+    assert len([name for name in listed if name.endswith(".pdf")]) == len(content.figures) > 0
+    write_report(content, tmp_path)
+    assert not list(tmp_path.glob("figures/*.pdf")), "they would look current"
+    drawn = to_pdf(next(ROOT.glob("reports/example/figures/speedup-*.svg")).read_text())
+    assert b"/BaseFont" in drawn and len(drawn) > 10_000, "texts are text"
+
+
+def test_the_page_has_the_configuration_of_the_runs(tmp_path):
+    records = pairs(overrides={"model.units": 32}) + pairs(overrides={"model.units": 64}, repeat=1)
+    page = unescape(text_of(tmp_path, records))
+    text = page.partition("Configuration of the runs")[2].partition("<pre")[2]
+    text = text.partition(">")[2].partition("</pre>")[0]
+    common = yaml.safe_load(text)
+    config = records[0].run.config
+    assert common["cell"] == config["cell"] and common["device"]["name"] == "cpu_1"
+    assert "units" not in common["model"] and "seed" not in common and "repeat" not in common
+    differing = text.partition("# The runs differ in:\n")[2].splitlines()
+    assert "# model.units: 32, 64" in differing
+    assert any(line.startswith("# rnn") and "block" in line for line in differing)
 
 
 def test_the_page_has_metadata_for_link_previews(report, html):

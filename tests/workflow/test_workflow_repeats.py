@@ -62,7 +62,7 @@ def test_compare_measures_two_choices(project: Project) -> None:
     done = project.rnnbench(*words, "--fail-if", "mine>0.9")
     assert done.returncode == 0, done.stdout + done.stderr
     # With daggers or "no difference shown" on a busy host.
-    answer, page = done.stdout.splitlines()[-2:]
+    answer, _, page = done.stdout.splitlines()[-3:]
     assert re.search("`fake_fast` trains .* as fast as `mine` [(]", answer)
     assert page.startswith("The page: reports/fake_fast-mine+")
     (row,) = json.loads((project.folder / "table.json").read_text())

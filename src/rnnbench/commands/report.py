@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,7 @@ from rnnbench.commands.arguments import (
     EXPERIMENT,
     ONLY_SITES,
     RESULTS,
+    Argument,
     Arguments,
     command_parser,
     folder_option,
@@ -32,6 +34,12 @@ if TYPE_CHECKING:
     from rnnbench.report.content import Content
     from rnnbench.report.tables import ReportInputs
 
+OVERRIDES: Argument = {
+    "nargs": "*",
+    "default": [],
+    "metavar": "KEY=VALUE",
+    "help": "the Hydra overrides that it was measured with, as for `run`",
+}
 PUBLISHED_ROWS = "the folder with the published rows, *.csv"
 
 
@@ -49,6 +57,13 @@ def report(arguments: Sequence[str]) -> int:
     return 0
 
 
+def name_with(experiment: str, overrides: Sequence[str]) -> str:
+    """The name that `run` gives an experiment with the Hydra `overrides`."""
+    if not overrides:
+        return experiment
+    return varied(load_experiment(experiment, project_conf(Path())), overrides).name
+
+
 @dataclass(frozen=True)
 class Written:
     """A report that was written: its `content` and its `page`, and what is to be said `further`."""
@@ -61,16 +76,14 @@ class Written:
 def write_page(arguments: Sequence[str]) -> Written:
     """Writes the report that `arguments` of `report` ask for."""
     options = _parser().parse_intermixed_args(arguments)
-    if options.overrides:
-        # As `run` names it.
-        in_file = load_experiment(options.experiment, project_conf(Path()))
-        options.experiment = varied(in_file, options.overrides).name
+    words = [options.experiment, *options.overrides] if options.overrides else []
+    options.experiment = name_with(options.experiment, options.overrides)
 
     # Imported late so that `rnnbench report --help` does not load pandas.
     from rnnbench.report.content import Content
     from rnnbench.report.page import write_index, write_report
 
-    folders = folders_at(options.results, options.experiment, options.site or ["*"])
+    folders = folders_at(options.results, options.experiment, options.site or ["*"], words)
     found = read_found(folders)
     faults = list(found.faults)
     inputs = report_inputs(options, folders, found.records, faults)
@@ -83,7 +96,7 @@ def write_page(arguments: Sequence[str]) -> Written:
         found.not_needed,
     )
     out = options.out or Path("reports") / options.experiment
-    page = write_report(report, out)[0]
+    page = write_report(report, out, options.pdf)[0]
 
     if inputs.mlflow and options.out is None:
         _log_to_mlflow(report, found.planned, out)
@@ -176,16 +189,26 @@ def _log_to_mlflow(report: Content, planned: Sequence[Run], out: Path) -> None:
         say(error)
 
 
-def folders_at(results: Path, experiment: str, sites: Sequence[str] = ("*",)) -> list[Path]:
+def folders_at(
+    results: Path,
+    experiment: str,
+    sites: Sequence[str] = ("*",),
+    words: Sequence[str] = (),
+) -> list[Path]:
     """The experiment's folder at each of the `sites`, this machine's first and imported ones last.
-    Raises `RecordError` if there is none."""
+    Raises `RecordError` if there is none.
+
+    `words`: those with which `run` measures it, if they are known.
+    """
     folders = []
     for site in sites:
         folders += planned_folders(results, experiment, site)
     if not folders:
         what = f"no site has a plan of {experiment}."
         name = experiment
-        if "=" in name:  # one with overrides, which is no argument of `run`
+        if words:
+            name = shlex.join(words)
+        elif "=" in name:  # one with overrides, which is no argument of `run`
             name = "EXPERIMENT"
         remedy = f"measure it first: `rnnbench run {name}`."
         if not results.is_dir():
@@ -243,12 +266,7 @@ def _parser() -> argparse.ArgumentParser:
     base = home(Path())
     declared: Arguments = {
         "experiment": EXPERIMENT,
-        "overrides": {
-            "nargs": "*",
-            "default": [],
-            "metavar": "KEY=VALUE",
-            "help": "the Hydra overrides that it was measured with, as for `run`",
-        },
+        "overrides": OVERRIDES,
         "--results": RESULTS,
         "--site": ONLY_SITES,
         "--out": {
@@ -256,6 +274,7 @@ def _parser() -> argparse.ArgumentParser:
             "metavar": "DIR",
             "help": "the folder to write the report into (default: reports/EXPERIMENT)",
         },
+        "--pdf": {"action": "store_true", "help": "also write the figures as PDF"},
         "--price": {
             "metavar": "NAME|FILE",
             "help": "the price list: a name in the folder of --prices, or a file of your own "

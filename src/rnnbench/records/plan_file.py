@@ -63,6 +63,11 @@ class Experiment(msgspec.Struct, frozen=True):
     models: tuple[str, ...] = ()
     obstacle: Obstacle | None = None
 
+    @property
+    def command(self) -> str:
+        """The command that measures it."""
+        return self.rerun or f"snakemake --cores all --config experiment={self.name}"
+
 
 def read_experiment(file: Path) -> Experiment:
     """Raises `RecordError` if the file does not describe an experiment."""

@@ -7,6 +7,7 @@ nor be taken for a result of this machine.
 
 from __future__ import annotations
 
+import glob
 import json
 import os
 import re
@@ -200,6 +201,11 @@ def record_files(results: Path, machine: str = "*", name: str = "*") -> list[Pat
     """The record files of the machines and runs that match the glob patterns, sorted by path: the
     oldest record of a run comes first."""
     return sorted(filter(is_record, results.glob(f"records/{machine}/{name}/*.json")))
+
+
+def retried_files(results: Path, name: str) -> list[Path]:
+    """The record files of a run that ``rnnbench retry`` has set aside, the oldest first."""
+    return sorted(results.glob(f"records/*/{glob.escape(name)}/*{RETRIED}"))
 
 
 def why_not_tracked(tracked: Path) -> str | None:

@@ -43,16 +43,10 @@ def conditions(records: Sequence[Record]) -> dict[str, str]:
     for record in records:
         build = record.run.choices.get("build", "")
         device = record.run.choices.get("device", "")
-        versions = []
-        for key, software in SOFTWARE.items():
-            version = record.environment.get(key)
-            if version:
-                versions.append(f"{software} {version}")
-
         threads = threads_of(device)
         words = n.counted(threads, "thread") if threads else ""
         _name(machines, record.machine, _machine_words(record.hardware))
-        _name(builds, build, ", ".join(versions))
+        _name(builds, build, software(record))
         _name(devices, device, words)
 
     by_threads = sorted(devices, key=lambda name: (threads_of(name) or 0, name))
@@ -63,6 +57,16 @@ def conditions(records: Sequence[Record]) -> dict[str, str]:
         "Training": _listed(_training(records)),
     }
     return {kind: words for kind, words in found.items() if words}
+
+
+def software(record: Record) -> str:
+    """The framework of a run: ``TensorFlow 2.21.0, Keras 3.15.1``."""
+    versions = []
+    for key, name in SOFTWARE.items():
+        version = record.environment.get(key)
+        if version:
+            versions.append(f"{name} {version}")
+    return ", ".join(versions)
 
 
 def _name(found: dict[str, str], name: str, words: str) -> None:

@@ -73,8 +73,7 @@ class Content:
         self.last = str(m.runs["started"].max()) if len(m.runs) else ""
         self.caveat = _caveat(m.runs, len(missing), len(faults))
 
-        rerun = experiment.rerun or f"snakemake --cores all --config experiment={experiment.name}"
-        self.rerun = rerun
+        rerun = self.rerun = experiment.command
         made = sections_without_runs(m)
         made += [make(m) for make in SECTIONS]
         made.append(runs_section(m, rerun, missing, faults, unneeded))

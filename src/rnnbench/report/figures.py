@@ -15,6 +15,7 @@ from rnnbench.report.labels import element_id
 CONFIG = json.loads((TEMPLATES / "charts.json").read_text("utf-8"))
 # Text and lines have the text colour of the page.
 FOREGROUND = "currentColor"
+INK = "#1f2328"  # of text and lines on white
 FILE_STYLE = (
     "<style>svg{color:#1f2328}"
     "@media (prefers-color-scheme:dark){svg{color:#e6edf3}}</style>"
@@ -82,7 +83,12 @@ def to_png(svg: str) -> bytes:
     assert size is not None
     background = f'<rect width="{size[1]}" height="{size[2]}" fill="#fff"/>'
     drawn = svg.replace("</title>", f"</title>{background}", 1)
-    return vl_convert.svg_to_png(drawn.replace(FOREGROUND, "#1f2328"), scale=2)
+    return vl_convert.svg_to_png(drawn.replace(FOREGROUND, INK), scale=2)
+
+
+def to_pdf(svg: str) -> bytes:
+    """The SVG as a PDF page of its size, in which texts are text."""
+    return vl_convert.svg_to_pdf(svg.replace(FOREGROUND, INK))
 
 
 def standalone(svg: str) -> str:

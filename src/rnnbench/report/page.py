@@ -20,7 +20,7 @@ from rnnbench.records.report_files import CARD, FIGURES, MARKDOWN, PAGE, TABLES,
 from rnnbench.records.store import write_bytes
 from rnnbench.report import numbers
 from rnnbench.report.content import Content
-from rnnbench.report.figures import standalone, to_png
+from rnnbench.report.figures import standalone, to_pdf, to_png
 from rnnbench.report.labels import run_anchor
 from rnnbench.report.provenance import median_epoch
 from rnnbench.report.rounds import method_text
@@ -32,14 +32,17 @@ FOLD = {"rows": 24, "figures": 4, "entries": 12, "configurations": 24}
 NBSP = "\N{NO-BREAK SPACE}"
 JOINER = "\N{WORD JOINER}"
 HYPHEN = "\N{NON-BREAKING HYPHEN}"
-SUFFIXES = (".svg", ".png", ".csv")
+SUFFIXES = (".svg", ".pdf", ".png", ".csv")
+COUNTS = ("batch", "epochs", "flops_per_sample", "samples", "timesteps")
 WITH_TEXTS = ("variant", "options", "unequal")  # columns of objects
 FACTS = {"name", "title", "summary", "answers"}
 
 
-def write_report(report: Content, out: Path) -> list[Path]:
+def write_report(report: Content, out: Path, pdf: bool = False) -> list[Path]:
     """Writes ``report.html``, ``report.md``, ``card.json``, the `TABLES` and what is in ``figures``
     below `out`. Returns their paths, the page first.
+
+    `pdf`: whether figures are also written as PDF, whose bytes differ from one time to the next.
 
     **Raises** `ValueError` if a section has a table that is not in `TABLES`.
     """
@@ -57,6 +60,8 @@ def write_report(report: Content, out: Path) -> list[Path]:
         texts[table_file(name)] = table.to_csv(index=False)
     for figure in report.figures:
         texts[f"{FIGURES}/{figure.id}.svg"] = standalone(figure.svg)
+        if pdf:
+            texts[f"{FIGURES}/{figure.id}.pdf"] = to_pdf(figure.svg)
     if report.lead_figures:
         texts[PREVIEW] = to_png(report.lead_figures[0].svg)
     facts = {
@@ -78,14 +83,20 @@ def write_report(report: Content, out: Path) -> list[Path]:
 
 
 def as_text(table: pd.DataFrame) -> pd.DataFrame:
-    """`table` as its CSV file has it: with texts for overrides, methods and unequal ratios."""
-    texts = {}
+    """`table` as its CSV file has it: with texts for overrides, methods and unequal ratios, and
+    with integers for counts."""
+    columns: dict[str, pd.Series[Any]] = {}
     if "method" in table:
-        texts["method"] = table["method"].map(method_text, na_action="ignore")
+        columns["method"] = table["method"].map(method_text, na_action="ignore")
     for name in WITH_TEXTS:
         if name in table:
-            texts[name] = table[name].map(str, na_action="ignore")
-    return table.assign(**texts)
+            columns[name] = table[name].map(str, na_action="ignore")
+    for name in COUNTS:
+        if name in table:
+            numbers = pd.to_numeric(table[name])
+            is_whole = numbers.dropna().eq(numbers.dropna().round()).all()
+            columns[name] = numbers.astype("Int64") if is_whole else numbers
+    return table.assign(**columns)
 
 
 def _write_texts(texts: dict[str, str | bytes], out: Path) -> list[Path]:

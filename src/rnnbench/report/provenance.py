@@ -3,8 +3,14 @@ their raw epochs, to which the numbers in the tables link."""
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any
 
+import yaml
+
+from rnnbench.axes import DOCUMENTATION
 from rnnbench.grid.point import configuration_of
 from rnnbench.records.record import Record, run_seconds
 from rnnbench.report import numbers as n
@@ -18,6 +24,8 @@ from rnnbench.tables.runs import provenance
 from rnnworker.cards import all_cards
 
 MANY = 300  # runs; if there are more, the page has a line per run and no raw epochs
+VALUES = 12  # of a key, shown in the configuration
+NOT_SHOWN = (*DOCUMENTATION, "seed", "repeat")
 PROVENANCE_COLUMNS = (Column("value", "value", number=False),)
 
 
@@ -47,8 +55,54 @@ def provenance_section(m: Tables, rerun: str) -> Section:
         command=rerun,
         views=(view,),
         configurations=raw_configurations(m),
+        configuration=configuration_text(m.by_start),
         kind="words",
     )
+
+
+def configuration_text(records: Sequence[Record]) -> str:
+    """The configuration of the runs as YAML, without seeds and repeats: what all of them have in
+    common and, as comments, the values of each key in which they differ."""
+    of_each = {}
+    for record in records:
+        name = configuration_of(record.name)
+        if name not in of_each:
+            of_each[name] = leaves(record.run.config)
+    keys: dict[tuple[str, ...], None] = {}
+    for own in of_each.values():
+        keys |= dict.fromkeys(own)
+
+    common: dict[str, Any] = {}
+    differing = []
+    for key in keys:
+        texts = {}
+        for own in of_each.values():
+            value = own.get(key)
+            texts[json.dumps(value, ensure_ascii=False)] = value
+        if len(texts) > 1:
+            differing.append(f"# {'.'.join(key)}: {n.few(texts, VALUES, ', ')}\n")
+            continue
+        section = common
+        for name in key[:-1]:
+            section = section.setdefault(name, {})
+        section[key[-1]] = value
+    text: str = yaml.safe_dump(common, sort_keys=False, allow_unicode=True, width=100)
+    if differing:
+        text += "\n# The runs differ in:\n" + "".join(differing)
+    return text
+
+
+def leaves(config: Mapping[str, Any], *path: str) -> dict[tuple[str, ...], Any]:
+    """The path of each value in nested mappings → the value, without the keys `NOT_SHOWN`."""
+    found: dict[tuple[str, ...], Any] = {}
+    for name, value in config.items():
+        if name in NOT_SHOWN:
+            continue
+        if isinstance(value, Mapping) and value:
+            found |= leaves(value, *path, name)
+        else:
+            found[*path, name] = value
+    return found
 
 
 def raw_configurations(m: Tables) -> list[RawConfiguration]:

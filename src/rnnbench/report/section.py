@@ -94,6 +94,7 @@ class Section:
 
     - `id`: unique on the page.
     - `paragraphs`: names are in backticks. `command`: a line for the terminal.
+    - `configuration` of the runs as YAML, only on the page and folded.
     - `kind`: CSS class of the tables (``words``: their text wraps).
     - `leads`: ids of the figures and tables that stand next to the answer instead if the report
       leads with this section.
@@ -109,6 +110,7 @@ class Section:
     figures: Sequence[Figure] = ()
     views: Sequence[TableView] = ()
     configurations: Sequence[RawConfiguration] = ()
+    configuration: str = ""
     kind: str = ""
     leads: Sequence[str] = ()
     opens: bool = False

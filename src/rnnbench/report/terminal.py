@@ -11,18 +11,24 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from rnnbench.records.overrides import reference_label
+from rnnbench.records.plan_file import Experiment
 from rnnbench.records.record import Record
 from rnnbench.report import numbers as n
 from rnnbench.report.answer import USABLE
+from rnnbench.report.conditions import software
+from rnnbench.report.labels import joined, with_labels
 from rnnbench.report.numbers import Row
 from rnnbench.report.provenance import median_epoch
 from rnnbench.report.sentences import as_fast, no_difference
+from rnnbench.tables.history import Trend
 from rnnbench.tables.outcome import COMPARED, Equality, Outcome
 from rnnbench.tables.ratios import MARK
 from rnnbench.tables.stats import Interval
 from rnnbench.tables.time import ratios_shown
 
-ANSWERS = 4  # pairs with a sentence; the table has the others
+MEASUREMENTS = 4  # of a history in the terminal, the last ones; its file has all
+ANSWERS = 4  # pairs with a sentence each; of more there is a table
 
 
 def _table(heads: Sequence[str], rows: Iterable[Sequence[str]], numbers: bool = True) -> Table:
@@ -40,8 +46,14 @@ def _table(heads: Sequence[str], rows: Iterable[Sequence[str]], numbers: bool = 
     return table
 
 
+def is_told(table: pd.DataFrame) -> bool:
+    """Whether the sentences of `print_answers` have all of a table of `versus_each`, so that there
+    is no need to print it too."""
+    return len(table) <= ANSWERS and bool(table["words"].isin(COMPARED).all())
+
+
 def print_comparison(table: pd.DataFrame, names: Sequence[str]) -> None:
-    """Prints one row per pair and notes on how to read the ratios.
+    """Prints one row per pair, unless sentences follow, and notes on how to read the ratios.
 
     `table`: of `versus_each`; `names`: the terms that were compared.
     """
@@ -67,7 +79,8 @@ def print_comparison(table: pd.DataFrame, names: Sequence[str]) -> None:
     shown = _table(heads, rows, numbers=False)
     shown.title = Text(" versus ".join(names))
     console = Console()
-    console.print(shown)
+    if not is_told(table):
+        console.print(shown)
 
     if table["suspect"].any():
         console.print(f"{n.DAGGER} includes suspect runs; rnnbench show RUN gives the reasons.")
@@ -88,13 +101,14 @@ def print_comparison(table: pd.DataFrame, names: Sequence[str]) -> None:
 
 def print_answers(table: pd.DataFrame, page: Path | None = None) -> None:
     """Prints what the ratios say, one sentence per pair:
-    ```block` trains 1.25 times as fast as `keras` (1.22 to 1.28)``; the `page` that was written;
-    and the two lines with which a program of one's own gets that.
+    ```block` trains 1.25 times as fast as `keras` (1.22 to 1.28)``, with its seconds and runs; the
+    `page` that was written; and the two lines with which a program of one's own gets that.
 
-    `table`: of `versus_each`. Only the first `ANSWERS` pairs get a sentence.
+    `table`: of `versus_each`. If it was printed, only pairs without a speed-up get a sentence.
     """
     sentences = []
     faster = []
+    told = is_told(table)
     for pair in table.head(ANSWERS).to_dict("records"):
         row = faster_first(pair)
         first = f"`{row['a']}`"
@@ -111,14 +125,99 @@ def print_answers(table: pd.DataFrame, page: Path | None = None) -> None:
         sentence = n.sentences([sentence])
         if row["same"]:
             sentence = f"{row['same']}: {sentence}"
-        sentences.append(sentence)
-    if len(table) > ANSWERS:
-        sentences.append(f"{len(table) - ANSWERS} more pairs are in the table.")
+        if told:
+            seconds = f"{n.plain(row['seconds_a'])} s and {n.plain(row['seconds_b'])} s per epoch"
+            runs = n.marked(f"{row['runs_a']} and {row['runs_b']} runs", row["suspect"])
+            sentence += f"\n  {seconds}, {runs}"
+        if told or row["words"] not in COMPARED:
+            sentences.append(sentence)
     if page:
         sentences.append(f"The page: {page}")
     if len(set(faster)) == 1 and faster[0] in USABLE:
         sentences += how_to_use(faster[0])
     _print_lines(sentences)
+
+
+def print_history(
+    table: pd.DataFrame,
+    measurements: Sequence[Sequence[Record]],
+    experiment: Experiment,
+) -> None:
+    """Prints the `measurements` of an experiment, their speed-ups, and what changed, regressions
+    first.
+
+    `table`: of `tables.history.history`; `measurements`: the records of each.
+    """
+    base = reference_label(experiment.reference)
+    lines = []
+    for number, own in enumerate(measurements, 1):
+        versions = n.few(map(software, own), 2, "; ")
+        revisions = [str(record.measured.get("revision") or "")[:7] for record in own]
+        code = n.few(filter(None, revisions), 2, ", ") or "not recorded"
+        started = n.moment(min(record.started for record in own))
+        runs = n.counted(sum(not record.is_companion for record in own), "run")
+        lines.append(f"{number}: {started} UTC, {runs}, {versions}, code {code}")
+    _print_lines(lines)
+
+    recent = sorted(set(table["measurement"]))[-MEASUREMENTS:]
+    labelled = with_labels(table)
+    rows = []
+    names = labelled.groupby(["block", "series", "column_name"], sort=False)
+    for name, of_name in names:
+        cells = dict.fromkeys(recent, n.NOTHING)
+        for row in of_name.to_dict("records"):
+            cells[row["measurement"]] = speedup_cell(row)
+        rows.append([joined(name), *(cells[number] for number in recent)])
+    heads = [f"speed relative to {base}", *map(str, recent)]
+    Console().print(_table(heads, rows, numbers=False))
+    _print_lines(history_sentences(labelled, experiment))
+
+
+def speedup_cell(row: Row) -> str:
+    """``1.48× (1.40–1.55)``, or why there is no speed-up."""
+    if not n.is_number(row["speedup"]) or row["words"] == Outcome.REFERENCE:
+        return str(row["words"])
+    text = n.marked(n.ratio(row["speedup"]), row["suspect"] > 0)
+    if not n.is_number(row["speedup_low"]):
+        return text
+    return f"{text} ({n.ratio_span(row['speedup_low'], row['speedup_high'], row['speedup'])})"
+
+
+def history_sentences(labelled: pd.DataFrame, experiment: Experiment) -> list[str]:
+    """What a history says, regressions first. `labelled`: its table with labels."""
+    base = reference_label(experiment.reference)
+    if labelled["measurement"].max() == 1:
+        return [
+            "There is one measurement, and nothing to compare it with.",
+            f"After an update, `{experiment.command}` adds another; without one, after "
+            f"`rnnbench retry {experiment.name} '*'`.",
+        ]
+    changes = labelled[labelled["trend"] != Trend.FIRST].sort_values("change", kind="stable")
+    told = changes[changes["change_low"].notna()]
+    lines = []
+    for row in told[told["trend"] != Trend.NO_CHANGE].to_dict("records"):
+        name = joined([row["block"], f"`{row['series']}`", row["column_name"]])
+        change = Interval(row["change"], row["change_low"], row["change_high"])
+        lines.append(
+            f"{n.capitalized(row['trend'])}: {name} from {row['before']} to {row['measurement']}: "
+            f"{n.times(change.estimate)} ({n.ratio_interval(change, ' to ')}) its speed relative "
+            f"to `{base}`."
+        )
+    if not lines:
+        lines.append(f"No change is shown in {n.counted(len(told), 'comparison')}.")
+    if len(told) < len(changes):
+        count = len(changes) - len(told)
+        lines.append(
+            f"Cannot be told: {n.counted(count, 'comparison')} with a measurement without an "
+            "interval; measure at least two rounds."
+        )
+    if len(told):
+        lines.append(
+            f"{n.counted(len(told), 'comparison')}: even if nothing changed, about "
+            f"{n.about(0.05 * len(told))} would appear to by chance, and more if the machine was "
+            "in another state."
+        )
+    return lines
 
 
 def how_to_use(kernel: str) -> list[str]:

@@ -88,13 +88,7 @@ class Compared:
     method: Method | None = None
 
     def columns(self) -> Row:
-        """The result as columns.
-
-        - `speedup` with its interval and `method`; `shown_different` (bool: the interval excludes
-          1); `words`.
-        - `equal` (``certified``, ``not certified``, ``not equal``, ``""``), and `equal_why`.
-        - `unequal` (``""`` for none), marked with ≠; `difference`: how the functions differ.
-        """
+        """The result as the columns of `compared`."""
         row: Row = {
             "words": self.outcome,
             "method": self.method,
@@ -126,6 +120,14 @@ def compared(
 
     - `own`: the configuration; `base`: what it is compared with, which may have no runs.
     - `estimates`: from other seconds than those of an epoch.
+
+    Columns:
+
+    - `speedup` with its interval and `method`; `shown_different` (bool: the interval excludes 1);
+      `words`.
+    - `equal` (``certified``, ``not certified``, ``not equal``, ``""``), and `equal_why`.
+    - `is_another_function` (bool: both compute different functions by design).
+    - `unequal` (``""`` for none), marked with ≠; `difference`: how the functions differ.
     """
     estimates = estimates or measured.estimates
     exists = base in estimates

@@ -1,4 +1,4 @@
-// Optional: adds buttons, and opens folded content for links and for printing.
+// Optional: adds buttons, sorts and filters tables, and opens folded content for links and for printing.
 const reveal = (target) => {
   for (let node = target; node; node = node.parentElement) if (node.tagName === "DETAILS") node.open = true;
 };
@@ -59,4 +59,53 @@ for (const caption of document.querySelectorAll("figure > figcaption")) {
     caption.append(button);
   }
   caption.hidden = false;
+}
+// A heading sorts the rows of its blocks: ascending, descending, as they were. Rows without a value come last.
+const FILTERED_FROM = 8;
+const numberIn = (text) => parseFloat((text.match(/[-−]?\d[\d,]*(\.\d+)?(e[-‑+]?\d+)?/) || [""])[0].replaceAll(",", "").replace("−", "-").replace("‑", "-"));
+const sorted = (rows, column, isNumber, direction) => {
+  const texts = new Map(rows.map((row) => [row, row.cells[column].textContent.trim()]));
+  const isMissing = (row) => (isNumber ? isNaN(numberIn(texts.get(row))) : ["", "–"].includes(texts.get(row)));
+  const compare = (a, b) => (isNumber ? numberIn(a) - numberIn(b) : a.localeCompare(b, "en", { numeric: true }));
+  return [...rows].sort((a, b) => isMissing(a) - isMissing(b)
+    || (isMissing(a) ? 0 : direction * compare(texts.get(a), texts.get(b))));
+};
+for (const region of document.querySelectorAll(".scroll:has(> table .stub)")) {
+  const blocks = [...region.querySelectorAll("tbody")].map((body) => ({
+    body, rows: [...body.rows].filter((row) => row.querySelector(".stub")), heading: body.querySelector(".group")?.parentElement,
+  }));
+  const rows = blocks.flatMap((block) => block.rows), heads = region.querySelectorAll("thead th[scope=col]:not(.spanner)");
+  if (blocks.some((block) => block.rows.length > 1)) for (const head of heads) {
+    const column = head.id.endsWith("-corner") ? 0 : Number(head.id.match(/\d+$/)[0]) + 1;
+    const button = Object.assign(document.createElement("button"), { type: "button", className: "sort", title: "Sort" });
+    button.append(...head.childNodes);
+    head.append(button);
+    button.addEventListener("click", () => {
+      const next = { ascending: "descending", descending: "" }[head.ariaSort] ?? "ascending";
+      for (const each of heads) each.ariaSort = null;
+      if (next) head.ariaSort = next;
+      const isNumber = head.classList.contains("number"), direction = next === "descending" ? -1 : 1;
+      for (const { body, rows } of blocks) body.append(...(next ? sorted(rows, column, isNumber, direction) : rows));
+    });
+  }
+  if (rows.length < FILTERED_FROM) continue;
+  const input = Object.assign(document.createElement("input"), { type: "search", placeholder: "Filter rows" });
+  const count = document.createElement("output"), line = document.createElement("p");
+  const title = region.ariaLabel ?? document.getElementById(region.getAttribute("aria-labelledby")).textContent;
+  input.ariaLabel = `Filter the rows of ${title}`;
+  line.className = [...region.classList].filter((name) => ["desk", "phone"].includes(name)).concat("filter").join(" ");
+  line.append(input, " ", count);
+  region.before(line);
+  input.addEventListener("input", () => {
+    const words = input.value.toLowerCase().split(/\s+/).filter(Boolean);
+    for (const { rows, heading } of blocks) {
+      const inHeading = (heading?.textContent ?? "").toLowerCase();
+      for (const row of rows) {
+        const text = `${inHeading} ${row.textContent.toLowerCase()}`;
+        row.hidden = !words.every((word) => text.includes(word));
+      }
+      if (heading) heading.hidden = rows.every((row) => row.hidden);
+    }
+    count.textContent = words.length ? `${rows.filter((row) => !row.hidden).length} of ${rows.length} rows` : "";
+  });
 }
