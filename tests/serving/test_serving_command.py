@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from rnnbench.cli import main
-from rnnbench.prediction.results import Results
+from rnnbench.records.predictions import Results
 from tests.worker.building import answer, python_of
 
 MODEL = """
@@ -59,6 +59,7 @@ def compared(files: Path, model: str, data: str, *runtimes: str) -> Results:
     command = ["compare", *runtimes, "--predict", "--model", str(files / model)]
     command += ["--data", str(files / data), "--build", str(files / "runtimes.yaml")]
     command += ["--batch", "1,8", "--rounds", "2", "--json", str(file)]
+    command += ["--out", str(files / "page")]
     assert main(command) == 0
     return msgspec.json.decode(file.read_bytes(), type=Results)
 
@@ -80,8 +81,9 @@ def test_two_inputs_with_masks_and_both_directions(
     # OpenVINO 2026.4 reverses a masked sequence of a free length from its padding.
     assert openvino.unequal is not None and not openvino.batches
     printed = capfd.readouterr().out
-    assert "For one sample, onnxruntime_operator answers in " in printed
-    assert "openvino: ≠, not timed: " in printed
+    assert "For one sample, `onnxruntime_operator` answers in " in printed
+    assert "≠, not timed: " in printed
+    assert "`openvino` does not" in (files / "page/report.md").read_text()
     assert "session = onnxruntime.InferenceSession(" in printed
 
 

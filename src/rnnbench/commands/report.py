@@ -23,6 +23,7 @@ from rnnbench.errors import ConfigError, RecordError, RnnbenchError, say
 from rnnbench.grid.experiment import load_experiment, varied
 from rnnbench.project import check_project, home
 from rnnbench.records.plan_file import Experiment, read_experiment, read_runs
+from rnnbench.records.predictions import planned_files, predictions_in
 from rnnbench.records.record import Record, Run
 from rnnbench.records.rounds import NotNeeded, read_records, results_at
 from rnnbench.records.store import imported_machines, planned_folders, readable
@@ -92,7 +93,10 @@ def write_page(arguments: Sequence[str]) -> Written:
     further = []
     if found.missing:
         count = len(found.missing)
-        further.append(f"{count} of {len(found.planned)} planned runs are missing.")
+        total = len(found.planned) + len(inputs.predictions)
+        if inputs.predictions or not found.planned:
+            total += count
+        further.append(f"{count} of {total} planned runs are missing.")
     for fault in faults:
         say(f"left out: {fault}")
     return Written(report, page, tuple(further))
@@ -104,7 +108,7 @@ class Found:
 
     - `experiment`: what is said about it.
     - `planned`: its runs; `records`: of those that were measured.
-    - `missing`: the names of the runs without a result.
+    - `missing`: the names of the runs and predictions without a result.
     - `not_needed`: the name of a run → why it was not measured.
     - `faults`: of what cannot be read.
     """
@@ -129,6 +133,9 @@ def read_found(folders: Sequence[Path]) -> Found:
         site = ""
         if len(folders) > 1:
             site = f" at {folder.parent.name}"
+        for file in planned_files(folder):
+            if not file.exists():
+                missing.append(f"{file.stem}{site}")
 
         results, damaged = results_at(folder)
         finished = []
@@ -214,9 +221,11 @@ def report_inputs(
     from rnnbench.tracking.track import read_tracked
 
     certificates, unreadable = read_certificates(folder / "certificates" for folder in folders)
-    faults += unreadable
+    predictions, damaged = predictions_in(folders)
+    faults += unreadable + damaged
 
     devices = {record.run.choices.get("device", "") for record in records}
+    devices |= {each.choices.get("device", "") for each in predictions}
     prices = choose_prices(options.price, options.prices, devices)
     has_prices = prices is not None and any(map(prices.price_of, devices))
     if (options.deadline or options.money) and not has_prices:
@@ -234,6 +243,7 @@ def report_inputs(
         sources=tuple(read_sources(options.published)),
         deadline=options.deadline,
         budget=options.money,
+        predictions=tuple(predictions),
         mlflow=read_tracked(folders),
     )
 

@@ -93,7 +93,7 @@ class Section:
     """A section of a page; its parts are shown in the order of the fields.
 
     - `id`: unique on the page.
-    - `paragraphs`: names are in backticks. `command`: a line for the terminal.
+    - `paragraphs`: names are in backticks. `command`: a line for the terminal; `code`: of Python.
     - `kind`: CSS class of the tables (``words``: their text wraps).
     - `leads`: ids of the figures and tables that stand next to the answer instead if the report
       leads with this section.
@@ -105,6 +105,7 @@ class Section:
     id: str
     paragraphs: Sequence[str | Note] = ()
     command: str = ""
+    code: str = ""
     lists: Sequence[ItemList] = ()
     figures: Sequence[Figure] = ()
     views: Sequence[TableView] = ()

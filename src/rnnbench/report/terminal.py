@@ -14,9 +14,11 @@ from rich.text import Text
 from rnnbench.records.record import Record
 from rnnbench.report import numbers as n
 from rnnbench.report.answer import USABLE
+from rnnbench.report.labels import joined
 from rnnbench.report.numbers import Row
 from rnnbench.report.provenance import median_epoch
 from rnnbench.report.sentences import as_fast, no_difference
+from rnnbench.report.views import TableView
 from rnnbench.tables.outcome import COMPARED, Equality, Outcome
 from rnnbench.tables.ratios import MARK
 from rnnbench.tables.stats import Interval
@@ -38,6 +40,20 @@ def _table(heads: Sequence[str], rows: Iterable[Sequence[str]], numbers: bool = 
     for row in rows:
         table.add_row(*map(Text, row))  # not markup: the names of overrides may have brackets
     return table
+
+
+def print_view(view: TableView) -> None:
+    """Prints a table of the page, one for each of its blocks of rows."""
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=120)
+    heads = ["", *(column.heading for column in view.columns)]
+    for group, rows in view.groups.items():
+        shown = _table(heads, [[row.head, *row.cells] for row in rows])
+        for place, column in enumerate(view.columns, 1):
+            shown.columns[place].justify = "right" if column.number else "left"
+        shown.title = Text(joined((view.title, group)))
+        console.print(shown)
 
 
 def print_comparison(table: pd.DataFrame, names: Sequence[str]) -> None:

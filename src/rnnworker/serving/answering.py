@@ -2,11 +2,11 @@
 
     python -m rnnworker.serving.answering JOB.json
 
-The job has ``folder`` (as `prepare` left it), ``runtime``, ``threads``, ``model`` and
-``only_timed``. The process writes lines of JSON: first what it loaded and how far its answers are
-from what they should be, then, for each line ``CASE SECONDS LEAD`` that it reads, the times of a
-turn. It ends with its input. Only the runtime and NumPy are imported, so that the peak of memory is
-the runtime's.
+The job has ``folder`` (as `prepare` left it), ``runtime``, ``threads``, ``function`` (of the model)
+and ``only_timed``. The process writes lines of JSON: first what it loaded and how far its answers
+are from what they should be, then, for each line ``CASE SECONDS LEAD`` that it reads, the times of
+a turn. It ends with its input. Only the runtime and NumPy are imported, so that the peak of memory
+is the runtime's.
 """
 
 import glob
@@ -59,11 +59,11 @@ class Server:
         self.arrays = _read(folder / "cases.npz", len(self.cases))
         self.files = folder / self.prepared["runtimes"][job["runtime"]]["folder"]
         self.threads = job["threads"]
-        if (self.files / "0" / "model.keras").exists() and ".py:" in job["model"]:
+        if (self.files / "0" / "model.keras").exists() and ".py:" in job["function"]:
             from rnnworker import user_functions
 
             # The classes of its layers must be known before Keras loads the model.
-            user_functions.from_file(job["model"].rpartition(":")[0])
+            user_functions.from_file(job["function"].rpartition(":")[0])
         begun = time.perf_counter()
         self.module = runtime(job["runtime"])
         self.loaded = {}
