@@ -21,7 +21,7 @@ COMMANDS = {
     "gc": "remove unused environments and leftover files (asks first)",
 }
 # Those that need no project: they convert a file, or the workflow names the project to them.
-ANYWHERE = ("weights", "round", "certify")
+ANYWHERE = ("weights", "round", "certify", "predict")
 MODULES = {
     "bundle": "exchange",
     "certify": "rules",
@@ -35,6 +35,7 @@ MODULES = {
     "import": "exchange",
     "lock": "machine",
     "plan": "plan",
+    "predict": "rules",
     "report": "report",
     "retry": "results",
     "round": "rules",

@@ -18,12 +18,14 @@ from rnnbench.errors import ConfigError, display_path, suggestion
 from rnnbench.grid.files import file_of, files_of
 from rnnbench.grid.values import typed
 from rnnbench.plain_text import is_name
+from rnnserve import NAMES as NAMES_OF_RUNTIMES
 from rnnworker.options import PREFIX
 
 if TYPE_CHECKING:
     from rnnbench.grid.overrides import Setting
 
 Number = Annotated[int, Meta(ge=2)]
+Positive = Annotated[int, Meta(ge=1)]
 Limit = Annotated[float, Meta(gt=0, lt=1e12)]
 Precision = Annotated[Limit, Meta(examples=["0.025, for ± 2.5 %"])]
 Seconds = Annotated[Limit, Meta(examples=["300"])]
@@ -53,17 +55,42 @@ class Repeats(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             raise ValueError("needs until, budget_s or both; until: 0.025 means ± 2.5 %")
 
 
+class Predict(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The key ``predict`` of an experiment, whose models answer and do not train.
+
+    - `runtimes`: names of `rnnserve.NAMES`; the others are compared with the first.
+    - `batches`: numbers of samples in a call.
+    - `rounds`: each with new processes; `cycles`: turns of each runtime in a round.
+    """
+
+    runtimes: Annotated[list[str], Meta(min_length=2)]
+    batches: Annotated[list[Positive], Meta(min_length=1)] = msgspec.field(
+        default_factory=lambda: [1, 8, 64]
+    )
+    rounds: Positive = 5
+    cycles: Positive = 5
+
+    def __post_init__(self) -> None:
+        for name in self.runtimes:
+            if name not in NAMES_OF_RUNTIMES:
+                known = ", ".join(NAMES_OF_RUNTIMES)
+                hint = suggestion(name, NAMES_OF_RUNTIMES)
+                raise ValueError(f"there is no runtime {name!r}: {hint}use {known}")
+
+
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """How the grids of an experiment are measured and reported.
 
     - `grid_order`: ``sequential``: all blocks of the first grid come before the second grid's.
     - `repeats`: the stopping rule; None if the grids set the number of repeats.
+    - `predict`: the runtimes that answer with the models; None if the models train.
     - `lead`: what the report leads with.
     """
 
     grid_order: Literal["interleaved", "sequential"] = "interleaved"
     repeats: Repeats | None = None
-    lead: Literal["time", "devices", "kernels", "calls"] = "time"
+    predict: Predict | None = None
+    lead: Literal["time", "devices", "kernels", "calls", "predictions"] = "time"
 
 
 class ExperimentFile(Settings, frozen=True, kw_only=True, forbid_unknown_fields=True):
