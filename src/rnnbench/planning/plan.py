@@ -176,8 +176,10 @@ def write_plan(plan: Plan, results: Path) -> None:
     write_bytes(folder / "plan.jsonl", lines)
     write_json(folder / "certificates.json", plan.certificates)
     write_json(folder / "experiment.json", facts_of(plan))
+    file = folder / "predictions.json"
+    file.unlink(missing_ok=True)
     if plan.predictions:
-        write_json(folder / "predictions.json", plan.predictions)
+        write_json(file, plan.predictions)
 
 
 def facts_of(plan: Plan) -> ExperimentFacts:

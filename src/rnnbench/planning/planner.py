@@ -248,6 +248,8 @@ def _plan_of(
         identity = inputs | {"worker": worker_digest(config)}
         runs[name] = _run(each, rounds[name], identity)
 
+    # In the order of the grids, which the page has too.
+    predictions = {each.name: predictions[each.name] for each in points if each.name in predictions}
     certified = [] if experiment.predict else points
     return Plan(
         experiment=experiment,

@@ -133,4 +133,9 @@ def planned_files(folder: Path) -> list[Path]:
     plan = folder / "predictions.json"
     if not plan.exists():
         return []
-    return [folder / "predictions" / f"{name}.json" for name in read_json(plan)]
+    return [prediction_file(folder, name) for name in read_json(plan)]
+
+
+def prediction_file(folder: Path, name: str) -> Path:
+    """The file of a prediction in the `folder` of its experiment."""
+    return folder / "predictions" / f"{name}.json"

@@ -30,6 +30,7 @@ from rnnbench.planning.plan import Certificate, Plan, Prediction, Round, facts_o
 from rnnbench.planning.planner import NothingToRun, make_plan
 from rnnbench.project import home, words_of
 from rnnbench.records import report_files
+from rnnbench.records.predictions import prediction_file
 from rnnbench.records.rounds import results_in, round_files, unfinished
 from rnnbench.records.store import site_folders, why_not_tracked
 from rnnbench.sources.published import read_published
@@ -363,7 +364,11 @@ class Job:
     @property
     def predictions(self) -> list[str]:
         """The files of all predictions."""
-        return [f"{self.folder}/predictions/{name}.json" for name in self.plan.predictions]
+        return [self.predicted(name) for name in self.plan.predictions]
+
+    def predicted(self, name: str) -> str:
+        """The file of the prediction with this name."""
+        return prediction_file(Path(self.folder), name).as_posix()
 
     def batch_rounds(self, wildcards) -> list[str]:
         """The files of the rounds in a batch, whose records are logged to MLflow together."""
