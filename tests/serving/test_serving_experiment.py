@@ -16,8 +16,9 @@ from rnnbench.grid.experiment import load_experiment
 from rnnbench.planning.plan import Plan, write_plan
 from rnnbench.planning.planner import make_plan
 from rnnbench.prediction import results
-from rnnbench.prediction.measure import Job
+from rnnbench.prediction.measure import Job, Outcome
 from rnnbench.records.predictions import Results, prediction_file
+from rnnbench.tracking.store import all_runs, connected
 from tests.conftest import ROOT
 from tests.serving.test_serving_results import FAST, PREPARED, SLOW, outcome, turns_of
 
@@ -109,15 +110,24 @@ def place(planned: Planned, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
     def measure(job: Job, say: object) -> tuple[dict, list]:
         assert job.batches == [1, 8] and job.threads == 1
-        assert job.folder.is_dir()
-        return PREPARED, [outcome("framework", turns_of(SLOW)), outcome("litert", turns_of(FAST))]
+        (job.folder / "litert").mkdir()
+        (job.folder / "litert/model.tflite").write_text("exported")
+        litert = outcome("litert", turns_of(FAST))
+        litert.folder = "litert"
+        refused = Outcome("openvino", "layer lstm")
+        return PREPARED, [outcome("framework", turns_of(SLOW)), litert, refused]
 
     monkeypatch.setattr(results, "measure", measure)
     monkeypatch.setattr("rnnbench.commands.rules.end_with_snakemake", lambda: None)
     return tmp_path / "results" / plan.site / "serve"
 
 
-def test_from_the_plan_to_the_page(place: Path, planned: Planned, capsys) -> None:
+def test_from_the_plan_to_the_page(
+    place: Path,
+    planned: Planned,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     plan = planned()
     first, second = plan.predictions.values()
     file = prediction_file(place, first.name)
@@ -133,6 +143,19 @@ def test_from_the_plan_to_the_page(place: Path, planned: Planned, capsys) -> Non
     assert "For one sample, `litert` answers in 2000 ms, 5.04 times as fast" in printed
     card = json.loads(Path("page/card.json").read_text())
     assert "1 model on " in card["summary"]
+
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{Path('mlflow.db').absolute()}")
+    for _ in range(2):  # what MLflow has is not logged again
+        assert main(["report", "serve"]) == 0
+    with connected(Path()) as client:
+        number = client.get_experiment_by_name("serve").experiment_id
+        runs = {run.data.params["runtime"]: run for run in all_runs(client, number)}
+        assert len(all_runs(client, number)) == len(runs) == 3
+        assert runs["litert"].data.metrics["seconds_1"] == pytest.approx(2.0)
+        assert runs["litert"].data.metrics["times_as_fast_1"] == pytest.approx(5.04, rel=1e-3)
+        assert runs["openvino"].data.tags["equal"] == "refused: layer lstm"
+        files = client.list_artifacts(runs["litert"].info.run_id, "exported")
+        assert [file.path for file in files] == ["exported/model.tflite"]
 
     assert main(["predict", str(prediction_file(place, second.name)), "--digest", "old"]) == 1
     assert not prediction_file(place, second.name).exists()

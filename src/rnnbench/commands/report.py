@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,7 +23,7 @@ from rnnbench.errors import ConfigError, RecordError, RnnbenchError, say
 from rnnbench.grid.experiment import load_experiment, varied
 from rnnbench.project import check_project, home
 from rnnbench.records.plan_file import Experiment, read_experiment, read_runs
-from rnnbench.records.predictions import planned_files, predictions_in
+from rnnbench.records.predictions import Results, planned_files, predictions_in
 from rnnbench.records.record import Record, Run
 from rnnbench.records.rounds import NotNeeded, read_records, results_at
 from rnnbench.records.store import imported_machines, planned_folders, readable
@@ -74,7 +74,9 @@ def write_page(arguments: Sequence[str]) -> Written:
     folders = folders_at(options.results, options.experiment, options.site or ["*"])
     found = read_found(folders)
     faults = list(found.faults)
-    inputs = report_inputs(options, folders, found.records, faults)
+    predictions, damaged = predictions_in(folders)
+    faults += damaged
+    inputs = report_inputs(options, folders, found.records, faults, tuple(predictions.values()))
     report = Content(
         found.records,
         found.experiment,
@@ -86,7 +88,9 @@ def write_page(arguments: Sequence[str]) -> Written:
     out = options.out or Path("reports") / options.experiment
     page = write_report(report, out)[0]
 
-    if inputs.mlflow and options.out is None:
+    if options.out is None and predictions:
+        _log_predictions(found.experiment.name, predictions)
+    if options.out is None and (inputs.mlflow or predictions):
         _log_to_mlflow(report, found.planned, out)
     if options.out is None:
         write_index(out.parent)
@@ -158,6 +162,16 @@ def read_found(folders: Sequence[Path]) -> Found:
     return Found(experiment, runs, list(named.values()), missing, not_needed, faults)
 
 
+def _log_predictions(experiment: str, predictions: Mapping[Path, Results]) -> None:
+    """Logs predictions to MLflow. If the store cannot be reached, prints the error and goes on."""
+    from rnnbench.tracking.predictions import log_predictions
+
+    try:
+        log_predictions(Path(), experiment, [(each, file) for file, each in predictions.items()])
+    except RnnbenchError as error:
+        say(error)
+
+
 def _log_to_mlflow(report: Content, planned: Sequence[Run], out: Path) -> None:
     """Logs the report to MLflow. If the store cannot be reached, prints the error and goes on."""
     from rnnbench.tracking.store import is_server, redacted, tracking_uri
@@ -207,11 +221,12 @@ def report_inputs(
     folders: Sequence[Path],
     records: Sequence[Record],
     faults: list[RecordError],
+    predictions: tuple[Results, ...] = (),
 ) -> ReportInputs:
     """What the report shows besides its records.
 
-    `folders`: those of the experiment at its sites. The errors of certificates that cannot be read
-    are added to `faults`. Raises `ConfigError`.
+    `folders`: those of the experiment at its sites; `predictions`: its results. The errors of
+    certificates that cannot be read are added to `faults`. Raises `ConfigError`.
     """
     from rnnbench.report.tables import ReportInputs
     from rnnbench.sources.certificates import read_certificates
@@ -221,8 +236,7 @@ def report_inputs(
     from rnnbench.tracking.track import read_tracked
 
     certificates, unreadable = read_certificates(folder / "certificates" for folder in folders)
-    predictions, damaged = predictions_in(folders)
-    faults += unreadable + damaged
+    faults += unreadable
 
     devices = {record.run.choices.get("device", "") for record in records}
     devices |= {each.choices.get("device", "") for each in predictions}
@@ -243,7 +257,7 @@ def report_inputs(
         sources=tuple(read_sources(options.published)),
         deadline=options.deadline,
         budget=options.money,
-        predictions=tuple(predictions),
+        predictions=predictions,
         mlflow=read_tracked(folders),
     )
 

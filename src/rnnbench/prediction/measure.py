@@ -100,11 +100,13 @@ class Turn:
 
 @dataclass
 class Outcome:
-    """What one runtime did. `refused`: why it cannot answer with the model, or None.
+    """What one runtime did. `refused`: why it cannot answer with the model, or None; `folder`: of
+    its exported files.
     `certificate`: what its process of the first round said; `turns`: of all rounds."""
 
     runtime: str
     refused: str | None = None
+    folder: str | None = None
     certificate: Facts = field(default_factory=dict)
     turns: list[Turn] = field(default_factory=list)
     loads: list[float] = field(default_factory=list)
@@ -151,8 +153,8 @@ def measure(job: Job, say: Callable[[str], None]) -> tuple[Facts, list[Outcome]]
     prepared = _prepared(job, say)
     outcomes = []
     for name in job.runtimes:
-        refused = prepared["runtimes"][name].get("refused")
-        outcomes.append(Outcome(name, refused))
+        made = prepared["runtimes"][name]
+        outcomes.append(Outcome(name, made.get("refused"), made.get("folder")))
     certified = _certified(job, outcomes, say)
     order = random.Random(0)
     holder = f"process {os.getpid()}, prediction with {job.function}"

@@ -103,6 +103,7 @@ def _runtime(job: Job, outcome: Outcome, reference: Outcome, steps: int | None) 
         notes=_notes(job, outcome),
         versions=said.get("versions", {}),
         code=said.get("code"),
+        folder=outcome.folder,
     )
 
 

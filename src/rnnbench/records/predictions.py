@@ -42,7 +42,8 @@ class Batch(msgspec.Struct, frozen=True):
 
 class Runtime(msgspec.Struct, frozen=True):
     """One runtime. `refused`: why it does not answer with the model; `unequal`: its first wrong
-    answer; `difference`: the largest one of its outputs. The others: seconds, bytes."""
+    answer; `difference`: the largest one of its outputs; `folder`: of its exported files, beside
+    the file of the results. The others: seconds, bytes."""
 
     name: str
     refused: str | None
@@ -55,6 +56,16 @@ class Runtime(msgspec.Struct, frozen=True):
     notes: list[str]
     versions: dict[str, str]
     code: str | None
+    folder: str | None = None
+
+    @property
+    def why_not_timed(self) -> str:
+        """In words; ``""`` if it was timed."""
+        if self.refused is not None:
+            return f"refused: {self.refused}"
+        if self.unequal is not None:
+            return f"≠, not timed: {self.unequal}"
+        return ""
 
 
 class Fastest(msgspec.Struct, frozen=True):
@@ -113,16 +124,16 @@ def read_results(file: Path) -> Results:
     return found
 
 
-def predictions_in(folders: Iterable[Path]) -> tuple[list[Results], list[RecordError]]:
-    """The results of the planned predictions of an experiment, and the errors of those that cannot
-    be read. `folders`: of the experiment, one for each site."""
-    found = []
+def predictions_in(folders: Iterable[Path]) -> tuple[dict[Path, Results], list[RecordError]]:
+    """The results of the planned predictions of an experiment by file, and the errors of those that
+    cannot be read. `folders`: of the experiment, one for each site."""
+    found = {}
     faults = []
     for folder in folders:
         for file in planned_files(folder):
             if file.exists():
                 try:
-                    found.append(read_results(file))
+                    found[file] = read_results(file)
                 except RecordError as error:
                     faults.append(error)
     return found, faults

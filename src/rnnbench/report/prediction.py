@@ -167,17 +167,12 @@ def fact_rows(predictions: Sequence[Results], labels: Mapping[str, str]) -> Iter
     """A row for each prediction and runtime, also of what was not timed."""
     for each in predictions:
         for runtime in each.runtimes:
-            equal = "yes"
-            if runtime.refused is not None:
-                equal = f"refused: {runtime.refused}"
-            elif runtime.unequal:
-                equal = f"≠, not timed: {runtime.unequal}"
             size = runtime.file_bytes
             peak = runtime.peak_bytes
             yield {
                 "model": labels[each.name],
                 "runtime": runtime.name,
-                "equal": equal,
+                "equal": runtime.why_not_timed or "yes",
                 "difference": runtime.difference,
                 "load_seconds": runtime.load_seconds,
                 "file_kilobytes": None if size is None else size / 1e3,
