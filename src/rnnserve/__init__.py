@@ -34,6 +34,8 @@ NAMES = (
     "openvino",
     "litert",
     "litert_plain",
+    "torch_eager",
+    "torch_compile",
 )
 
 

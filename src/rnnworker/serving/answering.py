@@ -217,6 +217,7 @@ def _versions():
         "onnxruntime": "onnxruntime",
         "openvino": "openvino",
         "ai_edge_litert": "ai-edge-litert",
+        "torch": "torch",
         "numpy": "numpy",
     }
     found = {}
