@@ -7,9 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
+import numpy
 import pytest
 import yaml
 
+import rnnbench
 from rnnbench.cli import main
 from rnnbench.errors import ConfigError
 from rnnbench.grid.experiment import load_experiment
@@ -166,3 +168,15 @@ def test_predictions_stay_on_their_machine(place: Path, capsys) -> None:
     assert main(["bundle", "serve.yaml", "-o", "folder"]) == 2
     assert capsys.readouterr().err.count("has predictions, which stay on the machine") == 2
     assert not Path("serve.zip").exists()
+
+
+def test_a_program_asks_for_arrays(place: Path) -> None:
+    Path("mine.py").write_text("def build():\n    pass\n")
+    data = {"x": numpy.ones((4, 9, 3))}
+    answers = rnnbench.predict("mine.py:build", data, ("framework", "litert"), (8, 1), project=".")
+    assert answers.fastest() == "litert" and answers.fastest(99) is None
+    assert answers.results.runtime("litert").batches[0].ratio.estimate > 4
+    assert "For one sample, `litert` answers in 2000 ms" in str(answers)
+    assert answers.code.startswith("# litert")
+    assert answers.page == Path("reports/predict-mine-build/report.html").absolute()
+    assert "rnnbench.predict(" in answers.page.read_text()

@@ -147,7 +147,7 @@ def test_the_answer_names_who_is_fastest_who_is_not_equal_and_the_lines() -> Non
 def test_the_page_has_charts_tables_the_answer_and_the_lines(tmp_path: Path) -> None:
     outcomes = [outcome("framework", turns_of(SLOW)), outcome("litert", turns_of(FAST))]
     results = results_of(JOB, PREPARED, outcomes)
-    page = prediction._write_page(results, ["framework", "litert"], tmp_path).read_text()
+    page = prediction._write_page(results, "rnnbench compare", tmp_path).read_text()
     assert "5.04 times as fast as <code>framework</code>" in page
     assert '<pre tabindex="0"># litert\nimport litert</pre>' in page
     assert page.count("<svg") == 2

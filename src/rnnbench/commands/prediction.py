@@ -20,6 +20,7 @@ from rnnworker.options import SAVED
 from rnnworker.precision import DEFAULT
 
 if TYPE_CHECKING:
+    from rnnbench.prediction.measure import Job
     from rnnbench.records.predictions import Results
 
 BATCHES = (1, 8, 64)
@@ -81,33 +82,22 @@ def compare(arguments: Sequence[str]) -> int:
 
 
 def _compared(options: argparse.Namespace, folder: Path, arguments: Sequence[str]) -> int:
-    from rnnbench.prediction.measure import Job
-    from rnnbench.prediction.results import measured
     from rnnbench.report.prediction import prediction_answers, section_of
     from rnnbench.report.terminal import print_view
 
-    model, name = _model(options.model)
-    job = Job(
-        config={
-            "model": model,
-            "rnn": {"implementation": "none"},
-            "cell": {"name": "of_model"},
-            "dataset": {"path": str(_existing(options.data, "--data"))},
-            "device": {"kind": "cpu", "threads": int(positive(str(options.threads)))},
-            "build": _build(options.build),
-            "precision": DEFAULT,
-            "seed": 0,
-        },
-        runtimes=_runtimes(options.runtimes),
-        batches=_batches(options.batch),
-        root=Path().absolute(),
-        folder=folder,
+    job = job_of(
+        options.model,
+        options.data,
+        options.runtimes,
+        _batches(options.batch),
+        folder,
+        threads=int(positive(str(options.threads))),
         rounds=int(positive(str(options.rounds))),
+        build=options.build,
     )
-    results = measured(job, name, say)
+    results, page = answered(job, shlex.join(["rnnbench", "compare", *arguments]), options.out)
     if options.json:
         write_json(Path(options.json), results)
-    page = _write_page(results, arguments, options.out)
     section = section_of([results], None)
     for view in section.views:
         print_view(view)
@@ -117,7 +107,50 @@ def _compared(options: argparse.Namespace, folder: Path, arguments: Sequence[str
     return 0
 
 
-def _write_page(results: Results, arguments: Sequence[str], out: Path | None) -> Path:
+def job_of(
+    model: str,
+    data: str,
+    runtimes: Sequence[str],
+    batches: Sequence[int],
+    folder: Path,
+    *,
+    threads: int,
+    rounds: int,
+    build: str = "serving",
+) -> Job:
+    """What to measure for a model of one's own. The project is the current folder.
+
+    The arguments are the options of the command; `folder`: for the exported files. Raises
+    `ConfigError`.
+    """
+    from rnnbench.prediction.measure import Job
+
+    config = {
+        "model": _model(model),
+        "rnn": {"implementation": "none"},
+        "cell": {"name": "of_model"},
+        "dataset": {"path": str(_existing(data, "--data"))},
+        "device": {"kind": "cpu", "threads": threads},
+        "build": _build(build),
+        "precision": DEFAULT,
+        "seed": 0,
+    }
+    known = _runtimes(runtimes)
+    return Job(config, known, batches, Path().absolute(), folder, rounds)
+
+
+def answered(job: Job, rerun: str, out: Path | None) -> tuple[Results, Path]:
+    """Measures, and writes the page. Returns the results and the path of the page.
+
+    `rerun`: the command or call that measures it again; `out`: the folder of the page.
+    """
+    from rnnbench.prediction.results import measured
+
+    results = measured(job, job.config["model"]["name"], say)
+    return results, _write_page(results, rerun, out)
+
+
+def _write_page(results: Results, rerun: str, out: Path | None) -> Path:
     """Writes the page of a comparison. Returns its path."""
     from rnnbench.records.plan_file import Experiment
     from rnnbench.report.content import Content
@@ -130,7 +163,7 @@ def _write_page(results: Results, arguments: Sequence[str], out: Path | None) ->
         about="",
         reference={},
         lead="predictions",
-        rerun=shlex.join(["rnnbench", "compare", *arguments]),
+        rerun=rerun,
     )
     content = Content([], experiment, beside=ReportInputs(predictions=(results,)))
     folder = out or Path("reports") / experiment.name
@@ -140,16 +173,16 @@ def _write_page(results: Results, arguments: Sequence[str], out: Path | None) ->
     return page
 
 
-def _model(reference: str) -> tuple[dict[str, Any], str]:
-    """The section of a config for a model, with the absolute path of its file, and its name."""
+def _model(reference: str) -> dict[str, Any]:
+    """The section of a config for a model, with the absolute path of its file."""
     path, colon, function = reference.partition(".py:")
     if colon:
         file = _existing(f"{path}.py", "--model")
-        return {"function": f"{file}:{function}"}, f"{file.stem}-{function}"
+        return {"name": f"{file.stem}-{function}", "function": f"{file}:{function}"}
     if reference.endswith(".keras"):
         file = _existing(reference, "--model")
         md5 = hashlib.md5(file.read_bytes()).hexdigest()
-        return {"function": SAVED, "file": str(file), "md5": md5}, file.stem
+        return {"name": file.stem, "function": SAVED, "file": str(file), "md5": md5}
     remedy = "name FILE.py:FUNCTION or FILE.keras."
     raise ConfigError("is not a model.", where=f"--model {reference}", remedy=remedy)
 

@@ -27,7 +27,7 @@ LEAD = 0.01  # seconds of answers before a turn, at least one call
 ROUNDS = 5
 CYCLES = 5  # turns of each runtime with each batch in a round
 PREPARE_SECONDS = 600
-ANSWER_SECONDS = 300  # for the answers before the first turn, and for a turn
+ANSWER_SECONDS = 600  # for the answers before the first turn, and for a turn
 END_SECONDS = 20  # for a process whose input has ended
 # As the worker's own start: the folder of its package must not be on the path of the build.
 START = (

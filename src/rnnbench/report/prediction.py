@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -58,6 +60,37 @@ FACT_COLUMNS = (
     Column("peak memory, MB", "peak_megabytes", n.plain),
     Column("remarks", "remarks", number=False),
 )
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What runtimes answered, for a program.
+
+    - `results`: the numbers, as fields: ``prediction.results.runtime("litert").batches``.
+    - `page`: the path of the report, an HTML file.
+    """
+
+    results: Results
+    page: Path
+
+    def fastest(self, batch: int = 1) -> str | None:
+        """The runtime that answers fastest with a size of `batch`; None if none was timed."""
+        for each in self.results.fastest:
+            if each.batch == batch:
+                return each.runtime
+        return None
+
+    @property
+    def code(self) -> str:
+        """The lines that serve with the fastest runtime for the smallest batch."""
+        return code_of(self.results)
+
+    def __str__(self) -> str:
+        texts = [str(answer) for answer in prediction_answers([self.results])]
+        return "\n".join([*texts, f"The page: {self.page}"])
+
+    def __repr__(self) -> str:
+        return str(self)
 
 
 def prediction_section(m: Tables) -> Section:
