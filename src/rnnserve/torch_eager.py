@@ -3,12 +3,12 @@
 import importlib.util
 import json
 import shutil
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy
 
 from rnnserve.refusals import Refused, of_layer
+from rnnserve.walk import WITHOUT_EFFECT, Value, Walk, activation_name, flat
 
 FIXED_SHAPES = False
 MODULE = Path(__file__).with_name("torch_module.py")
@@ -22,7 +22,7 @@ with torch.inference_mode():
     outputs = model([torch.from_numpy(array) for array in arrays])  # in the model's order
 """
 ACTIVATIONS = ("linear", "tanh", "sigmoid", "relu", "elu", "softplus", "softsign", "softmax")
-WITHOUT_EFFECT = ("Dropout", "SpatialDropout1D", "GaussianNoise", "GaussianDropout")
+NO_MASKS = "torch.nn has no masks"
 CELLS = {"LSTMCell": "lstm", "GRUCell": "gru", "SimpleRNNCell": "rnn"}
 
 
@@ -32,8 +32,8 @@ def export(model, arrays, folder):
     steps = _Steps()
     inputs = [Value(number, tuple(each.shape)) for number, each in enumerate(model.inputs)]
     steps.number = len(inputs)
-    outputs = _flat(steps.model(model, inputs))
-    described = {"steps": steps.found, "outputs": [value.number for value in outputs]}
+    outputs = flat(steps.model(model, inputs))
+    described = {"steps": steps.found, "outputs": [value.name for value in outputs]}
     (folder / "model.json").write_text(json.dumps(described))
     numpy.savez(folder / "model.npz", **steps.arrays)
     shutil.copy(MODULE, folder)
@@ -62,26 +62,7 @@ def load(folder, threads, is_compiled=False):
     return answer
 
 
-@dataclass
-class Value:
-    """The number of a tensor, and its shape as Keras has it."""
-
-    number: int
-    shape: tuple
-
-
-def _flat(outputs):
-    if isinstance(outputs, Value):
-        return [outputs]
-    if isinstance(outputs, dict):
-        outputs = [outputs[name] for name in sorted(outputs)]
-    found = []
-    for each in outputs:
-        found += _flat(each)
-    return found
-
-
-class _Steps:
+class _Steps(Walk):
     """What `torch_module.Model` does one after the other, and its weights by name."""
 
     def __init__(self):
@@ -89,35 +70,14 @@ class _Steps:
         self.arrays = {}
         self.number = 0
 
-    def model(self, model, inputs):
+    def mask_operation(self, operation, kind, arguments, options):
+        raise of_layer(operation, NO_MASKS)
+
+    def translated(self, layer, kind, arguments, options):
         import keras
 
-        if isinstance(model, keras.Sequential):
-            model = model._functional
-        if not isinstance(model, keras.Model) or not hasattr(model, "_run_through_graph"):
-            raise Refused(f"model {model.name}: only functional and sequential models have a graph")
-        return model._run_through_graph(inputs, operation_fn=self.operation)
-
-    def operation(self, operation):
-        def call(*arguments, **options):
-            return self.layer(operation, arguments, options)
-
-        return call
-
-    def layer(self, layer, arguments, options):
-        import keras
-
-        if isinstance(layer, keras.Model):
-            return self.model(layer, _flat(arguments))
-        kind = type(layer).__name__
-        if not isinstance(layer, keras.layers.Layer) or kind == "Masking":
-            raise of_layer(layer, "torch.nn has no masks")
-        if type(layer).__module__.partition(".")[0] != "keras":
-            raise of_layer(layer, f"{kind} is not a class of Keras")
-        if layer.compute_dtype != "float32":
-            raise of_layer(layer, f"computes in {layer.compute_dtype}, not in float32")
-        options = {name: option for name, option in options.items() if option is not None}
-        options.pop("training", None)
+        if kind == "Masking":
+            raise of_layer(layer, NO_MASKS)
         if options or len(arguments) != 1:
             raise of_layer(layer, f"has further arguments: {', '.join(options) or 'states'}")
         (value,) = arguments
@@ -139,17 +99,14 @@ class _Steps:
             return self.recurrent(layer, value, [layer.forward_layer, layer.backward_layer])
         if isinstance(layer, keras.layers.RNN):
             return self.recurrent(layer, value, [layer])
-        method = getattr(self, f"of_{kind}", None)
-        if method is None:
-            raise of_layer(layer, f"{kind} has no translation")
-        return method(layer, value)
+        return self.by_kind(layer, kind, value)
 
     def step(self, kind, values, settings, arrays, shape):
         """Adds a step and returns its output. `arrays`: name → array of its part."""
         for name, array in arrays.items():
             array = numpy.ascontiguousarray(array, "float32")
             self.arrays[f"parts.{len(self.found)}.layer.{name}"] = array
-        numbers = [value.number for value in values]
+        numbers = [value.name for value in values]
         self.found.append({"kind": kind, "inputs": numbers, "settings": settings})
         self.number += 1
         return Value(self.number - 1, shape)
@@ -172,7 +129,7 @@ class _Steps:
 
     def of_Embedding(self, layer, value):
         if layer.mask_zero:
-            raise of_layer(layer, "torch.nn has no masks")
+            raise of_layer(layer, NO_MASKS)
         settings = {"words": layer.input_dim, "units": layer.output_dim}
         arrays = {"weight": numpy.asarray(layer.embeddings)}
         return self.step("Embedding", [value], settings, arrays, (*value.shape, layer.output_dim))
@@ -205,7 +162,7 @@ class _Steps:
 
 
 def _activation(layer, activation, known):
-    name = getattr(activation, "__name__", type(activation).__name__)
+    name = activation_name(layer, activation)
     if name not in known:
         raise of_layer(layer, f"torch.nn has no {name} there")
     return name
