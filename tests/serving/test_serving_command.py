@@ -39,6 +39,24 @@ def with_own_layer():
 """
 
 
+# A runtime of one's own: Keras without its graph.
+OWN_RUNTIME = """
+from rnnserve import keras_models
+
+FIXED_SHAPES = False
+CODE = "# mine"
+
+
+def export(model, arrays, folder):
+    keras_models.save(model, folder)
+
+
+def load(folder, threads):
+    model = keras_models.load(folder, threads)
+    return lambda arrays: keras_models.flat(model(arrays[0]))
+"""
+
+
 @pytest.fixture
 def files(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch) -> Path:
     python, _ = python_of("serving", tmp_path_factory)
@@ -88,10 +106,11 @@ def test_two_inputs_with_masks_and_both_directions(
 
 
 def test_a_layer_of_one_s_own_is_refused_or_served(files: Path) -> None:
-    results = compared(
-        files, "mine.py:with_own_layer", "one.npz", "framework", "onnxruntime_operator"
-    )
-    keras, onnx = results.runtimes
+    (files / "doubled.py").write_text(OWN_RUNTIME)
+    names = ("framework", "onnxruntime_operator", str(files / "doubled.py"))
+    results = compared(files, "mine.py:with_own_layer", "one.npz", *names)
+    keras, onnx, own = results.runtimes
+    assert own.name == "doubled" and own.batches and own.difference < 1e-6
     assert keras.batches and not onnx.batches
     assert onnx.refused == "layer doubled: Doubled is not a class of Keras"
     assert results.reference.startswith("Keras in float")

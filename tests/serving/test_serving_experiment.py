@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 import rnnbench
+import rnnserve
 from rnnbench.cli import main
 from rnnbench.errors import ConfigError
 from rnnbench.grid.experiment import load_experiment
@@ -61,6 +62,30 @@ def test_what_is_asked_decides_whether_it_is_measured_again(planned: Planned) ->
     assert before.isdisjoint(digests(predict=CONTENT["predict"] | {"rounds": 9}))
 
 
+def test_a_runtime_of_one_s_own(planned: Planned, tmp_path: Path) -> None:
+    def settings_and_digests() -> tuple[list[str], set[str]]:
+        plan = planned(predict={"runtimes": ["framework", "mine.py"]})
+        planned_all = plan.predictions.values()
+        return next(iter(planned_all)).settings.runtimes, {each.digest for each in planned_all}
+
+    with pytest.raises(ConfigError, match=r"mine\.py: no such file"):
+        settings_and_digests()
+    mine = tmp_path / "mine.py"
+    mine.write_text("CODE = ''")
+    runtimes, digests = settings_and_digests()
+    assert runtimes == ["framework", str(mine)]
+    with pytest.raises(ValueError, match=r"mine\.py has no export"):
+        rnnserve.runtime(str(mine))
+    mine.write_text("FIXED_SHAPES, CODE = False, ''\ndef export(): pass\ndef load(): pass\n")
+    assert settings_and_digests()[1].isdisjoint(digests)
+    assert rnnserve.runtime(str(mine)).FIXED_SHAPES is False
+    assert rnnserve.name_of(str(mine)) == "mine"
+    shadow = tmp_path / "litert.py"
+    shadow.touch()
+    with pytest.raises(ConfigError, match="two runtimes have the name litert"):
+        planned(predict={"runtimes": ["litert", "litert.py"]})
+
+
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
@@ -95,9 +120,7 @@ def test_the_experiment_serving_asks_the_four_kinds_of_models() -> None:
         ("lstm", True, False),
         ("lstm", False, True),
     }
-    from rnnserve import NAMES
-
-    assert set(load_experiment("serving", CONF).predict.runtimes) == set(NAMES)
+    assert set(load_experiment("serving", CONF).predict.runtimes) == set(rnnserve.NAMES)
 
 
 @pytest.fixture

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from rnnbench.commands.arguments import Arguments, command_parser, positive, project_conf
-from rnnbench.errors import ConfigError, say, suggestion
+from rnnbench.errors import ConfigError, say
+from rnnbench.grid.experiment import known_runtimes
 from rnnbench.records.store import write_json
 from rnnserve import NAMES
 from rnnworker.options import SAVED
@@ -28,7 +29,8 @@ PREDICTED: Arguments = {
     "runtimes": {
         "nargs": "+",
         "metavar": "RUNTIME",
-        "help": f"two or more of {', '.join(NAMES)}; the first one is compared with the others",
+        "help": f"two or more of {', '.join(NAMES)}, or FILE.py; the others are compared with the "
+        "first",
     },
     "--predict": {"action": "store_true", "help": "compare runtimes, not training runs"},
     "--model": {
@@ -195,11 +197,7 @@ def _existing(text: str, flag: str) -> Path:
 
 
 def _runtimes(names: Sequence[str]) -> list[str]:
-    for name in names:
-        if name not in NAMES:
-            remedy = f"{suggestion(name, NAMES)}use {', '.join(NAMES)}."
-            raise ConfigError(f"no runtime {name!r}.", where="compare --predict", remedy=remedy)
-    found = list(dict.fromkeys(names))
+    found = known_runtimes(names, Path(), "compare --predict")
     if len(found) < 2:
         remedy = "name two or more."
         raise ConfigError("one runtime is no comparison.", where="compare", remedy=remedy)

@@ -19,6 +19,7 @@ from rnnbench.grid.files import file_of, files_of
 from rnnbench.grid.values import typed
 from rnnbench.plain_text import is_name
 from rnnserve import NAMES as NAMES_OF_RUNTIMES
+from rnnserve import OWN, name_of
 from rnnworker.options import PREFIX
 
 if TYPE_CHECKING:
@@ -58,7 +59,8 @@ class Repeats(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 class Predict(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The key ``predict`` of an experiment, whose models answer and do not train.
 
-    - `runtimes`: names of `rnnserve.NAMES`; the others are compared with the first.
+    - `runtimes`: names of `rnnserve.NAMES`, or paths of files; the others are compared with the
+      first.
     - `batches`: numbers of samples in a call.
     - `rounds`: each with new processes; `cycles`: turns of each runtime in a round.
     """
@@ -70,12 +72,28 @@ class Predict(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     rounds: Positive = 5
     cycles: Positive = 5
 
-    def __post_init__(self) -> None:
-        for name in self.runtimes:
-            if name not in NAMES_OF_RUNTIMES:
-                known = ", ".join(NAMES_OF_RUNTIMES)
-                hint = suggestion(name, NAMES_OF_RUNTIMES)
-                raise ValueError(f"there is no runtime {name!r}: {hint}use {known}")
+
+def known_runtimes(chosen: Sequence[str], folder: Path, where: str) -> list[str]:
+    """The runtimes that are `chosen`, each once, with the absolute paths of files. Raises
+    `ConfigError` for an unknown one.
+
+    `folder`: what paths are relative to; `where`: the place that names them.
+    """
+    found: dict[str, str] = {}
+    for each in chosen:
+        if each.endswith(OWN):
+            each = str((folder / Path(each).expanduser()).absolute())
+            if not Path(each).is_file():
+                raise ConfigError(f"{each}: no such file.", where=where, remedy="correct the path.")
+        elif each not in NAMES_OF_RUNTIMES:
+            known = ", ".join(NAMES_OF_RUNTIMES)
+            remedy = f"{suggestion(each, NAMES_OF_RUNTIMES)}use {known}, or FILE.py."
+            raise ConfigError(f"no runtime {each!r}.", where=where, remedy=remedy)
+        name = name_of(each)
+        if found.setdefault(name, each) != each:
+            remedy = "rename the file."
+            raise ConfigError(f"two runtimes have the name {name}.", where=where, remedy=remedy)
+    return list(found.values())
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -181,7 +199,12 @@ def load_experiment(name: str, conf: Sequence[Path]) -> Experiment:
                 f"{PREFIX}NAME and model.KEY.",
             )
 
+    predict = data.predict
+    if predict:
+        chosen = known_runtimes(predict.runtimes, file.parent, f"{where}: predict")
+        predict = msgspec.structs.replace(predict, runtimes=chosen)
     settings = msgspec.structs.asdict(data) | {
+        "predict": predict,
         "title": data.title or name,
         "about": data.about or "",
         "grids": _grids(data, where),

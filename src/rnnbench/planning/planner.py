@@ -48,6 +48,7 @@ from rnnbench.records.overrides import section_of
 from rnnbench.records.plan_file import Obstacle
 from rnnbench.records.record import Run
 from rnnbench.records.store import RESERVED
+from rnnserve import OWN
 from rnnworker import machine
 from rnnworker.array_names import ARRAYS
 from rnnworker.cohorts import takes_turns
@@ -317,6 +318,9 @@ def _prediction(
                 remedy=f"predict takes {key}={' or '.join(value)}.",
             )
     settings = to_builtins(experiment.predict)
+    own = [own_md5(Path(each)) for each in experiment.predict.runtimes if each.endswith(OWN)]
+    if own:
+        settings["own"] = own
     parts = {**inputs, "worker": serving_digest(config), "predict": settings}
     identity = full_identity(config, parts)
     return Prediction(

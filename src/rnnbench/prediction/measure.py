@@ -20,6 +20,7 @@ from rnnbench.builds.environments import prepare
 from rnnbench.builds.launcher import launcher
 from rnnbench.errors import ConfigError, RunError
 from rnnbench.records.store import timing_lock
+from rnnserve import name_of
 from rnnworker.workers import WORKER, environment_of, job_of
 
 TURN = 0.1  # seconds of a turn, at least one call
@@ -46,7 +47,8 @@ class Job:
 
     - `config`: of a run, with its model, data, device and build. Without ``model.data``, the
       dataset is an .npz file with the arrays that are asked. `pinned_md5`: of the dataset.
-    - `runtimes`: names of `rnnserve.NAMES`; the first one is the reference of the ratios.
+    - `runtimes`: names of `rnnserve.NAMES`, or paths of files; the first one is the reference of
+      the ratios.
     - `batches`: numbers of samples in a call.
     - `root`: the project's folder; `folder`: for the exported files and the logs.
     """
@@ -100,17 +102,26 @@ class Turn:
 
 @dataclass
 class Outcome:
-    """What one runtime did. `refused`: why it cannot answer with the model, or None; `folder`: of
-    its exported files.
-    `certificate`: what its process of the first round said; `turns`: of all rounds."""
+    """What one runtime did.
 
-    runtime: str
+    - `chosen`: its name or file.
+    - `refused`: why it cannot answer with the model, or None.
+    - `folder`: of its exported files.
+    - `certificate`: what its process said when it was asked everything; `turns`: of all rounds.
+    """
+
+    chosen: str
     refused: str | None = None
     folder: str | None = None
     certificate: Facts = field(default_factory=dict)
     turns: list[Turn] = field(default_factory=list)
     loads: list[float] = field(default_factory=list)
     peak_bytes: int = 0
+
+    @property
+    def runtime(self) -> str:
+        """Its name."""
+        return name_of(self.chosen)
 
     @property
     def unequal(self) -> list[Facts]:
@@ -152,9 +163,9 @@ def measure(job: Job, say: Callable[[str], None]) -> tuple[Facts, list[Outcome]]
     prepare(job.build, job.root, say)
     prepared = _prepared(job, say)
     outcomes = []
-    for name in job.runtimes:
-        made = prepared["runtimes"][name]
-        outcomes.append(Outcome(name, made.get("refused"), made.get("folder")))
+    for chosen in job.runtimes:
+        made = prepared["runtimes"][name_of(chosen)]
+        outcomes.append(Outcome(chosen, made.get("refused"), made.get("folder")))
     certified = _certified(job, outcomes, say)
     order = random.Random(0)
     holder = f"process {os.getpid()}, prediction with {job.function}"
@@ -227,7 +238,7 @@ class Process:
         name = outcome.runtime
         facts = {
             "folder": str(job.folder),
-            "runtime": name,
+            "runtime": outcome.chosen,
             "threads": job.threads,
             "function": job.function,
             "only_timed": only_timed,
@@ -332,7 +343,7 @@ def _round(
             if "refused" in said:
                 raise RunError(said["refused"], where=outcome.runtime)
             outcome.loads.append(said["load_seconds"])
-            check = Outcome(outcome.runtime, certificate=said)
+            check = Outcome(outcome.chosen, certificate=said)
             wrong = check.first_wrong()
             if wrong:
                 raise RunError(

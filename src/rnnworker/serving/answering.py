@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy
 
-from rnnserve import runtime
+from rnnserve import name_of, runtime
 from rnnserve.refusals import Refused
 from rnnworker.serving import equality
 
@@ -57,7 +57,7 @@ class Server:
             self.prepared = json.load(file)
         self.cases = self.prepared["cases"]
         self.arrays = _read(folder / "cases.npz", len(self.cases))
-        self.files = folder / self.prepared["runtimes"][job["runtime"]]["folder"]
+        self.files = folder / self.prepared["runtimes"][name_of(job["runtime"])]["folder"]
         self.threads = job["threads"]
         if (self.files / "0" / "model.keras").exists() and ".py:" in job["function"]:
             from rnnworker import user_functions

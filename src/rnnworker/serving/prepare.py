@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy
 
-from rnnserve import keras_models, runtime
+from rnnserve import keras_models, name_of, runtime
 from rnnserve.refusals import Refused, first_words
 from rnnworker import trees, user_functions
 from rnnworker.frameworks import open_session
@@ -184,15 +184,16 @@ def write_cases(path, asked, expected):
     numpy.savez(str(path), **arrays)
 
 
-def export_all(model, names, shapes, folder):
-    """Returns {runtime: {"refused": why} or {"seconds", "folder"}}. Runtimes with the same export
+def export_all(model, runtimes, shapes, folder):
+    """Returns {name: {"refused": why} or {"seconds", "folder"}}. Runtimes with the same export
     share its files."""
     found = {}
     done = {}
-    for name in names:
+    for chosen in runtimes:
+        name = name_of(chosen)
         print("exports for {}".format(name), flush=True)  # the log's last line if it hangs
         try:
-            module = runtime(name)
+            module = runtime(chosen)
             if module.export not in done:
                 done[module.export] = _export(model, module, name, shapes, folder)
             found[name] = done[module.export]
