@@ -17,11 +17,16 @@
 - ``FIXED_SHAPES``: whether a file answers only arrays of the shapes that it was exported with.
 - ``CODE``: the lines that serve with it, without rnnserve; ``HOW_MANY`` stands for their number.
 
+A file of one's own with these four is a runtime, too; its name is that of the file.
+
 It needs Python 3.11, Keras 3 on TensorFlow, and the runtime. It imports nothing of rnnbench.
 """
 
 import importlib
+import importlib.util
+from pathlib import Path
 
+OWN = ".py"
 NAMES = (
     "framework",
     "keras_predict",
@@ -34,11 +39,27 @@ NAMES = (
     "openvino",
     "litert",
     "litert_plain",
+    "torch_eager",
+    "torch_compile",
 )
 
 
-def runtime(name):
-    """The module of the runtime `name`, one of `NAMES`. Raises ValueError for another name."""
-    if name not in NAMES:
-        raise ValueError(f"no runtime {name!r}: one of {', '.join(NAMES)}")
-    return importlib.import_module(f"rnnserve.{name}")
+def name_of(chosen):
+    """The name of a runtime: one of `NAMES`, or that of a file."""
+    return Path(chosen).stem if chosen.endswith(OWN) else chosen
+
+
+def runtime(chosen):
+    """The module of a runtime, one of `NAMES` or the path of a file. Raises ValueError for another
+    name, and for a file that lacks a part of a runtime."""
+    if not chosen.endswith(OWN):
+        if chosen not in NAMES:
+            raise ValueError(f"no runtime {chosen!r}: one of {', '.join(NAMES)}")
+        return importlib.import_module(f"rnnserve.{chosen}")
+    spec = importlib.util.spec_from_file_location(f"rnnserve_own_{name_of(chosen)}", chosen)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    for part in ("export", "load", "FIXED_SHAPES", "CODE"):
+        if not hasattr(module, part):
+            raise ValueError(f"{chosen} has no {part}")
+    return module

@@ -16,6 +16,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from rnnserve.refusals import Refused, of_layer
+from rnnserve.walk import WITHOUT_EFFECT, Value, Walk, activation_name, flat
 
 OPSET = 17
 IR_VERSION = 10
@@ -42,19 +43,8 @@ AFTER_LAYERS = {
     "softmax": ("Softmax", {"axis": -1}),
     "exponential": ("Exp", {}),
 }
-WITHOUT_EFFECT = ("Dropout", "SpatialDropout1D", "GaussianNoise", "GaussianDropout")
 LAST = 2**31 - 1  # beyond the last step of any sequence
 TYPES = {"float32": TensorProto.FLOAT, "int32": TensorProto.INT32, "int64": TensorProto.INT64}
-
-
-@dataclass
-class Value:
-    """A tensor of the graph. `shape`: as Keras has it, None where it is free; `mask`: the name of a
-    tensor of booleans (batch, time), or None."""
-
-    name: str
-    shape: tuple
-    mask: str | None = None
 
 
 def write(model, path, trusts_lengths=True):
@@ -76,7 +66,7 @@ def write(model, path, trusts_lengths=True):
         if not tensor.shape[0]:
             shape[0] = "batch"
         declared.append(helper.make_tensor_value_info(name, TYPES[tensor.dtype], shape))
-    outputs = _flat(graph.model(model, inputs))
+    outputs = flat(graph.model(model, inputs))
     results = []
     for number, (value, tensor) in enumerate(zip(outputs, model.outputs, strict=True)):
         name = f"output_{number}"
@@ -92,18 +82,7 @@ def write(model, path, trusts_lengths=True):
     onnx.save(proto, str(path))
 
 
-def _flat(outputs):
-    if isinstance(outputs, Value):
-        return [outputs]
-    if isinstance(outputs, dict):
-        outputs = [outputs[name] for name in sorted(outputs)]
-    found = []
-    for each in outputs:
-        found += _flat(each)
-    return found
-
-
-class _Graph:
+class _Graph(Walk):
     """The nodes and constants so far. A method for each kind of layer adds to them."""
 
     def __init__(self, trusts_lengths):
@@ -142,38 +121,10 @@ class _Graph:
 
     # The walk.
 
-    def model(self, model, inputs):
-        """The outputs of a functional or sequential model, in its structure."""
+    def translated(self, layer, kind, arguments, options):
         import keras
 
-        if isinstance(model, keras.Sequential):
-            model = model._functional
-        if not isinstance(model, keras.Model) or not hasattr(model, "_run_through_graph"):
-            raise Refused(f"model {model.name}: only functional and sequential models have a graph")
-        return model._run_through_graph(inputs, operation_fn=self.operation)
-
-    def operation(self, operation):
-        """The function that `_run_through_graph` calls in place of an operation of the model."""
-
-        def call(*arguments, **options):
-            return self.layer(operation, arguments, options)
-
-        return call
-
-    def layer(self, layer, arguments, options):
-        import keras
-
-        if isinstance(layer, keras.Model):
-            return self.model(layer, _flat(arguments))
-        kind = type(layer).__name__
-        if not isinstance(layer, keras.layers.Layer):
-            return self.mask_operation(layer, kind, arguments, options)
-        if type(layer).__module__.partition(".")[0] != "keras":
-            raise of_layer(layer, f"{kind} is not a class of Keras")
-        if layer.compute_dtype != "float32":
-            raise of_layer(layer, f"computes in {layer.compute_dtype}, not in float32")
         given = options.pop("mask", None)
-        options.pop("training", None)
         if given is not None:
             # Keras writes the masks that it derives into the graph, as arguments of layers.
             if not isinstance(given, Value) or not isinstance(arguments[0], Value):
@@ -184,7 +135,6 @@ class _Graph:
             return self.bidirectional(layer, arguments, options)
         if isinstance(layer, keras.layers.RNN):
             return self.recurrent(layer, arguments, options)
-        options = {name: option for name, option in options.items() if option is not None}
         if options or len(arguments) != 1:
             raise of_layer(layer, "has further arguments")
         (value,) = arguments
@@ -192,12 +142,7 @@ class _Graph:
             return value
         if kind in ("Concatenate", "Add", "Multiply", "Average"):
             return self.merged(layer, kind, value)
-        if not isinstance(value, Value):
-            raise of_layer(layer, "has several inputs")
-        method = getattr(self, f"of_{kind}", None)
-        if method is None:
-            raise of_layer(layer, f"{kind} has no translation")
-        return method(layer, value)
+        return self.by_kind(layer, kind, value)
 
     def mask_operation(self, operation, kind, arguments, options):
         """The operations of which Keras makes the masks of Embedding and Masking."""
@@ -215,7 +160,7 @@ class _Graph:
     # Layers that are not recurrent.
 
     def activated(self, layer, value, activation):
-        name = _activation_name(layer, activation)
+        name = activation_name(layer, activation)
         if name == "linear":
             return value
         if name not in AFTER_LAYERS:
@@ -529,7 +474,6 @@ class _Places:
 
 def _inputs_of(layer, arguments, options):
     """(the sequences, the initial states or None) that a recurrent layer is called with."""
-    options = {name: option for name, option in options.items() if option is not None}
     states = options.pop("initial_state", None)
     arguments = list(arguments)
     if len(arguments) > 1 and states is None:
@@ -537,7 +481,7 @@ def _inputs_of(layer, arguments, options):
     if options or len(arguments) != 1 or not isinstance(arguments[0], Value):
         raise of_layer(layer, "has further arguments")
     if states is not None:
-        states = _flat(states)
+        states = flat(states)
     return arguments[0], states
 
 
@@ -554,24 +498,17 @@ def _settings(layer):
     return kind, attributes, layer.cell.use_bias
 
 
-def _activation_name(layer, activation):
-    name = getattr(activation, "__name__", type(activation).__name__)
-    if getattr(activation, "__module__", "").partition(".")[0] != "keras":
-        raise of_layer(layer, f"the activation {name} is not one of Keras's")
-    return name
-
-
 def _attributes(layer, cell):
     """(the kind of the node, its attributes)."""
     kinds = {"LSTMCell": "LSTM", "GRUCell": "GRU", "SimpleRNNCell": "RNN"}
     kind = kinds.get(type(cell).__name__)
     if kind is None:
         raise of_layer(layer, f"the cell {type(cell).__name__} has no node in ONNX")
-    squash = _activation_name(layer, cell.activation)
+    squash = activation_name(layer, cell.activation)
     if kind == "RNN":
         names = [squash]
     else:
-        gate = _activation_name(layer, cell.recurrent_activation)
+        gate = activation_name(layer, cell.recurrent_activation)
         names = [gate, squash, squash] if kind == "LSTM" else [gate, squash]
     attributes = {"hidden_size": cell.units, "activations": []}
     alphas = []

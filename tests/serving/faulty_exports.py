@@ -135,16 +135,15 @@ def certified(make, module, patches, folder):
     """The wrong answers of an export of a model: {case: how far off or why}."""
     folder.mkdir()
     stream = numpy.random.default_rng(0)
-    data = folder / "data.npz"
-    numpy.savez(data, x=stream.normal(size=(8, STEPS, FEATURES)))
+    source = {"x": stream.normal(size=(8, STEPS, FEATURES))}
     module = module or onnxruntime_operator
-    job = {"model": "-", "data": str(data), "batches": [1, 5], "runtimes": ["tried"]}
+    job = {"function": "-", "batches": [1, 5], "runtimes": ["tried"]}
     job |= {"threads": 1, "folder": str(folder), "runtime": "tried"}
     keras.utils.set_random_seed(0)
     with ExitStack() as stack:
         for name, value in patches.items():
             stack.enter_context(mock.patch.object(onnx_graph, name, value))
-        stack.enter_context(mock.patch.object(prepare, "model_of", lambda _: make()))
+        stack.enter_context(mock.patch.object(prepare, "model_of", lambda _: (make(), source)))
         for user in (prepare, answering):
             stack.enter_context(mock.patch.object(user, "runtime", lambda _: module))
         prepared = prepare.prepare(job, folder)

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from rnnbench.cli import main
-from rnnbench.prediction.results import Results
+from rnnbench.records.predictions import Results
 from tests.worker.building import answer, python_of
 
 MODEL = """
@@ -39,6 +39,24 @@ def with_own_layer():
 """
 
 
+# A runtime of one's own: Keras without its graph.
+OWN_RUNTIME = """
+from rnnserve import keras_models
+
+FIXED_SHAPES = False
+CODE = "# mine"
+
+
+def export(model, arrays, folder):
+    keras_models.save(model, folder)
+
+
+def load(folder, threads):
+    model = keras_models.load(folder, threads)
+    return lambda arrays: keras_models.flat(model(arrays[0]))
+"""
+
+
 @pytest.fixture
 def files(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch) -> Path:
     python, _ = python_of("serving", tmp_path_factory)
@@ -59,6 +77,7 @@ def compared(files: Path, model: str, data: str, *runtimes: str) -> Results:
     command = ["compare", *runtimes, "--predict", "--model", str(files / model)]
     command += ["--data", str(files / data), "--build", str(files / "runtimes.yaml")]
     command += ["--batch", "1,8", "--rounds", "2", "--json", str(file)]
+    command += ["--out", str(files / "page")]
     assert main(command) == 0
     return msgspec.json.decode(file.read_bytes(), type=Results)
 
@@ -80,16 +99,18 @@ def test_two_inputs_with_masks_and_both_directions(
     # OpenVINO 2026.4 reverses a masked sequence of a free length from its padding.
     assert openvino.unequal is not None and not openvino.batches
     printed = capfd.readouterr().out
-    assert "For one sample, onnxruntime_operator answers in " in printed
-    assert "openvino: ≠, not timed: " in printed
+    assert "For one sample, `onnxruntime_operator` answers in " in printed
+    assert "≠, not timed: " in printed
+    assert "`openvino` does not" in (files / "page/report.md").read_text()
     assert "session = onnxruntime.InferenceSession(" in printed
 
 
 def test_a_layer_of_one_s_own_is_refused_or_served(files: Path) -> None:
-    results = compared(
-        files, "mine.py:with_own_layer", "one.npz", "framework", "onnxruntime_operator"
-    )
-    keras, onnx = results.runtimes
+    (files / "doubled.py").write_text(OWN_RUNTIME)
+    names = ("framework", "onnxruntime_operator", str(files / "doubled.py"))
+    results = compared(files, "mine.py:with_own_layer", "one.npz", *names)
+    keras, onnx, own = results.runtimes
+    assert own.name == "doubled" and own.batches and own.difference < 1e-6
     assert keras.batches and not onnx.batches
     assert onnx.refused == "layer doubled: Doubled is not a class of Keras"
     assert results.reference.startswith("Keras in float")

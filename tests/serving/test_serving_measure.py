@@ -16,6 +16,7 @@ from rnnbench.prediction.measure import Job, Outcome
 FACT = {"case": "batch 1", "call": 0, "difference": 1e-7, "bound": 1e-5}
 RIGHT = {"differences": [FACT], "load_seconds": 0.5}
 WRONG = {"differences": [FACT | {"difference": 1.0}], "load_seconds": 0.5}
+HANGS = object()
 # Says its first argument, then answers each turn with calls of 1 and 3 ms.
 SCRIPT = """
 import json, sys
@@ -42,12 +43,19 @@ def job(said: Said, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
 
     def command(job: Job, module: str, facts: dict, name: str) -> list[str]:
         text = said[facts["runtime"]].pop(0)
+        if text is HANGS:
+            return [sys.executable, "-c", "import time; time.sleep(60)"]
         if text is None:
             return [sys.executable, "-c", "raise SystemExit('out of luck')"]
         return [sys.executable, "-c", SCRIPT, json.dumps(text)]
 
     monkeypatch.setattr(measure, "_command", command)
-    return Job("m.py:f", Path("d"), ["a", "b"], [1], 1, {"name": "x"}, tmp_path, tmp_path, 1, 3)
+    config = {
+        "model": {"function": "m.py:f"},
+        "device": {"kind": "cpu", "threads": 1},
+        "build": {"name": "x"},
+    }
+    return Job(config, ["a", "b"], [1], tmp_path, tmp_path, 1, 3)
 
 
 def test_a_crash_and_a_wrong_answer_are_not_timed(job: Job, said: Said) -> None:
@@ -90,3 +98,23 @@ def test_another_process_with_other_answers_stops_the_measurement(job: Job, said
     cases = [{"name": "batch 1", "batch": 1, "is_timed": True}]
     with pytest.raises(RunError, match="another process gave other answers"):
         measure._round(job, 0, [Outcome("a"), Outcome("b")], cases, random.Random(0))
+
+
+def test_a_runtime_that_hangs_is_refused_by_name(
+    job: Job, said: Said, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(measure, "ANSWER_SECONDS", 0.2)
+    said.update(a=[HANGS])
+    outcomes = [Outcome("a")]
+    assert measure._certified(job, outcomes, lambda text: None) == []
+    assert outcomes[0].refused == "the process of a has not answered for 0.2 s"
+
+
+def test_a_preparation_that_hangs_says_for_which_runtime(
+    job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = "import time; print('exports for openvino', flush=True); time.sleep(60)"
+    monkeypatch.setattr(measure, "_command", lambda *_: [sys.executable, "-c", script])
+    monkeypatch.setattr(measure, "PREPARE_SECONDS", 1)
+    with pytest.raises(RunError, match="in 1 s: exports for openvino"):
+        measure._prepared(job, lambda text: None)

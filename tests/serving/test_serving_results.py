@@ -8,21 +8,43 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pandas as pd
 import pytest
 
 from rnnbench.commands import prediction
 from rnnbench.errors import ConfigError
 from rnnbench.prediction.measure import Job, Outcome, Turn
-from rnnbench.prediction.results import Results, ratios, results_of
+from rnnbench.prediction.results import ratios
+from rnnbench.prediction.results import results_of as results_with_name
+from rnnbench.records.predictions import Results
+from rnnbench.report.prediction import (
+    code_of,
+    fact_rows,
+    labels_of,
+    prediction_answers,
+    speed_rows,
+)
+from rnnbench.sources.prices import Price, PriceList
 from rnnbench.tables.stats import mean_interval
 
-JOB = Job("m.py:build", Path("d.npz"), ["framework", "litert"], [1], 1, {}, Path(), Path(), 3, 2)
+CONFIG = {
+    "model": {"function": "m.py:build"},
+    "device": {"kind": "cpu", "threads": 1},
+    "build": {"name": "x"},
+}
+STARTED = "20261129T120000_000000Z"
+JOB = Job(CONFIG, ["framework", "litert"], [1], Path(), Path(), 3, 2)
 PREPARED = {
+    "steps": 10,
     "reference": "float64 formulas",
     "biases_changed": 1,
     "cases": [{"name": "batch 1"}],
     "bounds": [1e-5],
 }
+
+
+def results_of(job: Job, prepared: dict, outcomes: list[Outcome]) -> Results:
+    return results_with_name(job, "m-build", prepared, outcomes, STARTED)
 
 
 def turns_of(seconds: list[list[float]], calls: int = 10, **more: Any) -> list[Turn]:
@@ -86,6 +108,7 @@ def test_percentiles_are_of_single_calls_and_need_enough() -> None:
     batch = results_of(JOB, PREPARED, [outcome("framework", [turn])]).runtimes[0].batches[0]
     assert (batch.p50, batch.p95, batch.p99) == (50.0, 95.0, None)
     assert batch.samples_per_second == pytest.approx(1 / 50.5)
+    assert batch.us_per_step == pytest.approx(50.5e6 / 10)
 
 
 def test_what_distorts_is_said() -> None:
@@ -105,18 +128,66 @@ def test_the_answer_names_who_is_fastest_who_is_not_equal_and_the_lines() -> Non
         Outcome("onnxruntime", refused="layer lstm: stateful"),
     ]
     results = results_of(JOB, PREPARED, outcomes)
-    assert prediction.remarks(results) == [
-        "openvino: ≠, not timed: batch 1: off by 0.2",
-        "onnxruntime: refused: layer lstm: stateful",
+    rows = list(fact_rows([results], {"m-build": "m"}))
+    assert [row["equal"] for row in rows] == [
+        "yes",
+        "yes",
+        "≠, not timed: batch 1: off by 0.2",
+        "refused: layer lstm: stateful",
     ]
-    lines = prediction.answer(results)
+    (answer,) = prediction_answers([results])
     # The ratios of rounds are 4, 4 and 8: exp(mean ± 4.303 · s / √3) of their logarithms.
-    ratio = "5.04 (1.86 to 13.6) times as fast as framework"
-    assert lines[0] == f"For one sample, litert answers in 2e+03 ms, {ratio}."
-    assert lines[1] == (
-        "What was timed computes the same function, by float64 formulas; openvino does not."
+    assert answer.speed_sentence == (
+        "For one sample, `litert` answers in 2000 ms, 5.04 times as fast as `framework` (1.86 to "
+        "13.62); all that were timed computed the same function, and `openvino` does not."
     )
-    assert lines[-2:] == ["# litert", "import litert"]
+    assert code_of(results) == "# litert\nimport litert"
+
+
+def test_the_page_has_charts_tables_the_answer_and_the_lines(tmp_path: Path) -> None:
+    outcomes = [outcome("framework", turns_of(SLOW)), outcome("litert", turns_of(FAST))]
+    results = results_of(JOB, PREPARED, outcomes)
+    page = prediction._write_page(results, "rnnbench compare", tmp_path).read_text()
+    assert "5.04 times as fast as <code>framework</code>" in page
+    assert '<pre tabindex="0"># litert\nimport litert</pre>' in page
+    assert page.count("<svg") == 2
+    assert "µs / timestep" in page
+    assert "No run has produced" not in page
+    (litert,) = pd.read_csv(tmp_path / "tables/prediction.csv").query("runtime == 'litert'").values
+    assert "litert" in litert
+
+
+def test_cost_is_of_the_device_s_price_and_a_million_samples() -> None:
+    results = results_of(JOB, PREPARED, [outcome("framework", turns_of([[0.36]]))])
+    on_device = msgspec.structs.replace(results, choices={"device": "cpu_1"})
+    price = Price("cpu_1", "on_demand", 2.0)
+    prices = PriceList("p", "title", "2026", "source", (price,))
+    (row,) = speed_rows([on_device], {"m-build": "m"}, prices)
+    # 0.36 s for one sample are 100 hours for a million.
+    assert row["usd_per_million"] == pytest.approx(200.0)
+
+
+def test_models_are_named_by_what_differs() -> None:
+    results = results_of(JOB, PREPARED, [outcome("framework", turns_of([[8.0]]))])
+    named = []
+    for model, cell, units in (
+        ("m", "lstm", 8),
+        ("m", "gru", 8),
+        ("m", "gru", 16),
+        ("n", "gru", 9),
+    ):
+        choices = {"model": model, "cell": cell, "build": "serving"}
+        overrides = {"model.units": units, "model.features": 4}
+        name = f"{model}{cell}{units}"
+        named.append(
+            msgspec.structs.replace(results, name=name, choices=choices, overrides=overrides)
+        )
+    assert list(labels_of(named).values()) == [
+        "m · lstm · units=8",
+        "m · gru · units=8",
+        "m · gru · units=16",
+        "n · gru",
+    ]
 
 
 def test_an_error_in_an_answer_is_unequal() -> None:
@@ -134,9 +205,8 @@ def test_nothing_is_equal_that_was_not_asked() -> None:
 
 def test_no_right_answer_is_no_speed() -> None:
     results = results_of(JOB, PREPARED, [outcome("framework", [], difference=math.inf)])
-    assert prediction.answer(results) == [
-        "No runtime gave the right answers, so nothing was timed."
-    ]
+    (answer,) = prediction_answers([results])
+    assert answer.speed_sentence == "No runtime gave the right answers, so nothing was timed."
 
 
 def test_the_file_is_read_back_as_its_type() -> None:

@@ -1,4 +1,4 @@
-# Requires: tracked runs and certificates of this site and of imported ones.
+# Requires: tracked runs, certificates and predictions of this site and of imported ones.
 # Makes: the experiment's tables and report.
 
 
@@ -7,6 +7,7 @@ rule report:
         # These depend on all rounds; naming the rounds here as well would slow down planning.
         job.tracked,
         job.certificates,
+        job.predictions,
         job.imported_files,
         job.prices_and_published,
     output:

@@ -1,15 +1,17 @@
-"""The two functions that a program calls."""
+"""The functions that a program calls."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import chdir
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from rnnbench.api.arrays import file_of_data
 from rnnbench.api.source import file_of_function
 from rnnbench.commands.arguments import name_of
+from rnnbench.commands.prediction import answered, job_of
 from rnnbench.commands.question import Question, measured
 from rnnbench.commands.report import folders_at, read_found
 from rnnbench.errors import ConfigError, say
@@ -19,6 +21,7 @@ from rnnbench.records.store import imported_machines, write_bytes
 
 if TYPE_CHECKING:
     from rnnbench.report.comparison import Comparison
+    from rnnbench.report.prediction import Prediction
 
 SNAKEFILE = """module rnnbench:
     snakefile: "{}"
@@ -92,6 +95,50 @@ def compare(
     with chdir(folder):
         name, _ = measured(question, Path())
     return load(name, project=folder)
+
+
+def predict(
+    build: Callable[..., Any] | str | Path,
+    data: Any,
+    runtimes: Sequence[str] = ("framework", "onnxruntime_operator", "litert"),
+    batches: Sequence[int] = (1, 8, 64),
+    *,
+    threads: int = 1,
+    rounds: int = 5,
+    project: str | Path | None = None,
+) -> Prediction:
+    """Measures which runtime answers fastest with a model, and whether it still computes the same
+    function. Prints its progress.
+
+    - `build`, `project`: as in `compare`.
+    - `data`: the path of an ``.npz`` file, or a dict of arrays, with the samples that are asked,
+      ``x_val`` or ``x``; for several inputs ``x.NAME``.
+    - `runtimes`: two or more; ratios are relative to the first.
+    - `batches`: numbers of samples in a call; `threads`: of each runtime; `rounds`: each with new
+      processes.
+
+    Raises `RnnbenchError` with the text that the command prints. The current folder is another one
+    until it returns.
+    """
+    from rnnbench.report.prediction import Prediction
+
+    folder = _project(project)
+    kept = folder / "results" / "compare"
+    model = file_of_function(build, kept)
+    file = file_of_data(data, kept)
+    with chdir(folder), TemporaryDirectory(prefix="rnnbench-") as exported:
+        job = job_of(
+            model,
+            str(file),
+            list(runtimes),
+            sorted(set(batches)),
+            Path(exported),
+            threads=threads,
+            rounds=rounds,
+        )
+        names = ", ".join(repr(name) for name in runtimes)
+        results, page = answered(job, f"rnnbench.predict({model!r}, {file!r}, [{names}])", None)
+    return Prediction(results, folder / page)
 
 
 def load(experiment: str | Path, *, project: str | Path | None = None) -> Comparison:

@@ -22,7 +22,7 @@ COMMANDS = {
     "gc": "remove unused environments and leftover files (asks first)",
 }
 # Those that need no project: they convert a file, or the workflow names the project to them.
-ANYWHERE = ("weights", "round", "certify")
+ANYWHERE = ("weights", "round", "certify", "predict")
 MODULES = {
     "bundle": "exchange",
     "certify": "rules",
@@ -37,6 +37,7 @@ MODULES = {
     "import": "exchange",
     "lock": "machine",
     "plan": "plan",
+    "predict": "rules",
     "report": "report",
     "retry": "results",
     "round": "rules",

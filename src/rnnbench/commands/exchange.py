@@ -29,6 +29,7 @@ from rnnbench.grid.point import digest_of, full_identity
 from rnnbench.locks import exclusive
 from rnnbench.planning.digests import worker_files
 from rnnbench.planning.plan import Certificate, Plan, facts_of
+from rnnbench.records.predictions import planned_files
 from rnnbench.records.record import Run
 from rnnbench.records.store import IMPORTED, is_record, json_bytes, planned_folders, write_bytes
 from rnnbench.running.worker import nvml
@@ -80,6 +81,8 @@ def bundle(arguments: Sequence[str]) -> int:
         separate=False,
     )
 
+    if plan.predictions:
+        raise _no_exchange(plan.experiment.name)
     for dataset in sorted(set(plan.datasets.values())):
         provide(read_dataset(dataset, root), root)
 
@@ -200,6 +203,15 @@ def _entry(planned: Run | Certificate, root: Path, pins: Mapping[str, Any]) -> d
     }
 
 
+def _no_exchange(experiment: str) -> ConfigError:
+    """What to say of an experiment of predictions, which has no records."""
+    return ConfigError(
+        "has predictions, which stay on the machine that measured them.",
+        where=experiment,
+        remedy=f"run it there: `rnnbench run {experiment}` needs this project.",
+    )
+
+
 def export(arguments: Sequence[str]) -> int:
     """Write an experiment's records to one file for another machine."""
     declared: Arguments = {
@@ -229,6 +241,8 @@ def export(arguments: Sequence[str]) -> int:
             remedy = f"{suggestion(experiment, measured)}run the experiment first."
         raise ConfigError(what, where=str(options.results), remedy=remedy)
 
+    if any(planned_files(folder) for folder in folders.values()):
+        raise _no_exchange(experiment)
     files: dict[str, Path] = {}
     for site in sites:
         files |= archive.files_of(folders[site])

@@ -22,6 +22,7 @@ from rnnbench.planning.forecast import ENVIRONMENT_BYTES, Forecast, forecast, re
 from rnnbench.planning.plan import Plan
 from rnnbench.planning.planner import NothingToRun, make_plan
 from rnnbench.records import timestamps
+from rnnbench.records.predictions import prediction_file
 from rnnbench.records.record import Record, Run
 from rnnbench.records.rounds import results_in, unfinished
 from rnnbench.records.store import read_record, readable, record_files
@@ -66,6 +67,14 @@ def plan(arguments: Sequence[str]) -> int:
         return 0
 
     results = root / "results"
+    if made.predictions:
+        folder = results / made.site / made.experiment.name
+        count = 0
+        for name in made.predictions:
+            count += prediction_file(folder, name).exists()
+        total = counted(len(made.predictions), "prediction")
+        print(f"{made.experiment.name}: {total}, {count} measured")
+        return 0
     if options.why:
         text = changes_by_run(made, results, root)
     else:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import hashlib
+import shlex
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,19 +13,24 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from rnnbench.commands.arguments import Arguments, command_parser, positive, project_conf
-from rnnbench.errors import ConfigError, say, suggestion
+from rnnbench.errors import ConfigError, say
+from rnnbench.grid.experiment import known_runtimes
 from rnnbench.records.store import write_json
 from rnnserve import NAMES
+from rnnworker.options import SAVED
+from rnnworker.precision import DEFAULT
 
 if TYPE_CHECKING:
-    from rnnbench.prediction.results import Batch, Range, Results, Runtime
+    from rnnbench.prediction.measure import Job
+    from rnnbench.records.predictions import Results
 
 BATCHES = (1, 8, 64)
 PREDICTED: Arguments = {
     "runtimes": {
         "nargs": "+",
         "metavar": "RUNTIME",
-        "help": f"two or more of {', '.join(NAMES)}; the first one is compared with the others",
+        "help": f"two or more of {', '.join(NAMES)}, or FILE.py; the others are compared with the "
+        "first",
     },
     "--predict": {"action": "store_true", "help": "compare runtimes, not training runs"},
     "--model": {
@@ -52,6 +59,11 @@ PREDICTED: Arguments = {
         "help": "the build with the runtimes, or its YAML file (default: %(default)s)",
     },
     "--json": {"metavar": "FILE", "help": "write the results to FILE"},
+    "--out": {
+        "type": Path,
+        "metavar": "DIR",
+        "help": "the folder to write the page into (default: reports/predict-MODEL)",
+    },
     "--files": {"type": Path, "metavar": "DIR", "help": "keep the exported files in DIR"},
 }
 
@@ -66,41 +78,113 @@ def compare(arguments: Sequence[str]) -> int:
     options = command_parser(compare, PREDICTED).parse_intermixed_args(arguments)
     if options.files:
         options.files.mkdir(parents=True, exist_ok=True)
-        return _compared(options, options.files.absolute())
+        return _compared(options, options.files.absolute(), arguments)
     with tempfile.TemporaryDirectory(prefix="rnnbench-") as folder:
-        return _compared(options, Path(folder))
+        return _compared(options, Path(folder), arguments)
 
 
-def _compared(options: argparse.Namespace, folder: Path) -> int:
-    from rnnbench.prediction.measure import Job, measure
-    from rnnbench.prediction.results import results_of
+def _compared(options: argparse.Namespace, folder: Path, arguments: Sequence[str]) -> int:
+    from rnnbench.report.prediction import prediction_answers, section_of
+    from rnnbench.report.terminal import print_view
 
-    job = Job(
-        model=_model(options.model),
-        data=_existing(options.data, "--data"),
-        runtimes=_runtimes(options.runtimes),
-        batches=_batches(options.batch),
+    job = job_of(
+        options.model,
+        options.data,
+        options.runtimes,
+        _batches(options.batch),
+        folder,
         threads=int(positive(str(options.threads))),
-        build=_build(options.build),
-        root=Path().absolute(),
-        folder=folder,
         rounds=int(positive(str(options.rounds))),
+        build=options.build,
     )
-    prepared, outcomes = measure(job, say)
-    results = results_of(job, prepared, outcomes)
+    results, page = answered(job, shlex.join(["rnnbench", "compare", *arguments]), options.out)
     if options.json:
         write_json(Path(options.json), results)
-    print_results(results)
+    section = section_of([results], None)
+    for view in section.views:
+        print_view(view)
+    for answer in prediction_answers([results]):
+        print(answer)
+    print(f"\n{section.code}\n\nThe page: {page}")
     return 0
 
 
-def _model(reference: str) -> str:
-    """The model with the absolute path of its file."""
+def job_of(
+    model: str,
+    data: str,
+    runtimes: Sequence[str],
+    batches: Sequence[int],
+    folder: Path,
+    *,
+    threads: int,
+    rounds: int,
+    build: str = "serving",
+) -> Job:
+    """What to measure for a model of one's own. The project is the current folder.
+
+    The arguments are the options of the command; `folder`: for the exported files. Raises
+    `ConfigError`.
+    """
+    from rnnbench.prediction.measure import Job
+
+    config = {
+        "model": _model(model),
+        "rnn": {"implementation": "none"},
+        "cell": {"name": "of_model"},
+        "dataset": {"path": str(_existing(data, "--data"))},
+        "device": {"kind": "cpu", "threads": threads},
+        "build": _build(build),
+        "precision": DEFAULT,
+        "seed": 0,
+    }
+    known = _runtimes(runtimes)
+    return Job(config, known, batches, Path().absolute(), folder, rounds)
+
+
+def answered(job: Job, rerun: str, out: Path | None) -> tuple[Results, Path]:
+    """Measures, and writes the page. Returns the results and the path of the page.
+
+    `rerun`: the command or call that measures it again; `out`: the folder of the page.
+    """
+    from rnnbench.prediction.results import measured
+
+    results = measured(job, job.config["model"]["name"], say)
+    return results, _write_page(results, rerun, out)
+
+
+def _write_page(results: Results, rerun: str, out: Path | None) -> Path:
+    """Writes the page of a comparison. Returns its path."""
+    from rnnbench.records.plan_file import Experiment
+    from rnnbench.report.content import Content
+    from rnnbench.report.page import write_index, write_report
+    from rnnbench.report.tables import ReportInputs
+
+    experiment = Experiment(
+        name=f"predict-{results.name}",
+        title=f"Runtimes that answer with {results.name}",
+        about="",
+        reference={},
+        lead="predictions",
+        rerun=rerun,
+    )
+    content = Content([], experiment, beside=ReportInputs(predictions=(results,)))
+    folder = out or Path("reports") / experiment.name
+    page = write_report(content, folder)[0]
+    if out is None:
+        write_index(folder.parent)
+    return page
+
+
+def _model(reference: str) -> dict[str, Any]:
+    """The section of a config for a model, with the absolute path of its file."""
     path, colon, function = reference.partition(".py:")
     if colon:
-        return f"{_existing(f'{path}.py', '--model')}:{function}"
+        file = _existing(f"{path}.py", "--model")
+        return {"name": f"{file.stem}-{function}", "function": f"{file}:{function}"}
     if reference.endswith(".keras"):
-        return str(_existing(reference, "--model"))
+        file = _existing(reference, "--model")
+        md5 = hashlib.md5(file.read_bytes()).hexdigest()
+        return {"name": file.stem, "function": SAVED, "file": str(file), "md5": md5}
     remedy = "name FILE.py:FUNCTION or FILE.keras."
     raise ConfigError("is not a model.", where=f"--model {reference}", remedy=remedy)
 
@@ -113,11 +197,7 @@ def _existing(text: str, flag: str) -> Path:
 
 
 def _runtimes(names: Sequence[str]) -> list[str]:
-    for name in names:
-        if name not in NAMES:
-            remedy = f"{suggestion(name, NAMES)}use {', '.join(NAMES)}."
-            raise ConfigError(f"no runtime {name!r}.", where="compare --predict", remedy=remedy)
-    found = list(dict.fromkeys(names))
+    found = known_runtimes(names, Path(), "compare --predict")
     if len(found) < 2:
         remedy = "name two or more."
         raise ConfigError("one runtime is no comparison.", where="compare", remedy=remedy)
@@ -142,119 +222,3 @@ def _build(name: str) -> dict[str, Any]:
             section = yaml.safe_load(file.read_text(encoding="utf-8"))
             return {"name": file.stem, **section}
     raise ConfigError("no such build.", where=f"--build {name}", remedy="name one of conf/build.")
-
-
-def print_results(results: Results) -> None:
-    """Prints the tables, what was refused or unequal, the answer and the lines that serve it."""
-    from rich.box import SIMPLE_HEAD
-    from rich.console import Console
-    from rich.table import Table
-
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=120)
-
-    def table(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-        made = Table(title=title, box=SIMPLE_HEAD, title_justify="left")
-        made.add_column(heads[0], no_wrap=True)
-        for head in heads[1:]:
-            made.add_column(head, justify="right", no_wrap=True)
-        for row in rows:
-            made.add_row(*row)
-        console.print(made)
-
-    timed = [runtime for runtime in results.runtimes if runtime.batches]
-    times = "times as fast (95 % CI)"
-    heads = ["ms per call", "mean", "median", "95 %", "99 %", times, "samples/s", "CPU"]
-    for number, fastest in enumerate(results.fastest):
-        rows = [_speed_row(runtime.name, runtime.batches[number]) for runtime in timed]
-        table(samples(fastest.batch), heads, rows)
-
-    heads = ["", "largest difference", "load, s", "file, kB", "peak memory, MB"]
-    table("equal outputs", heads, [_facts_row(runtime) for runtime in timed])
-    for line in remarks(results):
-        print(line)
-    for line in answer(results):
-        print(line)
-
-
-def samples(batch: int) -> str:
-    return "one sample" if batch == 1 else f"{batch} samples"
-
-
-def _speed_row(name: str, batch: Batch) -> list[str]:
-    ratio = "–"
-    if batch.ratio is not None:
-        ratio = _ratio(batch.ratio)
-    return [
-        name,
-        _milliseconds(batch.seconds.estimate),
-        _milliseconds(batch.p50),
-        _milliseconds(batch.p95),
-        _milliseconds(batch.p99),
-        ratio,
-        f"{batch.samples_per_second:.3g}",
-        _milliseconds(batch.cpu_seconds),
-    ]
-
-
-def _facts_row(runtime: Runtime) -> list[str]:
-    return [
-        runtime.name,
-        f"{runtime.difference:.1e}",
-        f"{runtime.load_seconds:.2g}",
-        f"{(runtime.file_bytes or 0) / 1000:.4g}",
-        f"{(runtime.peak_bytes or 0) / 1e6:.3g}",
-    ]
-
-
-def _milliseconds(seconds: float | None) -> str:
-    if seconds is None:
-        return "–"
-    return f"{1000 * seconds:.3g}"
-
-
-def _ratio(ratio: Range) -> str:
-    text = f"{ratio.estimate:.3g}"
-    if ratio.low is not None and ratio.high is not None:
-        text += f" ({ratio.low:.3g} to {ratio.high:.3g})"
-    return text
-
-
-def remarks(results: Results) -> list[str]:
-    """What was refused or unequal, and what distorts a number."""
-    lines = []
-    for runtime in results.runtimes:
-        if runtime.refused:
-            lines.append(f"{runtime.name}: refused: {runtime.refused}")
-        elif runtime.unequal:
-            lines.append(f"{runtime.name}: ≠, not timed: {runtime.unequal}")
-        for note in runtime.notes:
-            lines.append(f"{runtime.name}: {note}")
-    return lines
-
-
-def answer(results: Results) -> list[str]:
-    """The fastest runtime for each size of batch, and the lines that serve with it."""
-    if not results.fastest:
-        return ["No runtime gave the right answers, so nothing was timed."]
-    lines = []
-    by_name = {runtime.name: runtime for runtime in results.runtimes}
-    for fastest in results.fastest:
-        runtime = by_name[fastest.runtime]
-        batch = next(each for each in runtime.batches if each.batch == fastest.batch)
-        text = f"For {samples(fastest.batch)}, {runtime.name} answers in "
-        text += f"{_milliseconds(batch.seconds.estimate)} ms"
-        if batch.ratio is not None:
-            text += f", {_ratio(batch.ratio)} times as fast as {results.compared_with}"
-        if fastest.also:
-            text += f"; no difference shown to {', '.join(fastest.also)}"
-        lines.append(f"{text}.")
-    unequal = [runtime.name for runtime in results.runtimes if runtime.unequal]
-    said = f"What was timed computes the same function, by {results.reference}"
-    if unequal:
-        said += f"; {', '.join(unequal)} {'does' if len(unequal) == 1 else 'do'} not"
-    lines.append(f"{said}.")
-    first = by_name[results.fastest[0].runtime]
-    lines += ["", f"# {first.name}", *(first.code or "").splitlines()]
-    return lines

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,6 +25,7 @@ from rnnbench.errors import ConfigError, RecordError, RnnbenchError, say
 from rnnbench.grid.experiment import load_experiment, varied
 from rnnbench.project import check_project, home
 from rnnbench.records.plan_file import Experiment, read_experiment, read_runs
+from rnnbench.records.predictions import Results, planned_files, predictions_in
 from rnnbench.records.record import Record, Run
 from rnnbench.records.rounds import NotNeeded, read_records, results_at
 from rnnbench.records.store import imported_machines, planned_folders, readable
@@ -86,7 +87,9 @@ def write_page(arguments: Sequence[str]) -> Written:
     folders = folders_at(options.results, options.experiment, options.site or ["*"], words)
     found = read_found(folders)
     faults = list(found.faults)
-    inputs = report_inputs(options, folders, found.records, faults)
+    predictions, damaged = predictions_in(folders)
+    faults += damaged
+    inputs = report_inputs(options, folders, found.records, faults, tuple(predictions.values()))
     report = Content(
         found.records,
         found.experiment,
@@ -98,14 +101,19 @@ def write_page(arguments: Sequence[str]) -> Written:
     out = options.out or Path("reports") / options.experiment
     page = write_report(report, out, options.pdf)[0]
 
-    if inputs.mlflow and options.out is None:
+    if options.out is None and predictions:
+        _log_predictions(found.experiment.name, predictions)
+    if options.out is None and (inputs.mlflow or predictions):
         _log_to_mlflow(report, found.planned, out)
     if options.out is None:
         write_index(out.parent)
     further = []
     if found.missing:
         count = len(found.missing)
-        further.append(f"{count} of {len(found.planned)} planned runs are missing.")
+        total = len(found.planned) + len(inputs.predictions)
+        if inputs.predictions or not found.planned:
+            total += count
+        further.append(f"{count} of {total} planned runs are missing.")
     for fault in faults:
         say(f"left out: {fault}")
     return Written(report, page, tuple(further))
@@ -117,7 +125,7 @@ class Found:
 
     - `experiment`: what is said about it.
     - `planned`: its runs; `records`: of those that were measured.
-    - `missing`: the names of the runs without a result.
+    - `missing`: the names of the runs and predictions without a result.
     - `not_needed`: the name of a run → why it was not measured.
     - `faults`: of what cannot be read.
     """
@@ -142,6 +150,9 @@ def read_found(folders: Sequence[Path]) -> Found:
         site = ""
         if len(folders) > 1:
             site = f" at {folder.parent.name}"
+        for file in planned_files(folder):
+            if not file.exists():
+                missing.append(f"{file.stem}{site}")
 
         results, damaged = results_at(folder)
         finished = []
@@ -162,6 +173,16 @@ def read_found(folders: Sequence[Path]) -> Found:
     first = (with_runs or folders)[0]
     experiment = read_experiment(first / "experiment.json")
     return Found(experiment, runs, list(named.values()), missing, not_needed, faults)
+
+
+def _log_predictions(experiment: str, predictions: Mapping[Path, Results]) -> None:
+    """Logs predictions to MLflow. If the store cannot be reached, prints the error and goes on."""
+    from rnnbench.tracking.predictions import log_predictions
+
+    try:
+        log_predictions(Path(), experiment, [(each, file) for file, each in predictions.items()])
+    except RnnbenchError as error:
+        say(error)
 
 
 def _log_to_mlflow(report: Content, planned: Sequence[Run], out: Path) -> None:
@@ -223,11 +244,12 @@ def report_inputs(
     folders: Sequence[Path],
     records: Sequence[Record],
     faults: list[RecordError],
+    predictions: tuple[Results, ...] = (),
 ) -> ReportInputs:
     """What the report shows besides its records.
 
-    `folders`: those of the experiment at its sites. The errors of certificates that cannot be read
-    are added to `faults`. Raises `ConfigError`.
+    `folders`: those of the experiment at its sites; `predictions`: its results. The errors of
+    certificates that cannot be read are added to `faults`. Raises `ConfigError`.
     """
     from rnnbench.report.tables import ReportInputs
     from rnnbench.sources.certificates import read_certificates
@@ -240,6 +262,7 @@ def report_inputs(
     faults += unreadable
 
     devices = {record.run.choices.get("device", "") for record in records}
+    devices |= {each.choices.get("device", "") for each in predictions}
     prices = choose_prices(options.price, options.prices, devices)
     has_prices = prices is not None and any(map(prices.price_of, devices))
     if (options.deadline or options.money) and not has_prices:
@@ -257,6 +280,7 @@ def report_inputs(
         sources=tuple(read_sources(options.published)),
         deadline=options.deadline,
         budget=options.money,
+        predictions=predictions,
         mlflow=read_tracked(folders),
     )
 

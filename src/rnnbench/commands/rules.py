@@ -1,9 +1,10 @@
-"""The commands that the rules of Snakemake call to measure: `round` and `certify`."""
+"""The commands that the rules of Snakemake call to measure: `round`, `certify`, `predict`."""
 
 from __future__ import annotations
 
 import ctypes
 import math
+import shutil
 import signal
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -15,7 +16,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from msgspec import to_builtins
+from msgspec import structs, to_builtins
 
 from rnnbench.builds.launcher import lock_of
 from rnnbench.commands.arguments import ROOT, Arguments, command_parser
@@ -25,8 +26,8 @@ from rnnbench.grid.experiment import Repeats
 from rnnbench.grid.files import user_files
 from rnnbench.grid.overrides import Config
 from rnnbench.grid.point import digest_of_round
-from rnnbench.planning.digests import worker_digest, worker_files
-from rnnbench.planning.plan import code_of
+from rnnbench.planning.digests import serving_digest, worker_digest, worker_files
+from rnnbench.planning.plan import Prediction, code_of
 from rnnbench.records.plan_file import read_experiment, read_round
 from rnnbench.records.record import Record, Run, run_seconds
 from rnnbench.records.rounds import (
@@ -39,7 +40,7 @@ from rnnbench.records.rounds import (
     round_files,
     write_results,
 )
-from rnnbench.records.store import Place, read_json, timing_lock
+from rnnbench.records.store import Place, as_kind, read_json, timing_lock, write_json
 from rnnbench.running.certificates import certify as make_certificate
 from rnnbench.running.progress import place_of, print_progress, progress_label, remaining
 from rnnbench.running.round import adoptable_records, measure
@@ -101,6 +102,52 @@ def make_planned_certificate(planned: Mapping[str, Any], place: Place) -> None:
     )
     for line in certificate_summary(certificate, rnns):
         print_progress(line)
+
+
+def predict(arguments: Sequence[str]) -> int:
+    """Measure how runtimes answer with a model (Snakemake calls this)."""
+    from rnnbench.prediction.measure import Job
+    from rnnbench.prediction.results import measured
+
+    end_with_snakemake()
+    file, place, digest = requested(predict, arguments, "predictions")
+    where = f"prediction {file.stem}"
+    entry = read_json(place.folder / "predictions.json").get(file.stem)
+    check_planned(entry and entry["digest"], digest, where)
+    planned = as_kind(entry, Prediction, "is not a prediction", where, PLAN_AGAIN)
+
+    check = watched(where, [planned.config], place.root)
+    pinned_md5 = check_inputs(
+        where,
+        planned.identity,
+        planned.config,
+        place.root,
+        worker=serving_digest(planned.config),
+    )
+    folder = file.with_suffix("")
+    shutil.rmtree(folder, ignore_errors=True)  # what another version has exported
+    folder.mkdir(parents=True)
+    settings = planned.settings
+    job = Job(
+        config=planned.config,
+        runtimes=settings.runtimes,
+        batches=settings.batches,
+        root=place.root,
+        folder=folder,
+        rounds=settings.rounds,
+        cycles=settings.cycles,
+        pinned_md5=pinned_md5,
+    )
+    results = measured(job, file.stem, lambda text: print_progress(f"{file.stem}: {text}"))
+    check()
+    of_point = structs.replace(
+        results,
+        digest=digest,
+        choices=dict(planned.choices),
+        overrides=dict(planned.overrides),
+    )
+    write_json(file, of_point)
+    return 0
 
 
 def certificate_summary(certificate: Mapping[str, Any], rnns: Mapping[str, Config]) -> list[str]:

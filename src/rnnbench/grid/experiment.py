@@ -18,12 +18,15 @@ from rnnbench.errors import ConfigError, display_path, suggestion
 from rnnbench.grid.files import file_of, files_of
 from rnnbench.grid.values import typed
 from rnnbench.plain_text import is_name
+from rnnserve import NAMES as NAMES_OF_RUNTIMES
+from rnnserve import OWN, name_of
 from rnnworker.options import PREFIX
 
 if TYPE_CHECKING:
     from rnnbench.grid.overrides import Setting
 
 Number = Annotated[int, Meta(ge=2)]
+Positive = Annotated[int, Meta(ge=1)]
 Limit = Annotated[float, Meta(gt=0, lt=1e12)]
 Precision = Annotated[Limit, Meta(examples=["0.025, for ± 2.5 %"])]
 Seconds = Annotated[Limit, Meta(examples=["300"])]
@@ -53,17 +56,59 @@ class Repeats(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             raise ValueError("needs until, budget_s or both; until: 0.025 means ± 2.5 %")
 
 
+class Predict(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The key ``predict`` of an experiment, whose models answer and do not train.
+
+    - `runtimes`: names of `rnnserve.NAMES`, or paths of files; the others are compared with the
+      first.
+    - `batches`: numbers of samples in a call.
+    - `rounds`: each with new processes; `cycles`: turns of each runtime in a round.
+    """
+
+    runtimes: Annotated[list[str], Meta(min_length=2)]
+    batches: Annotated[list[Positive], Meta(min_length=1)] = msgspec.field(
+        default_factory=lambda: [1, 8, 64]
+    )
+    rounds: Positive = 5
+    cycles: Positive = 5
+
+
+def known_runtimes(chosen: Sequence[str], folder: Path, where: str) -> list[str]:
+    """The runtimes that are `chosen`, each once, with the absolute paths of files. Raises
+    `ConfigError` for an unknown one.
+
+    `folder`: what paths are relative to; `where`: the place that names them.
+    """
+    found: dict[str, str] = {}
+    for each in chosen:
+        if each.endswith(OWN):
+            each = str((folder / Path(each).expanduser()).absolute())
+            if not Path(each).is_file():
+                raise ConfigError(f"{each}: no such file.", where=where, remedy="correct the path.")
+        elif each not in NAMES_OF_RUNTIMES:
+            known = ", ".join(NAMES_OF_RUNTIMES)
+            remedy = f"{suggestion(each, NAMES_OF_RUNTIMES)}use {known}, or FILE.py."
+            raise ConfigError(f"no runtime {each!r}.", where=where, remedy=remedy)
+        name = name_of(each)
+        if found.setdefault(name, each) != each:
+            remedy = "rename the file."
+            raise ConfigError(f"two runtimes have the name {name}.", where=where, remedy=remedy)
+    return list(found.values())
+
+
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """How the grids of an experiment are measured and reported.
 
     - `grid_order`: ``sequential``: all blocks of the first grid come before the second grid's.
     - `repeats`: the stopping rule; None if the grids set the number of repeats.
+    - `predict`: the runtimes that answer with the models; None if the models train.
     - `lead`: what the report leads with.
     """
 
     grid_order: Literal["interleaved", "sequential"] = "interleaved"
     repeats: Repeats | None = None
-    lead: Literal["time", "devices", "kernels", "calls"] = "time"
+    predict: Predict | None = None
+    lead: Literal["time", "devices", "kernels", "calls", "predictions"] = "time"
 
 
 class ExperimentFile(Settings, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -154,7 +199,12 @@ def load_experiment(name: str, conf: Sequence[Path]) -> Experiment:
                 f"{PREFIX}NAME and model.KEY.",
             )
 
+    predict = data.predict
+    if predict:
+        chosen = known_runtimes(predict.runtimes, file.parent, f"{where}: predict")
+        predict = msgspec.structs.replace(predict, runtimes=chosen)
     settings = msgspec.structs.asdict(data) | {
+        "predict": predict,
         "title": data.title or name,
         "about": data.about or "",
         "grids": _grids(data, where),

@@ -18,6 +18,7 @@ from rnnworker.options import IN_PLACE, WITHOUT_LAYERS, is_function, is_user_fil
 
 _ROOT = Path(rnnworker.__file__).parent
 _PACKAGES = ("rnnworker", "rnnlayers")
+_SERVING = ("rnnworker/serving", "rnnserve")
 # Modules that only reject invalid configs before a run starts, or describe frameworks: of a run's
 # own framework, `_digest` has what the worker uses.
 _IGNORED_MODULES = ("frameworks/names.py", "options.py")
@@ -91,6 +92,14 @@ def certifier_digest(configs: Sequence[Config]) -> str:
     digests = [worker_digest(config) for config in configs]
     digests.append(_digest_of_files([_ROOT / "certify.py"]))
     return hashlib.sha256("\n".join(digests).encode()).hexdigest()
+
+
+def serving_digest(config: Config) -> str:
+    """SHA-256, in hexadecimal, over the modules that predicting with the model of `config` uses."""
+    files: list[Path] = []
+    for folder in _SERVING:
+        files += sorted((_ROOT.parent / folder).glob("*.py"))
+    return _digest_of_files(files, worker_digest(config))
 
 
 def _file_of(reference: str) -> Path:

@@ -9,7 +9,7 @@ because it computes nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ import msgspec
 
 from rnnbench.axes import CERTIFIED_AXES
 from rnnbench.builds.pins import Pins
-from rnnbench.grid.experiment import Experiment
+from rnnbench.grid.experiment import Experiment, Predict
 from rnnbench.grid.overrides import Config
 from rnnbench.grid.point import GridPoint, canonical, digest_of, digest_of_round, full_identity
 from rnnbench.grid.requirements import unmet
@@ -94,6 +94,26 @@ class Certificate(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.asdict(self)
 
 
+class Prediction(msgspec.Struct, frozen=True, kw_only=True):
+    """A model with which runtimes are to answer.
+
+    - `identity`, `digest`: as of a certificate.
+    - `choices`, `overrides`, `config`: of its grid point. `settings`: those of the experiment.
+    """
+
+    name: str
+    digest: str
+    identity: Mapping[str, Any]
+    choices: Mapping[str, str]
+    overrides: Mapping[str, Any]
+    config: Config
+    settings: Predict
+
+    @property
+    def configs(self) -> tuple[Config, ...]:
+        return (self.config,)
+
+
 @dataclass(frozen=True)
 class Plan:
     """The plan of an experiment on a site.
@@ -102,6 +122,7 @@ class Plan:
     - `skipped`: name and reason of each skipped grid point.
     - `datasets`: path of each required pinned file → the dataset choice.
     - `certificates`, `environments`: those to be made, by key.
+    - `predictions`: by name, of an experiment whose models answer; it has no runs.
     - `models`: of the grid.
     - `obstacle`: why there are no runs.
     """
@@ -113,6 +134,7 @@ class Plan:
     datasets: Mapping[str, str]
     certificates: Mapping[str, Certificate]
     environments: Mapping[str, Pins]
+    predictions: Mapping[str, Prediction] = field(default_factory=dict)
     models: tuple[str, ...] = ()
     obstacle: Obstacle | None = None
 
@@ -145,14 +167,19 @@ class Plan:
 def write_plan(plan: Plan, results: Path) -> None:
     """Writes the plan and the experiment's facts, for the processes that measure and report.
 
-    The files are ``plan.jsonl`` (a line for each run), ``certificates.json`` (by key) and
-    ``experiment.json``, in the experiment's folder of `results`. Raises `OSError`.
+    The files are ``plan.jsonl`` (a line for each run), ``certificates.json`` (by key),
+    ``experiment.json`` and, if there are any, ``predictions.json`` (by name), in the experiment's
+    folder of `results`. Raises `OSError`.
     """
     folder = results / plan.site / plan.experiment.name
     lines = b"".join(run.line() for run in plan.runs.values())
     write_bytes(folder / "plan.jsonl", lines)
     write_json(folder / "certificates.json", plan.certificates)
     write_json(folder / "experiment.json", facts_of(plan))
+    file = folder / "predictions.json"
+    file.unlink(missing_ok=True)
+    if plan.predictions:
+        write_json(file, plan.predictions)
 
 
 def facts_of(plan: Plan) -> ExperimentFacts:

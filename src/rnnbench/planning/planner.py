@@ -20,6 +20,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
+from msgspec import to_builtins
+
 from rnnbench.builds.launcher import lock_of, missing
 from rnnbench.builds.pins import pins_of
 from rnnbench.datasets.arrays import check_arrays, check_nothing_further
@@ -39,19 +41,26 @@ from rnnbench.grid.point import (
 )
 from rnnbench.grid.requirements import unmet_here
 from rnnbench.plain_text import is_name
-from rnnbench.planning.digests import worker_digest
-from rnnbench.planning.plan import Plan, certifiable, certificates_of
+from rnnbench.planning.digests import serving_digest, worker_digest
+from rnnbench.planning.plan import Plan, Prediction, certifiable, certificates_of
 from rnnbench.records.keys import certificate_key
 from rnnbench.records.overrides import section_of
 from rnnbench.records.plan_file import Obstacle
 from rnnbench.records.record import Run
 from rnnbench.records.store import RESERVED
+from rnnserve import OWN
 from rnnworker import machine
 from rnnworker.array_names import ARRAYS
 from rnnworker.cohorts import takes_turns
 
 Value = TypeVar("Value")
 ALWAYS_COMPARED = {"rnn"}
+# What runtimes can answer with: the model as its author wrote it, in Keras 3 on TensorFlow.
+PREDICTED = {
+    "rnn.implementation": ("keras", "none"),
+    "build.framework": ("keras3_tensorflow",),
+    "device.kind": ("cpu",),
+}
 FIXED_PER_JOB = {"device"}  # on a cluster, a job has one device
 
 
@@ -192,7 +201,7 @@ def make_plan(
     why_not_here = None if site else unmet_at(root)
     points = expand(experiment, conf, changes, why_not_here, root)
     plan = _plan_of(experiment, points, root, site)
-    if not plan.runs:
+    if not plan.runs and not plan.predictions:
         raise NothingToRun(plan, " ".join([name, *changes]))
     return plan
 
@@ -219,7 +228,7 @@ def _plan_of(
     ordered = plan_order(points, sequential=experiment.grid_order == "sequential")
     rounds = rounds_of([each.point for each in ordered], experiment.reference, bool(site))
 
-    runs, datasets, environments = {}, {}, {}
+    runs, predictions, datasets, environments = {}, {}, {}, {}
     for each in ordered:
         config = each.point.config
         path = config["dataset"].get("path")
@@ -232,22 +241,26 @@ def _plan_of(
         environment = environment_of(config["build"])
         if environment:
             environments[environment.key] = environment
-        identity = {
-            "build_lock": lock(config["build"]),
-            "dataset_md5": md5s[path],
-            "worker": worker_digest(config),
-        }
+        inputs = {"build_lock": lock(config["build"]), "dataset_md5": md5s[path]}
         name = each.point.name
+        if experiment.predict:
+            predictions[name] = _prediction(each.point, experiment, inputs)
+            continue
+        identity = inputs | {"worker": worker_digest(config)}
         runs[name] = _run(each, rounds[name], identity)
 
+    # In the order of the grids, which the page has too.
+    predictions = {each.name: predictions[each.name] for each in points if each.name in predictions}
+    certified = [] if experiment.predict else points
     return Plan(
         experiment=experiment,
         site=site or machine.fingerprint()["machine"],
         runs=runs,
+        predictions=predictions,
         skipped=tuple((point.name, point.skip) for point in points if point.skip),
         datasets=datasets,
         certificates=certificates_of(
-            points,
+            certified,
             dataset_md5=lambda config: md5s[config["dataset"].get("path")],
             build_lock=lock,
         ),
@@ -281,6 +294,43 @@ def _run(each: Ordered, round_name: str, identity: Mapping[str, Any]) -> Run:
         alias=point.alias,
         config=point.config,
         certificate=certificate,
+    )
+
+
+def _prediction(
+    point: GridPoint,
+    experiment: Experiment,
+    inputs: Mapping[str, Any],
+) -> Prediction:
+    """The prediction of a grid point.
+
+    `inputs`: the lock of its build and the MD5 of its data. Raises `ConfigError` if runtimes cannot
+    answer with its model.
+    """
+    config = point.config
+    assert experiment.predict is not None
+    for key, value in PREDICTED.items():
+        section, _, name = key.partition(".")
+        if config[section][name] not in value:
+            raise ConfigError(
+                f"{point.name} has {key}={config[section][name]}, which cannot be exported.",
+                where=f"{display_path(experiment.file)}: predict",
+                remedy=f"predict takes {key}={' or '.join(value)}.",
+            )
+    settings = to_builtins(experiment.predict)
+    own = [own_md5(Path(each)) for each in experiment.predict.runtimes if each.endswith(OWN)]
+    if own:
+        settings["own"] = own
+    parts = {**inputs, "worker": serving_digest(config), "predict": settings}
+    identity = full_identity(config, parts)
+    return Prediction(
+        name=point.name,
+        digest=digest_of(identity),
+        identity=identity,
+        choices=dict(point.choices),
+        overrides=dict(point.overrides),
+        config=config,
+        settings=experiment.predict,
     )
 
 

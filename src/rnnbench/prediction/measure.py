@@ -7,23 +7,28 @@ import json
 import os
 import random
 import subprocess
+import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import IO, Any
 
 from rnnbench import locks
 from rnnbench.builds.environments import prepare
 from rnnbench.builds.launcher import launcher
-from rnnbench.errors import RunError
+from rnnbench.errors import ConfigError, RunError
 from rnnbench.records.store import timing_lock
-from rnnworker.workers import WORKER, environment_of
+from rnnserve import name_of
+from rnnworker.workers import WORKER, environment_of, job_of
 
 TURN = 0.1  # seconds of a turn, at least one call
 LEAD = 0.01  # seconds of answers before a turn, at least one call
 ROUNDS = 5
 CYCLES = 5  # turns of each runtime with each batch in a round
 PREPARE_SECONDS = 600
+ANSWER_SECONDS = 600  # for the answers before the first turn, and for a turn
 END_SECONDS = 20  # for a process whose input has ended
 # As the worker's own start: the folder of its package must not be on the path of the build.
 START = (
@@ -40,23 +45,45 @@ Facts = dict[str, Any]
 class Job:
     """What is compared.
 
-    - `model`: FILE.py:FUNCTION or FILE.keras; `data`: an .npz file.
-    - `runtimes`: names of `rnnserve.NAMES`; the first one is the reference of the ratios.
+    - `config`: of a run, with its model, data, device and build. Without ``model.data``, the
+      dataset is an .npz file with the arrays that are asked. `pinned_md5`: of the dataset.
+    - `runtimes`: names of `rnnserve.NAMES`, or paths of files; the first one is the reference of
+      the ratios.
     - `batches`: numbers of samples in a call.
-    - `build`: the section of the build that has the runtimes; `root`: the project's folder.
-    - `folder`: for the exported files and the logs.
+    - `root`: the project's folder; `folder`: for the exported files and the logs.
     """
 
-    model: str
-    data: Path
+    config: Mapping[str, Any]
     runtimes: Sequence[str]
     batches: Sequence[int]
-    threads: int
-    build: Mapping[str, Any]
     root: Path
     folder: Path
     rounds: int = ROUNDS
     cycles: int = CYCLES
+    pinned_md5: str | None = None
+
+    @property
+    def build(self) -> Mapping[str, Any]:
+        section: Mapping[str, Any] = self.config["build"]
+        return section
+
+    @property
+    def function(self) -> str:
+        """The function of the model: ``FILE.py:NAME`` or ``package.module:NAME``."""
+        return str(self.config["model"]["function"])
+
+    @cached_property
+    def threads(self) -> int:
+        return int(self.asked["threads"])
+
+    @cached_property
+    def asked(self) -> Facts:
+        """The worker's job for the config. Raises `ConfigError` for more threads than cores."""
+        try:
+            found: Facts = job_of(self.config, self.root, self.pinned_md5)
+        except ValueError as error:
+            raise ConfigError(str(error), where="device") from error
+        return found
 
 
 @dataclass
@@ -75,15 +102,26 @@ class Turn:
 
 @dataclass
 class Outcome:
-    """What one runtime did. `refused`: why it cannot answer with the model, or None.
-    `certificate`: what its process of the first round said; `turns`: of all rounds."""
+    """What one runtime did.
 
-    runtime: str
+    - `chosen`: its name or file.
+    - `refused`: why it cannot answer with the model, or None.
+    - `folder`: of its exported files.
+    - `certificate`: what its process said when it was asked everything; `turns`: of all rounds.
+    """
+
+    chosen: str
     refused: str | None = None
+    folder: str | None = None
     certificate: Facts = field(default_factory=dict)
     turns: list[Turn] = field(default_factory=list)
     loads: list[float] = field(default_factory=list)
     peak_bytes: int = 0
+
+    @property
+    def runtime(self) -> str:
+        """Its name."""
+        return name_of(self.chosen)
 
     @property
     def unequal(self) -> list[Facts]:
@@ -125,12 +163,12 @@ def measure(job: Job, say: Callable[[str], None]) -> tuple[Facts, list[Outcome]]
     prepare(job.build, job.root, say)
     prepared = _prepared(job, say)
     outcomes = []
-    for name in job.runtimes:
-        refused = prepared["runtimes"][name].get("refused")
-        outcomes.append(Outcome(name, refused))
+    for chosen in job.runtimes:
+        made = prepared["runtimes"][name_of(chosen)]
+        outcomes.append(Outcome(chosen, made.get("refused"), made.get("folder")))
     certified = _certified(job, outcomes, say)
     order = random.Random(0)
-    holder = f"process {os.getpid()}, prediction with {job.model}"
+    holder = f"process {os.getpid()}, prediction with {job.function}"
     with locks.locked(timing_lock(), holder, lambda other: say(f"waiting for {other}")):
         for number in range(job.rounds):
             say(f"round {number + 1} of {job.rounds}")
@@ -141,29 +179,34 @@ def measure(job: Job, say: Callable[[str], None]) -> tuple[Facts, list[Outcome]]
 def _prepared(job: Job, say: Callable[[str], None]) -> Facts:
     say("exports the model and computes what the answers should be")
     facts = {
-        "model": job.model,
-        "data": str(job.data),
+        "config": job.config,
+        "data": job.asked["dataset"],
+        "pinned_md5": job.pinned_md5,
         "batches": list(job.batches),
         "runtimes": list(job.runtimes),
         "threads": job.threads,
         "folder": str(job.folder),
     }
     log = job.folder / "prepare.log"
-    with log.open("wb") as output:
-        done = subprocess.run(
-            _command(job, "prepare", facts, "prepare.json"),
-            env=_environment(job),
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            timeout=PREPARE_SECONDS,
-        )
+    try:
+        with log.open("wb") as output:
+            done = subprocess.run(
+                _command(job, "prepare", facts, "prepare.json"),
+                env=_environment(job),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                timeout=PREPARE_SECONDS,
+            )
+    except subprocess.TimeoutExpired:
+        what = f"has not prepared the model in {PREPARE_SECONDS} s: {_last_line(log)}"
+        raise RunError(what, where=str(log)) from None
     file = job.folder / "prepared.json"
     if done.returncode or not file.exists():
         raise RunError(f"the model cannot be prepared: {_last_line(log)}", where=str(log))
     prepared: Facts = json.loads(file.read_text())
     if "fault" in prepared:
-        raise RunError(prepared["fault"], where=job.model)
+        raise RunError(prepared["fault"], where=job.function)
     return prepared
 
 
@@ -176,7 +219,7 @@ def _command(job: Job, module: str, facts: Facts, name: str) -> list[str]:
 
 
 def _environment(job: Job) -> dict[str, str]:
-    variables: dict[str, str] = environment_of({"build": job.build}, job.threads)
+    variables: dict[str, str] = environment_of(job.config, job.threads)
     variables["CUDA_VISIBLE_DEVICES"] = "-1"
     variables["KERAS_BACKEND"] = "tensorflow"
     variables["TF_CPP_MIN_LOG_LEVEL"] = "3"
@@ -195,9 +238,9 @@ class Process:
         name = outcome.runtime
         facts = {
             "folder": str(job.folder),
-            "runtime": name,
+            "runtime": outcome.chosen,
             "threads": job.threads,
-            "model": job.model,
+            "function": job.function,
             "only_timed": only_timed,
         }
         self.outcome = outcome
@@ -219,23 +262,38 @@ class Process:
         return stream
 
     def read(self) -> Facts:
+        """What the process says next. Raises `RunError` if it ends or says nothing for
+        `ANSWER_SECONDS`, after which it is killed."""
+        name = self.outcome.runtime
+        killed = threading.Event()
+
+        def kill() -> None:
+            killed.set()
+            self.process.kill()
+
+        timer = threading.Timer(ANSWER_SECONDS, kill)
+        timer.start()
         line = self.stream(self.process.stdout).readline()
+        timer.cancel()
+        if killed.is_set():
+            what = f"the process of {name} has not answered for {ANSWER_SECONDS} s"
+            raise RunError(what, where=str(self.log))
         if not line:
-            raise RunError(
-                f"the process of {self.outcome.runtime} ended: {_last_line(self.log)}",
-                where=str(self.log),
-            )
+            what = f"the process of {name} ended: {_last_line(self.log)}"
+            raise RunError(what, where=str(self.log))
         facts: Facts = json.loads(line)
         return facts
 
     def turn(self, case: int) -> Facts:
         stream = self.stream(self.process.stdin)
-        stream.write(f"{case} {TURN} {LEAD}\n")
-        stream.flush()
+        with suppress(BrokenPipeError):  # of a process that has ended, which `read` says
+            stream.write(f"{case} {TURN} {LEAD}\n")
+            stream.flush()
         return self.read()
 
     def end(self) -> None:
-        self.stream(self.process.stdin).close()
+        with suppress(BrokenPipeError):
+            self.stream(self.process.stdin).close()
         try:
             self.process.wait(timeout=END_SECONDS)
         except subprocess.TimeoutExpired:
@@ -285,7 +343,7 @@ def _round(
             if "refused" in said:
                 raise RunError(said["refused"], where=outcome.runtime)
             outcome.loads.append(said["load_seconds"])
-            check = Outcome(outcome.runtime, certificate=said)
+            check = Outcome(outcome.chosen, certificate=said)
             wrong = check.first_wrong()
             if wrong:
                 raise RunError(

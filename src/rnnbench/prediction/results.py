@@ -9,96 +9,45 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Sequence
-from typing import Any
 
-import msgspec
-
-from rnnbench.prediction.measure import Job, Outcome, Turn
+from rnnbench.prediction.measure import Facts, Job, Outcome, Turn, measure
+from rnnbench.records import timestamps
+from rnnbench.records.predictions import Batch, Fastest, Range, Results, Runtime
 from rnnbench.tables.stats import Interval, mean_interval
+from rnnworker import machine
 
 FEWEST_CALLS = {50: 1, 95: 100, 99: 500}  # percentile → calls that it needs
 ALLOWED_CORES = 1.1  # CPU seconds per second and thread
 ASLEEP = 0.02  # CPU seconds between two turns that count as answering out of turn
 
 
-class Range(msgspec.Struct, frozen=True):
-    """An estimate with its 95 % interval, which a single round does not have."""
-
-    estimate: float
-    low: float | None
-    high: float | None
-
-
-class Batch(msgspec.Struct, frozen=True):
-    """One runtime with one size of batch. Percentiles are of single calls, of all rounds; None if
-    there are too few calls. `ratio`: times as fast as the reference, None for the reference."""
-
-    batch: int
-    seconds: Range
-    p50: float | None
-    p95: float | None
-    p99: float | None
-    calls: int
-    samples_per_second: float
-    cpu_seconds: float
-    ratio: Range | None
+def measured(job: Job, name: str, say: Callable[[str], None]) -> Results:
+    """Measures a job and returns its results, called `name`. Raises as `measure.measure` does."""
+    started = timestamps.now()
+    prepared, outcomes = measure(job, say)
+    return results_of(job, name, prepared, outcomes, started)
 
 
-class Runtime(msgspec.Struct, frozen=True):
-    """One runtime. `refused`: why it does not answer with the model; `unequal`: its first wrong
-    answer; `difference`: the largest one of its outputs. The others: seconds, bytes."""
-
-    name: str
-    refused: str | None
-    unequal: str | None
-    difference: float | None
-    batches: list[Batch]
-    load_seconds: float | None
-    file_bytes: int | None
-    peak_bytes: int | None
-    notes: list[str]
-    versions: dict[str, str]
-    code: str | None
-
-
-class Fastest(msgspec.Struct, frozen=True):
-    """The fastest runtime with a size of batch. `also`: others without a shown difference to it,
-    by individual 95 % intervals."""
-
-    batch: int
-    runtime: str
-    also: list[str]
-
-
-class Results(msgspec.Struct, frozen=True):
-    """The file of ``--json``. `reference`: what says which answers are right; `cases`: what was
-    asked; `bounds`: the largest difference that counts as equal, for each output."""
-
-    version: int
-    model: str
-    data: str
-    threads: int
-    rounds: int
-    cycles: int
-    compared_with: str
-    reference: str
-    biases_changed: int
-    cases: list[str]
-    bounds: list[float]
-    runtimes: list[Runtime]
-    fastest: list[Fastest]
-
-
-def results_of(job: Job, prepared: dict[str, Any], outcomes: Sequence[Outcome]) -> Results:
+def results_of(
+    job: Job,
+    name: str,
+    prepared: Facts,
+    outcomes: Sequence[Outcome],
+    started: str,
+) -> Results:
     """The results of a measurement, from what `measure.measure` returned."""
     reference = outcomes[0]
-    runtimes = [_runtime(job, outcome, reference) for outcome in outcomes]
+    steps = prepared["steps"]
+    runtimes = [_runtime(job, outcome, reference, steps) for outcome in outcomes]
     fastest = [_fastest(outcomes, batch) for batch in _batches(outcomes)]
     return Results(
-        version=1,
-        model=job.model,
-        data=str(job.data),
+        name=name,
+        model=str(job.config["model"].get("file") or job.function),
+        machine=machine.fingerprint()["machine"],
+        started=started,
+        finished=timestamps.now(),
         threads=job.threads,
+        steps=steps,
         rounds=job.rounds,
         cycles=job.cycles,
         compared_with=reference.runtime,
@@ -134,14 +83,14 @@ def _batches(outcomes: Sequence[Outcome]) -> list[int]:
     return sorted(found)
 
 
-def _runtime(job: Job, outcome: Outcome, reference: Outcome) -> Runtime:
+def _runtime(job: Job, outcome: Outcome, reference: Outcome, steps: int | None) -> Runtime:
     said = outcome.certificate
     differences = [
         fact["difference"] for fact in said.get("differences", []) if "error" not in fact
     ]
     batches = []
     for batch in _batches([outcome]):
-        batches.append(_batch(outcome, reference, batch))
+        batches.append(_batch(outcome, reference, batch, steps))
     return Runtime(
         name=outcome.runtime,
         refused=outcome.refused,
@@ -154,10 +103,11 @@ def _runtime(job: Job, outcome: Outcome, reference: Outcome) -> Runtime:
         notes=_notes(job, outcome),
         versions=said.get("versions", {}),
         code=said.get("code"),
+        folder=outcome.folder,
     )
 
 
-def _batch(outcome: Outcome, reference: Outcome, batch: int) -> Batch:
+def _batch(outcome: Outcome, reference: Outcome, batch: int, steps: int | None) -> Batch:
     turns = [turn for turn in outcome.turns if turn.batch == batch]
     calls = sorted(call for turn in turns for call in turn.calls)
     seconds = _call_seconds(outcome, batch)
@@ -174,6 +124,7 @@ def _batch(outcome: Outcome, reference: Outcome, batch: int) -> Batch:
         calls=len(calls),
         samples_per_second=batch / seconds.estimate,
         cpu_seconds=cpu,
+        us_per_step=1e6 * seconds.estimate / steps if steps else None,
         ratio=ratio,
     )
 

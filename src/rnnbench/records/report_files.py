@@ -8,6 +8,7 @@ TABLES = (
     *("accuracy", "alike", "builds", "calls", "cost", "efficiency", "energy", "epochs", "metrics"),
     *("runs", "target", "threads", "time", "turns"),
 )
+FURTHER_TABLES = ("prediction",)  # written if there are such rows
 
 
 def table_file(name: str) -> str:

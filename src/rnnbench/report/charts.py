@@ -304,6 +304,19 @@ def by_batch(rows: pd.DataFrame, palette: Palette) -> Spec:
     )
 
 
+def throughput(rows: pd.DataFrame, palette: Palette) -> Spec:
+    """Samples per second by `batch` with intervals, from `seconds`, `low` and `high` of a call.
+
+    `rows`: has also the column `series`.
+    """
+    rates = {"size": rows["batch"]}
+    for name, seconds in (("value", "seconds"), ("low", "high"), ("high", "low")):
+        rates[name] = rows["batch"] / rows[seconds].astype(float)
+    rows = rows.assign(**rates)
+    ticks = _decades(rows["value"].min(), rows["value"].max(), (1,))
+    return _by_size("by_batch", rows, palette, ticks)
+
+
 def _by_size(
     name: str,
     rows: pd.DataFrame,

@@ -19,6 +19,11 @@ from rnnbench.report.calls import call_answers
 from rnnbench.report.conditions import conditions
 from rnnbench.report.figures import Figure
 from rnnbench.report.labels import joined
+from rnnbench.report.prediction import (
+    prediction_answers,
+    prediction_conditions,
+    prediction_summary,
+)
 from rnnbench.report.provenance import provenance_section
 from rnnbench.report.published import sections_without_runs
 from rnnbench.report.runs import runs_section
@@ -29,7 +34,13 @@ from rnnbench.report.tables import ReportInputs, Tables
 from rnnbench.tables.time import by_run
 
 # `lead` of an experiment → the section that leads.
-LEADS = {"time": "speed", "kernels": "ran", "calls": "calls", "devices": "money"}
+LEADS = {
+    "time": "speed",
+    "kernels": "ran",
+    "calls": "calls",
+    "devices": "money",
+    "predictions": "prediction",
+}
 
 
 class Content:
@@ -95,10 +106,16 @@ class Content:
             figures = [each for each in section.figures if each not in self.lead_figures]
             views = [view for view in section.views if view not in self.lead_views]
             rest = replace(section, figures=figures, views=views)
-            if rest:
+            of_runs = section.id in ("trust", "origin") and not m.records and not faults
+            if rest and not (of_runs and beside.predictions):
                 self.sections.append(rest)
 
-        if lead.id == "calls":
+        if beside.predictions:
+            self.answers = prediction_answers(beside.predictions)
+            self.summary = prediction_summary(beside.predictions)
+            self.conditions = prediction_conditions(beside.predictions)
+            self.last = max(each.started for each in beside.predictions)
+        elif lead.id == "calls":
             self.answers = call_answers(m)
         elif m.is_long:
             self.answers = [headline(m)]

@@ -16,7 +16,15 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from rnnbench.locks import locked
-from rnnbench.records.report_files import CARD, FIGURES, MARKDOWN, PAGE, TABLES, table_file
+from rnnbench.records.report_files import (
+    CARD,
+    FIGURES,
+    FURTHER_TABLES,
+    MARKDOWN,
+    PAGE,
+    TABLES,
+    table_file,
+)
 from rnnbench.records.store import write_bytes
 from rnnbench.report import numbers
 from rnnbench.report.content import Content
@@ -46,14 +54,15 @@ def write_report(report: Content, out: Path, pdf: bool = False) -> list[Path]:
 
     **Raises** `ValueError` if a section has a table that is not in `TABLES`.
     """
-    undeclared = set(report.csv) - set(TABLES)
+    undeclared = set(report.csv) - {*TABLES, *FURTHER_TABLES}
     if undeclared:
         raise ValueError(f"records.report_files.TABLES lacks {', '.join(sorted(undeclared))}")
 
     texts: dict[str, str | bytes] = {}
     texts[PAGE] = to_page(report)
     texts[MARKDOWN] = to_readme(report)
-    for name in TABLES:
+    further = [name for name in FURTHER_TABLES if name in report.csv]
+    for name in (*TABLES, *further):
         table = as_text(report.csv[name])
         # An apostrophe stands before texts that a spreadsheet would compute.
         table = table.replace(r"^([=+@-])", r"'\1", regex=True)

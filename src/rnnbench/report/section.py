@@ -93,7 +93,7 @@ class Section:
     """A section of a page; its parts are shown in the order of the fields.
 
     - `id`: unique on the page.
-    - `paragraphs`: names are in backticks. `command`: a line for the terminal.
+    - `paragraphs`: names are in backticks. `command`: a line for the terminal; `code`: of Python.
     - `configuration` of the runs as YAML, only on the page and folded.
     - `kind`: CSS class of the tables (``words``: their text wraps).
     - `leads`: ids of the figures and tables that stand next to the answer instead if the report
@@ -106,6 +106,7 @@ class Section:
     id: str
     paragraphs: Sequence[str | Note] = ()
     command: str = ""
+    code: str = ""
     lists: Sequence[ItemList] = ()
     figures: Sequence[Figure] = ()
     views: Sequence[TableView] = ()

@@ -18,6 +18,7 @@ from rnnbench.report.labels import DRAWN, joined, with_labels
 from rnnbench.report.learning import accuracy_section, curves_section, target_section
 from rnnbench.report.notes import optimizer_notes
 from rnnbench.report.numbers import Row
+from rnnbench.report.prediction import prediction_section
 from rnnbench.report.published import beside_section
 from rnnbench.report.section import WORDS, Section
 from rnnbench.report.speed import time_section
@@ -425,6 +426,7 @@ def kernels_view(table: pd.DataFrame) -> TableView:
 
 # In the order of the page, before those on runs and provenance.
 SECTIONS: tuple[Callable[[Tables], Section], ...] = (
+    prediction_section,
     time_section,
     accuracy_section,
     cost_section,

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import pandas as pd
 
 from rnnbench.records.plan_file import Experiment
+from rnnbench.records.predictions import Results
 from rnnbench.records.record import Record
 from rnnbench.report.labels import colours, regrouped
 from rnnbench.sources.prices import PriceList
@@ -38,6 +39,7 @@ class ReportInputs:
     - `published`: rows to show next to measured ones; `sources`: what to tell about them.
     - `deadline` in seconds and `budget` in USD, both per training run, for the recommendation
       (None: no recommendation).
+    - `predictions`: what runtimes answered.
     - `mlflow`: record key → MLflow run id, of tracked runs.
     """
 
@@ -47,6 +49,7 @@ class ReportInputs:
     sources: tuple[Source, ...] = ()
     deadline: float | None = None
     budget: float | None = None
+    predictions: tuple[Results, ...] = ()
     mlflow: Mapping[str, str] = field(default_factory=dict)
 
 

@@ -21,6 +21,7 @@ from rnnbench.report.labels import joined, with_labels
 from rnnbench.report.numbers import Row
 from rnnbench.report.provenance import median_epoch
 from rnnbench.report.sentences import as_fast, no_difference
+from rnnbench.report.views import TableView
 from rnnbench.tables.history import Trend
 from rnnbench.tables.outcome import COMPARED, Equality, Outcome
 from rnnbench.tables.ratios import MARK
@@ -50,6 +51,20 @@ def is_told(table: pd.DataFrame) -> bool:
     """Whether the sentences of `print_answers` have all of a table of `versus_each`, so that there
     is no need to print it too."""
     return len(table) <= ANSWERS and bool(table["words"].isin(COMPARED).all())
+
+
+def print_view(view: TableView) -> None:
+    """Prints a table of the page, one for each of its blocks of rows."""
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=120)
+    heads = ["", *(column.heading for column in view.columns)]
+    for group, rows in view.groups.items():
+        shown = _table(heads, [[row.head, *row.cells] for row in rows])
+        for place, column in enumerate(view.columns, 1):
+            shown.columns[place].justify = "right" if column.number else "left"
+        shown.title = Text(joined((view.title, group)))
+        console.print(shown)
 
 
 def print_comparison(table: pd.DataFrame, names: Sequence[str]) -> None:

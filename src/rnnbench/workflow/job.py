@@ -26,10 +26,11 @@ from rnnbench.commands.arguments import DEFAULT_EXPERIMENT, conf_folders, overri
 from rnnbench.datasets.pins import pinned, verify
 from rnnbench.errors import ConfigError, converted, say
 from rnnbench.grid.experiment import Experiment, Repeats
-from rnnbench.planning.plan import Certificate, Plan, Round, facts_of
+from rnnbench.planning.plan import Certificate, Plan, Prediction, Round, facts_of
 from rnnbench.planning.planner import NothingToRun, make_plan
 from rnnbench.project import home, words_of
 from rnnbench.records import report_files
+from rnnbench.records.predictions import prediction_file
 from rnnbench.records.rounds import results_in, round_files, unfinished
 from rnnbench.records.store import site_folders, why_not_tracked
 from rnnbench.sources.published import read_published
@@ -41,6 +42,7 @@ SCHEMA = Path(__file__).parents[3] / "workflow/schemas/config.schema.yaml"
 
 # Those with a caption of their own in workflow/rules/report.smk.
 SHOWN_TABLES = {"accuracy", "time", "runs"}
+Planned = Round | Certificate | Prediction
 
 
 def load(config: Mapping[str, Any], root: Path) -> Job:
@@ -188,13 +190,13 @@ class WildcardFunctions:
     for the rule's input, parameters and resources. `kind` names the items in the error for an
     unknown key."""
 
-    def __init__(self, kind: str, items: Mapping[str, Round | Certificate], root: Path):
+    def __init__(self, kind: str, items: Mapping[str, Planned], root: Path):
         self._kind = kind
         self._items = items
         self._root = root
 
-    def planned(self, wildcards) -> Round | Certificate:
-        """The round or certificate. Raises `ValueError` if there is none with this key."""
+    def planned(self, wildcards) -> Planned:
+        """The item with this key. Raises `ValueError` if there is none."""
         (key,) = wildcards
         if key not in self._items:
             raise ValueError(f"the experiment has no {self._kind} {key}")
@@ -247,7 +249,7 @@ class Job:
     - `store`: the file that says that the MLflow store exists.
     - `batches`: the names of the rounds whose records are logged to MLflow together.
     - `first_priority`: above the `priority` of any round.
-    - `round`, `certificate`: the functions of the rules with these names.
+    - `round`, `certificate`, `prediction`: the functions of the rules that make them.
     """
 
     results = "results"
@@ -271,6 +273,7 @@ class Job:
         self.first_priority = len(plan.runs) + 1
         self.round = WildcardFunctions("round", plan.rounds, root)
         self.certificate = WildcardFunctions("certificate", plan.certificates, root)
+        self.prediction = WildcardFunctions("prediction", plan.predictions, root)
 
     def check_same(self, other: Job) -> None:
         """Raises `ConfigError` if `other` is the job of another experiment or site."""
@@ -358,6 +361,15 @@ class Job:
         """The files of all certificates."""
         return [f"{self.folder}/certificates/{key}.json" for key in self.plan.certificates]
 
+    @property
+    def predictions(self) -> list[str]:
+        """The files of all predictions."""
+        return [self.predicted(name) for name in self.plan.predictions]
+
+    def predicted(self, name: str) -> str:
+        """The file of the prediction with this name."""
+        return prediction_file(Path(self.folder), name).as_posix()
+
     def batch_rounds(self, wildcards) -> list[str]:
         """The files of the rounds in a batch, whose records are logged to MLflow together."""
         return [self.round_file(name) for name in self.batches[int(wildcards.batch)]]
@@ -399,11 +411,12 @@ class Job:
 
     @cached_property
     def plan_digest(self) -> str:
-        """SHA-256 of the runs' digests and of the facts in the plan, in hexadecimal: the report is
-        made again if one of them changes."""
-        runs = sorted((run.name, run.digest) for run in self.plan.runs.values())
+        """SHA-256 of the digests of runs and predictions and of the facts in the plan, in
+        hexadecimal: the report is made again if one of them changes."""
+        runs = [(run.name, run.digest) for run in self.plan.runs.values()]
+        runs += [(each.name, each.digest) for each in self.plan.predictions.values()]
         facts = to_builtins(facts_of(self.plan))
-        text = json.dumps([runs, facts], sort_keys=True)
+        text = json.dumps([sorted(runs), facts], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
 
     @cached_property
@@ -427,6 +440,7 @@ class Job:
             if folder != own:
                 files += round_files(folder)
                 files += folder.glob("certificates/[!.]*.json")
+                files += folder.glob("predictions/[!.]*.json")
         return sorted(file.relative_to(self.root).as_posix() for file in files)
 
     @property

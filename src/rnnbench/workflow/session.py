@@ -78,7 +78,12 @@ class Session:
             self._importers.end()
         done = len(self.job.finished)
         total = len(self.job.rounds)
-        return f"{done} of {total} rounds are finished; the same command continues."
+        what = "rounds"
+        if self.job.predictions:
+            done = total = len(self.job.predictions)
+            done -= len(_not_predicted(self.job))
+            what = "predictions"
+        return f"{done} of {total} {what} are finished; the same command continues."
 
     def end(self, failed: bool = False) -> None:
         """Ends the importers and prints the lines of `summarize`. If a job has `failed`, makes the
@@ -87,7 +92,7 @@ class Session:
             self._importers.end()
 
         job = self.job
-        if failed and job.finished:
+        if failed and (job.finished or job.predictions):
             try:
                 from rnnbench.commands.report import report
 
@@ -256,7 +261,8 @@ def summarize(job: Job) -> tuple[list[str], int]:
         lines.append(f"{obstacle.why} Fix: {obstacle.remedy}")
     lines += _shortened(_void_lines(void), "reasons of void runs")
 
-    failures = _failures(job, dict.fromkeys(runs[name].round for name in missing))
+    failures = _failures(job, "round", dict.fromkeys(runs[name].round for name in missing))
+    failures += _failures(job, "predict", _not_predicted(job))
     lines += _shortened(failures, "failures")
     # With ``--until certify`` no run was asked for.
     if missing and (failures or len(missing) < len(runs)):
@@ -281,12 +287,17 @@ def summarize(job: Job) -> tuple[list[str], int]:
     return lines, NO_USABLE_RUN if has_failed else 0
 
 
-def _failures(job: Job, rounds: Iterable[str]) -> list[str]:
-    """The last message of the command of each round, if it printed any."""
+def _not_predicted(job: Job) -> list[str]:
+    """The names of the predictions without a result."""
+    return [name for name in job.plan.predictions if not (job.root / job.predicted(name)).exists()]
+
+
+def _failures(job: Job, rule: str, names: Iterable[str]) -> list[str]:
+    """The last message of the command of each job of a `rule`, if it printed any."""
     prefix = "rnnbench: "
     failures = []
-    for name in rounds:
-        log = job.root / job.logs / f"round/{name}.log"
+    for name in names:
+        log = job.root / job.logs / f"{rule}/{name}.log"
         try:
             text = log.read_text(encoding="utf-8", errors="replace")
         except OSError:

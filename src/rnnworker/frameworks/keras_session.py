@@ -136,9 +136,8 @@ class KerasSession(KerasWeights, KerasTraining):
     def validation_samples(self):
         return trees.rows(self.arrays["x_val"])
 
-    def build(self):
-        """Makes the model, gives its recurrent layers the kernel, and compiles it. Raises `Refusal`
-        if it cannot be measured."""
+    def construct(self):
+        """Makes the model as its author wrote it. Raises `Refusal` for what the grid decides."""
         settings = self.config["model"]
         self.settle()
         self.seed(self.config["seed"])
@@ -153,6 +152,11 @@ class KerasSession(KerasWeights, KerasTraining):
             self.complete_model()
             self.recurrent.initialize()
         file_settings.check(self)
+
+    def build(self):
+        """Makes the model, gives its recurrent layers the kernel, and compiles it. Raises `Refusal`
+        if it cannot be measured."""
+        self.construct()
         if self.config["rnn"]["implementation"] != "none":
             self.recurrent.found_in(self.model, self.place)
         keras_checks.check(self)

@@ -2,11 +2,11 @@
 
     python -m rnnworker.serving.answering JOB.json
 
-The job has ``folder`` (as `prepare` left it), ``runtime``, ``threads``, ``model`` and
-``only_timed``. The process writes lines of JSON: first what it loaded and how far its answers are
-from what they should be, then, for each line ``CASE SECONDS LEAD`` that it reads, the times of a
-turn. It ends with its input. Only the runtime and NumPy are imported, so that the peak of memory is
-the runtime's.
+The job has ``folder`` (as `prepare` left it), ``runtime``, ``threads``, ``function`` (of the model)
+and ``only_timed``. The process writes lines of JSON: first what it loaded and how far its answers
+are from what they should be, then, for each line ``CASE SECONDS LEAD`` that it reads, the times of
+a turn. It ends with its input. Only the runtime and NumPy are imported, so that the peak of memory
+is the runtime's.
 """
 
 import glob
@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy
 
-from rnnserve import runtime
+from rnnserve import name_of, runtime
 from rnnserve.refusals import Refused
 from rnnworker.serving import equality
 
@@ -57,13 +57,13 @@ class Server:
             self.prepared = json.load(file)
         self.cases = self.prepared["cases"]
         self.arrays = _read(folder / "cases.npz", len(self.cases))
-        self.files = folder / self.prepared["runtimes"][job["runtime"]]["folder"]
+        self.files = folder / self.prepared["runtimes"][name_of(job["runtime"])]["folder"]
         self.threads = job["threads"]
-        if (self.files / "0" / "model.keras").exists() and ".py:" in job["model"]:
+        if (self.files / "0" / "model.keras").exists() and ".py:" in job["function"]:
             from rnnworker import user_functions
 
             # The classes of its layers must be known before Keras loads the model.
-            user_functions.from_file(job["model"].rpartition(":")[0])
+            user_functions.from_file(job["function"].rpartition(":")[0])
         begun = time.perf_counter()
         self.module = runtime(job["runtime"])
         self.loaded = {}
@@ -217,6 +217,7 @@ def _versions():
         "onnxruntime": "onnxruntime",
         "openvino": "openvino",
         "ai_edge_litert": "ai-edge-litert",
+        "torch": "torch",
         "numpy": "numpy",
     }
     found = {}

@@ -3,9 +3,10 @@ the answers should be, and each runtime's files.
 
     python -m rnnworker.serving.prepare JOB.json
 
-The job has ``model`` (FILE.py:FUNCTION or FILE.keras), ``data`` (an .npz file), ``batches``,
-``runtimes``, ``threads`` and ``folder``. Written into the folder: ``cases.npz``, ``prepared.json``
-and a folder for each runtime, with one inside it for each shape if its files are for one shape.
+The job has ``config`` (of a run; see `model_of`), ``data`` (the path of its dataset, or null),
+``batches``, ``runtimes``, ``threads`` and ``folder``. Written into the folder: ``cases.npz``,
+``prepared.json`` and a folder for each runtime, with one inside it for each shape if its files are
+for one shape.
 """
 
 import json
@@ -16,12 +17,12 @@ from pathlib import Path
 
 import numpy
 
-from rnnserve import keras_models, runtime
+from rnnserve import keras_models, name_of, runtime
 from rnnserve.refusals import Refused, first_words
-from rnnworker import user_functions
+from rnnworker import trees, user_functions
+from rnnworker.frameworks import open_session
 from rnnworker.serving import cases, equality, float64, formulas
 
-SEED = 0
 CALLS = 2  # of each case: a second one shows whether states are kept as they should be
 
 
@@ -40,10 +41,8 @@ def main(path):
 
 def prepare(job, folder):
     """Returns what ``prepared.json`` has; see `main`."""
-    keras_models.set_threads(job["threads"])
-    model = model_of(job["model"])
-    with numpy.load(job["data"]) as source:
-        samples = cases.inputs_of(source, model)
+    model, source = model_of(job)
+    samples = cases.inputs_of(source, model)
     changed = cases.give_biases(model)
     made = cases.cases_of(model, samples, job["batches"])
     asked = [case.arrays for case in made]
@@ -67,30 +66,39 @@ def prepare(job, folder):
         "bounds": bounds,
         "roundings": roundings,
         "cases": listed,
-        "inputs": [[list(array.shape[1:]), str(array.dtype)] for array in asked[0]],
+        "steps": steps_of(asked[0]),
         "runtimes": export_all(model, job["runtimes"], shapes, folder),
     }
 
 
-def model_of(reference):
-    """Returns the model that FILE.py:FUNCTION makes or that FILE.keras has."""
-    import keras
+def model_of(job):
+    """Returns the model of a config as its ``build`` makes it, and its arrays by name.
 
-    keras.utils.set_random_seed(SEED)
-    if not reference.endswith((".keras", ".h5")):
-        build = user_functions.function(reference)
-        number, _ = user_functions.needed(build)
-        if number and number > 1:
-            raise ValueError(
-                "{} takes a configuration; prediction knows functions of nothing and of "
-                "keras".format(reference)
-            )
-        model = build(*[keras][: number or 0])
+    Without ``model.data``, the dataset is the arrays that are asked. Raises ValueError if the
+    model cannot be exported.
+    """
+    config = job["config"]
+    session = open_session(config, job["threads"])
+    if config["model"].get("data"):
+        session.load_data(job["data"], job.get("pinned_md5"))
+        source = dict(trees.named(session.arrays["x_val"], "x_val"))
     else:
-        model = keras.saving.load_model(reference, compile=False)
-    if not isinstance(model, keras.Model) or not getattr(model, "inputs", None):
-        raise ValueError("{}: only models with declared inputs can be exported".format(reference))
-    return model
+        with numpy.load(job["data"]) as arrays:
+            source = dict(arrays)
+    session.construct()
+    if not getattr(session.model, "inputs", None):
+        name = config["model"].get("file") or config["model"]["function"]
+        raise ValueError("{}: only models with declared inputs can be exported".format(name))
+    return session.model, source
+
+
+def steps_of(arrays):
+    """The number of time steps of the longest sequence among the inputs; None without one."""
+    lengths = []
+    for array in arrays:
+        if array.ndim > 2 or (array.ndim == 2 and array.dtype.kind in "iu"):
+            lengths.append(array.shape[1])
+    return max(lengths) if lengths else None
 
 
 def by_keras(model, arrays):
@@ -176,14 +184,16 @@ def write_cases(path, asked, expected):
     numpy.savez(str(path), **arrays)
 
 
-def export_all(model, names, shapes, folder):
-    """Returns {runtime: {"refused": why} or {"seconds", "folder"}}. Runtimes with the same export
+def export_all(model, runtimes, shapes, folder):
+    """Returns {name: {"refused": why} or {"seconds", "folder"}}. Runtimes with the same export
     share its files."""
     found = {}
     done = {}
-    for name in names:
+    for chosen in runtimes:
+        name = name_of(chosen)
+        print("exports for {}".format(name), flush=True)  # the log's last line if it hangs
         try:
-            module = runtime(name)
+            module = runtime(chosen)
             if module.export not in done:
                 done[module.export] = _export(model, module, name, shapes, folder)
             found[name] = done[module.export]

@@ -1,0 +1,325 @@
+"""Runtimes that answer with finished models: the section, and the answer of a page about them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from msgspec import structs
+
+from rnnbench.records.predictions import Batch, Results, Runtime
+from rnnbench.report import charts
+from rnnbench.report import numbers as n
+from rnnbench.report.answer import Answer
+from rnnbench.report.charts import Palette
+from rnnbench.report.figures import Figure, figure
+from rnnbench.report.labels import colours, joined
+from rnnbench.report.numbers import Row
+from rnnbench.report.section import WORDS, Section
+from rnnbench.report.sentences import as_fast
+from rnnbench.report.tables import Tables
+from rnnbench.report.views import CellText, Column, interval_of, view_of
+from rnnbench.sources.prices import PriceList
+from rnnbench.tables.stats import Interval
+
+DRAWN = 9  # runtimes in a chart, as there are colours
+SAID_EQUAL = "all that were timed computed the same function"
+
+
+def _milliseconds(name: str) -> CellText:
+    def text_of(row: Row) -> str:
+        return n.plain(1e3 * row[name]) if n.is_number(row[name]) else n.NOTHING
+
+    return text_of
+
+
+def _ratio_text(row: Row) -> str:
+    return n.ratio(row["ratio"]) if n.is_number(row["ratio"]) else "reference"
+
+
+SPEED_COLUMNS = (
+    Column("mean", text=_milliseconds("seconds"), spanner="ms per call"),
+    Column("median", text=_milliseconds("p50"), spanner="ms per call"),
+    Column("95 %", text=_milliseconds("p95"), spanner="ms per call"),
+    Column("99 %", text=_milliseconds("p99"), spanner="ms per call"),
+    Column("CPU", text=_milliseconds("cpu_seconds"), spanner="ms per call"),
+    Column("times as fast", text=_ratio_text),
+    Column("95 % CI", text=interval_of("ratio", n.ratio_span, "ratio_low", "ratio_high")),
+    Column("samples / s", "samples_per_second", n.plain),
+    Column("µs / timestep", "us_per_step", n.plain),
+)
+COST_COLUMN = Column("USD / million", "usd_per_million", n.plain)
+FACT_COLUMNS = (
+    Column("equal", "equal", number=False),
+    Column("largest difference", "difference", n.small),
+    Column("load, s", "load_seconds", n.rough),
+    Column("file, kB", "file_kilobytes", n.precise),
+    Column("peak memory, MB", "peak_megabytes", n.plain),
+    Column("remarks", "remarks", number=False),
+)
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What runtimes answered, for a program.
+
+    - `results`: the numbers, as fields: ``prediction.results.runtime("litert").batches``.
+    - `page`: the path of the report, an HTML file.
+    """
+
+    results: Results
+    page: Path
+
+    def fastest(self, batch: int = 1) -> str | None:
+        """The runtime that answers fastest with a size of `batch`; None if none was timed."""
+        for each in self.results.fastest:
+            if each.batch == batch:
+                return each.runtime
+        return None
+
+    @property
+    def code(self) -> str:
+        """The lines that serve with the fastest runtime for the smallest batch."""
+        return code_of(self.results)
+
+    def __str__(self) -> str:
+        texts = [str(answer) for answer in prediction_answers([self.results])]
+        return "\n".join([*texts, f"The page: {self.page}"])
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def prediction_section(m: Tables) -> Section:
+    """What runtimes answered, if the experiment is one of predictions."""
+    if not m.inputs.predictions:
+        return Section("prediction")
+    return section_of(m.inputs.predictions, m.inputs.prices)
+
+
+def section_of(predictions: Sequence[Results], prices: PriceList | None) -> Section:
+    """Latency, throughput and cost of runtimes, and whether they compute the same function."""
+    labels = labels_of(predictions)
+    speed = pd.DataFrame(speed_rows(predictions, labels, prices))
+    facts = pd.DataFrame(fact_rows(predictions, labels))
+    columns: tuple[Column, ...] = SPEED_COLUMNS
+    if len(speed) and speed["usd_per_million"].notna().any():
+        columns = (*SPEED_COLUMNS, COST_COLUMN)
+    views = (
+        view_of(speed, "prediction-speed", "Time of a call", "runtime", "runtime", columns, BLOCK),
+        view_of(
+            facts,
+            "prediction-equal",
+            "What computes the same function",
+            "runtime",
+            "runtime",
+            FACT_COLUMNS,
+            ["model"],
+        ),
+    )
+    paragraphs = [WORDS["prediction"]["text"]]
+    for text in {each.reference: None for each in predictions}:
+        paragraphs.append(WORDS["prediction"]["reference"].format(text))
+    figures = list(_charts(speed))
+    return Section(
+        "prediction",
+        paragraphs,
+        code=code_of(predictions[0]),
+        figures=figures,
+        views=views,
+        leads=["prediction-speed", *(each.id for each in figures[:4])],
+        csv={"prediction": speed},
+    )
+
+
+BLOCK = ["model", "samples"]
+
+
+def labels_of(predictions: Sequence[Results]) -> Mapping[str, str]:
+    """The name of each prediction → model, cell, and what else differs between predictions with the
+    same model."""
+    stated: dict[str, dict[str, Any]] = {}
+    for each in predictions:
+        stated[each.name] = {**each.overrides, **each.choices}
+    labels = {}
+    for each in predictions:
+        model = each.choices.get("model")
+        same = [stated[other.name] for other in predictions if other.choices.get("model") == model]
+        parts = [model or each.name, each.choices.get("cell")]
+        for key, value in stated[each.name].items():
+            is_shared = all(other.get(key) == value for other in same)
+            if key not in ("model", "cell") and not is_shared:
+                parts.append(f"{key.rpartition('.')[2]}={value}")
+        labels[each.name] = joined(parts)
+    return labels
+
+
+def speed_rows(
+    predictions: Sequence[Results],
+    labels: Mapping[str, str],
+    prices: PriceList | None,
+) -> Iterator[Row]:
+    """A row for each prediction, size of batch and runtime that was timed."""
+    for each in predictions:
+        price = prices.price_of(each.choices.get("device", "")) if prices else None
+        for fastest in each.fastest:
+            for runtime, batch in timed(each, fastest.batch):
+                usd = None
+                if price:
+                    seconds_per_million = 1e6 * batch.seconds.estimate / batch.batch
+                    usd = price.usd_per_hour * seconds_per_million / 3600
+                ratio = {}
+                if batch.ratio:
+                    ratio = structs.asdict(batch.ratio)
+                yield {
+                    "model": labels[each.name],
+                    "samples": samples(batch.batch),
+                    "runtime": runtime.name,
+                    "batch": batch.batch,
+                    "seconds": batch.seconds.estimate,
+                    "low": batch.seconds.low,
+                    "high": batch.seconds.high,
+                    "p50": batch.p50,
+                    "p95": batch.p95,
+                    "p99": batch.p99,
+                    "cpu_seconds": batch.cpu_seconds,
+                    "ratio": ratio.get("estimate"),
+                    "ratio_low": ratio.get("low"),
+                    "ratio_high": ratio.get("high"),
+                    "samples_per_second": batch.samples_per_second,
+                    "us_per_step": batch.us_per_step,
+                    "usd_per_million": usd,
+                    "machine": each.machine,
+                }
+
+
+def fact_rows(predictions: Sequence[Results], labels: Mapping[str, str]) -> Iterator[Row]:
+    """A row for each prediction and runtime, also of what was not timed."""
+    for each in predictions:
+        for runtime in each.runtimes:
+            size = runtime.file_bytes
+            peak = runtime.peak_bytes
+            yield {
+                "model": labels[each.name],
+                "runtime": runtime.name,
+                "equal": runtime.why_not_timed or "yes",
+                "difference": runtime.difference,
+                "load_seconds": runtime.load_seconds,
+                "file_kilobytes": None if size is None else size / 1e3,
+                "peak_megabytes": None if peak is None else peak / 1e6,
+                "remarks": "; ".join(runtime.notes) or n.NOTHING,
+            }
+
+
+def timed(results: Results, size: int) -> Iterator[tuple[Runtime, Batch]]:
+    """The runtimes that were timed with a size of batch."""
+    for runtime in results.runtimes:
+        for batch in runtime.batches:
+            if batch.batch == size:
+                yield runtime, batch
+
+
+def _charts(speed: pd.DataFrame) -> Iterator[Figure]:
+    """For each model, latency and throughput by size of batch."""
+    if speed.empty:
+        return
+    for model, rows in speed.groupby("model", sort=False):
+        of_fastest = rows.groupby("runtime")["seconds"].min().nsmallest(DRAWN)
+        drawn = rows[rows["runtime"].isin(of_fastest.index)].assign(series=rows["runtime"])
+        palette: Palette = colours(drawn["series"])
+        tail = drawn["p99"].fillna(drawn["p95"]).fillna(drawn["p50"])
+        latency = drawn.assign(seconds=drawn["p50"], low=drawn["p50"], high=tail)
+        chart = charts.by_batch(latency, palette)
+        title = f"ms per call, median to 99th percentile: {model}"
+        yield figure("prediction", model, "latency", title, chart)
+        title = f"Samples per second: {model}"
+        chart = charts.throughput(drawn, palette)
+        yield figure("prediction", model, "throughput", title, chart)
+
+
+def samples(batch: int) -> str:
+    return "one sample" if batch == 1 else f"{batch} samples"
+
+
+def prediction_answers(predictions: Sequence[Results]) -> list[Answer]:
+    """For each model: ``For one sample, `litert` answers in 0.75 ms, 8.9 times as fast as
+    `framework` (8.4 to 10.7)``."""
+    labels = labels_of(predictions)
+    found = []
+    for each in predictions:
+        of = f" of {labels[each.name]}" if len(predictions) > 1 else ""
+        clauses = answer_clauses(each)
+        if not clauses:
+            found.append(Answer(f"No runtime gave the right answers{of}, so nothing was timed."))
+            continue
+        first, *others = clauses
+        first = first.replace(",", f"{of},", 1)
+        further = "; ".join(others)
+        if further:
+            further += "."
+        found.append(
+            Answer(f"For {first}; {equality_clause(each)}.", further=n.capitalized(further))
+        )
+    return found
+
+
+def answer_clauses(results: Results) -> list[str]:
+    """``one sample, `litert` answers in 0.75 ms, …`` for each size of batch."""
+    clauses = []
+    for fastest in results.fastest:
+        runtime = results.runtime(fastest.runtime)
+        batch = next(each for each in runtime.batches if each.batch == fastest.batch)
+        text = f"{samples(fastest.batch)}, `{runtime.name}` answers in "
+        text += f"{n.plain(1e3 * batch.seconds.estimate)} ms"
+        if batch.ratio is not None:
+            ratio = Interval(batch.ratio.estimate, batch.ratio.low, batch.ratio.high)
+            text += f", {as_fast(ratio, f'`{results.compared_with}`')}"
+        if fastest.also:
+            names = ", ".join(f"`{name}`" for name in fastest.also)
+            text += f" (no difference shown to {names})"
+        clauses.append(text)
+    return clauses
+
+
+def equality_clause(results: Results) -> str:
+    """``all that were timed computed the same function``, and what does not."""
+    unequal = [f"`{each.name}`" for each in results.runtimes if each.unequal]
+    if not unequal:
+        return SAID_EQUAL
+    does = "does" if len(unequal) == 1 else "do"
+    return f"{SAID_EQUAL}, and {', '.join(unequal)} {does} not"
+
+
+def code_of(results: Results) -> str:
+    """The lines that serve with the fastest runtime for the smallest batch; ``""`` without one."""
+    if not results.fastest:
+        return ""
+    first = results.runtime(results.fastest[0].runtime)
+    return f"# {first.name}\n{first.code or ''}".rstrip()
+
+
+def prediction_summary(predictions: Sequence[Results]) -> str:
+    """``4 models on HOST, last on 2026-11-21``."""
+    machines = ", ".join({each.machine: None for each in predictions})
+    latest = max(each.started for each in predictions)
+    day, _ = n.moment(latest).split(" ")
+    return f"{n.counted(len(predictions), 'model')} on {machines}, last on {day}"
+
+
+def prediction_conditions(predictions: Sequence[Results]) -> dict[str, str]:
+    """Machines, packages and threads, in a line each."""
+    versions: dict[str, str] = {}
+    for each in predictions:
+        for runtime in each.runtimes:
+            versions |= runtime.versions
+    threads = {n.counted(each.threads, "thread"): None for each in predictions}
+    rounds = {f"{each.rounds} rounds of {each.cycles} turns": None for each in predictions}
+    return {
+        "Machine": ", ".join({each.machine: None for each in predictions}),
+        "Software": ", ".join(f"{name} {version}" for name, version in sorted(versions.items())),
+        "Devices": ", ".join(threads),
+        "Measured": ", ".join(rounds),
+    }

@@ -1,0 +1,205 @@
+"""A ``torch.nn.Module`` from the weights, without a graph. Its recurrent layers are torch's own."""
+
+import importlib.util
+import json
+import shutil
+from pathlib import Path
+
+import numpy
+
+from rnnserve.refusals import Refused, of_layer
+from rnnserve.walk import WITHOUT_EFFECT, Value, Walk, activation_name, flat
+
+FIXED_SHAPES = False
+MODULE = Path(__file__).with_name("torch_module.py")
+CODE = """\
+# once: from rnnserve import torch_eager; torch_eager.export(model, arrays, folder)
+import torch
+from torch_module import Model  # which the folder has
+torch.set_num_threads(HOW_MANY)
+model = Model(".")
+with torch.inference_mode():
+    outputs = model([torch.from_numpy(array) for array in arrays])  # in the model's order
+"""
+ACTIVATIONS = ("linear", "tanh", "sigmoid", "relu", "elu", "softplus", "softsign", "softmax")
+NO_MASKS = "torch.nn has no masks"
+CELLS = {"LSTMCell": "lstm", "GRUCell": "gru", "SimpleRNNCell": "rnn"}
+
+
+def export(model, arrays, folder):
+    if importlib.util.find_spec("torch") is None:
+        raise ImportError("torch is not installed", name="torch")
+    steps = _Steps()
+    inputs = [Value(number, tuple(each.shape)) for number, each in enumerate(model.inputs)]
+    steps.number = len(inputs)
+    outputs = flat(steps.model(model, inputs))
+    described = {"steps": steps.found, "outputs": [value.name for value in outputs]}
+    (folder / "model.json").write_text(json.dumps(described))
+    numpy.savez(folder / "model.npz", **steps.arrays)
+    shutil.copy(MODULE, folder)
+
+
+def load(folder, threads, is_compiled=False):
+    import torch
+
+    from rnnserve.torch_module import Model
+
+    torch.set_num_threads(threads)
+    if torch.get_num_interop_threads() != 1:
+        torch.set_num_interop_threads(1)  # once in a process
+    used = torch.get_num_threads()
+    if used != threads:
+        raise Refused(f"torch has {used} threads, not {threads}")
+    model = Model(folder)
+    if is_compiled:
+        model = torch.compile(model)
+
+    def answer(arrays):
+        with torch.inference_mode():
+            outputs = model([torch.from_numpy(array) for array in arrays])
+        return [output.numpy() for output in outputs]
+
+    return answer
+
+
+class _Steps(Walk):
+    """What `torch_module.Model` does one after the other, and its weights by name."""
+
+    def __init__(self):
+        self.found = []
+        self.arrays = {}
+        self.number = 0
+
+    def mask_operation(self, operation, kind, arguments, options):
+        raise of_layer(operation, NO_MASKS)
+
+    def translated(self, layer, kind, arguments, options):
+        import keras
+
+        if kind == "Masking":
+            raise of_layer(layer, NO_MASKS)
+        if options or len(arguments) != 1:
+            raise of_layer(layer, f"has further arguments: {', '.join(options) or 'states'}")
+        (value,) = arguments
+        if kind == "Concatenate":
+            axis = layer.axis % len(value[0].shape)
+            sizes = [each.shape[axis] for each in value]
+            shape = list(value[0].shape)
+            shape[axis] = None if None in sizes else sum(sizes)
+            return self.step("Concatenate", value, {"axis": axis}, {}, tuple(shape))
+        if not isinstance(value, Value):
+            raise of_layer(layer, "has several inputs")
+        if kind in WITHOUT_EFFECT:
+            return value
+        if isinstance(layer, keras.layers.Bidirectional):
+            if layer.merge_mode != "concat":
+                raise of_layer(layer, f"torch.nn has no merge_mode={layer.merge_mode}")
+            if layer.forward_layer.go_backwards or not layer.backward_layer.go_backwards:
+                raise of_layer(layer, "its forward layer runs backwards, or both layers forwards")
+            return self.recurrent(layer, value, [layer.forward_layer, layer.backward_layer])
+        if isinstance(layer, keras.layers.RNN):
+            return self.recurrent(layer, value, [layer])
+        return self.by_kind(layer, kind, value)
+
+    def step(self, kind, values, settings, arrays, shape):
+        """Adds a step and returns its output. `arrays`: name → array of its part."""
+        for name, array in arrays.items():
+            array = numpy.ascontiguousarray(array, "float32")
+            self.arrays[f"parts.{len(self.found)}.layer.{name}"] = array
+        numbers = [value.name for value in values]
+        self.found.append({"kind": kind, "inputs": numbers, "settings": settings})
+        self.number += 1
+        return Value(self.number - 1, shape)
+
+    def of_Activation(self, layer, value):
+        settings = {"activation": _activation(layer, layer.activation, ACTIVATIONS)}
+        return self.step("Activation", [value], settings, {}, value.shape)
+
+    def of_Dense(self, layer, value):
+        settings = {
+            "features": value.shape[-1],
+            "units": layer.units,
+            "activation": _activation(layer, layer.activation, ACTIVATIONS),
+        }
+        bias = numpy.zeros(layer.units)
+        if layer.use_bias:
+            bias = numpy.asarray(layer.bias)
+        arrays = {"weight": numpy.asarray(layer.kernel).T, "bias": bias}
+        return self.step("Dense", [value], settings, arrays, (*value.shape[:-1], layer.units))
+
+    def of_Embedding(self, layer, value):
+        if layer.mask_zero:
+            raise of_layer(layer, NO_MASKS)
+        settings = {"words": layer.input_dim, "units": layer.output_dim}
+        arrays = {"weight": numpy.asarray(layer.embeddings)}
+        return self.step("Embedding", [value], settings, arrays, (*value.shape, layer.output_dim))
+
+    def recurrent(self, layer, value, directions):
+        first = directions[0]
+        kind, options = _kind(first)
+        arrays = {}
+        for each, suffix in zip(directions, ("", "_reverse"), strict=False):
+            if _kind(each) != (kind, options):
+                raise of_layer(layer, "its two layers have different settings")
+            for name, array in _arrays(kind, each.cell).items():
+                arrays[f"{name}_l0{suffix}"] = array
+        if first.return_state or first.stateful:
+            raise of_layer(layer, "return_state and stateful have no translation")
+        units = first.cell.units
+        settings = {
+            "features": value.shape[-1],
+            "cell": kind,
+            "units": units,
+            "both": len(directions) == 2,
+            "backwards": first.go_backwards,
+            "sequences": first.return_sequences,
+            "options": options,
+        }
+        shape = (value.shape[0], len(directions) * units)
+        if first.return_sequences:
+            shape = (value.shape[0], value.shape[1], shape[1])
+        return self.step("Recurrent", [value], settings, arrays, shape)
+
+
+def _activation(layer, activation, known):
+    name = activation_name(layer, activation)
+    if name not in known:
+        raise of_layer(layer, f"torch.nn has no {name} there")
+    return name
+
+
+def _kind(layer):
+    """(the cell of `torch_module.CELLS`, further arguments of its class)."""
+    cell = layer.cell
+    kind = CELLS.get(type(cell).__name__)
+    if kind is None or type(cell).__module__.partition(".")[0] != "keras":
+        raise of_layer(layer, f"the cell {type(cell).__name__} is not in torch.nn")
+    if kind == "rnn":
+        return kind, {"nonlinearity": _activation(layer, cell.activation, ("tanh", "relu"))}
+    _activation(layer, cell.activation, ("tanh",))
+    _activation(layer, cell.recurrent_activation, ("sigmoid",))
+    if kind == "gru" and not cell.reset_after:
+        raise of_layer(layer, "torch's GRU resets after the product, this one before it")
+    return kind, {}
+
+
+def _arrays(kind, cell):
+    """The weights of one direction under torch's names, in its order of gates."""
+    bias = numpy.zeros((2, cell.kernel.shape[1]), "float32")
+    if cell.use_bias:
+        given = numpy.atleast_2d(numpy.asarray(cell.bias))
+        bias[: len(given)] = given
+    return {
+        "weight_ih": _gates(kind, numpy.asarray(cell.kernel)).T,
+        "weight_hh": _gates(kind, numpy.asarray(cell.recurrent_kernel)).T,
+        "bias_ih": _gates(kind, bias)[0],
+        "bias_hh": _gates(kind, bias)[1],
+    }
+
+
+def _gates(kind, array):
+    """Keras's z, r, h → torch's r, z, n of a GRU; an LSTM has i, f, g, o in both."""
+    if kind != "gru":
+        return array
+    z, r, h = numpy.split(array, 3, axis=-1)
+    return numpy.concatenate([r, z, h], axis=-1)

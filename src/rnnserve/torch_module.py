@@ -1,0 +1,112 @@
+"""A model as a ``torch.nn.Module``, from ``model.json`` and ``model.npz`` in the same folder.
+
+    from torch_module import Model
+
+    model = Model("folder")
+    outputs = model([torch.from_numpy(array) for array in arrays])
+
+Torch and NumPy are all that it needs: the export of `torch_eager` copies it.
+"""
+
+import json
+from pathlib import Path
+
+import numpy
+import torch
+from torch import nn
+
+FUNCTIONS = {
+    "linear": lambda x: x,
+    "tanh": torch.tanh,
+    "sigmoid": torch.sigmoid,
+    "relu": torch.relu,
+    "elu": nn.functional.elu,
+    "softplus": nn.functional.softplus,
+    "softsign": nn.functional.softsign,
+    "softmax": lambda x: torch.softmax(x, -1),
+}
+CELLS = {"lstm": nn.LSTM, "gru": nn.GRU, "rnn": nn.RNN}
+
+
+class Recurrent(nn.Module):
+    """An LSTM, GRU or RNN in one direction or both."""
+
+    def __init__(self, features, cell, units, both, backwards, sequences, options):
+        super().__init__()
+        self.layer = CELLS[cell](features, units, batch_first=True, bidirectional=both, **options)
+        self.backwards = backwards
+        self.sequences = sequences
+
+    def forward(self, x):
+        if self.backwards:
+            x = torch.flip(x, [1])
+        outputs, last = self.layer(x)
+        if self.sequences:
+            return outputs
+        if isinstance(last, tuple):
+            last = last[0]
+        if len(last) == 2:
+            return torch.cat([last[0], last[1]], -1)
+        return last[0]
+
+
+class Dense(nn.Module):
+    def __init__(self, features, units, activation):
+        super().__init__()
+        self.layer = nn.Linear(features, units)
+        self.activation = activation
+
+    def forward(self, x):
+        return FUNCTIONS[self.activation](self.layer(x))
+
+
+class Activation(nn.Module):
+    def __init__(self, activation):
+        super().__init__()
+        self.activation = activation
+
+    def forward(self, x):
+        return FUNCTIONS[self.activation](x)
+
+
+class Embedding(nn.Module):
+    def __init__(self, words, units):
+        super().__init__()
+        self.layer = nn.Embedding(words, units)
+
+    def forward(self, x):
+        return self.layer(x.long())
+
+
+class Concatenate(nn.Module):
+    def __init__(self, axis):
+        super().__init__()
+        self.axis = axis
+
+    def forward(self, *parts):
+        return torch.cat(parts, self.axis)
+
+
+KINDS = {kind.__name__: kind for kind in (Recurrent, Dense, Activation, Embedding, Concatenate)}
+
+
+class Model(nn.Module):
+    """A list of arrays → a list of arrays. `folder`: has the two files."""
+
+    def __init__(self, folder):
+        super().__init__()
+        described = json.loads((Path(folder) / "model.json").read_text())
+        self.steps = described["steps"]
+        self.outputs = described["outputs"]
+        self.parts = nn.ModuleList(KINDS[each["kind"]](**each["settings"]) for each in self.steps)
+        with numpy.load(Path(folder) / "model.npz") as arrays:
+            state = {name: torch.from_numpy(arrays[name]) for name in arrays}
+        self.load_state_dict(state)
+        self.eval()
+
+    def forward(self, inputs):
+        values = list(inputs)
+        for place, part in enumerate(self.parts):
+            given = [values[number] for number in self.steps[place]["inputs"]]
+            values.append(part(*given))
+        return [values[number] for number in self.outputs]

@@ -1,0 +1,205 @@
+"""An experiment whose models answer: from its file to its plan, its results and its page."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import numpy
+import pytest
+import yaml
+
+import rnnbench
+import rnnserve
+from rnnbench.cli import main
+from rnnbench.errors import ConfigError
+from rnnbench.grid.experiment import load_experiment
+from rnnbench.planning.plan import Plan, write_plan
+from rnnbench.planning.planner import make_plan
+from rnnbench.prediction import results
+from rnnbench.prediction.measure import Job, Outcome
+from rnnbench.records.predictions import Results, prediction_file
+from rnnbench.tracking.store import all_runs, connected
+from tests.conftest import ROOT
+from tests.serving.test_serving_results import FAST, PREPARED, SLOW, outcome, turns_of
+
+CONF = [ROOT / "conf"]
+CONTENT = {
+    "title": "Which?",
+    "grids": ["model=shape_short cell=lstm,gru rnn=keras build=serving device=cpu_1"],
+    "predict": {"runtimes": ["framework", "litert"], "batches": [1, 8]},
+    "lead": "predictions",
+}
+Planned = Callable[..., Plan]
+
+
+@pytest.fixture
+def planned(tmp_path: Path) -> Planned:
+    def plan(**changes: object) -> Plan:
+        file = tmp_path / "serve.yaml"
+        file.write_text(yaml.safe_dump(CONTENT | changes))
+        return make_plan(str(file), CONF, ROOT)
+
+    return plan
+
+
+def test_it_has_predictions_and_neither_runs_nor_certificates(planned: Planned) -> None:
+    plan = planned()
+    assert not plan.runs and not plan.rounds and not plan.certificates
+    assert [each.choices["cell"] for each in plan.predictions.values()] == ["lstm", "gru"]
+    assert {pins.key.partition("-")[0] for pins in plan.environments.values()} == {"serving"}
+
+
+def test_what_is_asked_decides_whether_it_is_measured_again(planned: Planned) -> None:
+    def digests(**changes: object) -> set[str]:
+        return {each.digest for each in planned(**changes).predictions.values()}
+
+    before = digests()
+    assert before == digests(title="Other words")
+    assert before.isdisjoint(digests(predict=CONTENT["predict"] | {"batches": [1]}))
+    assert before.isdisjoint(digests(predict=CONTENT["predict"] | {"rounds": 9}))
+
+
+def test_a_runtime_of_one_s_own(planned: Planned, tmp_path: Path) -> None:
+    def settings_and_digests() -> tuple[list[str], set[str]]:
+        plan = planned(predict={"runtimes": ["framework", "mine.py"]})
+        planned_all = plan.predictions.values()
+        return next(iter(planned_all)).settings.runtimes, {each.digest for each in planned_all}
+
+    with pytest.raises(ConfigError, match=r"mine\.py: no such file"):
+        settings_and_digests()
+    mine = tmp_path / "mine.py"
+    mine.write_text("CODE = ''")
+    runtimes, digests = settings_and_digests()
+    assert runtimes == ["framework", str(mine)]
+    with pytest.raises(ValueError, match=r"mine\.py has no export"):
+        rnnserve.runtime(str(mine))
+    mine.write_text("FIXED_SHAPES, CODE = False, ''\ndef export(): pass\ndef load(): pass\n")
+    assert settings_and_digests()[1].isdisjoint(digests)
+    assert rnnserve.runtime(str(mine)).FIXED_SHAPES is False
+    assert rnnserve.name_of(str(mine)) == "mine"
+    shadow = tmp_path / "litert.py"
+    shadow.touch()
+    with pytest.raises(ConfigError, match="two runtimes have the name litert"):
+        planned(predict={"runtimes": ["litert", "litert.py"]})
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"predict": {"runtimes": ["framework", "onnxruntim"]}}, "did you mean onnxruntime?"),
+        ({"predict": {"runtimes": ["framework"]}}, "predict.runtimes"),
+        (
+            {"grids": "model=shape_short rnn=block build=serving device=cpu_1"},
+            "rnn.implementation=block, which cannot be exported",
+        ),
+        (
+            {"grids": "model=shape_short rnn=keras build=keras3_torch device=cpu_1"},
+            "build.framework=keras3_torch, which cannot be exported",
+        ),
+    ],
+)
+def test_what_cannot_be_asked_is_refused(planned: Planned, changes: dict, says: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        planned(**changes)
+    assert says in str(raised.value)
+
+
+def test_the_experiment_serving_asks_the_four_kinds_of_models() -> None:
+    plan = make_plan("serving", CONF, ROOT)
+    kinds = set()
+    for each in plan.predictions.values():
+        model = each.config["model"]
+        is_masked = model.get("padding") == "right"
+        kinds.add((each.choices["cell"], bool(model.get("bidirectional")), is_masked))
+    assert kinds == {
+        ("lstm", False, False),
+        ("gru", False, False),
+        ("lstm", True, False),
+        ("lstm", False, True),
+    }
+    assert set(load_experiment("serving", CONF).predict.runtimes) == set(rnnserve.NAMES)
+
+
+@pytest.fixture
+def place(planned: Planned, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of the experiment in a project, with its plan; nothing is measured."""
+    plan = planned()
+    write_plan(plan, tmp_path / "results")
+    for name in ("conf", "data.dvc", "workflow"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    (tmp_path / "data").mkdir()
+    monkeypatch.chdir(tmp_path)
+
+    def measure(job: Job, say: object) -> tuple[dict, list]:
+        assert job.batches == [1, 8] and job.threads == 1
+        (job.folder / "litert").mkdir()
+        (job.folder / "litert/model.tflite").write_text("exported")
+        litert = outcome("litert", turns_of(FAST))
+        litert.folder = "litert"
+        refused = Outcome("openvino", "layer lstm")
+        return PREPARED, [outcome("framework", turns_of(SLOW)), litert, refused]
+
+    monkeypatch.setattr(results, "measure", measure)
+    monkeypatch.setattr("rnnbench.commands.rules.end_with_snakemake", lambda: None)
+    return tmp_path / "results" / plan.site / "serve"
+
+
+def test_from_the_plan_to_the_page(
+    place: Path,
+    planned: Planned,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    plan = planned()
+    first, second = plan.predictions.values()
+    file = prediction_file(place, first.name)
+    assert main(["predict", str(file), "--digest", first.digest]) == 0
+    found = msgspec.json.decode(file.read_bytes(), type=Results)
+    assert (found.digest, found.choices["cell"]) == (first.digest, "lstm")
+
+    assert main(["plan", "serve.yaml"]) == 0
+    assert main(["report", "serve", "--out", "page"]) == 0
+    printed = capsys.readouterr().out
+    assert "serve: 2 predictions, 1 measured" in printed
+    assert "1 of 2 planned runs are missing." in printed
+    assert "For one sample, `litert` answers in 2000 ms, 5.04 times as fast" in printed
+    card = json.loads(Path("page/card.json").read_text())
+    assert "1 model on " in card["summary"]
+
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{Path('mlflow.db').absolute()}")
+    for _ in range(2):  # what MLflow has is not logged again
+        assert main(["report", "serve"]) == 0
+    with connected(Path()) as client:
+        number = client.get_experiment_by_name("serve").experiment_id
+        runs = {run.data.params["runtime"]: run for run in all_runs(client, number)}
+        assert len(all_runs(client, number)) == len(runs) == 3
+        assert runs["litert"].data.metrics["seconds_1"] == pytest.approx(2.0)
+        assert runs["litert"].data.metrics["times_as_fast_1"] == pytest.approx(5.04, rel=1e-3)
+        assert runs["openvino"].data.tags["equal"] == "refused: layer lstm"
+        files = client.list_artifacts(runs["litert"].info.run_id, "exported")
+        assert [file.path for file in files] == ["exported/model.tflite"]
+
+    assert main(["predict", str(prediction_file(place, second.name)), "--digest", "old"]) == 1
+    assert not prediction_file(place, second.name).exists()
+
+
+def test_predictions_stay_on_their_machine(place: Path, capsys) -> None:
+    assert main(["export", "serve", "-o", "serve.zip"]) == 2
+    assert main(["bundle", "serve.yaml", "-o", "folder"]) == 2
+    assert capsys.readouterr().err.count("has predictions, which stay on the machine") == 2
+    assert not Path("serve.zip").exists()
+
+
+def test_a_program_asks_for_arrays(place: Path) -> None:
+    Path("mine.py").write_text("def build():\n    pass\n")
+    data = {"x": numpy.ones((4, 9, 3))}
+    answers = rnnbench.predict("mine.py:build", data, ("framework", "litert"), (8, 1), project=".")
+    assert answers.fastest() == "litert" and answers.fastest(99) is None
+    assert answers.results.runtime("litert").batches[0].ratio.estimate > 4
+    assert "For one sample, `litert` answers in 2000 ms" in str(answers)
+    assert answers.code.startswith("# litert")
+    assert answers.page == Path("reports/predict-mine-build/report.html").absolute()
+    assert "rnnbench.predict(" in answers.page.read_text()
