@@ -135,7 +135,7 @@ def section_of(predictions: Sequence[Results], prices: PriceList | None) -> Sect
     )
 
 
-BLOCK = ["model", "samples"]
+BLOCK = ["model", "asked"]
 
 
 def labels_of(predictions: Sequence[Results]) -> Mapping[str, str]:
@@ -176,7 +176,7 @@ def speed_rows(
                     ratio = structs.asdict(batch.ratio)
                 yield {
                     "model": labels[each.name],
-                    "samples": samples(batch.batch),
+                    "asked": samples(batch.batch),
                     "runtime": runtime.name,
                     "batch": batch.batch,
                     "seconds": batch.seconds.estimate,
