@@ -157,6 +157,14 @@ def test_the_page_has_charts_tables_the_answer_and_the_lines(tmp_path: Path) -> 
     assert "litert" in litert
 
 
+def test_every_size_of_batch_has_a_sentence() -> None:
+    turns = [turns_of([[2.0]])[0], turns_of([[3.0]])[0]]
+    turns[1].batch = 8
+    (answer,) = prediction_answers([results_of(JOB, PREPARED, [outcome("framework", turns)])])
+    assert answer.speed_sentence.startswith("For one sample, `framework` answers in 2000 ms; ")
+    assert answer.further == "For 8 samples, `framework` answers in 3000 ms."
+
+
 def test_cost_is_of_the_device_s_price_and_a_million_samples() -> None:
     results = results_of(JOB, PREPARED, [outcome("framework", turns_of([[0.36]]))])
     on_device = msgspec.structs.replace(results, choices={"device": "cpu_1"})

@@ -257,12 +257,8 @@ def prediction_answers(predictions: Sequence[Results]) -> list[Answer]:
             continue
         first, *others = clauses
         first = first.replace(",", f"{of},", 1)
-        further = "; ".join(others)
-        if further:
-            further += "."
-        found.append(
-            Answer(f"For {first}; {equality_clause(each)}.", further=n.capitalized(further))
-        )
+        further = " ".join(f"For {clause}." for clause in others)
+        found.append(Answer(f"For {first}; {equality_clause(each)}.", further=further))
     return found
 
 
