@@ -82,7 +82,10 @@ def test_the_same_name_in_two_folders_is_rejected(conf: list[Path], extra: Path)
         ("grids: [rnn=keras", "mine.yaml, line 1: cannot be read"),
         ("grids: [a]\ngrids: [b]", "found duplicate key grids"),
         ("- a", r"the file is \['a'\]; it must be a mapping"),
-        ("lead: speed", "lead is 'speed'; it must be one of calls, devices, kernels, predictions, time"),
+        (
+            "lead: speed",
+            "lead is 'speed'; it must be one of calls, devices, kernels, predictions, time",
+        ),
         ("grid_order: random", "it must be one of interleaved, sequential"),
         ("repeats: {most: 5, until: 2%}", "repeats.until is '2%'; .* a number or null"),
         ("repeats: {most: 5, until: 0}", "repeats.until is 0; it must be a number > 0"),
