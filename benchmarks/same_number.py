@@ -46,6 +46,9 @@ NAMES = {
 TIME, COMPARE = "Speed-up and seconds per epoch", "rnnbench compare"
 SO_FAR, RULE = "so far", "stopping rule"
 Titled = tuple[str, list[list[str]]]  # title and rows of a table
+RATIO_SENTENCE = re.compile(
+    r"([\d.]+) times as\s+fast[^(]*\((?:one\s+run|([\d.]+)\s+to\s+([\d.]+))\)"
+)
 RATIO_TEXT = re.compile(r"([\d.]+)×(?: \(([\d.]+)–([\d.]+)\))?")
 # Title of a Markdown table → columns of the name, the ratio and its interval, and whether the ratio
 # is that of the reference over the named configuration.
@@ -226,8 +229,10 @@ def _of_terminal(compared: pd.DataFrame, a: str, b: str) -> list[Given]:
     """The ratios of ``rnnbench compare``, as numbers and as printed."""
     with contextlib.redirect_stdout(io.StringIO()) as printed:
         terminal.print_comparison(compared, [a, b])
+        terminal.print_answers(compared)
     rows = compared[compared["ratio"].notna()].to_dict("records")
-    texts = RATIO_TEXT.findall(printed.getvalue())
+    pattern = RATIO_SENTENCE if terminal.is_told(compared) else RATIO_TEXT
+    texts = pattern.findall(printed.getvalue())
     given = []
     for row, numbers in zip(rows, texts, strict=True):
         given.append(Given(COMPARE, row["same"], a, b, row["ratio"], row["low"], row["high"]))
