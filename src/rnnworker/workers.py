@@ -7,11 +7,13 @@ from rnnworker import cards, machine, processors
 from rnnworker.forked_workers import may_fork
 from rnnworker.members import Member
 
-# Variables that would change a run: numbers of threads (Snakemake exports them) and where Python
-# finds its packages.
+# Variables that would change a run: numbers of threads (Snakemake exports them), where Python finds
+# its packages, and what importing TensorFlow 2 sets in a program, with which TensorFlow 1 makes no
+# graph.
 REMOVED = (
     "OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS",
     "VECLIB_MAXIMUM_THREADS", "GOTO_NUM_THREADS", "PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV",
+    "TF2_BEHAVIOR",
 )  # fmt: skip
 REMOVED_PREFIXES = ("MLFLOW_", "SNAKEMAKE_")
 WORKER = os.path.dirname(os.path.abspath(__file__))

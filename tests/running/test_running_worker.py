@@ -21,6 +21,7 @@ def test_the_worker_environment_lacks_variables_that_would_interfere(monkeypatch
         **{f"{name}_NUM_THREADS": "8" for name in threads},
         **{"PYTHONPATH": "/ours", "VECLIB_MAXIMUM_THREADS": "8", "SNAKEMAKE_PROFILE": "x"},
         **{"MLFLOW_TRACKING_URI": "http://somewhere", "MLFLOW_RUN_ID": "1"},
+        "TF2_BEHAVIOR": "1",  # by a notebook that has imported TensorFlow 2
     }
     monkeypatch.setattr(os, "environ", ours)
     kept = {"HOME": "/home/me", "OMP_NUM_THREADS": "2", "PYTHONUNBUFFERED": "1"}

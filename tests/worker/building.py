@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -154,7 +153,7 @@ def answer(
             [python, "-W", "ignore", "-c", script, *texts],
             capture_output=True,
             text=True,
-            env={**os.environ, **own},
+            env={**forked.inherited(), **own},
             timeout=timeout,
         )
     assert done.returncode == 0, done.stderr[-3000:]

@@ -39,7 +39,7 @@ def run(
         request = {
             "script": script,
             "arguments": list(arguments),
-            "environment": {**os.environ, **variables},
+            "environment": {**inherited(), **variables},
             **{name: str(file) for name, file in files.items()},
         }
         server.stdin.write(json.dumps(request).encode() + b"\n")
@@ -57,6 +57,12 @@ def run(
     return CompletedProcess(script, end["exit_code"], output, errors)
 
 
+def inherited() -> dict[str, str]:
+    """This process's environment, without what importing TensorFlow 2 sets in it: TensorFlow 1
+    would make no graph."""
+    return {name: value for name, value in os.environ.items() if name != "TF2_BEHAVIOR"}
+
+
 @cache
 def _server(
     python: str, modules: tuple[str, ...], variables: tuple[tuple[str, str], ...]
@@ -64,7 +70,7 @@ def _server(
     # It ends when this process does, which closes its standard input.
     return subprocess.Popen(
         [python, "-W", "ignore", SERVER, *modules],
-        env={**os.environ, **dict(variables)},
+        env={**inherited(), **dict(variables)},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         bufsize=0,
