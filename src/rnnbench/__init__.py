@@ -18,18 +18,15 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rnnbench.api.calls import compare, load, predict
     from rnnbench.errors import RnnbenchError
-    from rnnbench.report.comparison import Comparison, Speedup
-    from rnnbench.report.prediction import Prediction
+    from rnnbench.report.comparison import Comparison
 
 __version__ = "0.1.0"
-__all__ = ["Comparison", "Prediction", "RnnbenchError", "Speedup", "compare", "load", "predict"]
+__all__ = ["Comparison", "RnnbenchError", "compare", "load", "predict"]
 
 # Loaded when they are used: a process that is alive during a timed run stays small.
 _PLACES = {
     "Comparison": "rnnbench.report.comparison",
-    "Prediction": "rnnbench.report.prediction",
     "RnnbenchError": "rnnbench.errors",
-    "Speedup": "rnnbench.report.comparison",
     "compare": "rnnbench.api.calls",
     "load": "rnnbench.api.calls",
     "predict": "rnnbench.api.calls",

@@ -76,7 +76,7 @@ class _Steps(Walk):
     def translated(self, layer, kind, arguments, options):
         import keras
 
-        if kind == "Masking":
+        if kind == "Masking" or "mask" in options:
             raise of_layer(layer, NO_MASKS)
         if options or len(arguments) != 1:
             raise of_layer(layer, f"has further arguments: {', '.join(options) or 'states'}")

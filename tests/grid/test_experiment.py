@@ -86,6 +86,10 @@ def test_the_same_name_in_two_folders_is_rejected(conf: list[Path], extra: Path)
             "lead: speed",
             "lead is 'speed'; it must be one of calls, devices, kernels, predictions, time",
         ),
+        (
+            "predict: {runtimes: [framework, litert]}\nrepeats: {most: 5, until: 0.02}",
+            "predict and repeats exclude each other",
+        ),
         ("grid_order: random", "it must be one of interleaved, sequential"),
         ("repeats: {most: 5, until: 2%}", "repeats.until is '2%'; .* a number or null"),
         ("repeats: {most: 5, until: 0}", "repeats.until is 0; it must be a number > 0"),

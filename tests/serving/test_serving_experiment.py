@@ -14,6 +14,7 @@ import yaml
 import rnnbench
 import rnnserve
 from rnnbench.cli import main
+from rnnbench.commands.results import unused
 from rnnbench.errors import ConfigError
 from rnnbench.grid.experiment import load_experiment
 from rnnbench.planning.plan import Plan, write_plan
@@ -91,6 +92,7 @@ def test_a_runtime_of_one_s_own(planned: Planned, tmp_path: Path) -> None:
     [
         ({"predict": {"runtimes": ["framework", "onnxruntim"]}}, "did you mean onnxruntime?"),
         ({"predict": {"runtimes": ["framework"]}}, "predict.runtimes"),
+        ({"reference": {"rnn": "keras"}}, "predict and reference exclude each other"),
         (
             {"grids": "model=shape_short rnn=block build=serving device=cpu_1"},
             "rnn.implementation=block, which cannot be exported",
@@ -105,6 +107,21 @@ def test_what_cannot_be_asked_is_refused(planned: Planned, changes: dict, says: 
     with pytest.raises(ConfigError) as raised:
         planned(**changes)
     assert says in str(raised.value)
+
+
+def test_gc_keeps_its_environment_and_retry_says_what_measures_it_again(
+    planned: Planned, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "workflow").symlink_to(ROOT / "workflow")
+    plan = planned()
+    write_plan(plan, tmp_path / "results")
+    (key,) = plan.environments
+    for name in (key, "serving-00000000"):
+        (tmp_path / "results/envs" / name).mkdir(parents=True)
+    found = [path.name for path, _ in unused(tmp_path, tmp_path / "results")]
+    assert found == ["serving-00000000"]
+    assert main(["retry", "serve", "--results", str(tmp_path / "results")]) == 2
+    assert "predictions/NAME.json, and it is measured again" in capsys.readouterr().err
 
 
 def test_the_experiment_serving_asks_the_four_kinds_of_models() -> None:

@@ -14,7 +14,7 @@ from rich.filesize import decimal
 from rnnbench.builds.launcher import DISTRIBUTIONS, versions
 from rnnbench.builds.pins import locked_versions, normal, pins_of
 from rnnbench.commands.arguments import PLANNED, Arguments, command_parser, parse_experiment
-from rnnbench.errors import RecordError, RnnbenchError
+from rnnbench.errors import ConfigError, RecordError, RnnbenchError
 from rnnbench.grid.files import user_files
 from rnnbench.grid.point import full_identity
 from rnnbench.planning.finished import FinishedRun, finished
@@ -68,6 +68,12 @@ def plan(arguments: Sequence[str]) -> int:
 
     results = root / "results"
     if made.predictions:
+        if options.why:
+            raise ConfigError(
+                "predictions have no --why.",
+                where=made.experiment.name,
+                remedy="leave it out.",
+            )
         folder = results / made.site / made.experiment.name
         count = 0
         for name in made.predictions:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import hashlib
 import shlex
 import tempfile
 from collections.abc import Sequence
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from rnnbench.commands.arguments import Arguments, command_parser, positive, project_conf
+from rnnbench.datasets.pins import own_md5
 from rnnbench.errors import ConfigError, say
 from rnnbench.grid.experiment import known_runtimes
 from rnnbench.records.store import write_json
@@ -183,8 +183,8 @@ def _model(reference: str) -> dict[str, Any]:
         return {"name": f"{file.stem}-{function}", "function": f"{file}:{function}"}
     if reference.endswith(".keras"):
         file = _existing(reference, "--model")
-        md5 = hashlib.md5(file.read_bytes()).hexdigest()
-        return {"name": file.stem, "function": SAVED, "file": str(file), "md5": md5}
+        saved = {"function": SAVED, "file": str(file), "md5": own_md5(file)}
+        return {"name": file.stem, **saved}
     remedy = "name FILE.py:FUNCTION or FILE.keras."
     raise ConfigError("is not a model.", where=f"--model {reference}", remedy=remedy)
 

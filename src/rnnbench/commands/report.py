@@ -109,11 +109,8 @@ def write_page(arguments: Sequence[str]) -> Written:
         write_index(out.parent)
     further = []
     if found.missing:
-        count = len(found.missing)
-        total = len(found.planned) + len(inputs.predictions)
-        if inputs.predictions or not found.planned:
-            total += count
-        further.append(f"{count} of {total} planned runs are missing.")
+        total = len(found.planned) + sum(len(planned_files(folder)) for folder in folders)
+        further.append(f"{len(found.missing)} of {total} planned runs are missing.")
     for fault in faults:
         say(f"left out: {fault}")
     return Written(report, page, tuple(further))

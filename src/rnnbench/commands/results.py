@@ -17,6 +17,7 @@ from rnnbench.exchange.incoming import UNPACKED
 from rnnbench.grid.point import configuration_of
 from rnnbench.locks import exclusive
 from rnnbench.records.plan_file import read_runs
+from rnnbench.records.predictions import planned_files
 from rnnbench.records.record import NOT_CERTIFIED
 from rnnbench.records.rounds import (
     Result,
@@ -26,7 +27,7 @@ from rnnbench.records.rounds import (
     round_files,
     write_results,
 )
-from rnnbench.records.store import RETRIED, UNREADABLE, readable
+from rnnbench.records.store import RETRIED, UNREADABLE, read_json, readable
 from rnnworker import machine
 
 YOUNG_SECONDS = 86_400.0  # younger files may still be in use
@@ -58,6 +59,13 @@ def retry(arguments: Sequence[str]) -> int:
             "has no finished run.",
             where=str(folder),
             remedy="run snakemake first; imported runs are measured again on their own machine.",
+        )
+
+    if planned_files(folder):
+        raise ConfigError(
+            "has predictions, not runs.",
+            where=options.experiment,
+            remedy=f"remove {folder / 'predictions'}/NAME.json, and it is measured again.",
         )
 
     with exclusive(options.results, "rnnbench retry"):
@@ -213,9 +221,13 @@ def _unused_environments(root: Path, results: Path) -> Iterator[Path]:
     """The files and folders of environments that no plan uses with its present pins."""
     used = set()
     for plan in results.glob("*/*/plan.jsonl"):
-        for run in read_runs(plan):
+        configs = [run.config for run in read_runs(plan)]
+        predictions = plan.with_name("predictions.json")
+        if predictions.exists():
+            configs += [each["config"] for each in read_json(predictions).values()]
+        for config in configs:
             with suppress(RnnbenchError):
-                pins = pins_of(run.config["build"], root)
+                pins = pins_of(config["build"], root)
                 if pins:
                     used.add(pins.key)
 

@@ -201,6 +201,14 @@ def load_experiment(name: str, conf: Sequence[Path]) -> Experiment:
 
     predict = data.predict
     if predict:
+        for key in ("repeats", "reference"):
+            if getattr(data, key):
+                raise ConfigError(
+                    f"predict and {key} exclude each other.",
+                    where=where,
+                    remedy=f"remove {key}: predict states its own rounds, and compares with its "
+                    "first runtime.",
+                )
         chosen = known_runtimes(predict.runtimes, file.parent, f"{where}: predict")
         predict = msgspec.structs.replace(predict, runtimes=chosen)
     settings = msgspec.structs.asdict(data) | {

@@ -18,10 +18,11 @@ from typing import IO, Any
 from rnnbench import locks
 from rnnbench.builds.environments import prepare
 from rnnbench.builds.launcher import launcher
-from rnnbench.errors import ConfigError, RunError
+from rnnbench.errors import RunError
 from rnnbench.records.store import timing_lock
+from rnnbench.running.worker import job_of
 from rnnserve import name_of
-from rnnworker.workers import WORKER, environment_of, job_of
+from rnnworker.workers import WORKER, environment_of
 
 TURN = 0.1  # seconds of a turn, at least one call
 LEAD = 0.01  # seconds of answers before a turn, at least one call
@@ -78,12 +79,8 @@ class Job:
 
     @cached_property
     def asked(self) -> Facts:
-        """The worker's job for the config. Raises `ConfigError` for more threads than cores."""
-        try:
-            found: Facts = job_of(self.config, self.root, self.pinned_md5)
-        except ValueError as error:
-            raise ConfigError(str(error), where="device") from error
-        return found
+        """The worker's job for the config. Raises `RunError` for more threads than cores."""
+        return job_of(self.config, self.root, pinned_md5=self.pinned_md5)
 
 
 @dataclass

@@ -233,9 +233,13 @@ def _charts(speed: pd.DataFrame) -> Iterator[Figure]:
         tail = drawn["p99"].fillna(drawn["p95"]).fillna(drawn["p50"])
         latency = drawn.assign(seconds=drawn["p50"], low=drawn["p50"], high=tail)
         chart = charts.by_batch(latency, palette)
-        title = f"ms per call, median to 99th percentile: {model}"
+        about = model
+        count = rows["runtime"].nunique()
+        if count > DRAWN:
+            about = f"{model}, the {DRAWN} fastest of {count} runtimes"
+        title = f"ms per call, median to 99th percentile: {about}"
         yield figure("prediction", model, "latency", title, chart)
-        title = f"Samples per second: {model}"
+        title = f"Samples per second: {about}"
         chart = charts.throughput(drawn, palette)
         yield figure("prediction", model, "throughput", title, chart)
 
@@ -251,24 +255,25 @@ def prediction_answers(predictions: Sequence[Results]) -> list[Answer]:
     found = []
     for each in predictions:
         of = f" of {labels[each.name]}" if len(predictions) > 1 else ""
-        clauses = answer_clauses(each)
+        clauses = answer_clauses(each, of)
         if not clauses:
             found.append(Answer(f"No runtime gave the right answers{of}, so nothing was timed."))
             continue
         first, *others = clauses
-        first = first.replace(",", f"{of},", 1)
         further = " ".join(f"For {clause}." for clause in others)
         found.append(Answer(f"For {first}; {equality_clause(each)}.", further=further))
     return found
 
 
-def answer_clauses(results: Results) -> list[str]:
-    """``one sample, `litert` answers in 0.75 ms, …`` for each size of batch."""
-    clauses = []
+def answer_clauses(results: Results, of: str = "") -> list[str]:
+    """``one sample, `litert` answers in 0.75 ms, …`` for each size of batch. `of`: the model, named
+    in the first one."""
+    clauses: list[str] = []
     for fastest in results.fastest:
         runtime = results.runtime(fastest.runtime)
         batch = next(each for each in runtime.batches if each.batch == fastest.batch)
-        text = f"{samples(fastest.batch)}, `{runtime.name}` answers in "
+        model = "" if clauses else of
+        text = f"{samples(fastest.batch)}{model}, `{runtime.name}` answers in "
         text += f"{n.plain(1e3 * batch.seconds.estimate)} ms"
         if batch.ratio is not None:
             ratio = Interval(batch.ratio.estimate, batch.ratio.low, batch.ratio.high)

@@ -65,9 +65,10 @@ def _log(
     params = {
         "runtime": runtime.name,
         "threads": str(results.threads),
-        "steps": str(results.steps),
         **results.choices,
     }
+    if results.steps is not None:
+        params["steps"] = str(results.steps)
     for name, value in results.overrides.items():
         params[name] = str(value)
     client.log_batch(run, metrics, [Param(name, value) for name, value in params.items()])

@@ -92,7 +92,8 @@ class Session:
             self._importers.end()
 
         job = self.job
-        if failed and (job.finished or job.predictions):
+        some = len(_not_predicted(job)) < len(job.predictions)
+        if failed and (job.finished or some):
             try:
                 from rnnbench.commands.report import report
 
