@@ -28,7 +28,8 @@ LABEL_HEIGHT = 15  # pixels between the labels of curves
 CURVES_HEIGHT = 180
 DASH = 9
 LEGEND: Spec = {"orient": "top", "title": None, "labelLimit": 0}
-NAME_LINE = 34  # characters; a longer name takes several lines, or a line of a legend
+LEGEND_LINE = 60  # characters; in a longer line, a legend would shrink its chart
+NAME_LINE = 34  # characters; a longer name takes several lines
 LETTER = 7  # pixels, in the wide fonts that a browser may use
 VALUE = ["value", "low", "high"]
 NO_DATA: Spec = {"values": []}
@@ -85,8 +86,11 @@ def _colour(rows: pd.DataFrame, palette: Palette, legend: Spec | None = None) ->
     """
     names = set(rows["series"])
     drawn = {name: colour for name, colour in palette.items() if name in names}
-    if legend and max(map(len, drawn)) > NAME_LINE:
-        legend = {**legend, "columns": 1}
+    lengths = [len(name) + 4 for name in drawn]  # with its symbol
+    if legend and sum(lengths) > LEGEND_LINE:
+        columns = max(LEGEND_LINE // max(lengths), 1)
+        # A browser's fonts may be wider than those by which the columns are placed.
+        legend = {**legend, "columns": columns, "columnPadding": 3 * LETTER}
     return {
         "field": "series",
         "type": "nominal",

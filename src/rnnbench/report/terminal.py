@@ -29,6 +29,7 @@ from rnnbench.tables.stats import Interval
 from rnnbench.tables.time import ratios_shown
 
 MEASUREMENTS = 4  # of a history in the terminal, the last ones; its file has all
+WIDE = 160  # columns of what is no terminal
 ANSWERS = 4  # pairs with a sentence each; of more there is a table
 
 
@@ -57,12 +58,13 @@ def print_view(view: TableView) -> None:
     """Prints a table of the page, one for each of its blocks of rows."""
     console = Console()
     if not console.is_terminal:
-        console = Console(width=120)
+        console = Console(width=WIDE)
     heads = ["", *(column.heading for column in view.columns)]
     for group, rows in view.groups.items():
         shown = _table(heads, [[row.head, *row.cells] for row in rows])
         for place, column in enumerate(view.columns, 1):
             shown.columns[place].justify = "right" if column.number else "left"
+        shown.columns[0].no_wrap = True  # two names may begin alike
         shown.title = Text(joined((view.title, group)))
         console.print(shown)
 
