@@ -40,16 +40,21 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 
 
 def api() -> str:
-    """The signatures and docstrings of the public names of `rnnbench`."""
+    """The signatures and docstrings of the public names of `rnnbench`, and of what they return."""
     import rnnbench
+    from rnnbench.report.comparison import Speedup
+    from rnnbench.report.prediction import Prediction
 
+    described = {f"rnnbench.{name}": getattr(rnnbench, name) for name in rnnbench.__all__}
+    described |= {"Speedup": Speedup, "Prediction": Prediction}
     parts = ["\n## Reference\n"]
-    for name in ("compare", "load", "Comparison", "Speedup", "RnnbenchError"):
-        value = getattr(rnnbench, name)
-        signature = "" if name in ("Comparison", "RnnbenchError") else signature_of(value)
-        parts.append(f"### rnnbench.{name}\n")
+    for title, value in described.items():
+        name = title.rpartition(".")[2]
+        with_members = name in ("Comparison", "Prediction")
+        signature = "" if with_members or name == "RnnbenchError" else signature_of(value)
+        parts.append(f"### {title}\n")
         parts.append(f"```python\n{name}{signature}\n```\n\n{inspect.getdoc(value)}\n")
-        if name != "Comparison":
+        if not with_members:
             continue
         for part, member in vars(value).items():
             function = member.fget if isinstance(member, property) else member
