@@ -1,8 +1,8 @@
 """Snakefiles of trivial jobs, with which `planning.py` compares the workflow.
 
 `trivial` has as many jobs as runs, with one output each. `same_graph` has the jobs, inputs and
-outputs of the experiment (``workflow/rules``): each round needs a dataset, batches of rounds
-are tracked in a store, and a report needs all batches. Its jobs have no parameters, functions,
+outputs of the experiment (``workflow/rules``): each batch of rounds needs a dataset and is tracked
+in a store, and a report needs all batches. Its jobs have no parameters, functions,
 priorities or logs.
 """
 

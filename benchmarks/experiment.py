@@ -27,7 +27,7 @@ def measure_experiment(project: Project, name: str, text: str, runs: str = "*") 
     (project.conf / "experiment").mkdir(parents=True, exist_ok=True)
     (project.conf / f"experiment/{name}.yaml").write_text(text)
     cores = len(os.sched_getaffinity(0))
-    command = project.command("--until", "round", experiment=name, cores=cores)
+    command = project.command("--until", "rounds", experiment=name, cores=cores)
     start = time.monotonic()
     if project.forks:
         done = project.run(command)

@@ -63,7 +63,7 @@ def measure(runs: int, epochs: int, seconds: float) -> list[str]:
     timed = sum(p.seconds for r in records for p in r.phases if p.timed)
     share = cpu_while_timed(samples, records) / timed
     resident = max(sample[3] for sample in samples) / 2**20
-    parts = [spent["store"], spent["track"], spent["report"], spent["round"] - workers]
+    parts = [spent["store"], spent["track"], spent["report"], spent["rounds"] - workers]
     left = wall - sum(spent.values())
     return [
         f"{len(records)}",
@@ -114,7 +114,7 @@ def run(project: Project) -> tuple[float, list[tuple[float, int, float, int]], C
 def controllers(snakemake: int) -> Iterator[tuple[float, int, float, int]]:
     for process in psutil.Process(snakemake).children(recursive=True):
         with suppress(psutil.Error):
-            if "round" in process.cmdline():
+            if "rounds" in process.cmdline():
                 cpu = process.cpu_times()
                 rss = process.memory_info().rss
                 yield time.monotonic(), process.pid, cpu.user + cpu.system, rss

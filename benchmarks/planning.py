@@ -6,9 +6,9 @@
 Three rows: a dry run of a grid without finished runs, `rnnbench grid`, and a start with nothing to
 do; all print to a file. The target is the ratio to `trivial`, whose jobs have one output each
 and nothing else; `same graph` has the jobs, inputs and outputs of the experiment (`bare.py`). A job
-of the experiment is a round of `members` runs (`quick` has four). The three commands are measured
-alternately, `times` times: wall seconds and peak memory are medians; a ratio is the median of the
-single ratios, with the smallest and the largest.
+of the experiment is a batch of rounds of `members` runs each (`quick` has four). The three commands
+are measured alternately, `times` times: wall seconds and peak memory are medians; a ratio is the
+median of the single ratios, with the smallest and the largest.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from rnnbench import workflow  # noqa: E402
 from rnnbench.planning.plan import Plan, write_plan  # noqa: E402
 from rnnbench.planning.planner import make_plan  # noqa: E402
 from rnnbench.records import report_files  # noqa: E402
-from rnnbench.records.rounds import results_of, write_results  # noqa: E402
+from rnnbench.records.rounds import Result, results_of, write_results  # noqa: E402
 from rnnbench.records.store import write_record  # noqa: E402
 from tests.conftest import Project, make_project  # noqa: E402
 from tests.factory import make_record, replace  # noqa: E402
@@ -117,9 +117,8 @@ def planned(project: Project) -> Plan:
 
 
 def graph(project: Project) -> tuple[int, int]:
-    """The number of rounds, and the number of rounds that are tracked together."""
-    plan = planned(project)
-    return len(plan.rounds), len(plan.batches()[0])
+    """The number of jobs that measure, and the number of those that are tracked together."""
+    return len(planned(project).batches), 1
 
 
 def finish(project: Project) -> None:
@@ -129,13 +128,17 @@ def finish(project: Project) -> None:
         raise SystemExit(fetched.stderr)
     job = workflow.Job(plan, root)
     write_plan(plan, root / "results")
-    for name, planned_round in zip(job.rounds, plan.rounds.values(), strict=True):
-        records = []
-        for run in planned_round.runs:
-            made = make_record(machine=plan.site, experiment="many", epochs=2)
-            records.append(replace(made, run=run))
-            write_record(root / "results", records[-1])
-        write_results(root / name, results_of(records))
+    for number, batch in plan.batches.items():
+        results: dict[str, Result] = {}
+        for each in batch.rounds:
+            records = []
+            for run in each.runs:
+                made = make_record(machine=plan.site, experiment="many", epochs=2)
+                records.append(replace(made, run=run))
+                write_record(root / "results", records[-1])
+            write_results(root / job.round_file(each.name), results_of(records))
+            results |= results_of(records)
+        write_results(root / job.batch_file(number), results)
     report = root / job.report_folder
     files = [report_files.PAGE, report_files.MARKDOWN]
     files += map(report_files.table_file, report_files.TABLES)

@@ -45,7 +45,7 @@ def main() -> int:
         project.forks = options.small
         grid = " ".join([*options.grid, f"repeat=range({options.runs})"])
         (project.conf / "experiment/start.yaml").write_text(f"title: x\ngrids: ['{grid}']\n")
-        result = project.snakemake("--until", "round", experiment="start")
+        result = project.snakemake("--until", "rounds", experiment="start")
         if result.returncode:
             raise SystemExit(result.stdout[-1500:] + result.stderr[-1500:])
         rows = [parts(path) for path in project.records()]

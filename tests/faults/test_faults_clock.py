@@ -32,7 +32,7 @@ def test_starts_after_the_clock_was_ahead(small: Project) -> None:
 
     changed = project.conf / "rnn/fake_fast.yaml"
     changed.write_text(changed.read_text().replace("epoch_seconds: 0.10", "epoch_seconds: 0.12"))
-    skewed = project.snakemake("--until", "round", experiment="small")
+    skewed = project.snakemake("--until", "rounds", experiment="small")
     assert skewed.returncode == 1 and "Traceback" not in skewed.stderr
     assert "older modification time" in skewed.stderr and "data/digits.npz" in skewed.stderr
     measured = {path: path.read_bytes() for path in project.records()}
@@ -42,7 +42,7 @@ def test_starts_after_the_clock_was_ahead(small: Project) -> None:
         path.touch()
     for path in (project.folder / "results").rglob("*.json"):
         path.touch()
-    done = project.snakemake("--until", "round", experiment="small")
+    done = project.snakemake("--until", "rounds", experiment="small")
     assert done.returncode == 0, done.stderr
     assert {path: path.read_bytes() for path in project.records()} == measured
 

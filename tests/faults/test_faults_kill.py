@@ -23,7 +23,7 @@ RUNS = MOMENTS + 1
 SAME = "run the same command"
 KILLED = {
     "worker": ("a worker", "its run has no record; the other runs of its round do"),
-    "controller": ("`rnnbench round`", "its workers die with it; other rounds continue"),
+    "controller": ("`rnnbench rounds`", "its workers die with it; at most one round is lost"),
     "snakemake": ("Snakemake", "controllers and workers die with it"),
 }
 
@@ -32,7 +32,7 @@ def start(project: Project) -> subprocess.Popen:
     """Starts Snakemake with its output in a file, since the test does not read a pipe."""
     with (project.folder / "out").open("ab") as out:
         return subprocess.Popen(
-            project.command("--until", "round", experiment="killed"),
+            project.command("--until", "rounds", experiment="killed"),
             cwd=project.folder,
             env=project.environment,
             stdout=out,
@@ -45,7 +45,7 @@ def victim(kind: str, snakemake: int, known: set[int]) -> int | None:
     """A process of that kind that is not in `known`."""
     if kind == "snakemake":
         return None if snakemake in known else snakemake
-    end = {"worker": ".job.json", "controller": "round"}[kind]
+    end = {"worker": ".job.json", "controller": "rounds"}[kind]
     running = descendants(snakemake).items()
     found = (pid for pid, words in running if any(word.endswith(end) for word in words))
     return next((pid for pid in found if pid not in known), None)
@@ -91,7 +91,7 @@ def test_killed_at_random_moments(project: Project, kind: str) -> None:
     finally:
         kill(process.pid)
         process.wait()
-    done = project.snakemake("--until", "round", experiment="killed")
+    done = project.snakemake("--until", "rounds", experiment="killed")
     assert done.returncode == 0, done.stdout + done.stderr
     intact(project, kept)
     assert len(project.finished("killed")) == 2 * RUNS
@@ -113,7 +113,7 @@ def test_importer_killed_at_random_moments(project: Project) -> None:
             "title: killed\ngrids: ['model=fake build=fake rnn=fake_fast,fake_middle device=cpu_1"
             f" model.epochs={moment + 2} repeat=range(2)']\nreference: {{rnn: fake_fast}}\n"
         )
-        process = project.start("--until", "round", experiment=name)
+        process = project.start("--until", "rounds", experiment=name)
         wait_until(lambda: importer(process.pid), 60, "the importer")  # noqa: B023
         time.sleep(generator.uniform(0, 4.0))
         kill(importer(process.pid))
@@ -121,7 +121,7 @@ def test_importer_killed_at_random_moments(project: Project) -> None:
         assert process.returncode in (0, 1), out
         kept = intact(project, kept)
         if process.returncode:
-            done = project.snakemake("--until", "round", experiment=name)
+            done = project.snakemake("--until", "rounds", experiment=name)
             assert done.returncode == 0, done.stdout + done.stderr
             kept = intact(project, kept)
         assert len(project.finished(name)) == 4

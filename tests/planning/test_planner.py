@@ -70,10 +70,10 @@ def test_each_run_has_the_digest_of_its_identity(conf: list[Path]) -> None:
     assert len({run.digest for run in plan.runs.values()}) == 30
     rounds = list(plan.rounds.values())
     assert [len(members.runs) for members in rounds] == [2] * 15
-    assert [[plan.rounds[name] for name in batch] for batch in plan.batches()] == [
-        rounds[:12],
-        rounds[12:],
-    ]
+    assert [list(batch.rounds) for batch in plan.batches.values()] == [rounds[:12], rounds[12:]]
+    assert list(plan.batches) == ["0", "1"]
+    last = [run.config for each in rounds[12:] for run in each.runs]
+    assert list(plan.batches["1"].configs) == last
 
 
 def test_a_build_with_overrides_is_checked_separately(
@@ -119,9 +119,10 @@ def test_on_a_cluster_a_job_has_one_device(conf: list[Path]) -> None:
 def test_many_runs_are_logged_in_at_most_100_batches() -> None:
     """2,401 rounds of one run: 96 batches of 25 and one more."""
     runs = {f"a-s0-r{i}": as_run({"name": f"a-s0-r{i}"}) for i in range(2401)}
-    batches = Plan(None, "here", runs, (), {}, {}, {}).batches()
-    assert [len(batch) for batch in batches] == [25] * 96 + [1]
-    assert [name for batch in batches for name in batch] == list(runs)
+    batches = Plan(None, "here", runs, (), {}, {}, {}).batches.values()
+    assert [len(batch.rounds) for batch in batches] == [25] * 96 + [1]
+    names = [run.name for batch in batches for each in batch.rounds for run in each.runs]
+    assert names == list(runs)
 
 
 def test_the_files_of_a_plan_say_the_same(conf: list[Path], tmp_path: Path) -> None:
@@ -187,7 +188,7 @@ def test_without_a_run_the_most_common_reasons_are_told(
     assert "`rnnbench bundle mine seed=3 -o FOLDER`" in caught.value.remedy
     plan = caught.value.plan
     assert (plan.obstacle.why, plan.obstacle.remedy) == (caught.value.what, caught.value.remedy)
-    assert (plan.runs, plan.models, plan.batches()) == ({}, ("digits_rnn",), [])
+    assert (plan.runs, plan.models, plan.batches) == ({}, ("digits_rnn",), {})
     assert len(plan.skipped) == 30 and facts_of(plan).obstacle == plan.obstacle
     assert {skipped.why for skipped in facts_of(plan).skipped} == set(kinds)
 

@@ -12,7 +12,7 @@ from msgspec import structs
 
 from rnnbench.grid.experiment import Repeats
 from rnnbench.planning import finished as module
-from rnnbench.planning.finished import FinishedRun, finished, finished_runs
+from rnnbench.planning.finished import FinishedRun, FinishedRuns, finished
 from rnnbench.planning.repeats import known_of, ratios_of, why_not_needed
 from rnnbench.records.record import Record, Run, run_seconds
 from rnnbench.records.rounds import NotNeeded, Result, read_results, write_results
@@ -56,7 +56,7 @@ def finish(place: Place, record: Record, companions: Sequence[Record] = ()) -> N
 
 
 def by_name(place: Place) -> dict[str, FinishedRun]:
-    return {run.name: run for run in finished_runs(place)}
+    return {run.name: run for run in FinishedRuns(place).read()}
 
 
 def test_measurements_agree_with_the_records(place: Place) -> None:
@@ -164,7 +164,7 @@ def reasons_of_the_last(
         finish(place, record)
     last = [line for line in lines if line.repeat == len(rounds) - 1]
     reference = last[0].name if has_reference else None
-    reasons = why_not_needed(last, place, rule, reference=reference)
+    reasons = why_not_needed(last, FinishedRuns(place).read(), rule, reference=reference)
     assert not reasons or set(reasons) == {line.name for line in last}
     return reasons
 
@@ -191,7 +191,7 @@ def test_runs_on_their_own_are_judged_by_their_seconds(place: Place) -> None:
     assert not reasons_of_the_last(place, rounds[:5])
     assert {why.runs for why in reasons_of_the_last(place, rounds).values()} == {5}
     new = run_of(7, 5).run
-    known = known_of([rounds[0][0].run, new], finished_runs(place), None)
+    known = known_of([rounds[0][0].run, new], FinishedRuns(place).read(), None)
     seconds = known[rounds[0][0].run.configuration]
     assert seconds.runs == 5 and seconds.interval.estimate == pytest.approx(1.002, abs=1e-4)
     assert known[new.configuration] is None
@@ -213,7 +213,8 @@ def test_the_budget_includes_the_time_of_companions(place: Place) -> None:
     assert not reasons_of_the_last(place, rounds, rule=rule)
     companion = as_companion(rounds[1][0], seconds=1.0)
     finish(place, rounds[1][1], [companion])
-    reasons = why_not_needed([each.run for each in rounds[2]], place, rule, rounds[2][0].name)
+    known = FinishedRuns(place).read()
+    reasons = why_not_needed([each.run for each in rounds[2]], known, rule, rounds[2][0].name)
     assert {why.is_over_budget for why in reasons.values()} == {True}
     assert [why.spent for why in reasons.values()] == pytest.approx([spent + 1.0] * 3)
 
@@ -240,12 +241,12 @@ def test_a_round_without_a_ratio_is_needed(place: Place) -> None:
     assert reasons_of_the_last(place, rounds)
     last = [record.run for record in rounds[-1]]
     base = last[0].name
-    assert why_not_needed(last[:1], place, RULE, reference=base) == {}
+    assert why_not_needed(last[:1], FinishedRuns(place).read(), RULE, reference=base) == {}
     new = run_of(7, 5).run
-    known = known_of([*last, new], finished_runs(place), base)
+    known = known_of([*last, new], FinishedRuns(place).read(), base)
     assert new.configuration in known and known[new.configuration] is None
     assert last[0].configuration not in known
-    assert why_not_needed([*last, new], place, RULE, reference=base) == {}
+    assert why_not_needed([*last, new], FinishedRuns(place).read(), RULE, reference=base) == {}
 
 
 def replace_rule(**changes: float) -> Repeats:
@@ -284,7 +285,7 @@ def test_ratios_to_a_companion_count(place: Place) -> None:
         companion = replace(keras, round=structs.replace(keras.round, companion=True))
         finish(place, cell, [companion])
     runs = [each.run for each in planned]
-    ratios = ratios_of(runs, finished_runs(place), planned[0].name)
+    ratios = ratios_of(runs, FinishedRuns(place).read(), planned[0].name)
     found = {name.split("-")[2]: ratio.estimate for name, ratio in ratios.items()}
     assert sorted(found.values()) == pytest.approx([math.exp(-0.101), math.exp(0.399)], rel=1e-4)
     assert {ratio.method.units for ratio in ratios.values()} == {3}
@@ -335,19 +336,19 @@ def test_only_new_rounds_are_read(place: Place, monkeypatch) -> None:
         return read_record(file)
 
     monkeypatch.setattr(module, "read_record", counted)
+    known = FinishedRuns(place)
     for members in rounds:
         for record in members:
             finish(place, record)
         read.clear()
-        runs = finished_runs(place)
+        runs = known.read()
         assert len(read) == len(members)
         read.clear()
-        assert finished_runs(place) == runs and not read
-    (place.folder / module.CACHE).write_text("damaged")
-    assert set(finished_runs(place)) == set(runs) and len(read) == 12
+        assert known.read() == runs == FinishedRuns(place).read()
+        assert len(read) == len(runs), "of the one that knew nothing"
     a_void_one(place, rounds[0][0])
     read.clear()
-    values = {run.name: run.value for run in finished_runs(place)}
+    values = {run.name: run.value for run in known.read()}
     assert len(read) == 1 + 2, "the others of its round"
     assert values[rounds[0][0].name] is None and values[rounds[0][1].name] is not None
 
@@ -400,7 +401,7 @@ def test_nothing_is_known_so_far_from_runs_with_too_few_turns(place: Place) -> N
     lines = plan(place, records)
     for record in records:
         finish(place, record)
-    assert ratios_of(lines, finished_runs(place), lines[0].name) == {}
+    assert ratios_of(lines, FinishedRuns(place).read(), lines[0].name) == {}
     assert so_far(lines, {}, lines[0].name) == ""
 
 
@@ -420,7 +421,7 @@ def test_what_is_known_so_far_names_the_choices_that_differ(place: Place) -> Non
     for members in rounds[:3]:
         for record in members:
             finish(place, record)
-        ratios = ratios_of(last, finished_runs(place), last[0].name)
+        ratios = ratios_of(last, FinishedRuns(place).read(), last[0].name)
         texts.append(so_far(last, ratios, last[0].name))
     assert texts == [
         "so far, speed relative to keras: block 1.49×, cell 0.90× after 1 round",

@@ -7,7 +7,13 @@ from pathlib import Path
 import pytest
 
 from rnnbench.errors import RecordError
-from rnnbench.records.plan_file import read_experiment, read_heads, read_round, read_runs
+from rnnbench.records.plan_file import (
+    read_batches,
+    read_experiment,
+    read_heads,
+    read_rounds,
+    read_runs,
+)
 from rnnbench.records.store import write_json
 from tests.factory import make_record, replace
 
@@ -29,13 +35,15 @@ def test_a_round_has_its_runs_in_their_order(plan: Path) -> None:
     every = read_runs(plan)
     assert [head.name for head in read_heads(plan)] == [run.name for run in every]
     assert [run.repeat for run in every] == [0, 1, 0, 1]
-    assert read_round(plan, "r0") == ([every[0], every[2]], 0, 2)
-    assert read_round(plan, "r1") == ([every[1], every[3]], 1, 2)
+    first, second = read_rounds(plan, ["r0", "r1"])
+    assert first == (0, 2, [every[0], every[2]])
+    assert second == (1, 2, [every[1], every[3]]) == read_rounds(plan, ["r1"])[0]
+    assert read_batches(plan) == [["r0", "r1"]]
 
 
 def test_a_round_that_is_not_planned_is_an_error(plan: Path) -> None:
     with pytest.raises(RecordError, match="has no round r2") as caught:
-        read_round(plan, "r2")
+        read_rounds(plan, ["r0", "r2"])
     assert caught.value.where == str(plan) and "Snakemake" in caught.value.remedy
 
 

@@ -261,9 +261,9 @@ def test_only_the_killed_member_is_measured_again(place: Place, monkeypatch) -> 
     lines = [run("keras"), run("cell"), run("killed")]
     supervise = measuring.supervise
 
-    def killing(workers, seed, share):
+    def killing(workers, *how):
         *others, victim = sorted(workers, key=lambda worker: "killed" in worker.name)
-        return supervise([*others, victim._replace(on_event=kill_at_its_third_gate)], seed, share)
+        return supervise([*others, victim._replace(on_event=kill_at_its_third_gate)], *how)
 
     def kill_at_its_third_gate(event):
         if event["event"] == "hello":
@@ -330,8 +330,8 @@ def test_a_companion_without_a_record_is_not_named(place: Place, monkeypatch) ->
     measure_round(place, run("keras"))
     supervise = measuring.supervise
 
-    def killing(workers, seed, share):
-        outcomes = supervise(workers, seed, share)
+    def killing(workers, *how):
+        outcomes = supervise(workers, *how)
         (companion,) = (name for name in outcomes if "keras" in name)
         outcomes[companion].exit_code = members.SIGKILLED
         return outcomes

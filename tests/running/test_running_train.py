@@ -14,7 +14,7 @@ import pytest
 from rnnbench import cli
 from rnnbench.commands.results import retry
 from rnnbench.errors import RecordError, RunError
-from rnnbench.records.plan_file import read_round
+from rnnbench.records.plan_file import read_rounds
 from rnnbench.records.rounds import Result, read_records, results_in
 from rnnbench.records.store import Place, read_record, timing_lock, write_json
 from rnnbench.running import round as measuring
@@ -368,12 +368,12 @@ def test_the_lines_of_a_round_are_read_from_the_plan(tmp_path: Path) -> None:
         for order, name in enumerate(["a-r1-k", "a-r10-k", "b-k", "a-r1-l"])
     ]
     plan.write_bytes(b"".join(run.line() for run in runs))
-    assert read_round(plan, "a-r1") == ([runs[0], runs[3]], 0, 3)
-    assert read_round(plan, "a-r10") == ([runs[1]], 1, 3)
+    assert read_rounds(plan, ["a-r1"]) == [(0, 3, [runs[0], runs[3]])]
+    assert read_rounds(plan, ["a-r10"]) == [(1, 3, [runs[1]])]
     with pytest.raises(RecordError, match="has no round a-r\\."):
-        read_round(plan, "a-r")
+        read_rounds(plan, ["a-r"])
     with pytest.raises(RecordError, match="cannot be read"):
-        read_round(tmp_path / "absent", "b")
+        read_rounds(tmp_path / "absent", ["b"])
 
 
 def test_there_is_one_timing_lock_per_host_by_default(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -37,7 +37,7 @@ def test_overrides_and_conf_are_a_text_or_a_list() -> None:
 
 
 def test_a_file_of_another_experiment_says_how_to_request_it(job: Job) -> None:
-    job.check_targets(["all", job.report, *job.rounds, "data/digits.npz", "fastest.csv"])
+    job.check_targets(["all", job.report, *job.measured, "data/digits.npz", "fastest.csv"])
     for target, told in {
         "reports/quick/report.html": "this is a file of quick, but small is requested. Fix: add "
         "`--config experiment=quick`.",
@@ -98,7 +98,7 @@ def test_an_experiment_with_published_rows_has_a_page_where_nothing_can_run(
     experiment: str, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     job = load({"experiment": experiment}, folder)
-    assert not job.rounds and not job.tracked and not job.certificates
+    assert not job.measured and not job.tracked and not job.certificates
     write_plan(job.plan, folder / job.results)
     assert cli.main(["report", experiment]) == 0
     why = f"None of the {len(job.plan.skipped)} grid points can run on this machine: no NVIDIA GPU"

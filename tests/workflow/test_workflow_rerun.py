@@ -54,7 +54,7 @@ def test_only_what_changed_is_measured_again(small: Project) -> None:
     companions = {record.name for record in records if record.round.companion}
     assert companions == {kept}
     assert "Nothing to be done" in again(small)
-    text = again(small, "--forcerun", "round")
+    text = again(small, "--forcerun", "rounds")
     assert "since every run has a record; `rnnbench retry small NAME` measures one again" in text
 
 
@@ -91,7 +91,7 @@ def test_only_a_real_run_repairs_a_damaged_round(small: Project) -> None:
     damaged.write_text("[]")
     before = contents(results)
     dry = again(small, "-n", "--quiet", "host")
-    assert set(re.findall(r"^round +(\d+)$", dry, re.MULTILINE)) == {"2"}
+    assert set(re.findall(r"^rounds +(\d+)$", dry, re.MULTILINE)) == {"1"}
     assert "measured again" in dry and truncated in dry
     assert f"{damaged.name}: is not the file of a round" in dry
     again(small, "--report", "page.html")
@@ -113,7 +113,7 @@ def test_only_a_real_run_repairs_a_damaged_round(small: Project) -> None:
     "wait for the first",
 )
 def test_a_second_snakemake_ends_at_once(project: Project) -> None:
-    first = project.start("--until", "round", experiment="small")
+    first = project.start("--until", "rounds", experiment="small")
     plans = "results/*/small/plan.jsonl"  # written when the folder is locked
     wait_until(lambda: list(project.folder.glob(plans)), 60, "the plan")
     second = project.snakemake(experiment="small")

@@ -163,9 +163,9 @@ def test_nothing_ran_during_a_turn(finished: Project, records, turns) -> None:
         for start, seconds in steps:
             assert any(begin <= start and start + seconds <= end for begin, end in own)
     commands = finished.commands  # type: ignore[attr-defined]
-    assert {"round", "track", "report"} <= {command for _, command in commands}
+    assert {"rounds", "track", "report"} <= {command for _, command in commands}
     for (_, command), moments in commands.items():
-        for start, end, name in turns if command != "round" else ():
+        for start, end, name in turns if command != "rounds" else ():
             assert moments[-1] <= start or end <= moments[0], f"{command} during {name}"
 
 

@@ -19,7 +19,7 @@ rule store:
 rule track:
     input:
         store=job.store,
-        rounds=job.batch_rounds,
+        measured=job.measured_in,
     output:
         f"{job.folder}/tracked/{{batch}}.json",
     log:
@@ -32,4 +32,4 @@ rule track:
     params:
         uri=job.tracking_uri,
     shell:
-        "RNNBENCH_LOG={log:q} exec python -m rnnbench track {input.rounds:q} --output {output:q}"
+        "RNNBENCH_LOG={log:q} exec python -m rnnbench track {input.measured:q} --output {output:q}"

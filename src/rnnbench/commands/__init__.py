@@ -22,7 +22,7 @@ COMMANDS = {
     "gc": "remove unused environments and leftover files (asks first)",
 }
 # Those that need no project: they convert a file, or the workflow names the project to them.
-ANYWHERE = ("weights", "round", "certify", "predict")
+ANYWHERE = ("weights", "round", "rounds", "certify", "predict")
 MODULES = {
     "bundle": "exchange",
     "certify": "rules",
@@ -40,7 +40,8 @@ MODULES = {
     "predict": "rules",
     "report": "report",
     "retry": "results",
-    "round": "rules",
+    "round": "rounds",
+    "rounds": "rounds",
     "run": "experiment",
     "show": "show",
     "track": "track",

@@ -19,12 +19,14 @@ from msgspec import to_builtins
 from rnnbench import locks
 from rnnbench.builds.environments import make
 from rnnbench.builds.pins import ENVIRONMENTS
-from rnnbench.commands.rules import complete_round, make_planned_certificate
+from rnnbench.commands.rounds import Loop, unfinished_rounds
+from rnnbench.commands.rules import make_planned_certificate
 from rnnbench.commands.track import track
 from rnnbench.datasets.provide import provide, read_dataset
 from rnnbench.errors import RecordError, say
-from rnnbench.planning.plan import Plan, Round, write_plan
-from rnnbench.records.rounds import results_in, round_file, unfinished
+from rnnbench.planning.plan import Plan, write_plan
+from rnnbench.records.plan_file import PlannedRound
+from rnnbench.records.rounds import round_file
 from rnnbench.records.store import Place, read_json, timing_lock, write_json
 from rnnbench.running import host_check
 from rnnbench.running.worker import WorkflowImporters
@@ -66,7 +68,9 @@ def measure_here(
                         planned = to_builtins(plan.certificates[key])
                         make_planned_certificate(planned, place)
                 check()
-                _measure(rounds, plan, place)
+                if rounds:
+                    with Loop(place) as loop:
+                        loop.measure(rounds)
             finally:
                 importers.end()
         else:
@@ -75,30 +79,13 @@ def measure_here(
     return bool(rounds or keys)
 
 
-def _measure(rounds: Sequence[Round], plan: Plan, place: Place) -> None:
-    """Measures rounds in the order of the plan."""
-    numbers = {name: number for number, name in enumerate(plan.rounds)}
-    for each in rounds:
-        complete_round(
-            each.runs,
-            place,
-            numbers[each.name],
-            len(numbers),
-            is_last=False,
-        )
-
-
-def _unfinished_rounds(plan: Plan, place: Place) -> list[Round]:
+def _unfinished_rounds(plan: Plan, place: Place) -> list[PlannedRound]:
     """The rounds with a run that has no valid result as it is planned."""
-    results, faults = results_in(place.folder)
-    for fault in faults:
-        say(fault)
+    planned = []
+    for number, each in enumerate(plan.rounds.values()):
+        planned.append(PlannedRound(number, len(plan.rounds), list(each.runs)))
     rule = to_builtins(plan.experiment.repeats)
-    left = []
-    for each in plan.rounds.values():
-        if unfinished(each.runs, results, place.results, rule):
-            left.append(each)
-    return left
+    return unfinished_rounds(planned, place, rule)
 
 
 def _is_made(plan: Plan, key: str, place: Place) -> bool:
@@ -141,9 +128,9 @@ def _store_made(place: Place) -> Iterator[None]:
 def _log_to_mlflow(plan: Plan, place: Place) -> None:
     """Logs the rounds to MLflow that are newer than what was logged. The report, which is published
     there too, then finds MLflow imported."""
-    for number, batch in enumerate(plan.batches()):
+    for number, batch in plan.batches.items():
         logged = place.folder / "tracked" / f"{number}.json"
-        files = [round_file(place.folder, name) for name in batch]
+        files = [round_file(place.folder, each.name) for each in batch.rounds]
         latest = max(file.stat().st_mtime for file in files)
         if logged.exists() and logged.stat().st_mtime >= latest:
             continue

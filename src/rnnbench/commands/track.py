@@ -50,7 +50,7 @@ def track(arguments: Sequence[str]) -> int:
             "nargs": "*",
             "type": Path,
             "metavar": "FILE.json",
-            "help": "the file of a round",
+            "help": "the file of a round or of a batch of rounds",
         },
         "--root": ROOT,
         "--results": folder_option("results", "the results folder, relative to --root"),

@@ -1,14 +1,15 @@
 """The finished runs of an experiment as the estimates see them, updated from new rounds only.
 
-What a record says about its run never changes, so it is read once: ``.finished.jsonl`` in the
-experiment's folder keeps the values. A round is read again if other records of it are in use than
-before, or if the undisturbed random reads of its machine have become known better.
+What a record says about its run never changes, so a loop over rounds reads it once. A round is read
+again if other records of it are in use than before, or if the undisturbed random reads of its
+machine have become known better.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from typing import NamedTuple
 
 import msgspec
 
@@ -16,7 +17,7 @@ from rnnbench.errors import RecordError
 from rnnbench.records.plan_file import read_heads
 from rnnbench.records.record import Record
 from rnnbench.records.rounds import results_in
-from rnnbench.records.store import Place, read_record, write_bytes
+from rnnbench.records.store import Place, read_record
 from rnnbench.tables.effects import (
     Effect,
     Levels,
@@ -27,9 +28,7 @@ from rnnbench.tables.effects import (
     lowest_of,
     run_value,
 )
-from rnnbench.tables.states import Source, undisturbed
-
-CACHE = ".finished.jsonl"
+from rnnbench.tables.states import undisturbed
 
 
 class FinishedRun(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,21 +47,20 @@ class FinishedRun(msgspec.Struct, frozen=True, kw_only=True):
     value: RunValue | None
 
 
-class _Known(msgspec.Struct, frozen=True, kw_only=True):
-    """A line of the cache.
+class _Known(NamedTuple):
+    """What is kept of a record.
 
-    - `path`: of the record of the `run`, in the results folder.
+    - `run`: its run.
     - `round`: id of its round; `together`: paths of the records of the round that were in use.
     - `lowest`: the lowest random reads of the round, for each source.
     - `levels`: the undisturbed random reads of these sources, as they were known.
     """
 
-    path: str
     run: FinishedRun
     round: str
-    together: tuple[str, ...]
-    lowest: tuple[tuple[Source, float], ...]
-    levels: tuple[tuple[Source, float], ...]
+    together: frozenset[str]
+    lowest: Levels
+    levels: Levels
 
 
 def finished(records: Iterable[Record]) -> list[FinishedRun]:
@@ -74,44 +72,39 @@ def finished(records: Iterable[Record]) -> list[FinishedRun]:
     return _runs_of(records, examined(records))
 
 
-def finished_runs(place: Place) -> list[FinishedRun]:
-    """The runs of the plan that are finished as planned, and the companions of their rounds.
+class FinishedRuns:
+    """The runs of the plan that are finished as planned, and the companions of their rounds."""
 
-    Runs that were not needed are left out. Updates the cache. Does not raise for a damaged cache,
-    round or record: these runs will be measured again.
-    """
-    paths = _paths_in_use(place)
+    def __init__(self, place: Place):
+        self._place = place
+        self._known: dict[str, _Known] = {}  # path of a record in the results folder → its facts
 
-    cache = place.folder / CACHE
-    read: list[_Known] = []
-    with suppress(OSError, ValueError):  # it is missing, damaged or of another version
-        decoder = msgspec.json.Decoder(_Known)
-        read = [decoder.decode(line) for line in cache.read_bytes().splitlines()]
-    known = {line.path: line for line in read if line.path in paths}
+    def read(self) -> list[FinishedRun]:
+        """Those that are finished now, in the order of the plan. Runs that were not needed are left
+        out. Does not raise for a damaged round or record: these runs will be measured again."""
+        paths = _paths_in_use(self._place)
+        known = {path: self._known[path] for path in paths if path in self._known}
 
-    missing = [path for path in paths if path not in known]
-    records = _read_records(place, missing)
-    levels = [own.lowest for own in examined(records.values())]
-    levels += [dict(line.lowest) for line in known.values()]
-    lowest = lowest_of(levels)
-    again = {record.round_id for record in records.values()}
-    for line in known.values():
-        if not paths.keys() >= set(line.together):
-            again.add(line.round)
-        for source, level in line.levels:
-            if undisturbed(source, lowest[source]) != level:
-                again.add(line.round)
-    stale = [path for path, line in known.items() if line.round in again]
+        missing = [path for path in paths if path not in known]
+        records = _read_records(self._place, missing)
+        levels = [own.lowest for own in examined(records.values())]
+        levels += [each.lowest for each in known.values()]
+        lowest = lowest_of(levels)
+        again = {record.round_id for record in records.values()}
+        for each in known.values():
+            if not paths.keys() >= each.together:
+                again.add(each.round)
+            for source, level in each.levels.items():
+                if undisturbed(source, lowest[source]) != level:
+                    again.add(each.round)
+        stale = [path for path, each in known.items() if each.round in again]
 
-    lines = list(known.values())
-    if records or stale:
-        records |= _read_records(place, stale)
-        lines = [line for line in lines if line.path not in records]
-        lines += _lines_of(list(records.values()), lowest)
-        content = b"".join(msgspec.json.encode(line) + b"\n" for line in lines)
-        with suppress(OSError):  # it is only read faster the next time
-            write_bytes(cache, content)
-    return [line.run for line in lines]
+        if records or stale:
+            records |= _read_records(self._place, stale)
+            known = {path: each for path, each in known.items() if path not in stale}
+            known |= _known_of(records, lowest)
+        self._known = known
+        return [known[path].run for path in paths if path in known]
 
 
 def _paths_in_use(place: Place) -> dict[str, None]:
@@ -133,34 +126,30 @@ def _read_records(place: Place, paths: Sequence[str]) -> dict[str, Record]:
     return records
 
 
-def _lines_of(records: Sequence[Record], lowest: Levels) -> list[_Known]:
-    """The lines of the cache for all `records` of some rounds. `lowest`: as from `lowest_of`."""
-    rounds = examined(records, lowest)
+def _known_of(records: Mapping[str, Record], lowest: Levels) -> dict[str, _Known]:
+    """Path → what is kept of the record.
+
+    - `records`: path → all records of some rounds.
+    - `lowest`: as from `lowest_of`.
+    """
+    rounds = examined(records.values(), lowest)
     of_record = {}
     for own in rounds:
         for key in own.members:
             of_record[key] = own
 
-    lines = []
-    for record, run in zip(records, _runs_of(records, rounds), strict=True):
-        together = []
+    known = {}
+    runs = _runs_of(records.values(), rounds)
+    for (path, record), run in zip(records.items(), runs, strict=True):
+        together: frozenset[str] = frozenset()
         sources: Levels = {}
         if record.key in of_record:
             own = of_record[record.key]
-            together = [member.path for member in own.members.values()]
+            together = frozenset(member.path for member in own.members.values())
             sources = own.lowest
-        levels = [(source, undisturbed(source, lowest[source])) for source in sources]
-        lines.append(
-            _Known(
-                path=record.path,
-                run=run,
-                round=record.round_id,
-                together=tuple(together),
-                lowest=tuple(sources.items()),
-                levels=tuple(levels),
-            )
-        )
-    return lines
+        levels = {source: undisturbed(source, lowest[source]) for source in sources}
+        known[path] = _Known(run, record.round_id, together, sources, levels)
+    return known
 
 
 def _runs_of(records: Iterable[Record], rounds: Iterable[Round]) -> list[FinishedRun]:

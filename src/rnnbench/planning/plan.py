@@ -26,13 +26,11 @@ from rnnbench.planning.digests import certifier_digest
 from rnnbench.records.keys import OF_BATCHES, certificate_key, function_overrides
 from rnnbench.records.overrides import label
 from rnnbench.records.plan_file import Experiment as ExperimentFacts
-from rnnbench.records.plan_file import Obstacle, Skipped
+from rnnbench.records.plan_file import Obstacle, Skipped, batched
 from rnnbench.records.record import Run
 from rnnbench.records.store import write_bytes, write_json
 from rnnworker.cards import replicas_of
 
-BATCH_RUNS = 24
-MOST_BATCHES = 100
 NOT_OF_THE_FUNCTION = ("limits", "measure", "repeat", "alias", "rnn")
 Entry = Mapping[str, Any]  # an implementation or a device of a certificate
 DatasetMd5 = Callable[[Config], str | None]  # a config → the MD5 of its dataset
@@ -61,6 +59,25 @@ class Round:
     @property
     def configs(self) -> tuple[Config, ...]:
         return tuple(run.config for run in self.runs)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Rounds that one job measures on this machine, and that are logged to MLflow together."""
+
+    rounds: tuple[Round, ...]
+
+    @property
+    def identity(self) -> Mapping[str, Any]:
+        return {name: digest for each in self.rounds for name, digest in each.identity.items()}
+
+    @property
+    def digest(self) -> str:
+        return digest_of_round(self.identity)
+
+    @property
+    def configs(self) -> tuple[Config, ...]:
+        return tuple(config for each in self.rounds for config in each.configs)
 
 
 class Certificate(msgspec.Struct, frozen=True, kw_only=True):
@@ -146,21 +163,13 @@ class Plan:
             by_round.setdefault(run.round, []).append(run)
         return {name: Round(name, runs[0].order, tuple(runs)) for name, runs in by_round.items()}
 
-    def batches(self) -> list[list[str]]:
-        """The names of the rounds in the order of measuring, grouped by what is logged together.
-
-        Each group but the last has `BATCH_RUNS` runs or more, so that there are about
-        `MOST_BATCHES` at most.
-        """
-        size = max(BATCH_RUNS, -(-len(self.runs) // MOST_BATCHES))
-        batches: list[list[str]] = []
-        count = size
-        for name, members in self.rounds.items():
-            if count >= size:
-                batches.append([])
-                count = 0
-            batches[-1].append(name)
-            count += len(members.runs)
+    @cached_property
+    def batches(self) -> Mapping[str, Batch]:
+        """The batches in the order of measuring, by their number."""
+        batches = {}
+        sizes = {name: len(each.runs) for name, each in self.rounds.items()}
+        for number, names in enumerate(batched(sizes)):
+            batches[str(number)] = Batch(tuple(self.rounds[name] for name in names))
         return batches
 
 

@@ -16,10 +16,9 @@ from dataclasses import dataclass
 
 from rnnbench.grid.experiment import Repeats
 from rnnbench.grid.point import configuration_of
-from rnnbench.planning.finished import FinishedRun, finished_runs
+from rnnbench.planning.finished import FinishedRun
 from rnnbench.records.record import Run
 from rnnbench.records.rounds import NotNeeded
-from rnnbench.records.store import Place
 from rnnbench.tables.effects import key_of
 from rnnbench.tables.ratios import Estimates, Ratio
 from rnnbench.tables.stats import Interval
@@ -51,7 +50,7 @@ class Known:
 
 def why_not_needed(
     planned: Sequence[Run],
-    place: Place,
+    runs: Sequence[FinishedRun],
     rule: Repeats,
     reference: str | None = None,
 ) -> dict[str, NotNeeded]:
@@ -60,14 +59,13 @@ def why_not_needed(
     Runs are compared within a round, so either all of its runs are needed or none.
 
     - `planned`: the runs of the round.
-    - `place`: where the finished runs of the experiment are.
+    - `runs`: the finished runs of the experiment.
     - `rule`: the experiment's stopping rule.
     - `reference`: name of a run. If runs are measured in turns, their ratios to it decide.
     """
     repeat = planned[0].repeat
     if repeat < rule.least:
         return {}
-    runs = finished_runs(place)
     spent = sum(run.wall_seconds or 0.0 for run in runs)
     if rule.budget_s is not None and spent >= rule.budget_s:
         over = NotNeeded(spent=spent, budget=rule.budget_s)

@@ -3,10 +3,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from itertools import compress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -14,6 +15,18 @@ from rnnbench.errors import RecordError
 from rnnbench.records.bounds import Peak
 from rnnbench.records.record import Run
 from rnnbench.records.store import as_kind, read_json
+
+BATCH_RUNS = 24
+MOST_BATCHES = 100
+
+
+class PlannedRound(NamedTuple):
+    """The `runs` of a round in their order, and its `number` among the `total` of the plan, from
+    0."""
+
+    number: int
+    total: int
+    runs: list[Run]
 
 
 class RunHead(msgspec.Struct, frozen=True):
@@ -86,17 +99,53 @@ def read_heads(plan: Path) -> list[RunHead]:
     return _read(plan, RunHead)
 
 
-def read_round(plan: Path, name: str) -> tuple[list[Run], int, int]:
-    """The runs of the round `name` in their order; the index of the round, from 0; and the number
-    of rounds. Raises `RecordError` if the plan cannot be read or has no such round."""
+def read_rounds(plan: Path, names: Sequence[str]) -> list[PlannedRound]:
+    """The rounds with these `names`. Raises `RecordError` if the plan cannot be read or lacks
+    one."""
     heads = read_heads(plan)
-    rounds = list(dict.fromkeys(head.round for head in heads))
-    if name not in rounds:
-        raise RecordError(
-            f"has no round {name}.", where=str(plan), remedy="start the round through Snakemake."
-        )
-    chosen = [head.round == name for head in heads]
-    return _read(plan, Run, chosen), rounds.index(name), len(rounds)
+    numbers = {name: number for number, name in enumerate(_sizes(heads))}
+    runs: dict[str, list[Run]] = {}
+    for name in names:
+        if name not in numbers:
+            raise RecordError(
+                f"has no round {name}.",
+                where=str(plan),
+                remedy="start the round through Snakemake.",
+            )
+        runs[name] = []
+    for run in _read(plan, Run, [head.round in runs for head in heads]):
+        runs[run.round].append(run)
+    return [PlannedRound(numbers[name], len(numbers), of_round) for name, of_round in runs.items()]
+
+
+def read_batches(plan: Path) -> list[list[str]]:
+    """The names of the rounds of each batch. Raises `RecordError` if the file is not a plan."""
+    return batched(_sizes(read_heads(plan)))
+
+
+def _sizes(heads: Sequence[RunHead]) -> dict[str, int]:
+    """Round → the number of its runs, in the order of measuring."""
+    return dict(Counter(head.round for head in heads))
+
+
+def batched(sizes: Mapping[str, int]) -> list[list[str]]:
+    """The names of rounds, grouped by what one job measures on this machine.
+
+    Each group but the last has `BATCH_RUNS` runs or more, so that there are about `MOST_BATCHES` at
+    most.
+
+    - `sizes`: round → the number of its runs, in the order of measuring.
+    """
+    size = max(BATCH_RUNS, -(-sum(sizes.values()) // MOST_BATCHES))
+    batches: list[list[str]] = []
+    count = size
+    for name, runs in sizes.items():
+        if count >= size:
+            batches.append([])
+            count = 0
+        batches[-1].append(name)
+        count += runs
+    return batches
 
 
 def _read(plan: Path, kind: type[Line], chosen: Sequence[bool] | None = None) -> list[Line]:

@@ -36,6 +36,7 @@ from rnnbench.running.verdict import LESS_MEMORY
 from rnnbench.running.worker import Event, Facts, Outcome, revision, supervise
 from rnnworker import cards, machine
 from rnnworker.cohorts import cohorts, must_retry_alone, starting_order, takes_turns
+from rnnworker.forked_workers import Importers
 from rnnworker.rounds import Share
 from rnnworker.workers import card_of
 
@@ -49,6 +50,7 @@ def measure(
     reference: str | None = None,
     pinned_md5: Mapping[str, str | None] | None = None,
     share: Share | None = None,
+    importers: Importers | None = None,
 ) -> dict[str, Record]:
     """Measures the `planned` runs in turns, or adopts records of earlier attempts. Writes records.
     Returns run → record.
@@ -61,6 +63,7 @@ def measure(
     - `reference`: the name of the run that the others are compared with.
     - `pinned_md5`: run → the md5 of the dataset from which its worker may load pickles.
     - `share`: how long the turns of the round take in all.
+    - `importers`: those of a loop over rounds.
 
     Raises `RunError` if a worker received an external SIGKILL, and `OSError` if something cannot be
     written. Records of the other runs are kept.
@@ -92,8 +95,15 @@ def measure(
             pinned_md5 or {},
             timing,
             share,
+            importers,
         )
         return runner.complete(planned, refused, reference)
+
+
+def nothing_to_measure(experiment: str) -> str:
+    """What to say of rounds that are complete."""
+    retry = f"`rnnbench retry {experiment} NAME` measures one again"
+    return f"nothing to measure, since every run has a record; {retry}"
 
 
 def _card(runs: Sequence[Run]) -> Facts | None:
@@ -127,6 +137,7 @@ class CohortRunner:
     pinned_md5: Mapping[str, str | None]
     timing: int
     share: Share | None = None
+    importers: Importers | None = None
 
     def folder(self, run: Run) -> Path:
         """The folder of the run's records on this machine."""
@@ -182,11 +193,7 @@ class CohortRunner:
         without = [run for run in planned if run.name not in records]
         missing = [run for run in without if run.name not in refused]
         if not without:
-            retry = f"`rnnbench retry {self.place.experiment} NAME` measures one again"
-            print_progress(
-                f"{self.label} {self.name}: nothing to measure, since every run has a record; "
-                f"{retry}"
-            )
+            print_progress(f"{self.label} {self.name}: {nothing_to_measure(self.place.experiment)}")
 
         for run in without:
             if run.name in refused:
@@ -341,7 +348,7 @@ class CohortRunner:
 
         seed = zlib.crc32(f"{self.name} {started}".encode())
         with Progress(self.label, epochs) as progress:
-            outcomes = supervise(members, seed, self.share)
+            outcomes = supervise(members, seed, self.share, self.importers)
         if unread:  # they failed early
             self.check()
         return outcomes

@@ -21,7 +21,7 @@ from rnnbench.builds.pins import pins_of
 from rnnbench.errors import RnnbenchError, RunError, say
 from rnnbench.records.store import strict_loads
 from rnnworker import rounds, workers
-from rnnworker.forked_workers import FOLDER, Importer, kind_of, may_fork
+from rnnworker.forked_workers import FOLDER, Importer, Importers, kind_of, may_fork
 from rnnworker.members import Member, Outcome
 
 __all__ = ["Event", "Outcome", "parse", "supervise"]
@@ -96,16 +96,24 @@ def supervise(
     members: Sequence[Member],
     seed: int = 0,
     share: rounds.Share | None = None,
+    importers: Importers | None = None,
 ) -> dict[str, Outcome]:
     """Calls `rnnworker.rounds.supervise`, reads events strictly, and removes the job files.
 
     - `members`: in starting order.
     - `seed`: decides the order of their turns.
     - `share`: how long these take in all.
+    - `importers`: those of a loop over rounds.
 
     Returns name of a member → its outcome.
     """
-    outcomes: dict[str, Outcome] = rounds.supervise(members, seed, parse=parse, share=share)
+    outcomes: dict[str, Outcome] = rounds.supervise(
+        members,
+        seed,
+        parse=parse,
+        share=share,
+        importers=importers,
+    )
     for each in members:
         Path(each.log).with_suffix(".job.json").unlink(missing_ok=True)
     return outcomes

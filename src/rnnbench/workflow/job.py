@@ -11,7 +11,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -26,7 +26,7 @@ from rnnbench.commands.arguments import DEFAULT_EXPERIMENT, conf_folders, overri
 from rnnbench.datasets.pins import pinned, verify
 from rnnbench.errors import ConfigError, converted, say
 from rnnbench.grid.experiment import Experiment, Repeats
-from rnnbench.planning.plan import Certificate, Plan, Prediction, Round, facts_of
+from rnnbench.planning.plan import Batch, Certificate, Plan, Prediction, Round, facts_of
 from rnnbench.planning.planner import NothingToRun, make_plan
 from rnnbench.project import home, words_of
 from rnnbench.records import report_files
@@ -35,22 +35,22 @@ from rnnbench.records.rounds import results_in, round_files, unfinished
 from rnnbench.records.store import site_folders, why_not_tracked
 from rnnbench.sources.published import read_published
 from rnnbench.tracking.store import redacted, tracking_uri
-from rnnbench.workflow.snakemake_hooks import memoized
 
 PUBLISHED = "reports/published"
 SCHEMA = Path(__file__).parents[3] / "workflow/schemas/config.schema.yaml"
 
 # Those with a caption of their own in workflow/rules/report.smk.
 SHOWN_TABLES = {"accuracy", "time", "runs"}
-Planned = Round | Certificate | Prediction
+Planned = Round | Batch | Certificate | Prediction
 
 
-def load(config: Mapping[str, Any], root: Path) -> Job:
+def load(config: Mapping[str, Any], root: Path, is_local: bool = True) -> Job:
     """The job that ``--config``, a config file or a module's ``config`` requests. If nothing can
     run here, but others published results of its models, it only makes the page.
 
-    `config`: key → value (``workflow/schemas/config.schema.yaml``). Raises `ConfigError`, which
-    names the key, and `NothingToRun` if nothing can run here and nothing was published.
+    `config`: key → value (``workflow/schemas/config.schema.yaml``). `is_local`: as of a `Job`.
+    Raises `ConfigError`, which names the key, and `NothingToRun` if nothing can run here and
+    nothing was published.
     """
     # Not by snakemake.utils.validate, whose error is a traceback.
     keys = yaml.safe_load(SCHEMA.read_text(encoding="utf-8"))["properties"]
@@ -102,7 +102,7 @@ def load(config: Mapping[str, Any], root: Path) -> Job:
         remedy="write allow_void=true.",
         strict=False,
     )
-    return Job(plan, root, allow_void)
+    return Job(plan, root, allow_void, is_local)
 
 
 def with_budget(experiment: Experiment, minutes: Any) -> Experiment:
@@ -154,11 +154,11 @@ def has_lost_a_file(report: Path) -> bool:
 
 
 def damaged(job: Job) -> list[str]:
-    """The files of finished rounds that lack the result of a run as it is planned, or have one that
-    does not count: its record or a companion's is damaged or missing, or it says "not needed" by an
-    earlier value of `repeats`.
+    """The files that finished jobs have made for rounds that lack the result of a run as it is
+    planned, or have one that does not count: its record or a companion's is damaged or missing, or
+    it says "not needed" by an earlier value of `repeats`.
 
-    Prints what is damaged, and changes nothing: `rnnbench round` sets damaged records aside and
+    Prints what is damaged, and changes nothing: the loop over rounds sets damaged records aside and
     measures what is missing.
     """
     rule = to_builtins(job.plan.experiment.repeats)
@@ -166,8 +166,8 @@ def damaged(job: Job) -> list[str]:
     for fault in faults:
         say(fault)
 
-    again = []
-    for of_round in job.finished:
+    again: dict[str, None] = {}
+    for made, of_round in job.made:
         left = unfinished(
             of_round.runs,
             results,
@@ -175,16 +175,15 @@ def damaged(job: Job) -> list[str]:
             rule,
         )
         if left:
-            again.append(job.round_file(of_round.name))
+            again[made] = None
         for run in left:
             result = results.get(run.name)
             if result and result.record and result.digest == run.digest:
                 say(f"{run.name}: a record is damaged or missing; it is measured again.")
 
-    return again
+    return list(again)
 
 
-@memoized
 class WildcardFunctions:
     """The functions of a rule's only wildcard, the key of one of the `items`: Snakemake calls them
     for the rule's input, parameters and resources. `kind` names the items in the error for an
@@ -235,7 +234,6 @@ class WildcardFunctions:
         return str(largest["name"])
 
 
-@memoized
 class Job:
     """An experiment at a site, for the rules of Snakemake: the files that they read and make, and
     their parameters.
@@ -243,21 +241,23 @@ class Job:
     - `plan`: what is to be measured.
     - `root`: the folder of the project; the paths in all other attributes are relative to it.
     - `allow_void`: whether the workflow succeeds if a configuration has no usable run.
+    - `is_local`: whether jobs run on this machine, where one job measures a batch of rounds; on a
+      cluster, each round is a job.
     - `experiment`, `site`: their names.
     - `folder`: of what the experiment leaves at this site; `logs`: of the logs of its jobs.
     - `report_folder`, `report`, `figures`: of the report; its page; its figures.
     - `store`: the file that says that the MLflow store exists.
-    - `batches`: the names of the rounds whose records are logged to MLflow together.
-    - `first_priority`: above the `priority` of any round.
-    - `round`, `certificate`, `prediction`: the functions of the rules that make them.
+    - `first_priority`: above the priority of any round.
+    - `round`, `batch`, `certificate`, `prediction`: the functions of the rules that make them.
     """
 
     results = "results"
 
-    def __init__(self, plan: Plan, root: Path, allow_void: bool = False):
+    def __init__(self, plan: Plan, root: Path, allow_void: bool = False, is_local: bool = True):
         self.plan = plan
         self.root = root
         self.allow_void = allow_void
+        self.is_local = is_local
         self.experiment = plan.experiment.name
         self.site = plan.site
 
@@ -269,8 +269,8 @@ class Job:
         self.figures = f"{self.report_folder}/{report_files.FIGURES}"
         self.logs = f"{self.folder}/logs"
 
-        self.batches = plan.batches()
         self.first_priority = len(plan.runs) + 1
+        self.batch = WildcardFunctions("batch", plan.batches, root)
         self.round = WildcardFunctions("round", plan.rounds, root)
         self.certificate = WildcardFunctions("certificate", plan.certificates, root)
         self.prediction = WildcardFunctions("prediction", plan.predictions, root)
@@ -333,6 +333,10 @@ class Job:
         """The file of the round with this name, which names the records of its runs."""
         return f"{self.folder}/rounds/{name}.json"
 
+    def batch_file(self, number: str) -> str:
+        """The file of a batch, which names the records of all runs in its rounds."""
+        return f"{self.folder}/measured/{number}.json"
+
     @property
     def other_report_files(self) -> list[str]:
         """The files of the report beside its page and those tables that have a caption."""
@@ -343,12 +347,37 @@ class Job:
     @property
     def tracked(self) -> list[str]:
         """The files that say which records are in MLflow, one for each batch of rounds."""
-        return [f"{self.folder}/tracked/{batch}.json" for batch in range(len(self.batches))]
+        return [f"{self.folder}/tracked/{batch}.json" for batch in self.plan.batches]
 
     @property
-    def rounds(self) -> list[str]:
-        """The files of all rounds, in the order of the plan."""
+    def measured(self) -> list[str]:
+        """What the jobs make that measure, in the order of the plan: a file for each batch, or for
+        each round on a cluster."""
+        if self.is_local:
+            return [self.batch_file(number) for number in self.plan.batches]
         return [self.round_file(name) for name in self.plan.rounds]
+
+    def jobs_of(self, rounds: Collection[str]) -> tuple[str, list[str]]:
+        """The rule that measures `rounds`, and the wildcards of its jobs that do, in the order of
+        the plan."""
+        if not self.is_local:
+            return "round", [name for name in self.plan.rounds if name in rounds]
+        numbers = []
+        for number, batch in self.plan.batches.items():
+            if any(each.name in rounds for each in batch.rounds):
+                numbers.append(number)
+        return "rounds", numbers
+
+    @property
+    def made(self) -> list[tuple[str, Round]]:
+        """The rounds whose job has made its file, with this file."""
+        pairs = []
+        for number, batch in self.plan.batches.items():
+            for each in batch.rounds:
+                file = self.batch_file(number) if self.is_local else self.round_file(each.name)
+                if (self.root / file).exists():
+                    pairs.append((file, each))
+        return pairs
 
     @property
     def finished(self) -> list[Round]:
@@ -370,9 +399,15 @@ class Job:
         """The file of the prediction with this name."""
         return prediction_file(Path(self.folder), name).as_posix()
 
-    def batch_rounds(self, wildcards) -> list[str]:
-        """The files of the rounds in a batch, whose records are logged to MLflow together."""
-        return [self.round_file(name) for name in self.batches[int(wildcards.batch)]]
+    def measured_in(self, wildcards) -> list[str]:
+        """What the jobs make that measure the rounds of a batch, whose records are logged to MLflow
+        together."""
+        if self.is_local:
+            return [self.batch_file(wildcards.batch)]
+        return [self.round_file(each.name) for each in self._batch(wildcards).rounds]
+
+    def _batch(self, wildcards) -> Batch:
+        return self.plan.batches[wildcards.batch]
 
     # -- parameters of rules ------------------------------------------------------------
 
@@ -386,9 +421,20 @@ class Job:
             arguments += ["--wheel", str(pins.wheel)]
         return arguments
 
-    def priority(self, wildcards) -> int:
+    def round_priority(self, wildcards) -> int:
         """The priority of a round: the higher, the earlier it is measured."""
         return len(self.plan.runs) - self.plan.rounds[wildcards.round].order
+
+    def batch_text(self, wildcards) -> str:
+        """What a dry run says about a batch."""
+        rounds = self._batch(wildcards).rounds
+        runs = sum(len(each.runs) for each in rounds)
+        names = ", ".join(each.name for each in rounds)
+        return f"{len(rounds)} rounds with {runs} runs: {names}"
+
+    def batch_priority(self, wildcards) -> int:
+        """The priority of a batch."""
+        return len(self.plan.batches) - int(wildcards.batch)
 
     @property
     def dataset_files(self) -> str:

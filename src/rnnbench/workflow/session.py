@@ -77,7 +77,7 @@ class Session:
         if self._importers:
             self._importers.end()
         done = len(self.job.finished)
-        total = len(self.job.rounds)
+        total = len(self.job.plan.rounds)
         what = "rounds"
         if self.job.predictions:
             done = total = len(self.job.predictions)
@@ -262,7 +262,7 @@ def summarize(job: Job) -> tuple[list[str], int]:
         lines.append(f"{obstacle.why} Fix: {obstacle.remedy}")
     lines += _shortened(_void_lines(void), "reasons of void runs")
 
-    failures = _failures(job, "round", dict.fromkeys(runs[name].round for name in missing))
+    failures = _failures(job, *job.jobs_of({runs[name].round for name in missing}))
     failures += _failures(job, "predict", _not_predicted(job))
     lines += _shortened(failures, "failures")
     # With ``--until certify`` no run was asked for.

@@ -1,13 +1,12 @@
-"""Changes to Snakemake: less output, faster with thousands of runs, jobs in order of priority."""
+"""Changes to Snakemake: less output, and jobs in order of priority."""
 
 from __future__ import annotations
 
-import inspect
 import logging
 import os
 import sys
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from snakemake.logging import DefaultFilter
 from snakemake.scheduling.job_scheduler import JobScheduler
@@ -23,7 +22,6 @@ SILENCED = (
     "Complete log(s)",
     "Elapsed time",
 )
-Kind = TypeVar("Kind", bound=type)
 
 
 def silence_scheduler_log() -> None:
@@ -68,12 +66,3 @@ def export_environment() -> None:
         if rest:
             folder += os.pathsep + rest
         os.environ[name] = folder
-
-
-def memoized(kind: Kind) -> Kind:
-    """Class decorator that stores the signature of each method, for `inspect.signature`. Snakemake
-    reads the signature of a rule's function at least four times per job."""
-    for method in vars(kind).values():
-        if inspect.isfunction(method):
-            method.__signature__ = inspect.signature(method)  # type: ignore[attr-defined]
-    return kind
