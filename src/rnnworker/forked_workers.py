@@ -12,8 +12,6 @@ import time
 from rnnworker.frameworks.names import FRAMEWORKS
 from rnnworker.members import SIGKILLED
 
-# The folder with the sockets of the importers that a workflow has started for all of its jobs.
-FOLDER = "RNNBENCH_IMPORTERS"
 # These differ between the processes of a workflow and change nothing that an import reads.
 VARIABLE = ("_", "SHLVL", "PWD", "OLDPWD", "TMPDIR", "TMP", "TEMP", "TEMPDIR")
 
@@ -30,8 +28,8 @@ def may_fork(config):
 
 
 def kind_of(member):
-    """Returns the name of the socket of an importer for members with the command of `member`
-    (without the job file) and its environment."""
+    """Returns what an importer for `member` has in common with it: a digest of the command, without
+    the job file, and of the environment."""
     kept = []
     for name, value in sorted(member.environment.items()):
         if name not in VARIABLE and not name.startswith("RNNBENCH_"):
@@ -41,8 +39,8 @@ def kind_of(member):
 
 
 class Importers:
-    """The importers of a supervisor's members: the workflow's, or one for each group of two or more
-    members of a round with the same command and environment, until the round ends.
+    """The importers of a supervisor's members: one for each group of two or more members of a round
+    with the same command and environment, until the round ends.
 
     With `lasting`, for a loop over rounds, each member has one. They last until `end`, as many as
     there are cores; for another one, one that the round does not need ends.
@@ -84,14 +82,13 @@ class Importers:
             if not has_died:
                 return kept
             kept.finish()
-        connection = _connection(kind)
-        if not connection and not self._lasting and self._kinds.count(kind) < 2:
-            return None
         if not self._lasting:
-            return Importer(member, connection)
+            if self._kinds.count(kind) < 2:
+                return None
+            return Importer(member)
         self._make_room()
         # It outlives the locks of this round.
-        self._kept[kind] = Importer(member._replace(inherit=()), connection)
+        self._kept[kind] = Importer(member._replace(inherit=()))
         return self._kept[kind]
 
     def _make_room(self):
@@ -102,7 +99,7 @@ class Importers:
             self._kept.pop(others.pop(0)).finish()
 
     def started(self):
-        """Returns the importers that have been started or joined in this round."""
+        """Returns the importers that this round has asked for."""
         return [importer for importer in self._asked.values() if importer]
 
     def end_round(self):
@@ -119,40 +116,17 @@ class Importers:
         self._kept = {}
 
 
-def _connection(kind):
-    """Returns a connection to the workflow's importer of this `kind`, if there is one."""
-    folder = os.environ.get(FOLDER)
-    if not folder:
-        return None
-    connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    try:
-        connection.connect(os.path.join(folder, kind))
-    except OSError:
-        connection.close()
-        return None
-    return connection
-
-
 class Importer:
-    """One importer process, started for `member` and logging to its file, or the one at the other
-    end of `connection`. With the socket `listener`, it also serves those that connect to it."""
+    """One importer process, started for `member` and logging to its file."""
 
-    def __init__(self, member, connection=None, listener=None):
+    def __init__(self, member):
         self.ready = False
         self.gone = False
         self.deadline = time.monotonic() + member.limit("import")
-        self._process = None
-        if connection:
-            self._socket = connection
-            return
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-
-        passed = [theirs.fileno()]
-        if listener:
-            passed.append(listener.fileno())
         command = list(member.command)
         command.insert(-1, "--import")
-        command += [str(descriptor) for descriptor in passed]
+        command.append(str(theirs.fileno()))
         with theirs, open(str(member.log), "ab") as output:
             self._process = subprocess.Popen(
                 command,
@@ -160,7 +134,7 @@ class Importer:
                 stdout=output,
                 stderr=output,
                 env=member.environment,
-                pass_fds=passed + list(member.inherit),
+                pass_fds=[theirs.fileno()] + list(member.inherit),
                 start_new_session=True,
             )
 
@@ -182,8 +156,7 @@ class Importer:
         if self.is_working and time.monotonic() > self.deadline:
             selector.unregister(self._socket)
             self.gone = True
-            if self._process:
-                self._process.kill()
+            self._process.kill()
 
     def fork(self, member, events):
         """Forks a process that does the job of `member` and writes to the descriptor `events`.
@@ -209,8 +182,6 @@ class Importer:
     def finish(self):
         """Ends the importer. Its children have ended by then, or are killed with it."""
         self._socket.close()
-        if not self._process:
-            return
         try:
             self._process.wait(timeout=1.0)
         except subprocess.TimeoutExpired:

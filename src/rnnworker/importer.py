@@ -1,12 +1,11 @@
-"""Imports a framework once and forks workers: those of a round, or those of all jobs of a workflow.
+"""Imports a framework once and forks workers: those of a round, or of all rounds of a loop.
 
-``python path/to/rnnworker --import JOB.json DESCRIPTOR [LISTENER]`` calls the ``preload`` of the
-job's framework, which imports modules but runs no op, and sends ``ready`` on the socket DESCRIPTOR
-and on each connection to the listening socket LISTENER. For each message on one of them (a job
-file, with the descriptors of the worker's exit code, input, log and events, and those that it
-inherits), it forks a process that does the job as a freshly started one would. The workers of a
-connection are killed when it is closed; the importer ends with its owner, which holds DESCRIPTOR.
-The supervisor's side is `rnnworker.forked_workers`.
+``python path/to/rnnworker --import JOB.json DESCRIPTOR`` calls the ``preload`` of the job's
+framework, which imports modules but runs no op, and sends ``ready`` on the socket DESCRIPTOR. For
+each message on it (a job file, with the descriptors of the worker's exit code, input, log and
+events, and those that it inherits), it forks a process that does the job as a freshly started one
+would. It ends when its owner closes the socket. The supervisor's side is
+`rnnworker.forked_workers`.
 """
 
 import array
@@ -28,9 +27,9 @@ DESCRIPTORS = 16
 LONGEST = 65536
 
 
-def main(job_file, *sockets):
-    """Serves until the owner closes the first of `sockets`. Returns the exit code: 0 in the
-    importer, that of the run in a forked worker."""
+def main(job_file, descriptor):
+    """Serves until the owner closes the socket with this `descriptor`. Returns the exit code: 0 in
+    the importer, that of the run in a forked worker."""
     with open(job_file) as file:
         job = json.load(file)
     run.die_with_parent(job.get("parent"))
@@ -43,12 +42,9 @@ def main(job_file, *sockets):
     took = time.monotonic() - begin
     resident = _resident()
 
-    opened = []
-    for number in sockets:
-        opened.append(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET, fileno=int(number)))
-    owner = opened[0]
+    owner = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET, fileno=int(descriptor))
     owner.send(b"ready")
-    job_file = _Importer(owner, opened[1:]).serve()
+    job_file = _Importer(owner).serve()
     if not job_file:
         return 0
     imported = run.Imported(took, resident - _resident())
@@ -63,12 +59,11 @@ def _resident():
 
 
 class _Importer:
-    """The event loop of the importer over the sockets of supervisors and the ends of workers."""
+    """The event loop of the importer over the socket of its owner and the ends of workers."""
 
-    def __init__(self, owner, listeners):
+    def __init__(self, owner):
         self.owner = owner
-        self.listeners = listeners
-        self.workers = {owner: {}}  # connection → {process: descriptor for its exit code}
+        self.workers = {}  # process → descriptor for its exit code
         # The end of a child makes a descriptor readable.
         self.child_ends, writer = os.pipe()
         os.set_blocking(writer, False)
@@ -79,29 +74,18 @@ class _Importer:
         """Forks a process for each message. Returns the job file in a forked process; returns None
         in the importer once the owner has closed its socket."""
         while True:
-            watched = [self.child_ends] + self.listeners + list(self.workers)
-            ready, _, _ = select.select(watched, [], [])
-            for source in ready:
-                if source == self.child_ends:
-                    os.read(self.child_ends, 4096)
-                    for children in self.workers.values():
-                        _report_exits(children)
-                elif source in self.listeners:
-                    connection, _ = source.accept()
-                    self.workers[connection] = {}
-                    with contextlib.suppress(OSError):  # it may be gone; that is read from it
-                        connection.send(b"ready")
-                else:
-                    job_file, descriptors = _receive(source)
-                    if job_file:
-                        if self._is_forked(source, descriptors):
-                            return job_file
-                    elif source is self.owner:
-                        return None
-                    else:
-                        self._drop(source)
+            ready, _, _ = select.select([self.child_ends, self.owner], [], [])
+            if self.child_ends in ready:
+                os.read(self.child_ends, 4096)
+                _report_exits(self.workers)
+            if self.owner in ready:
+                job_file, descriptors = _receive(self.owner)
+                if not job_file:
+                    return None
+                if self._is_forked(descriptors):
+                    return job_file
 
-    def _is_forked(self, connection, descriptors):
+    def _is_forked(self, descriptors):
         """Forks a worker. Returns True in the worker, False in the importer."""
         sys.stdout.flush()
         sys.stderr.flush()
@@ -113,25 +97,13 @@ class _Importer:
         if pid:
             for descriptor in descriptors[1:]:
                 os.close(descriptor)
-            self.workers[connection][pid] = descriptors[0]
+            self.workers[pid] = descriptors[0]
             return False
-        for other, children in self.workers.items():
-            other.close()
-            for status in children.values():
-                os.close(status)
-        for listener in self.listeners:
-            listener.close()
+        self.owner.close()
+        for status in self.workers.values():
+            os.close(status)
         _become(*descriptors[:4])
         return True
-
-    def _drop(self, connection):
-        """Kills the workers of a supervisor that has ended, with their children."""
-        connection.close()
-        for pid, status in self.workers.pop(connection).items():
-            os.close(status)
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(pid, signal.SIGKILL)
-            os.waitpid(pid, 0)
 
 
 def _report_exits(children):

@@ -289,7 +289,7 @@ def test_workers_run_side_by_side_if_memory_suffices_and_none_uses_a_card(
 ) -> None:
     started: list[int] = []
 
-    def supervise(members: list) -> dict[str, Outcome]:
+    def supervise(members: list, **_: object) -> dict[str, Outcome]:
         started.append(len(members))
         return {member.name: Outcome() for member in members}
 
@@ -310,7 +310,7 @@ def test_lack_of_memory_next_to_others_is_tried_again_alone(
     started: list[list[str]] = []
     log = place.folder / "certificates/work" / f"{PLANNED['key']}.1.log"
 
-    def supervise(members: list) -> dict[str, Outcome]:
+    def supervise(members: list, **_: object) -> dict[str, Outcome]:
         started.append([member.name for member in members])
         assert not log.exists()
         log.write_text("std::bad_alloc")

@@ -190,48 +190,21 @@ def test_members_end_with_their_importer(workers, importers) -> None:
         wait_until_ended(pid_of(outcome))
 
 
-@pytest.fixture
-def start_shared(workers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """Starts the importer of a workflow, which all supervisors use. Not in the set-up, where
-    pytest's own variable differs."""
-    monkeypatch.setenv(forked_workers.FOLDER, "")
-    started = []
-
-    def start() -> forked_workers.Importer:
-        started.append(worker.WorkflowImporters([planned()["config"]], tmp_path))
-        return next(iter(started[0]._importers.values()))
-
-    yield start
-    started[0].end()
-
-
-def test_the_importer_of_a_workflow_serves_rounds_and_single_workers(start_shared, workers) -> None:
-    shared, parents = start_shared(), []
-    first = supervise(workers(noting(parents), a={}, b={"fault": "crash", "fault_epoch": 1}))
-    second = supervise(workers(noting(parents), c={}))
-    assert exit_codes(first | second) == [0, -signal.SIGABRT, 0]
-    assert parents == [shared._process.pid] * 3
-    assert shared._process.poll() is None
-    assert os.environ[forked_workers.FOLDER] != ""
-    shared._process.kill()
-    shared._process.wait()
-    assert exit_codes(supervise(workers(d={}))) == [0], "they do without one that has ended"
-
-
-def test_the_workers_of_a_killed_supervisor_end(start_shared, workers, tmp_path: Path) -> None:
-    shared = start_shared()
-    supervisor = os.fork()
-    if supervisor == 0:
-        supervise(workers(a={"fault": "hang", "fault_epoch": 1}, b={}))
+def test_the_workers_of_a_killed_loop_end(workers, tmp_path: Path) -> None:
+    loop = os.fork()
+    if loop == 0:
+        fakes = workers(a={"fault": "hang", "fault_epoch": 1}, b={})
+        rounds.supervise(fakes, importers=forked_workers.Importers(lasting=True))
         os._exit(0)
     events = tmp_path / "a.events.jsonl"
     wait_until(lambda: events.exists() and "gate" in events.read_text(), 30, "a waiting worker")
     hello = json.loads(events.read_text().splitlines()[0])
-    assert psutil.pid_exists(hello["pid"])
-    os.kill(supervisor, signal.SIGKILL)
-    os.waitpid(supervisor, 0)
-    wait_until_ended(hello["pid"])
-    assert supervise(workers(c={}))["c"].exit_code == 0 and shared._process.poll() is None
+    importer = psutil.Process(hello["pid"]).ppid()
+    assert psutil.Process(importer).ppid() == loop
+    os.kill(loop, signal.SIGKILL)
+    os.waitpid(loop, 0)
+    for pid in (hello["pid"], importer):
+        wait_until_ended(pid)
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,6 @@ from rnnbench.records.plan_file import PlannedRound
 from rnnbench.records.rounds import round_file
 from rnnbench.records.store import Place, read_json, timing_lock, write_json
 from rnnbench.running import host_check
-from rnnbench.running.worker import WorkflowImporters
 
 STANDARD_ERROR = 2  # `sys.stderr` of a notebook is no file
 ENDING = (signal.SIGTERM, signal.SIGHUP)
@@ -58,21 +57,16 @@ def measure_here(
         keys = [key for key in plan.certificates if not _is_made(plan, key, place)]
         if rounds or keys:
             _provide(plan, root)
-            missing = [run.config for each in rounds for run in each.runs]
-            importers = WorkflowImporters(missing, root)
-            try:
-                for warning in host_check.warnings(host_check.read_host_facts()):
-                    say(f"warning: {warning}.")
+            for warning in host_check.warnings(host_check.read_host_facts()):
+                say(f"warning: {warning}.")
+            with Loop(place) as loop:
                 with _store_made(place):
                     for key in keys:
                         planned = to_builtins(plan.certificates[key])
-                        make_planned_certificate(planned, place)
+                        make_planned_certificate(planned, place, loop.importers)
                 check()
                 if rounds:
-                    with Loop(place) as loop:
-                        loop.measure(rounds)
-            finally:
-                importers.end()
+                    loop.measure(rounds)
         else:
             check()
         _log_to_mlflow(plan, place)

@@ -93,6 +93,7 @@ class Loop:
 
     - `place`: of the experiment. Raises `RecordError` if its file ``experiment.json`` cannot be
       read.
+    - `importers`: these processes.
     """
 
     def __init__(self, place: Place):
@@ -101,14 +102,14 @@ class Loop:
         self._rule: Repeats | None = None
         if self._experiment.repeats:
             self._rule = Repeats(**self._experiment.repeats)
-        self._importers = Importers(lasting=True)
+        self.importers = Importers(lasting=True)
         self._finished = FinishedRuns(place)
 
     def __enter__(self) -> Loop:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._importers.end()
+        self.importers.end()
 
     def measure(self, planned: Sequence[PlannedRound]) -> None:
         """Completes those rounds in which a run has no valid result as it is planned.
@@ -193,7 +194,7 @@ class Loop:
             reference=reference,
             pinned_md5=pins,
             share=share_of(self._rule),
-            importers=self._importers,
+            importers=self.importers,
         )
 
     def _unneeded(

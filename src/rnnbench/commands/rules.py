@@ -27,6 +27,7 @@ from rnnbench.running.certificates import certify as make_certificate
 from rnnbench.running.progress import print_progress
 from rnnbench.running.verdict import LESS_MEMORY
 from rnnbench.sources.certificates import certificate_of
+from rnnworker.forked_workers import Importers
 from rnnworker.members import says_out_of_memory
 from rnnworker.options import is_user_file
 
@@ -52,8 +53,13 @@ def certify(arguments: Sequence[str]) -> int:
     return 0
 
 
-def make_planned_certificate(planned: Mapping[str, Any], place: Place) -> None:
-    """Makes a certificate from its entry of ``certificates.json`` and prints what it says."""
+def make_planned_certificate(
+    planned: Mapping[str, Any],
+    place: Place,
+    importers: Importers | None = None,
+) -> None:
+    """Makes a certificate from its entry of ``certificates.json`` and prints what it says.
+    `importers`: those of a loop over rounds."""
     where = f"certificate {planned['key']}"
     config = planned["config"]
     implementations = planned["implementations"]
@@ -77,6 +83,7 @@ def make_planned_certificate(planned: Mapping[str, Any], place: Place) -> None:
         place,
         check,
         pinned_md5=pinned_md5,
+        importers=importers,
     )
     for line in certificate_summary(certificate, rnns):
         print_progress(line)

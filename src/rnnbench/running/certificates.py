@@ -25,6 +25,7 @@ from rnnbench.running.worker import Event, Facts, Outcome, job_of, supervise
 from rnnbench.sources.certificates import NOT_TRIED, certificate_of
 from rnnworker import machine
 from rnnworker.cohorts import memory_capacity, must_retry_alone
+from rnnworker.forked_workers import Importers
 from rnnworker.members import Member
 from rnnworker.precision import DEFAULT, TOLERANCE
 from rnnworker.proc_files import available_bytes
@@ -60,6 +61,7 @@ def certify(
     check: Callable[[], None] = lambda: None,
     *,
     pinned_md5: str | None = None,
+    importers: Importers | None = None,
 ) -> dict[str, Any]:
     """Makes, writes and returns a certificate, while nothing else on this host is timed. The
     workers of its devices run side by side, or one after the other if one of them uses a GPU or
@@ -68,6 +70,7 @@ def certify(
     - `planned`: its entry of ``certificates.json``.
     - `check`: called when the workers have ended; raises if their inputs have changed.
     - `pinned_md5`: the md5 of the dataset from which the workers may load pickles.
+    - `importers`: those of a loop over rounds.
 
     Raises `RunError` if a worker received an external SIGKILL, `OSError` if the certificate cannot
     be written.
@@ -79,18 +82,24 @@ def certify(
 
     here = machine.fingerprint()["machine"]
     key = planned["key"]
-    outcomes = _outcomes(jobs, key, place)
+    outcomes = _outcomes(jobs, key, place, importers)
     check()
     certificate = assembled_certificate(planned, outcomes, here)
     write_json(place.folder / "certificates" / f"{key}.json", certificate)
     return certificate
 
 
-def _outcomes(jobs: Mapping[str, Facts], key: str, place: Place) -> dict[str, Outcome]:
+def _outcomes(
+    jobs: Mapping[str, Facts],
+    key: str,
+    place: Place,
+    importers: Importers | None,
+) -> dict[str, Outcome]:
     """Runs the workers of a certificate while nothing else on this host is timed.
 
     - `jobs`: device → its worker's job.
     - `key`: the certificate's.
+    - `importers`: as for `certify`.
 
     Returns device → outcome. Raises `RunError` as `certify`.
     """
@@ -130,13 +139,13 @@ def _outcomes(jobs: Mapping[str, Facts], key: str, place: Place) -> dict[str, Ou
             groups = [list(jobs)]
 
         for group in groups:
-            outcomes |= supervise([member_of(device) for device in group])
+            outcomes |= supervise([member_of(device) for device in group], importers=importers)
             for device in group:
                 # Out of memory next to others does not mean that it needs too much on its own.
                 if must_retry_alone(jobs[device]["config"], outcomes[device], len(group)):
                     why = "ran out of memory; retrying it on its own"
                     print_progress(f"{labels[device]}: {why}")
-                    outcomes |= supervise([member_of(device)])
+                    outcomes |= supervise([member_of(device)], importers=importers)
             for device in group:
                 outcome = outcomes[device]
                 if outcome.is_killed:

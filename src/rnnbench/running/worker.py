@@ -1,27 +1,21 @@
-"""Workers in this project's builds: their jobs and processes, their supervision, and the importers
-of a workflow."""
+"""Workers in this project's builds: their jobs and processes, and their supervision."""
 
 from __future__ import annotations
 
 import importlib.util
 import os
-import shutil
-import socket
 import subprocess
-import tempfile
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import rnnworker
 from rnnbench.builds.launcher import environment, launcher
-from rnnbench.builds.pins import pins_of
-from rnnbench.errors import RnnbenchError, RunError, say
+from rnnbench.errors import RunError
 from rnnbench.records.store import strict_loads
 from rnnworker import rounds, workers
-from rnnworker.forked_workers import FOLDER, Importer, Importers, kind_of, may_fork
+from rnnworker.forked_workers import Importers
 from rnnworker.members import Member, Outcome
 
 __all__ = ["Event", "Outcome", "parse", "supervise"]
@@ -151,80 +145,3 @@ def revision(folder: Path = Path(rnnworker.__file__).parent) -> str:
         return done.stdout.strip()
     except (OSError, subprocess.SubprocessError):
         return f"rnnbench {metadata.version('rnnbench')}"
-
-
-LONGEST_SOCKET = 107  # bytes of the path of a Unix socket, of sun_path's 108
-LONGEST_KIND = 16  # as `kind_of` names a socket
-
-
-def _socket_folder() -> Path | None:
-    """A new folder that only this user may enter, for the sockets of importers.
-
-    It is in the temporary folder, or in /tmp if its path is too long for a socket. None, with a
-    message, if neither can have one.
-    """
-    for parent in (None, "/tmp"):
-        with suppress(OSError):
-            folder = tempfile.mkdtemp(prefix="rnnbench-", dir=parent)
-            if len(os.fsencode(folder)) + 1 + LONGEST_KIND <= LONGEST_SOCKET:
-                return Path(folder)
-            os.rmdir(folder)
-    say(
-        "no folder for the sockets of importers, so each round imports the framework itself. "
-        "Fix: set TMPDIR to a writable folder with a short path."
-    )
-    return None
-
-
-class WorkflowImporters:
-    """Starts an importer for each build and CPU device of the workers with `configs`: at most as
-    many as there are cores, those with the most workers.
-
-    Other workers, and workers whose importer has ended, are started as they are without a
-    workflow. So are workers of builds with a separate environment, because each round checks and
-    repairs it before anything is imported.
-    """
-
-    def __init__(self, configs: Iterable[Facts], root: Path):
-        self._importers: dict[str, Importer] = {}
-        self._folder: Path | None = None
-        by_process: dict[str, list[Facts]] = {}
-        for config in configs:
-            build = config["build"]
-            if may_fork(config) and not pins_of(build, root):
-                process = repr((build, config["device"]))
-                by_process.setdefault(process, []).append(config)
-        if not by_process:
-            return
-
-        self._folder = _socket_folder()
-        if self._folder is None:
-            return
-
-        os.environ[FOLDER] = str(self._folder)
-        cores = len(os.sched_getaffinity(0))
-        ranked = sorted(by_process.values(), key=len, reverse=True)
-        for number, alike in enumerate(ranked[:cores]):
-            # What is wrong with a build is reported by the job that needs it.
-            with suppress(RnnbenchError, OSError):
-                self._start(alike[0], root, self._folder / str(number))
-
-    def _start(self, config: Facts, root: Path, files: Path) -> None:
-        """Starts the importer of workers with `config`, unless one of the same kind runs."""
-        job = job_of(config, root)
-        like = member("import", job, root, files, limits={})
-        kind = kind_of(like)
-        if kind in self._importers:
-            return
-        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
-            listener.bind(str(files.parent / kind))
-            listener.listen()
-            self._importers[kind] = Importer(like, listener=listener)
-
-    def end(self) -> None:
-        """Ends the importers; their workers have ended by then."""
-        for importer in self._importers.values():
-            importer.finish()
-        if self._folder:
-            os.environ.pop(FOLDER, None)
-            shutil.rmtree(self._folder, ignore_errors=True)

@@ -21,7 +21,6 @@ from rnnbench.planning.plan import write_plan
 from rnnbench.records.rounds import results_in
 from rnnbench.records.store import read_record, why_not_tracked
 from rnnbench.running import host_check
-from rnnbench.running.worker import WorkflowImporters
 from rnnbench.workflow import signal_handling
 from rnnbench.workflow.job import Job, made_again
 
@@ -37,12 +36,10 @@ class Session:
         self.job = job
         self.exit_code: int | None = None
         self._lock = contextlib.ExitStack()  # held until this process ends
-        self._importers: WorkflowImporters | None = None
 
     def start(self, local: bool = True) -> None:
-        """Locks the results folder until this process ends, writes the plan, and starts the
-        processes from which workers are forked, before the first job. Ends this process if another
-        one holds the lock, or if the folder cannot be written.
+        """Locks the results folder until this process ends, and writes the plan, before the first
+        job. Ends this process if another one holds the lock, or if the folder cannot be written.
 
         `local`: whether the jobs run on this machine, not on a cluster.
         """
@@ -51,13 +48,6 @@ class Session:
             self._lock.enter_context(locks.exclusive(folder))
             write_plan(self.job.plan, folder)
             signal_handling.install(self._interrupted, local)
-
-            if local:
-                finished = {of_round.name for of_round in self.job.finished}
-                runs = self.job.plan.runs.values()
-                missing = [run.config for run in runs if run.round not in finished]
-                self._importers = WorkflowImporters(missing, self.job.root)
-
             for warning in host_check.warnings(host_check.read_host_facts()):
                 say(f"warning: {warning}.")
         except OSError as error:
@@ -73,9 +63,7 @@ class Session:
             os._exit(error.exit_code)
 
     def _interrupted(self) -> str:
-        """Ends the importers after a signal, and returns the last line to print."""
-        if self._importers:
-            self._importers.end()
+        """The last line to print after a signal."""
         done = len(self.job.finished)
         total = len(self.job.plan.rounds)
         what = "rounds"
@@ -86,11 +74,8 @@ class Session:
         return f"{done} of {total} {what} are finished; the same command continues."
 
     def end(self, failed: bool = False) -> None:
-        """Ends the importers and prints the lines of `summarize`. If a job has `failed`, makes the
-        report of the rounds that are finished, because its rule does not run then."""
-        if self._importers:
-            self._importers.end()
-
+        """Prints the lines of `summarize`. If a job has `failed`, makes the report of the rounds
+        that are finished, because its rule does not run then."""
         job = self.job
         some = len(_not_predicted(job)) < len(job.predictions)
         if failed and (job.finished or some):
