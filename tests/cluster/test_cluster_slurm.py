@@ -97,7 +97,7 @@ def test_records_equal_those_without_slurm_except_for_times(
     finished: Project, records, tmp_path: Path
 ) -> None:
     project = make_project(tmp_path)
-    result = project.snakemake("--until", "round", experiment="cluster")
+    result = project.snakemake("--until", "rounds", experiment="cluster")
     assert result.returncode == 0, result.stdout + result.stderr
     local = {record.name: record for record in map(read_record, project.records())}
     assert set(local) == {record.name for record in records}

@@ -61,7 +61,7 @@ def test_two_experiments_started_at_once_are_not_timed_at_once(tmp_path: Path) -
     for name in ("one", "two"):
         project = make_project(tmp_path / name)
         project.environment["RNNBENCH_TIMING_LOCK"] = str(tmp_path / "timing.lock")
-        line = planned(epoch_seconds=0.3)
+        line = planned(epoch_seconds=3.0)  # longer than one process may start after the other
         config = line["config"]
         lock = lock_of(config["build"], ROOT)
         line["identity"] = {

@@ -17,7 +17,7 @@ import yaml
 from snakemake.utils import read_job_properties
 
 from rnnbench.errors import RnnbenchError
-from rnnbench.records.plan_file import read_round
+from rnnbench.records.plan_file import read_rounds
 
 TRIES, PAUSE_SECONDS = 20, 6  # slurmctld may be unreachable for two minutes
 
@@ -46,7 +46,7 @@ def main(script: str) -> int:
 def order(target: Path) -> int:
     """The round's position in the order of measurement; 0 for certificates."""
     with contextlib.suppress(OSError, RnnbenchError):
-        return read_round(target.parents[1] / "plan.jsonl", target.stem)[1] + 1
+        return read_rounds(target.parents[1] / "plan.jsonl", [target.stem])[0].number + 1
     return 0
 
 
