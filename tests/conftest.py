@@ -249,7 +249,7 @@ class Project:
         """That which `make_project` makes in `folder`."""
         environment = {
             **{name: value for name, value in os.environ.items() if not name.startswith("MLFLOW_")},
-            "PYTHONPATH": f"{ROOT / 'src'}:{ROOT / 'packages/rnnweights/src'}",
+            "PYTHONPATH": forked_commands.SOURCES,
             # The tests' times do not matter, so they need not wait for other grids on this host.
             "RNNBENCH_TIMING_LOCK": str(folder / "timing.lock"),
         }

@@ -43,7 +43,7 @@ from rnnbench.tracking import store
 from tests import cpu_time
 
 ROOT = Path(__file__).parents[1]
-SOURCES = str(ROOT / "src")
+SOURCES = os.pathsep.join([str(ROOT / "src"), str(ROOT / "packages/rnnweights/src")])
 MODULES = ("snakemake", "rnnbench")
 PRELOADED = (
     "dvc.repo",
@@ -304,7 +304,7 @@ def _become(request: Mapping[str, Any]) -> None:
     sys.path[:] = [
         request["cwd"],
         *folders,
-        *(p for p in sys.path if p not in (str(ROOT), SOURCES)),
+        *(p for p in sys.path if p not in (str(ROOT), *SOURCES.split(os.pathsep))),
     ]
     sys.argv = [request["module"], *request["arguments"]]
     # They must not close the descriptors, which a fork's streams have too.
