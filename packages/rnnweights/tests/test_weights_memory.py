@@ -1,5 +1,5 @@
 """A checkpoint is converted in pieces: what is copied is never in memory as a whole, and what
-changes is there once."""
+changes is there once, as pages of its file (which `tracemalloc` does not count)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from asking import converted
 
-from rnnweights.checkpoint import Refusal, pieces
+from rnnweights.checkpoint import Computed, Refusal, numbers, pieces
 from rnnweights.conversion import Stated
 from rnnweights.reading import read
 
@@ -54,25 +54,25 @@ def torch_npz(path: Path, _: int) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("make", "name", "bias", "to", "target", "limit"),
+    ("make", "name", "bias", "to", "target"),
     [
-        (hdf5, "x.h5", 4 * UNITS, "keras", ".npz", 0.3),
-        (hdf5, "x.h5", 4 * UNITS, "keras", ".h5", 0.3),
-        (hdf5, "x.h5", 4 * UNITS, "torch.LSTM", ".safetensors", 1.3),
-        (hdf5, "x.h5", 4 * UNITS, "flax.linen.LSTMCell", ".npz", 1.3),
-        (hdf5, "x.h5", 8 * UNITS, "keras", ".h5", 1.3),
-        (torch_npz, "x.npz", 0, "keras", ".safetensors", 1.3),
+        (hdf5, "x.h5", 4 * UNITS, "keras", ".npz"),
+        (hdf5, "x.h5", 4 * UNITS, "keras", ".h5"),
+        (hdf5, "x.h5", 4 * UNITS, "torch.LSTM", ".safetensors"),
+        (hdf5, "x.h5", 4 * UNITS, "flax.linen.LSTMCell", ".npz"),
+        (hdf5, "x.h5", 8 * UNITS, "keras", ".h5"),
+        (torch_npz, "x.npz", 0, "keras", ".safetensors"),
     ],
 )
-def test_an_array_is_in_memory_once_at_most(
-    make, name: str, bias: int, to: str, target: str, limit: float, tmp_path: Path
+def test_an_array_is_never_copied_as_a_whole(
+    make, name: str, bias: int, to: str, target: str, tmp_path: Path
 ) -> None:
     source = make(tmp_path / name, bias)
     tracemalloc.start()
     converted(source, to, target, Stated())
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert peak <= limit * LARGEST
+    assert peak <= 0.3 * LARGEST
     (tmp_path / "written").rename(tmp_path / f"y{target}")
     after = {array.name: array.values for array in read(tmp_path / f"y{target}", asked).arrays}
     before = {array.name: array.values for array in read(source, asked).arrays}
@@ -115,3 +115,26 @@ def test_the_pieces_are_the_array(chunks: tuple[int, int] | None, tmp_path: Path
     found = [piece.copy() for piece in pieces(kernel.data)]
     assert len(found) > 5
     np.testing.assert_array_equal(np.concatenate(found), values)
+
+
+def test_numbers_of_a_type_that_numpy_lacks_are_read_by_hdf5(tmp_path: Path) -> None:
+    """bfloat16 as HDF5 describes it: its bytes are not those of the float32 that h5py reads."""
+    kind = h5py.h5t.IEEE_F32LE.copy()
+    kind.set_fields(15, 7, 8, 0, 7)
+    kind.set_size(2)
+    kind.set_ebias(127)
+    values = np.array([[0.5, -1.75, 3.0]], "float32")
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        space = h5py.h5s.create_simple(values.shape)
+        array = h5py.h5d.create(file.id, b"kernel", kind, space)
+        array.write(h5py.h5s.ALL, h5py.h5s.ALL, values)
+    with h5py.File(tmp_path / "x.h5", "r") as file:
+        np.testing.assert_array_equal(np.asarray(numbers("kernel", file["kernel"])), values)
+
+
+@pytest.mark.parametrize("shape", [(3, 5), (300, 700), (1, 1)])
+def test_a_transposed_array_is_the_array(shape: tuple[int, int]) -> None:
+    values = np.arange(shape[0] * shape[1], dtype="float32").reshape(shape)
+    computed = Computed(shape[::-1], values.dtype, lambda: [values.T])
+    found = [piece.copy() for piece in computed.rows(64)]
+    np.testing.assert_array_equal(np.concatenate(found), values.T)

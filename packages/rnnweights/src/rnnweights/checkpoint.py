@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 import h5py
 import numpy as np
@@ -67,7 +67,7 @@ class Data(Protocol):
 
 
 class InFile:
-    """An array that stays in its file: ``numpy.asarray`` reads it, each time.
+    """An array that stays in its file: ``numpy.asarray`` maps it into memory, read-only.
 
     `path`, `offset`: the file, and the place of the first byte there; `fortran`: whether the first
     index varies fastest.
@@ -94,10 +94,13 @@ class InFile:
         return self.shape[0]
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        values = np.fromfile(self.path, self.dtype, self.size, offset=self.offset)
-        if values.size < self.size:
+        if self.offset + self.size * self.dtype.itemsize > self.path.stat().st_size:
             raise _cut()
-        values = values.reshape(self.shape, order="F" if self.fortran else "C")
+        if not self.size:
+            return np.empty(self.shape, dtype or self.dtype)
+        order: Literal["C", "F"] = "F" if self.fortran else "C"
+        mapped = np.memmap(self.path, self.dtype, "r", self.offset, self.shape, order)
+        values = mapped.view(np.ndarray)
         return values if dtype is None else values.astype(dtype)
 
     def rows(self, count: int) -> Iterator[np.ndarray]:
@@ -122,14 +125,18 @@ def _two_buffers(data: Data, rows: int) -> Iterator[np.ndarray]:
     return itertools.cycle([np.empty(shape, data.dtype), np.empty(shape, data.dtype)])
 
 
-def _copied(view: np.ndarray) -> np.ndarray:
-    """A copy in C order, made in small tiles: a transposed array is copied five times as fast."""
-    if view.ndim < 2:
-        return view.copy()
-    copied = np.empty(view.shape, view.dtype)
+def _copy(view: np.ndarray, target: np.ndarray) -> None:
+    """Copies an array. A transposed matrix is copied in tiles, through a buffer: whole rows of it
+    are places in memory at distances of a power of two, which share few lines of a cache."""
+    if view.ndim != 2 or view.strides[0] >= view.strides[1]:
+        target[...] = view
+        return
+    buffer = np.empty((TILE, len(view) + PAD), view.dtype)
     for start in range(0, view.shape[1], TILE):
-        copied[:, start : start + TILE] = view[:, start : start + TILE]
-    return copied
+        tile = view[:, start : start + TILE].T
+        buffered = buffer[: len(tile), : len(view)]
+        buffered[...] = tile
+        target[:, start : start + TILE] = buffered.T
 
 
 class Computed:
@@ -162,16 +169,19 @@ class Computed:
         return values if dtype is None else values.astype(dtype)
 
     def rows(self, count: int) -> Iterator[np.ndarray]:
-        """Yields the rows, at most `count` at a time, copied: a view would keep the blocks."""
+        """As `InFile.rows`, but of a block at a time if blocks are joined along their rows."""
         blocks = self.make()
-        if self.axis == 0:
-            for block in blocks:
-                for start in range(0, len(block), count):
-                    yield _copied(block[start : start + count])
-            return
-        for start in range(0, len(self), count):
-            parts = [block[start : start + count] for block in blocks]
-            yield np.concatenate([_copied(part) for part in parts], self.axis)
+        buffers = _two_buffers(self, count)
+        groups = [[block] for block in blocks] if self.axis == 0 else [blocks]
+        for group in groups:
+            for start in range(0, len(group[0]), count):
+                parts = [block[start : start + count] for block in group]
+                piece = next(buffers)[: len(parts[0])]
+                end = 0
+                for part in parts:
+                    begin, end = end, end + part.shape[-1]
+                    _copy(part, piece[..., begin:end])
+                yield piece
 
 
 class Watched(Computed):
@@ -224,7 +234,8 @@ class Array(NamedTuple):
 
 PIECE = 2**22  # bytes
 READ_AHEAD = 2**24  # bytes of an array
-TILE = 64  # columns: with the rows of a piece, they stay in a cache
+TILE = 256  # columns of a matrix that is transposed: with the rows of a piece, they stay in a cache
+PAD = 16  # numbers between the rows of a tile
 
 
 def pieces(data: Data) -> Iterator[np.ndarray]:
@@ -269,10 +280,6 @@ def _rows_of_hdf5(data: h5py.Dataset, count: int) -> Iterator[np.ndarray]:
     """As `InFile.rows`. Whole chunks are read, if it has any."""
     if data.chunks:
         count = math.ceil(count / data.chunks[0]) * data.chunks[0]
-    offset = data.id.get_offset()
-    if offset is not None and data.file.driver != "fileobj":  # in one piece, as in most files
-        yield from InFile(Path(data.file.filename), offset, data.shape, data.dtype).rows(count)
-        return
     buffers = _two_buffers(data, count)
     for start in range(0, len(data), count):
         piece = next(buffers)[: len(data) - start]
@@ -330,13 +337,19 @@ def check_claim(claimed: int, size: int) -> None:
 
 
 def numbers(name: str, values: Any) -> Data:
-    """The `values` of the array `name`. Raises `Refusal` unless they are an array of numbers."""
+    """The `values` of the array `name`, or where they are if they are in one piece of a file.
+    Raises `Refusal` unless they are an array of numbers."""
     what = f"{name} is not an array of numbers"
     remedy = "save it as float32."
     if not isinstance(values, np.ndarray | h5py.Dataset | InFile | Computed):
         raise Refusal(f"{what}.", remedy)
     if values.dtype.kind not in "biufc":
         raise Refusal(f"{what} (type {values.dtype}).", remedy)
+    if isinstance(values, h5py.Dataset):
+        offset = values.id.get_offset()
+        is_as_it_is = values.id.get_type() == h5py.h5t.py_create(values.dtype, logical=True)
+        if offset is not None and is_as_it_is and values.file.driver != "fileobj":
+            return InFile(Path(values.file.filename), offset, values.shape, values.dtype)
     return values
 
 

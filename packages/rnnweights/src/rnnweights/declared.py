@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from rnnweights.cells import Cell, checked, resets_after, says_reset
-from rnnweights.checkpoint import PARTS, Array, Computed, Data, Refusal
+from rnnweights.checkpoint import PARTS, Array, Computed, Data, Refusal, Watched
 from rnnweights.layouts import (
     AFTER,
     GATES,
@@ -489,9 +489,15 @@ def _by_letter(cell: Cell, array: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def _matrix_for(cell: Cell, layout: Layout, part: Part) -> Computed:
-    """A matrix of a cell as the layout has it."""
+    """A matrix of a cell as the layout has it. That of a watched one is watched: then values are
+    looked at piece by piece, while others are written."""
     kernel, recurrent = cell.arrays["kernel"], cell.arrays["recurrent_kernel"]
     sources = {"input": [kernel], "hidden": [recurrent], "both": [kernel, recurrent]}[part.side]
+    if len(sources) == 1 and isinstance(sources[0], Watched):
+        name = "kernel" if part.side == "input" else "recurrent_kernel"
+        arrays = {**cell.arrays, name: sources[0].data}
+        matrix = _matrix_for(replace(cell, arrays=arrays), layout, part)
+        return Watched(matrix, sources[0].broken)
 
     def make() -> list[np.ndarray]:
         columns = []
