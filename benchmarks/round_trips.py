@@ -43,7 +43,7 @@ SHOWN = {
     "keras": ("keras",),
     "torch": ("torch",),
     "onnx": ("onnxruntime",),
-    "jax": ("flax", "dm-haiku", "equinox", "jax"),
+    "jax": ("flax", "orbax-checkpoint", "dm-haiku", "equinox", "jax"),
     "paddle": ("paddlepaddle",),
     "mxnet": ("mxnet",),
     "mindspore": ("mindspore",),
@@ -147,7 +147,7 @@ def round_trips(framework: str, python: Path, folder: Path) -> dict[str, tuple[f
         keras = folder / f"{layer}.keras.npz"
         target = folder / f"{layer}.again{'.onnx' if framework == 'onnx' else '.npz'}"
         to = {"onnx": "onnx", "keras": "keras"}.get(framework, layout)
-        run(source, "keras", keras, *to_keras, *stated)
+        run(source, "keras", keras, *to_keras, *stated, "--python", str(python))
         run(keras, to, target)
         again[layer] = target
     pairs = [f"{layer}={file}" for layer, file in again.items()]

@@ -55,7 +55,9 @@ def linen(name: str, given: Arrays | None, file: Path) -> tuple[Arrays, Any]:
     model = flax.linen.RNN(getattr(flax.linen, name)(UNITS))
     used: Arrays = {}
     weights = filled(model.init(jax.random.key(0), X), given, used)
-    return used, model.apply(weights, X)
+    if given is None:
+        save_by_orbax(weights, file)
+    return {}, model.apply(weights, X)
 
 
 def nnx(name: str, given: Arrays | None, file: Path) -> tuple[Arrays, Any]:
@@ -68,7 +70,18 @@ def nnx(name: str, given: Arrays | None, file: Path) -> tuple[Arrays, Any]:
     weights = filled(framework.to_pure_dict(state), given, used)
     framework.replace_by_pure_dict(state, weights)
     framework.update(model, state)
-    return used, model(X)
+    if given is None:
+        save_by_orbax(state, file)
+    return {}, model(X)
+
+
+def save_by_orbax(tree: Any, file: Path) -> None:
+    """In a folder, which is called as the file but for its end."""
+    import orbax.checkpoint
+
+    saver = orbax.checkpoint.StandardCheckpointer()
+    saver.save(file.with_suffix(".orbax"), tree)
+    saver.wait_until_finished()
 
 
 def haiku(name: str, given: Arrays | None, file: Path) -> tuple[Arrays, Any]:

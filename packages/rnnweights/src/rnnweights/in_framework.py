@@ -4,7 +4,8 @@ keywords of ``question``, and writes ``answer.json`` and, if there are arrays, `
 `frameworks.ask` starts it by its path; it imports the framework and NumPy, and nothing of this
 package.
 
-It reads those checkpoints of TensorFlow that `tensorflow_files` does not. It also loads converted
+It reads those checkpoints of TensorFlow that `tensorflow_files` does not, and those of orbax, with
+tensorstore. It also loads converted
 checkpoints with Keras 3: saves them in another format, and computes what source and target do.
 CuDNN's layout is described again here, so that the check does not share the converter's mistakes.
 """
@@ -28,9 +29,9 @@ class Refusal(Exception):
 
 def words(error):
     """The message of an error of a framework, on one line, without the configuration that Keras
-    adds and its advice about decorators."""
+    adds and its advice about decorators, and without the settings that tensorstore adds."""
     text = " ".join(str(error).split())
-    return re.split(" Make sure custom classes| Full object config", text)[0][:500]
+    return re.split(" Make sure custom classes| Full object config| \\[tensor", text)[0][:500]
 
 
 def tensorflow(prefix):
@@ -70,6 +71,59 @@ def tensorflow(prefix):
     except Exception as error:
         raise Refusal("says: " + words(error), "use a checkpoint that is not damaged.") from error
     return {"keys": keys, "arrays": arrays}
+
+
+def orbax(folder):
+    """Reads a checkpoint of orbax with tensorstore: its ``keys``, the ``types`` of its arrays and,
+    by their numbers, the arrays that NumPy has types for. Source: orbax/checkpoint/_src/metadata
+    (tree.py) and serialization (tensorstore_utils.py), 0.12.8."""
+    try:
+        import tensorstore
+    except ImportError:
+        raise Refusal(
+            "has no tensorstore, which reads orbax.", "pip install tensorstore."
+        ) from None
+    stores = []
+    keys = []
+    try:
+        with open(os.path.join(folder, "_METADATA")) as file:
+            about = json.load(file)
+        for each in about["tree_metadata"].values():
+            if each["value_metadata"]["value_type"] not in ("jax.Array", "np.ndarray"):
+                continue  # a number, a text or an empty part of the tree
+            keys.append([str(part["key"]) for part in each["key_metadata"]])
+            stores.append(_opened(tensorstore, folder, ".".join(keys[-1]), about).result())
+        claimed = sum(store.size * store.dtype.numpy_dtype.itemsize for store in stores)
+        size = 0
+        for place, _, names in os.walk(folder):
+            size += sum(os.path.getsize(os.path.join(place, name)) for name in names)
+        if claimed > 100 * size:
+            what = "says: its arrays should have {:,} bytes, but its files have only {:,}."
+            raise Refusal(what.format(claimed, size), "use the complete checkpoint.")
+        arrays = {}
+        for number, store in enumerate(stores):
+            if store.dtype.numpy_dtype.kind in "biufc":
+                arrays[str(number)] = store.read().result()
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise Refusal("says: " + words(error), "use the complete checkpoint.") from error
+    types = [store.dtype.name for store in stores]
+    return {"keys": keys, "types": types, "arrays": arrays}
+
+
+def _opened(tensorstore, folder, name, about):
+    """The future of an array of orbax. Missing bytes are errors, where orbax has stored zeros, too;
+    tensorstore would fill them with zeros."""
+    store = {"driver": "file", "path": os.path.join(folder, name) + "/"}
+    if about.get("use_ocdbt", True):
+        base = "file://" + folder + "/"
+        store = {"driver": "ocdbt", "base": base, "path": name + "/"}
+    elif not os.path.realpath(store["path"]).startswith(os.path.realpath(folder) + os.sep):
+        raise ValueError(name + " is outside of the checkpoint")
+    driver = "zarr3" if about.get("use_zarr3") else "zarr"
+    spec = {"driver": driver, "kvstore": store}
+    if about.get("store_array_data_equal_to_fill_value"):
+        spec["fill_missing_data_reads"] = False
+    return tensorstore.open(spec, read=True, open=True)
 
 
 def resave(source, target):
@@ -290,6 +344,7 @@ def _leaves(tree):
 
 ACTIONS = {
     "tensorflow": tensorflow,
+    "orbax": orbax,
     "resave": resave,
     "check": check,
     "outputs": outputs,

@@ -1,5 +1,6 @@
-"""Files of other frameworks whose arrays have names: flax's msgpack, equinox's leaves, MXNet's
-``.params``, MindSpore's ``.ckpt``, any HDF5 file, and the ``model.json`` of TensorFlow.js.
+"""Files of other frameworks whose arrays have names: flax's msgpack, orbax's folders, equinox's
+leaves, MXNet's ``.params``, MindSpore's ``.ckpt``, any HDF5 file, and the ``model.json`` of
+TensorFlow.js.
 
 Which layer an array belongs to, and the order of its gates, are not in these files, but in the
 layout that the user states (`rnnweights.layouts`). Nothing here can run code.
@@ -17,7 +18,8 @@ from typing import Any
 import h5py
 import numpy as np
 
-from rnnweights.checkpoint import Refusal, check_claim
+from rnnweights.checkpoint import SAVEZ, Refusal, check_claim
+from rnnweights.frameworks import Worker
 from rnnweights.protobuf import integers, message, octets
 
 Contents = list[tuple[str, Any]]  # names and values
@@ -83,6 +85,51 @@ def _leaves(tree: Mapping[Any, Any], above: str) -> Iterator[tuple[str, Any]]:
             yield from _leaves(value, name)
         elif isinstance(value, np.ndarray) and value.ndim:
             yield name, value
+
+
+ORBAX = "_METADATA"  # the file of orbax with the names of the arrays
+OF_ORBAX = (ORBAX, "_CHECKPOINT_METADATA", "manifest.ocdbt")
+UNFINISHED = "orbax-checkpoint-tmp"  # in the names of folders that orbax has not finished
+
+
+def orbax(path: Path, worker: Worker) -> Contents:
+    """The arrays of a checkpoint of orbax, by the path of their keys, which a Python with
+    tensorstore reads.
+
+    `path`: its folder, or one above it. Raises `Refusal` if there are several, none is complete, or
+    for types that NumPy lacks.
+    """
+    folders = []
+    for file in sorted(path.rglob(ORBAX)):
+        if UNFINISHED not in str(file.relative_to(path)):
+            folders.append(file.parent)
+    if not folders:
+        raise Refusal(
+            f"it is a checkpoint of orbax that is not complete, or of an early version: {ORBAX} is "
+            "missing.",
+            f"restore it with orbax and {SAVEZ}",
+        )
+    if len(folders) > 1:
+        names = ", ".join(str(folder.relative_to(path)) for folder in folders[:6])
+        raise Refusal(
+            f"it has {len(folders)} checkpoints of orbax: {names}.", "name the folder of one."
+        )
+    answer, arrays = worker("orbax", folder=str(folders[0].resolve()))
+    contents = []
+    for number, (key, kind) in enumerate(zip(answer["keys"], answer["types"], strict=True)):
+        name = "/".join(key)
+        if str(number) not in arrays and not is_of_training(name):
+            raise Refusal(f"{name} has the type {kind}, which NumPy lacks.", "save it as float32.")
+        values = arrays.get(str(number), np.zeros(1))
+        if values.ndim:
+            contents.append((name, values))
+    return contents
+
+
+def is_of_training(name: str) -> bool:
+    """Whether an array of flax is in the state of an optimizer of optax, which has arrays with the
+    names of the model's."""
+    return bool({"opt_state", "optimizer", "optimizer_state"} & set(name.split("/")[:-1]))
 
 
 def numpy_leaves(content: bytes, names: tuple[str, ...]) -> Contents:

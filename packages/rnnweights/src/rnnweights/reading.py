@@ -5,7 +5,7 @@ The content of a file decides how it is read, not its name:
 - HDF5 of Keras 2 and 3 (``.h5``, ``.weights.h5``) and ``.keras``: `keras_files`;
 - ``.npz`` and safetensors: `array_files`;
 - ONNX: `onnx_files`;
-- flax, equinox, MXNet, MindSpore and TensorFlow.js: `other_formats`;
+- flax, orbax, equinox, MXNet, MindSpore and TensorFlow.js: `other_formats`;
 - torch: `torch_files`;
 - TensorFlow: `tensorflow_files`.
 
@@ -29,10 +29,12 @@ from rnnweights.frameworks import Worker
 from rnnweights.layer_tree import check_model
 from rnnweights.layouts import Layout
 from rnnweights.onnx_files import read_onnx
+from rnnweights.other_formats import OF_ORBAX
 
 # Formats whose arrays have names, or an order, and no layout → a layout to state, for example.
 OTHER_FORMATS = {
     "flax (msgpack)": "flax.linen.LSTMCell",
+    "orbax": "flax.linen.LSTMCell",
     "equinox": "equinox.LSTMCell",
     "MXNet": "mxnet.LSTM",
     "MindSpore": "mindspore.LSTM",
@@ -63,7 +65,7 @@ def kind_of(path: Path) -> str:
     """``TensorFlow``, ``torch``, ``.h5`` (also of ``.weights.h5``), ``.keras``, ``.npz``,
     ``safetensors``, ``ONNX`` or one of `OTHER_FORMATS`.
 
-    `path`: a file, the prefix of TensorFlow's files or the folder of a SavedModel. Raises `Refusal`
+    `path`: a file, the prefix of TensorFlow's files or the folder of a SavedModel or of orbax. Raises `Refusal`
     for a kind that is not read.
     """
     of_tensorflow = [path.with_name(f"{path.name}.index")]
@@ -78,15 +80,12 @@ def kind_of(path: Path) -> str:
                 "use the complete checkpoint: .index and .data-… files.",
             )
         return "TensorFlow"
-    if path.suffix == ".index" or any(file.exists() for file in of_tensorflow):
+    if path.suffix == ".index" or any(file.is_file() for file in of_tensorflow):
         return "TensorFlow"
-    if path.is_dir():
-        for name in ("_METADATA", "_CHECKPOINT_METADATA", "manifest.ocdbt"):
-            if any(path.rglob(name)):
-                raise Refusal(
-                    "it is a checkpoint of orbax, which only orbax reads.",
-                    f"restore it and {SAVEZ}",
-                )
+    if path.name in OF_ORBAX:
+        raise Refusal("it is a file of a checkpoint of orbax.", "name its folder.")
+    if path.is_dir() and any(any(path.rglob(name)) for name in OF_ORBAX):
+        return "orbax"
     if not path.is_file():
         what = "it does not exist."
         if path.exists():
@@ -188,7 +187,7 @@ def read(path: Path, worker: Worker, layouts: Sequence[Layout] = ()) -> Checkpoi
     is_other = any(not layout.is_kerass for layout in layouts)
     try:
         if kind in OTHER_FORMATS or (kind == ".h5" and is_other):
-            checkpoint = _of_another(path, kind, layouts)
+            checkpoint = _of_another(path, kind, layouts, worker)
         elif kind == "safetensors":
             checkpoint = array_files.read_safetensors(path)
         elif kind == ".npz":
@@ -227,7 +226,7 @@ def read(path: Path, worker: Worker, layouts: Sequence[Layout] = ()) -> Checkpoi
     return checkpoint
 
 
-def _of_another(path: Path, kind: str, layouts: Sequence[Layout]) -> Checkpoint:
+def _of_another(path: Path, kind: str, layouts: Sequence[Layout], worker: Worker) -> Checkpoint:
     """A file whose arrays have names, but not the order of their gates.
 
     Raises `Refusal` unless the user states a layout.
@@ -243,16 +242,24 @@ def _of_another(path: Path, kind: str, layouts: Sequence[Layout]) -> Checkpoint:
     if kind == ".h5":
         file = keras_files.opened(path, path.stat().st_size)
         return Checkpoint(kind, named(other_formats.hdf5(file)), path)
+    if kind == "orbax":
+        return _of_flax(kind, other_formats.orbax(path, worker))
     content = path.read_bytes()
     if kind == "flax (msgpack)":
-        arrays = named(other_formats.msgpack(content))
-    elif kind == "MXNet":
+        return _of_flax(kind, other_formats.msgpack(content))
+    if kind == "MXNet":
         arrays = named(other_formats.mxnet(content))
     elif kind == "MindSpore":
         arrays = named(other_formats.mindspore(content))
     else:
         arrays = named(other_formats.numpy_leaves(content, tuple(layouts[0].parts)))
     return Checkpoint(kind, arrays)
+
+
+def _of_flax(kind: str, contents: other_formats.Contents) -> Checkpoint:
+    """The arrays of the model, without the state of its optimizer."""
+    kept = [each for each in contents if not other_formats.is_of_training(each[0])]
+    return Checkpoint(kind, named(kept), optimizer=len(contents) - len(kept))
 
 
 def _tensorflow_js(path: Path) -> Checkpoint:
