@@ -1,5 +1,5 @@
-"""Folders of orbax, whose arrays tensorstore reads. It is a stand-in here, which has the arrays of a
-dictionary: benchmarks/round_trips.py reads what orbax itself has written."""
+"""Folders of orbax, whose arrays tensorstore reads. It is a stand-in here, which has the arrays of
+a dictionary: benchmarks/round_trips.py reads what orbax itself has written."""
 
 from __future__ import annotations
 

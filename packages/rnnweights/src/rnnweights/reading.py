@@ -65,8 +65,8 @@ def kind_of(path: Path) -> str:
     """``TensorFlow``, ``torch``, ``.h5`` (also of ``.weights.h5``), ``.keras``, ``.npz``,
     ``safetensors``, ``ONNX`` or one of `OTHER_FORMATS`.
 
-    `path`: a file, the prefix of TensorFlow's files or the folder of a SavedModel or of orbax. Raises `Refusal`
-    for a kind that is not read.
+    `path`: a file, the prefix of TensorFlow's files or the folder of a SavedModel or of orbax.
+    Raises `Refusal` for a kind that is not read.
     """
     of_tensorflow = [path.with_name(f"{path.name}.index")]
     if path.is_dir():
