@@ -160,7 +160,7 @@ def test_a_claim_is_checked_before_memory_is_taken(
     [
         ("m.onnx", b"\x08\x07\x12\x07pytorch", "a damaged file of ONNX"),
         ("m.h5", b"\x08\x07\x12\x07pytorch", "a damaged file of ONNX"),
-        ("m.tflite", b"\x1c\x00\x00\x00TFL3", "a TensorFlow Lite file"),
+        ("m.tflite", b"\x1c\x00\x00\x00TFL3", "a damaged file of LiteRT"),
         ("m.pkl", pickle.dumps([1.0]), "a Python pickle"),
         ("m.pt", pickle.dumps([1.0]), "a Python pickle"),
         ("m.npy", b"\x93NUMPY\x01\x00", "one NumPy array without a name"),

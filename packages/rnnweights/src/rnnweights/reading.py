@@ -5,6 +5,7 @@ The content of a file decides how it is read, not its name:
 - HDF5 of Keras 2 and 3 (``.h5``, ``.weights.h5``) and ``.keras``: `keras_files`;
 - ``.npz`` and safetensors: `array_files`;
 - ONNX: `onnx_files`;
+- LiteRT: `litert_files`;
 - flax, orbax, equinox, MXNet, MindSpore and TensorFlow.js: `other_formats`;
 - torch: `torch_files`;
 - TensorFlow: `tensorflow_files`.
@@ -23,11 +24,12 @@ from pathlib import Path
 import h5py
 
 from rnnweights import array_files, keras_files, other_formats, tensorflow_files, torch_files
-from rnnweights.cells import Cell
+from rnnweights.cells import Cell, Item
 from rnnweights.checkpoint import SAVEZ, Array, Checkpoint, Refusal, named
 from rnnweights.frameworks import Worker
 from rnnweights.layer_tree import check_model
 from rnnweights.layouts import Layout
+from rnnweights.litert_files import read_litert
 from rnnweights.onnx_files import read_onnx
 from rnnweights.other_formats import OF_ORBAX
 
@@ -50,7 +52,6 @@ OLD_TORCH = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."  # the magic number, pic
 # Place and bytes → format. Of those that are not read.
 OTHERS = (
     (0, b"\x80", "a Python pickle, which can run code"),
-    (4, b"TFL3", "a TensorFlow Lite file"),
     (0, b"GGUF", "a GGUF file"),
     (0, b"\x1f\x8b", "a gzip file"),
     (0, b"BZh", "a bzip2 file"),
@@ -63,7 +64,7 @@ OTHERS = (
 
 def kind_of(path: Path) -> str:
     """``TensorFlow``, ``torch``, ``.h5`` (also of ``.weights.h5``), ``.keras``, ``.npz``,
-    ``safetensors``, ``ONNX`` or one of `OTHER_FORMATS`.
+    ``safetensors``, ``ONNX``, ``LiteRT`` or one of `OTHER_FORMATS`.
 
     `path`: a file, the prefix of TensorFlow's files or the folder of a SavedModel or of orbax.
     Raises `Refusal` for a kind that is not read.
@@ -110,6 +111,8 @@ def kind_of(path: Path) -> str:
         raise Refusal("it is the graph of a SavedModel, without arrays.", "name its folder.")
     if path.suffix == ".onnx" or (head[:1] == b"\x08" and head[2:3] == b"\x12"):
         return "ONNX"
+    if head[4:8] == b"TFL3":
+        return "LiteRT"
     other = _other_format(path, head)
     if other:
         return other
@@ -197,7 +200,9 @@ def read(path: Path, worker: Worker, layouts: Sequence[Layout] = ()) -> Checkpoi
         elif kind == "torch":
             checkpoint = torch_files.read_torch(path)
         elif kind == "ONNX":
-            checkpoint = _onnx(path)
+            checkpoint = _with_items("ONNX", read_onnx(path.read_bytes()))
+        elif kind == "LiteRT":
+            checkpoint = _with_items("LiteRT", read_litert(path.read_bytes()))
         elif kind == ".keras":
             checkpoint = keras_files.read_archive(path)
         else:
@@ -211,7 +216,7 @@ def read(path: Path, worker: Worker, layouts: Sequence[Layout] = ()) -> Checkpoi
                 f"it is damaged, or not all of its arrays are numbers that NumPy has ({reason}).",
                 "use the complete file, and save its arrays as float32.",
             ) from error
-        if kind in ("ONNX", "TensorFlow", "torch") or kind in OTHER_FORMATS:
+        if kind in ("ONNX", "LiteRT", "TensorFlow", "torch") or kind in OTHER_FORMATS:
             raise Refusal(
                 f"it is a damaged file of {kind} ({reason}).",
                 "use the complete file.",
@@ -283,13 +288,12 @@ def _tensorflow_js(path: Path) -> Checkpoint:
     )
 
 
-def _onnx(path: Path) -> Checkpoint:
-    """A model of ONNX: its recurrent nodes and the other arrays."""
-    items = read_onnx(path.read_bytes())
+def _with_items(kind: str, items: Sequence[Item]) -> Checkpoint:
+    """A model of a format that describes its recurrent layers, with the other arrays."""
     arrays: list[Array] = []
     for item in items:
         if isinstance(item, Cell):
             arrays += item.sources
         else:
             arrays.append(item)
-    return Checkpoint("ONNX", arrays, items=items)
+    return Checkpoint(kind, arrays, items=items)
