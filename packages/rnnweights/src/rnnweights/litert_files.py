@@ -164,7 +164,7 @@ def read_litert(content: bytes) -> list[Item]:
             raise Refusal(f"it has an operator {name}, which is not read.", ORIGINAL)
     if LSTM not in codes:
         raise Refusal(
-            "it has no operator UNIDIRECTIONAL_SEQUENCE_LSTM: recurrent layers of another kind are in "
+            "it has no operator UNIDIRECTIONAL_SEQUENCE_LSTM: recurrent layers of another kind are "
             "small operators, and nothing says what they compute.",
             ORIGINAL,
         )

@@ -10,7 +10,8 @@ The content of a file decides how it is read, not its name:
 - torch: `torch_files`;
 - TensorFlow: `tensorflow_files`.
 
-Nothing that is read can run code: pickles are refused, but for the names of arrays in torch's.
+Pickles are refused, but for the one in a file of torch, of which `torch_files` runs a few
+instructions. Nothing else that is read could run code.
 """
 
 from __future__ import annotations
