@@ -180,8 +180,8 @@ def _buffer(text: str) -> Buffer:
 ARGUMENTS: dict[str, dict[str, Any]] = {
     "source": {
         "type": Path,
-        "help": "a file of Keras, torch, ONNX, LiteRT or safetensors, an .npz file, or a checkpoint "
-        "of TensorFlow or orbax",
+        "help": "a file of Keras, torch, ONNX, LiteRT or safetensors, an .npz file, or a "
+        "checkpoint of TensorFlow or orbax",
     },
     "--to": {
         "required": True,
