@@ -430,3 +430,44 @@ def test_what_is_assumed_is_not_checked(
     assert code == 0
     assert ("check: not checked: l: the file does not say its layout" in said) != checked
     assert ("largest difference" in said) == checked
+
+
+def test_a_wrapper_of_a_cell_that_names_alone_tell_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """TensorFlow's ResidualWrapper adds the inputs; its arrays have Keras's names."""
+    parts = {"kernel": (5, 20), "recurrent_kernel": (5, 20), "bias": (20,)}
+    for inside, code in (("residual_wrapper", 1), ("my_wrapper/lstm_cell", 0)):
+        with h5py.File(tmp_path / "x.h5", "w") as file:
+            file.attrs["layer_names"] = [b"rnn_8"]
+            group = file.create_group("rnn_8")
+            places = [f"rnn_8/{inside}/{part}:0" for part in parts]
+            group.attrs["weight_names"] = [place.encode() for place in places]
+            for place, shape in zip(places, parts.values(), strict=True):
+                group[place] = np.ones(shape, "float32")
+        found, said = converted(tmp_path / "x.h5", tmp_path / "y.npz", capsys)
+        assert found == code, said
+        if code:
+            assert "after the class of residual_wrapper" in said
+
+
+def test_a_file_in_which_keras_has_left_out_the_arrays_has_none(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with h5py.File(tmp_path / "x.weights.h5", "w") as file:
+        file.create_group("layers/rnn/vars")
+    code, said = converted(tmp_path / "x.weights.h5", tmp_path / "y.npz", capsys)
+    assert code == 1 and "it has no arrays of layers" in said
+
+
+def test_an_archive_says_where_a_gru_without_bias_applies_the_reset_gate(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arrays = {"g/w_i": (5, 18), "g/w_h": (6, 18)}
+    ones = {name: np.ones(shape, "float32") for name, shape in arrays.items()}
+    np.savez(tmp_path / "x.npz", **ones)  # type: ignore[arg-type]
+    options = ("--layout", "haiku.GRU")
+    code, said = converted(tmp_path / "x.npz", tmp_path / "y.npz", capsys, *options)
+    assert code == 0 and "no bias, reset_after=False" in said
+    code, said = converted(tmp_path / "y.npz", tmp_path / "z.npz", capsys)
+    assert code == 0 and "no bias, reset_after=False" in said and "reset_after=False;" not in said

@@ -379,7 +379,12 @@ def check_named_class(cell: Cell, container: str, labels: Mapping[str, str]) -> 
     """
     name = cell.scope.removesuffix(f"/{cell.direction}").rpartition("/")[2]
     named = ""
-    if re.fullmatch(r"(.*_)?cell(_\d+)?", name) and not OF_CELL.fullmatch(name):
+    inside = cell.sources[0].place.split("/")
+    is_cell = re.fullmatch(r"(.*_)?cell(_\d+)?", name) and not OF_CELL.fullmatch(name)
+    is_wrapper = "/" in cell.scope and re.fullmatch(r"(.*_)?wrapper(_\d+)?", name)
+    if any(map(OF_CELL.fullmatch, inside)):
+        is_wrapper = None  # else it may be ResidualWrapper
+    if is_cell or is_wrapper:
         named = name
     elif "/vars/" in cell.sources[0].place:
         named = unknown_class(cell.sources[0].place, container)

@@ -176,6 +176,8 @@ class Conversion:
             facts.append("reset_after")
         if "bias" not in cell.arrays:
             facts.append("no bias")
+            if cell.kind == "GRU" and says_reset(cell) and not resets_after(cell):
+                facts.append("reset_after=False")
         if cell.layout == "buffer":
             directions = "2 directions" if cell.direction else "1 direction"
             facts.append(f"{len(cell.arrays['kernel'])} inputs, {directions}")
@@ -462,10 +464,12 @@ def _write(
     about = {**checkpoint.attributes, "order": checkpoint.order}
     settings = {}
     for cell in cells_of(items):
-        known = {}
+        known: dict[str, Any] = {}
         for name, activation in activations(cell, stated.activations).items():
             if activation.origin != "assumed":
                 known[name] = activation.name
+        if cell.kind == "GRU" and "bias" not in cell.arrays and says_reset(cell):
+            known["reset_after"] = resets_after(cell)
         if known:
             settings[cell.scope] = known
     if settings:

@@ -322,7 +322,7 @@ def _of_keras_3(
         else:
             group, _, key = place.rpartition("/")
             groups.setdefault(group, []).append(key)
-    if not any("vars" in group for group in groups):
+    if groups and not any("vars" in group for group in groups):
         raise Refusal("it is an HDF5 file, but not a checkpoint of Keras.", SAVEZ)
 
     # Without a configuration, one node without a name has all groups.
