@@ -471,3 +471,18 @@ def test_an_archive_says_where_a_gru_without_bias_applies_the_reset_gate(
     assert code == 0 and "no bias, reset_after=False" in said
     code, said = converted(tmp_path / "y.npz", tmp_path / "z.npz", capsys)
     assert code == 0 and "no bias, reset_after=False" in said and "reset_after=False;" not in said
+
+
+def test_cells_of_a_stack_in_both_directions_keep_their_names_and_get_a_direction(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import keras
+    from keras import layers
+
+    stack = layers.RNN([layers.LSTMCell(3), layers.LSTMCell(2)])
+    model = keras.Sequential([keras.Input((6, 3)), layers.Bidirectional(stack)])
+    model.save(tmp_path / "x.h5")
+    code, said = converted(tmp_path / "x.h5", tmp_path / "y.npz", capsys)
+    assert code == 0
+    for direction in ("forward", "backward"):
+        assert re.search(rf"/{direction}/stacked_rnn_cells\S*/lstm_cell\S*: LSTM of 2", said)

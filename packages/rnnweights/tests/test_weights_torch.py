@@ -180,6 +180,7 @@ GETCWD = b"posix\ngetcwd\n"
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
+        (b"\x80\x02ctorch\nScriptObject\n)R.", "of a quantized model: it names torch.ScriptObject"),
         (b"\x80\x02c" + GETCWD + b")R.", "it names posix.getcwd"),
         (b"\x80\x04\x8c\x05posix\x8c\x06getcwd\x93)R.", "it names posix.getcwd"),
         (b"\x80\x02(i" + GETCWD + b".", "the instruction INST"),

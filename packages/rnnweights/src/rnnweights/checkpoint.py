@@ -23,6 +23,7 @@ SAVEZ = (
 # What a file holds at most in memory: times its size, and bytes besides.
 INFLATION = 100
 SMALL = 2**20
+NOTHING = re.compile(r"(?!)")
 IN_CELL = re.compile(r"/(lstm|gru|simple_rnn)_cell(_\d+)?(?=/[^/]*$)")
 
 
@@ -380,17 +381,17 @@ def tidy(arrays: Sequence[Array]) -> list[Array]:
     """The arrays of a layer with shorter names: without ``lstm_cell``, and with ``forward`` and
     ``backward`` for directions, as in ``both/forward/kernel``.
 
-    If two arrays would have the same name, they keep their own names, or else those in the file.
+    If two arrays would have the same name, they keep ``lstm_cell``, their own names, or else those
+    in the file.
     """
-    tidied = []
-    for array in arrays:
-        name = IN_CELL.sub("", array.name)
-        name = re.sub(r"/(forward|backward)_[^/]*(?=/)", r"/\1", name)
-        name = name.lstrip("/")
-        tidied.append(array._replace(name=name))
-
-    if have_unique_names(tidied):
-        return tidied
+    for inside in (IN_CELL, NOTHING):  # cells of a stack keep their names
+        tidied = []
+        for array in arrays:
+            name = inside.sub("", array.name)
+            name = re.sub(r"/(forward|backward)_[^/]*(?=/)", r"/\1", name)
+            tidied.append(array._replace(name=name.lstrip("/")))
+        if have_unique_names(tidied):
+            return tidied
     if have_unique_names(arrays):
         return list(arrays)
     return [array._replace(name=f"{array.layer}/{array.place}") for array in arrays]

@@ -48,6 +48,13 @@ TYPES = {
     "ComplexDoubleStorage": "c16",
 }
 OTHER_TYPES = {"BFloat16Storage": "bfloat16", "ComplexHalfStorage": "complex32"}
+# What a state_dict with arrays that are rounded to 8 bits names.
+QUANTIZED = (
+    ("torch", "ScriptObject"),
+    ("torch", "qint8"),
+    ("torch", "quint8"),
+    ("torch._utils", "_rebuild_qtensor"),
+)
 # Keys under which a file of torch may have its state_dict beside other things.
 STATE_DICTS = ("state_dict", "model_state_dict", "model")
 SAVING = "torch.save(model.state_dict(), FILE)."
@@ -119,6 +126,11 @@ class _Unpickler(pickle.Unpickler):
             return KNOWN[module, name]
         if module == "torch" and (name in TYPES or name in OTHER_TYPES):
             return name
+        if (module, name) in QUANTIZED:
+            raise Refusal(
+                f"it is of a quantized model: it names {module}.{name}.",
+                "save the state_dict of the model from before it was quantized.",
+            )
         raise Refusal(
             f"it has more than plain arrays, such as a module: it names {module}.{name}.", SAVING
         )
