@@ -2,8 +2,7 @@
 
     .venv/bin/python benchmarks/large_weights.py [--gigabytes 2] [--repeats 3] [--folder DIR]
 
-Goals: peak memory within 1.3 × the largest array, and 60 % of the throughput of ``cp`` for arrays
-that are copied. Each conversion runs beside a copy of its source, one after the other. CPU seconds
+Goals: peak memory within 1.3 × the largest array, and 60 % of the throughput of ``cp``. Each conversion runs beside a copy of its source, one after the other. CPU seconds
 (user and system) are less disturbed by other processes and disks than seconds on the clock. The
 source is in the page cache, and nothing waits for the disk. `--small` takes 20 MB.
 """
