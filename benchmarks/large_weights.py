@@ -2,9 +2,10 @@
 
     .venv/bin/python benchmarks/large_weights.py [--gigabytes 2] [--repeats 3] [--folder DIR]
 
-Goals: peak memory within 1.3 × the largest array, and 60 % of the throughput of ``cp``. Each conversion runs beside a copy of its source, one after the other. CPU seconds
-(user and system) are less disturbed by other processes and disks than seconds on the clock. The
-source is in the page cache, and nothing waits for the disk. `--small` takes 20 MB.
+Goals: peak memory within 1.3 × the largest array, and 60 % of the throughput of ``cp``. Each
+conversion runs beside a copy of its source, one after the other. CPU seconds (user and system) are
+less disturbed by other processes and disks than seconds on the clock. The source is in the page
+cache, and nothing waits for the disk. `--small` takes 20 MB.
 """
 
 from __future__ import annotations
