@@ -16,8 +16,10 @@
   runtime does not run with that number of threads.
 - ``FIXED_SHAPES``: whether a file answers only arrays of the shapes that it was exported with.
 - ``CODE``: the lines that serve with it, without rnnserve; ``HOW_MANY`` stands for their number.
+- ``IMPORTS``, which may be missing: modules that ``load`` needs. Runtimes with the same ones are
+  forked from a process that has imported them.
 
-A file of one's own with these four is a runtime, too; its name is that of the file.
+A file of one's own with the first four is a runtime, too; its name is that of the file.
 
 It needs Python 3.11, Keras 3 on TensorFlow, and the runtime. It imports nothing of rnnbench.
 """

@@ -3,6 +3,7 @@
 from rnnserve import keras_models
 
 FIXED_SHAPES = False
+IMPORTS = ("tensorflow", "keras")
 CODE = """\
 import keras
 model = keras.saving.load_model("model.keras")

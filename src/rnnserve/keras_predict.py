@@ -3,9 +3,10 @@
 from rnnserve import keras_models
 from rnnserve.framework import export
 
-__all__ = ["CODE", "FIXED_SHAPES", "export", "load"]
+__all__ = ["CODE", "FIXED_SHAPES", "IMPORTS", "export", "load"]
 
 FIXED_SHAPES = False
+IMPORTS = ("tensorflow", "keras")
 CODE = """\
 import keras
 model = keras.saving.load_model("model.keras")

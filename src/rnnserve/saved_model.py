@@ -3,6 +3,7 @@
 from rnnserve import keras_models
 
 FIXED_SHAPES = False
+IMPORTS = ("tensorflow", "keras")
 FOLDER = "saved_model"
 CODE = """\
 # once: model.export("saved_model")

@@ -3,9 +3,10 @@
 from rnnserve import tf_function
 from rnnserve.framework import export
 
-__all__ = ["CODE", "FIXED_SHAPES", "export", "load"]
+__all__ = ["CODE", "FIXED_SHAPES", "IMPORTS", "export", "load"]
 
 FIXED_SHAPES = False
+IMPORTS = ("tensorflow", "keras")
 CODE = tf_function.CODE.replace("training=False))", "training=False), jit_compile=True)")
 
 

@@ -17,20 +17,33 @@ FACT = {"case": "batch 1", "call": 0, "difference": 1e-7, "bound": 1e-5}
 RIGHT = {"differences": [FACT], "load_seconds": 0.5}
 WRONG = {"differences": [FACT | {"difference": 1.0}], "load_seconds": 0.5}
 HANGS = object()
-# Says its first argument, then answers each turn with calls of 1 and 3 ms.
+# For each of its arguments, a process that says it first, and then answers each turn with calls of
+# 1 and 3 ms.
 SCRIPT = """
 import json, sys
-print(sys.argv[1], flush=True)
-cpu = 0.0
+waiting = [[json.loads(each)] for each in sys.argv[1:]]
+cpu = [0.0] * len(waiting)
 for line in sys.stdin:
-    slept, cpu = cpu + 0.25, cpu + 0.5
-    facts = {"calls": [1000000, 3000000], "cpu": 0.004, "threads": 1, "slept": slept}
-    print(json.dumps(facts | {"peak": 7, "ended": cpu}), flush=True)
+    word, number = line.split()[:2]
+    number = int(number)
+    if word == "hear":
+        print(json.dumps(waiting[number].pop(0)), flush=True)
+    if word == "turn":
+        slept = cpu[number] + 0.25
+        cpu[number] += 0.5
+        facts = {"calls": [1000000, 3000000], "cpu": 0.004, "threads": 1, "slept": slept}
+        waiting[number].append(facts | {"peak": 7, "ended": cpu[number]})
 """
+GONE = {"gone": True}
+CASES = [
+    {"name": "batch 1", "batch": 1, "is_timed": True},
+    {"name": "longer", "batch": 2, "is_timed": False},
+]
 
 
 class Said(dict):
-    """Runtime → what its processes say first, one after the other; None: it crashes."""
+    """Runtime → what its processes say first, one after the other; None: the process that forks it
+    crashes."""
 
 
 @pytest.fixture
@@ -42,12 +55,12 @@ def said() -> Said:
 def job(said: Said, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
 
     def command(job: Job, module: str, facts: dict, name: str) -> list[str]:
-        text = said[facts["runtime"]].pop(0)
-        if text is HANGS:
+        first = [said[runtime].pop(0) for runtime in facts["runtimes"]]
+        if HANGS in first:
             return [sys.executable, "-c", "import time; time.sleep(60)"]
-        if text is None:
+        if None in first:
             return [sys.executable, "-c", "raise SystemExit('out of luck')"]
-        return [sys.executable, "-c", SCRIPT, json.dumps(text)]
+        return [sys.executable, "-c", SCRIPT, *map(json.dumps, first)]
 
     monkeypatch.setattr(measure, "_command", command)
     config = {
@@ -58,29 +71,36 @@ def job(said: Said, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
     return Job(config, ["a", "b"], [1], tmp_path, tmp_path, 1, 3)
 
 
+def timed(job: Job, number: int, outcomes: list[Outcome]) -> list[str]:
+    """The names of the runtimes that have turns in a round."""
+    order = random.Random(0)
+    found = measure._round(job, number, outcomes, CASES, order, lambda text: None)
+    return [outcome.runtime for outcome in found]
+
+
 def test_a_crash_and_a_wrong_answer_are_not_timed(job: Job, said: Said) -> None:
-    said.update(a=[None], b=[WRONG], c=[{"refused": "layer x"}], d=[RIGHT])
-    outcomes = [Outcome(name) for name in "abcd"] + [Outcome("e", refused="at export")]
-    certified = measure._certified(job, outcomes, lambda text: None)
-    assert [outcome.runtime for outcome in certified] == ["d"]
+    said.update(a=[None], b=[WRONG], c=[{"refused": "layer x"}], d=[RIGHT], e=[GONE], f=[RIGHT])
+    (job.folder / "e.log").write_text("Segmentation fault\n")
+    outcomes = [Outcome(name) for name in "abcd"]
+    outcomes += [Outcome(name, imports=["torch"]) for name in "ef"]
+    assert timed(job, 0, outcomes) == ["d", "f"]
     assert [outcome.refused for outcome in outcomes] == [
         "the process of a ended: out of luck",
         None,
         "layer x",
         None,
-        "at export",
+        "the process of e ended: Segmentation fault",
+        None,
     ]
     assert [fact["difference"] for fact in outcomes[1].unequal] == [1.0]
+    assert [len(outcome.turns) for outcome in outcomes] == [0, 0, 0, 3, 0, 3]
 
 
 def test_everyone_has_a_turn_in_each_cycle(job: Job, said: Said) -> None:
-    said.update(a=[RIGHT], b=[RIGHT])
-    outcomes = [Outcome("a"), Outcome("b")]
-    cases = [
-        {"name": "batch 1", "batch": 1, "is_timed": True},
-        {"name": "longer", "batch": 2, "is_timed": False},
-    ]
-    measure._round(job, 4, outcomes, cases, random.Random(0))
+    said.update(a=[RIGHT], b=[RIGHT], c=[RIGHT])
+    shared = [Outcome("b", imports=["torch"]), Outcome("c", imports=["torch"])]
+    outcomes = [Outcome("a"), *shared]
+    assert timed(job, 4, outcomes) == ["a", "b", "c"]
     for outcome in outcomes:
         assert [(turn.round, turn.cycle, turn.batch) for turn in outcome.turns] == [
             (4, 0, 1),
@@ -90,24 +110,26 @@ def test_everyone_has_a_turn_in_each_cycle(job: Job, said: Said) -> None:
         assert outcome.turns[0].calls == [0.001, 0.003]
         # What a process used between two turns; nothing is known before the first one.
         assert [turn.slept for turn in outcome.turns] == [0.0, 0.25, 0.25]
-        assert (outcome.loads, outcome.peak_bytes) == ([0.5], 7)
+        assert outcome.peak_bytes == 7
 
 
 def test_another_process_with_other_answers_stops_the_measurement(job: Job, said: Said) -> None:
     said.update(a=[RIGHT], b=[WRONG])
-    cases = [{"name": "batch 1", "batch": 1, "is_timed": True}]
     with pytest.raises(RunError, match="another process gave other answers"):
-        measure._round(job, 0, [Outcome("a"), Outcome("b")], cases, random.Random(0))
+        timed(job, 1, [Outcome("a"), Outcome("b")])
 
 
 def test_a_runtime_that_hangs_is_refused_by_name(
     job: Job, said: Said, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(measure, "ANSWER_SECONDS", 0.2)
-    said.update(a=[HANGS])
-    outcomes = [Outcome("a")]
-    assert measure._certified(job, outcomes, lambda text: None) == []
-    assert outcomes[0].refused == "the process of a has not answered for 0.2 s"
+    monkeypatch.setattr(measure, "GROUP_SECONDS", 0.2)
+    said.update(a=[HANGS], b=[{"silent": 600}])
+    outcomes = [Outcome("a"), Outcome("b")]
+    assert timed(job, 0, outcomes) == []
+    assert [outcome.refused for outcome in outcomes] == [
+        "the process of a has not answered for 0.2 s",
+        "the process of b has not answered for 600 s",
+    ]
 
 
 def test_a_preparation_that_hangs_says_for_which_runtime(

@@ -1,5 +1,6 @@
 """Prepares a model for runtimes and lets them answer in turns: one process for each runtime, of
-which one answers while the others sleep. Several rounds, each with new processes."""
+which one answers while the others sleep. Several rounds, each with new processes; the first one
+certifies its processes before any of them is timed."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from rnnbench import locks
 from rnnbench.builds.environments import prepare
@@ -24,12 +25,13 @@ from rnnbench.running.worker import job_of
 from rnnserve import name_of
 from rnnworker.workers import WORKER, environment_of
 
-TURN = 0.1  # seconds of a turn, at least one call
-LEAD = 0.01  # seconds of answers before a turn, at least one call
+TURN = 0.06  # seconds of a turn, at least one call
+LEAD = 0.01  # seconds of answers before a turn; none for calls that are longer than a turn
 ROUNDS = 5
 CYCLES = 5  # turns of each runtime with each batch in a round
 PREPARE_SECONDS = 600
 ANSWER_SECONDS = 600  # for the answers before the first turn, and for a turn
+GROUP_SECONDS = 2 * ANSWER_SECONDS  # for the same, of the process that forks
 END_SECONDS = 20  # for a process whose input has ended
 # As the worker's own start: the folder of its package must not be on the path of the build.
 START = (
@@ -103,16 +105,16 @@ class Outcome:
 
     - `chosen`: its name or file.
     - `refused`: why it cannot answer with the model, or None.
-    - `folder`: of its exported files.
+    - `folder`: of its exported files; `imports`: modules that are imported before the fork.
     - `certificate`: what its process said when it was asked everything; `turns`: of all rounds.
     """
 
     chosen: str
     refused: str | None = None
     folder: str | None = None
+    imports: Sequence[str] = ()
     certificate: Facts = field(default_factory=dict)
     turns: list[Turn] = field(default_factory=list)
-    loads: list[float] = field(default_factory=list)
     peak_bytes: int = 0
 
     @property
@@ -162,14 +164,14 @@ def measure(job: Job, say: Callable[[str], None]) -> tuple[Facts, list[Outcome]]
     outcomes = []
     for chosen in job.runtimes:
         made = prepared["runtimes"][name_of(chosen)]
-        outcomes.append(Outcome(chosen, made.get("refused"), made.get("folder")))
-    certified = _certified(job, outcomes, say)
+        outcome = Outcome(chosen, made.get("refused"), made.get("folder"), made.get("imports", ()))
+        outcomes.append(outcome)
+    remaining = [outcome for outcome in outcomes if outcome.refused is None]
     order = random.Random(0)
     holder = f"process {os.getpid()}, prediction with {job.function}"
     with locks.locked(timing_lock(), holder, lambda other: say(f"waiting for {other}")):
         for number in range(job.rounds):
-            say(f"round {number + 1} of {job.rounds}")
-            _round(job, number, certified, prepared["cases"], order)
+            remaining = _round(job, number, remaining, prepared["cases"], order, say)
     return prepared, outcomes
 
 
@@ -228,22 +230,25 @@ def _last_line(log: Path) -> str:
     return lines[-1] if lines else "no message"
 
 
-class Process:
-    """The process of one runtime in one round."""
+class Group:
+    """The process that forks those of runtimes with the same imports, in one round."""
 
-    def __init__(self, job: Job, outcome: Outcome, only_timed: bool) -> None:
-        name = outcome.runtime
+    def __init__(self, job: Job, outcomes: Sequence[Outcome], only_timed: bool) -> None:
+        name = outcomes[0].runtime
         facts = {
             "folder": str(job.folder),
-            "runtime": outcome.chosen,
+            "runtimes": [outcome.chosen for outcome in outcomes],
+            "imports": outcomes[0].imports,
             "threads": job.threads,
             "function": job.function,
+            "seconds": ANSWER_SECONDS,
             "only_timed": only_timed,
         }
-        self.outcome = outcome
-        self.log = job.folder / f"{name}.log"
-        self.ended: float | None = None
-        self.said: Facts = {}
+        self.name = f"the process of {', '.join(outcome.runtime for outcome in outcomes)}"
+        self.log = job.folder / f"{name}-imports.log"
+        self.runtimes = []
+        for number, outcome in enumerate(outcomes):
+            self.runtimes.append(Process(self, number, outcome, job.folder))
         with self.log.open("wb") as output:
             self.process = subprocess.Popen(
                 _command(job, "answering", facts, f"{name}.json"),
@@ -254,98 +259,120 @@ class Process:
                 text=True,
             )
 
-    def stream(self, stream: IO[str] | None) -> IO[str]:
-        assert stream is not None
-        return stream
+    def say(self, text: str) -> None:
+        assert self.process.stdin is not None
+        with suppress(BrokenPipeError):  # of a process that has ended, which `read` says
+            self.process.stdin.write(f"{text}\n")
+            self.process.stdin.flush()
 
     def read(self) -> Facts:
-        """What the process says next. Raises `RunError` if it ends or says nothing for
-        `ANSWER_SECONDS`, after which it is killed."""
-        name = self.outcome.runtime
+        """The next line. Raises `RunError` if the process ends, or says nothing for
+        `GROUP_SECONDS`, after which it is killed."""
+        assert self.process.stdout is not None
         killed = threading.Event()
 
         def kill() -> None:
             killed.set()
             self.process.kill()
 
-        timer = threading.Timer(ANSWER_SECONDS, kill)
+        timer = threading.Timer(GROUP_SECONDS, kill)
         timer.start()
-        line = self.stream(self.process.stdout).readline()
+        line = self.process.stdout.readline()
         timer.cancel()
         if killed.is_set():
-            what = f"the process of {name} has not answered for {ANSWER_SECONDS} s"
+            what = f"{self.name} has not answered for {GROUP_SECONDS} s"
             raise RunError(what, where=str(self.log))
         if not line:
-            what = f"the process of {name} ended: {_last_line(self.log)}"
+            what = f"{self.name} ended: {_last_line(self.log)}"
             raise RunError(what, where=str(self.log))
         facts: Facts = json.loads(line)
         return facts
 
-    def turn(self, case: int) -> Facts:
-        stream = self.stream(self.process.stdin)
-        with suppress(BrokenPipeError):  # of a process that has ended, which `read` says
-            stream.write(f"{case} {TURN} {LEAD}\n")
-            stream.flush()
-        return self.read()
-
     def end(self) -> None:
+        assert self.process.stdin is not None and self.process.stdout is not None
         with suppress(BrokenPipeError):
-            self.stream(self.process.stdin).close()
+            self.process.stdin.close()
         try:
             self.process.wait(timeout=END_SECONDS)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
-        self.stream(self.process.stdout).close()
+        self.process.stdout.close()
 
 
-def _certified(job: Job, outcomes: Sequence[Outcome], say: Callable[[str], None]) -> list[Outcome]:
-    """The outcomes of the runtimes whose answers are right."""
-    found = []
+class Process:
+    """The process of one runtime in one round."""
+
+    def __init__(self, group: Group, number: int, outcome: Outcome, folder: Path) -> None:
+        self.group = group
+        self.number = number
+        self.outcome = outcome
+        self.log = folder / f"{outcome.runtime}.log"
+        self.ended: float | None = None
+
+    def start(self) -> None:
+        self.group.say(f"start {self.number}")
+
+    def read(self) -> Facts:
+        """What the process says next. Raises `RunError` if it has ended, or says nothing for
+        `ANSWER_SECONDS`."""
+        self.group.say(f"hear {self.number}")
+        facts = self.group.read()
+        what = ""
+        if "silent" in facts:
+            what = f"has not answered for {facts['silent']} s"
+        elif "gone" in facts:
+            what = f"ended: {_last_line(self.log)}"
+        if what:
+            raise RunError(f"the process of {self.outcome.runtime} {what}", where=str(self.log))
+        return facts
+
+    def turn(self, case: int) -> Facts:
+        self.group.say(f"turn {self.number} {case} {TURN} {LEAD}")
+        return self.read()
+
+
+def _by_imports(outcomes: Sequence[Outcome]) -> list[list[Outcome]]:
+    """The outcomes whose runtimes import the same modules, together; each one alone that imports
+    nothing before it is forked."""
+    found: dict[tuple[str, ...], list[Outcome]] = {}
     for outcome in outcomes:
-        if outcome.refused is not None:
-            continue
-        say(f"asks {outcome.runtime} for answers")
-        process = Process(job, outcome, only_timed=False)
-        try:
-            said = process.read()
-        except RunError as error:  # a crash of one runtime is no reason to measure no other
-            said = {"refused": error.what}
-        finally:
-            process.end()
-        if "refused" in said:
-            outcome.refused = said["refused"]
-            continue
-        outcome.certificate = said
-        if outcome.is_equal:
-            found.append(outcome)
-    return found
+        found.setdefault(tuple(outcome.imports) or (outcome.runtime,), []).append(outcome)
+    return list(found.values())
 
 
 def _round(
     job: Job,
     number: int,
-    certified: Sequence[Outcome],
+    outcomes: Sequence[Outcome],
     cases: Sequence[Facts],
     order: random.Random,
-) -> None:
-    """Starts a process for each runtime and gives turns, in a new random order in each cycle."""
+    say: Callable[[str], None],
+) -> list[Outcome]:
+    """Starts a process for each runtime and gives turns, in a new random order in each cycle.
+
+    In the first round, the processes are certified and load one after the other, which is timed.
+    Returns the outcomes of those that have turns. Raises `RunError` if one fails in a later round.
+    """
+    groups: list[Group] = []
     running: list[Process] = []
     timed = [place for place, case in enumerate(cases) if case["is_timed"]]
     try:
-        for outcome in certified:
-            process = Process(job, outcome, only_timed=True)
-            running.append(process)
-            said = process.read()  # one after the other: loading is timed too
-            if "refused" in said:
-                raise RunError(said["refused"], where=outcome.runtime)
-            outcome.loads.append(said["load_seconds"])
-            check = Outcome(outcome.chosen, certificate=said)
-            wrong = check.first_wrong()
-            if wrong:
-                raise RunError(
-                    f"another process gave other answers: {wrong}", where=outcome.runtime
-                )
+        for together in _by_imports(outcomes):
+            group = Group(job, together, only_timed=number > 0)
+            groups.append(group)
+            for process in group.runtimes:
+                process.start()
+                if number == 0:
+                    say(f"asks {process.outcome.runtime} for answers")
+                    if _is_certified(process):
+                        running.append(process)
+        if number > 0:
+            for group in groups:
+                for process in group.runtimes:
+                    _check_again(process)
+                    running.append(process)
+        say(f"round {number + 1} of {job.rounds}")
         for cycle in range(job.cycles):
             for case in timed:
                 members = running[:]
@@ -353,8 +380,34 @@ def _round(
                 for process in members:
                     _take_turn(process, number, cycle, case, cases[case]["batch"])
     finally:
-        for process in running:
-            process.end()
+        for group in groups:
+            group.end()
+    return [process.outcome for process in running]
+
+
+def _is_certified(process: Process) -> bool:
+    """Whether the answers of a process are right, which its outcome has then."""
+    outcome = process.outcome
+    try:
+        said = process.read()
+    except RunError as error:  # a crash of one runtime is no reason to measure no other
+        said = {"refused": error.what}
+    if "refused" in said:
+        outcome.refused = said["refused"]
+        return False
+    outcome.certificate = said
+    return outcome.is_equal
+
+
+def _check_again(process: Process) -> None:
+    """Raises `RunError` if the answers differ from those of the first round."""
+    outcome = process.outcome
+    said = process.read()
+    if "refused" in said:
+        raise RunError(said["refused"], where=outcome.runtime)
+    wrong = Outcome(outcome.chosen, certificate=said).first_wrong()
+    if wrong:
+        raise RunError(f"another process gave other answers: {wrong}", where=outcome.runtime)
 
 
 def _take_turn(process: Process, number: int, cycle: int, case: int, batch: int) -> None:

@@ -97,7 +97,7 @@ def _runtime(job: Job, outcome: Outcome, reference: Outcome, steps: int | None) 
         unequal=outcome.first_wrong(),
         difference=max(differences, default=None),
         batches=batches,
-        load_seconds=statistics.median(outcome.loads) if outcome.loads else None,
+        load_seconds=said.get("load_seconds"),
         file_bytes=said.get("bytes"),
         peak_bytes=outcome.peak_bytes or None,
         notes=_notes(job, outcome),

@@ -185,8 +185,8 @@ def write_cases(path, asked, expected):
 
 
 def export_all(model, runtimes, shapes, folder):
-    """Returns {name: {"refused": why} or {"seconds", "folder"}}. Runtimes with the same export
-    share its files."""
+    """Returns {name: {"refused": why} or {"seconds", "folder", "imports"}}. Runtimes with the same
+    export share its files."""
     found = {}
     done = {}
     for chosen in runtimes:
@@ -196,7 +196,8 @@ def export_all(model, runtimes, shapes, folder):
             module = runtime(chosen)
             if module.export not in done:
                 done[module.export] = _export(model, module, name, shapes, folder)
-            found[name] = done[module.export]
+            imports = getattr(module, "IMPORTS", ())
+            found[name] = dict(done[module.export], imports=list(imports))
         except Refused as error:
             found[name] = {"refused": user_functions.one_line(error)}
         except ImportError as error:
