@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from rnnbench.prediction import results
 from rnnbench.prediction.measure import Job, Outcome
 from rnnbench.records.predictions import Results, prediction_file
 from rnnbench.tracking.store import all_runs, connected
+from rnnworker import machine
 from tests.conftest import ROOT
 from tests.serving.test_serving_results import FAST, PREPARED, SLOW, outcome, turns_of
 
@@ -203,11 +205,58 @@ def test_from_the_plan_to_the_page(
     assert not prediction_file(place, second.name).exists()
 
 
-def test_predictions_stay_on_their_machine(place: Path, capsys) -> None:
-    assert main(["export", "serve", "-o", "serve.zip"]) == 2
+def test_results_go_to_another_machine(
+    place: Path,
+    planned: Planned,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     assert main(["bundle", "serve.yaml", "-o", "folder"]) == 2
-    assert capsys.readouterr().err.count("has predictions, which stay on the machine") == 2
-    assert not Path("serve.zip").exists()
+    assert "has predictions, for which there are no bundles" in capsys.readouterr().err
+    first, second = planned().predictions.values()
+    file = prediction_file(place, first.name)
+    assert main(["predict", str(file), "--digest", first.digest]) == 0
+    assert main(["export", "serve", "-o", "serve.zip"]) == 0
+    assert "1 records of serve" in capsys.readouterr().out
+    names = zipfile.ZipFile("serve.zip").namelist()
+    assert [name for name in names if "model.tflite" in name or "log" in name] == []
+
+    export = Path("serve.zip").absolute()
+    other = Path("other").absolute()
+    other.mkdir()
+    (other / "results").mkdir()
+    for name in ("conf", "workflow"):
+        (other / name).symlink_to(ROOT / name)
+    monkeypatch.chdir(other)
+    assert main(["import", str(export)]) != 0
+    assert "which is a machine or site of this project" in capsys.readouterr().err
+    monkeypatch.setattr(machine, "fingerprint", lambda: {"machine": "elsewhere"})
+    for _ in range(2):
+        assert main(["import", str(export)]) == 0
+    (imported,) = Path("results/imported").glob("*/serve")
+    assert prediction_file(imported, first.name).read_bytes() == file.read_bytes()
+    assert not prediction_file(imported, second.name).exists()
+    assert main(["report", "serve", "--out", "page"]) == 0
+    printed = capsys.readouterr().out
+    assert "For one sample, `litert` answers in 2000 ms, 5.04 times as fast" in printed
+    assert "1 of 2 planned runs are missing." in printed
+
+
+def test_an_import_of_predictions_is_checked(place: Path, planned: Planned, capsys) -> None:
+    first, second = planned().predictions.values()
+    file = prediction_file(place, first.name)
+    assert main(["predict", str(file), "--digest", first.digest]) == 0
+    other = prediction_file(place, second.name)
+    other.write_bytes(file.read_bytes())  # it says that it is the first
+    assert main(["export", "serve", "-o", "a.zip"]) == 0
+    assert main(["import", "a.zip", "--restore"]) != 0
+    assert f"says that it is {first.name!r}" in capsys.readouterr().err
+    other.unlink()
+    plan = place / "predictions.json"
+    plan.write_text(plan.read_text().replace(first.digest, second.digest))
+    assert main(["export", "serve", "-o", "b.zip"]) == 0
+    assert main(["import", "b.zip", "--restore"]) != 0
+    assert "not that of the configuration" in capsys.readouterr().err
 
 
 def test_a_program_asks_for_arrays(place: Path) -> None:

@@ -82,7 +82,11 @@ def bundle(arguments: Sequence[str]) -> int:
     )
 
     if plan.predictions:
-        raise _no_exchange(plan.experiment.name)
+        raise ConfigError(
+            "has predictions, for which there are no bundles.",
+            where=plan.experiment.name,
+            remedy=f"install this project there: `rnnbench run {plan.experiment.name}`.",
+        )
     for dataset in sorted(set(plan.datasets.values())):
         provide(read_dataset(dataset, root), root)
 
@@ -203,15 +207,6 @@ def _entry(planned: Run | Certificate, root: Path, pins: Mapping[str, Any]) -> d
     }
 
 
-def _no_exchange(experiment: str) -> ConfigError:
-    """What to say of an experiment of predictions, which has no records."""
-    return ConfigError(
-        "has predictions, which stay on the machine that measured them.",
-        where=experiment,
-        remedy=f"run it there: `rnnbench run {experiment}` needs this project.",
-    )
-
-
 def export(arguments: Sequence[str]) -> int:
     """Write an experiment's records to one file for another machine."""
     declared: Arguments = {
@@ -241,13 +236,13 @@ def export(arguments: Sequence[str]) -> int:
             remedy = f"{suggestion(experiment, measured)}run the experiment first."
         raise ConfigError(what, where=str(options.results), remedy=remedy)
 
-    if any(planned_files(folder) for folder in folders.values()):
-        raise _no_exchange(experiment)
     files: dict[str, Path] = {}
+    records = 0
     for site in sites:
         files |= archive.files_of(folders[site])
+        records += sum(file.exists() for file in planned_files(folders[site]))
     archive.write(options.output, files)
-    records = sum(map(is_record, files.values()))
+    records += sum(map(is_record, files.values()))
     print(f"{options.output}: {records} records of {experiment} at {', '.join(sites)}")
     return 0
 

@@ -14,6 +14,7 @@ from pathlib import Path, PurePosixPath
 
 from rnnbench.errors import RecordError
 from rnnbench.plain_text import is_name
+from rnnbench.records.predictions import PLAN, planned_files
 from rnnbench.records.rounds import read_results, round_files
 
 MAX_FILES = 200_000
@@ -122,6 +123,7 @@ def files_of(folder: Path) -> dict[str, Path]:
     """Name in an archive → file, for what an experiment has at a site:
 
     - its plan, facts and certificates,
+    - the plan and results of its predictions, without the exported models,
     - the files of rounds that were not needed,
     - all records that the files of the other rounds name, companions included, with their events.
 
@@ -131,8 +133,9 @@ def files_of(folder: Path) -> dict[str, Path]:
     read.
     """
     root = folder.parents[1]
-    files = [folder / "plan.jsonl", folder / "experiment.json"]
+    files = [folder / "plan.jsonl", folder / "experiment.json", folder / PLAN]
     files += sorted(folder.glob("certificates/*.json"))
+    files += planned_files(folder)
 
     records: set[Path] = set()
     for file in round_files(folder):

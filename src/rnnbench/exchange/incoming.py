@@ -18,6 +18,8 @@ from rnnbench.axes import REQUIRED
 from rnnbench.errors import RecordError
 from rnnbench.exchange.archive import safe_name
 from rnnbench.grid.point import digest_of, full_identity
+from rnnbench.planning.plan import Prediction
+from rnnbench.records import predictions
 from rnnbench.records.plan_file import Experiment, read_experiment, read_heads, read_runs
 from rnnbench.records.record import Run
 from rnnbench.records.rounds import (
@@ -223,8 +225,8 @@ def _add_site_file(
     file: Path,
     local: Collection[str],
 ) -> None:
-    """Adds a file of the experiment at a site: a certificate, the plan, the facts or a round that
-    was not needed.
+    """Adds a file of the experiment at a site: a certificate, the plan, the facts, a round that was
+    not needed, or the plan or results of predictions.
 
     - `name`, `file`: as in `Incoming.add`. The file is rewritten.
     - `local`: as in `examine`.
@@ -257,6 +259,18 @@ def _add_site_file(
                 raise _refuse(name, f"describes the experiment {facts.name!r}")
             file.write_bytes(json_bytes(_merged_facts(facts, file, existing)))
             incoming.add(name, file)
+        case [predictions.PLAN]:
+            file.write_bytes(json_bytes(_merged_predictions(file, existing, name)))
+            incoming.add(name, file)
+        case ["predictions", _] if is_json:
+            found = predictions.read_results(file)
+            if found.name != file.stem or found.machine in local:
+                raise _refuse(name, f"says that it is {found.name!r}, made on {found.machine!r}")
+            is_newer = False
+            with suppress(RecordError):
+                is_newer = predictions.read_results(existing).started > found.started
+            incoming.add(name, file, keep=is_newer)
+            incoming.records += 1
         case [folder, _] if folder == ROUNDS and is_json:
             results = read_results(file)
         case [_] if is_json:  # of one run, in an export of an earlier version
@@ -316,6 +330,23 @@ def _merged_plan(file: Path, existing: Path, name: str) -> bytes:
             planned.setdefault(run.name, run)
 
     return b"".join(run.line() for run in planned.values())
+
+
+def _merged_predictions(file: Path, existing: Path, name: str) -> dict[str, Prediction]:
+    """The predictions of two plans by name, as `_merged_plan`."""
+    planned: dict[str, Prediction] = {}
+    for path in (existing, file):
+        if path.exists():
+            what = "has no planned predictions"
+            planned |= as_kind(
+                read_json(path), dict[str, Prediction], what, name, "export it again."
+            )
+    for each in planned.values():
+        if digest_of(each.identity) != each.digest:
+            raise _refuse(
+                name, f"has a digest that is not that of the configuration of {each.name}"
+            )
+    return planned
 
 
 def _merged_facts(facts: Experiment, file: Path, existing: Path) -> Experiment:

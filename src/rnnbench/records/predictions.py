@@ -12,6 +12,7 @@ from rnnbench.errors import RecordError
 from rnnbench.records.store import as_kind, read_json
 
 VERSION = 2
+PLAN = "predictions.json"  # name → the planned prediction
 
 
 class Range(msgspec.Struct, frozen=True):
@@ -141,7 +142,7 @@ def predictions_in(folders: Iterable[Path]) -> tuple[dict[Path, Results], list[R
 
 def planned_files(folder: Path) -> list[Path]:
     """The files of the planned predictions, which need not exist."""
-    plan = folder / "predictions.json"
+    plan = folder / PLAN
     if not plan.exists():
         return []
     return [prediction_file(folder, name) for name in read_json(plan)]
