@@ -26,7 +26,14 @@ import numpy
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "src"), str(ROOT)]
-RUNTIMES = ("saved_model", "onnxruntime", "onnxruntime_operator", "openvino", "litert")
+RUNTIMES = (
+    "saved_model",
+    "onnxruntime",
+    "onnxruntime_operator",
+    "openvino",
+    "litert",
+    "torch_eager",
+)
 UNITS, FEATURES, STEPS, BATCH = 8, 5, 9, 4
 BEGIN, END = "<!-- table of benchmarks/runtimes.py -->", "<!-- end of the table -->"
 CELLS = ("LSTM", "GRU", "SimpleRNN")
@@ -334,7 +341,7 @@ def _versions() -> dict[str, str]:
     from importlib.metadata import version
 
     names = ("keras", "tensorflow-cpu", "tf2onnx", "onnx", "onnxruntime", "openvino", "numpy")
-    return {name: version(name) for name in (*names, "ai-edge-litert")}
+    return {name: version(name) for name in (*names, "ai-edge-litert", "torch")}
 
 
 if __name__ == "__main__":

@@ -434,3 +434,23 @@ def test_a_large_checkpoint_is_converted_in_turns_with_cp(run) -> None:
         seconds, cpu_seconds = map(float, row[2].split(", "))
         assert cpu_seconds > 0 and 0 < seconds < 60
         assert float(row[4]) > 0
+
+
+def test_in_turns_compares_the_intervals_of_both() -> None:
+    from benchmarks import in_turns
+
+    printed = """LSTM B=1 predict_on_batch     3.618 ms   1.00x (1.00-1.00)
+LSTM B=1 predict             49.000 ms   0.07x (0.06-0.08)
+GRU B=32 torch.nn             1.100 ms   1.05x (1.00-1.10)
+"""
+    by_hand = in_turns.ratios_in(printed)
+    assert by_hand == {
+        ("LSTM", 1, "keras_predict"): (0.07, 0.06, 0.08),
+        ("GRU", 32, "torch_eager"): (1.05, 1.00, 1.10),
+    }
+    by_us = {("LSTM", 1, "keras_predict"): in_turns.Ratio(0.09, 0.08, 0.1)}
+    lines = in_turns.table(by_hand, by_us)
+    assert lines[2].endswith("| yes |") and lines[3].endswith("| None | not timed |")
+    assert lines[-1] == "1 of 2 ratios agree."
+    by_us["GRU", 32, "torch_eager"] = in_turns.Ratio(1.2, 1.11, 1.3)
+    assert in_turns.table(by_hand, by_us)[3].endswith("| **no** |")
