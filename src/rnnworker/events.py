@@ -6,11 +6,12 @@ import os
 import sys
 import threading
 import time
+import typing
 
 HOLD_SECONDS = 1.0
 
 
-def to_json_data(value):
+def to_json_data(value: object) -> object:
     """Returns `value` as JSON data: NumPy scalars become numbers, and numbers that are not finite
     become None (JSON has no NaN)."""
     if isinstance(value, dict):
@@ -22,7 +23,7 @@ def to_json_data(value):
     if hasattr(value, "tolist") and not isinstance(value, float):
         return to_json_data(value.tolist())
     try:
-        number = float(value)
+        number = float(typing.cast(typing.SupportsFloat, value))
     except (TypeError, ValueError):
         return str(value)
     if math.isfinite(number):
@@ -35,20 +36,20 @@ class Events:
     stream on which the controller answers each handshake and gate with a line; None if there is no
     controller."""
 
-    def __init__(self, descriptor, answers=None):
+    def __init__(self, descriptor: int, answers: typing.Optional[typing.TextIO] = None) -> None:
         self._descriptor = descriptor
         self._answers = answers
         self._held = b""
         self._written = time.monotonic()
-        self._late = None
+        self._late = None  # type: typing.Optional[threading.Timer]
         self._lock = threading.Lock()
 
-    def emit(self, event, **fields):
+    def emit(self, event: str, **fields: object) -> None:
         """Writes an event at once, with those that were held."""
         self.emit_later(event, **fields)
         self._write()
 
-    def emit_soon(self, event, **fields):
+    def emit_soon(self, event: str, **fields: object) -> None:
         """As `emit`, but writes at most once per second, because each write wakes the reader up
         next to timed work. A held event is written with the next event, or after two seconds if
         there is none. A crash in native code loses it."""
@@ -60,7 +61,7 @@ class Events:
             self._late.daemon = True
             self._late.start()
 
-    def emit_later(self, event, **fields):
+    def emit_later(self, event: str, **fields: object) -> None:
         """Holds an event until the next one is written."""
         fields["event"] = event
         fields["t"] = time.monotonic()
@@ -68,7 +69,7 @@ class Events:
         with self._lock:
             self._held += line.encode("utf-8")
 
-    def _write(self):
+    def _write(self) -> None:
         with self._lock:
             if self._late is not None:
                 self._late.cancel()
@@ -78,17 +79,17 @@ class Events:
                 self._held = self._held[written:]
             self._written = time.monotonic()
 
-    def handshake(self):
+    def handshake(self) -> typing.Optional[str]:
         """Waits until the controller has finished its work between phases. Returns its answer;
         None if there is no controller."""
         return self._ask("handshake")
 
-    def gate(self, **fields):
+    def gate(self, **fields: object) -> typing.Optional[str]:
         """Waits until the supervisor gives this process a turn. Returns the supervisor's answer;
         None if there is no supervisor."""
         return self._ask("gate", **fields)
 
-    def _ask(self, event, **fields):
+    def _ask(self, event: str, **fields: object) -> typing.Optional[str]:
         """Writes an event and returns the answer; ends this process if nobody is left to answer."""
         if self._answers is None:
             return None
@@ -99,7 +100,7 @@ class Events:
         return answer
 
 
-def from_environment():
+def from_environment() -> Events:
     """Returns the `Events` that the environment variables of this process describe."""
     descriptor = int(os.environ.get("RNNWORKER_EVENTS", "1"))
     answers = None
