@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from rnnbench.builds.launcher import lock_of
 from rnnbench.commands import rounds, rules
-from rnnbench.datasets.pins import pinned
+from rnnbench.datasets.pins import own_md5, pinned
 from rnnbench.errors import RecordError, RunError
 from rnnbench.grid.point import digest_of_round
+from rnnbench.planning.digests import worker_digest
+from rnnbench.records.plan_file import PlannedRound
 from rnnbench.records.record import Run
 from rnnbench.records.rounds import Result, read_results, results_in
 from rnnbench.records.store import Place, read_record, record_files, write_json, write_record
@@ -195,3 +199,54 @@ def test_a_batch_that_was_planned_again_is_not_measured(place: Place, measured: 
     with pytest.raises(RunError, match="batch 0: was planned again"):
         rounds.rounds(batch_of(place, runs[:2]))
     assert not measured
+
+
+@pytest.mark.fault(
+    "data, code or a package change between two rounds of a batch",
+    "the later rounds are refused before they are measured",
+    "run the same command",
+)
+@pytest.mark.parametrize("what", ["data", "code", "package"])
+def test_a_change_between_two_rounds_is_noticed(
+    place: Place, what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Even if size and time of modification are as before."""
+    files = {"data": place.root / "mine.npz", "code": place.root / "mine.py"}
+    files["data"].write_bytes(b"data 1")
+    files["code"].write_text("def build(): return 1\n")
+    runs = []
+    for run in three_rounds(place):
+        line = run.as_dict()
+        config = line["config"]
+        config["dataset"] = {"name": "mine", "path": "mine.npz"}
+        config["model"]["function"] = f"{files['code']}:build"
+        line["identity"] = {
+            "build_lock": lock_of(config["build"], place.root),
+            "dataset_md5": own_md5(files["data"]),
+            "worker": worker_digest(config),
+        }
+        runs.append(as_run(line))
+    (place.folder / "plan.jsonl").write_bytes(b"".join(run.line() for run in runs))
+
+    def changing(needed: Sequence[Run], *_: Any, **__: Any) -> dict[str, Any]:
+        measured.append(needed[0].name)
+        if what == "package":
+            version = rules.launcher.importlib.metadata.version
+            changed = {"numpy": "9.9"}
+            monkeypatch.setattr(
+                rules.launcher.importlib.metadata,
+                "version",
+                lambda name: changed.get(name) or version(name),
+            )
+            return {}
+        file = files[what]
+        before = file.stat()
+        file.write_bytes(file.read_bytes().replace(b"1", b"2"))
+        os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+        return {}
+
+    measured: list[str] = []
+    monkeypatch.setattr(rounds, "measure", changing)
+    with pytest.raises(RunError, match="changed since the plan was made"):
+        rounds.Loop(place).measure([PlannedRound(n, 3, [run]) for n, run in enumerate(runs)])
+    assert measured == [runs[0].name]

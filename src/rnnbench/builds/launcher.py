@@ -167,6 +167,12 @@ def versions(build: Build, root: Path = Path()) -> dict[str, Any]:
     return dict(_foreign(command, tuple(sorted(extra.items())), build_file(build)))
 
 
+def forget() -> None:
+    """Asks again for the `versions` of builds: packages may change while a process lives."""
+    _running.cache_clear()
+    _foreign.cache_clear()
+
+
 @functools.cache
 def _running() -> dict[str, Any]:
     """The `versions` of the running interpreter."""

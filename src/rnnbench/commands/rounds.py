@@ -15,6 +15,7 @@ from typing import Any
 from msgspec import to_builtins
 
 from rnnbench.commands.rules import (
+    Inputs,
     check_inputs,
     check_planned,
     end_with_snakemake,
@@ -77,7 +78,8 @@ def rounds(arguments: Sequence[str]) -> int:
     with Loop(place) as loop:
         loop.measure(planned)
     results, _ = results_in(place.folder)
-    write_results(file, {run.name: results[run.name] for each in planned for run in each.runs})
+    names = [run.name for each in planned for run in each.runs]
+    write_results(file, {name: results[name] for name in names if name in results})
     return 0
 
 
@@ -104,6 +106,7 @@ class Loop:
             self._rule = Repeats(**self._experiment.repeats)
         self.importers = Importers(lasting=True)
         self._finished = FinishedRuns(place)
+        self._inputs = Inputs()
 
     def __enter__(self) -> Loop:
         return self
@@ -176,7 +179,9 @@ class Loop:
         - `reference`: the name of the run that others are compared with.
         """
         root = self._place.root
-        check = watched(needed[0].round, [run.config for run in needed], root)
+        configs = [run.config for run in needed]
+        check = watched(needed[0].round, configs, root)
+        self._inputs.refresh(configs, root)
         pins = {}
         for run in needed:
             pins[run.name] = check_inputs(

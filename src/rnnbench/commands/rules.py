@@ -14,12 +14,14 @@ from typing import Any
 
 from msgspec import structs
 
+from rnnbench.builds import launcher
 from rnnbench.builds.launcher import lock_of
 from rnnbench.commands.arguments import ROOT, Arguments, command_parser
 from rnnbench.datasets.pins import own_md5, pinned, verify
 from rnnbench.errors import RunError
 from rnnbench.grid.files import user_files
 from rnnbench.grid.overrides import Config
+from rnnbench.planning import digests
 from rnnbench.planning.digests import serving_digest, worker_files
 from rnnbench.planning.plan import Prediction, code_of
 from rnnbench.records.store import Place, as_kind, read_json, timing_lock, write_json
@@ -259,11 +261,7 @@ def watched(where: str, configs: Sequence[Config], root: Path) -> Callable[[], N
     """A function that raises `RunError` if a file of the data or of the Python code that runs with
     `configs` use has been edited since this call. To be called before `check_inputs`, so that what
     the workers have read by the time of the check is what was compared with the plan."""
-    files = set(worker_files())
-    for config in configs:
-        dataset = config.get("dataset") or {}
-        for file in [dataset.get("path") or "", *user_files(config)]:
-            files.add(root / file)
+    files = _files_of(configs, root)
 
     def look() -> dict[Path, tuple[int, int, int]]:
         state = {}
@@ -286,9 +284,48 @@ def watched(where: str, configs: Sequence[Config], root: Path) -> Callable[[], N
     return check
 
 
+def _files_of(configs: Sequence[Config], root: Path) -> set[Path]:
+    """The files of the data and of the Python code that runs with `configs` use."""
+    files = set(worker_files())
+    for config in configs:
+        dataset = config.get("dataset") or {}
+        for file in [dataset.get("path") or "", *user_files(config)]:
+            files.add(root / file)
+    return files
+
+
+class Inputs:
+    """What a loop over rounds knows of its inputs. Their digests are kept as long as no file
+    changes, because making them takes longer than a look at the files."""
+
+    def __init__(self) -> None:
+        self._states: dict[Path, tuple[int, ...]] = {}
+
+    def refresh(self, configs: Sequence[Config], root: Path) -> None:
+        """To be called between `watched` and `check_inputs`, which otherwise compares the plan with
+        what an earlier round has read."""
+        launcher.forget()
+        states = {}
+        for file in _files_of(configs, root):
+            if file.is_file():
+                found = file.stat()
+                # The last of them changes even if size and time of modification are set back.
+                states[file] = (
+                    found.st_ino,
+                    found.st_size,
+                    found.st_mtime_ns,
+                    found.st_ctime_ns,
+                )
+        if any(self._states.get(file) != state for file, state in states.items()):
+            digests.forget()
+            _data_md5.cache_clear()
+            self._states = {}
+        self._states |= states
+
+
 @cache
 def _data_md5(root: Path, path: str | None, name: str) -> tuple[str | None, str | None]:
-    """The md5 of the data, verified if it is pinned, and the pinned one. Read once per round."""
+    """The md5 of the data, verified if it is pinned, and the pinned one."""
     if path is None:
         return None, None
     pin = pinned(root).get(path)

@@ -87,6 +87,12 @@ def _digest(
     return _digest_of_files(files, f"{described.engine} {sorted(described.kernels.items())}")
 
 
+def forget() -> None:
+    """Reads files again that this process has read: a loop over rounds outlives their edits."""
+    for function in (_digest, _imports, _tree, imported_beside, parsed):
+        function.cache_clear()
+
+
 def certifier_digest(configs: Sequence[Config]) -> str:
     """SHA-256, in hexadecimal, over the modules that certifying the runs with `configs` uses."""
     digests = [worker_digest(config) for config in configs]
