@@ -33,6 +33,7 @@ HEADING = re.compile(
 # What the scripts import or start.
 MODULES = {
     "round_trips/in_framework",
+    "in_turns",  # beside a loop outside this repository
     *("bare", "by_hand", "experiment", "judging", "same_number", "simulated", "small", "where"),
     *("plain/authors", "plain/digits", "plain/keras_grid", "plain/turns", "plain/used"),
     *("slowed/digits_slowed", "slowed/keras_slowed"),

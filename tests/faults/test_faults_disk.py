@@ -238,7 +238,7 @@ def test_a_certificate(disk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     place = Place(disk, disk / "results", "here", "mine", tmp_path / "timing.lock")
     planned = {"key": "key"}
     monkeypatch.setattr(certificates, "certificate_jobs", lambda planned: [])
-    monkeypatch.setattr(certificates, "supervise", lambda group: {"": Outcome()})
+    monkeypatch.setattr(certificates, "supervise", lambda group, **_: {"": Outcome()})
     monkeypatch.setattr(
         certificates, "assembled_certificate", lambda *arguments: {"key": "x" * 9999}
     )

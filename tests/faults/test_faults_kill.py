@@ -99,7 +99,7 @@ def test_killed_at_random_moments(project: Project, kind: str) -> None:
 
 
 @pytest.mark.fault(
-    f"kill -9 of the importer of a workflow, {MOMENTS} moments",
+    f"kill -9 of the importer of a loop over rounds, {MOMENTS} moments",
     "its workers die with it; the other rounds start workers of their own",
     SAME,
 )
@@ -129,9 +129,9 @@ def test_importer_killed_at_random_moments(project: Project) -> None:
 
 
 def importer(snakemake: int) -> int | None:
-    """The importer of a workflow: a child of Snakemake itself."""
-    running = descendants(snakemake, recursive=False).items()
-    return next((pid for pid, command in running if "--import" in command), None)
+    """The importer of a loop over rounds, from which the others with its command are forked."""
+    running = descendants(snakemake).items()
+    return min((pid for pid, command in running if "--import" in command), default=None)
 
 
 def kill(pid: int) -> None:
