@@ -17,7 +17,8 @@
 - ``FIXED_SHAPES``: whether a file answers only arrays of the shapes that it was exported with.
 - ``CODE``: the lines that serve with it, without rnnserve; ``HOW_MANY`` stands for their number.
 - ``IMPORTS``, which may be missing: modules that ``load`` needs. Runtimes with the same ones are
-  forked from a process that has imported them.
+  forked from a process that has imported them; not for torch, of which nobody has shown that a
+  forked process is as fast (``benchmarks/forked.py``).
 
 A file of one's own with the first four is a runtime, too; its name is that of the file.
 

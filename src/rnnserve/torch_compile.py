@@ -3,10 +3,9 @@
 from rnnserve import torch_eager
 from rnnserve.torch_eager import export
 
-__all__ = ["CODE", "FIXED_SHAPES", "IMPORTS", "export", "load"]
+__all__ = ["CODE", "FIXED_SHAPES", "export", "load"]
 
 FIXED_SHAPES = False
-IMPORTS = ("torch",)
 CODE = torch_eager.CODE.replace('Model(".")', 'torch.compile(Model("."))')
 
 

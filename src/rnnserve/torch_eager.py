@@ -11,7 +11,6 @@ from rnnserve.refusals import Refused, of_layer
 from rnnserve.walk import WITHOUT_EFFECT, Value, Walk, activation_name, flat
 
 FIXED_SHAPES = False
-IMPORTS = ("torch",)
 MODULE = Path(__file__).with_name("torch_module.py")
 CODE = """\
 # once: from rnnserve import torch_eager; torch_eager.export(model, arrays, folder)

@@ -206,7 +206,7 @@ def test_a_batch_that_was_planned_again_is_not_measured(place: Place, measured: 
     "the later rounds are refused before they are measured",
     "run the same command",
 )
-@pytest.mark.parametrize("what", ["data", "code", "package"])
+@pytest.mark.parametrize("what", ["data", "code", "removed", "package"])
 def test_a_change_between_two_rounds_is_noticed(
     place: Place, what: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -238,6 +238,9 @@ def test_a_change_between_two_rounds_is_noticed(
                 "version",
                 lambda name: changed.get(name) or version(name),
             )
+            return {}
+        if what == "removed":
+            files["code"].unlink()
             return {}
         file = files[what]
         before = file.stat()

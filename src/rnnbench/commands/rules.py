@@ -305,8 +305,9 @@ class Inputs:
         """To be called between `watched` and `check_inputs`, which otherwise compares the plan with
         what an earlier round has read."""
         launcher.forget()
-        states = {}
+        states: dict[Path, tuple[int, ...]] = {}
         for file in _files_of(configs, root):
+            states[file] = ()
             if file.is_file():
                 found = file.stat()
                 # The last of them changes even if size and time of modification are set back.

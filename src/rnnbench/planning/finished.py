@@ -7,7 +7,7 @@ machine have become known better.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -97,7 +97,7 @@ class FinishedRuns:
             for source, level in each.levels.items():
                 if undisturbed(source, lowest[source]) != level:
                     again.add(each.round)
-        stale = [path for path, each in known.items() if each.round in again]
+        stale = {path for path, each in known.items() if each.round in again}
 
         if records or stale:
             records |= _read_records(self._place, stale)
@@ -117,7 +117,7 @@ def _paths_in_use(place: Place) -> dict[str, None]:
     return paths
 
 
-def _read_records(place: Place, paths: Sequence[str]) -> dict[str, Record]:
+def _read_records(place: Place, paths: Iterable[str]) -> dict[str, Record]:
     """Path → the record, for those that can be read."""
     records = {}
     for path in paths:

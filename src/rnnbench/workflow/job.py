@@ -430,7 +430,7 @@ class Job:
         rounds = self._batch(wildcards).rounds
         runs = sum(len(each.runs) for each in rounds)
         names = ", ".join(each.name for each in rounds)
-        return f"{len(rounds)} rounds with {runs} runs: {names}"
+        return f"runs: {runs}, in the rounds {names}"
 
     def batch_priority(self, wildcards) -> int:
         """The priority of a batch."""

@@ -379,12 +379,10 @@ def check_named_class(cell: Cell, container: str, labels: Mapping[str, str]) -> 
     """
     name = cell.scope.removesuffix(f"/{cell.direction}").rpartition("/")[2]
     named = ""
-    inside = cell.sources[0].place.split("/")
-    is_cell = re.fullmatch(r"(.*_)?cell(_\d+)?", name) and not OF_CELL.fullmatch(name)
+    is_other_cell = re.fullmatch(r"(.*_)?cell(_\d+)?", name) and not OF_CELL.fullmatch(name)
+    has_cell = any(map(OF_CELL.fullmatch, cell.sources[0].place.split("/")))
     is_wrapper = "/" in cell.scope and re.fullmatch(r"(.*_)?wrapper(_\d+)?", name)
-    if any(map(OF_CELL.fullmatch, inside)):
-        is_wrapper = None  # else it may be ResidualWrapper
-    if is_cell or is_wrapper:
+    if is_other_cell or (is_wrapper and not has_cell):  # such as ResidualWrapper
         named = name
     elif "/vars/" in cell.sources[0].place:
         named = unknown_class(cell.sources[0].place, container)

@@ -5,9 +5,9 @@ keywords of ``question``, and writes ``answer.json`` and, if there are arrays, `
 package.
 
 It reads those checkpoints of TensorFlow that `tensorflow_files` does not, and those of orbax, with
-tensorstore. It also loads converted
-checkpoints with Keras 3: saves them in another format, and computes what source and target do.
-CuDNN's layout is described again here, so that the check does not share the converter's mistakes.
+tensorstore. It also loads converted checkpoints with Keras 3: saves them in another format, and
+computes what source and target do. CuDNN's layout is described again here, so that the check does
+not share the converter's mistakes.
 """
 
 import glob
