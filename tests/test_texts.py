@@ -35,16 +35,9 @@ OUTSIDE = {
     "rnnworker/machine.py processor_facts": "/proc/cpuinfo",
     "rnnworker/members.py out_of_memory": "errors and logs of frameworks",
     "rnnworker/proc_files.py oom_kills": "/proc/vmstat and cgroups",
+    "rnnworker/user_functions.py code_of": "errors of frameworks",
     "rnnworker/user_functions.py one_line": "errors of Keras",
     "rnnweights/in_framework.py words": "errors of Keras",
-}
-# Our own texts that code still searches; each one needs a field, and none may be added.
-STILL_OURS = {
-    "rnnbench/commands/rules.py certificate_summary": "memory, in the fault of a certificate",
-    "rnnbench/running/refusals.py _why_refused": "memory, in the fault of a certificate",
-    "rnnworker/serving/cases.py _masked": "names of cases",
-    "rnnweights/check.py _check_cells": "name of an activation",
-    "rnnweights/reading.py _of_another": "kind of a file",
 }
 METHODS = {"startswith", "endswith", "find", "rfind", "index", "count", "removeprefix"}
 METHODS |= {"removesuffix", "split", "rsplit", "partition", "rpartition", "splitlines"}
@@ -130,8 +123,8 @@ def functions(tree: ast.AST) -> dict[ast.AST, str]:
 
 
 def test_only_texts_from_outside_are_searched() -> None:
-    """A line of either list that no longer applies is to be removed."""
-    assert set(found()) == {*OUTSIDE, *STILL_OURS}
+    """A line of the list that no longer applies is to be removed."""
+    assert set(found()) == set(OUTSIDE)
 
 
 def test_each_form_of_a_search_is_found() -> None:

@@ -59,7 +59,16 @@ COMPARED_ROWS = 64  # of the outputs of two implementations; all are compared wi
 OPTIMIZER = {"name": "sgd", "learning_rate": 1.0, "momentum": 0.5}
 OWN_STEP = "not compared with the gradient: the model has a train_step of its own"
 UNMEASURED = dict.fromkeys(
-    ("kernel", "outputs", "gradients", "loss_curve", "round_trip", "function", "no_reference")
+    (
+        "code",
+        "kernel",
+        "outputs",
+        "gradients",
+        "loss_curve",
+        "round_trip",
+        "function",
+        "no_reference",
+    )
 )
 ERRORS = PROBED + ("loss_curve", "first_loss", "weights")  # the differences of a pair
 
@@ -110,7 +119,8 @@ def certify(job, events, phases):
             except Exception as error:  # the other implementations are still to be certified
                 traceback.print_exc()
                 why = user_functions.described(error, model["function"])
-                result = dict(UNMEASURED, status="failed", why=why)
+                code = user_functions.code_of(error)
+                result = dict(UNMEASURED, status="failed", why=why, code=code)
             results[name] = result
         # Emitted at once, so that the results survive an implementation that hangs.
         part = {"precision": requested, "tolerance": tolerance, "implementations": results}
@@ -353,6 +363,7 @@ class Trial:
         result = {
             "status": "certified",
             "why": None,
+            "code": None,
             "kernel": kernel,
             "loss_curve": curve,
             "round_trip": self.round_trip,

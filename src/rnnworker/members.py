@@ -11,6 +11,7 @@ import time
 import typing
 
 from rnnworker import proc_files
+from rnnworker.user_functions import says_out_of_memory
 
 GRACE_SECONDS = 3.0
 LAST_PHASE = "end"
@@ -24,12 +25,6 @@ DEADLY = (
 )
 DEFAULT_LIMIT = 600
 SIGKILLED = -9  # as an exit code
-# Messages of glibc, C++, NumPy, TensorFlow, torch and XLA, in lower case.
-OUT_OF_MEMORY = (
-    "bad_alloc", "cannot allocate memory", "can't allocate memory", "failed to allocate",
-    "memoryerror", "out of memory", "oom when allocating", "resource_exhausted",
-    "resourceexhaustederror", "unable to allocate", "oom killer",
-)  # fmt: skip
 TAIL_BYTES = 8192
 
 
@@ -77,12 +72,6 @@ class Outcome:
         """Returns it as JSON, without its events and log."""
         names = ("exit_code", "garbage", "over_limit", "phase", "turns", "oom_kill", "seconds")
         return {name: getattr(self, name) for name in names}
-
-
-def says_out_of_memory(text):
-    """Whether an error or the end of a log says that memory ran out."""
-    text = text.lower()
-    return any(message in text for message in OUT_OF_MEMORY)
 
 
 def tail(log):

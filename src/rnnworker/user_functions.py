@@ -18,6 +18,15 @@ _executed = set()  # the names of the modules of user-supplied files
 # may have its source.
 PLACES = {"in user code:": 2, "Graph execution error:": 1}
 COLOURS = re.compile("\x1b\\[[0-9;]*m")
+# Codes of faults.
+EXCEPTION = "exception"
+OUT_OF_MEMORY = "out_of_memory"
+# In messages of glibc, C++, NumPy, TensorFlow, torch and XLA that memory ran out, in lower case.
+MESSAGES = (
+    "bad_alloc", "cannot allocate memory", "can't allocate memory", "failed to allocate",
+    "memoryerror", "out of memory", "oom when allocating", "resource_exhausted",
+    "resourceexhaustederror", "unable to allocate", "oom killer",
+)  # fmt: skip
 
 
 def function(reference):
@@ -146,6 +155,19 @@ def one_line(error, model=None):
 def described(error, model=None):
     """Returns the type of `error` and its message on one line, with `model` as in `one_line`."""
     return "{}: {}".format(type(error).__name__, one_line(error, model))
+
+
+def code_of(error):
+    """Returns the code of a fault that is this `error`: `OUT_OF_MEMORY` or `EXCEPTION`."""
+    if says_out_of_memory(described(error)):
+        return OUT_OF_MEMORY
+    return EXCEPTION
+
+
+def says_out_of_memory(text):
+    """Whether an error or the end of a log says that memory ran out."""
+    text = text.lower()
+    return any(message in text for message in MESSAGES)
 
 
 def _location(error, model):

@@ -22,7 +22,8 @@ STEPS = {"threads": 1, "steps": 30, "off": 0, "worst": 2e-7, "why": None}
 BATCH = {"rows": 16, "training": True, "outputs": 1e-7, "gradients": 1e-6, "compared": 16}
 LAYERS = {"batches": [BATCH], "wrong": None, "why": None}
 ENTRY = {
-    "status": "certified", "why": None, "kernel": ["while"], "outputs": 1e-7, "gradients": 1e-6,
+    "status": "certified", "why": None, "code": None, "kernel": ["while"], "outputs": 1e-7,
+    "gradients": 1e-6,
     "loss_curve": [2.0] * 20, "round_trip": True, "draws": False, "function": None,
     "no_reference": None, "applied": {"cpu_1": STEPS}, "probed": {"cpu_1": LAYERS},
 }  # fmt: skip

@@ -82,7 +82,7 @@ def test_the_advice_is_to_need_less_memory_and_blames_no_file() -> None:
 def test_a_run_whose_certificate_ran_out_of_memory_has_the_same_advice(
     why: str, place: Place
 ) -> None:
-    failed = {"status": "failed", "why": why, "function_why": why}
+    failed = {"status": "failed", "why": why, "function_why": why, "code": "out_of_memory"}
     entries = {"block": failed, "keras": {"status": "certified"}}
     made = {"schema": 3, "implementations": entries, "digest": ""}
     write_json(place.folder / "certificates/fake.json", made)

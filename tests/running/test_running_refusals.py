@@ -57,7 +57,8 @@ LOG = f"results/here/selftest/certificates/work/{KEY}"
         (FAILED, line(), f"rnn=mine failed: {WRONG}",
          ["correct the model, the data or", f"; {LOG}.log has", "+measure.uncertified=true"]),
         (FAILED, line("/home/me/mine.py"), WRONG, ["correct /home/me/mine.py or its YAML"]),
-        ({**FAILED, "function_why": "std::bad_alloc"}, line("/home/me/mine.py"), "std::bad_alloc",
+        ({**FAILED, "function_why": "std::bad_alloc", "code": "out_of_memory"},
+         line("/home/me/mine.py"), "std::bad_alloc",
          ["use shorter sequences"]),
         # What failed on a later device is in its own log, unless the function is wrong everywhere.
         ({"status": "failed", "applied": {"cpu_2": STEPS}}, line(device="cpu_2"),
@@ -99,7 +100,7 @@ def test_a_run_is_trained_unless_its_own_certificate_failed_on_its_device(place:
 
 
 def test_a_fault_of_all_that_is_lack_of_memory_asks_for_less(place: Place) -> None:
-    fault = {"status": "failed", "function_why": "std::bad_alloc"}
+    fault = {"status": "failed", "function_why": "std::bad_alloc", "code": "out_of_memory"}
     made = {"schema": 3, "implementations": {"mine": fault, "other": fault}, "digest": "d"}
     rnns = [{"name": name, "rnn": {"implementation": name}} for name in ("mine", "other")]
     certificate(place, fault, implementations=rnns)

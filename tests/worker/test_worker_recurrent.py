@@ -119,6 +119,16 @@ def test_an_error_names_the_line_in_the_users_file(tmp_path: Path) -> None:
     assert user_functions.described(ValueError("ValueError: no")) == "ValueError: no"
 
 
+def test_lack_of_memory_has_a_code_of_its_own() -> None:
+    class ResourceExhaustedError(Exception):
+        """As TensorFlow has it."""
+
+    native = RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 TB")
+    for error in (MemoryError(), ResourceExhaustedError("Graph execution error:"), native):
+        assert user_functions.code_of(error) == "out_of_memory"
+    assert user_functions.code_of(KeyError("memory")) == "exception"
+
+
 def test_a_file_is_executed_once_for_each_model_and_imports_what_lies_beside_it(
     tmp_path: Path,
 ) -> None:

@@ -30,8 +30,8 @@ from rnnbench.running.progress import print_progress
 from rnnbench.running.verdict import LESS_MEMORY
 from rnnbench.sources.certificates import certificate_of
 from rnnworker.forked_workers import Importers
-from rnnworker.members import says_out_of_memory
 from rnnworker.options import is_user_file
+from rnnworker.user_functions import OUT_OF_MEMORY
 
 PR_SET_PDEATHSIG = 1
 INPUTS = {
@@ -162,9 +162,10 @@ def certificate_summary(certificate: Mapping[str, Any], rnns: Mapping[str, Confi
     fault = certificate_of(certificate, key).fault_of_all(rnns)
     if fault:
         fix = "correct the model, the data or the options"
-        if says_out_of_memory(fault):
+        if fault.code == OUT_OF_MEMORY:
             fix = LESS_MEMORY
-        lines.append(f"  every implementation failed: {fault.rstrip('.')}. Fix: {fix}.")
+        why = str(fault.function_why).rstrip(".")
+        lines.append(f"  every implementation failed: {why}. Fix: {fix}.")
         return lines
 
     for name, result in results.items():
@@ -177,7 +178,7 @@ def certificate_summary(certificate: Mapping[str, Any], rnns: Mapping[str, Confi
 
         line = f"  {name} failed: {why}"
         file = rnns[name].get("implementation")
-        if says_out_of_memory(why):
+        if result.get("code") == OUT_OF_MEMORY:
             line += f". Fix: {LESS_MEMORY}."
         elif is_user_file(file):
             line += f". Fix: correct {file} or its YAML, as docs/own_kernel.md describes."

@@ -223,6 +223,7 @@ def _entry(implementation: Facts, outcome: Outcome, reported: Facts) -> dict[str
     name = implementation["name"]
     why = implementation["skip"]
     status = "not_run"
+    code = None
     if name in reported and not why:
         return dict(reported[name])
     if not why:
@@ -230,11 +231,13 @@ def _entry(implementation: Facts, outcome: Outcome, reported: Facts) -> dict[str
         why = f"{NOT_REPORTED}, in phase {outcome.phase}"
         if failure:
             why = failure.text
+            code = failure.code
         if outcome.phase == f"certify_{name}":
             status = "failed"
     return {
         "status": status,
         "why": why,
+        "code": code,
         **dict.fromkeys(MEASURED),
     }
 

@@ -14,8 +14,8 @@ from rnnbench.records.store import Place, read_json
 from rnnbench.running.verdict import LESS_MEMORY
 from rnnbench.running.worker import Facts
 from rnnbench.sources.certificates import certificate_of
-from rnnworker.members import says_out_of_memory
 from rnnworker.options import is_user_file
+from rnnworker.user_functions import OUT_OF_MEMORY
 
 
 def refusals(runs: Sequence[Run], place: Place) -> dict[str, Reason]:
@@ -80,12 +80,12 @@ def _why_refused(run: Run, planned: Facts, place: Place) -> Reason | None:
     file = run.config["rnn"]["implementation"]
     if fault:
         whose = "every implementation"
-        wrong = fault
+        wrong = fault.function_why
         trains = ""
         data = run.config["dataset"].get("path") or "made by the model"
         function = run.config["model"]["function"].rpartition(":")[0]
         correct = f"correct the model ({function}), the data ({data}) or the options"
-    if says_out_of_memory(wrong):
+    if entry.code == OUT_OF_MEMORY:
         correct = LESS_MEMORY
     elif not fault and is_user_file(file):
         correct = f"correct {file} or its YAML (docs/own_kernel.md)"

@@ -14,6 +14,7 @@ from rnnbench.records.record import Epoch, Phase, Reason, Verdict
 from rnnbench.running.card_use import card_reasons
 from rnnbench.running.worker import Facts, Outcome
 from rnnworker import cards
+from rnnworker.user_functions import EXCEPTION, OUT_OF_MEMORY
 
 CLOSURE = 0.01
 # Seconds for each epoch: Keras took 1.1 to 4.4 ms between two epochs in the 194 records of
@@ -33,8 +34,8 @@ LESS_MEMORY = (
 )
 VOID_CODES = (
     "loss_not_finite",
-    "exception",
-    "out_of_memory",
+    EXCEPTION,
+    OUT_OF_MEMORY,
     "died",
     "over_limit",
     "wrong_device",
@@ -129,9 +130,9 @@ def failure_reason(outcome: Outcome) -> Reason | None:
 
     if outcome.out_of_memory:
         remedy = f"{LESS_MEMORY}, or a higher limits.memory_bytes if one is set."
-        return Reason("out_of_memory", text, remedy)
+        return Reason(OUT_OF_MEMORY, text, remedy)
     if errors:
-        return Reason("exception", text, "see the traceback in the run's log.")
+        return Reason(EXCEPTION, text, "see the traceback in the run's log.")
     return Reason("died", text, "see the run's log.")
 
 

@@ -90,6 +90,7 @@ class Steps(msgspec.Struct):
 class Implementation(msgspec.Struct):
     """The result of an implementation.
 
+    - `code`: of the fault that ended it, as that of a run's `Reason`, or None.
     - `probed`, `applied`: device → the checks of its layers and steps there.
     - `function_why`: what is wrong apart from layers and steps, or None.
     - `no_reference`: why its layers were not compared with the float64 reference.
@@ -98,6 +99,7 @@ class Implementation(msgspec.Struct):
 
     status: Literal["certified", "failed", "refused", "not_run"]
     why: str | None = None
+    code: str | None = None
     kernel: list[str] | None = None
     loss_curve: list[float | None] | None = None
     round_trip: bool | None = None
@@ -183,24 +185,24 @@ class Certificate(msgspec.Struct):
     def tolerance(self) -> Mapping[str, float]:
         return TOLERANCE.get(self.precision or DEFAULT, TOLERANCE[DEFAULT])
 
-    def fault_of_all(self, rnns: Mapping[str, Mapping[str, Any]]) -> str | None:
-        """What failed alike in all implementations that ran, apart from the numbers in the names of
-        layers, if their code differs: a fault of the model or of its data. Else None.
+    def fault_of_all(self, rnns: Mapping[str, Mapping[str, Any]]) -> Implementation | None:
+        """One of the implementations that ran, if all failed alike, apart from the numbers in the
+        names of layers, and if their code differs: a fault of the model or of its data. Else None.
 
         `rnns`: implementation → its ``rnn`` config section.
         """
-        faults = []
+        ran = []
         codes = set()
         for name, entry in self.implementations.items():
             if entry.status == "not_run":
                 continue
-            faults.append(entry.function_why)
+            ran.append(entry)
             if name in rnns:
                 codes.add(rnns[name].get("implementation"))
-        alike = {re.sub(r"_\d+\b", "", fault or "") for fault in faults}
-        if len(codes) < 2 or len(alike) > 1:
+        alike = {re.sub(r"_\d+\b", "", entry.function_why or "") for entry in ran}
+        if len(codes) < 2 or alike == {""} or len(alike) > 1:
             return None
-        return faults[0]
+        return ran[0]
 
 
 def read_certificates(

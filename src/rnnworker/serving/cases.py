@@ -5,6 +5,10 @@ import collections
 
 import numpy
 
+# Cases with masked steps.
+BEHIND = "padded behind"
+BEFORE = "padded before"
+GAPS = "gaps"
 LONGER = 3  # time steps more, and fewer
 LARGEST = 64  # samples that are kept for batches
 
@@ -78,7 +82,7 @@ def cases_of(model, samples, batches):
     values = mask_values(model)
     if values:
         some = _batch(samples, fixed or 4)
-        for name in ("padded behind", "padded before", "gaps"):
+        for name in (BEHIND, BEFORE, GAPS):
             cases.append(Case(name, _masked(some, values, name), False))
     return cases
 
@@ -133,13 +137,13 @@ def _masked(arrays, values, name):
         steps = array.shape[1]
         for sample in range(1, len(array)):
             masked = 1 + sample % max(1, steps - 1)
-            if name == "padded behind":
+            if name == BEHIND:
                 array[sample, steps - masked :] = value
-            elif name == "padded before":
+            elif name == BEFORE:
                 array[sample, :masked] = value
             else:
                 array[sample, 1 :: 1 + sample] = value
-        if name == "gaps":
+        if name == GAPS:
             array[-1] = value
         found[number] = array
     return found

@@ -16,7 +16,7 @@ from rnnweights.checkpoint import PARTS, Checkpoint, Refusal
 from rnnweights.configuration import activations
 from rnnweights.conversion import OF_KERAS, OWN, Conversion, Stated, functions_of
 from rnnweights.declared import declared_cells
-from rnnweights.formulas import FUNCTIONS, formula_of
+from rnnweights.formulas import FUNCTIONS, HARD_SIGMOID_2, formula_of
 from rnnweights.frameworks import Worker
 from rnnweights.keras_files import write_like
 from rnnweights.layouts import layouts_named
@@ -110,7 +110,7 @@ def _check_cells(
             converted = replace(converted, reset_after=resets_after(cell))
         functions = [FUNCTIONS[name] for name in names]
         target = formula_of(converted).outputs(inputs, *functions)
-        if cell.layout == converted.layout and "hard_sigmoid of Keras 2" in names:
+        if cell.layout == converted.layout and HARD_SIGMOID_2 in names:
             why = "its arrays are copied as they are, and Keras 3 has another hard_sigmoid"
             unchecked.setdefault(why, []).append(cell.scope)
             continue

@@ -17,6 +17,7 @@ from rnnweights.cells import Buffer, Cell, resets_after
 from rnnweights.layouts import AFTER
 
 Function = Callable[[np.ndarray], np.ndarray]
+HARD_SIGMOID_2 = "hard_sigmoid of Keras 2"
 LETTERS = {"LSTM": "ifgo", "GRU": "zrn", "SimpleRNN": "h"}  # Keras's order
 OF_TORCH = {"LSTM": "ifgo", "GRU": "rzn", "SimpleRNN": "h"}  # and cuDNN's
 
@@ -41,7 +42,7 @@ FUNCTIONS: dict[str, Function] = {
     "softsign": lambda x: x / (1 + np.abs(x)),
     "softplus": lambda x: np.logaddexp(x, 0),
     "elu": lambda x: np.where(x > 0, x, np.expm1(np.minimum(x, 0))),
-    "hard_sigmoid of Keras 2": _hard_sigmoid_2,
+    HARD_SIGMOID_2: _hard_sigmoid_2,
     "hard_sigmoid of Keras 3": _hard_sigmoid_3,
 }
 

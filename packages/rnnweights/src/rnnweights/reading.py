@@ -34,9 +34,10 @@ from rnnweights.litert_files import read_litert
 from rnnweights.onnx_files import read_onnx
 from rnnweights.other_formats import OF_ORBAX
 
+FLAX = "flax (msgpack)"
 # Formats whose arrays have names, or an order, and no layout → a layout to state, for example.
 OTHER_FORMATS = {
-    "flax (msgpack)": "flax.linen.LSTMCell",
+    FLAX: "flax.linen.LSTMCell",
     "orbax": "flax.linen.LSTMCell",
     "equinox": "equinox.LSTMCell",
     "MXNet": "mxnet.LSTM",
@@ -137,7 +138,7 @@ def _other_format(path: Path, head: bytes) -> str:
     if head.startswith((0x112).to_bytes(8, "little")):
         return "MXNet"
     if head[:1] in (b"\xde", b"\xdf") or 0x81 <= head[0] <= 0x8F:  # a map of msgpack
-        return "flax (msgpack)"
+        return FLAX
     if head[:1] == b"\n" and path.suffix == ".ckpt":
         return "MindSpore"
     if head.lstrip()[:1] == b"{" and b'"weightsManifest"' in path.read_bytes():
@@ -251,7 +252,7 @@ def _of_another(path: Path, kind: str, layouts: Sequence[Layout], worker: Worker
     if kind == "orbax":
         return _of_flax(kind, other_formats.orbax(path, worker))
     content = path.read_bytes()
-    if kind == "flax (msgpack)":
+    if kind == FLAX:
         return _of_flax(kind, other_formats.msgpack(content))
     if kind == "MXNet":
         arrays = named(other_formats.mxnet(content))
