@@ -133,8 +133,7 @@ def _run(job, events, phases, turns, imported=None):
     if further:
         # Their epochs say nothing new: only the turns are timed again.
         with phases.phase("train_again", timed=True, trainings=further):
-            for _ in range(further):
-                session.fit(lambda epoch: None, lambda: None, turns)
+            session.fit(lambda epoch: None, lambda: None, turns, again=further)
 
     for name, call in (("evaluate", session.evaluate), ("predict", session.predict)):
         with phases.phase(name, timed=True) as details:

@@ -264,3 +264,49 @@ def test_states_of_a_loop_of_the_model_s_own_are_zero_before_a_training(
     trained, reset = answer_of(build, *arguments, temporary=tmp_path_factory)
     assert len(trained) == 2 and min(trained) > 1e-3
     assert reset == [0.0, 0.0]
+
+
+AGAIN = """
+import json, sys
+import numpy
+from rnnworker import frameworks
+from rnnworker.events import Events
+from rnnworker.turns import Turns
+
+session = frameworks.open_session(json.loads(sys.argv[1]), 1)
+session.load_data(None)
+session.build()
+session.load_weights(session.dump_weights())
+session.train_steps(1)
+epochs, validations, after = [], [], []
+evaluate = session.evaluate
+session.evaluate = lambda: validations.append(1) or evaluate()
+with open(sys.argv[2], "wb") as file:
+    turns = Turns(Events(file.fileno()))
+    for again in (0, 1, 3):
+        session.fit(epochs.append, lambda: None, turns, again=again)
+        after.append(numpy.concatenate([
+            value.ravel() for layer in session.dump_weights() for value in layer.values()
+        ]))
+apart = [float(abs(after[0] - other).max()) for other in after[1:]]
+print(json.dumps([len(epochs), len(validations), apart]))
+"""
+
+
+@pytest.mark.parametrize("build", ["current", "keras3_jax", "keras3_torch", "tf_1_15"])
+def test_further_trainings_begin_with_the_same_weights(
+    build: str, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Three of them end where the first one did: each has the same steps, and Adam's moments are
+    those of a new optimizer."""
+    config = certificate_job(settings_of(build)["framework"], "lstm", {})["config"]
+    config |= {"rnn": {"implementation": "keras"}, "build": settings_of(build)}
+    config["model"] |= {"train_samples": 64, "val_samples": 32, "epochs": 2}
+    arguments = (AGAIN, json.dumps(config), tmp_path / "events")
+
+    epochs, validations, apart = answer_of(build, *arguments, temporary=tmp_path_factory)
+
+    assert epochs == 2, "of the first training"
+    # One precedes each epoch of the first training, one follows it; then one precedes each `fit`.
+    assert validations == 3 + 1 + 1
+    assert max(apart) < 1e-6

@@ -140,11 +140,16 @@ def _write_experiment(question: Question, conf: Sequence[Path], results: Path) -
             choice = str(Path(choice).resolve())
         values.append(choice)
 
+    grid = [f"{axis}={','.join(values)}", *of_a_model(question)]
+    if question.model:
+        # Members train again until turns have their share; long trainings would exceed the budget.
+        grid.append("model.epochs=1")
+
     # A round takes five seconds or more; one that is not needed takes a second all the same.
     most = max(3, min(30, int(seconds / 5)))
     experiment = {
         "title": title,
-        "grids": [[f"{axis}={','.join(values)}", *of_a_model(question)]],
+        "grids": [grid],
         "reference": {axis: names[0]},
         "repeats": {
             "least": 3,

@@ -162,7 +162,7 @@ class Loop:
         text = ""
         if reference and len(runs) > 1:
             text = so_far(runs, ratios_of(runs, self._finished.read(), reference), reference)
-        left = self._remaining_time(planned.total - planned.number - 1)
+        left = self._remaining_time(planned.total, planned.number + 1)
         for line in _round_lines(needed, records, text):
             print_progress(f"{label} {line}{left}")
             left = ""
@@ -245,9 +245,13 @@ class Loop:
             print_progress(f"{label} not measured{some}: {text}")
         return unneeded
 
-    def _remaining_time(self, left: int) -> str:
-        """The estimated time of the `left` rounds, or of those that a budget allows, from the
-        experiment's finished rounds."""
+    def _remaining_time(self, total: int, done: int) -> str:
+        """The estimated time of the rounds that are left, or of those that a budget allows, from
+        the experiment's finished rounds.
+
+        - `total`: rounds of the experiment; `done`: those of them that come first.
+        """
+        left = total - done
         seconds = []
         for path in islice(round_files(self._place.folder), SAMPLE):
             with suppress(RecordError):
@@ -259,7 +263,8 @@ class Loop:
         if rule and rule.budget_s is not None and sum(seconds) > 0:
             mean = sum(seconds) / len(seconds)
             within = math.ceil(max(0.0, rule.budget_s - sum(seconds)) / mean)
-            left = min(left, within)
+            least = total * rule.least // rule.most - len(seconds)
+            left = min(left, max(within, least))
         return remaining(seconds, left, "at most " if rule else "")
 
 

@@ -82,7 +82,7 @@ class Session:
         self.train_steps(steps)
         return steps
 
-    def fit(self, on_epoch, on_start, turns):
+    def fit(self, on_epoch, on_start, turns, again=0):
         start = time.monotonic()
         on_start()
         first = stopped = None
@@ -91,8 +91,9 @@ class Session:
         steps = self.times["epoch_steps"]
         samples = self.times["samples"]
         accuracy = self.times["accuracy"]
-        clock = StepClock(turns, steps, epochs)
-        for epoch in range(1, epochs + 1):
+        numbers = list(range(1, epochs + 1)) * max(1, again)
+        clock = StepClock(turns, steps, len(numbers))
+        for epoch in numbers:
             clock.epoch_begins()
             first = first or clock.start
             fault = None
@@ -106,7 +107,9 @@ class Session:
                 clock.after()
             self.slept["epoch"].append(sum(took for _, took in self.slept["step"][-steps:]))
             facts = clock.epoch_ends()
-            end = time.monotonic()
+            end = last = time.monotonic()
+            if again:
+                continue
             self.slept["validation"].append(_sleep(self.times["validation_seconds"]))
             loss = 2.0 / (1 + epoch)
             if fault == "not_finite":

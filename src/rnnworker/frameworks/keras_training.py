@@ -90,21 +90,26 @@ class KerasTraining:
             trained += more
         return trained
 
-    def fit(self, on_epoch, on_start, turns):
+    def fit(self, on_epoch, on_start, turns, again=0):
         """Trains all epochs in one ``fit``, in `turns`. Calls ``on_epoch`` with the facts of each
         epoch, outside the timed parts, and `on_start` right before the first epoch. Returns the
         details of the phase.
+
+        With `again`, it trains so many times, each from the same weights. Only the turns of these
+        trainings are of interest: there is no validation, and ``on_epoch`` is not called.
 
         With ``model.data.augment`` each epoch is a separate ``fit``, whose time includes making
         the images in NumPy, as the published times did."""
         settings = self.config["model"]
         seed = self.config["seed"]
-        epochs = settings["epochs"]
+        planned = settings["epochs"]
         batch = settings["batch"]
         samples = data.samples(self.arrays, "train")
         rows = trees.rows(samples)
         steps = -(-rows // batch)
-        orders = [data.epoch_order(seed, epoch + 1, rows) for epoch in range(epochs)]
+        orders = [data.epoch_order(seed, epoch + 1, rows) for epoch in range(planned)]
+        orders *= max(1, again)
+        epochs = len(orders)
         augmented = settings["data"].get("augment")
         lead_in = self.lead_in
         per_fit = epochs  # the number of epochs of each ``fit``
@@ -113,7 +118,8 @@ class KerasTraining:
             per_fit = 1
         steps_clock = StepClock(turns, steps, epochs, self.finish_step)
         sizes = {"samples": rows, "steps": steps}
-        clock = epoch_clock(self, on_epoch, steps_clock, sizes, lead_in)
+        length = planned if again else None
+        clock = epoch_clock(self, on_epoch, steps_clock, sizes, lead_in, length)
         self._on_start = on_start
         start = time.monotonic()
         if augmented:
@@ -126,7 +132,7 @@ class KerasTraining:
             shown = samples
             if augmented:
                 clock.began = time.monotonic()
-                images = data.epoch_images(samples[0], self.config, stop)
+                images = data.epoch_images(samples[0], self.config, 1 + first % planned)
                 shown = (images,) + samples[1:]
                 feed = feed_of(first, images)
             with clocked_steps(self.model, steps_clock, clock):
@@ -216,7 +222,7 @@ def further_metrics(logs, validated):
     return {name: value for name, value in history.items() if name not in COLUMNS}
 
 
-def epoch_clock(session, on_epoch, clock, sizes, lead_in):
+def epoch_clock(session, on_epoch, clock, sizes, lead_in, again=None):
     """A callback that reports the epochs of ``fit`` to `clock`, validates between epochs, timed
     separately, and stops a training whose loss is not finite.
 
@@ -226,6 +232,7 @@ def epoch_clock(session, on_epoch, clock, sizes, lead_in):
     - `clock`: a `StepClock`.
     - `sizes`: further facts of every epoch, its numbers of ``samples`` and ``steps``.
     - `lead_in`: the number of untimed steps.
+    - `again`: the epochs of each training, if only turns are of interest.
 
     The first `lead_in` epochs have one step each and are not timed: in them ``fit`` makes its
     iterator, fills its prefetch buffers and starts its threads. After the last of them
@@ -240,6 +247,8 @@ def epoch_clock(session, on_epoch, clock, sizes, lead_in):
             if not self.trains:
                 self.model.stop_training = True  # read after each step: this epoch has one step
                 return
+            if again and self.first is not None and (epoch - lead_in) % again == 0:
+                session.reset()
             session.finish_device()
             clock.epoch_begins(self.began)
             if self.first is None:
@@ -255,6 +264,9 @@ def epoch_clock(session, on_epoch, clock, sizes, lead_in):
             session.finish_device()
             times = clock.epoch_ends()
             end = time.monotonic()
+            if again:
+                self.last = end
+                return
             logs = renamed(logs or {})
             validated = session.evaluate()
             val_seconds = time.monotonic() - end
