@@ -12,7 +12,7 @@ import contextlib
 import gc
 import os
 import time
-from typing import Any, Callable, Dict, Iterator, NamedTuple, Optional
+from typing import Any, Callable, Iterator, NamedTuple, Optional
 
 from rnnworker import cards, processors
 from rnnworker.events import Events
@@ -278,7 +278,7 @@ class StepClock:
                 self._ends = self._is_full()
             self._last = time.monotonic()
 
-    def epoch_ends(self) -> Dict[str, Optional[float]]:
+    def epoch_ends(self) -> Json:
         """Returns the epoch's ``start``, its ``seconds`` (None if less than a quarter of its steps
         were timed), the seconds that it ``took`` including untimed steps but not the waiting for
         turns, and its ``rim`` in seconds."""
