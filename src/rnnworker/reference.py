@@ -22,7 +22,7 @@ A layer's option ``activation`` replaces tanh (in ``rnn_relu``, max(0, ·)), and
 the first, and its outputs are in this order.
 """
 
-from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Tuple
+from typing import Callable, Dict, Iterable, List, Mapping, Optional, Tuple
 
 import numpy
 
@@ -47,7 +47,7 @@ class UnknownFunction(ValueError):
     """The reference does not implement the requested function."""
 
 
-def function_of(cell: str, options: Mapping[str, Any], keras_3: bool) -> Function:
+def function_of(cell: str, options: Mapping[str, object], keras_3: bool) -> Function:
     """Returns the function that a layer with these `options` computes: ``{"activation",
     "recurrent_activation", "use_bias", "go_backwards"}``. Raises `UnknownFunction` if the reference
     lacks an activation. In Keras 3 hard_sigmoid has slope 1/6, in Keras 2 it has 1/5."""

@@ -9,7 +9,7 @@ import signal
 import sys
 import time
 import traceback
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence
+from typing import Callable, Dict, List, NamedTuple, Optional, Sequence
 
 from rnnworker import cards, machine, processors, user_functions
 from rnnworker import events as events_module
@@ -159,7 +159,7 @@ def _run(
         events.emit("facts", measured={"card_peak_memory_bytes": peak})
 
 
-def _timed_calls(call: Callable[[], Any], number: int) -> Json:
+def _timed_calls(call: Callable[[], object], number: int) -> Json:
     """Calls `call` once, and then another `number` times. Returns the details of the phase: the
     seconds of the ``first_call`` and its ``result``, and the seconds of all other ``calls``."""
     seconds = []
