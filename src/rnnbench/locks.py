@@ -94,5 +94,4 @@ def _holder_of(descriptor: int) -> str:
 
 def _open(path: Path) -> int:
     path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor: int = open_shared(path)
-    return descriptor
+    return open_shared(path)

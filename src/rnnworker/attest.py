@@ -11,8 +11,12 @@
 """
 
 import re
+from typing import Iterable, List, Mapping, Optional, Sequence, Set, Tuple
 
 from rnnworker.frameworks.names import FRAMEWORKS
+from rnnworker.json_types import Config, Json
+
+Op = Tuple[str, str, int]  # its path, its type, its number of executions
 
 KERNELS = (
     "cudnn",
@@ -52,7 +56,11 @@ COMPILED = ("XlaLaunch", "_XlaRun", "_XlaCompile", "XlaLocalLaunch")
 BACKWARD = ("gradient_tape", "gradients/", "_grad/")
 
 
-def without_layers(ops, recurrent, others):
+def without_layers(
+    ops: Iterable[Op],
+    recurrent: Iterable[str],
+    others: Iterable[str],
+) -> List[Op]:
     """`ops` without those in the layers `others` (names), such as the loop of a TimeDistributed,
     which would be taken for a recurrent one. `recurrent`: the names of the recurrent layers."""
     own = _unnumbered(recurrent)
@@ -65,14 +73,13 @@ def without_layers(ops, recurrent, others):
     return kept
 
 
-def _unnumbered(names):
+def _unnumbered(names: Iterable[str]) -> Set[str]:
     return {NUMBER.sub("", name) for name in names}
 
 
-def kernels_in_tensorflow(ops, steps):
-    """Returns the kernels that a training step in TensorFlow ran, sorted. `ops`: (path, op type,
-    number of executions) of that step; `steps`: number of time steps of the recurrent layers; None
-    if there is no such layer."""
+def kernels_in_tensorflow(ops: Iterable[Op], steps: Optional[int]) -> List[str]:
+    """Returns the kernels that a training step in TensorFlow ran, sorted. `ops`: of that step;
+    `steps`: number of time steps of the recurrent layers; None if there is no such layer."""
     kernels = set()
     products = []  # how often each product of the forward pass ran
     for path, kind, count in ops:
@@ -93,7 +100,7 @@ def kernels_in_tensorflow(ops, steps):
     return sorted(kernels)
 
 
-def kernels_in_torch(counts, steps):
+def kernels_in_torch(counts: Mapping[str, int], steps: Optional[int]) -> List[str]:
     """As `kernels_in_tensorflow`, from {op: number of executions seen by the profiler} of one
     training step. Only layers call ``aten::matmul``, in the forward pass."""
     for kernel, ops in TORCH:
@@ -106,7 +113,10 @@ def kernels_in_torch(counts, steps):
     return []
 
 
-def kernels_in_jax(primitives, steps):
+def kernels_in_jax(
+    primitives: Iterable[Tuple[Sequence[str], str]],
+    steps: Optional[int],
+) -> List[str]:
     """As `kernels_in_tensorflow`, from the primitives of a traced training step, each (names of the
     enclosing loops, name of the primitive)."""
     kernels = set()
@@ -124,14 +134,14 @@ def kernels_in_jax(primitives, steps):
     return sorted(kernels)
 
 
-def expected(config, cells=()):
+def expected(config: Config, cells: Sequence[str] = ()) -> Optional[List[str]]:
     """Returns the kernels that ``rnn.kernels`` promises for all `cells` (none: that of the config),
     by the framework's names; None if any kernel is accepted. ``rnn.kernels`` is a list, or a
     (nested) mapping to lists whose keys are tried in this order: ``rnn.options.class``, the cell,
     ``device.kind``, ``build.framework``. Its names are TensorFlow's or the framework's."""
     framework = config["build"].get("framework")
     options = config["rnn"].get("options") or {}
-    kernels = []
+    kernels: List[str] = []
     for cell in cells or [config.get("cell", {}).get("name")]:
         keys = (options.get("class"), cell, config["device"]["kind"], framework)
         of_cell = config["rnn"].get("kernels")
@@ -150,14 +160,16 @@ def expected(config, cells=()):
     return sorted({names.get(kernel, kernel) for kernel in kernels})
 
 
-def contradicts(kernel):
+def contradicts(kernel: Mapping[str, Optional[List[str]]]) -> bool:
     """Returns whether the kernels found differ from those expected; False if either is unknown."""
-    if kernel["expected"] is None or not kernel["found"]:
+    found = kernel["found"]
+    expected = kernel["expected"]
+    if expected is None or not found:
         return False
-    return sorted(kernel["found"]) != sorted(kernel["expected"])
+    return sorted(found) != sorted(expected)
 
 
-def why_not_cudnn(facts):
+def why_not_cudnn(facts: Mapping[str, object]) -> List[str]:
     """Returns the reasons why cuDNN was not used; empty if none is known.
 
     `facts`: ``cell``, ``device`` (``cpu`` or ``gpu``), ``gpus`` (number visible to the framework),
@@ -195,7 +207,7 @@ def why_not_cudnn(facts):
     return reasons
 
 
-def layer_facts(layer):
+def layer_facts(layer: object) -> Json:
     """Returns the settings of a Keras layer that decide whether cuDNN can be used."""
     facts = {}
     cell = getattr(layer, "cell", None)

@@ -12,8 +12,12 @@ NumPy draws for Keras's initializers (`initializers.Draws`).
 
 import hashlib
 import re
+from typing import Dict, Iterable, List, Mapping
 
 import numpy
+
+Arrays = Dict[str, numpy.ndarray]  # of a layer, by their names
+Weights = List[Arrays]  # of a model
 
 DIRECTIONS = ("forward_", "backward_")
 PREFIX = re.compile(r"layer\d+_|forward_|backward_")
@@ -26,7 +30,7 @@ GATES = {
 }
 
 
-def digest(weights):
+def digest(weights: Iterable[Mapping[str, numpy.ndarray]]) -> str:
     """Returns the SHA-256 over names, shapes and values of all arrays."""
     state = hashlib.sha256()
     for arrays in weights:
@@ -37,11 +41,11 @@ def digest(weights):
     return state.hexdigest()
 
 
-def layer_prefixes(count):
+def layer_prefixes(count: int) -> List[str]:
     return ["layer{}_".format(number) for number in range(count)]
 
 
-def join(prefixes, parts):
+def join(prefixes: Iterable[str], parts: Iterable[Arrays]) -> Arrays:
     """Returns the canonical arrays of a layer that consists of several; `parts`: those of each."""
     joined = {}
     for prefix, arrays in zip(prefixes, parts):
@@ -50,10 +54,10 @@ def join(prefixes, parts):
     return joined
 
 
-def split(arrays):
+def split(arrays: Arrays) -> Dict[str, Arrays]:
     """The reverse of `join`: {prefix: canonical arrays} of the layers of a stack, or of the
     directions of a layer, in order; empty for a single layer in one direction."""
-    parts = {}
+    parts: Dict[str, Arrays] = {}
     for name in arrays:
         match = PREFIX.match(name)
         if match:

@@ -13,8 +13,10 @@ import re
 import subprocess
 import sys
 import time
+from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Set
 
 from rnnworker import user_functions
+from rnnworker.json_types import Card, Config, Job, Json
 
 # Every driver has the first three; every driver that supports CUDA 8 has the others.
 QUERY = "name,driver_version,memory.total,power.limit,clocks.max.sm,uuid,pci.bus_id"
@@ -36,7 +38,7 @@ REASONS = (
 )
 
 
-def query_cards():
+def query_cards() -> Optional[List[Json]]:
     """Returns the GPUs that nvidia-smi reports, [{field: text}]; None if it fails."""
     text = _nvidia_smi(QUERY)
     if text is None:
@@ -44,7 +46,7 @@ def query_cards():
     return parse_cards(text)
 
 
-def _nvidia_smi(query, *arguments):
+def _nvidia_smi(query: str, *arguments: str) -> Optional[str]:
     command = ["nvidia-smi", "--query-gpu=" + query, "--format=csv,noheader,nounits"]
     command += arguments
     for _ in range(TRIES):
@@ -58,7 +60,7 @@ def _nvidia_smi(query, *arguments):
     return None
 
 
-def query_contexts(card):
+def query_contexts(card: Optional[Card]) -> Optional[Json]:
     """Returns what limits the number of runs on `card` at the same time, from nvidia-smi:
     {``mode``: compute mode, ``free_bytes``: free memory}; None if unknown or if the run uses
     further cards."""
@@ -68,7 +70,7 @@ def query_contexts(card):
     return parse_contexts(text or "")
 
 
-def parse_contexts(text):
+def parse_contexts(text: str) -> Optional[Json]:
     """Parses nvidia-smi's line of ``compute_mode,memory.free`` for `query_contexts`."""
     mode, _, free = text.partition(",")
     mode = mode.strip()
@@ -78,7 +80,7 @@ def parse_contexts(text):
     return {"mode": mode, "free_bytes": int(free) * 2**20}
 
 
-def parse_cards(text):
+def parse_cards(text: str) -> List[Json]:
     """Parses nvidia-smi's lines of `QUERY` into [{field: text}]; omits unknown values."""
     cards = []
     for line in text.splitlines():
@@ -93,11 +95,11 @@ def parse_cards(text):
     return cards
 
 
-def _unknown(value):
+def _unknown(value: str) -> bool:
     return not value or value.strip("[]").lower() in ("n/a", "not supported", "unknown error")
 
 
-def visible(cards, variable):
+def visible(cards: Iterable[Card], variable: Optional[str]) -> List[Json]:
     """Returns those of `cards` that a process with CUDA_VISIBLE_DEVICES=`variable` (None: not set)
     can use, in the order of the variable, as {name, uuid, bus}; `uuid` and `bus` are None if
     unknown. Indices count cards by PCI address, as in nvidia-smi. The list ends at the first
@@ -109,7 +111,7 @@ def visible(cards, variable):
     if variable is None:
         return devices
 
-    result = []
+    result: List[Json] = []
     for wanted in variable.split(","):
         wanted = wanted.strip()
         found = []
@@ -123,19 +125,24 @@ def visible(cards, variable):
     return result
 
 
-def replicas_of(device):
+def replicas_of(device: Config) -> int:
     """Returns the number of devices (of a GPU: cards) on which a run on `device` trains."""
-    return device.get("replicas") or 1
+    replicas: int = device.get("replicas") or 1
+    return replicas
 
 
-def select_card(device, cards, environment):
+def select_card(
+    device: Config,
+    cards: Iterable[Card],
+    environment: Mapping[str, str],
+) -> Optional[Json]:
     """Returns the card that a run on `device` uses: the first of the machine's `cards` that is
     visible in `environment` and of the requested model; None if there is none. With replicas it is
     the first of as many cards of one model, whose others are its ``further`` cards; None if
     there are fewer."""
     wanted = device.get("gpu")
     count = replicas_of(device)
-    usable = {}  # model → cards
+    usable: Dict[str, List[Json]] = {}  # model → cards
     for card in visible(cards, environment.get(VISIBLE)):
         if wanted and not is_model(wanted, card["name"]):
             continue
@@ -151,14 +158,14 @@ def select_card(device, cards, environment):
     return None
 
 
-def all_cards(card):
+def all_cards(card: Optional[Card]) -> List[Card]:
     """Returns the `card` that `select_card` returned and its further ones; none for None."""
     if not card:
         return []
     return [card] + (card.get("further") or [])
 
 
-def unmet_device(device, cores, names):
+def unmet_device(device: Config, cores: int, names: Sequence[str]) -> Optional[str]:
     """Returns why a machine with `cores` cores and GPUs with the driver's `names` cannot provide
     `device`; None if it can. A device without a thread count uses all available cores."""
     if device.get("kind") == "gpu":
@@ -188,7 +195,7 @@ def unmet_device(device, cores, names):
     return None
 
 
-def variables(card):
+def variables(card: Optional[Card]) -> Dict[str, str]:
     """Returns the environment variables that make only `card` (see `select_card`) and its further
     cards visible."""
     if not card or not card["uuid"]:
@@ -197,7 +204,7 @@ def variables(card):
     return {VISIBLE: uuids, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
 
 
-def is_model(wanted, name):
+def is_model(wanted: str, name: str) -> bool:
     """Returns whether a card with the driver's `name` is exactly of the model `wanted`:
     ``P100 PCIE`` matches ``Tesla P100-PCIE-16GB``, but ``RTX 2070`` does not match
     ``GeForce RTX 2070 SUPER``, and ``H100`` (the SXM card) does not match ``NVIDIA H100 PCIe``.
@@ -209,11 +216,11 @@ def is_model(wanted, name):
     return all(MEMORY.match(word) for word in name_words - wanted_words)
 
 
-def _words(name):
+def _words(name: str) -> Set[str]:
     return set(re.findall(r"[a-z0-9]+", name.lower())) - set(MAKERS)
 
 
-def card_reader(job):
+def card_reader(job: Job) -> Callable[[], Optional[Json]]:
     """Returns a function that reads the state of the job's GPU (`CardState.read`); those of its
     further GPUs are in ``further``. Without a GPU, or if one cannot be read (the log says why),
     that function returns None."""
@@ -228,7 +235,7 @@ def card_reader(job):
         print("The state of the GPU is not read: {}".format(error), file=sys.stderr, flush=True)
         return no_card
 
-    def read():
+    def read() -> Json:
         first, *further = [state.read() for state in states]
         if further:
             first["further"] = further
@@ -237,7 +244,7 @@ def card_reader(job):
     return read
 
 
-def no_card():
+def no_card() -> Optional[Json]:
     """Reads the state of no GPU."""
     return None
 
@@ -245,7 +252,7 @@ def no_card():
 class CardState:
     """A GPU whose state the driver reports. Raises the library's ``NVMLError`` if it cannot."""
 
-    def __init__(self, library, uuid):
+    def __init__(self, library: Any, uuid: str) -> None:
         self.library = library
         for left in reversed(range(TRIES)):
             try:
@@ -256,8 +263,8 @@ class CardState:
                 if not left:
                     raise
 
-    def read(self):
-        """Returns a dict; None for each value that the driver does not provide.
+    def read(self) -> Json:
+        """None stands for each value that the driver does not provide.
 
         - `t`: monotonic seconds; `joules`: since the driver was loaded; `watts`; `celsius`.
         - `sm_mhz`, `memory_mhz`; `slowed`: the reasons why the clocks are reduced.
@@ -287,14 +294,14 @@ class CardState:
             "others": query("ComputeRunningProcesses", read=lambda them: max(0, len(them) - 1)),
         }
 
-    def _query(self, name, *arguments, read=int):
+    def _query(self, name: str, *arguments: int, read: Callable[[Any], object] = int) -> object:
         function = getattr(self.library, "nvmlDeviceGet" + name)
         try:
             return read(function(self.handle, *arguments))
         except self.library.NVMLError:
             return None
 
-    def _reasons(self, mask):
+    def _reasons(self, mask: int) -> List[str]:
         reasons = []
         for name in REASONS:
             if mask & getattr(self.library, "nvmlClocksThrottleReason" + name):
@@ -302,9 +309,10 @@ class CardState:
         return reasons
 
 
-def _thousandth(value):
+def _thousandth(value: int) -> float:
     return value / 1e3
 
 
-def _violated(status):
-    return status.violationTime / 1e9
+def _violated(status: Any) -> float:
+    seconds: float = status.violationTime / 1e9
+    return seconds

@@ -1,11 +1,16 @@
 """The samples on which implementations are certified."""
 
+from typing import Any, Dict, Iterator, List, Optional, Set, Tuple
+
 import numpy
 
 from rnnworker import data, precision, trees
+from rnnworker.json_types import Config, Job
+
+Size = Tuple[int, bool]  # of a batch: its rows, and whether it is one of the training set
 
 
-def samples_of(job):
+def samples_of(job: Job) -> Tuple[Dict[str, trees.Tree], List[Size]]:
     """The arrays of a certificate, and the sizes of the batches that it tests.
 
     `job`: see `certify.certify`. Each of its ``batches`` may change the data as well as the size of
@@ -20,7 +25,7 @@ def samples_of(job):
     dataset = job["dataset"]
     pinned_md5 = job.get("pinned_md5")
     arrays = data.arrays(config, dataset, pinned_md5)
-    sizes = set()
+    sizes: Set[Tuple[bool, int]] = set()
     for settings in job.get("batches") or [{}]:
         changed = dict(model, **settings)
         batch = changed["batch"]
@@ -36,7 +41,7 @@ def samples_of(job):
     return arrays, [(rows, training) for training, rows in ordered]
 
 
-def not_finite(arrays, prepare):
+def not_finite(arrays: trees.Tree, prepare: str) -> Optional[str]:
     """Returns a message about the first of the `arrays` with a value that is not finite, or None.
     `prepare`: the function that made them."""
     for name, array in trees.named(arrays):
@@ -46,14 +51,18 @@ def not_finite(arrays, prepare):
     return None
 
 
-def first_batches(arrays, config, steps):
+def first_batches(
+    arrays: Dict[str, trees.Tree],
+    config: Config,
+    steps: int,
+) -> Iterator[Tuple[Any, ...]]:
     """Yields the first `steps` training batches, (x, y) or (x, y, weights)."""
     samples = data.samples(arrays, "train")
     for chosen in first_orders(config, trees.rows(samples), steps):
         yield trees.taken(samples, chosen)
 
 
-def first_orders(config, samples, steps):
+def first_orders(config: Config, samples: int, steps: int) -> List[numpy.ndarray]:
     """Returns the numbers of the samples in each of the first `steps` training batches, of
     ``model.batch`` samples; repeats the `samples` (their number) if necessary."""
     order = data.epoch_order(config["seed"], 0, samples)

@@ -17,6 +17,7 @@ weights without an update. The check exists because Keras 2.0.6 on TensorFlow 1.
 import functools
 import itertools
 import traceback
+from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 
 import numpy
 
@@ -33,10 +34,15 @@ from rnnworker import (
     weights,
 )
 from rnnworker.arguments import Refusal
-from rnnworker.certified_samples import first_batches, first_orders, not_finite, samples_of
+from rnnworker.canonical_weights import Arrays, Weights
+from rnnworker.certified_samples import Size, first_batches, first_orders, not_finite, samples_of
 from rnnworker.differences import differences_of, gradient_errors, relative_error
+from rnnworker.events import Events
 from rnnworker.frameworks import keras_checks
+from rnnworker.json_types import Config, Job, Json
+from rnnworker.precision import Tolerance
 from rnnworker.recurrent import composed
+from rnnworker.turns import Phases
 
 PROBED = ("outputs", "gradients")  # the errors of a layer
 STEPS = 20
@@ -73,7 +79,7 @@ UNMEASURED = dict.fromkeys(
 ERRORS = PROBED + ("loss_curve", "first_loss", "weights")  # the differences of a pair
 
 
-def certify(job, events, phases):
+def certify(job: Job, events: Events, phases: Phases) -> None:
     """Emits ``facts`` with a ``certificate``: the worker's parts of it (see docs/formats.md).
 
     `job`: ``config`` of a run, ``implementations`` (list of ``{"name", "rnn"}``), ``device`` (its
@@ -89,8 +95,8 @@ def certify(job, events, phases):
     further = job.get("further_device")
     with phases.phase("data"):
         arrays, sizes, fault = _load(job)
-    trials = {}
-    results = {}
+    trials: Dict[str, Trial] = {}
+    results: Json = {}
     for entry in job["implementations"]:
         name = entry["name"]
         with phases.phase("certify_" + name):
@@ -102,7 +108,7 @@ def certify(job, events, phases):
                 if not further:
                     trial.take_own_optimizer()
                 batches = trial.probe(sizes)
-                result = {}
+                result: Json = {}
                 if not further:
                     result = trial.measure(tolerance)
                 for part in PROBED:
@@ -123,15 +129,15 @@ def certify(job, events, phases):
                 result = dict(UNMEASURED, status="failed", why=why, code=code)
             results[name] = result
         # Emitted at once, so that the results survive an implementation that hangs.
-        part = {"precision": requested, "tolerance": tolerance, "implementations": results}
-        events.emit("facts", certificate=part)
+        found = {"precision": requested, "tolerance": tolerance, "implementations": results}
+        events.emit("facts", certificate=found)
     if not further:
         with phases.phase("pairs"):
             pairs = compare_pairs(trials, tolerance)
         events.emit("facts", certificate={"pairs": pairs})
 
 
-def _load(job):
+def _load(job: Job) -> Tuple[Dict[str, trees.Tree], List[Size], Optional[ValueError]]:
     """Returns what `samples_of` does, and why no implementation can be certified with it: an
     exception, or None."""
     try:
@@ -140,7 +146,7 @@ def _load(job):
         frameworks.open_session(first, job["threads"]).settle()
         arrays, sizes = samples_of(job)
     except Refusal as error:
-        return None, [], error
+        return {}, [], error
     prepare = job["config"]["model"]["data"]["prepare"]
     found = not_finite(arrays, prepare)
     fault = None
@@ -149,7 +155,7 @@ def _load(job):
     return arrays, sizes, fault
 
 
-def prepare_beside_build(config, job):
+def prepare_beside_build(config: Config, job: Job) -> None:
     """Calls ``prepare`` again if its file is that of the model, which was executed anew: what it
     has put into the file's globals is there in ``build``."""
     file = config["model"]["function"].rpartition(":")[0]
@@ -157,7 +163,7 @@ def prepare_beside_build(config, job):
         data.arrays(config, job["dataset"], job.get("pinned_md5"))
 
 
-def compare_pairs(trials, tolerance):
+def compare_pairs(trials: Mapping[str, "Trial"], tolerance: Tolerance) -> List[Json]:
     """Returns the differences of each pair of implementations that ran, or why they could not be
     compared. `tolerance`: part → the largest error."""
     comparisons = []
@@ -174,10 +180,10 @@ def compare_pairs(trials, tolerance):
     return comparisons
 
 
-def _differences(first, second, tolerance):
+def _differences(first: "Trial", second: "Trial", tolerance: Tolerance) -> Json:
     """The differences of two trials. Those of one function also exchange their trained weights; in
     another function the same arrays mean something else or do not exist."""
-    differences = {}
+    differences: Json = {}
     for part in PROBED:
         ours = first.saved[part]
         theirs = second.saved[part]
@@ -209,12 +215,12 @@ def _differences(first, second, tolerance):
     return differences
 
 
-def _error_of(outputs, expected):
+def _error_of(outputs: trees.Tree, expected: trees.Tree) -> float:
     """The largest relative error of a model's `outputs`, a tree of arrays."""
     return max(map(relative_error, trees.leaves(outputs), trees.leaves(expected)))
 
 
-def probe_weights(cell, arrays, seed, activation):
+def probe_weights(cell: str, arrays: Arrays, seed: int, activation: Optional[str]) -> Arrays:
     """Returns `arrays` (canonical) with biases that reveal every fault: all biases differ, and
     half of an LSTM's units keep their gates open, so that states grow beyond any clip. With relu
     they would grow exponentially, and rounding errors with them, 1000-fold within 28 steps."""
@@ -231,7 +237,7 @@ def probe_weights(cell, arrays, seed, activation):
     return changed
 
 
-def compared_rows(rows, steps, arrays):
+def compared_rows(rows: int, steps: int, arrays: Arrays) -> int:
     """Returns how many of the `rows` of a batch the reference computes, for a layer with these
     canonical `arrays` over so many `steps`: all of them unless that would take long."""
     products = sum(array.size for array in arrays.values() if array.ndim > 1)
@@ -239,7 +245,7 @@ def compared_rows(rows, steps, arrays):
     return min(rows, max(possible, 1))
 
 
-def applied_steps(weights, is_long):
+def applied_steps(weights: Weights, is_long: bool) -> int:
     """Returns the number of training steps that are compared with their gradient, for a model with
     these canonical `weights`; `is_long`: its sequences are."""
     count = 0
@@ -250,14 +256,14 @@ def applied_steps(weights, is_long):
     return APPLIED_STEPS
 
 
-def steps_of_an_update(optimizer):
+def steps_of_an_update(optimizer: object) -> int:
     """Returns the number of steps whose gradients Keras 3's `optimizer` adds up before it changes a
     weight."""
     inner = getattr(optimizer, "inner_optimizer", optimizer)  # of one that scales the loss
     return getattr(inner, "gradient_accumulation_steps", None) or 1
 
 
-def served_samples(samples, batch):
+def served_samples(samples: int, batch: int) -> int:
     """Returns how many of the `samples` of the validation set are given to a trained model: whole
     batches, because a framework traces or compiles each size, or all that there are."""
     rows = min(samples, SERVED_SAMPLES)
@@ -281,14 +287,21 @@ class Trial:
       numbers of its own there: they are then not compared with those of others.
     """
 
-    def __init__(self, job, rnn, arrays, optimizer=None):
-        self.config = dict(job["config"], rnn=rnn, certifying=True)
+    def __init__(
+        self,
+        job: Job,
+        rnn: Config,
+        arrays: Dict[str, trees.Tree],
+        optimizer: Optional[Json] = None,
+    ) -> None:
+        self.config: Json = dict(job["config"], rnn=rnn, certifying=True)
         self.config["certifying_optimizer"] = optimizer
-        self.saved = {"outputs": [], "gradients": []}
-        self.function = None
-        self.round_trip = None
+        self.saved: Json = {"outputs": [], "gradients": []}
+        self.function: Optional[Json] = None
+        self.round_trip: Optional[bool] = None
         self.draws = False
-        self.no_reference = None  # why the layers are not compared with the reference
+        # Why the layers are not compared with the reference.
+        self.no_reference: Optional[str] = None
         user_functions.forget()  # what a file keeps belongs to one model
         session = frameworks.open_session(self.config, job["threads"])
         session.settle()
@@ -304,23 +317,23 @@ class Trial:
             file = self.config["model"]["function"].rpartition(":")[0]
             raise Refusal(fault.format(file))
         self.session = session
-        self.layers = session.layers()
-        self.weights = session.dump_weights()
+        self.layers: List[Json] = session.layers()
+        self.weights: Weights = session.dump_weights()
         self.is_long = max(session.lengths(), default=0) > attest.LONGEST
         self.served = served_samples(session.validation_samples, self.config["model"]["batch"])
 
-    def take_own_optimizer(self):
+    def take_own_optimizer(self) -> None:
         """Compiles the model with the optimizer that it states, as it is timed."""
         self.session.compile()
         self.session.load_weights(self.weights)
 
-    def outputs_with(self, weights):
+    def outputs_with(self, weights: Weights) -> trees.Tree:
         """The outputs with these `weights`, from the first random states."""
         self.session.reset()
         self.session.set_weights(weights)
         return self.session.outputs(self.served)
 
-    def measure(self, tolerance):
+    def measure(self, tolerance: Tolerance) -> Json:
         """Returns the result of this implementation on its own, ``certified`` or ``failed`` with
         reasons: all but its layers and steps, which each device judges separately. What is compared
         with others is stored in `saved`: loss curve, and the weights after a short training."""
@@ -360,7 +373,7 @@ class Trial:
         error = _error_of(self.outputs_with(after), outputs)
         self.draws = tolerance["outputs"] < error < precision.NOT_FINITE
         self.saved.update(loss_curve=curve, trained=after, trained_outputs=outputs)
-        result = {
+        result: Json = {
             "status": "certified",
             "why": None,
             "code": None,
@@ -373,7 +386,7 @@ class Trial:
             result.update(status="failed", why="; ".join(why))
         return result
 
-    def _first_steps(self, orders, changed):
+    def _first_steps(self, orders: List[numpy.ndarray], changed: int) -> List[float]:
         """The losses of a training, a step for each of the `orders`. Saves what the first `changed`
         steps change. Its noise, and that of the losses, is what a twin differs by: the same
         training after each initial weight was changed in its last place."""
@@ -381,7 +394,7 @@ class Trial:
         few = orders[:changed]
         session.loss_curve(few[:1])  # Keras on torch draws random numbers when a `fit` is the first
         session.reset()
-        curve = session.loss_curve(few)
+        curve: List[float] = session.loss_curve(few)
         trained = session.trained()
         changes = weights.Changes(self.layers, trained, self.weights, session.dump_weights())
         later = orders[changed:]
@@ -402,24 +415,24 @@ class Trial:
         }
         return curve
 
-    def error_of(self, trainer):
+    def error_of(self, trainer: "Trial") -> float:
         """Returns the relative error of the outputs with the weights that another trial has
         trained, against the outputs of that trial."""
         with self.session.current():
             outputs = self.outputs_with(trainer.saved["trained"])
         return _error_of(outputs, trainer.saved["trained_outputs"])
 
-    def _has_loaded(self, weights):
+    def _has_loaded(self, weights: Weights) -> bool:
         dumped = self.session.dump_weights()
         return canonical_weights.digest(dumped) == canonical_weights.digest(weights)
 
-    def probe(self, sizes):
+    def probe(self, sizes: Sequence[Size]) -> List[Json]:
         """Returns the largest errors of all layers for each size of a batch: a list of ``{"rows",
         "training", "outputs", "gradients", "compared"}``, `compared` as `compared_rows` returns it
         (the fewest of any layer); no errors without a reference for one of the layers."""
-        batches = []
+        batches: List[Json] = []
         for rows, training in sizes:
-            batch = {
+            batch: Json = {
                 "rows": rows,
                 "training": training,
                 "outputs": [],
@@ -443,11 +456,11 @@ class Trial:
                     batch[part] = max(batch[part], default=None)
         return batches
 
-    def _load_probes(self, functions):
+    def _load_probes(self, functions: Sequence[Optional[reference.Function]]) -> List[Arrays]:
         """Loads `probe_weights` into the recurrent layers, which compute these `functions`; returns
         them."""
         weights = list(self.weights)
-        probes = []
+        probes: List[Arrays] = []
         for index, layer in enumerate(self.layers):
             if layer["kind"] != "recurrent":
                 continue
@@ -462,10 +475,10 @@ class Trial:
         self.round_trip = self._has_loaded(weights)
         return probes
 
-    def _functions(self):
+    def _functions(self) -> List[Optional[reference.Function]]:
         """The function of each recurrent layer, None where the reference has none."""
         keras_3 = hasattr(self.session.keras, "ops")
-        functions = []
+        functions: List[Optional[reference.Function]] = []
         for made in self.session.recurrent.made:
             function = None
             try:
@@ -474,10 +487,17 @@ class Trial:
                 self.no_reference = str(error)
             functions.append(function)
         if not self.no_reference:
-            self.function = reference.combined(functions)
+            known = [function for function in functions if function is not None]
+            self.function = reference.combined(known)
         return functions
 
-    def _probe_layer(self, index, arrays, function, batches):
+    def _probe_layer(
+        self,
+        index: int,
+        arrays: Arrays,
+        function: Optional[reference.Function],
+        batches: List[Json],
+    ) -> None:
         """Adds the errors of the recurrent layer number `index`, which has the canonical `arrays`,
         to each of the `batches`: of random inputs, outputs and, in training, the gradients.
         `function`: what the layer computes, or None without a reference. The results of the first
@@ -497,7 +517,7 @@ class Trial:
         upstream[first:] = 0.0
 
         @functools.lru_cache(maxsize=None)
-        def expected(size):
+        def expected(size: int) -> Tuple[numpy.ndarray, Arrays]:
             rows = min(size, first)
             return reference.run(made.cell, x[:rows], arrays, upstream[:rows], function)
 
@@ -518,19 +538,19 @@ class Trial:
                     self.saved["gradients"].append(gradient)
             if function is None:
                 continue
-            right, _ = expected(most)
-            error = relative_error(outputs[:compared], right[:compared])
+            right_outputs, _ = expected(most)
+            error = relative_error(outputs[:compared], right_outputs[:compared])
             batch["outputs"].append(error)
             if batch["training"]:
-                _, right = expected(rows)
-                batch["gradients"] += gradient_errors(gradients, right)
+                _, right_gradients = expected(rows)
+                batch["gradients"] += gradient_errors(gradients, right_gradients)
 
 
-def applied(trial, tolerance):
+def applied(trial: Trial, tolerance: Tolerance) -> Json:
     """Returns ``{"threads", "steps", "off", "worst", "why"}``: `off` is the number of steps that
     applied something other than the gradient, `worst` the largest `difference`, None if it is not
     finite, and `why` is None, or why nothing was measured. `trial`: one with `OPTIMIZER`."""
-    result = {
+    result: Json = {
         "threads": trial.session.threads,
         "steps": 0,
         "off": None,

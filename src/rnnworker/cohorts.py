@@ -1,8 +1,10 @@
 """Which runs of a round (lines of the plan) are alive at the same time, in which starting order."""
 
 import random
+from typing import List, Mapping, Optional, Sequence
 
-from rnnworker.members import SIGKILLED
+from rnnworker.json_types import Card, Config, Planned
+from rnnworker.members import SIGKILLED, Outcome
 from rnnworker.proc_files import available_bytes
 
 GUESS_BYTES = 1500000000  # memory of a run that has never been measured
@@ -11,7 +13,7 @@ SHARE = 0.7  # of the available memory
 MOST = 16
 
 
-def takes_turns(config):
+def takes_turns(config: Config) -> bool:
     """Returns whether a run with `config` takes turns with others. On a GPU, it does so only if the
     device has ``turns: true``, because two contexts on one GPU may disturb each other unless
     measurements on that GPU show otherwise."""
@@ -21,11 +23,15 @@ def takes_turns(config):
     return not _is_on_gpu(config) or config["device"].get("turns") is True
 
 
-def _is_on_gpu(config):
-    return config["device"].get("kind") == "gpu"
+def _is_on_gpu(config: Config) -> bool:
+    kind: Optional[str] = config["device"].get("kind")
+    return kind == "gpu"
 
 
-def reference_of(planned, reference):
+def reference_of(
+    planned: Sequence[Planned],
+    reference: Optional[Mapping[str, str]],
+) -> Optional[Planned]:
     """Returns the run of a round with which the others are compared, according to the experiment's
     `reference` (axis or option → choice); None if there is none."""
     if not reference:
@@ -41,7 +47,13 @@ def reference_of(planned, reference):
     return None
 
 
-def cohorts(missing, reference, peaks=(), available=None, card=None):
+def cohorts(
+    missing: Sequence[Planned],
+    reference: Optional[Planned],
+    peaks: Sequence[int] = (),
+    available: Optional[int] = None,
+    card: Optional[Card] = None,
+) -> List[List[Planned]]:
     """Returns the `missing` runs in cohorts, whose members are alive at the same time.
 
     Each cohort includes the `reference`, since ratios are taken within a cohort. A run that does
@@ -53,7 +65,7 @@ def cohorts(missing, reference, peaks=(), available=None, card=None):
     if card is not None and card["mode"] == "Default":
         on_card = memory_capacity(card["free_bytes"], GUESS_BYTES_OF_CARD)
 
-    def in_turns(run):
+    def in_turns(run: Planned) -> bool:
         if _is_on_gpu(run["config"]) and on_card == 1:
             return False
         return takes_turns(run["config"])
@@ -69,7 +81,7 @@ def cohorts(missing, reference, peaks=(), available=None, card=None):
         if _is_on_gpu(run["config"]):
             size = min(size, on_card)
 
-    in_each = []
+    in_each: List[Planned] = []
     if reference is not None and in_turns(reference):
         others = [run for run in together if run["name"] != reference["name"]]
         if together and not others:
@@ -82,7 +94,11 @@ def cohorts(missing, reference, peaks=(), available=None, card=None):
     return groups
 
 
-def max_size(runs, peaks=(), available=None):
+def max_size(
+    runs: Sequence[Planned],
+    peaks: Sequence[int] = (),
+    available: Optional[int] = None,
+) -> int:
     """Returns how many of `runs` may be alive at the same time. `peaks`: the known peak bytes of
     some of them; each of the others is expected to need `GUESS_BYTES`."""
     if available is None:
@@ -98,7 +114,7 @@ def max_size(runs, peaks=(), available=None):
     return size
 
 
-def memory_capacity(available, each=GUESS_BYTES):
+def memory_capacity(available: Optional[int], each: int = GUESS_BYTES) -> int:
     """Returns how many runs of `each` bytes may be alive at the same time with `available` bytes of
     free memory (None: unknown)."""
     if available is None:
@@ -107,7 +123,7 @@ def memory_capacity(available, each=GUESS_BYTES):
     return max(1, min(MOST, fitting))
 
 
-def starting_order(runs):
+def starting_order(runs: Sequence[Planned]) -> List[Planned]:
     """Returns the `runs` of one cohort in the order in which they start. The order is random, and
     that of every second repeat is the reverse of the previous one: the process that starts first
     trains more slowly throughout (by 0.4 % on one machine), and it must not always be the same run,
@@ -115,8 +131,9 @@ def starting_order(runs):
     if not runs:
         return []
 
-    def name_without_repeat(run):
-        return run["name"].rpartition("-r")[0]
+    def name_without_repeat(run: Planned) -> str:
+        name: str = run["name"]
+        return name.rpartition("-r")[0]
 
     ordered = sorted(runs, key=name_without_repeat)
     repeat = ordered[0].get("repeat", 0)
@@ -128,7 +145,7 @@ def starting_order(runs):
     return ordered
 
 
-def must_retry_alone(config, outcome, size):
+def must_retry_alone(config: Config, outcome: Outcome, size: int) -> bool:
     """Returns whether a run with `config` of a cohort of `size` runs is measured again on its own:
     it ran out of memory next to others, which does not mean that it needs too much by itself. A run
     that reached a limit of its own is not."""

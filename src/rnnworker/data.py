@@ -7,18 +7,25 @@ import io
 import os
 import pickle
 import sys
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
 
 import numpy
 
 from rnnworker import initializers, model_keys, trees, user_functions
 from rnnworker.arguments import Refusal
 from rnnworker.array_names import ARRAYS, WEIGHTS
+from rnnworker.json_types import Config
 from rnnworker.readers import images
+from rnnworker.trees import Tree
 
 CONVERT = "save its lists as an array of values and one of offsets, as docs/data.md describes"
 
 
-def arrays(config, path, pinned_md5=None):
+def arrays(
+    config: Config,
+    path: Optional[str],
+    pinned_md5: Optional[str] = None,
+) -> Dict[str, Tree]:
     """Returns the arrays that the model trains on: ``x_train, y_train, x_val, y_val``, and its
     `WEIGHTS` if it has any, with samples along the first axis; each is a tree (see `trees`). Raises
     ValueError if ``prepare`` does not return all of them.
@@ -35,7 +42,7 @@ def arrays(config, path, pinned_md5=None):
     prepare = user_functions.function(name_of_prepare)
     prepared = prepare(source(path, pinned_md5), model_keys.recorded(config, "prepare"))
     _check(prepared, name_of_prepare)
-    found = {}
+    found: Dict[str, Tree] = {}
     for name in prepared:
         part = name.rpartition("_")[2]
         samples = model.get(part + "_samples")
@@ -47,25 +54,25 @@ def arrays(config, path, pinned_md5=None):
     return found
 
 
-def samples(arrays, part):
+def samples(arrays: Mapping[str, Tree], part: str) -> Tuple[Tree, ...]:
     """The samples of a `part`, ``train`` or ``val``, as Keras's steps take them: (x, y), or (x, y,
     weights)."""
     return tuple(_of_part(arrays, part).values())
 
 
-def _of_part(arrays, part):
+def _of_part(arrays: Mapping[str, Tree], part: str) -> Dict[str, Tree]:
     names = ("x_" + part, "y_" + part, "sample_weight_" + part)
     return {name: arrays[name] for name in names if name in arrays}
 
 
-def weights_of_classes(y, class_weight):
+def weights_of_classes(y: Tree, class_weight: Mapping[Any, float]) -> numpy.ndarray:
     """The weight of each sample by its class, a number or the place of the 1 in its row; 1 for a
     class that `class_weight` (class → weight) leaves out. Raises `Refusal` for targets that are no
     classes, and for a class that no sample has."""
     fault = "class_weight needs one class for each sample, in y_train: write sample_weight_train"
     if not isinstance(y, numpy.ndarray) or y.ndim > 2:
         raise Refusal(fault)
-    classes = y.reshape(len(y), -1)
+    classes: numpy.ndarray = y.reshape(len(y), -1)
     if classes.shape[1] > 1:
         is_0_or_1 = (classes == 0) | (classes == 1)
         has_one = classes.sum(1) == 1
@@ -84,21 +91,21 @@ def weights_of_classes(y, class_weight):
     return weights
 
 
-def _check(prepared, function):
+def _check(prepared: object, function: str) -> None:
     """Raises ValueError or `Refusal` if the arrays that `function` has prepared are not
     `ARRAYS`."""
     if isinstance(prepared, dict):
         missing = sorted(set(ARRAYS) - set(prepared))
         if missing:
             found = ", ".join(sorted(map(str, prepared))) or "nothing"
-            fault = "{} did not return {}, but {}"
-            raise ValueError(fault.format(function, ", ".join(missing), found))
+            message = "{} did not return {}, but {}"
+            raise ValueError(message.format(function, ", ".join(missing), found))
     fault = _fault(prepared)
     if fault:
         raise Refusal("{} returns {}".format(function, fault))
 
 
-def _fault(prepared):
+def _fault(prepared: object) -> Optional[str]:
     """What is wrong with prepared arrays, none of which is missing; None if nothing is."""
     if not isinstance(prepared, dict):
         fault = "a {}: it must return a dict of {}"
@@ -110,12 +117,12 @@ def _fault(prepared):
         return fault.format(", ".join(further), ", ".join(known))
     for name in prepared:
         if not trees.leaves(prepared[name]):
-            return "no arrays in " + name
+            return "no arrays in {}".format(name)
     same_names = [("x_train", "x_val"), ("y_train", "y_val")]
     for part in ("train", "val"):
-        fault = _fault_of_rows(trees.named(_of_part(prepared, part)))
-        if fault:
-            return fault
+        of_rows = _fault_of_rows(trees.named(_of_part(prepared, part)))
+        if of_rows:
+            return of_rows
         if prepared.get("sample_weight_" + part) is not None:
             same_names.append(("sample_weight_" + part, "y_" + part))
     for first, second in same_names:
@@ -127,13 +134,13 @@ def _fault(prepared):
     return None
 
 
-def _names(tree):
+def _names(tree: Tree) -> str:
     """The names of the arrays in a tree, as text."""
     names = sorted(name for name, _ in trees.named(tree))
     return ", ".join(names) or "one array"
 
 
-def _fault_of_rows(arrays):
+def _fault_of_rows(arrays: Sequence[Tuple[str, Any]]) -> Optional[str]:
     """What is wrong with `arrays`, each (name, array), of which each must have numbers of at least
     one sample, and all equally many samples."""
     first, of_first = arrays[0]
@@ -152,7 +159,10 @@ def _fault_of_rows(arrays):
     return None
 
 
-def source(path, pinned_md5=None):
+def source(
+    path: Optional[str],
+    pinned_md5: Optional[str] = None,
+) -> Union[str, Dict[str, numpy.ndarray], None]:
     """Returns the content of the dataset's file: a dict of arrays for ``.npz`` and for the archive
     of CIFAR-10, else the absolute path; None if the model generates its data (`path` is None).
 
@@ -172,7 +182,7 @@ def source(path, pinned_md5=None):
     return os.path.abspath(path)
 
 
-def _npz(path, trusted):
+def _npz(path: str, trusted: bool) -> Dict[str, numpy.ndarray]:
     with numpy.load(path, allow_pickle=trusted) as file, _names_of_numpy_2():
         try:
             return {name: file[name] for name in file.files}
@@ -187,10 +197,10 @@ def _npz(path, trusted):
 
 
 @contextlib.contextmanager
-def _names_of_numpy_2():
+def _names_of_numpy_2() -> Iterator[None]:
     """Lets NumPy 1 read pickles made by NumPy 2, which renamed ``numpy.core`` to ``numpy._core``.
     The names are removed afterwards, because packages use them to detect NumPy 2."""
-    added = []
+    added: List[str] = []
     if numpy.__version__.startswith("1."):
         for name in ("numpy._core", "numpy._core.multiarray"):
             if name not in sys.modules:
@@ -204,7 +214,7 @@ def _names_of_numpy_2():
             del sys.modules[name]
 
 
-def md5(path):
+def md5(path: str) -> str:
     """The MD5 of a file, as hexadecimal digits."""
     state = hashlib.md5()
     with open(path, "rb") as file:
@@ -213,13 +223,13 @@ def md5(path):
     return state.hexdigest()
 
 
-def text(path):
+def text(path: str) -> str:
     """A text file, UTF-8."""
     with io.open(path, encoding="utf-8") as file:
         return file.read()
 
 
-def epoch_order(seed, epoch, samples):
+def epoch_order(seed: int, epoch: int, samples: int) -> numpy.ndarray:
     """Returns the order of the samples in an epoch, the same for every implementation and
     framework. ``RandomState`` is used because its stream is frozen across NumPy versions."""
     seed = (seed * 100003 + epoch) % 2**32
@@ -227,7 +237,7 @@ def epoch_order(seed, epoch, samples):
     return order.astype("int64")
 
 
-def epoch_images(images, config, epoch):
+def epoch_images(images: Tree, config: Config, epoch: int) -> Tree:
     """Returns the training images of an epoch, augmented by ``model.data.augment``, a function of
     (images, stream, config); `images` unchanged if the model has none. The result depends only on
     seed and epoch, so that every implementation and framework sees the same images."""

@@ -1,6 +1,8 @@
 """How far arrays are from what they should be: relative errors, and training steps that apply
 something other than the gradient of the loss."""
 
+from typing import Any, Dict, Iterable, List, Optional, Sequence
+
 import numpy
 
 from rnnworker.frameworks import loss_gradients
@@ -13,7 +15,10 @@ ROUNDING = float(numpy.finfo("float32").eps)
 SKIPPED = 20  # steps in a row of which the gradient overflowed
 
 
-def relative_error(values, expected):
+Arrays = Dict[str, numpy.ndarray]
+
+
+def relative_error(values: Any, expected: Any) -> float:
     """Returns max |values − expected| / max |expected| over the whole array: the scale is that of
     the array, because relative errors of single elements near 0 mean nothing. `INCOMPARABLE` is
     the most: the error of other shapes, and of anything where 0 is right. That of what is not
@@ -33,7 +38,7 @@ def relative_error(values, expected):
     return float(min(difference / scale, INCOMPARABLE))
 
 
-def gradient_errors(gradients, expected):
+def gradient_errors(gradients: Arrays, expected: Arrays) -> List[float]:
     """Returns the relative error of each gradient that is `expected`. The gradient of the inputs
     ``x`` is expected of the first rows, and 0 for the others."""
     wanted = dict(expected)
@@ -42,7 +47,7 @@ def gradient_errors(gradients, expected):
     return [relative_error(gradients.get(name, 0.0), wanted[name]) for name in wanted]
 
 
-def differences_of(session, batches):
+def differences_of(session: Any, batches: Iterable[Sequence[Any]]) -> List[float]:
     """Compares the steps that a model takes with the gradients of its loss.
 
     **Arguments:**
@@ -78,11 +83,16 @@ def differences_of(session, batches):
     return differences
 
 
-def difference(before, after, gradients, expected=None):
+def difference(
+    before: Sequence[numpy.ndarray],
+    after: Sequence[numpy.ndarray],
+    gradients: Sequence[numpy.ndarray],
+    expected: Optional[Sequence[numpy.ndarray]] = None,
+) -> float:
     """Returns the largest max |applied − computed| / max |computed| over all trained variables,
     less what rounding can explain; infinity if a value is not finite.
 
-    **Arguments**, each a list with one array for each variable:
+    **Arguments**, each with one array for each variable:
 
     - `before`, `after`: its values before and after the step.
     - `gradients`: the computed ones.
@@ -104,5 +114,5 @@ def difference(before, after, gradients, expected=None):
     return largest
 
 
-def _largest(array):
+def _largest(array: numpy.ndarray) -> float:
     return float(numpy.abs(array).max())

@@ -2,7 +2,9 @@
 
 import glob
 import os
+from typing import Dict, Iterable, Optional, Set, Tuple
 
+from rnnworker.json_types import Json, Planned
 from rnnworker.workers import read, write
 
 GUESS_SECONDS = 30.0
@@ -16,15 +18,17 @@ class Durations:
     - `too_long`: name → seconds that one of its phases took without an end.
     """
 
-    def __init__(self, session=None):
+    def __init__(self, session: Optional[float] = None) -> None:
         """`session`: the seconds after which this start ends; None: never."""
         self.session = session
-        self.endless = set()
-        self.too_long = {}
-        self._took = {}  # (build, configuration) → longest duration
-        self._at_least = {}  # the same of what was ended before it was done
+        self.endless: Set[str] = set()
+        self.too_long: Dict[str, float] = {}
+        # (Build, configuration) → longest duration.
+        self._took: Dict[Tuple[str, str], float] = {}
+        # The same of what was ended before it was done.
+        self._at_least: Dict[Tuple[str, str], float] = {}
 
-    def recall(self, out, planned):
+    def recall(self, out: str, planned: Iterable[Planned]) -> None:
         """Notes what the outcomes in the folder `out` say of `planned` runs or certificates."""
         for each in planned:
             attempts = glob.escape(os.path.join(out, each["name"]))
@@ -40,12 +44,18 @@ class Durations:
                     seconds = [read(path).get("seconds") or 0.0 for path in outcomes]
                     self.note(each, sum(seconds))
 
-    def note(self, planned, took):
+    def note(self, planned: Planned, took: float) -> None:
         """Notes that `planned` took that many seconds."""
         key = _key(planned)
         self._took[key] = max(took, self._took.get(key, 0.0))
 
-    def keep_cut(self, folder, planned, seconds, phase_seconds=None):
+    def keep_cut(
+        self,
+        folder: str,
+        planned: Planned,
+        seconds: float,
+        phase_seconds: Optional[float] = None,
+    ) -> None:
         """Writes into the `folder` of an attempt that it was ended after `seconds`: by the end of
         this start, or because a phase took `phase_seconds`."""
         cut = {
@@ -56,7 +66,7 @@ class Durations:
         write(os.path.join(folder, CUT), cut)
         self._note_cut(planned, cut)
 
-    def _note_cut(self, planned, cut):
+    def _note_cut(self, planned: Planned, cut: Json) -> None:
         key = _key(planned)
         name = planned["name"]
         seconds = cut["seconds"]
@@ -66,7 +76,7 @@ class Durations:
         if cut["session"] is not None and seconds > cut["session"] / 2:
             self.endless.add(name)
 
-    def needed(self, planned):
+    def needed(self, planned: Planned) -> float:
         """Returns the seconds that `planned` is expected to take: those of the longest of its
         configuration so far, else of its kind in its build, else of anything in its build, else a
         guess; and not less than it took without an end."""
@@ -88,7 +98,7 @@ class Durations:
         return max(at_least, guess)
 
 
-def _key(planned):
+def _key(planned: Planned) -> Tuple[str, str]:
     """Returns (build, name without the repeat): repeats take the same time."""
     build = planned["config"]["build"]["name"]
     name = planned["name"]

@@ -8,15 +8,17 @@ import selectors
 import socket
 import subprocess
 import time
+from typing import Dict, List, Optional, Sequence
 
 from rnnworker.frameworks.names import FRAMEWORKS
-from rnnworker.members import SIGKILLED
+from rnnworker.json_types import Config
+from rnnworker.members import SIGKILLED, Member
 
 # These differ between the processes of a workflow and change nothing that an import reads.
 VARIABLE = ("_", "SHLVL", "PWD", "OLDPWD", "TMPDIR", "TMP", "TEMP", "TEMPDIR")
 
 
-def may_fork(config):
+def may_fork(config: Config) -> bool:
     """Returns whether runs with `config` may be forked from a process that has imported their
     framework: only if that was shown to change nothing (`can_fork`), never with a GPU, and never
     through a launcher, which may use separate process numbers and descriptors."""
@@ -27,14 +29,14 @@ def may_fork(config):
     return known is not None and known.can_fork
 
 
-def kind_of(member):
+def kind_of(member: Member) -> str:
     """Returns what an importer for `member` has in common with it: a digest of the command, without
     the job file, and of the environment."""
     kept = []
     for name, value in sorted(member.environment.items()):
         if name not in VARIABLE and not name.startswith("RNNBENCH_"):
             kept.append((name, value))
-    process = repr((list(member.command[:-1]), kept))
+    process = repr((member.command[:-1], kept))
     return hashlib.sha256(process.encode("utf-8")).hexdigest()[:16]
 
 
@@ -46,33 +48,37 @@ class Importers:
     there are cores; for another one, one that the round does not need ends.
     """
 
-    def __init__(self, lasting=False):
+    def __init__(self, lasting: bool = False) -> None:
         self._lasting = lasting
-        self._kept = {}  # kind → importer that lasts, the one that was needed last at the end
-        self._kinds = []  # of the round's members
-        self._asked = {}  # kind → importer in this round, or None
+        # Kind → importer that lasts, the one that was needed last at the end.
+        self._kept: Dict[str, Importer] = {}
+        self._kinds: List[str] = []  # of the round's members
+        self._asked: Dict[str, Optional[Importer]] = {}  # kind → importer in this round, or None
 
-    def begin(self, members):
+    def begin(self, members: Sequence[Member]) -> None:
         """Begins a round of `members`."""
         self._kinds = [kind_of(member) for member in members if member.forks]
         self._asked = {}
 
-    def importer_for(self, member, selector):
+    def importer_for(
+        self, member: Member, selector: selectors.BaseSelector
+    ) -> Optional["Importer"]:
         """Returns the importer from which to fork `member`, started if necessary; it can fork once
         it is `ready`. Returns None if `member` is to be started on its own."""
         if not member.forks:
             return None
         kind = kind_of(member)
         if kind not in self._asked:
-            self._asked[kind] = self._obtained(kind, member)
-            if self._asked[kind] and self._asked[kind].is_working:
-                self._asked[kind].watch(selector)
+            obtained = self._obtained(kind, member)
+            self._asked[kind] = obtained
+            if obtained and obtained.is_working:
+                obtained.watch(selector)
         importer = self._asked[kind]
         if importer is None or importer.gone:
             return None
         return importer
 
-    def _obtained(self, kind, member):
+    def _obtained(self, kind: str, member: Member) -> Optional["Importer"]:
         """Returns an importer of this `kind`, started for `member` if there is none; None if there
         is to be none."""
         kept = self._kept.pop(kind, None)
@@ -91,25 +97,25 @@ class Importers:
         self._kept[kind] = Importer(member._replace(inherit=()))
         return self._kept[kind]
 
-    def _make_room(self):
+    def _make_room(self) -> None:
         """Ends importers that this round does not need, unless there is room for another one."""
         others = [kind for kind in self._kept if kind not in self._kinds]
         most = len(os.sched_getaffinity(0))
         while others and len(self._kept) >= most:
             self._kept.pop(others.pop(0)).finish()
 
-    def started(self):
+    def started(self) -> List["Importer"]:
         """Returns the importers that this round has asked for."""
         return [importer for importer in self._asked.values() if importer]
 
-    def end_round(self):
+    def end_round(self) -> None:
         """Ends those that do not last. All members have ended."""
         if not self._lasting:
             for importer in self.started():
                 importer.finish()
         self._asked = {}
 
-    def end(self):
+    def end(self) -> None:
         """Ends those that last."""
         for importer in self._kept.values():
             importer.finish()
@@ -119,7 +125,7 @@ class Importers:
 class Importer:
     """One importer process, started for `member` and logging to its file."""
 
-    def __init__(self, member):
+    def __init__(self, member: Member) -> None:
         self.ready = False
         self.gone = False
         self.deadline = time.monotonic() + member.limit("import")
@@ -139,26 +145,26 @@ class Importer:
             )
 
     @property
-    def is_working(self):
+    def is_working(self) -> bool:
         return not self.ready and not self.gone
 
-    def watch(self, selector):
+    def watch(self, selector: selectors.BaseSelector) -> None:
         selector.register(self._socket, selectors.EVENT_READ, self)
 
-    def read(self, selector):
+    def read(self, selector: selectors.BaseSelector) -> None:
         """Reads from the socket that the importer is ready, or that it has ended."""
         selector.unregister(self._socket)
         self.ready = self._socket.recv(64) == b"ready"
         self.gone = not self.ready
 
-    def check_limit(self, selector):
+    def check_limit(self, selector: selectors.BaseSelector) -> None:
         """Kills the importer at its limit; its members then start on their own."""
         if self.is_working and time.monotonic() > self.deadline:
             selector.unregister(self._socket)
             self.gone = True
             self._process.kill()
 
-    def fork(self, member, events):
+    def fork(self, member: Member, events: int) -> "Forked":
         """Forks a process that does the job of `member` and writes to the descriptor `events`.
         Raises OSError if the importer has ended."""
         answers, stdin = os.pipe()
@@ -179,7 +185,7 @@ class Importer:
             os.close(status)
         return Forked(stdin, reports)
 
-    def finish(self):
+    def finish(self) -> None:
         """Ends the importer. Its children have ended by then, or are killed with it."""
         self._socket.close()
         try:
@@ -194,11 +200,11 @@ class Forked:
     `members.Running` needs. Its descriptor `ended`, on which the importer writes the lines PID and
     exit code, becomes readable at its end; the caller closes it."""
 
-    def __init__(self, stdin, ended):
+    def __init__(self, stdin: int, ended: int) -> None:
         self.stdin = os.fdopen(stdin, "wb")
         self.ended = ended
         self._lines = os.fdopen(ended, "rb", 0, closefd=False)  # without a buffer, for `select`
-        self._code = None
+        self._code: Optional[int] = None
         line = self._lines.readline()
         if not line:
             self.stdin.close()
@@ -206,7 +212,7 @@ class Forked:
             raise OSError("the importer process has ended")
         self.pid = int(line)
 
-    def poll(self, timeout=0):
+    def poll(self, timeout: Optional[float] = 0) -> Optional[int]:
         """Returns the exit code; None while running, -9 if its importer has ended (killing it)."""
         if self._code is None:
             has_ended, _, _ = select.select([self.ended], [], [], timeout)
@@ -214,9 +220,9 @@ class Forked:
                 self._code = int(self._lines.readline() or SIGKILLED)
         return self._code
 
-    def wait(self, timeout=None):
+    def wait(self, timeout: Optional[float] = None) -> int:
         """Returns the exit code. Raises `subprocess.TimeoutExpired` after `timeout` seconds."""
         code = self.poll(timeout)
         if code is None:
-            raise subprocess.TimeoutExpired("a forked worker", timeout)
+            raise subprocess.TimeoutExpired("a forked worker", timeout or 0.0)
         return code

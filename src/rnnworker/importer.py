@@ -19,6 +19,7 @@ import socket
 import sys
 import time
 import warnings
+from typing import Dict, List, Optional, Tuple, Union
 
 from rnnworker import run
 from rnnworker.frameworks.names import FRAMEWORKS
@@ -27,7 +28,7 @@ DESCRIPTORS = 16
 LONGEST = 65536
 
 
-def main(job_file, descriptor):
+def main(job_file: str, descriptor: str) -> int:
     """Serves until the owner closes the socket with this `descriptor`. Returns the exit code: 0 in
     the importer, that of the run in a forked worker."""
     with open(job_file) as file:
@@ -44,14 +45,14 @@ def main(job_file, descriptor):
 
     owner = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET, fileno=int(descriptor))
     owner.send(b"ready")
-    job_file = _Importer(owner).serve()
-    if not job_file:
+    forked_for = _Importer(owner).serve()
+    if not forked_for:
         return 0
     imported = run.Imported(took, resident - _resident())
-    return run.main([job_file], imported)
+    return run.main([forked_for], imported)
 
 
-def _resident():
+def _resident() -> int:
     """Returns the resident memory of this process in bytes, including mapped files."""
     with open("/proc/self/statm") as file:
         pages = file.read().split()[1]
@@ -61,20 +62,21 @@ def _resident():
 class _Importer:
     """The event loop of the importer over the socket of its owner and the ends of workers."""
 
-    def __init__(self, owner):
+    def __init__(self, owner: socket.socket) -> None:
         self.owner = owner
-        self.workers = {}  # process → descriptor for its exit code
+        self.workers: Dict[int, int] = {}  # process → descriptor for its exit code
         # The end of a child makes a descriptor readable.
         self.child_ends, writer = os.pipe()
         os.set_blocking(writer, False)
         signal.signal(signal.SIGCHLD, lambda number, frame: None)
         signal.set_wakeup_fd(writer)
 
-    def serve(self):
+    def serve(self) -> Optional[str]:
         """Forks a process for each message. Returns the job file in a forked process; returns None
         in the importer once the owner has closed its socket."""
+        watched: List[Union[int, socket.socket]] = [self.child_ends, self.owner]
         while True:
-            ready, _, _ = select.select([self.child_ends, self.owner], [], [])
+            ready, _, _ = select.select(watched, [], [])
             if self.child_ends in ready:
                 os.read(self.child_ends, 4096)
                 _report_exits(self.workers)
@@ -85,7 +87,7 @@ class _Importer:
                 if self._is_forked(descriptors):
                     return job_file
 
-    def _is_forked(self, descriptors):
+    def _is_forked(self, descriptors: List[int]) -> bool:
         """Forks a worker. Returns True in the worker, False in the importer."""
         sys.stdout.flush()
         sys.stderr.flush()
@@ -106,7 +108,7 @@ class _Importer:
         return True
 
 
-def _report_exits(children):
+def _report_exits(children: Dict[int, int]) -> None:
     """Reports to the supervisor the exit code of each child that ended, negative for a signal."""
     for pid in list(children):
         ended, status = os.waitpid(pid, os.WNOHANG)
@@ -121,7 +123,7 @@ def _report_exits(children):
             os.close(descriptor)
 
 
-def _receive(connection):
+def _receive(connection: socket.socket) -> Tuple[str, List[int]]:
     """Returns the job file of a message and the descriptors that came with it; "" and none if the
     connection has been closed."""
     descriptors = array.array("i")
@@ -137,7 +139,7 @@ def _receive(connection):
     return message.decode("utf-8"), list(descriptors)
 
 
-def _become(status, answers, log, events):
+def _become(status: int, answers: int, log: int, events: int) -> None:
     """Gives the forked process the descriptors and settings of a freshly started worker."""
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)

@@ -5,8 +5,10 @@ import hashlib
 import os
 import platform
 import re
+from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from rnnworker import cards
+from rnnworker.json_types import Json
 from rnnworker.proc_files import memory_bytes, processors, quota, text
 
 DRIVER = "/proc/driver/nvidia"
@@ -17,12 +19,12 @@ CPU = "/sys/devices/system/cpu/cpu0"
 FLAGS = ("avx", "avx2", "fma", "avx512f", "avx512_vnni", "avx512_bf16", "amx_tile")
 
 
-def fingerprint():
+def fingerprint() -> Json:
     """Returns facts about this machine as JSON data; unknown facts are None or absent."""
     processor = processor_facts()
     files_of_containers = map(os.path.exists, ("/.dockerenv", "/run/.containerenv"))
     variables_of_containers = map(os.environ.get, ("container", "APPTAINER_CONTAINER"))
-    facts = {
+    facts: Json = {
         "cpu": processor["name"] or platform.processor() or platform.machine(),
         "architecture": platform.machine(),
         "processor": processor["processor"],
@@ -48,37 +50,37 @@ def fingerprint():
     return facts
 
 
-def processor_facts():
+def processor_facts() -> Json:
     """Returns the ``name`` of the processor, its ``flags`` that matter to matrix products, whether
     it is ``virtual``, the number of ``sockets``, and ``processor``: vendor, family and model."""
     information = text("/proc/cpuinfo") or ""
     lines = re.findall(r"^([\w ]+?)[ \t]*:[ \t]*(\S.*?)[ \t]*$", information, re.MULTILINE)
-    first = dict(reversed(lines)).get
+    first = dict(reversed(lines))
     sockets = {value for field, value in lines if field == "physical id"}
-    facts = {
-        "name": first("model name"),
+    facts: Json = {
+        "name": first.get("model name"),
         "flags": None,
         "virtual": None,
         "sockets": len(sockets) or None,
         "processor": None,
     }
 
-    arm = [first("CPU implementer"), first("CPU part")]  # which have no model name
-    if not facts["name"] and all(arm):
+    arm = [first.get(field) for field in ("CPU implementer", "CPU part")]
+    if not facts["name"] and all(arm):  # an ARM has no model name
         facts["name"] = "ARM {} {}".format(*arm)
 
-    kind = [first("vendor_id"), first("cpu family"), first("model")]
+    kind = [first.get(field, "") for field in ("vendor_id", "cpu family", "model")]
     if all(kind):
         facts["processor"] = " ".join(kind)
 
-    if first("flags"):
-        flags = first("flags").split()
+    flags = first.get("flags", "").split()
+    if flags:
         facts["flags"] = [flag for flag in FLAGS if flag in flags]
         facts["virtual"] = "hypervisor" in flags
     return facts
 
 
-def key(facts):
+def key(facts: Mapping[str, Any]) -> str:
     """Returns a short, readable key: processor, cores, GPU, and six digits of a hash over facts
     that are stable between boots, including the machine id, which is never shown. Only facts from
     the kernel are used, because a command that fails once would change the key. A virtual machine
@@ -97,29 +99,29 @@ def key(facts):
     return "-".join(parts)
 
 
-def kind(facts):
+def kind(facts: Mapping[str, Any]) -> Tuple[List[object], List[object]]:
     """Returns what machines of one kind have in common: two lists, the second of facts that differ
     between virtual machines only."""
     memory_bytes = facts.get("memory_bytes") or 0
-    common = [
+    common: List[object] = [
         facts.get("cpu"),
         facts.get("cores"),
         facts.get("architecture"),
         round(memory_bytes / 2.0**30),
         facts.get("gpu_models") or [],
     ]
-    virtual = []
+    virtual: List[object] = []
     if facts.get("virtual"):
         virtual = [facts.get("processor"), facts.get("flags")]
     return common, virtual
 
 
-def boot():
+def boot() -> Optional[str]:
     """Returns the id of this boot; monotonic times are comparable only within one boot."""
     return text("/proc/sys/kernel/random/boot_id")
 
 
-def gpu_models():
+def gpu_models() -> List[str]:
     """Returns the models of the NVIDIA GPUs by PCI address: the names listed by the kernel driver,
     which are those of nvidia-smi, else their PCI ids, else one placeholder per device file."""
     if not _has_driver():
@@ -137,7 +139,7 @@ def gpu_models():
     return models or ["nvidia gpu"] * len(glob.glob(DEVICES + "/nvidia[0-9]*"))
 
 
-def gpus():
+def gpus() -> List[Json]:
     """Returns the NVIDIA GPUs without importing a framework: what nvidia-smi reports of each
     (`cards.query_cards`), or if that fails, ``name`` and ``uuid`` from the kernel driver."""
     if not _has_driver():
@@ -152,18 +154,18 @@ def gpus():
     return [{"name": model, "uuid": uuid} for model, uuid in zip(models, uuids)]
 
 
-def _has_driver():
+def _has_driver() -> bool:
     return os.path.exists(DRIVER) or os.path.exists(os.path.join(DEVICES, "nvidia0"))
 
 
-def _listed_models():
+def _listed_models() -> List[str]:
     models = _information("Model")
     if "Unknown" in models:
         return []
     return models
 
 
-def _information(field):
+def _information(field: str) -> List[str]:
     """Returns a field of the kernel driver's information on each GPU, in the order of their PCI
     addresses; an empty list if it is missing for any GPU."""
     pattern = "^{}:[ \\t]*(\\S.*?)[ \\t]*$".format(field)
@@ -176,7 +178,7 @@ def _information(field):
     return values
 
 
-def caches():
+def caches() -> Dict[str, Optional[str]]:
     """Returns the sizes of the first processor's caches, without those of instructions: {``L2``:
     ``512K``}."""
     found = {}

@@ -8,10 +8,27 @@ import selectors
 import signal
 import subprocess
 import time
-import typing
+from typing import (
+    IO,
+    TYPE_CHECKING,
+    Callable,
+    Dict,
+    Iterable,
+    List,
+    Mapping,
+    NamedTuple,
+    Optional,
+    Tuple,
+    Union,
+    cast,
+)
 
 from rnnworker import proc_files
+from rnnworker.json_types import Event, Json
 from rnnworker.user_functions import says_out_of_memory
+
+if TYPE_CHECKING:  # it imports this module
+    from rnnworker.forked_workers import Forked, Importer
 
 GRACE_SECONDS = 3.0
 LAST_PHASE = "end"
@@ -36,14 +53,19 @@ class Outcome:
 
     exit_code = 0  # negative for a signal
     garbage = 0  # number of lines that were not events
-    over_limit = None  # the phase that exceeded its limit
+    over_limit: Optional[str] = None  # the phase that exceeded its limit
     phase = "start"  # its last phase
     cut = False  # whether it was killed at the end of the time for all members
     log_tail = ""  # the end of its log
     oom_kill = False  # whether the kernel killed a process of its group because memory ran out
-    seconds = None  # its share of the time that its round took
+    seconds: Optional[float] = None  # its share of the time that its round took
 
-    def __init__(self, events=(), turns=(), **facts):
+    def __init__(
+        self,
+        events: Iterable[Event] = (),
+        turns: Iterable[Json] = (),
+        **facts: object,
+    ) -> None:
         self.events = list(events)
         self.turns = list(turns)
         for name, value in facts.items():
@@ -51,7 +73,7 @@ class Outcome:
             setattr(self, name, value)
 
     @property
-    def out_of_memory(self):
+    def out_of_memory(self) -> bool:
         """Whether it ended because memory ran out, by its messages and the kernel's counters."""
         if self.over_limit:
             return False
@@ -64,17 +86,17 @@ class Outcome:
         return self.exit_code < 0 and says_out_of_memory(self.log_tail)
 
     @property
-    def is_killed(self):
+    def is_killed(self) -> bool:
         """Whether it received a SIGKILL from outside, which says nothing about the run."""
         return self.exit_code == SIGKILLED and not self.over_limit and not self.out_of_memory
 
-    def facts(self):
+    def facts(self) -> Json:
         """Returns it as JSON, without its events and log."""
         names = ("exit_code", "garbage", "over_limit", "phase", "turns", "oom_kill", "seconds")
         return {name: getattr(self, name) for name in names}
 
 
-def tail(log):
+def tail(log: Union[str, "os.PathLike[str]"]) -> str:
     """Returns the last `TAIL_BYTES` of a log; empty if it cannot be read."""
     try:
         with open(str(log), "rb") as file:
@@ -86,20 +108,21 @@ def tail(log):
     return content.decode("utf-8", "replace")
 
 
-class Member(typing.NamedTuple):
+class Member(NamedTuple):
     """One worker process to be started."""
 
     name: str  # unique in its round
-    command: list  # if it `forks`, its last argument is the job file
-    environment: dict  # complete
+    command: List[str]  # if it `forks`, its last argument is the job file
+    environment: Dict[str, str]  # complete
     log: str  # path of the file for its standard output and error
     events_file: str  # path of the file for its events, appended as they arrive
-    limits: dict  # {phase: seconds of work}, with ``default``; waiting for a turn does not count
-    inherit: tuple = ()  # further file descriptors (locks) that it inherits
-    on_event: typing.Callable = lambda event: None  # called with each event
+    # Phase → seconds of work, with ``default``; waiting for a turn does not count.
+    limits: Mapping[str, float]
+    inherit: Tuple[int, ...] = ()  # further file descriptors (locks) that it inherits
+    on_event: Callable[[Event], object] = lambda event: None  # called with each event
     forks: bool = False  # whether it may be forked from an importer (`forked_workers.may_fork`)
 
-    def limit(self, phase):
+    def limit(self, phase: str) -> float:
         """Returns the seconds that it may work in `phase`."""
         if phase == "train_again":
             phase = "train"
@@ -107,7 +130,7 @@ class Member(typing.NamedTuple):
         return float(self.limits.get(phase, default))
 
 
-def event_of(line):
+def event_of(line: bytes) -> Optional[Event]:
     """Parses a line of bytes as an event; returns None if it is not one."""
     try:
         event = json.loads(line.decode("utf-8"))
@@ -121,27 +144,37 @@ def event_of(line):
 class Running:
     """A member's process and its state: `is_working`, `is_waiting` (at the gate) or ended."""
 
-    def __init__(self, member, parse, importer=None, answer=lambda ended: "go"):
+    def __init__(
+        self,
+        member: Member,
+        parse: Callable[[bytes], Optional[Event]],
+        importer: Optional["Importer"] = None,
+        answer: Callable[[Optional[str]], str] = lambda ended: "go",
+    ) -> None:
         self.member = member
         self.answer = answer  # a function: the phase that has ended → the answer to its handshake
-        self.ended = None  # that phase
+        self.ended: Optional[str] = None  # that phase
         self.name = member.name
         self.parse = parse
         self.outcome = Outcome()
         self.is_working = True
         self.is_waiting = False
 
-        self.gate_event = {}  # the last one
-        self.step_seconds = None  # seconds per training step in the last turn that has any
+        self.gate_event: Event = {}  # the last one
+        self.step_seconds: Optional[float] = None  # in the last turn that has training steps
         self.deadline = 0.0  # of its phase
         self.left = 0.0  # the seconds left of its phase while it waits
         self.buffer = b""
 
         self.log = open(str(member.events_file), "ab", buffering=0)  # noqa: SIM115 (see finish)
         self.reader, writer = os.pipe()
+        self.process: Union[Forked, "subprocess.Popen[bytes]"]
+        self.pidfd: Optional[int] = None
         try:
             if importer:
-                self.process = importer.fork(member, writer)
+                forked = importer.fork(member, writer)
+                self.process = forked
+                self.pidfd = forked.ended
             else:
                 self.process = _started(member, writer)
         except BaseException:
@@ -151,10 +184,8 @@ class Running:
         finally:
             os.close(writer)
 
-        self.pidfd = None
-        if importer:
-            self.pidfd = self.process.ended
-        elif hasattr(os, "pidfd_open"):
+        self._stdin = cast(IO[bytes], self.process.stdin)  # a pipe, which Popen may not have
+        if not importer and hasattr(os, "pidfd_open"):
             self.pidfd = os.pidfd_open(self.process.pid)
         self._descriptors = [self.reader]
         if self.pidfd is not None:
@@ -162,15 +193,15 @@ class Running:
         self._begin("start")
 
     @property
-    def is_alive(self):
+    def is_alive(self) -> bool:
         return self.is_working or self.is_waiting
 
-    def watch(self, selector):
+    def watch(self, selector: selectors.BaseSelector) -> None:
         """Has `selector` report what the process writes, and its end."""
         for descriptor in self._descriptors:
             selector.register(descriptor, selectors.EVENT_READ, self)
 
-    def read(self, selector):
+    def read(self, selector: selectors.BaseSelector) -> None:
         """Reads what the process has written; if it has ended, also ends its children."""
         if not self.is_alive:
             return
@@ -189,7 +220,7 @@ class Running:
         for line in lines:
             self._take(self.parse(line))
 
-    def _take(self, event):
+    def _take(self, event: Optional[Event]) -> None:
         """Notes an event, which may ask for an answer. None: a line that was no event."""
         if event is None:
             self.outcome.garbage += 1
@@ -215,7 +246,7 @@ class Running:
             self.ended = None
             self._begin(self.outcome.phase)
 
-    def take_turn(self, turn, *length):
+    def take_turn(self, turn: Json, *length: int) -> None:
         """Gives it a `turn` of this `length`, in steps: the untimed lead-in, then the timed ones;
         all that are left if it is not given."""
         self.outcome.turns.append(turn)
@@ -227,7 +258,7 @@ class Running:
             line += " {}".format(steps)
         self._send(line)
 
-    def check_limit(self, selector):
+    def check_limit(self, selector: selectors.BaseSelector) -> None:
         """Ends the member if it exceeds its limit, even if it never stops writing, or if its
         process has ended while a child of it holds the pipe open."""
         if self.is_working and time.monotonic() > self.deadline:
@@ -236,26 +267,26 @@ class Running:
         elif self.is_alive and self.pidfd is None and self.process.poll() is not None:
             self.close(selector)
 
-    def cut_short(self):
+    def cut_short(self) -> None:
         """Kills the process, because the time for all members is over."""
         if self.is_alive:
             self.outcome.cut = True
             _signal_group(self.process.pid, signal.SIGKILL)
 
-    def close(self, selector):
+    def close(self, selector: selectors.BaseSelector) -> None:
         """Ends the process, which `selector` no longer watches."""
         for descriptor in self._descriptors:
             selector.unregister(descriptor)
         self.finish()
 
-    def close_stdin(self):
+    def close_stdin(self) -> None:
         """Closes its standard input; a worker that waits for an answer then exits."""
         with contextlib.suppress(BrokenPipeError):
-            self.process.stdin.close()
+            self._stdin.close()
 
-    def finish(self):
+    def finish(self) -> None:
         """Ends the process and its children, and closes all descriptors. Idempotent."""
-        if self.log is None:
+        if self.log.closed:
             return
         self.is_working = False
         self.is_waiting = False
@@ -270,29 +301,28 @@ class Running:
             self.outcome.log_tail = tail(self.member.log)
         finally:
             self.log.close()
-            self.log = None
             for descriptor in self._descriptors:
                 os.close(descriptor)
 
-    def cpu_seconds(self):
+    def cpu_seconds(self) -> float:
         """Returns the CPU seconds used by the process and its threads, to a clock tick."""
         stat = proc_files.text("/proc/{}/stat".format(self.process.pid)) or ""
         fields = stat.rpartition(")")[2].split()
         ticks = sum(int(field) for field in fields[11:13])
         return ticks / float(os.sysconf("SC_CLK_TCK"))
 
-    def _begin(self, phase):
+    def _begin(self, phase: str) -> None:
         """Begins a phase, which has a limit of its own."""
         self.outcome.phase = phase
         self.deadline = time.monotonic() + self.member.limit(phase)
 
-    def _send(self, line):
+    def _send(self, line: str) -> None:
         with contextlib.suppress(BrokenPipeError):
-            self.process.stdin.write(line.encode("ascii") + b"\n")
-            self.process.stdin.flush()
+            self._stdin.write(line.encode("ascii") + b"\n")
+            self._stdin.flush()
 
 
-def _started(member, writer):
+def _started(member: Member, writer: int) -> "subprocess.Popen[bytes]":
     """Starts the process of `member`, which writes its events to the descriptor `writer`."""
     environment = dict(member.environment)
     environment["RNNWORKER_EVENTS"] = str(writer)
@@ -304,12 +334,12 @@ def _started(member, writer):
             stdout=output,
             stderr=output,
             env=environment,
-            pass_fds=(writer,) + tuple(member.inherit),
+            pass_fds=(writer,) + member.inherit,
             start_new_session=True,
         )
 
 
-def _end(process):
+def _end(process: Union["Forked", "subprocess.Popen[bytes]"]) -> None:
     """Ends a process and its children: SIGTERM, then SIGKILL."""
     try:
         process.wait(timeout=GRACE_SECONDS)
@@ -320,6 +350,6 @@ def _end(process):
     _signal_group(process.pid, signal.SIGKILL)
 
 
-def _signal_group(group, number):
+def _signal_group(group: int, number: int) -> None:
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(group, number)

@@ -5,11 +5,23 @@ certificates tolerate.
 dtype policies (float32 weights, 16-bit computation; remaining float32 products do not use TF32).
 """
 
+from typing import Dict, Set
+
+from rnnworker.json_types import Config, Json
+
 DEFAULT = "float32"
 MIXED = ("mixed_float16", "mixed_bfloat16")
 
 
-def _tolerance(outputs, gradients, loss_curve, first_loss):
+Tolerance = Dict[str, float]  # the largest error of each part of a certificate
+
+
+def _tolerance(
+    outputs: float,
+    gradients: float,
+    loss_curve: float,
+    first_loss: float,
+) -> Tolerance:
     """`weights`: of the changes in the first steps, which are made of gradients."""
     return {
         "outputs": outputs,
@@ -44,32 +56,33 @@ NOISES = 30
 NOT_FINITE = 1e10
 
 
-def allowed_apart(noise):
+def allowed_apart(noise: float) -> float:
     """Returns the largest relative difference of the loss curves of two equal trainings, of which
     one differs by `noise` if its weights begin one rounding away. It is at least that of a loss,
     which is a float32 whatever the layers compute in. Measured by ``benchmarks/parting.py``."""
     return NOISES * max(noise, LAST_PLACE["float32"])
 
 
-def batch_sizes(samples, batch):
+def batch_sizes(samples: int, batch: int) -> Set[int]:
     """Returns the sizes of the batches that `samples` are split into, whole ones and the last: a
     certificate holds for those that it tested."""
     sizes = {min(batch, samples), samples % batch}
     return sizes - {0}
 
 
-def requested_precision(config):
-    return config.get("precision") or DEFAULT
+def requested_precision(config: Config) -> str:
+    requested: str = config.get("precision") or DEFAULT
+    return requested
 
 
-def policy(config):
+def policy(config: Config) -> str:
     requested = requested_precision(config)
     if requested in MIXED:
         return requested
     return DEFAULT
 
 
-def as_expected(config, facts):
+def as_expected(config: Config, facts: Json) -> bool:
     """Returns whether `facts` read back from the session, ``{"policy", "layers", "tf32"}``, match
     `config`: ``layers`` are compute dtypes of recurrent layers, ``tf32`` is None if unknown."""
     expected = policy(config)

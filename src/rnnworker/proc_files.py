@@ -8,9 +8,10 @@ cgroup-v1/memory.rst; proc(5).
 
 import os
 import re
+from typing import Iterator, Optional, Set, overload
 
 
-def text(path):
+def text(path: str) -> Optional[str]:
     """Returns the file's content, stripped; None if it cannot be read."""
     try:
         with open(str(path)) as file:
@@ -19,7 +20,15 @@ def text(path):
         return None
 
 
-def number(path, default=None):
+@overload
+def number(path: str) -> Optional[int]: ...
+
+
+@overload
+def number(path: str, default: int) -> int: ...
+
+
+def number(path: str, default: Optional[int] = None) -> Optional[int]:
     """Returns the integer in the file; `default` if there is none."""
     try:
         return int(text(path) or "")
@@ -27,9 +36,9 @@ def number(path, default=None):
         return default
 
 
-def processors(path):
+def processors(path: str) -> Set[int]:
     """Returns the set of processors in the file's list, such as ``0-3,8``."""
-    numbers = set()
+    numbers: Set[int] = set()
     for part in (text(path) or "").split(","):
         if part:
             ends = part.split("-")
@@ -37,7 +46,7 @@ def processors(path):
     return numbers
 
 
-def memory_bytes(name="MemTotal", file="/proc/meminfo"):
+def memory_bytes(name: str = "MemTotal", file: str = "/proc/meminfo") -> Optional[int]:
     """Returns the value of `name` in ``/proc/meminfo`` in bytes; None if unknown."""
     match = re.search(name + r":\s+(\d+) kB", text(file) or "")
     if match is None:
@@ -45,18 +54,18 @@ def memory_bytes(name="MemTotal", file="/proc/meminfo"):
     return int(match.group(1)) * 1024
 
 
-def available_bytes(proc="/proc"):
+def available_bytes(proc: str = "/proc") -> Optional[int]:
     """Returns the bytes of memory that can be used without swapping and within the limits of the
     control groups of this process; None if they are unknown."""
-    known = [memory_bytes("MemAvailable", os.path.join(str(proc), "meminfo"))]
+    known = [memory_bytes("MemAvailable", os.path.join(proc, "meminfo"))]
     # The scheduler of a cluster sets such limits for a job.
-    for folder in _groups_and_parents("memory", os.path.join(str(proc), "self")):
+    for folder in _groups_and_parents("memory", os.path.join(proc, "self")):
         known.append(number(os.path.join(folder, "memory.max")))
         known.append(number(os.path.join(folder, "memory.limit_in_bytes")))
     return min((size for size in known if size is not None), default=None)
 
 
-def quota(process="/proc/self"):
+def quota(process: str = "/proc/self") -> Optional[float]:
     """Returns the smallest CPU quota, in cores, of the control groups of `process` and their
     parents; None if there is none or it is unknown."""
     quotas = []
@@ -70,7 +79,7 @@ def quota(process="/proc/self"):
     return min(quotas, default=None)
 
 
-def oom_kills(process="/proc/self", host="/proc/vmstat"):
+def oom_kills(process: str = "/proc/self", host: str = "/proc/vmstat") -> Optional[int]:
     """Returns how many processes in the control group of `process` the kernel has killed because
     memory ran out. A worker stays in the controller's group unless its build's command moves it.
 
@@ -88,12 +97,12 @@ def oom_kills(process="/proc/self", host="/proc/vmstat"):
     return None
 
 
-def _groups(controller, process):
+def _groups(controller: str, process: str) -> Iterator[str]:
     """Yields the folders of the control groups in which `controller` (``cpu`` or ``memory``)
     restricts `process`. Their paths are in ``/proc/PID/cgroup``, their mount points in
     ``/proc/PID/mountinfo``."""
-    groups = text(os.path.join(str(process), "cgroup")) or ""
-    mounts = text(os.path.join(str(process), "mountinfo")) or ""
+    groups = text(os.path.join(process, "cgroup")) or ""
+    mounts = text(os.path.join(process, "mountinfo")) or ""
     for group in groups.splitlines():
         _, controllers, path = group.split(":", 2)
         for line in mounts.splitlines():
@@ -112,7 +121,7 @@ def _groups(controller, process):
                 yield os.path.normpath(os.path.join(point, inside))
 
 
-def _groups_and_parents(controller, process):
+def _groups_and_parents(controller: str, process: str) -> Iterator[str]:
     """Yields the folders of the control groups and all folders above them. In a container's
     namespace, the path may not exist; the group is then a parent."""
     for folder in _groups(controller, process):

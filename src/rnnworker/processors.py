@@ -16,8 +16,10 @@ import os
 import re
 import resource
 import time
+from typing import Callable, Dict, NamedTuple, Optional, Sequence, Set, Tuple
 
 from rnnworker import machine, proc_files
+from rnnworker.json_types import Card, Config
 
 # Cores that feed a GPU: Python, the input pipeline and the driver need no more, and each further
 # core brings in more interference from other processes.
@@ -33,16 +35,40 @@ READS = 20000
 TIMES = 7
 TRIES = 200
 
-Processor = collections.namedtuple("Processor", "number socket core")
-Processor.__doc__ = "One logical processor: its number, its socket, its core within the socket."
+Cores = Tuple[int, ...]  # the numbers of processors, sorted
 
 
-def read_topology(base="/sys/devices/system/cpu", cores=None):
+class Processor(NamedTuple):
+    """One logical processor: its number, its socket, its core within the socket."""
+
+    number: int
+    socket: int
+    core: int
+
+
+Topology = Sequence[Processor]
+
+
+class LoadSoFar(NamedTuple):
+    """The CPU seconds so far: `own`, of this process with its children, and those of each processor
+    (busy, taken by the hypervisor), none if they are unknown."""
+
+    own: float
+    processors: Dict[int, Tuple[float, float]]
+
+
+Load = Dict[str, float]  # CPU seconds over some time (`load_between`)
+
+
+def read_topology(
+    base: str = "/sys/devices/system/cpu",
+    cores: Optional[float] = None,
+) -> Tuple[Processor, ...]:
     """Returns the processors that this process may use, as listed by the kernel. Their number is
     limited to the CPU quota of the control group (or `cores`): more threads would be throttled."""
     topology = []
     for cpu in sorted(os.sched_getaffinity(0)):
-        folder = os.path.join(str(base), "cpu{}".format(cpu), "topology")
+        folder = os.path.join(base, "cpu{}".format(cpu), "topology")
         socket = proc_files.number(os.path.join(folder, "physical_package_id"), 0)
         core = proc_files.number(os.path.join(folder, "core_id"), cpu)
         topology.append(Processor(cpu, socket, core))
@@ -54,7 +80,7 @@ def read_topology(base="/sys/devices/system/cpu", cores=None):
     return tuple(processor for processor in topology if processor.number in kept)
 
 
-def choose(topology, threads):
+def choose(topology: Topology, threads: Optional[int]) -> Cores:
     """Returns the processors for `threads` threads (None: all) as a sorted tuple: distinct
     physical cores of one socket first, then of the next, and hyper-thread siblings last. Raises
     ValueError if there are too few processors or `threads` is not positive."""
@@ -63,7 +89,7 @@ def choose(topology, threads):
     if not 1 <= threads <= len(topology):
         message = "asks for {} threads; this machine offers {} cores"
         raise ValueError(message.format(threads, len(topology)))
-    siblings = collections.Counter()
+    siblings: Dict[Tuple[int, int], int] = collections.Counter()
     ranked = []
     for processor in sorted(topology):
         core = (processor.socket, processor.core)
@@ -74,7 +100,12 @@ def choose(topology, threads):
     return tuple(sorted(chosen))
 
 
-def for_device(topology, device, card=None, base="/sys"):
+def for_device(
+    topology: Topology,
+    device: Config,
+    card: Optional[Card] = None,
+    base: str = "/sys",
+) -> Cores:
     """Returns the processors for a run on `device` (``kind``, ``threads``), chosen as by `choose`.
     On a GPU, processors near its `card` are preferred, and `threads` defaults to `FEEDERS`."""
     threads = device.get("threads")
@@ -88,7 +119,11 @@ def for_device(topology, device, card=None, base="/sys"):
     return choose(topology, threads)
 
 
-def processors_near(topology, card, base="/sys"):
+def processors_near(
+    topology: Topology,
+    card: Optional[Card],
+    base: str = "/sys",
+) -> Tuple[Processor, ...]:
     """Returns the processors of `topology` on the NUMA node of `card` (``bus``: its PCI address),
     or all of `topology` if the node is unknown or none of its processors is available."""
     bus = (card or {}).get("bus") or ""
@@ -103,7 +138,7 @@ def processors_near(topology, card, base="/sys"):
     return tuple(near or topology)
 
 
-def start_cores(topology, cores, place):
+def start_cores(topology: Topology, cores: Cores, place: int) -> Cores:
     """Returns the processors on which the run at `place` (from 0) in its round starts: as many as
     `cores`, on the same sockets, and different ones for each place if there are enough."""
     count = len(cores)
@@ -115,9 +150,9 @@ def start_cores(topology, cores, place):
     return tuple(sorted(chosen))
 
 
-def move(cores):
+def move(cores: Sequence[int]) -> None:
     """Pins this process and all of its threads to the processors `cores`."""
-    moved = set()
+    moved: Set[int] = set()
     while True:
         threads = {int(name) for name in os.listdir("/proc/self/task")} - moved
         if not threads:
@@ -128,50 +163,45 @@ def move(cores):
         moved |= threads
 
 
-def load_so_far(stat="/proc/stat"):
-    """Returns the CPU seconds of this process with its children (``own``) and of each processor,
-    (busy, taken by the hypervisor), so far."""
+def load_so_far(stat: str = "/proc/stat") -> LoadSoFar:
     own = resource.getrusage(resource.RUSAGE_SELF)
     children = resource.getrusage(resource.RUSAGE_CHILDREN)
     second = float(os.sysconf("SC_CLK_TCK"))
-    load = {
-        "processors": {},
-        "own": own.ru_utime + own.ru_stime + children.ru_utime + children.ru_stime,
-    }
-
+    seconds = own.ru_utime + own.ru_stime + children.ru_utime + children.ru_stime
+    processors = {}
     has_ticks = False
     lines = re.findall(r"^cpu(\d+) (.*)$", proc_files.text(stat) or "", re.MULTILINE)
     for cpu, listed in lines:
         ticks = [int(field) for field in listed.split()[:8]]
         user, nice, system, _, _, irq, softirq, steal = ticks
         busy = user + nice + system + irq + softirq
-        load["processors"][int(cpu)] = (busy / second, steal / second)
+        processors[int(cpu)] = (busy / second, steal / second)
         has_ticks = has_ticks or any(ticks)
     if not has_ticks:  # some sandboxes (gVisor) list only zeros
-        load["processors"] = {}
-    return load
+        processors = {}
+    return LoadSoFar(seconds, processors)
 
 
-def load_between(before, after):
+def load_between(before: LoadSoFar, after: LoadSoFar) -> Load:
     """Returns the CPU seconds between two results of `load_so_far`: `own` (this run), `busy` (all
     processes on this run's processors), `foreign` (busy minus own, at least 0), `steal` (taken by
     the hypervisor). Only `own` is known if ``/proc/stat`` has no data."""
-    load = {"own": after["own"] - before["own"]}
-    if not after["processors"]:
+    load = {"own": after.own - before.own}
+    if not after.processors:
         return load
 
     load["busy"] = 0.0
     load["steal"] = 0.0
     for cpu in os.sched_getaffinity(0):
-        if cpu in before["processors"] and cpu in after["processors"]:
-            busy, steal = after["processors"][cpu]
-            busy_before, steal_before = before["processors"][cpu]
+        if cpu in before.processors and cpu in after.processors:
+            busy, steal = after.processors[cpu]
+            busy_before, steal_before = before.processors[cpu]
             load["busy"] += busy - busy_before
             load["steal"] += steal - steal_before
     return total_load({}, load)
 
 
-def total_load(first, second):
+def total_load(first: Load, second: Load) -> Load:
     """Returns the sum of two loads. `foreign` is computed from the sums, because the kernel counts
     busy time in ticks of 10 ms, and over a short time often has one too many or too few."""
     total = {}
@@ -193,56 +223,63 @@ class RandomReads:
     imported NumPy.
     """
 
-    def __init__(self, cores=()):
+    def __init__(self, cores: Sequence[int] = ()) -> None:
         self.bytes = reads_bytes(machine.caches())
-        self._read = None
+        self._read: Optional[Callable[[], object]] = None
         self._cores = cores[:MOST_CORES]
 
-    def seconds(self):
+    def seconds(self) -> float:
         """Returns the seconds of the reads on the slowest core."""
         if self._read is None:
-            import numpy
-
-            array = numpy.arange(self.bytes // 8, dtype="float64")
-            count = READS * self.bytes // BYTES
-            places = numpy.random.RandomState(0).randint(0, len(array), count)
-            self._read = functools.partial(
-                numpy.take,
-                array,
-                places.astype(numpy.intp),
-                out=numpy.empty(count),
-                mode="clip",
-            )
-
+            self._read = random_reads(self.bytes)
         if len(self._cores) < 2:
-            return self._once()
+            return median_seconds(self._read)
         usual = os.sched_getaffinity(0)
+        taken = []
         try:
-            return max(self._once(core) for core in self._cores)
+            for core in self._cores:
+                os.sched_setaffinity(0, {core})
+                taken.append(median_seconds(self._read))
         finally:
             os.sched_setaffinity(0, usual)
-
-    def _once(self, core=None):
-        """Returns the median of several timings, on `core` if it is given."""
-        if core is not None:
-            os.sched_setaffinity(0, {core})
-        self._read()  # fills the cache
-        taken = []
-        for _ in range(TIMES):  # a timer interrupt takes as long as the reads
-            begin = time.perf_counter()
-            self._read()
-            taken.append(time.perf_counter() - begin)
-        return sorted(taken)[TIMES // 2]
+        return max(taken)
 
 
-def mean_reads(before, after):
+def random_reads(size: int) -> Callable[[], object]:
+    """Returns a function that makes the reads of `RandomReads` in an array of `size` bytes."""
+    import numpy
+
+    array = numpy.arange(size // 8, dtype="float64")
+    count = READS * size // BYTES
+    places = numpy.random.RandomState(0).randint(0, len(array), count)
+    return functools.partial(
+        numpy.take,
+        array,
+        places.astype(numpy.intp),
+        out=numpy.empty(count),
+        mode="clip",
+    )
+
+
+def median_seconds(read: Callable[[], object]) -> float:
+    """Returns the median of several timings of `read`."""
+    read()  # fills the cache
+    taken = []
+    for _ in range(TIMES):  # a timer interrupt takes as long as the reads
+        begin = time.perf_counter()
+        read()
+        taken.append(time.perf_counter() - begin)
+    return sorted(taken)[TIMES // 2]
+
+
+def mean_reads(before: Optional[float], after: Optional[float]) -> Optional[float]:
     """The geometric mean of what a timer returned before and after a turn."""
     if before is None or after is None:
         return None
     return math.sqrt(before * after)
 
 
-def reads_bytes(caches):
+def reads_bytes(caches: Dict[str, Optional[str]]) -> int:
     """Returns the size of the array of `RandomReads`: half of the L2 cache, at most `BYTES`, also
     if its size is unknown. `caches`: as `machine.caches` returns them."""
     kibibytes = re.match(r"(\d+)K$", caches.get("L2") or "")

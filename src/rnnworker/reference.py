@@ -22,9 +22,23 @@ A layer's option ``activation`` replaces tanh (in ``rnn_relu``, max(0, ·)), and
 the first, and its outputs are in this order.
 """
 
+from typing import Callable, Dict, Iterable, List, Mapping, Optional, Tuple
+
 import numpy
 
 from rnnworker import canonical_weights
+from rnnworker.canonical_weights import Arrays
+from rnnworker.json_types import Json
+
+Array = numpy.ndarray
+Function = Json  # what a layer computes, as `function_of` returns it
+# Of a layer: the gradient of its outputs → those of ``x`` and of its arrays.
+LayerBack = Callable[[Array], Arrays]
+States = Tuple[Array, ...]  # of a cell, its output first
+# Of a time step: the gradients of the new states → that of x·W + b, and those of the old states.
+StepBack = Callable[..., Tuple[Array, States]]
+# A function, and its derivative as a function of its value.
+Activation = Tuple[Callable[[Array], Array], Callable[[Array], Array]]
 
 PLAIN = {"activation": "tanh", "recurrent_activation": "sigmoid"}
 
@@ -33,11 +47,11 @@ class UnknownFunction(ValueError):
     """The reference does not implement the requested function."""
 
 
-def function_of(cell, options, keras_3):
+def function_of(cell: str, options: Mapping[str, object], keras_3: bool) -> Function:
     """Returns the function that a layer with these `options` computes: ``{"activation",
     "recurrent_activation", "use_bias", "go_backwards"}``. Raises `UnknownFunction` if the reference
     lacks an activation. In Keras 3 hard_sigmoid has slope 1/6, in Keras 2 it has 1/5."""
-    function = dict(PLAIN)
+    function: Function = dict(PLAIN)
     if cell == "rnn_relu":
         function["activation"] = "relu"
     if cell.startswith("rnn_"):
@@ -61,12 +75,12 @@ def function_of(cell, options, keras_3):
     return function
 
 
-def combined(functions):
+def combined(functions: Iterable[Function]) -> Json:
     """Returns the settings that separate functions of a model's recurrent layers, of which each has
     its function in `functions`: a value, or the different values of its layers, as text."""
-    settings = {}
+    settings: Json = {}
     for name in ("activation", "recurrent_activation", "use_bias"):
-        values = []
+        values: List[object] = []
         for function in functions:
             if function[name] not in values:
                 values.append(function[name])
@@ -77,7 +91,13 @@ def combined(functions):
     return settings
 
 
-def run(cell, x, arrays, output_gradient, function=None):
+def run(
+    cell: str,
+    x: Array,
+    arrays: Mapping[str, Array],
+    output_gradient: Array,
+    function: Optional[Function] = None,
+) -> Tuple[Array, Arrays]:
     """Returns the outputs of a layer and the gradients of sum(outputs ∘ output_gradient): (outputs,
     shaped like `output_gradient`; gradients of ``x`` and of each array).
 
@@ -90,24 +110,26 @@ def run(cell, x, arrays, output_gradient, function=None):
       twice the units for a bidirectional layer, forward first.
     - `function`: from `function_of`; None is the cell as defined above.
     """
-    x = numpy.asarray(x, "float64")
     upstream = numpy.asarray(output_gradient, "float64")
-    arrays = {name: numpy.asarray(array, "float64") for name, array in arrays.items()}
+    exact = {name: numpy.asarray(array, "float64") for name, array in arrays.items()}
     if function is None:
         function = function_of(cell, {}, True)
     returns_sequences = upstream.ndim == 3
-    outputs, back = _forward(cell, x, arrays, function, returns_sequences)
+    inputs = numpy.asarray(x, "float64")
+    outputs, back = _forward(cell, inputs, exact, function, returns_sequences)
     return outputs, back(upstream)
 
 
-def _forward(cell, x, arrays, function, sequences):
+def _forward(
+    cell: str, x: Array, arrays: Arrays, function: Function, sequences: bool
+) -> Tuple[Array, LayerBack]:
     """(outputs of a layer, its backward step): of all time steps if `sequences`, else of the last
     one. The backward step maps the gradient of the outputs to those of ``x`` and of each array."""
     if function["go_backwards"]:
         onwards = dict(function, go_backwards=False)
         outputs, back_onwards = _forward(cell, _in_reverse(x), arrays, onwards, sequences)
 
-        def back(upstream):
+        def back(upstream: Array) -> Arrays:
             gradients = back_onwards(upstream)
             gradients["x"] = _in_reverse(gradients["x"])
             return gradients
@@ -121,13 +143,15 @@ def _forward(cell, x, arrays, function, sequences):
     return _one_direction(cell, x, arrays, function, sequences)
 
 
-def _both_directions(cell, x, parts, function, sequences):
+def _both_directions(
+    cell: str, x: Array, parts: Dict[str, Arrays], function: Function, sequences: bool
+) -> Tuple[Array, LayerBack]:
     reverse = dict(function, go_backwards=True)
     first, back_first = _forward(cell, x, parts["forward_"], function, sequences)
     second, back_second = _forward(cell, x, parts["backward_"], reverse, sequences)
     outputs = numpy.concatenate([first, _in_reverse(second)], axis=-1)
 
-    def back(upstream):
+    def back(upstream: Array) -> Arrays:
         of_first, of_second = numpy.split(upstream, 2, axis=-1)
         of_forward = back_first(of_first)
         of_backward = back_second(_in_reverse(of_second))
@@ -139,23 +163,25 @@ def _both_directions(cell, x, parts, function, sequences):
     return outputs, back
 
 
-def _in_reverse(array):
+def _in_reverse(array: Array) -> Array:
     """A sequence with its time steps in reverse order; the last step's array as it is."""
     if array.ndim == 3:
         return array[:, ::-1]
     return array
 
 
-def _stack(cell, x, parts, function, sequences):
-    steps_back = []
+def _stack(
+    cell: str, x: Array, parts: Dict[str, Arrays], function: Function, sequences: bool
+) -> Tuple[Array, LayerBack]:
+    steps_back: List[LayerBack] = []
     outputs = x
     for number, arrays in enumerate(parts.values(), 1):
         is_inner = number < len(parts)
         outputs, back_layer = _forward(cell, outputs, arrays, function, sequences or is_inner)
         steps_back.append(back_layer)
 
-    def back(upstream):
-        of_layers = []
+    def back(upstream: Array) -> Arrays:
+        of_layers: List[Arrays] = []
         for back_layer in reversed(steps_back):
             gradients = back_layer(upstream)
             upstream = gradients.pop("x")
@@ -167,10 +193,12 @@ def _stack(cell, x, parts, function, sequences):
     return outputs, back
 
 
-def _one_direction(cell, x, arrays, function, sequences):
+def _one_direction(
+    cell: str, x: Array, arrays: Arrays, function: Function, sequences: bool
+) -> Tuple[Array, LayerBack]:
     step, states = CELLS[cell]
     squash = ACTIVATIONS[function["activation"]]
-    gate = ACTIVATIONS.get(function["recurrent_activation"])
+    gate = ACTIVATIONS[function["recurrent_activation"] or "linear"]  # a simple cell has no gates
     batch, times, _ = x.shape
     units, columns = arrays["recurrent"].shape
     arrays = dict(arrays)
@@ -183,20 +211,20 @@ def _one_direction(cell, x, arrays, function, sequences):
     bias_gradient = numpy.atleast_2d(gradients["bias"])[0]
     projected = x @ arrays["kernel"] + bias
     zeros = (numpy.zeros((batch, units)),) * states
-    state = zeros
-    outputs = []
-    steps_back = []
+    state: States = zeros
+    outputs: List[Array] = []
+    steps_back: List[StepBack] = []
     for time in range(times):
         state, step_back = step(projected[:, time], state, arrays, gradients, squash, gate)
         outputs.append(state[0])
         steps_back.append(step_back)
 
-    def back(upstream):
+    def back(upstream: Array) -> Arrays:
         if not sequences:
             of_last = upstream
             upstream = numpy.zeros((batch, times, units))
             upstream[:, -1] = of_last
-        gradient = zeros
+        gradient: States = zeros
         of_projected = numpy.empty_like(projected)
         for time in reversed(range(times)):
             of_hidden = gradient[0] + upstream[:, time]
@@ -213,23 +241,23 @@ def _one_direction(cell, x, arrays, function, sequences):
     return outputs[-1], back
 
 
-def _sigmoid(value):
-    return 0.5 * (1.0 + numpy.tanh(0.5 * value))
+def _sigmoid(value: Array) -> Array:
+    squashed: Array = 0.5 * (1.0 + numpy.tanh(0.5 * value))
+    return squashed
 
 
-def _elu(value):
+def _elu(value: Array) -> Array:
     return numpy.where(value > 0, value, numpy.expm1(numpy.minimum(value, 0)))
 
 
-def _hard_sigmoid(slope):
+def _hard_sigmoid(slope: float) -> Activation:
     return (
         lambda value: numpy.clip(slope * value + 0.5, 0.0, 1.0),
         lambda out: slope * ((out > 0) & (out < 1)),
     )
 
 
-# Name → the function, and its derivative as a function of its value.
-ACTIVATIONS = {
+ACTIVATIONS: Dict[str, Activation] = {
     "tanh": (numpy.tanh, lambda out: 1 - out**2),
     "sigmoid": (_sigmoid, lambda out: out * (1 - out)),
     "relu": (lambda value: numpy.maximum(value, 0), lambda out: (out > 0) * 1.0),
@@ -250,11 +278,18 @@ ACTIVATIONS = {
 # and of a GRU's second bias, and returns the gradient of x·W + b and those of the previous states.
 
 
-def _lstm(projected, state, arrays, gradients, squash, gate):
+def _lstm(
+    projected: Array,
+    state: States,
+    arrays: Arrays,
+    gradients: Arrays,
+    squashing: Activation,
+    gating: Activation,
+) -> Tuple[States, StepBack]:
     hidden, memory = state
     recurrent = arrays["recurrent"]
-    squash, of_squash = squash
-    gate, of_gate = gate
+    squash, of_squash = squashing
+    gate, of_gate = gating
     gates = projected + hidden @ recurrent
     i, f, c, o = numpy.split(gates, 4, axis=1)
     i = gate(i)
@@ -264,7 +299,7 @@ def _lstm(projected, state, arrays, gradients, squash, gate):
     new = f * memory + i * c
     squashed = squash(new)
 
-    def back(grad_hidden, grad_new):
+    def back(grad_hidden: Array, grad_new: Array) -> Tuple[Array, States]:
         grad_new = grad_new + grad_hidden * o * of_squash(squashed)
         grad_i = grad_new * c * of_gate(i)
         grad_f = grad_new * memory * of_gate(f)
@@ -278,11 +313,18 @@ def _lstm(projected, state, arrays, gradients, squash, gate):
     return (o * squashed, new), back
 
 
-def _gru(projected, state, arrays, gradients, squash, gate):
+def _gru(
+    projected: Array,
+    state: States,
+    arrays: Arrays,
+    gradients: Arrays,
+    squashing: Activation,
+    gating: Activation,
+) -> Tuple[States, StepBack]:
     (hidden,) = state
     recurrent = arrays["recurrent"]
-    squash, of_squash = squash
-    gate, of_gate = gate
+    squash, of_squash = squashing
+    gate, of_gate = gating
     p_z, p_r, p_h = numpy.split(projected, 3, axis=1)
     q = hidden @ recurrent + arrays["bias"][1]
     q_z, q_r, q_h = numpy.split(q, 3, axis=1)
@@ -290,7 +332,7 @@ def _gru(projected, state, arrays, gradients, squash, gate):
     r = gate(p_r + q_r)
     n = squash(p_h + r * q_h)
 
-    def back(grad_hidden):
+    def back(grad_hidden: Array) -> Tuple[Array, States]:
         grad_n = grad_hidden * (1 - z) * of_squash(n)
         grad_z = grad_hidden * (hidden - n) * of_gate(z)
         grad_r = grad_n * q_h * of_gate(r)
@@ -304,10 +346,17 @@ def _gru(projected, state, arrays, gradients, squash, gate):
     return (z * hidden + (1 - z) * n,), back
 
 
-def _gru_reset_before(projected, state, arrays, gradients, squash, gate):
+def _gru_reset_before(
+    projected: Array,
+    state: States,
+    arrays: Arrays,
+    gradients: Arrays,
+    squashing: Activation,
+    gating: Activation,
+) -> Tuple[States, StepBack]:
     (hidden,) = state
-    squash, of_squash = squash
-    gate, of_gate = gate
+    squash, of_squash = squashing
+    gate, of_gate = gating
     gates = 2 * hidden.shape[1]
     recurrent_zr = arrays["recurrent"][:, :gates]
     recurrent_h = arrays["recurrent"][:, gates:]
@@ -316,7 +365,7 @@ def _gru_reset_before(projected, state, arrays, gradients, squash, gate):
     reset = r * hidden
     n = squash(projected[:, gates:] + reset @ recurrent_h)
 
-    def back(grad_hidden):
+    def back(grad_hidden: Array) -> Tuple[Array, States]:
         grad_n = grad_hidden * (1 - z) * of_squash(n)
         grad_z = grad_hidden * (hidden - n) * of_gate(z)
         grad_reset = grad_n @ recurrent_h.T
@@ -331,13 +380,20 @@ def _gru_reset_before(projected, state, arrays, gradients, squash, gate):
     return (z * hidden + (1 - z) * n,), back
 
 
-def _rnn(projected, state, arrays, gradients, squash, gate):
+def _rnn(
+    projected: Array,
+    state: States,
+    arrays: Arrays,
+    gradients: Arrays,
+    squashing: Activation,
+    gating: Activation,
+) -> Tuple[States, StepBack]:
     (hidden,) = state
     recurrent = arrays["recurrent"]
-    squash, of_squash = squash
+    squash, of_squash = squashing
     new = squash(projected + hidden @ recurrent)
 
-    def back(grad_hidden):
+    def back(grad_hidden: Array) -> Tuple[Array, States]:
         grad = grad_hidden * of_squash(new)
         gradients["recurrent"] += hidden.T @ grad
         grad_before = grad @ recurrent.T
@@ -347,7 +403,8 @@ def _rnn(projected, state, arrays, gradients, squash, gate):
 
 
 # Cell → its step, and its number of states.
-CELLS = {
+Step = Callable[[Array, States, Arrays, Arrays, Activation, Activation], Tuple[States, StepBack]]
+CELLS: Dict[str, Tuple[Step, int]] = {
     "lstm": (_lstm, 2),
     "gru": (_gru, 1),
     "gru_reset_before": (_gru_reset_before, 1),

@@ -17,11 +17,23 @@ import os
 import random
 import selectors
 import time
-import typing
+from typing import (
+    Callable,
+    Dict,
+    Iterable,
+    Iterator,
+    List,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Tuple,
+    Union,
+)
 
 from rnnworker import proc_files
-from rnnworker.forked_workers import Importers
-from rnnworker.members import Running, event_of
+from rnnworker.forked_workers import Importer, Importers
+from rnnworker.json_types import Event, Json
+from rnnworker.members import Member, Outcome, Running, event_of
 
 # Without pidfd_open, polling detects a process that has ended while a child holds its pipe open.
 POLL_SECONDS = 1.0
@@ -31,7 +43,7 @@ FIRST = (2, 3)  # the first turn, which determines the length of the others
 MOST_TURNS = 200  # per member; more turns gain nothing
 
 
-class Share(typing.NamedTuple):
+class Share(NamedTuple):
     """How long the turns of a round take in all: the members train again from the same weights
     until the turns are the share `of_round` (below 1) of its time, or until they have taken
     `most_seconds`."""
@@ -39,7 +51,7 @@ class Share(typing.NamedTuple):
     of_round: float
     most_seconds: float = math.inf
 
-    def trainings(self, took, before):
+    def trainings(self, took: float, before: float) -> int:
         """Returns how often members train again, whose first training `took` so many seconds in
         turns, `before` seconds after the round began."""
         wanted = before * self.of_round / (1 - self.of_round)
@@ -47,7 +59,14 @@ class Share(typing.NamedTuple):
         return max(0, math.ceil(wanted / max(took, 1e-3)) - 1)
 
 
-def supervise(members, seed=0, end=None, parse=event_of, share=None, importers=None):
+def supervise(
+    members: Sequence[Member],
+    seed: int = 0,
+    end: Optional[float] = None,
+    parse: Callable[[bytes], Optional[Event]] = event_of,
+    share: Optional[Share] = None,
+    importers: Optional[Importers] = None,
+) -> Dict[str, Outcome]:
     """Starts `members` and returns {name: `Outcome`} when they and their children have ended. As
     many start in parallel as there are cores. Raises OSError if a process cannot be started; no
     process is left running then.
@@ -84,28 +103,36 @@ def supervise(members, seed=0, end=None, parse=event_of, share=None, importers=N
 class _Round:
     """The members of a round, which of them are alive, and whose turn it is."""
 
-    def __init__(self, members, stream, parse, share, importers):
+    def __init__(
+        self,
+        members: List[Member],
+        stream: random.Random,
+        parse: Callable[[bytes], Optional[Event]],
+        share: Optional[Share],
+        importers: Importers,
+    ) -> None:
         self.planned = members[:]
-        self.running = []
+        self.running: List[Running] = []
         self.importers = importers
         self.stream = stream
         self.parse = parse
         self.share = share
         self.begun = time.monotonic()
-        self.first_turn = None  # when it began
-        self.trainings = None  # after the first one, once that is decided
+        self.first_turn: Optional[float] = None  # when it began
+        self.trainings: Optional[int] = None  # after the first one, once that is decided
         self.at_once = len(os.sched_getaffinity(0))
         self.is_single = len(members) == 1
-        self.length = None  # of turns, once it has been determined
-        self.names = []  # of the waiting members for which the orders were drawn
-        self.orders = None
-        self.order = []  # of those who still have a turn in this cycle
+        self.length: Optional[Tuple[int, int]] = None  # of turns, once it has been determined
+        self.names: List[str] = []  # of the waiting members for which the orders were drawn
+        self.orders: Iterator[List[str]] = iter(())
+        self.order: List[str] = []  # of those who still have a turn in this cycle
         self.turn = 0
         self.cycle = 0
-        self.last = None  # the member that had the previous turn
-        self.asleep = {}  # CPU seconds of the waiting members at the start of the turn
+        self.last: Optional[Running] = None  # the member that had the previous turn
+        # CPU seconds of the waiting members at the start of the turn.
+        self.asleep: Dict[str, float] = {}
 
-    def attend(self, end):
+    def attend(self, end: Optional[float]) -> None:
         """Starts members and gives turns until all have ended, or until the time `end`."""
         with selectors.DefaultSelector() as selector:
             while self._start(selector):
@@ -120,11 +147,11 @@ class _Round:
                 for process in self.processes():
                     process.check_limit(selector)
 
-    def processes(self):
+    def processes(self) -> List[Union[Running, Importer]]:
         """Returns the members and importers that have been started."""
-        return self.running + self.importers.started()
+        return [*self.running, *self.importers.started()]
 
-    def _start(self, selector):
+    def _start(self, selector: selectors.BaseSelector) -> bool:
         """Starts as many members as allowed; returns whether any is planned or alive."""
         for member in self.planned[:]:
             working = [process for process in self.processes() if process.is_working]
@@ -147,7 +174,7 @@ class _Round:
             started.watch(selector)
         return bool(self.planned) or any(member.is_alive for member in self.running)
 
-    def _timeout(self, now, end):
+    def _timeout(self, now: float, end: Optional[float]) -> Optional[float]:
         """Returns the seconds after which a limit has to be checked; None: never."""
         deadlines = [process.deadline for process in self.processes() if process.is_working]
         if end is not None:
@@ -158,13 +185,13 @@ class _Round:
             return None
         return max(0.0, min(deadlines) - now)
 
-    def _give_turn(self):
+    def _give_turn(self) -> None:
         """If no member is working, completes the turn that has ended and gives the next one."""
         if self.planned or any(member.is_working for member in self.running):
             return
         waiting = {member.name: member for member in self.running if member.is_waiting}
         for name, before in self.asleep.items():
-            if name in waiting:
+            if name in waiting and self.last is not None:
                 used = waiting[name].cpu_seconds() - before
                 self.last.outcome.turns[-1]["asleep"][name] = round(used, 2)
         if not waiting:
@@ -181,7 +208,7 @@ class _Round:
         length = self._length(waiting.values())
         chosen = waiting.pop(self.order.pop(0))
         self.asleep = {name: member.cpu_seconds() for name, member in waiting.items()}
-        turn = {
+        turn: Json = {
             "turn": self.turn,
             "cycle": self.cycle - 1,
             "after": None,
@@ -195,11 +222,12 @@ class _Round:
         self.turn += 1
         self.last = chosen
 
-    def _answer(self, ended):
+    def _answer(self, ended: Optional[str]) -> str:
         """Returns the answer to a member whose phase `ended` has ended. How often members train is
         decided when the first of them has trained, so that it is the same for all of them."""
-        may_repeat = self.share is not None and not self.is_single
-        if ended != "train" or not may_repeat or self.first_turn is None:
+        if ended != "train" or self.is_single:
+            return "go"
+        if self.share is None or self.first_turn is None:
             return "go"
         if self.trainings is None:
             before = self.first_turn - self.begun
@@ -209,23 +237,23 @@ class _Round:
             return "again {}".format(self.trainings)
         return "go"
 
-    def _length(self, members):
+    def _length(self, members: Iterable[Running]) -> Tuple[int, ...]:
         """Returns the length of the next turn: `FIRST` until all training members have had one;
         () for a single member, which gets all remaining steps."""
         if self.is_single:
             return ()
         if self.length is None:
             training = [member for member in members if member.gate_event.get("left")]
-            step_seconds = [member.step_seconds for member in training]
-            if training and all(step_seconds):
+            step_seconds = [member.step_seconds for member in training if member.step_seconds]
+            if training and len(step_seconds) == len(training):
                 left = max(member.gate_event["left"] for member in training)
                 self.length = turn_length(step_seconds, left)
         return self.length or FIRST
 
 
-def turn_length(step_seconds, left):
+def turn_length(step_seconds: Sequence[float], left: int) -> Tuple[int, int]:
     """Returns the number of steps in a turn, (untimed lead-in, timed), for members whose steps take
-    `step_seconds` (a list); `left` is the largest number of steps that any member has left."""
+    `step_seconds`; `left` is the largest number of steps that any member has left."""
     fastest = max(min(step_seconds), 1e-9)
     lead = math.ceil(LEAD_SECONDS / fastest)
     timed = math.ceil(SLICE_SECONDS / fastest)
@@ -233,10 +261,10 @@ def turn_length(step_seconds, left):
     return lead, max(1, timed, least)
 
 
-def cycles(names, stream):
+def cycles(names: Sequence[str], stream: random.Random) -> Iterator[List[str]]:
     """Yields endless permutations of `names`: the rows of a Williams square (Australian Journal of
     Scientific Research A 2, 1949), in which each name directly follows every other equally often.
-    When the rows are used up, a new square is drawn from `stream` (a ``random.Random``)."""
+    When the rows are used up, a new square is drawn from `stream`."""
     while True:
         labels = list(names)
         stream.shuffle(labels)
@@ -246,7 +274,7 @@ def cycles(names, stream):
             yield [labels[place] for place in row]
 
 
-def williams(size):
+def williams(size: int) -> List[List[int]]:
     """Returns the rows of a Williams square: `size` rows, twice as many for an odd `size`. Over all
     rows, each element directly follows every other equally often."""
     place = 0

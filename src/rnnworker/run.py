@@ -1,6 +1,5 @@
 """Executes one run: import, data, build, first step, warm-up, train, evaluate, predict."""
 
-import collections
 import ctypes
 import importlib
 import json
@@ -10,18 +9,26 @@ import signal
 import sys
 import time
 import traceback
+from typing import Callable, Dict, List, NamedTuple, Optional, Sequence
 
 from rnnworker import cards, machine, processors, user_functions
 from rnnworker import events as events_module
+from rnnworker.events import Events
+from rnnworker.json_types import Job, Json
 from rnnworker.turns import Phases, Turns, trainings_of
 
 FAILED_IN_RUN = 3
-Imported = collections.namedtuple("Imported", "seconds bytes")
-Imported.__doc__ = """Facts that a forked process gets from its importer: the seconds that importing
-took, and the bytes of mapped files that a fork does not count until they are used again."""
 
 
-def main(arguments, imported=None):
+class Imported(NamedTuple):
+    """Facts that a forked process gets from its importer: the seconds that importing took, and the
+    bytes of mapped files that a fork does not count until they are used again."""
+
+    seconds: float
+    bytes: int
+
+
+def main(arguments: Sequence[str], imported: Optional[Imported] = None) -> int:
     """Executes the job in the JSON file named on the command line. Returns the exit code: 0, or 3
     after an ``error`` event. `imported` is None unless this process was forked."""
     begin = time.monotonic()
@@ -31,8 +38,8 @@ def main(arguments, imported=None):
     if imported is None:
         die_with_parent(job.get("parent"))
 
-    reads = {}
-    facts = {}
+    reads: Dict[str, Callable[[], float]] = {}
+    facts: Json = {}
     if job.get("card"):
         facts["card"] = job["card"]
     if job["config"]["device"].get("kind") == "cpu":  # they say nothing about the speed of a GPU
@@ -79,7 +86,13 @@ def main(arguments, imported=None):
     return 0
 
 
-def _run(job, events, phases, turns, imported=None):
+def _run(
+    job: Job,
+    events: Events,
+    phases: Phases,
+    turns: Turns,
+    imported: Optional[Imported] = None,
+) -> None:
     """Goes through the phases of a run and emits their facts. A training that stopped early,
     because its loss was not finite, is the last phase."""
     from rnnworker import canonical_weights, frameworks
@@ -114,7 +127,7 @@ def _run(job, events, phases, turns, imported=None):
         seconds = measure.get("warmup_seconds", 0.0)
         details["steps"] = session.warm_up(measure["warmup_steps"], seconds)
 
-    started = []
+    started: List[str] = []
     if job.get("start_cores", job.get("cores")) != job.get("cores"):
         processors.move(job["cores"])
         events.emit("facts", measured=session.device_facts())
@@ -146,7 +159,7 @@ def _run(job, events, phases, turns, imported=None):
         events.emit("facts", measured={"card_peak_memory_bytes": peak})
 
 
-def _timed_calls(call, number):
+def _timed_calls(call: Callable[[], object], number: int) -> Json:
     """Calls `call` once, and then another `number` times. Returns the details of the phase: the
     seconds of the ``first_call`` and its ``result``, and the seconds of all other ``calls``."""
     seconds = []
@@ -163,7 +176,7 @@ def _timed_calls(call, number):
     }
 
 
-def die_with_parent(parent):
+def die_with_parent(parent: Optional[int]) -> None:
     """Asks the kernel to kill this process when its parent dies. The parent is the controller, or
     the launcher of a container or environment. If the controller died before this call, the first
     handshake notices it."""

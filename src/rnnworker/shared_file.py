@@ -2,9 +2,10 @@
 
 import contextlib
 import os
+from typing import Union
 
 
-def open_shared(path):
+def open_shared(path: Union[str, "os.PathLike[str]"]) -> int:
     """Returns a descriptor of the file `path`, made with mode 0666 if it is missing, so that
     another user can lock it too. Raises OSError if it cannot be opened."""
     # In a sticky folder Linux refuses O_CREAT on another user's file, so try without it first.

@@ -1,9 +1,13 @@
 """Several inputs or outputs: a tree is an array, or a dict, list or tuple of trees."""
 
+from typing import Any, Callable, Container, Dict, List, Mapping, Tuple, Union
+
 import numpy
 
+Tree = Any  # an array has no type that NumPy 1 and 2 and the frameworks share
 
-def mapped(function, tree):
+
+def mapped(function: Callable[[Any], Any], tree: Tree) -> Tree:
     """The tree with `function` of each array. A list becomes a tuple: for tf.data and jax, a list
     is one array."""
     if isinstance(tree, dict):
@@ -13,13 +17,13 @@ def mapped(function, tree):
     return function(tree)
 
 
-def named(tree, name=""):
+def named(tree: Tree, name: str = "") -> List[Tuple[str, Any]]:
     """[(dotted name, array)] of the arrays in a tree called `name`."""
     if isinstance(tree, (list, tuple)):
         tree = dict(enumerate(tree))
     if not isinstance(tree, dict):
         return [(name, tree)]
-    found = []
+    found: List[Tuple[str, Any]] = []
     for key in tree:
         inner = str(key)
         if name:
@@ -28,23 +32,23 @@ def named(tree, name=""):
     return found
 
 
-def leaves(tree):
+def leaves(tree: Tree) -> List[Any]:
     return [array for _, array in named(tree)]
 
 
-def rows(tree):
+def rows(tree: Tree) -> int:
     """The number of samples: the first size of every array."""
     return len(leaves(tree)[0])
 
 
-def taken(tree, chosen):
+def taken(tree: Tree, chosen: Union[slice, numpy.ndarray]) -> Tree:
     """The samples `chosen`, a slice or numbers."""
     return mapped(lambda array: array[chosen], tree)
 
 
-def shapes(tree):
+def shapes(tree: Tree) -> Union[List[int], Dict[str, List[int]]]:
     """The shape of one sample, as a list; of several arrays, by their names."""
-    found = {}
+    found: Dict[str, List[int]] = {}
     for name, array in named(tree):
         shape = numpy.shape(array)
         found[name] = list(shape[1:])
@@ -53,24 +57,25 @@ def shapes(tree):
     return found
 
 
-def nested(arrays, names):
+def nested(arrays: Mapping[str, Any], names: Container[str]) -> Dict[str, Tree]:
     """The trees called `names` from `arrays` with dotted names: ``x_train.encoder`` is the entry
     ``encoder`` of ``x_train``; ``x_train.0`` and ``x_train.1`` are those of a list. Raises
     ValueError if a tree is both an array and made of arrays."""
-    found = {}
-    parts = {}
+    found: Dict[str, Tree] = {}
+    parts: Dict[str, Dict[str, Any]] = {}
     for name in arrays:
         first, dot, rest = name.partition(".")
         if dot and first in names:
             parts.setdefault(first, {})[rest] = arrays[name]
         else:
             found[name] = arrays[name]
-    for name, tree in parts.items():
+    for name, entries in parts.items():
         if name in found:
             fault = "there is {0}, and {0}.{1}: leave one of them out"
-            raise ValueError(fault.format(name, min(tree)))
-        numbers = [str(number) for number in range(len(tree))]
-        if set(tree) == set(numbers):
-            tree = tuple(tree[number] for number in numbers)
-        found[name] = tree
+            raise ValueError(fault.format(name, min(entries)))
+        numbers = [str(number) for number in range(len(entries))]
+        if set(entries) == set(numbers):
+            found[name] = tuple(entries[number] for number in numbers)
+        else:
+            found[name] = entries
     return found

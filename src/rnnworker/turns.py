@@ -8,22 +8,30 @@ steps times their mean time. If a single turn covers the whole training, every s
 the time of an epoch is the elapsed time.
 """
 
-import collections
 import contextlib
 import gc
 import os
 import time
+from typing import Any, Callable, Iterator, NamedTuple, Optional
 
 from rnnworker import cards, processors
+from rnnworker.events import Events
+from rnnworker.json_types import Json
 
-Grant = collections.namedtuple("Grant", "turn lead steps")
-Grant.__doc__ = """A turn granted by the supervisor: its index (from 0), the number of untimed
-lead-in steps, and the number of timed steps after them (None: all that are left)."""
+
+class Grant(NamedTuple):
+    """A turn granted by the supervisor: its index (from 0), the number of untimed lead-in steps,
+    and the number of timed steps after them (None: all that are left)."""
+
+    turn: int
+    lead: int
+    steps: Optional[int]
+
 
 WHOLE = Grant(0, 0, None)
 
 
-def grant_of(line):
+def grant_of(line: str) -> Grant:
     """Parses the supervisor's answer, such as ``turn 5 3 11``; ``turn 0`` grants all steps that are
     left."""
     numbers = [int(field) for field in line.split()[1:]]
@@ -32,13 +40,13 @@ def grant_of(line):
     return Grant(*numbers)
 
 
-def second_clock():
+def second_clock() -> float:
     """Returns seconds of the raw hardware clock, which is not slewed as NTP does with the monotonic
     clock (by up to 8 % in chrony, ``maxslewrate``)."""
     return time.clock_gettime(time.CLOCK_MONOTONIC_RAW)
 
 
-def collect_and_freeze():
+def collect_and_freeze() -> None:
     """Collects garbage and, from Python 3.7 on, freezes the remaining objects. Timed phases then
     contain no collection of earlier garbage, and later collections skip a framework's modules."""
     gc.collect()
@@ -46,7 +54,7 @@ def collect_and_freeze():
         gc.freeze()
 
 
-def trainings_of(answer):
+def trainings_of(answer: Optional[str]) -> int:
     """Parses the supervisor's answer to the end of a training: ``again 3`` asks for three further
     ones, any other answer for none."""
     words = (answer or "").split()
@@ -59,14 +67,14 @@ class Phases:
     """Opens, closes and reports the phases of a run, one after another. `answer`: the supervisor's,
     to the end of the last one."""
 
-    def __init__(self, events, turns):
+    def __init__(self, events: Events, turns: "Turns") -> None:
         self._events = events
         self._turns = turns
-        self.current = None
-        self.answer = None
+        self.current: Optional[str] = None
+        self.answer: Optional[str] = None
 
     @contextlib.contextmanager
-    def phase(self, name, timed=False, **facts):
+    def phase(self, name: str, timed: bool = False, **facts: object) -> Iterator[Json]:
         """Context of one phase; yields a dict for its details, which begins with the `facts` that
         its beginning reports. A timed phase works in turns, and the controller works only between
         turns and phases. The detail `second_clock` excludes the time between turns (`waited`)."""
@@ -110,21 +118,26 @@ class Turns:
     turns. `read_card` (`cards.card_reader`) and `reads` (`processors.RandomReads`) are called
     before and after each turn."""
 
-    def __init__(self, events, read_card=cards.no_card, reads=lambda: None):
+    def __init__(
+        self,
+        events: Events,
+        read_card: Callable[[], Optional[Json]] = cards.no_card,
+        reads: Callable[[], Optional[float]] = lambda: None,
+    ) -> None:
         self._events = events
         self._read_card = read_card
         self._reads = reads
         self.begin(None)
 
-    def begin(self, phase):
+    def begin(self, phase: Optional[str]) -> None:
         """Begins to account for a timed phase."""
         self._phase = phase
-        self._turn = None
+        self._turn: Optional[Json] = None
         self.waited = 0.0
         self.waited_second = 0.0
-        self.load = {}
+        self.load: processors.Load = {}
 
-    def take(self, **fields):
+    def take(self, **fields: object) -> Grant:
         """Ends the current turn and waits for the next one; `fields` are sent to the supervisor."""
         with self._waiting():
             self._report()
@@ -142,17 +155,19 @@ class Turns:
             }
         return grant
 
-    def timed(self, **measured):
+    def timed(self, **measured: object) -> None:
         """Adds the measurement of this turn: `start`, `seconds` and `steps`."""
+        if self._turn is None:
+            raise RuntimeError("no turn was taken")
         self._turn.update(measured)
 
-    def end(self):
+    def end(self) -> None:
         """Ends the last turn of the phase."""
         with self._waiting():
             self._report()
 
     @contextlib.contextmanager
-    def _waiting(self):
+    def _waiting(self) -> Iterator[None]:
         """Context of what is not work of the run."""
         start = time.monotonic()
         second_start = second_clock()
@@ -160,7 +175,7 @@ class Turns:
         self.waited += time.monotonic() - start
         self.waited_second += second_clock() - second_start
 
-    def _report(self):
+    def _report(self) -> None:
         """Reports the turn that ends, if there is one, with the load during it."""
         turn = self._turn
         if turn is None:
@@ -177,6 +192,15 @@ class Turns:
         self._events.emit_later("turn", phase=self._phase, **turn)
 
 
+class Slice:
+    """The timed steps of a turn."""
+
+    def __init__(self) -> None:
+        self.start: Optional[float] = None  # when the first of them began
+        self.seconds = 0.0
+        self.steps = 0
+
+
 class StepClock:
     """Times steps and epochs; the training loop calls a method at each beginning and end.
 
@@ -185,21 +209,28 @@ class StepClock:
     returns when the device has finished all its work.
     """
 
-    def __init__(self, turns, steps, epochs, finish=lambda values: None):
+    def __init__(
+        self,
+        turns: Turns,
+        steps: int,
+        epochs: int,
+        finish: Callable[[Any], object] = lambda values: None,
+    ) -> None:
         self._turns = turns
         self._steps = steps
         self._finish = finish
         self._left = steps * epochs  # steps left in the training
         self._lead = 0  # lead-in steps left in this turn
-        self._wanted = None  # number of steps to be timed in this turn; None: all
+        self._wanted: Optional[int] = None  # number of steps to be timed in this turn; None: all
         self._ends = True  # whether to request a turn before the next step
-        self._slice = None  # measurement of this turn: start, seconds, steps
-        self._mark = None  # time at which the current stretch of timed steps began, or None
+        self._has_turn = False
+        self._slice = Slice()  # of this turn
+        self._mark: Optional[float] = None  # when the current stretch of timed steps began
         self._since = 0  # steps since then
 
-    def epoch_begins(self, began=None):
+    def epoch_begins(self, began: Optional[float] = None) -> None:
         """Begins an epoch; `began` is the time at which its work began, if earlier than now."""
-        if self._slice is None:
+        if not self._has_turn:
             self._take()
             self.first_wait = self._turns.waited
             if began is not None:
@@ -213,13 +244,13 @@ class StepClock:
         self._done = 0  # steps
         self._timed = 0  # steps
 
-    def before(self, values=None):
+    def before(self, values: object = None) -> None:
         """Comes before each training step. Ends a turn that has all of its steps, waits for the
         next one, and begins to time after the lead-in. `values`: the step's inputs."""
         if not self._done:
             self._rim += time.monotonic() - self.start
         if self._mark is not None and self._is_full():
-            self._stop(values)
+            self._stop(values, self._mark)
             self._ends = True
         if self._ends:
             self._take()
@@ -227,10 +258,10 @@ class StepClock:
             self._finish(values)
             self._mark = time.monotonic()
             self._since = 0
-            if self._slice["start"] is None:
-                self._slice["start"] = self._mark
+            if self._slice.start is None:
+                self._slice.start = self._mark
 
-    def after(self, values=None):
+    def after(self, values: object = None) -> None:
         """Comes after each training step. The last one of an epoch ends a stretch of timed steps,
         because what follows belongs to the rim. `values`: the step's outputs."""
         self._done += 1
@@ -243,11 +274,11 @@ class StepClock:
             if self._mark is None:
                 self._finish(values)
             else:
-                self._stop(values)
+                self._stop(values, self._mark)
                 self._ends = self._is_full()
             self._last = time.monotonic()
 
-    def epoch_ends(self):
+    def epoch_ends(self) -> Json:
         """Returns the epoch's ``start``, its ``seconds`` (None if less than a quarter of its steps
         were timed), the seconds that it ``took`` including untimed steps but not the waiting for
         turns, and its ``rim`` in seconds."""
@@ -259,32 +290,38 @@ class StepClock:
         took = now - self.start - (self._turns.waited - self._waited)
         return {"start": self.start, "seconds": seconds, "took": took, "rim": rim}
 
-    def ends(self):
+    def ends(self) -> None:
         """Reports the measurement of this turn, if there is one."""
-        if self._slice is not None:
-            self._turns.timed(full=self._wanted is None or self._ends, **self._slice)
-            self._slice = None
+        if self._has_turn:
+            self._turns.timed(
+                full=self._wanted is None or self._ends,
+                start=self._slice.start,
+                seconds=self._slice.seconds,
+                steps=self._slice.steps,
+            )
+            self._has_turn = False
 
-    def _is_full(self):
+    def _is_full(self) -> bool:
         """Returns whether all steps of this turn have been timed."""
-        return self._wanted is not None and self._slice["steps"] + self._since >= self._wanted
+        return self._wanted is not None and self._slice.steps + self._since >= self._wanted
 
-    def _stop(self, values):
-        """Ends a stretch of timed steps."""
+    def _stop(self, values: object, began: float) -> None:
+        """Ends a stretch of timed steps, which `began` then."""
         self._finish(values)
-        elapsed = time.monotonic() - self._mark
+        elapsed = time.monotonic() - began
         self._seconds += elapsed
         self._timed += self._since
-        self._slice["seconds"] += elapsed
-        self._slice["steps"] += self._since
+        self._slice.seconds += elapsed
+        self._slice.steps += self._since
         self._mark = None
         self._since = 0
 
-    def _take(self):
+    def _take(self) -> None:
         """Waits for the next turn."""
         self.ends()
         grant = self._turns.take(left=self._left)
         self._lead = grant.lead
         self._wanted = grant.steps
-        self._slice = {"start": None, "seconds": 0.0, "steps": 0}
+        self._has_turn = True
+        self._slice = Slice()
         self._ends = False

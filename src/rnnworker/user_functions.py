@@ -9,11 +9,13 @@ import re
 import sys
 import traceback
 import zlib
+from types import FrameType, ModuleType
+from typing import Any, Callable, List, Optional, Set, Tuple
 
 USER_MODULE_PREFIX = "rnnbench_user_"  # prefix of the names of modules from user-supplied files
 MODELS = (USER_MODULE_PREFIX, "rnnworker.models.")
-_folders = set()  # of user-supplied files, whose modules they import
-_executed = set()  # the names of the modules of user-supplied files
+_folders: Set[str] = set()  # of user-supplied files, whose modules they import
+_executed: Set[str] = set()  # the names of the modules of user-supplied files
 # First line of TensorFlow's errors that list places → lines from the last place to the message: it
 # may have its source.
 PLACES = {"in user code:": 2, "Graph execution error:": 1}
@@ -29,7 +31,7 @@ MESSAGES = (
 )  # fmt: skip
 
 
-def function(reference):
+def function(reference: str) -> Callable[..., Any]:
     """Returns the function that `reference` names. Raises ValueError if it does not exist."""
     source, _, name = reference.rpartition(":")
     if not source:
@@ -40,10 +42,11 @@ def function(reference):
         module = importlib.import_module(source)
     if not hasattr(module, name):
         raise ValueError("{} has no function {!r}".format(source, name))
-    return getattr(module, name)
+    found: Callable[..., Any] = getattr(module, name)
+    return found
 
 
-def from_file(path, prefix=USER_MODULE_PREFIX):
+def from_file(path: str, prefix: str = USER_MODULE_PREFIX) -> ModuleType:
     """Imports a file as a module whose name begins with `prefix` and differs from that of any other
     file, as ``python FILE`` would: its folder is on the import path. It is executed once until
     `forget`. Raises ValueError if the file does not exist."""
@@ -62,6 +65,8 @@ def from_file(path, prefix=USER_MODULE_PREFIX):
         if folder not in sys.path:
             sys.path.insert(0, folder)
     spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ValueError("{} is no file of Python".format(path))
     module = importlib.util.module_from_spec(spec)
     # A module may look itself up there: dataclasses, pickle and nvidia-ml-py do.
     sys.modules[name] = module
@@ -74,7 +79,7 @@ def from_file(path, prefix=USER_MODULE_PREFIX):
     return module
 
 
-def forget():
+def forget() -> None:
     """Lets each user-supplied file, and the modules in its folder, be executed anew: what they keep
     belongs to one model."""
     _executed.clear()
@@ -90,7 +95,7 @@ def forget():
             del sys.modules[name]
 
 
-def caller():
+def caller() -> Optional[str]:
     """``FILE, line N`` of the innermost caller in a model's file or in another one of its folder;
     None if there is none."""
     for frame, line in traceback.walk_stack(None):
@@ -99,7 +104,7 @@ def caller():
     return None
 
 
-def is_of_model(frame):
+def is_of_model(frame: FrameType) -> bool:
     """Whether `frame` is one of a model's code: a user's file, a module beside it, or a model of
     rnnbench."""
     name = str(frame.f_globals.get("__name__"))
@@ -108,7 +113,7 @@ def is_of_model(frame):
     return os.path.dirname(os.path.abspath(frame.f_code.co_filename)) in _folders
 
 
-def needed(function):
+def needed(function: Callable[..., Any]) -> Tuple[Optional[int], List[str]]:
     """Returns (the number of positional arguments that `function` needs, the names of its optional
     ones). A function of ``*arguments`` takes any number: None."""
     number = 0
@@ -123,11 +128,11 @@ def needed(function):
     return number, optional
 
 
-def one_line(error, model=None):
+def one_line(error: BaseException, model: Optional[str] = None) -> str:
     """Returns the message of `error` as one line of at most 500 characters. If it was raised in or
     below a user-supplied file, the line begins with that file and line number; else, if a framework
     raised it, with the user-supplied `model`, FILE:FUNCTION."""
-    lines = []
+    lines: List[str] = []
     last_place = None
     for line in COLOURS.sub("", str(error)).splitlines():
         line = line.strip()
@@ -152,25 +157,25 @@ def one_line(error, model=None):
     return message[:500]
 
 
-def described(error, model=None):
+def described(error: BaseException, model: Optional[str] = None) -> str:
     """Returns the type of `error` and its message on one line, with `model` as in `one_line`."""
     return "{}: {}".format(type(error).__name__, one_line(error, model))
 
 
-def code_of(error):
+def code_of(error: BaseException) -> str:
     """Returns the code of a fault that is this `error`: `OUT_OF_MEMORY` or `EXCEPTION`."""
     if says_out_of_memory(described(error)):
         return OUT_OF_MEMORY
     return EXCEPTION
 
 
-def says_out_of_memory(text):
+def says_out_of_memory(text: str) -> bool:
     """Whether an error or the end of a log says that memory ran out."""
     text = text.lower()
     return any(message in text for message in MESSAGES)
 
 
-def _location(error, model):
+def _location(error: BaseException, model: str) -> str:
     """Returns where `error` was raised, as `one_line` says it; "" if that is unknown."""
     location = ""
     module = "rnnworker."  # where the error was raised

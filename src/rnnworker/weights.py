@@ -6,32 +6,45 @@ array. How much two trainings of one function may differ, a training says itself
 from weights that were each changed in their last place, and what that changes is its noise.
 """
 
-import collections
+from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence
 
 import numpy
 
+from rnnworker.canonical_weights import Weights
 from rnnworker.differences import INCOMPARABLE
+from rnnworker.json_types import Json
 from rnnworker.precision import LAST_PLACE, NOISES, NOT_FINITE
 
 ROUNDINGS = 8  # of a weight that each step adds to; each is half a unit in its last place
 
-# `difference` and `noise` of the `array` (LAYER/NAME) that is farthest from what its noise
-# explains, relative to the largest change in it.
-Worst = collections.namedtuple("Worst", ("difference", "noise", "array"))
+
+class Worst(NamedTuple):
+    """`difference` and `noise` of the `array` (LAYER/NAME) that is farthest from what its noise
+    explains, relative to the largest change in it."""
+
+    difference: float
+    noise: float
+    array: Optional[str]
 
 
 class Changes:
     """The weights `before` and `after` a training, {array: values} for each of the `layers` of a
     session, and which arrays are `trained`: {array: bool} for each of them."""
 
-    def __init__(self, layers, trained, before, after):
-        self.names = [layer["name"] for layer in layers]
+    def __init__(
+        self,
+        layers: Sequence[Json],
+        trained: Sequence[Mapping[str, bool]],
+        before: Weights,
+        after: Weights,
+    ) -> None:
+        self.names: List[str] = [layer["name"] for layer in layers]
         self.trained = trained
         self.before = before
         self.changes = _changes(before, after)
-        self.noise = None
+        self.noise: List[Dict[str, float]] = []
 
-    def with_noise(self, before, after):
+    def with_noise(self, before: Weights, after: Weights) -> "Changes":
         """Itself with the noise: how the changes differ in another training of it."""
         self.noise = []
         for ours, theirs in zip(self.changes, _changes(before, after)):
@@ -40,7 +53,7 @@ class Changes:
         return self
 
 
-def worst(first, second, tolerance):
+def worst(first: Changes, second: Changes, tolerance: float) -> Worst:
     """The `Worst` of two `Changes`, beside a `tolerance` of differences. Raises ValueError if they
     train other arrays."""
     if len(first.changes) != len(second.changes):
@@ -70,7 +83,7 @@ def worst(first, second, tolerance):
     return found
 
 
-def disturbed(weights, seed, last_place):
+def disturbed(weights: Weights, seed: int, last_place: float) -> Weights:
     """`weights`, each value changed in its last place, up or down at random. `last_place`: of the
     numbers that are computed with (`precision.LAST_PLACE`)."""
     stream = numpy.random.RandomState(seed % 2**32)
@@ -87,27 +100,27 @@ def disturbed(weights, seed, last_place):
     return changed
 
 
-def _changes(before, after):
+def _changes(before: Weights, after: Weights) -> Weights:
     found = []
     for old, new in zip(before, after):
         found.append({name: _double(new[name]) - _double(old[name]) for name in old})
     return found
 
 
-def explained(noise):
+def explained(noise: float) -> float:
     """`noise`, or 0 if it is not finite: a training that fails explains no difference."""
     return noise if numpy.isfinite(noise) and noise < NOT_FINITE else 0.0
 
 
-def _double(array):
+def _double(array: numpy.ndarray) -> numpy.ndarray:
     return numpy.asarray(array, "float64")
 
 
-def _largest(array):
+def _largest(array: numpy.ndarray) -> float:
     return float(numpy.abs(array).max()) if numpy.size(array) else 0.0
 
 
-def _relative(value, scale):
+def _relative(value: float, scale: float) -> float:
     if not value:
         return 0.0
     if not numpy.isfinite(value):

@@ -2,9 +2,11 @@
 
 import json
 import os
+from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 from rnnworker import cards, machine, processors
 from rnnworker.forked_workers import may_fork
+from rnnworker.json_types import Card, Config, Job, Json, Planned
 from rnnworker.members import Member
 
 # Variables that would change a run: numbers of threads (Snakemake exports them), where Python finds
@@ -19,7 +21,15 @@ REMOVED_PREFIXES = ("MLFLOW_", "SNAKEMAKE_")
 WORKER = os.path.dirname(os.path.abspath(__file__))
 
 
-def job_of(config, root, pinned_md5=None, place=0, nvml=None, gpus=None, **more):
+def job_of(
+    config: Config,
+    root: "os.PathLike[str]",
+    pinned_md5: Optional[str] = None,
+    place: int = 0,
+    nvml: Optional[str] = None,
+    gpus: Optional[List[Json]] = None,
+    **more: object,
+) -> Json:
     """Returns the job of a worker, on cores chosen here. Raises ValueError if the device has more
     threads than this machine.
 
@@ -40,7 +50,7 @@ def job_of(config, root, pinned_md5=None, place=0, nvml=None, gpus=None, **more)
     dataset = (config.get("dataset") or {}).get("path")
     limits = config.get("limits") or {}
 
-    job = {
+    job: Json = {
         "config": config,
         "card": card,
         "nvml": None,
@@ -61,11 +71,11 @@ def job_of(config, root, pinned_md5=None, place=0, nvml=None, gpus=None, **more)
     return job
 
 
-def certificate_jobs(planned):
+def certificate_jobs(planned: Planned) -> List[Json]:
     """Returns the jobs for `planned`, an entry of ``certificates.json``, one per device: the first
     also compares the implementations with each other."""
     sections = {entry["name"]: entry["rnn"] for entry in planned["implementations"]}
-    jobs = []
+    jobs: List[Json] = []
     for place in planned["devices"]:
         names = place["implementations"]
         job = {
@@ -80,7 +90,7 @@ def certificate_jobs(planned):
     return jobs
 
 
-def card_of(config, gpus=None):
+def card_of(config: Config, gpus: Optional[List[Json]] = None) -> Optional[Json]:
     """Returns the card that a run with `config` uses (`cards.select_card`) among `gpus`, by default
     those of this host; None on a CPU."""
     if config["device"].get("kind") != "gpu":
@@ -90,12 +100,12 @@ def card_of(config, gpus=None):
     return cards.select_card(config["device"], gpus, variables_of(config))
 
 
-def variables_of(config):
+def variables_of(config: Config) -> Dict[str, str]:
     """Returns the environment variables of this process, and those of the build."""
     return dict(os.environ, **build_variables(config["build"]))
 
 
-def build_variables(build):
+def build_variables(build: Config) -> Dict[str, str]:
     """Returns the environment variables that a build adds, as strings: booleans become 1 and 0,
     None becomes the empty string."""
     variables = {}
@@ -108,7 +118,11 @@ def build_variables(build):
     return variables
 
 
-def environment_of(config, threads, card=None):
+def environment_of(
+    config: Config,
+    threads: int,
+    card: Optional[Card] = None,
+) -> Dict[str, str]:
     """Returns the worker's environment: this process's without the variables that would change a
     run; then the build's variables, and `card` as the only visible card."""
     kept = {}
@@ -122,7 +136,14 @@ def environment_of(config, threads, card=None):
     return kept
 
 
-def member_of(name, job, launcher, files, limits, **more):
+def member_of(
+    name: str,
+    job: Job,
+    launcher: Sequence[str],
+    files: str,
+    limits: Mapping[str, float],
+    **more: Any,
+) -> Member:
     """Returns the member of a cohort that runs `job`. `launcher`: the first arguments of its
     command, the last one its Python; `files`: beginning of the paths of its files ``log``,
     ``events.jsonl`` and ``job.json``; `limits` and `more`: as in `Member`."""
@@ -141,13 +162,13 @@ def member_of(name, job, launcher, files, limits, **more):
     )
 
 
-def read(path):
+def read(path: str) -> Any:
     """Returns the content of a JSON file."""
     with open(path) as file:
         return json.load(file)
 
 
-def write(path, data):
+def write(path: str, data: object) -> None:
     """Writes `data` as JSON, atomically."""
     temporary = path + ".new"
     with open(temporary, "w") as file:

@@ -11,7 +11,7 @@ import pytest
 from rnnbench.running import host_check
 from rnnbench.running.host_check import read_host_facts, warnings
 from rnnworker import machine
-from rnnworker.processors import KNOWN, reads_bytes
+from rnnworker.processors import KNOWN, LoadSoFar, reads_bytes
 
 QUIET = {"busy": 0.1, "cores": 2, "slowness": 1.02, "governor": "performance"}
 QUIET |= {"on_battery": False, "swapped_bytes": 0, "gpu_processes": ()}
@@ -53,7 +53,7 @@ def test_facts_of_this_host_can_be_read() -> None:
 
 
 def test_the_time_of_our_own_processes_is_not_that_of_others(monkeypatch) -> None:
-    idle = {"processors": {0: (0.0, 0.0)}}
+    idle = LoadSoFar(0.0, {0: (0.0, 0.0)})
     monkeypatch.setattr(host_check, "load_so_far", lambda: idle)
     before = host_check._others_seconds({0})
     code = "import time\nwhile time.process_time() < 0.3: pass"
@@ -136,12 +136,12 @@ def test_processes_on_cards_are_listed(
 
 
 def test_the_load_of_others_is_unknown_where_the_kernel_does_not_count_it(monkeypatch) -> None:
-    monkeypatch.setattr(host_check, "load_so_far", lambda: {"processors": {}})
+    monkeypatch.setattr(host_check, "load_so_far", lambda: LoadSoFar(0.0, {}))
     assert host_check._others_seconds({0}) is None
 
 
 def test_the_load_of_others_is_that_of_the_cores_without_our_processes(monkeypatch) -> None:
-    busy = {"processors": {0: (50.0, 7.0), 1: (30.0, 7.0), 2: (1000.0, 7.0)}}
+    busy = LoadSoFar(0.0, {0: (50.0, 7.0), 1: (30.0, 7.0), 2: (1000.0, 7.0)})
     times = [(3.0, 2.0, 1.0, 0.5, 99.0), (0.5, 0.5, 0.0, 0.0, 99.0)]
 
     class Process:

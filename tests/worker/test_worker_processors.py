@@ -10,7 +10,7 @@ import pytest
 from rnnbench.errors import RunError
 from rnnbench.running.worker import job_of
 from rnnworker import processors
-from rnnworker.processors import Processor, choose, read_topology
+from rnnworker.processors import LoadSoFar, Processor, choose, read_topology
 from tests.worker.building import write
 
 
@@ -114,33 +114,29 @@ def test_the_quota_limits_the_number_of_cores(monkeypatch, quota: float, cores: 
     assert len(processors.read_topology("/nowhere", cores=quota)) == cores
 
 
-def so_far(own: float, processors: dict) -> dict:
-    return {"own": own, "processors": processors}
-
-
 @pytest.mark.parametrize(
     ("before", "after", "expected"),
     [
         # Processor 1 does not belong to this run and is not counted.
         (
-            so_far(1.0, {0: (10.0, 0.5), 1: (20.0, 0.0), 2: (30.0, 1.0)}),
-            so_far(4.0, {0: (13.0, 0.75), 1: (99.0, 9.0), 2: (31.5, 1.5)}),
+            LoadSoFar(1.0, {0: (10.0, 0.5), 1: (20.0, 0.0), 2: (30.0, 1.0)}),
+            LoadSoFar(4.0, {0: (13.0, 0.75), 1: (99.0, 9.0), 2: (31.5, 1.5)}),
             {"own": 3.0, "busy": 4.5, "foreign": 1.5, "steal": 0.75},
         ),
         # The load of others is never negative.
         (
-            so_far(0.0, {0: (1.0, 0.0)}),
-            so_far(2.005, {0: (3.0, 0.0)}),
+            LoadSoFar(0.0, {0: (1.0, 0.0)}),
+            LoadSoFar(2.005, {0: (3.0, 0.0)}),
             {"own": 2.005, "busy": 2.0, "foreign": 0.0, "steal": 0.0},
         ),
         # A processor that comes online is not counted.
         (
-            so_far(0.0, {0: (1.0, 0.0)}),
-            so_far(0.0, {0: (2.0, 0.0), 2: (500.0, 5.0)}),
+            LoadSoFar(0.0, {0: (1.0, 0.0)}),
+            LoadSoFar(0.0, {0: (2.0, 0.0), 2: (500.0, 5.0)}),
             {"own": 0.0, "busy": 1.0, "foreign": 1.0, "steal": 0.0},
         ),
         # Without /proc/stat.
-        (so_far(0.0, {}), so_far(2.0, {}), {"own": 2.0}),
+        (LoadSoFar(0.0, {}), LoadSoFar(2.0, {}), {"own": 2.0}),
     ],
 )
 def test_load_of_the_run_and_of_others(before, after, expected, monkeypatch) -> None:
@@ -151,7 +147,7 @@ def test_load_of_the_run_and_of_others(before, after, expected, monkeypatch) -> 
 def test_work_of_this_process_counts_as_own() -> None:
     before = processors.load_so_far()
     total = 0
-    while processors.load_so_far()["own"] - before["own"] < 0.05:
+    while processors.load_so_far().own - before.own < 0.05:
         total += sum(range(10_000))
     assert processors.load_between(before, processors.load_so_far())["own"] >= 0.05
 
@@ -172,7 +168,7 @@ TICKS = os.sysconf("SC_CLK_TCK")
 def test_busy_and_stolen_time_of_processors(text, busy_and_stolen, tmp_path: Path) -> None:
     if text is not None:
         (tmp_path / "stat").write_text(text)
-    assert processors.load_so_far(str(tmp_path / "stat"))["processors"] == busy_and_stolen
+    assert processors.load_so_far(str(tmp_path / "stat")).processors == busy_and_stolen
 
 
 def test_ticks_counted_in_the_next_turn_are_not_foreign() -> None:

@@ -234,7 +234,7 @@ def _varied(runs: Iterable[Run]) -> tuple[str, ...]:
 
 def certifiable(point: GridPoint) -> bool:
     """Whether its implementation computes the function of its model."""
-    return point.config["build"]["framework"] != "fake"
+    return bool(point.config["build"]["framework"] != "fake")
 
 
 def certificates_of(

@@ -120,7 +120,8 @@ class Outcome:
     @property
     def runtime(self) -> str:
         """Its name."""
-        return name_of(self.chosen)
+        name: str = name_of(self.chosen)
+        return name
 
     @property
     def unequal(self) -> list[Facts]:

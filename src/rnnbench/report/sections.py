@@ -92,7 +92,7 @@ def _status(row: Row) -> str:
 
     `row`: of `certified`.
     """
-    status = row["status"].replace("_", " ")
+    status: str = row["status"].replace("_", " ")
     if row["why"]:
         status += f": {row['why']}"
     return status

@@ -56,7 +56,8 @@ class Column:
     def link(self, row: Row) -> str:
         is_linked = self.number if self.linked is None else self.linked
         if is_linked:
-            return row.get("anchor", "")
+            anchor: str = row.get("anchor", "")
+            return anchor
         return ""
 
 

@@ -298,5 +298,5 @@ _FACTS = {
     "threads": Threads,
     "framework_devices": list,
     "framework_cards": list,
-    "gpus": list[dict],
+    "gpus": list[dict[Any, Any]],
 }

@@ -125,7 +125,7 @@ def _total(differences: list[Any]) -> Any:
     return sum(differences)
 
 
-def _share(differences: list[Any], seconds: float) -> float | None:
+def _share(differences: Sequence[float | None], seconds: float) -> float | None:
     """The largest of them as a share of `seconds`; None if no card reports it."""
     known = [each for each in differences if each is not None]
     if not known:

@@ -102,7 +102,7 @@ def _others_seconds(cores: set[int]) -> float | None:
 
     The CPU seconds of this process and its descendants are left out.
     """
-    processors = load_so_far()["processors"]
+    processors = load_so_far().processors
     if not processors:
         return None
     this = psutil.Process()

@@ -141,7 +141,8 @@ class CohortRunner:
 
     def folder(self, run: Run) -> Path:
         """The folder of the run's records on this machine."""
-        return self.place.results / "records" / self.hardware["machine"] / run.name
+        machine: str = self.hardware["machine"]
+        return self.place.results / "records" / machine / run.name
 
     def peaks(self, planned: Sequence[Run]) -> list[int]:
         """Peak bytes of memory of the latest run of each planned configuration on this machine.

@@ -105,13 +105,14 @@ def _compared_with(certificate: Certificate, name: str) -> str:
 
 def _largest(entry: Implementation, part: str) -> float | None:
     """The largest error on all devices; that of an older certificate, which has no batches."""
-    errors = []
+    errors: list[float] = []
     for layers in entry.probed.values():
         for batch in layers.batches:
             error = getattr(batch, part)
             if error is not None:
                 errors.append(error)
-    return max(errors, default=getattr(entry, part))
+    of_all: float | None = getattr(entry, part)
+    return max(errors, default=of_all)
 
 
 def _batches(probed: Mapping[str, Layers]) -> str:

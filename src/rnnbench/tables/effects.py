@@ -329,8 +329,9 @@ def _is_of_epochs(record: Record) -> np.ndarray:
     full = np.array(record.turns["full"])
     starts = np.array(record.turns["start"])[full]
     for phase in record.phases:
-        if phase.name == "train" and (starts <= phase.end).any():
-            return starts <= phase.end
+        belongs: np.ndarray = starts <= phase.end
+        if phase.name == "train" and belongs.any():
+            return belongs
     return np.full(len(starts), True)
 
 

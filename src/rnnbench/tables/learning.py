@@ -416,7 +416,7 @@ def accuracy_interval(
 
 def _present(values: np.ndarray) -> list[float]:
     """`values` that are not NaN."""
-    return values[~np.isnan(values)].tolist()
+    return list(map(float, values[~np.isnan(values)]))
 
 
 def with_elapsed(frame: pd.DataFrame) -> pd.DataFrame:

@@ -42,6 +42,7 @@ SCHEMA = Path(__file__).parents[3] / "workflow/schemas/config.schema.yaml"
 # Those with a caption of their own in workflow/rules/report.smk.
 SHOWN_TABLES = {"accuracy", "time", "runs"}
 Planned = Round | Batch | Certificate | Prediction
+Wildcards = Any  # Snakemake's, with an attribute for each of the rule
 
 
 def load(config: Mapping[str, Any], root: Path, is_local: bool = True) -> Job:
@@ -194,20 +195,20 @@ class WildcardFunctions:
         self._items = items
         self._root = root
 
-    def planned(self, wildcards) -> Planned:
+    def planned(self, wildcards: Wildcards) -> Planned:
         """The item with this key. Raises `ValueError` if there is none."""
         (key,) = wildcards
         if key not in self._items:
             raise ValueError(f"the experiment has no {self._kind} {key}")
         return self._items[key]
 
-    def dataset(self, wildcards) -> list[str]:
+    def dataset(self, wildcards: Wildcards) -> list[str]:
         """The dataset files, without duplicates."""
         configs = self.planned(wildcards).configs
         paths = dict.fromkeys(config["dataset"].get("path") for config in configs)
         return [path for path in paths if path]
 
-    def environment(self, wildcards) -> list[str]:
+    def environment(self, wildcards: Wildcards) -> list[str]:
         """The files of the builds' environments, for builds that have a separate one, without
         duplicates."""
         files: dict[str, None] = {}
@@ -219,15 +220,15 @@ class WildcardFunctions:
 
         return list(files)
 
-    def identity(self, wildcards) -> dict[str, Any]:
+    def identity(self, wildcards: Wildcards) -> dict[str, Any]:
         """What decides whether it is made again, so that Snakemake can say what has changed."""
         return dict(self.planned(wildcards).identity)
 
-    def digest(self, wildcards) -> str:
+    def digest(self, wildcards: Wildcards) -> str:
         """SHA-256 of what decides whether it is made again."""
         return self.planned(wildcards).digest
 
-    def device(self, wildcards) -> str:
+    def device(self, wildcards: Wildcards) -> str:
         """The device of a round; if it has several, the one with most threads."""
         devices = [config["device"] for config in self.planned(wildcards).configs]
         largest = max(devices, key=lambda device: device.get("threads") or 0)
@@ -399,19 +400,19 @@ class Job:
         """The file of the prediction with this name."""
         return prediction_file(Path(self.folder), name).as_posix()
 
-    def measured_in(self, wildcards) -> list[str]:
+    def measured_in(self, wildcards: Wildcards) -> list[str]:
         """What the jobs make that measure the rounds of a batch, whose records are logged to MLflow
         together."""
         if self.is_local:
             return [self.batch_file(wildcards.batch)]
         return [self.round_file(each.name) for each in self._batch(wildcards).rounds]
 
-    def _batch(self, wildcards) -> Batch:
+    def _batch(self, wildcards: Wildcards) -> Batch:
         return self.plan.batches[wildcards.batch]
 
     # -- parameters of rules ------------------------------------------------------------
 
-    def environment_pins(self, wildcards) -> list[str]:
+    def environment_pins(self, wildcards: Wildcards) -> list[str]:
         """The arguments of the command that makes the environment."""
         pins = self.plan.environments[wildcards.environment]
         lock = os.path.relpath(pins.lock, self.root)
@@ -421,18 +422,18 @@ class Job:
             arguments += ["--wheel", str(pins.wheel)]
         return arguments
 
-    def round_priority(self, wildcards) -> int:
+    def round_priority(self, wildcards: Wildcards) -> int:
         """The priority of a round: the higher, the earlier it is measured."""
         return len(self.plan.runs) - self.plan.rounds[wildcards.round].order
 
-    def batch_text(self, wildcards) -> str:
+    def batch_text(self, wildcards: Wildcards) -> str:
         """What a dry run says about a batch."""
         rounds = self._batch(wildcards).rounds
         runs = sum(len(each.runs) for each in rounds)
         names = ", ".join(each.name for each in rounds)
         return f"runs: {runs}, in the rounds {names}"
 
-    def batch_priority(self, wildcards) -> int:
+    def batch_priority(self, wildcards: Wildcards) -> int:
         """The priority of a batch."""
         return len(self.plan.batches) - int(wildcards.batch)
 
@@ -442,11 +443,11 @@ class Job:
         names = [re.escape(Path(path).name) for path in self.plan.datasets]
         return "|".join(names) or "(?!)"  # which matches nothing
 
-    def dataset_name(self, wildcards) -> str:
+    def dataset_name(self, wildcards: Wildcards) -> str:
         """The name of the data set (``conf/dataset/NAME.yaml``) that has a pinned file."""
         return self.plan.datasets[f"data/{wildcards.file}"]
 
-    def dataset_md5(self, wildcards) -> str:
+    def dataset_md5(self, wildcards: Wildcards) -> str:
         """The MD5 that ``data.dvc`` states for a pinned file, in hexadecimal."""
         return pinned(self.root)[f"data/{wildcards.file}"].md5
 

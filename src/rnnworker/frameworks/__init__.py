@@ -2,11 +2,13 @@
 are imported late: describing a run never imports a framework."""
 
 import importlib
+from typing import Any
 
 from rnnworker.frameworks.names import FRAMEWORKS
+from rnnworker.json_types import Config
 
 
-def open_session(config, threads):
+def open_session(config: Config, threads: int) -> Any:
     """Imports the framework that ``build.framework`` of the run's `config` names and returns its
     session, for a process that is pinned to cores for `threads` threads already. Raises ValueError
     if the framework is unknown."""

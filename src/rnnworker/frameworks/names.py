@@ -2,7 +2,7 @@
 Of these lines, the identity of a run has the module, the engine and the kernels of its framework.
 """
 
-from typing import NamedTuple
+from typing import Dict, NamedTuple, Tuple
 
 TENSORFLOW_2 = {"tensorflow": "2.", "tensorflow-cpu": "2."}
 
@@ -21,9 +21,9 @@ class Framework(NamedTuple):
 
     module: str
     engine: str
-    imports: tuple
-    needs: tuple = ()
-    kernels: dict = {}
+    imports: Tuple[str, ...]
+    needs: Tuple[Dict[str, str], ...] = ()
+    kernels: Dict[str, str] = {}
     can_fork: bool = False
     has_replicas: bool = False
     has_policy: bool = True
@@ -32,7 +32,7 @@ class Framework(NamedTuple):
     squares_per_occurrence: bool = False
 
     @property
-    def backend(self):
+    def backend(self) -> str:
         """Keras's name of what computes its arrays."""
         return self.engine.rstrip("12")
 

@@ -9,6 +9,7 @@ Source: https://www.cs.toronto.edu/~kriz/cifar.html
 
 import pickle
 import tarfile
+from typing import IO, Dict, Sequence, cast
 
 import numpy
 
@@ -16,7 +17,10 @@ MNIST_SIDE = 28
 CIFAR10_SIDE = 32
 
 
-def labelled(source, shape):
+Arrays = Dict[str, numpy.ndarray]
+
+
+def labelled(source: Arrays, shape: Sequence[int]) -> Arrays:
     """Images (samples, `shape`) float32 in 0–1 and labels (samples,) int64 0–9. The file's
     ``x_test`` is the validation set, as in the published examples."""
     arrays = {}
@@ -28,13 +32,13 @@ def labelled(source, shape):
     return arrays
 
 
-def unpickle_cifar10(path):
+def unpickle_cifar10(path: str) -> Arrays:
     """``x_train, y_train, x_test, y_test``: images (samples, 32, 32, 3) uint8, labels int64."""
     batches = {
         "train": ["data_batch_{}".format(number) for number in range(1, 6)],
         "test": ["test_batch"],
     }
-    arrays = {}
+    arrays: Arrays = {}
     with tarfile.open(path) as archive:
         members = {}
         for member in archive.getmembers():
@@ -43,7 +47,7 @@ def unpickle_cifar10(path):
             pixels = []
             labels = []
             for name in batches[part]:
-                file = archive.extractfile(members[name])
+                file = cast(IO[bytes], archive.extractfile(members[name]))  # it is no folder
                 batch = pickle.load(file, encoding="bytes")
                 pixels.append(batch[b"data"])
                 labels.append(batch[b"labels"])

@@ -150,8 +150,8 @@ def _units(layout: Layout, values: Mapping[str, np.ndarray]) -> int:
             continue
         shape = values[name].shape
         if len(shape) > 2:  # gates and units are axes of their own
-            return shape[-2] if layout.transposed else shape[-1]
-        units = shape[rows]
+            return int(shape[-2] if layout.transposed else shape[-1])
+        units = int(shape[rows])
         if part.side == "both" and units:
             units = values[name].size // units // len(part.gates)
         if units:
