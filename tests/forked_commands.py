@@ -252,6 +252,7 @@ def _preload() -> None:
 
     sqlalchemy.orm.configure_mappers()
     gc.freeze()  # a collection in a fork would copy what has been imported
+    gc.set_threshold(*cpu_time.SELDOM)
 
 
 def _serve(requests: socket.socket) -> dict[str, Any] | None:
