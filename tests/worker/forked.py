@@ -1,4 +1,4 @@
-"""Runs scripts in forks of a process that has imported a build's framework, which takes two to seven
+"""Runs scripts in forks of a process that has imported a build's framework, which takes up to seven
 seconds of a processor. All processes of a session of tests share one for each build."""
 
 from __future__ import annotations
