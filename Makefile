@@ -21,9 +21,10 @@ AUDIT = found=$$($(BIN)/pip-audit --no-deps --disable-pip --progress-spinner off
 LINT = $(BIN)/snakemake --lint 2>&1 | awk '/^ +[*] Specify a conda environment/ {known++; next} \
 	/^ +[*] |Error|Exception|rnnbench: / {print; wrong++} END {exit wrong > 0 || known == 0}'
 
-# Bytecode is kept, also of the environments of builds, whatever PYTHONDONTWRITEBYTECODE says: without it, each
-# process spends 5 s on rewriting and compiling the tests.
-PYTEST = env -u PYTHONDONTWRITEBYTECODE PYTHONPYCACHEPREFIX=$(CURDIR)/.venv/pycache $(BIN)/python -m pytest
+# Bytecode is kept, whatever PYTHONDONTWRITEBYTECODE says: without it, each process spends 5 s on rewriting and
+# compiling the tests. It is beside the sources, where that of installed packages was compiled: a folder of its own
+# would begin empty in a fresh clone, and compiling each framework again takes ten seconds.
+PYTEST = env -u PYTHONDONTWRITEBYTECODE -u PYTHONPYCACHEPREFIX $(BIN)/python -m pytest
 
 # Broken links and pages that are in no menu are errors.
 MKDOCS = NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

@@ -45,12 +45,12 @@ def main() -> int:
     options = parser.parse_args()
     models = MODELS
     if options.small:
-        options.programs, options.turns, models = 2, 2, MODELS[:1]
+        options.programs, options.turns, models = 2, 1, MODELS[:1]
     print(where.heading(), flush=True)
     print(f"| keras / {options.kernel} | fit with arrays | fit with a dataset | rnnbench compare |")
     print("|:--|:--|:--|:--|", flush=True)
     for name in models:
-        starts = [program(name, options.kernel, options.turns) for _ in range(options.programs)]
+        starts = [program(name, options) for _ in range(options.programs)]
         cells = [name]
         for feed in starts[0]:
             cells.append(text(mean_interval([start[feed] for start in starts])))
@@ -59,7 +59,7 @@ def main() -> int:
     return 0
 
 
-def program(name: str, kernel: str, turns: int) -> dict[str, float]:
+def program(name: str, options: argparse.Namespace) -> dict[str, float]:
     """Feed → ratio of the seconds, keras / kernel, in one start of `plain/used.py`."""
     variables = {
         "PYTHONPATH": str(ROOT / "src"),
@@ -68,7 +68,8 @@ def program(name: str, kernel: str, turns: int) -> dict[str, float]:
         "TF_CPP_MIN_LOG_LEVEL": "3",
         "KERAS_BACKEND": "tensorflow",
     }
-    command = [sys.executable, str(HERE / "plain/used.py"), name, kernel, str(turns)]
+    command = [sys.executable, str(HERE / "plain/used.py"), name, options.kernel]
+    command += [str(options.turns), *(["4"] if options.small else [])]
     done = subprocess.run(
         command, env={**os.environ, **variables}, stdout=subprocess.PIPE, text=True, check=True
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import gc
 import html
 import json
 import os
@@ -29,7 +30,8 @@ from rnnbench.records.rounds import Result, results_in
 from rnnbench.records.store import Place, record_files
 from rnnbench.tracking import store
 from rnnworker import members
-from tests import compositions, durations, forked_commands
+from tests import compositions, cpu_time, durations, forked_commands
+from tests.worker import forked
 
 # The same examples in every run, so that results are reproducible; `make faults` draws new ones.
 settings.register_profile("suite", derandomize=True, deadline=None)
@@ -75,6 +77,12 @@ def copied_store(tmp_path_factory: pytest.TempPathFactory):
     copy = forked_commands.copying(forked_commands.template)
     with mock.patch.object(store, "_create", copy):
         yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def shared_servers(tmp_path_factory: pytest.TempPathFactory) -> None:
+    forked.folder = shared_folder(tmp_path_factory) / "forks"
+    forked.folder.mkdir(exist_ok=True)
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -145,6 +153,11 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(durations.InTestProcess())
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(durations.Summary(config.getoption("--record-durations")))
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.set_threshold(*cpu_time.SELDOM)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -243,6 +243,7 @@ def _remembering(folder: Path) -> Callable[[Any], str]:
 
 
 def _preload() -> None:
+    gc.disable()
     store.prepare()
     names = [name for _, name, _ in pkgutil.walk_packages(rnnbench.__path__, "rnnbench.")]
     for name in (*PRELOADED, *names):
@@ -252,6 +253,8 @@ def _preload() -> None:
 
     sqlalchemy.orm.configure_mappers()
     gc.freeze()  # a collection in a fork would copy what has been imported
+    gc.enable()
+    gc.set_threshold(*cpu_time.SELDOM)
 
 
 def _serve(requests: socket.socket) -> dict[str, Any] | None:

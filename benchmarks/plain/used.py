@@ -2,7 +2,9 @@
 rnnlayers, in turns of a few epochs in random order, from arrays and from a dataset. Prints the
 ratio of their seconds for each of the two feeds.
 
-    python used.py MODEL KERNEL TURNS
+    python used.py MODEL KERNEL TURNS [BATCHES]
+
+BATCHES: of an epoch, by default all that the data have.
 """
 
 import itertools
@@ -25,8 +27,10 @@ BATCH = 32
 EPOCHS = 3  # of a turn
 
 
-def main(name: str, kernel: str, turns: int) -> None:
+def main(name: str, kernel: str, turns: int, batches: int = 0) -> None:
     arrays = authors.arrays(name)
+    if batches:
+        arrays = {key: value[: batches * BATCH] for key, value in arrays.items()}
     x = tuple(value for key, value in sorted(arrays.items()) if key.startswith("x_train"))
     y = arrays["y_train"]
     if len(x) == 1:
@@ -56,4 +60,4 @@ def main(name: str, kernel: str, turns: int) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], int(sys.argv[3]))
+    main(sys.argv[1], sys.argv[2], *map(int, sys.argv[3:]))

@@ -1,5 +1,5 @@
-"""Each kernel of `rnnlayers` against plain Keras: the same outputs, losses and, after six steps of
-training, weights; or a refusal that names the layer and the cause. One process for each build."""
+"""Each kernel of `rnnlayers` against plain Keras: the same outputs, losses and, after three steps
+of training, weights; or a refusal that names the layer and the cause. One process per build."""
 
 from __future__ import annotations
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -153,7 +154,7 @@ def answer(
             [python, "-W", "ignore", "-c", script, *texts],
             capture_output=True,
             text=True,
-            env={**forked.inherited(), **own},
+            env={**forked.inherited(os.environ), **own},
             timeout=timeout,
         )
     assert done.returncode == 0, done.stderr[-3000:]

@@ -11,14 +11,15 @@ import pytest
 from tests.worker import random_models
 from tests.worker.checked_models import IMPLEMENTATIONS, checked
 
-# Build → its models: each gets others, and the first two are models that its kernel computes. A
-# model takes the longest on TensorFlow 1.
+# Build → its models: each gets others, which its kernel computes. The small form of
+# `benchmarks/random_models.py` tries another one on TensorFlow 2.21. A model takes the longest on
+# TensorFlow 1.
 SEEDS = {
-    "current": range(21, 23),
+    "current": range(22, 23),
     "keras3_torch": range(1003, 1005),
-    "keras3_jax": range(2000, 2002),
-    "tf_2_15": range(3041, 3043),
-    "tf_1_15": range(4000, 4001),
+    "keras3_jax": range(2000, 2001),
+    "tf_2_15": range(3041, 3042),
+    "tf_1_15": range(4024, 4025),
 }
 
 
