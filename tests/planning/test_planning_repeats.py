@@ -425,9 +425,9 @@ def test_what_is_known_so_far_names_the_choices_that_differ(place: Place) -> Non
         texts.append(so_far(last, ratios, last[0].name))
     assert texts == [
         "so far, speed relative to keras: block 1.49×, cell 0.90× after 1 round",
-        "so far, speed relative to keras: block 1.48× (1.46–1.51), cell 0.90× (0.89–0.92) "
+        "so far, speed relative to keras: block 1.48× (1.45–1.52), cell 0.90× (0.89–0.92) "
         "after 2 rounds",
-        "so far, speed relative to keras: block 1.48× (1.46–1.50), cell 0.90× (0.90–0.91) "
+        "so far, speed relative to keras: block 1.48× (1.45–1.50), cell 0.90× (0.90–0.91) "
         "after 3 rounds",
     ]
 

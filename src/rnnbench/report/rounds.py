@@ -91,5 +91,5 @@ def method_text(method: Method) -> str:
     if method.basis is Basis.NONE and method.in_turns:
         text = f"in turns, {text}"
     if method.pooled:
-        text += f"; pooled over configurations, {method.pooled} degrees of freedom"
+        text += f"; pooled over configurations, {method.pooled:.3g} degrees of freedom"
     return text
