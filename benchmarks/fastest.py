@@ -29,6 +29,7 @@ from benchmarks.small import add_small  # noqa: E402
 from rnnbench.report.sentences import ContestWords, first_sentence, layer  # noqa: E402
 from rnnbench.tables.contests import Contest, Contestant, with_ratios  # noqa: E402
 from rnnbench.tables.effects import RunValue  # noqa: E402
+from rnnbench.tables.fit import PRIOR, effective_freedom  # noqa: E402
 from rnnbench.tables.outcome import Outcome  # noqa: E402
 from rnnbench.tables.ratios import Estimates  # noqa: E402
 from rnnbench.tables.stats import student_quantile  # noqa: E402
@@ -175,6 +176,20 @@ def first_and_lead(logs, weight):
     return first, leads.min(axis=1)
 
 
+def wrong_by_the_rule(tries, members, rounds, spread, near):
+    """The share of experiments in which the rule of a page names a wrong fastest, without its
+    sentences. All `near` members are nearly equal."""
+    truth, _, logs = experiments(
+        tries, members, rounds, spread, seed=2, apart=NEARLY_EQUAL, near=near
+    )
+    weight, freedom = math.inf, rounds - 1
+    if members > 2:
+        weight, freedom = PRIOR, effective_freedom(rounds - 1, members)
+    first, lead = first_and_lead(logs, weight)
+    is_wrong = truth[np.arange(tries), first] > truth.min(axis=1)
+    return float((is_wrong & (lead > student_quantile(0.95, freedom))).mean())
+
+
 class SameData:
     """An oracle that has the same data as a page, and is told from which laws spreads are drawn.
 
@@ -237,6 +252,18 @@ def main():
             missed = 100 * found["miss"] / max(1, found["intervals"])
             cells = [text + spread, members, rounds, *shares, f"{missed:.1f}", found["against"]]
             print(f"| {' | '.join(map(str, cells))} |", flush=True)
+
+    many = 200 if options.small else 100_000
+    print(
+        f"\nThe rule alone, {many} experiments: wrong fastest in percent, by nearly equal members"
+    )
+    print("| spread | members | rounds | two | three | all |\n|---|--:|--:|--:|--:|--:|")
+    for spread, members, rounds in product(SPREADS, MEMBERS, ROUNDS):
+        shares = []
+        for near in (2, 3, members):
+            share = wrong_by_the_rule(many, members, rounds, spread, min(near, members))
+            shares.append(f"{100 * share:.2f}")
+        print(f"| {spread} | {members} | {rounds} | {' | '.join(shares)} |", flush=True)
 
 
 if __name__ == "__main__":
