@@ -65,7 +65,7 @@ def test_a_round_writes_its_file_from_its_records(place: Place, monkeypatch, cap
         with pytest.raises(RecordError):
             read_results(file)
         assert rounds.round(arguments) == 0
-        assert f" {run.round}: nothing to measure" in capsys.readouterr().err
+        assert f" {run.round}: every run is already measured" in capsys.readouterr().err
         assert file.read_bytes() == content
 
 
@@ -165,7 +165,7 @@ def test_a_batch_measures_its_rounds_in_order_and_only_what_is_missing(
     capsys.readouterr()
     assert rounds.rounds(arguments) == 0
     assert measured == [*names, names[1]]
-    assert "nothing to measure" in capsys.readouterr().err
+    assert "every run is already measured" in capsys.readouterr().err
 
 
 def test_the_error_of_a_round_is_said_and_the_others_are_measured(

@@ -83,7 +83,7 @@ def test_a_reader_that_has_ended_is_no_error() -> None:
 
 
 @pytest.mark.parametrize("flag", ["-m", "--multirun"])
-@pytest.mark.parametrize("command", ["grid", "run", "plan"])
+@pytest.mark.parametrize("command", ["grid", "run", "plan", "report", "history", "compare"])
 def test_the_option_for_sweeps_is_refused_with_the_way_to_sweep(command, flag, capsys) -> None:
     with pytest.raises(SystemExit):
         main([command, "quick", flag, "rnn=keras,block"])

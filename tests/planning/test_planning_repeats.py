@@ -13,7 +13,7 @@ from msgspec import structs
 from rnnbench.grid.experiment import Repeats
 from rnnbench.planning import finished as module
 from rnnbench.planning.finished import FinishedRun, FinishedRuns, finished
-from rnnbench.planning.repeats import known_of, ratios_of, why_not_needed
+from rnnbench.planning.repeats import known_of, ratios_of, rounds_measured, why_not_needed
 from rnnbench.records.record import Record, Run, run_seconds
 from rnnbench.records.rounds import NotNeeded, Result, read_results, write_results
 from rnnbench.records.store import Place, read_record
@@ -176,6 +176,27 @@ def test_runs_in_turns_are_judged_by_their_ratios(
 ) -> None:
     effects = [[units * (0.1 + spread * (-1) ** r) for units in (1, 2, 3)] for r in range(4)]
     assert bool(reasons_of_the_last(place, rounds_of(effects), has_reference)) is enough
+
+
+def test_the_rule_waits_until_it_is_known_who_is_fastest(place: Place) -> None:
+    """The two faster ones vary in opposite directions and the reference hardly, so both ratios to
+    it are known better than their own."""
+    effects = [[0.4, 0.1 + 0.004 * (-1) ** r, 0.08 - 0.004 * (-1) ** r] for r in range(7)]
+    rounds = rounds_of(effects)
+    assert not reasons_of_the_last(place, rounds, rule=replace_rule(until=1e-6))
+    found = FinishedRuns(place).read()
+    last = [record.run for record in rounds[-1]]
+    widths = []
+    for base, other in ((0, 1), (0, 2), (1, 2)):
+        ratios = ratios_of(last, found, last[base].name)
+        ratio = ratios[last[other].configuration]
+        widths.append(ratio.high / ratio.estimate - 1)
+    to_the_reference, lead = max(widths[:2]), widths[2]
+    assert lead > 1.2 * to_the_reference
+    between = replace_rule(until=(to_the_reference + lead) / 2)
+    assert not why_not_needed(last, found, between, reference=last[0].name)
+    wide = replace_rule(until=1.01 * lead)
+    assert why_not_needed(last, found, wide, reference=last[0].name)
 
 
 def test_two_configurations_do_not_pool_their_spread_and_need_five_rounds(place: Place) -> None:
@@ -402,7 +423,7 @@ def test_nothing_is_known_so_far_from_runs_with_too_few_turns(place: Place) -> N
     for record in records:
         finish(place, record)
     assert ratios_of(lines, FinishedRuns(place).read(), lines[0].name) == {}
-    assert so_far(lines, {}, lines[0].name) == ""
+    assert so_far(lines, {}, lines[0].name, 1) == ""
 
 
 def test_what_is_known_so_far_names_the_choices_that_differ(place: Place) -> None:
@@ -421,15 +442,43 @@ def test_what_is_known_so_far_names_the_choices_that_differ(place: Place) -> Non
     for members in rounds[:3]:
         for record in members:
             finish(place, record)
-        ratios = ratios_of(last, FinishedRuns(place).read(), last[0].name)
-        texts.append(so_far(last, ratios, last[0].name))
+        found = FinishedRuns(place).read()
+        ratios = ratios_of(last, found, last[0].name)
+        texts.append(so_far(last, ratios, last[0].name, rounds_measured(last, found)))
     assert texts == [
         "so far, speed relative to keras: block 1.49×, cell 0.90× after 1 round",
-        "so far, speed relative to keras: block 1.48× (1.46–1.51), cell 0.90× (0.89–0.92) "
+        "so far, speed relative to keras: block 1.48× (1.45–1.52), cell 0.90× (0.89–0.92) "
         "after 2 rounds",
-        "so far, speed relative to keras: block 1.48× (1.46–1.50), cell 0.90× (0.90–0.91) "
+        "so far, speed relative to keras: block 1.48× (1.45–1.50), cell 0.90× (0.90–0.91) "
         "after 3 rounds",
     ]
+
+
+def test_a_round_that_does_not_count_is_counted_so_far(place: Place) -> None:
+    """Of four rounds, the last one was slowed down."""
+    rounds = [
+        in_round([make_record(rnn=rnn, repeat=number) for rnn in ("keras", "block")], [0.0, -0.4],
+                 20, number=number)
+        for number in range(4)
+    ]  # fmt: skip
+    lines = plan(place, [record for members in rounds for record in members])
+    for members in rounds:
+        for record in members:
+            finish(place, record)
+    found = FinishedRuns(place).read()
+    last = lines[-2:]
+    texts = []
+    for state in (State.QUIET, State.SLOWED):
+        found = [
+            structs.replace(run, value=run.value._replace(state=state))
+            if run.name in {line.name for line in last}
+            else run
+            for run in found
+        ]
+        ratios = ratios_of(last, found, last[0].name)
+        texts.append(so_far(last, ratios, last[0].name, rounds_measured(last, found)))
+    assert texts[0].endswith(" after 4 rounds")
+    assert texts[1].endswith(" after 4 rounds, of which 3 count")
 
 
 def test_the_text_of_a_reason_has_the_width_or_the_budget() -> None:

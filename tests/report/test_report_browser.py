@@ -78,6 +78,24 @@ def test_pages_are_self_contained_and_fit_the_screen(browser, site, name, width,
     page.close()
 
 
+# The part of the first screen in which an element ends that is shown.
+END_OF = """selector => [...document.querySelectorAll(selector)].filter(e => e.offsetParent)
+  .map(e => e.getBoundingClientRect().bottom / innerHeight)[0]"""
+
+
+@pytest.mark.parametrize(("width", "height"), [(1440, 900), (390, 844)])
+def test_the_first_screen_has_the_answer_a_chart_and_what_to_do_next(
+    browser, page_url, width, height
+):
+    page = browser.new_page(viewport={"width": width, "height": height})
+    page.goto(page_url)
+    what_next = ".next" if width == 390 else ".conditions div:last-child code:last-child"
+    for selector in (".fast", ".rankings li", "figure", what_next):
+        assert page.evaluate(END_OF, selector) <= 1, selector
+    assert "use(model" in page.locator(what_next).inner_text()
+    page.close()
+
+
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
 @pytest.mark.parametrize("name", ["six/report.html"])
 def test_pages_are_accessible(browser, site, axe, name, width, scheme):

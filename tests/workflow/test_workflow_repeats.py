@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -74,7 +75,10 @@ def test_compare_measures_two_choices(project: Project) -> None:
     assert again.returncode == 1 and again.stderr.endswith("--fail-if: 'fake_fast>0.2' holds.\n")
     assert project.records() == records, "nothing was measured again"
 
-    # The page names the command of a workflow, which finds everything done.
+    (text,) = (file.read_text() for file in project.folder.glob("reports/fake_fast-mine+*/*.md"))
+    assert f"- Repeat it: `{shlex.join(['rnnbench', *words[:-2]])}`" in text
+
+    # Snakemake finds everything done.
     (experiment,) = project.folder.glob("results/compare/*.yaml")
     workflow = project.rnnbench("run", str(experiment), *words[3:7])
     assert workflow.returncode == 0, workflow.stderr

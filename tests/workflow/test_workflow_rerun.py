@@ -55,7 +55,7 @@ def test_only_what_changed_is_measured_again(small: Project) -> None:
     assert companions == {kept}
     assert "Nothing to be done" in again(small)
     text = again(small, "--forcerun", "rounds")
-    assert "since every run has a record; `rnnbench retry small NAME` measures one again" in text
+    assert "every run is already measured; to repeat one: rnnbench retry small NAME" in text
 
 
 def test_every_file_of_a_report_is_made_again(small: Project) -> None:

@@ -9,7 +9,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rnnbench.commands.arguments import RESULTS, Arguments, command_parser, positive
+from rnnbench.commands.arguments import (
+    RESULTS,
+    Arguments,
+    command_parser,
+    positive,
+    refuse_multirun,
+)
 from rnnbench.commands.question import Question, measured, of_a_model
 from rnnbench.errors import ConfigError, say, suggestion
 from rnnbench.records.rounds import records_of
@@ -176,7 +182,9 @@ COMPARED: Arguments = {
 
 def _compare_options(arguments: Sequence[str]) -> tuple[argparse.Namespace, Question]:
     """The options of `compare` and what they ask; files exist or can be written."""
-    options = command_parser(compare, COMPARED).parse_intermixed_args(arguments)
+    parser = command_parser(compare, COMPARED)
+    refuse_multirun(parser, arguments)
+    options = parser.parse_intermixed_args(arguments)
     choices = [options.a, options.b]
     overrides: list[str] = []
     for word in options.words:

@@ -6,7 +6,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rnnbench.commands.arguments import EXPERIMENT, RESULTS, Arguments, command_parser
+from rnnbench.commands.arguments import (
+    EXPERIMENT,
+    RESULTS,
+    Arguments,
+    command_parser,
+    refuse_multirun,
+)
 from rnnbench.commands.report import OVERRIDES, folders_at, name_with
 from rnnbench.errors import RecordError, say
 from rnnbench.records.plan_file import read_experiment, read_runs
@@ -48,7 +54,9 @@ def history(arguments: Sequence[str]) -> int:
         "--site": {"help": "the site that measured it (default: this machine)"},
         "--results": RESULTS,
     }
-    options = command_parser(history, declared).parse_intermixed_args(arguments)
+    parser = command_parser(history, declared)
+    refuse_multirun(parser, arguments)
+    options = parser.parse_intermixed_args(arguments)
     words = [options.experiment, *options.overrides] if options.overrides else []
     name = name_with(options.experiment, options.overrides)
     site = options.site or machine.fingerprint()["machine"]

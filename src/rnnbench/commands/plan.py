@@ -121,7 +121,7 @@ def estimate_lines(
 
     basis = "a guess"
     if estimate.degrees_of_freedom:
-        basis = f"measured, {estimate.degrees_of_freedom} degrees of freedom"
+        basis = f"measured, {estimate.degrees_of_freedom:.0f} degrees of freedom"
         if estimate.borrowed:
             basis += ", including other configurations on this machine"
     text.append(f"spread between runs: {estimate.spread:.2%} ({basis})")

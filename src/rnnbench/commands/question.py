@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rnnbench.commands.arguments import overrides_of, project_conf
@@ -38,6 +39,22 @@ class Question:
     def names(self) -> list[str]:
         """The names of the choices."""
         return [Path(choice).stem if _is_file(choice) else choice for choice in self.choices]
+
+    @property
+    def command(self) -> str:
+        """The command that asks it."""
+        words = ["rnnbench", "compare", *self.choices]
+        given = {
+            "--model": self.model,
+            "--data": self.data,
+            "--loss": self.loss,
+            "--optimizer": self.optimizer,
+        }
+        for flag, value in given.items():
+            if value:
+                words += [flag, value]
+        words += [*self.overrides, "--budget", f"{self.seconds / 60:g}"]
+        return shlex.join(words)
 
     def check_files(self) -> None:
         """Raises a `ConfigError` for a file that does not exist."""
@@ -109,6 +126,7 @@ def measured(question: Question, root: Path) -> tuple[str, Path]:
             error.where = "command line"
         raise
 
+    plan = replace(plan, rerun=question.command)
     name = plan.experiment.name
     page = Path("reports") / name / PAGE
     is_new = measure_here(
@@ -122,8 +140,8 @@ def measured(question: Question, root: Path) -> tuple[str, Path]:
 
 
 def _write_experiment(question: Question, conf: Sequence[Path], results: Path) -> Path:
-    """The file of the experiment that measures what is to be compared. It is kept, because the page
-    names the command that measures it again."""
+    """The file of the experiment that measures what is to be compared. It is kept: Snakemake can
+    continue what `compare` has begun."""
     from rnnbench.grid.files import name_of_choice
     from rnnbench.grid.point import short_path
 

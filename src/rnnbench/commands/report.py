@@ -20,6 +20,7 @@ from rnnbench.commands.arguments import (
     folder_option,
     positive,
     project_conf,
+    refuse_multirun,
 )
 from rnnbench.errors import ConfigError, RecordError, RnnbenchError, say
 from rnnbench.grid.experiment import load_experiment, varied
@@ -76,7 +77,9 @@ class Written:
 
 def write_page(arguments: Sequence[str]) -> Written:
     """Writes the report that `arguments` of `report` ask for."""
-    options = _parser().parse_intermixed_args(arguments)
+    parser = _parser()
+    refuse_multirun(parser, arguments)
+    options = parser.parse_intermixed_args(arguments)
     words = [options.experiment, *options.overrides] if options.overrides else []
     options.experiment = name_with(options.experiment, options.overrides)
 

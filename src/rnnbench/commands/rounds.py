@@ -27,7 +27,7 @@ from rnnbench.grid.experiment import Repeats
 from rnnbench.grid.point import digest_of_round
 from rnnbench.planning.digests import worker_digest
 from rnnbench.planning.finished import FinishedRuns
-from rnnbench.planning.repeats import ratios_of, why_not_needed
+from rnnbench.planning.repeats import ratios_of, rounds_measured, why_not_needed
 from rnnbench.records.plan_file import (
     PlannedRound,
     read_batches,
@@ -161,7 +161,9 @@ class Loop:
 
         text = ""
         if reference and len(runs) > 1:
-            text = so_far(runs, ratios_of(runs, self._finished.read(), reference), reference)
+            finished = self._finished.read()
+            ratios = ratios_of(runs, finished, reference)
+            text = so_far(runs, ratios, reference, rounds_measured(runs, finished))
         left = self._remaining_time(planned.total, planned.number + 1)
         for line in _round_lines(needed, records, text):
             print_progress(f"{label} {line}{left}")

@@ -44,7 +44,7 @@ class Forecast:
     guessed: int
     bytes: float
     spread: float
-    degrees_of_freedom: int
+    degrees_of_freedom: float
     borrowed: bool = False
 
 
@@ -95,7 +95,7 @@ def forecast(
     if is_borrowed:
         spread = spread_of([*runs, *elsewhere()])
     deviation = GUESS_SPREAD
-    freedom = 0
+    freedom = 0.0
     if spread:
         deviation = math.sqrt(spread.variance)
         freedom = spread.degrees_of_freedom

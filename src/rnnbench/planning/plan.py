@@ -142,6 +142,7 @@ class Plan:
     - `predictions`: by name, of an experiment whose models answer; it has no runs.
     - `models`: of the grid.
     - `obstacle`: why there are no runs.
+    - `rerun`: the command that measures it; ``""`` for Snakemake's.
     """
 
     experiment: Experiment
@@ -154,6 +155,7 @@ class Plan:
     predictions: Mapping[str, Prediction] = field(default_factory=dict)
     models: tuple[str, ...] = ()
     obstacle: Obstacle | None = None
+    rerun: str = ""
 
     @cached_property
     def rounds(self) -> Mapping[str, Round]:
@@ -209,7 +211,7 @@ def facts_of(plan: Plan) -> ExperimentFacts:
         about=experiment.about,
         reference=dict(experiment.reference),
         lead=experiment.lead,
-        rerun=f"snakemake --cores all --config {experiment.request}",
+        rerun=plan.rerun or f"snakemake --cores all --config {experiment.request}",
         repeats=msgspec.to_builtins(experiment.repeats),
         skipped=tuple(Skipped(name, why) for name, why in plan.skipped),
         peak_tflops=peaks,

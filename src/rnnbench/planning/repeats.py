@@ -176,6 +176,17 @@ def ratios_of(
     return ratios
 
 
+def rounds_measured(planned: Sequence[Run], runs: Sequence[FinishedRun]) -> int:
+    """The number of rounds in turns in which configurations of the `planned` runs were measured."""
+    configurations = {run.configuration for run in planned}
+    units = set()
+    for run in runs:
+        is_of_one = configuration_of(run.name) in configurations
+        if run.value is not None and run.value.in_turns and is_of_one:
+            units.add(run.value.unit)
+    return len(units)
+
+
 def _estimates(runs: Sequence[FinishedRun]) -> tuple[Estimates, str]:
     """The estimates from finished runs, and the machine of the latest."""
     values = [run.value for run in runs if run.value is not None]

@@ -251,7 +251,7 @@ def ratio_note(count: int) -> str:
         f"This page shows {n.counted(count, 'ratio')} with 95 % confidence intervals: even if "
         f"nothing differed, about {n.about(0.05 * count)} would appear to differ from 1 by chance. "
         "The answer calls an implementation the fastest only if it is shown to be faster than "
-        "every other: in simulations, at most 1 in 30 answers names a wrong one."
+        "every other: in simulations, at most 1 in 40 answers names a wrong one."
     )
 
 

@@ -236,8 +236,8 @@ def _charts(speed: pd.DataFrame) -> Iterator[Figure]:
         about = model
         count = rows["runtime"].nunique()
         if count > DRAWN:
-            about = f"{model}, the {DRAWN} fastest of {count} runtimes"
-        title = f"ms per call, median to 99th percentile: {about}"
+            about = f"{model} ({DRAWN} fastest of {count})"
+        title = f"ms per call, p50 to p99: {about}"
         yield figure("prediction", model, "latency", title, chart)
         title = f"Samples per second: {about}"
         chart = charts.throughput(drawn, palette)

@@ -11,13 +11,19 @@ from rnnbench.report import numbers as n
 from rnnbench.tables.ratios import Basis, Method, Ratio
 
 
-def so_far(planned: Sequence[Run], ratios: Mapping[str, Ratio], reference: str) -> str:
+def so_far(
+    planned: Sequence[Run],
+    ratios: Mapping[str, Ratio],
+    reference: str,
+    measured: int,
+) -> str:
     """What is known of the runs of a round, the fastest first:
-    ``so far, speed relative to keras: block 1.51× (1.48–1.54) after 3 rounds``.
+    ``so far, speed relative to keras: block 1.51× (1.48–1.54) after 4 rounds, of which 3 count``.
 
     - `planned`: the runs of the round.
     - `ratios`: configuration → its speed-up, of those that are known.
     - `reference`: the name of the run in `planned` that speed-ups are relative to.
+    - `measured`: the number of rounds, with those that do not count.
 
     The text is empty if nothing is known.
     """
@@ -36,8 +42,10 @@ def so_far(planned: Sequence[Run], ratios: Mapping[str, Ratio], reference: str) 
         texts.append(text)
 
     label = _label(base, others[0])
-    rounds = max(ratios[run.configuration].method.units for run in others)
-    after = n.counted(rounds, "round")
+    counting = max(ratios[run.configuration].method.units for run in others)
+    after = n.counted(measured, "round")
+    if counting < measured:
+        after += f", of which {counting} {'counts' if counting == 1 else 'count'}"
     return f"so far, speed relative to {label}: {', '.join(texts)} after {after}"
 
 
@@ -91,5 +99,5 @@ def method_text(method: Method) -> str:
     if method.basis is Basis.NONE and method.in_turns:
         text = f"in turns, {text}"
     if method.pooled:
-        text += f"; pooled over configurations, {method.pooled} degrees of freedom"
+        text += f"; pooled over configurations, {method.pooled:.3g} degrees of freedom"
     return text

@@ -273,7 +273,8 @@ def _without_contest(words: ContestWords) -> str:
     """The sentence if there are fewer than two contestants, so that nothing can be the fastest.
 
     Implementations of other functions get the ratios of their times:
-    ``the other one computes another function and trains ≠ 1.21× (`auto`, 1.19 to 1.23) as fast``.
+    ```auto` computes a different function from `keras`, so there is no speed-up; it trains ≠ 1.21× as
+    fast (1.19 to 1.23)``.
     """
     contest = words.contest
     others = contest.unequal
@@ -286,12 +287,12 @@ def _without_contest(words: ContestWords) -> str:
             done = "has a result"
         return f"only {winner} {done}, so there is nothing to compare"
 
-    alone = f"{winner} is the only implementation of its function; the other"
+    none = "so there is no speed-up"
     if len(others) != 1:
-        return f"{alone} {len(others)} compute other functions"
+        return f"the other {len(others)} compute different functions from {winner}, {none}"
     ((other, ratio),) = others
-    text = f"{n.unequal(ratio)} ({_name(other)}, {_interval(ratio)})"
-    return f"{alone} one computes another function and trains {text} as fast"
+    text = f"{n.unequal(ratio)} as fast ({_interval(ratio)})"
+    return f"{_name(other)} computes a different function from {winner}, {none}; it trains {text}"
 
 
 def other_functions(words: ContestWords) -> str:

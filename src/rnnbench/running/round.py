@@ -102,8 +102,7 @@ def measure(
 
 def nothing_to_measure(experiment: str) -> str:
     """What to say of rounds that are complete."""
-    retry = f"`rnnbench retry {experiment} NAME` measures one again"
-    return f"nothing to measure, since every run has a record; {retry}"
+    return f"every run is already measured; to repeat one: rnnbench retry {experiment} NAME"
 
 
 def _card(runs: Sequence[Run]) -> Facts | None:

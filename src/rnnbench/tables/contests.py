@@ -4,8 +4,7 @@ Picking the fastest of several configurations finds differences by chance. A con
 therefore called the fastest only if it is shown to be faster than *every* other: a wrong one would
 have to beat the true fastest, so this happens in about 2.5 % of the experiments at most, however
 many take part (an intersection-union test; Berger, Technometrics 24, 1982). It needs no wider
-intervals, so a ratio has the same interval everywhere. In ``benchmarks/fastest.py``, it is 1.9 %
-if the implementations differ and 3.1 % in the hardest case.
+intervals, so a ratio has the same interval everywhere. Simulated in ``benchmarks/fastest.py``.
 """
 
 from __future__ import annotations

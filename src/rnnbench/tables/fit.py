@@ -12,7 +12,10 @@ each configuration; if all have a run in every unit, these are geometric means.
 A few runs say little about the spread of one configuration, so the configurations of a device share
 what they know: the variance of each is a mean of that of all, with the weight of `PRIOR` degrees of
 freedom, and its own (Smyth, Statistical Applications in Genetics and Molecular Biology 3, 2004).
-Every ratio on the device is judged by these variances. Simulated in ``benchmarks/fastest.py``.
+Every ratio on the device is judged by these variances. They are known less well than their degrees
+of freedom say if one configuration is noisier than the others (Box, Annals of Mathematical
+Statistics 25, 1954), so fewer of these count (`effective_freedom`). Simulated in
+``benchmarks/fastest.py``.
 """
 
 from __future__ import annotations
@@ -31,6 +34,10 @@ from rnnbench.tables.stats import Spread, student_quantile
 
 POOLED_FROM = 3  # configurations
 PRIOR = 2  # degrees of freedom of the common spread in that of a configuration
+# Such that even if one configuration is three times as noisy, at most 2.5 % of the answers name a
+# wrong fastest.
+FREEDOM_OF_EACH = 0.4
+FREEDOM_SHARED = 0.8
 NEGLIGIBLE = 1e-9  # weight of rounds that do not count, by which configurations stay linked
 
 
@@ -100,7 +107,11 @@ class Fit:
             others = np.bincount(own, weights * per_unit[unit]) / repeats
             for index, key in enumerate(runs):
                 self.spreads[key] = moderated(
-                    self.spread, of_own[index], round(repeats[index]), others[index]
+                    self.spread,
+                    of_own[index],
+                    round(repeats[index]),
+                    float(others[index]),
+                    len(runs),
                 )
 
     def halfwidth(self, a: Hashable, b: Hashable, confidence: float) -> float | None:
@@ -122,20 +133,41 @@ class Fit:
         return quantile * math.sqrt(self.spread.variance * scale)
 
 
-def moderated(common: Spread, squares: float, runs: int, together: float) -> Spread:
+def effective_freedom(own_freedom: float, together: float) -> float:
+    """The degrees of freedom that count of the variance of one configuration, which shares what the
+    others know.
+
+    - `own_freedom`: of its own runs.
+    - `together`: the number of configurations that share their spread.
+
+    From simulations of 3 to 12 configurations in 2 to 8 rounds (``benchmarks/fastest.py``).
+    """
+    of_each = FREEDOM_OF_EACH * (together + 1) * own_freedom
+    return min(of_each, own_freedom + FREEDOM_SHARED * together)
+
+
+def moderated(
+    common: Spread,
+    squares: float,
+    runs: int,
+    together: float,
+    configurations: int,
+) -> Spread:
     """The spread of one configuration, as a mean of the common one and its own.
 
-    - `common`: of all configurations of the fit.
+    - `common`: of all `configurations` of the fit.
     - `squares`: the sum of the squared residuals of its `runs`.
     - `together`: the mean number of configurations in its units.
     """
     own_freedom = runs - 1
     if own_freedom < 1 or together <= 2:
-        return common
+        mean_freedom = common.degrees_of_freedom / (configurations - 1)
+        freedom = effective_freedom(mean_freedom, configurations)
+        return Spread(common.variance, freedom)
     # The fit of a unit takes a share 1 / together of the residuals and mixes in that of the others.
     own = (squares / own_freedom - common.variance / together) / (1 - 2 / together)
     weighted = PRIOR * common.variance + own_freedom * max(0.0, own)
-    freedom = min(PRIOR + own_freedom, common.degrees_of_freedom)
+    freedom = min(effective_freedom(own_freedom, together), common.degrees_of_freedom)
     return Spread(weighted / (PRIOR + own_freedom), freedom)
 
 
@@ -160,7 +192,8 @@ def pooled_spreads(runs: RunsByKey) -> dict[Hashable, Spread]:
     fit = Fit(repeated, counts, len(linked(repeated)))
     if fit.spread is None:
         return {}
-    return dict.fromkeys(runs, fit.spread) | fit.spreads
+    common = moderated(fit.spread, 0.0, 1, 0.0, len(repeated))
+    return dict.fromkeys(runs, common) | fit.spreads
 
 
 def linked(runs: RunsByKey) -> list[list[Hashable]]:

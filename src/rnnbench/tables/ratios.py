@@ -63,14 +63,14 @@ class Method(NamedTuple):
 
     - `basis`: what it is from.
     - `units`: the number of common units that count.
-    - `pooled`: the degrees of freedom if the configurations of the device share their spread, 0
-      for the pair's own.
+    - `pooled`: the degrees of freedom that count if the configurations of the device share their
+      spread, 0 for the pair's own.
     - `in_turns`: whether the units are rounds in turns.
     """
 
     basis: Basis
     units: int = 0
-    pooled: int = 0
+    pooled: float = 0
     in_turns: bool = False
 
 
@@ -188,7 +188,7 @@ class Estimates:
         Returns None without degrees of freedom.
         """
         squares = 0.0
-        freedom = 0
+        freedom = 0.0
         for fit in self._different_fits:
             if fit.spread is not None:
                 squares += fit.spread.variance * fit.spread.degrees_of_freedom
@@ -274,7 +274,7 @@ class Estimates:
         counting = counting or list(pairs)
         logs = [log for _, log in counting]
         spreads = self._spreads(own, base)
-        pooled = 0
+        pooled = 0.0
         if spreads:
             variance = spreads[own].variance + spreads[base].variance
             freedom = min(spreads[own].degrees_of_freedom, spreads[base].degrees_of_freedom)

@@ -76,7 +76,7 @@ class Spread(NamedTuple):
     """
 
     variance: float
-    degrees_of_freedom: int
+    degrees_of_freedom: float
 
 
 @lru_cache(maxsize=4096)
