@@ -73,15 +73,22 @@ def job(said: Said, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
 
 def timed(job: Job, number: int, outcomes: list[Outcome]) -> list[str]:
     """The names of the runtimes that have turns in a round."""
+    groups = [measure.Group(job, together) for together in measure._by_imports(outcomes)]
+    processes = [process for group in groups for process in group.processes]
     order = random.Random(0)
-    found = measure._round(job, number, outcomes, CASES, order, lambda text: None)
-    return [outcome.runtime for outcome in found]
+    try:
+        found = measure._round(job, number, processes, CASES, order, lambda text: None)
+    finally:
+        for group in groups:
+            group.end()
+    return [process.outcome.runtime for process in found]
 
 
 def test_a_crash_and_a_wrong_answer_are_not_timed(job: Job, said: Said) -> None:
     said.update(a=[None], b=[WRONG], c=[{"refused": "layer x"}], d=[RIGHT], e=[GONE], f=[RIGHT])
     (job.folder / "e.log").write_text("Segmentation fault\n")
-    outcomes = [Outcome(name) for name in "abcd"]
+    outcomes = [Outcome("a", imports=["tensorflow"])]
+    outcomes += [Outcome(name) for name in "bcd"]
     outcomes += [Outcome(name, imports=["torch"]) for name in "ef"]
     assert timed(job, 0, outcomes) == ["d", "f"]
     assert [outcome.refused for outcome in outcomes] == [
@@ -141,3 +148,21 @@ def test_a_preparation_that_hangs_says_for_which_runtime(
     monkeypatch.setattr(measure, "PREPARE_SECONDS", 1)
     with pytest.raises(RunError, match="in 1 s: exports for openvino"):
         measure._prepared(job, lambda text: None)
+
+
+def test_calls_longer_than_a_turn_have_no_lead_once_that_is_known(
+    job: Job, said: Said, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said.update(a=[RIGHT])
+    lines = []
+    say = measure.Group.say
+
+    def noted(group: measure.Group, text: str) -> None:
+        lines.append(text)
+        say(group, text)
+
+    monkeypatch.setattr(measure.Group, "say", noted)
+    monkeypatch.setattr(measure, "TURN", 0.0005)  # its calls take 1 ms at least
+    assert timed(job, 0, [Outcome("a")]) == ["a"]
+    leads = [float(line.split()[-1]) for line in lines if line.startswith("turn")]
+    assert leads == [measure.LEAD, 0.0, 0.0]

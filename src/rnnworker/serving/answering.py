@@ -3,12 +3,14 @@
     python -m rnnworker.serving.answering JOB.json
 
 The job has ``folder`` (as `prepare` left it), ``runtimes``, ``imports``, ``threads``, ``function``
-(of the model), ``seconds`` (the longest silence of a runtime) and ``only_timed``. This process
+(of the model) and ``seconds`` (the longest silence of a runtime). This process
 imports what all of its runtimes need and does nothing else, so that each one is forked from it as
 if it had imported that itself. It reads lines, NUMBER being a place in ``runtimes``:
 
-- ``start NUMBER``: forks the process of a runtime.
+- ``start NUMBER CASES``: forks the process of a runtime, which is asked ``all`` cases, or only the
+  ``timed`` ones.
 - ``turn NUMBER CASE SECONDS LEAD``: it has a turn.
+- ``end NUMBER``: it ends, and can be started again.
 - ``hear NUMBER``: what the runtime says next is written as a line of JSON: first what it loaded and
   how far its answers are from what they should be, then the times of its turns. ``{"gone": true}``
   and ``{"silent": SECONDS}`` stand for a process that has ended, or was killed for its silence.
@@ -54,23 +56,25 @@ def main(path):
     imported = time.perf_counter() - begun
     children = {}
     for line in sys.stdin:
-        word, number, *turn = line.split()
+        word, number, *rest = line.split()
         if word == "start":
-            children[number] = Child(job, job["runtimes"][int(number)], imported, children)
+            asked = dict(job, runtime=job["runtimes"][int(number)], only_timed=rest == ["timed"])
+            children[number] = Child(asked, imported, children)
         elif word == "turn":
-            children[number].ask(" ".join(turn))
+            children[number].ask(" ".join(rest))
+        elif word == "end":
+            children.pop(number).end()
         else:
             lines.write(children[number].hear(job["seconds"]))
             lines.flush()
     for child in children.values():
-        os.kill(child.pid, signal.SIGKILL)
-        os.waitpid(child.pid, 0)
+        child.end()
 
 
 class Child:
     """The process of a runtime, forked from this one, with the `others` that were forked before."""
 
-    def __init__(self, job, chosen, imported, others):
+    def __init__(self, job, imported, others):
         self.socket, theirs = socket.socketpair()
         resident = _resident_bytes()
         self.pid = os.fork()
@@ -81,14 +85,14 @@ class Child:
                     other.socket.close()  # else they would not see their end
                 self.socket.close()
                 log = os.open(
-                    os.path.join(job["folder"], name_of(chosen) + ".log"),
+                    os.path.join(job["folder"], name_of(job["runtime"]) + ".log"),
                     os.O_WRONLY | os.O_CREAT | os.O_TRUNC,
                 )
                 os.dup2(log, 1)
                 os.dup2(log, 2)
                 # A fork does not count pages of files until they are used again.
                 unseen = resident - _resident_bytes()
-                answer_all(dict(job, runtime=chosen), theirs, imported, unseen)
+                answer_all(job, theirs, imported, unseen)
             except BaseException:
                 traceback.print_exc()
             finally:
@@ -107,6 +111,12 @@ class Child:
             os.kill(self.pid, signal.SIGKILL)
             return json.dumps({"silent": seconds}) + "\n"
         return self.lines.readline() or json.dumps({"gone": True}) + "\n"
+
+    def end(self):
+        os.kill(self.pid, signal.SIGKILL)
+        os.waitpid(self.pid, 0)
+        self.lines.close()
+        self.socket.close()
 
 
 def answer_all(job, connection, imported, unseen):
@@ -151,7 +161,6 @@ class Server:
         begun = time.perf_counter()
         self.module = runtime(job["runtime"])
         self.loaded = {}
-        self.quickest = {}  # case → nanoseconds of the quickest call of its last turn
         first = self.answer_of(0)
         self.load_seconds = imported + time.perf_counter() - begun
         begun = time.perf_counter()
@@ -217,14 +226,14 @@ class Server:
         return facts
 
     def turn(self, case, seconds, lead):
-        """Answers for `lead` seconds, then for `seconds`, of which each call is timed. The lead has
-        one call at least, or none if a call takes longer than `seconds`."""
+        """Answers for `lead` seconds, with one call at least unless they are 0, then for `seconds`,
+        of which each call is timed."""
         answer = self.answer_of(case)
         asked, _ = self.arrays[case]
         clock = time.perf_counter_ns
         slept = time.process_time()
         until = clock() + int(lead * 1e9)
-        if self.quickest.get(case, 0) < seconds * 1e9:
+        if lead:
             answer(asked)
         while clock() < until:
             answer(asked)
@@ -240,7 +249,6 @@ class Server:
         cpu = time.process_time() - cpu
         spent = _spent(threads)
         calls = numpy.diff([begun] + marks)
-        self.quickest[case] = calls.min()
         return {
             "calls": calls.tolist(),
             "cpu": cpu,
