@@ -1,4 +1,4 @@
-"""LiteRT with a fixed batch and length, on XNNPACK."""
+"""LiteRT with a fixed batch and length. The option ``xnnpack``: whether it computes on XNNPACK."""
 
 import shutil
 
@@ -7,7 +7,7 @@ from rnnserve.refusals import Refused, first_words
 
 FIXED_SHAPES = True
 FILE = "model.tflite"
-CODE = """\
+LINES = """\
 # once: from rnnserve import litert; litert.export(model, arrays, folder), for arrays of this shape
 from ai_edge_litert.interpreter import Interpreter
 interpreter = Interpreter("model.tflite", num_threads=HOW_MANY)
@@ -15,6 +15,15 @@ serve = interpreter.get_signature_runner("serve")
 named = dict(zip(sorted(serve.get_input_details()), arrays))  # arrays: in the model's order
 outputs = serve(**named)
 """
+RESOLVER = """,
+    experimental_op_resolver_type=OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES)"""
+
+
+def CODE(xnnpack=True):
+    if xnnpack:
+        return LINES
+    lines = LINES.replace("import Interpreter\n", "import Interpreter, OpResolverType\n")
+    return lines.replace("=HOW_MANY)", f"=HOW_MANY{RESOLVER}")
 
 
 def export(model, arrays, folder):
@@ -53,11 +62,11 @@ def export(model, arrays, folder):
     shutil.rmtree(path)
 
 
-def load(folder, threads, is_plain=False):
+def load(folder, threads, xnnpack=True):
     from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
     resolver = OpResolverType.AUTO
-    if is_plain:
+    if not xnnpack:
         resolver = OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
     try:
         interpreter = Interpreter(

@@ -49,7 +49,7 @@ def say(tmp_path: Path) -> Iterator[Say]:
         for number, each in enumerate(does):
             file = tmp_path / f"own{number}.py"
             file.write_text(RUNTIME.format(does=each))
-            chosen.append(str(file))
+            chosen.append({"name": file.stem, "implementation": str(file), "options": {}})
             (tmp_path / file.stem / "0").mkdir(parents=True)
             runtimes[file.stem] = {"folder": file.stem}
         case = {"name": "batch 1", "batch": 1, "shape": 0, "is_timed": True}

@@ -16,13 +16,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from rnnbench import locks
 from rnnbench.builds.environments import prepare
 from rnnbench.builds.launcher import launcher
 from rnnbench.errors import RunError
+from rnnbench.records.predictions import ChosenRuntime
 from rnnbench.records.store import timing_lock
 from rnnbench.running.worker import job_of
-from rnnserve import name_of
 from rnnworker.workers import WORKER, environment_of
 
 TURN = 0.06  # seconds of a turn, at least one call
@@ -50,14 +52,13 @@ class Job:
 
     - `config`: of a run, with its model, data, device and build. Without ``model.data``, the
       dataset is an .npz file with the arrays that are asked. `pinned_md5`: of the dataset.
-    - `runtimes`: names of `rnnserve.NAMES`, or paths of files; the first one is the reference of
-      the ratios.
+    - `runtimes`: the first one is the reference of the ratios.
     - `batches`: numbers of samples in a call.
     - `root`: the project's folder; `folder`: for the exported files and the logs.
     """
 
     config: Mapping[str, Any]
-    runtimes: Sequence[str]
+    runtimes: Sequence[ChosenRuntime]
     batches: Sequence[int]
     root: Path
     folder: Path
@@ -103,13 +104,13 @@ class Turn:
 class Outcome:
     """What one runtime did.
 
-    - `chosen`: its name or file.
+    - `chosen`: the runtime.
     - `refused`: why it cannot answer with the model, or None.
     - `folder`: of its exported files; `imports`: modules that are imported before the fork.
     - `certificate`: what its process said when it was asked everything; `turns`: of all rounds.
     """
 
-    chosen: str
+    chosen: ChosenRuntime
     refused: str | None = None
     folder: str | None = None
     imports: Sequence[str] = ()
@@ -120,7 +121,7 @@ class Outcome:
     @property
     def runtime(self) -> str:
         """Its name."""
-        return name_of(self.chosen)
+        return self.chosen.name
 
     @property
     def unequal(self) -> list[Facts]:
@@ -168,7 +169,7 @@ def measure(job: Job, say: Callable[[str], None]) -> tuple[Facts, list[Outcome]]
     prepared = _prepared(job, say)
     outcomes = []
     for chosen in job.runtimes:
-        made = prepared["runtimes"][name_of(chosen)]
+        made = prepared["runtimes"][chosen.name]
         outcome = Outcome(chosen, made.get("refused"), made.get("folder"), made.get("imports", ()))
         outcomes.append(outcome)
     remaining = [outcome for outcome in outcomes if outcome.refused is None]
@@ -193,7 +194,7 @@ def _prepared(job: Job, say: Callable[[str], None]) -> Facts:
         "data": job.asked["dataset"],
         "pinned_md5": job.pinned_md5,
         "batches": list(job.batches),
-        "runtimes": list(job.runtimes),
+        "runtimes": msgspec.to_builtins(job.runtimes),
         "threads": job.threads,
         "folder": str(job.folder),
     }
@@ -258,7 +259,7 @@ class Group:
     def start(self) -> subprocess.Popen[str]:
         facts = {
             "folder": str(self.job.folder),
-            "runtimes": [outcome.chosen for outcome in self.outcomes],
+            "runtimes": [msgspec.to_builtins(outcome.chosen) for outcome in self.outcomes],
             "imports": self.outcomes[0].imports,
             "threads": self.job.threads,
             "function": self.job.function,

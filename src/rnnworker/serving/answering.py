@@ -34,7 +34,7 @@ from pathlib import Path
 
 import numpy
 
-from rnnserve import name_of, runtime
+from rnnserve import runtime
 from rnnserve.refusals import Refused
 from rnnworker.run import die_with_parent
 from rnnworker.serving import equality
@@ -85,7 +85,7 @@ class Child:
                     other.socket.close()  # else they would not see their end
                 self.socket.close()
                 log = os.open(
-                    os.path.join(job["folder"], name_of(job["runtime"]) + ".log"),
+                    os.path.join(job["folder"], job["runtime"]["name"] + ".log"),
                     os.O_WRONLY | os.O_CREAT | os.O_TRUNC,
                 )
                 os.dup2(log, 1)
@@ -151,7 +151,7 @@ class Server:
             self.prepared = json.load(file)
         self.cases = self.prepared["cases"]
         self.arrays = _read(folder / "cases.npz", len(self.cases))
-        self.files = folder / self.prepared["runtimes"][name_of(job["runtime"])]["folder"]
+        self.files = folder / self.prepared["runtimes"][job["runtime"]["name"]]["folder"]
         self.threads = job["threads"]
         if (self.files / "0" / "model.keras").exists() and ".py:" in job["function"]:
             from rnnworker import user_functions
@@ -159,7 +159,8 @@ class Server:
             # The classes of its layers must be known before Keras loads the model.
             user_functions.from_file(job["function"].rpartition(":")[0])
         begun = time.perf_counter()
-        self.module = runtime(job["runtime"])
+        chosen = job["runtime"]
+        self.runtime = runtime(chosen["implementation"], **chosen["options"])
         self.loaded = {}
         first = self.answer_of(0)
         self.load_seconds = imported + time.perf_counter() - begun
@@ -170,10 +171,10 @@ class Server:
     def answer_of(self, case):
         """The loaded function for the shapes of a case."""
         shape = 0
-        if self.module.FIXED_SHAPES:
+        if self.runtime.has_fixed_shapes:
             shape = self.cases[case]["shape"]
         if shape not in self.loaded:
-            self.loaded[shape] = self.module.load(self.files / str(shape), self.threads)
+            self.loaded[shape] = self.runtime.load(self.files / str(shape), self.threads)
         return self.loaded[shape]
 
     def certify(self, only_timed):
@@ -198,7 +199,7 @@ class Server:
                     break
                 differences += self.compared(case["name"], call, found, wanted)
         return {
-            "code": self.module.CODE.replace("HOW_MANY", str(self.threads)),
+            "code": self.runtime.code(self.threads),
             "load_seconds": self.load_seconds,
             "first_seconds": self.first_seconds,
             "bytes": _size(self.files / "0"),
