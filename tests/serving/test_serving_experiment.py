@@ -219,7 +219,7 @@ def place(planned: Planned, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
     def measure(job: Job, say: object) -> tuple[dict, list]:
         assert job.batches == [1, 8] and job.threads == 1
-        assert [each.name for each in job.runtimes] == ["framework", "litert"]
+        assert job.runtimes[0].name == "framework"
         (job.folder / "litert").mkdir()
         (job.folder / "litert/model.tflite").write_text("exported")
         litert = outcome("litert", turns_of(FAST))
@@ -335,3 +335,27 @@ def test_a_program_asks_for_arrays(place: Path) -> None:
     assert answers.code.startswith("# litert")
     assert answers.page == Path("reports/predict-mine-build/report.html").absolute()
     assert "rnnbench.predict(" in answers.page.read_text()
+
+
+def test_a_runtime_s_path_is_relative_to_where_the_program_runs(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+    measure = results.measure
+
+    def noted(job: Job, say: object) -> tuple[dict, list]:
+        asked.extend(job.runtimes)
+        return measure(job, say)
+
+    monkeypatch.setattr(results, "measure", noted)
+    elsewhere = Path("elsewhere").absolute()
+    elsewhere.mkdir()
+    (elsewhere / "mine.py").write_text("def build():\n    pass\n")
+    (elsewhere / "own.py").write_text(OWN)
+    (elsewhere / "own.yaml").write_text("implementation: own.py\noptions: {speed: 2}\n")
+    monkeypatch.chdir(elsewhere)
+    chosen = ("framework", "own.yaml")
+    rnnbench.predict("mine.py:build", {"x": numpy.ones((4, 9, 3))}, chosen, (8, 1), project="..")
+    own = asked[1]
+    assert (own.name, own.implementation) == ("own", str(elsewhere / "own.py"))
+    assert own.options == {"speed": 2}
