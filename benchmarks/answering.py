@@ -34,7 +34,6 @@ class Idle(Server):
 
     def __init__(self) -> None:
         self.arrays = [(None, None)]
-        self.quickest: dict[int, int] = {}
         self.unseen = 0
 
     def answer_of(self, case: int) -> Any:

@@ -186,19 +186,19 @@ def _cell(model: Any, name: str, asked: Any, expected: Any, bounds: list[float])
     from rnnserve.refusals import Refused, first_words
     from rnnworker.serving import equality, prepare
 
-    module = runtime(name)
+    chosen = runtime(name)
     shapes, shape_of = prepare.shapes_in([case.arrays for case in asked])
     worst: dict[str, Any] = {"difference": 0.0, "case": "", "equal": True}
     with tempfile.TemporaryDirectory() as folder:
         loaded: dict[int, Any] = {}
         try:
             for number, case in enumerate(asked):
-                shape = shape_of[number] if module.FIXED_SHAPES else 0
+                shape = shape_of[number] if chosen.has_fixed_shapes else 0
                 if shape not in loaded:
                     place = Path(folder) / str(shape)
                     place.mkdir()
-                    module.export(model, shapes[shape], place)
-                    loaded[shape] = module.load(place, 1)
+                    chosen.export(model, shapes[shape], place)
+                    loaded[shape] = chosen.load(place, 1)
                 for call, wanted in enumerate(expected[number]):
                     found = loaded[shape](case.arrays)
                     for output, right, bound in zip(found, wanted, bounds, strict=True):

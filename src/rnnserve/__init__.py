@@ -2,7 +2,7 @@
 
     from rnnserve import runtime
 
-    chosen = runtime("onnxruntime")
+    chosen = runtime("litert", xnnpack=False)
     chosen.export(model, arrays, folder)  # Keras and the runtime's converter
     answer = chosen.load(folder, threads=1)  # the runtime alone
     outputs = answer(arrays)
@@ -20,49 +20,94 @@
   forked from a process that has imported them; not for torch, of which nobody has shown that a
   forked process is as fast (``benchmarks/forked.py``).
 
-A file of one's own with the first four is a runtime, too; its name is that of the file.
+Further arguments of ``export`` and ``load`` are the runtime's options, with defaults. ``CODE`` may
+be a function of options. A file of one's own with the first four is a runtime, too.
 
 It needs Python 3.11, Keras 3 on TensorFlow, and the runtime. It imports nothing of rnnbench.
 """
 
 import importlib
 import importlib.util
+import inspect
 from pathlib import Path
 
 OWN = ".py"
-NAMES = (
+IMPLEMENTATIONS = (
     "framework",
     "keras_predict",
     "keras_call",
     "tf_function",
-    "tf_function_xla",
     "saved_model",
     "onnxruntime",
     "onnxruntime_operator",
     "openvino",
     "litert",
-    "litert_plain",
     "torch_eager",
-    "torch_compile",
 )
+PARTS = ("export", "load", "FIXED_SHAPES", "CODE")
 
 
-def name_of(chosen):
-    """The name of a runtime: one of `NAMES`, or that of a file."""
-    return Path(chosen).stem if chosen.endswith(OWN) else chosen
+class Runtime:
+    """A module with the options that are chosen. Raises ValueError for one that it lacks."""
+
+    def __init__(self, module, options):
+        self.module = module
+        self.options = options
+        known = _options_of(module.export, 3) + _options_of(module.load, 2)
+        for name in options:
+            if name not in known:
+                said = ", ".join(sorted(set(known))) or "none"
+                raise ValueError(f"{module.__name__} has no option {name}; its options: {said}")
+
+    @property
+    def has_fixed_shapes(self):
+        return self.module.FIXED_SHAPES
+
+    @property
+    def imports(self):
+        return getattr(self.module, "IMPORTS", ())
+
+    @property
+    def export_key(self):
+        """Equal for runtimes whose files are the same."""
+        return self.module.export, tuple(sorted(self._chosen(self.module.export, 3).items()))
+
+    def export(self, model, arrays, folder):
+        self.module.export(model, arrays, folder, **self._chosen(self.module.export, 3))
+
+    def load(self, folder, threads):
+        return self.module.load(folder, threads, **self._chosen(self.module.load, 2))
+
+    def code(self, threads):
+        code = self.module.CODE
+        if callable(code):
+            code = code(**self._chosen(code, 0))
+        return code.replace("HOW_MANY", str(threads))
+
+    def _chosen(self, function, given):
+        """The options that a function takes."""
+        known = _options_of(function, given)
+        return {name: value for name, value in self.options.items() if name in known}
 
 
-def runtime(chosen):
-    """The module of a runtime, one of `NAMES` or the path of a file. Raises ValueError for another
-    name, and for a file that lacks a part of a runtime."""
-    if not chosen.endswith(OWN):
-        if chosen not in NAMES:
-            raise ValueError(f"no runtime {chosen!r}: one of {', '.join(NAMES)}")
-        return importlib.import_module(f"rnnserve.{chosen}")
-    spec = importlib.util.spec_from_file_location(f"rnnserve_own_{name_of(chosen)}", chosen)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    for part in ("export", "load", "FIXED_SHAPES", "CODE"):
+def _options_of(function, given):
+    """The names of a function's arguments, without the first ones, which are `given`."""
+    return list(inspect.signature(function).parameters)[given:]
+
+
+def runtime(implementation, **options):
+    """A runtime by its implementation, one of `IMPLEMENTATIONS` or the path of a file. Raises
+    ValueError for another one, for a file that lacks a part, and for an unknown option."""
+    if implementation.endswith(OWN):
+        name = f"rnnserve_own_{Path(implementation).stem}"
+        spec = importlib.util.spec_from_file_location(name, implementation)
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+    elif implementation in IMPLEMENTATIONS:
+        module = importlib.import_module(f"rnnserve.{implementation}")
+    else:
+        raise ValueError(f"no runtime {implementation!r}: one of {', '.join(IMPLEMENTATIONS)}")
+    for part in PARTS:
         if not hasattr(module, part):
-            raise ValueError(f"{chosen} has no {part}")
-    return module
+            raise ValueError(f"{implementation} has no {part}")
+    return Runtime(module, options)

@@ -68,6 +68,18 @@ def reset_states(model):
             layer.reset_states()
 
 
+def states_of(model):
+    """The variables of the states that layers keep between calls. They are not among those of the
+    model."""
+    import keras
+
+    found = []
+    for layer in model._flatten_layers():
+        if getattr(layer, "stateful", False) and getattr(layer, "states", None) is not None:
+            found += keras.tree.flatten(layer.states)
+    return found
+
+
 def stateful_layer(model):
     """The first layer that keeps its states between calls, or None."""
     for layer in model._flatten_layers():

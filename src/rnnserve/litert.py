@@ -1,4 +1,4 @@
-"""LiteRT with a fixed batch and length, on XNNPACK."""
+"""LiteRT with a fixed batch and length. The option ``xnnpack``: whether it computes on XNNPACK."""
 
 import shutil
 
@@ -7,7 +7,7 @@ from rnnserve.refusals import Refused, first_words
 
 FIXED_SHAPES = True
 FILE = "model.tflite"
-CODE = """\
+LINES = """\
 # once: from rnnserve import litert; litert.export(model, arrays, folder), for arrays of this shape
 from ai_edge_litert.interpreter import Interpreter
 interpreter = Interpreter("model.tflite", num_threads=HOW_MANY)
@@ -15,17 +15,25 @@ serve = interpreter.get_signature_runner("serve")
 named = dict(zip(sorted(serve.get_input_details()), arrays))  # arrays: in the model's order
 outputs = serve(**named)
 """
+RESOLVER = """,
+    experimental_op_resolver_type=OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES)"""
+
+
+def CODE(xnnpack=True):
+    if xnnpack:
+        return LINES
+    lines = LINES.replace("import Interpreter\n", "import Interpreter, OpResolverType\n")
+    return lines.replace("=HOW_MANY)", f"=HOW_MANY{RESOLVER}")
 
 
 def export(model, arrays, folder):
-    """Keras's own way to a SavedModel, then TensorFlow's converter: without a fixed batch its loops
-    become operators that no interpreter of LiteRT has."""
+    """A SavedModel of the variables and one function, then TensorFlow's converter: without a fixed
+    batch its loops become operators that no interpreter of LiteRT has. (Keras's own archive traces
+    more: three halves of the CPU time.)"""
     import keras
     import tensorflow
 
     keras_models.reset_states(model)
-    archive = keras.export.ExportArchive()
-    archive.track(model)
 
     def serve(*tensors):
         outputs = keras.tree.flatten(model(keras_models.packed(model, tensors), training=False))
@@ -35,13 +43,16 @@ def export(model, arrays, folder):
         return named
 
     signature = keras_models.specifications(model, arrays, is_fixed=True)
-    archive.add_endpoint("serve", tensorflow.function(serve, input_signature=signature))
+    module = tensorflow.Module()
+    variables = model.variables + keras_models.states_of(model)
+    module.variables_of_model = [variable.value for variable in variables]
+    module.serve = tensorflow.function(serve, input_signature=signature)
     path = folder / "saved_model"
-    archive.write_out(str(path), verbose=False)
-    converter = tensorflow.lite.TFLiteConverter.from_saved_model(
-        str(path), signature_keys=["serve"]
-    )
     try:
+        tensorflow.saved_model.save(module, str(path), signatures={"serve": module.serve})
+        converter = tensorflow.lite.TFLiteConverter.from_saved_model(
+            str(path), signature_keys=["serve"]
+        )
         converted = converter.convert()
     except Exception as error:  # ConverterError is no public class
         raise Refused(
@@ -51,11 +62,11 @@ def export(model, arrays, folder):
     shutil.rmtree(path)
 
 
-def load(folder, threads, is_plain=False):
+def load(folder, threads, xnnpack=True):
     from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
     resolver = OpResolverType.AUTO
-    if is_plain:
+    if not xnnpack:
         resolver = OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
     try:
         interpreter = Interpreter(

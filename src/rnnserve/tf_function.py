@@ -1,4 +1,5 @@
-"""A Keras model inside a ``tf.function``."""
+"""A Keras model inside a ``tf.function``. The option ``jit_compile``: whether XLA compiles it, anew
+for each shape."""
 
 from rnnserve import keras_models
 from rnnserve.framework import export
@@ -7,7 +8,7 @@ __all__ = ["CODE", "FIXED_SHAPES", "IMPORTS", "export", "load"]
 
 FIXED_SHAPES = False
 IMPORTS = ("tensorflow", "keras")
-CODE = """\
+LINES = """\
 import keras
 import tensorflow as tf
 model = keras.saving.load_model("model.keras")
@@ -16,12 +17,18 @@ y = function(x)  # tensors: an array of NumPy would be traced anew in each call
 """
 
 
-def load(folder, threads, is_compiled=False):
+def CODE(jit_compile=False):
+    if jit_compile:
+        return LINES.replace("training=False))", "training=False), jit_compile=True)")
+    return LINES
+
+
+def load(folder, threads, jit_compile=False):
     import tensorflow
 
     model = keras_models.load(folder, threads)
 
-    @tensorflow.function(jit_compile=is_compiled)
+    @tensorflow.function(jit_compile=jit_compile)
     def function(tensors):
         return model(keras_models.packed(model, tensors), training=False)
 

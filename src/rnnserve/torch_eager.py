@@ -1,4 +1,5 @@
-"""A ``torch.nn.Module`` from the weights, without a graph. Its recurrent layers are torch's own."""
+"""A ``torch.nn.Module`` from the weights. Its recurrent layers are torch's own. The option
+``compiled``: whether ``torch.compile`` compiles it, anew for other shapes."""
 
 import importlib.util
 import json
@@ -12,7 +13,7 @@ from rnnserve.walk import WITHOUT_EFFECT, Value, Walk, activation_name, flat
 
 FIXED_SHAPES = False
 MODULE = Path(__file__).with_name("torch_module.py")
-CODE = """\
+LINES = """\
 # once: from rnnserve import torch_eager; torch_eager.export(model, arrays, folder)
 import torch
 from torch_module import Model  # which the folder has
@@ -24,6 +25,10 @@ with torch.inference_mode():
 ACTIVATIONS = ("linear", "tanh", "sigmoid", "relu", "elu", "softplus", "softsign", "softmax")
 NO_MASKS = "torch.nn has no masks"
 CELLS = {"LSTMCell": "lstm", "GRUCell": "gru", "SimpleRNNCell": "rnn"}
+
+
+def CODE(compiled=False):
+    return LINES.replace('Model(".")', 'torch.compile(Model("."))') if compiled else LINES
 
 
 def export(model, arrays, folder):
@@ -39,7 +44,7 @@ def export(model, arrays, folder):
     shutil.copy(MODULE, folder)
 
 
-def load(folder, threads, is_compiled=False):
+def load(folder, threads, compiled=False):
     import torch
 
     from rnnserve.torch_module import Model
@@ -51,7 +56,7 @@ def load(folder, threads, is_compiled=False):
     if used != threads:
         raise Refused(f"torch has {used} threads, not {threads}")
     model = Model(folder)
-    if is_compiled:
+    if compiled:
         model = torch.compile(model)
 
     def answer(arrays):

@@ -1,5 +1,6 @@
 """Certifies right and deliberately wrong exports in the Python of the build `serving`, and runs the
-lines that serve. ``main(folder)`` prints the facts as JSON; `test_serving_faults` compares them."""
+lines that serve. ``main(folder, built_in)`` prints the facts as JSON, which `test_serving_faults`
+compares. `built_in`: (name, implementation, options) of each runtime of ``conf/runtime``."""
 
 import json
 import sys
@@ -62,7 +63,8 @@ def wrapped(change):
 
 
 def runtime_of(export, load):
-    return SimpleNamespace(export=export, load=load, FIXED_SHAPES=False, CODE="")
+    module = SimpleNamespace(export=export, load=load, FIXED_SHAPES=False, CODE="")
+    return rnnserve.Runtime(module, {})
 
 
 def last_step_dropped(answer, arrays):
@@ -131,21 +133,22 @@ FAULTS = {
 RIGHT = {model.__name__: model for model in (lstm, sequences, hard, gru, masked)}
 
 
-def certified(make, module, patches, folder):
+def certified(make, chosen, patches, folder):
     """The wrong answers of an export of a model: {case: how far off or why}."""
     folder.mkdir()
     stream = numpy.random.default_rng(0)
     source = {"x": stream.normal(size=(8, STEPS, FEATURES))}
-    module = module or onnxruntime_operator
-    job = {"function": "-", "batches": [1, 5], "runtimes": ["tried"]}
-    job |= {"threads": 1, "folder": str(folder), "runtime": "tried"}
+    chosen = chosen or rnnserve.runtime("onnxruntime_operator")
+    tried = {"name": "tried", "implementation": "tried", "options": {}}
+    job = {"function": "-", "batches": [1, 5], "runtimes": [tried]}
+    job |= {"threads": 1, "folder": str(folder), "runtime": tried}
     keras.utils.set_random_seed(0)
     with ExitStack() as stack:
         for name, value in patches.items():
             stack.enter_context(mock.patch.object(onnx_graph, name, value))
         stack.enter_context(mock.patch.object(prepare, "model_of", lambda _: (make(), source)))
         for user in (prepare, answering):
-            stack.enter_context(mock.patch.object(user, "runtime", lambda _: module))
+            stack.enter_context(mock.patch.object(user, "runtime", lambda _: chosen))
         prepared = prepare.prepare(job, folder)
         (folder / "prepared.json").write_text(json.dumps(prepared))
         refused = prepared["runtimes"]["tried"].get("refused")
@@ -160,7 +163,7 @@ def certified(make, module, patches, folder):
     return found
 
 
-def served(folder):
+def served(folder, built_in):
     """How far the answers of the lines that serve are from Keras's, for each runtime."""
     import contextlib
 
@@ -170,16 +173,16 @@ def served(folder):
     x = numpy.random.default_rng(0).normal(size=(2, STEPS, FEATURES)).astype("float32")
     expected = model.predict_on_batch(x)
     found = {}
-    for name in rnnserve.NAMES:
-        module = rnnserve.runtime(name)
+    for name, implementation, options in built_in:
+        chosen = rnnserve.runtime(implementation, **options)
         place = folder / name
         place.mkdir(parents=True)
-        module.export(model, [x], place)
+        chosen.export(model, [x], place)
         given = {"x": x, "arrays": [x]}
         if name.startswith("tf_function") or name == "saved_model":
             given["x"] = tensorflow.constant(x)
         with contextlib.chdir(place):
-            exec(module.CODE.replace("HOW_MANY", "1"), given)
+            exec(chosen.code(1), given)
         outputs = given.get("y", given.get("outputs"))
         if name == "openvino":
             outputs = outputs[0]
@@ -189,7 +192,7 @@ def served(folder):
     return found
 
 
-def main(folder):
+def main(folder, built_in):
     keras_models.set_threads(1)
     faults = {}
     for name, (make, module, patches) in FAULTS.items():
@@ -199,9 +202,9 @@ def main(folder):
         right[name] = certified(make, None, {}, folder / name)
     refused = certified(stateful, None, {}, folder / "refused")
     facts = {"faults": faults, "right": right, "refused": refused}
-    facts["served"] = served(folder / "served")
+    facts["served"] = served(folder / "served", built_in)
     print(json.dumps(facts))
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), json.loads(sys.argv[2]))

@@ -49,7 +49,7 @@ def say(tmp_path: Path) -> Iterator[Say]:
         for number, each in enumerate(does):
             file = tmp_path / f"own{number}.py"
             file.write_text(RUNTIME.format(does=each))
-            chosen.append(str(file))
+            chosen.append({"name": file.stem, "implementation": str(file), "options": {}})
             (tmp_path / file.stem / "0").mkdir(parents=True)
             runtimes[file.stem] = {"folder": file.stem}
         case = {"name": "batch 1", "batch": 1, "shape": 0, "is_timed": True}
@@ -57,7 +57,7 @@ def say(tmp_path: Path) -> Iterator[Say]:
         (tmp_path / "prepared.json").write_text(json.dumps(prepared))
         prepare.write_cases(tmp_path / "cases.npz", [[CASE]], [[[CASE + 1], [CASE + 1]]])
         job = {"folder": str(tmp_path), "runtimes": chosen, "imports": ["numbers", "no_such"]}
-        job |= {"threads": 1, "function": "-", "seconds": 2.0, "only_timed": False}
+        job |= {"threads": 1, "function": "-", "seconds": 2.0}
         (tmp_path / "job.json").write_text(json.dumps(job))
         command = [sys.executable, "-c", START.format(module="answering"), WORKER]
         command.append(str(tmp_path / "job.json"))
@@ -68,7 +68,7 @@ def say(tmp_path: Path) -> Iterator[Say]:
 
 
 def test_each_runtime_is_a_process_that_answers_as_long_as_the_others(say: Say) -> None:
-    text = "start 0\nhear 0\nstart 1\nhear 1\n" + "turn 1 0 0.01 0.001\nhear 1\n" * 2
+    text = "start 0 all\nhear 0\nstart 1 all\nhear 1\n" + "turn 1 0 0.01 0.001\nhear 1\n" * 2
     first, second, *turns = say(["pass", "print(os.getpid())"], f"{text}turn 0 0 0.01 0\nhear 0\n")
     for said in (first, second):
         assert [fact["difference"] for fact in said["differences"]] == [0.0, 0.0]
@@ -79,7 +79,7 @@ def test_each_runtime_is_a_process_that_answers_as_long_as_the_others(say: Say) 
 
 def test_a_crash_and_a_silence_leave_the_others_alone(say: Say, tmp_path: Path) -> None:
     does = ["os._exit(3)", "raise KeyError('mine')", "time.sleep(60)", "pass"]
-    text = "".join(f"start {number}\n" for number in range(4))
+    text = "".join(f"start {number} all\n" for number in range(4))
     text += "".join(f"hear {number}\n" for number in range(4))
     crash, fault, silence, right = say(does, f"{text}turn 0 0 0.01 0\nhear 0\n")[:4]
     assert crash == fault == {"gone": True} and silence == {"silent": 2.0}
@@ -87,15 +87,26 @@ def test_a_crash_and_a_silence_leave_the_others_alone(say: Say, tmp_path: Path) 
     assert "KeyError: 'mine'" in (tmp_path / "own1.log").read_text()
 
 
-def test_calls_longer_than_a_turn_have_no_lead(say: Say, tmp_path: Path) -> None:
+def test_a_turn_without_a_lead_has_timed_calls_only(say: Say, tmp_path: Path) -> None:
     """Two calls certify; the first turn leads with one, the second turn does not."""
     count = f"open({str(tmp_path / 'count')!r}, 'a').write('x'); time.sleep(0.02)"
-    say([count], "start 0\nhear 0\n" + "turn 0 0 0.01 0\nhear 0\n" * 2)
+    say([count], "start 0 all\nhear 0\n" + "turn 0 0 0.01 0.001\nhear 0\nturn 0 0 0.01 0\nhear 0\n")
     assert (tmp_path / "count").read_text() == "x" * 5
 
 
 def test_the_runtimes_end_with_the_process_that_forked_them(say: Say, tmp_path: Path) -> None:
     does = f"open({str(tmp_path / 'pid')!r}, 'w').write(str(os.getpid()))"
-    say([does], "start 0\nhear 0\n")
+    say([does], "start 0 all\nhear 0\n")
     with pytest.raises(ProcessLookupError):
         os.kill(int((tmp_path / "pid").read_text()), 0)
+
+
+def test_a_runtime_that_has_ended_starts_again_as_another_process(say: Say) -> None:
+    does = "arrays = [arrays[0] + os.getpid()]"
+    first, second = say([does], "start 0 all\nhear 0\nend 0\nstart 0 timed\nhear 0\n")
+    assert [fact["call"] for fact in first["differences"]] == [0, 1]
+    assert [fact["call"] for fact in second["differences"]] == [0]  # once is enough
+    before, _, after = [
+        fact["difference"] for said in (first, second) for fact in said["differences"]
+    ]
+    assert before != after

@@ -106,8 +106,9 @@ def test_two_inputs_with_masks_and_both_directions(
 
 
 def test_a_layer_of_one_s_own_is_refused_or_served(files: Path) -> None:
-    (files / "doubled.py").write_text(OWN_RUNTIME)
-    names = ("framework", "onnxruntime_operator", str(files / "doubled.py"))
+    (files / "own.py").write_text(OWN_RUNTIME)
+    (files / "doubled.yaml").write_text("implementation: own.py\n")
+    names = ("framework", "onnxruntime_operator", str(files / "doubled.yaml"))
     results = compared(files, "mine.py:with_own_layer", "one.npz", *names)
     keras, onnx, own = results.runtimes
     assert own.name == "doubled" and own.batches and own.difference < 1e-6

@@ -83,6 +83,14 @@ def test_masked_cases_have_whole_samples_padding_gaps_and_nothing() -> None:
     assert len({tuple(row) for row in behind.tolist()}) == 4
 
 
+@pytest.mark.parametrize(("batches", "size"), [([1, 8, 64], 8), ([1, 2], 4), ([4, 5], 4)])
+def test_masks_are_asked_with_a_size_that_is_timed(batches: list[int], size: int) -> None:
+    model = model_of((None, 6, 2), layers=[Masking()])
+    made = cases.cases_of(model, [numpy.ones((4, 6, 2))], batches)
+    masked = [case.arrays[0].shape for case in made if not case.is_timed]
+    assert masked == [(size, 6, 2)] * 3
+
+
 @pytest.mark.parametrize("name", ["x_val", "x_test", "x_train", "x"])
 def test_samples_are_found_by_name(name: str) -> None:
     found = cases.inputs_of({name: numpy.ones((100, 9, 3)), "y_val": 0}, model_of((None, 9, 3)))

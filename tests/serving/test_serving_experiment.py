@@ -18,15 +18,23 @@ from rnnbench.cli import main
 from rnnbench.commands.results import unused
 from rnnbench.errors import ConfigError
 from rnnbench.grid.experiment import load_experiment
+from rnnbench.planning import digests
 from rnnbench.planning.plan import Plan, write_plan
 from rnnbench.planning.planner import make_plan
 from rnnbench.prediction import results
 from rnnbench.prediction.measure import Job, Outcome
-from rnnbench.records.predictions import Results, prediction_file
+from rnnbench.records.predictions import ChosenRuntime, Results, prediction_file
 from rnnbench.tracking.store import all_runs, connected
 from rnnworker import machine
 from tests.conftest import ROOT
-from tests.serving.test_serving_results import FAST, PREPARED, SLOW, outcome, turns_of
+from tests.serving.test_serving_results import (
+    FAST,
+    PREPARED,
+    SLOW,
+    outcome,
+    runtime_named,
+    turns_of,
+)
 
 CONF = [ROOT / "conf"]
 CONTENT = {
@@ -36,6 +44,12 @@ CONTENT = {
     "lead": "predictions",
 }
 Planned = Callable[..., Plan]
+BUILT_IN = sorted(file.stem for file in (ROOT / "conf/runtime").glob("*.yaml"))
+OWN = """
+FIXED_SHAPES, CODE = False, ""
+def export(model, arrays, folder): pass
+def load(folder, threads, speed=1): pass
+"""
 
 
 @pytest.fixture
@@ -66,27 +80,78 @@ def test_what_is_asked_decides_whether_it_is_measured_again(planned: Planned) ->
 
 
 def test_a_runtime_of_one_s_own(planned: Planned, tmp_path: Path) -> None:
-    def settings_and_digests() -> tuple[list[str], set[str]]:
-        plan = planned(predict={"runtimes": ["framework", "mine.py"]})
-        planned_all = plan.predictions.values()
-        return next(iter(planned_all)).settings.runtimes, {each.digest for each in planned_all}
+    """It is a YAML file, and a Python file beside it."""
 
-    with pytest.raises(ConfigError, match=r"mine\.py: no such file"):
-        settings_and_digests()
-    mine = tmp_path / "mine.py"
-    mine.write_text("CODE = ''")
-    runtimes, digests = settings_and_digests()
-    assert runtimes == ["framework", str(mine)]
-    with pytest.raises(ValueError, match=r"mine\.py has no export"):
-        rnnserve.runtime(str(mine))
-    mine.write_text("FIXED_SHAPES, CODE = False, ''\ndef export(): pass\ndef load(): pass\n")
-    assert settings_and_digests()[1].isdisjoint(digests)
-    assert rnnserve.runtime(str(mine)).FIXED_SHAPES is False
-    assert rnnserve.name_of(str(mine)) == "mine"
-    shadow = tmp_path / "litert.py"
-    shadow.touch()
-    with pytest.raises(ConfigError, match="two runtimes have the name litert"):
-        planned(predict={"runtimes": ["litert", "litert.py"]})
+    def runtimes_and_digests() -> tuple[tuple[ChosenRuntime, ...], set[str]]:
+        digests.forget()  # files that have changed since
+        plan = planned(predict={"runtimes": ["framework", "mine.yaml"]})
+        planned_all = plan.predictions.values()
+        return next(iter(planned_all)).runtimes, {each.digest for each in planned_all}
+
+    def refused(says: str) -> None:
+        with pytest.raises(ConfigError, match=says):
+            runtimes_and_digests()
+
+    refused(r"mine\.yaml: no such file")
+    choice = tmp_path / "mine.yaml"
+    choice.write_text("implementation: own.py\nthread: 3\n")
+    refused(r"own\.py does not exist")
+    own = tmp_path / "own.py"
+    own.write_text("CODE = ''")
+    refused("thread")
+    choice.write_text("implementation: own.py\n")
+    refused(r"own\.py: has no export")
+    with pytest.raises(ValueError, match=r"own\.py has no export"):
+        rnnserve.runtime(str(own))
+
+    own.write_text(OWN)
+    runtimes, before = runtimes_and_digests()
+    assert [each.name for each in runtimes] == ["framework", "mine"]
+    assert (runtimes[1].implementation, runtimes[1].options) == (str(own), {})
+    assert rnnserve.runtime(str(own), speed=2).has_fixed_shapes is False
+    with pytest.raises(ValueError, match="has no option sped; its options: speed"):
+        rnnserve.runtime(str(own), sped=2)
+    own.write_text(f"{OWN}#\n")
+    after = runtimes_and_digests()[1]
+    assert after.isdisjoint(before)
+    choice.write_text("defaults: [litert]\noptions: {xnnpack: false}\n")
+    runtimes, with_options = runtimes_and_digests()
+    assert (runtimes[1].implementation, runtimes[1].options) == ("litert", {"xnnpack": False})
+    assert with_options.isdisjoint(after)
+
+    choice.write_text("implementation: litrt\n")
+    refused("did you mean litert")
+    with pytest.raises(ConfigError, match="write the path of a YAML file that names the Python"):
+        planned(predict={"runtimes": ["framework", "own.py"]})
+    (tmp_path / "litert.yaml").write_text("implementation: own.py\n")
+    with pytest.raises(ConfigError, match="the same name as"):
+        planned(predict={"runtimes": ["litert", "litert.yaml"]})
+
+
+def test_the_command_line_chooses_runtimes() -> None:
+    def made(overrides: str, experiment: str = "serving") -> Plan:
+        return make_plan(experiment, CONF, ROOT, overrides=overrides)
+
+    plan = made("runtime=onnxruntime,litert")
+    assert plan.experiment.name.startswith("serving+runtime=onnxruntime_litert")
+    for each in plan.predictions.values():
+        assert [runtime.name for runtime in each.runtimes] == ["onnxruntime", "litert"]
+    every = next(iter(made("runtime=glob(*)").predictions.values())).runtimes
+    assert sorted(each.name for each in every) == BUILT_IN
+    for overrides, experiment, says in [
+        ("runtime=litert", "serving", "one runtime is no comparison"),
+        ("runtime=litert,litrt", "serving", "did you mean litert"),
+        ("+runtime.options.xnnpack=false", "serving", "options belong into a file of yours"),
+        ("runtime=litert,openvino", "quick", "only experiments with the key predict"),
+    ]:
+        with pytest.raises(ConfigError) as raised:
+            made(overrides, experiment)
+        assert says in str(raised.value)
+
+
+def test_the_command_grid_takes_runtimes(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["grid", "serving", "runtime=onnxruntime,litert"]) == 0
+    assert "padded" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -139,7 +204,7 @@ def test_the_experiment_serving_asks_the_four_kinds_of_models() -> None:
         ("lstm", True, False),
         ("lstm", False, True),
     }
-    assert set(load_experiment("serving", CONF).predict.runtimes) == set(rnnserve.NAMES)
+    assert sorted(load_experiment("serving", CONF).predict.runtimes) == BUILT_IN
 
 
 @pytest.fixture
@@ -154,11 +219,12 @@ def place(planned: Planned, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
     def measure(job: Job, say: object) -> tuple[dict, list]:
         assert job.batches == [1, 8] and job.threads == 1
+        assert job.runtimes[0].name == "framework"
         (job.folder / "litert").mkdir()
         (job.folder / "litert/model.tflite").write_text("exported")
         litert = outcome("litert", turns_of(FAST))
         litert.folder = "litert"
-        refused = Outcome("openvino", "layer lstm")
+        refused = Outcome(runtime_named("openvino"), "layer lstm")
         return PREPARED, [outcome("framework", turns_of(SLOW)), litert, refused]
 
     monkeypatch.setattr(results, "measure", measure)
@@ -269,3 +335,27 @@ def test_a_program_asks_for_arrays(place: Path) -> None:
     assert answers.code.startswith("# litert")
     assert answers.page == Path("reports/predict-mine-build/report.html").absolute()
     assert "rnnbench.predict(" in answers.page.read_text()
+
+
+def test_a_runtime_s_path_is_relative_to_where_the_program_runs(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+    measure = results.measure
+
+    def noted(job: Job, say: object) -> tuple[dict, list]:
+        asked.extend(job.runtimes)
+        return measure(job, say)
+
+    monkeypatch.setattr(results, "measure", noted)
+    elsewhere = Path("elsewhere").absolute()
+    elsewhere.mkdir()
+    (elsewhere / "mine.py").write_text("def build():\n    pass\n")
+    (elsewhere / "own.py").write_text(OWN)
+    (elsewhere / "own.yaml").write_text("implementation: own.py\noptions: {speed: 2}\n")
+    monkeypatch.chdir(elsewhere)
+    chosen = ("framework", "own.yaml")
+    rnnbench.predict("mine.py:build", {"x": numpy.ones((4, 9, 3))}, chosen, (8, 1), project="..")
+    own = asked[1]
+    assert (own.name, own.implementation) == ("own", str(elsewhere / "own.py"))
+    assert own.options == {"speed": 2}

@@ -3,18 +3,23 @@ do so."""
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
+from rnnbench.grid.files import files_of
+from rnnbench.grid.runtimes import runtimes_of
+from rnnbench.records.predictions import ChosenRuntime
 from tests.conftest import ROOT
 from tests.worker.building import answer, python_of
 
 SCRIPT = """
+import json
 import sys
 from pathlib import Path
 from tests.serving.faulty_exports import main
-main(Path(sys.argv[1]))
+main(Path(sys.argv[1]), json.loads(sys.argv[2]))
 """
 # Fault → what shows it.
 FAULTS = {
@@ -31,12 +36,19 @@ FAULTS = {
 }
 
 
+def built_in() -> tuple[ChosenRuntime, ...]:
+    """The runtimes of ``conf/runtime``."""
+    conf = [ROOT / "conf"]
+    return runtimes_of(list(files_of(conf, "runtime")), conf)
+
+
 @pytest.fixture(scope="module")
 def facts(tmp_path_factory: pytest.TempPathFactory) -> Any:
     python, own = python_of("serving", tmp_path_factory)
     own["PYTHONPATH"] = f"{ROOT / 'src'}:{ROOT}"
     folder = tmp_path_factory.mktemp("exports")
-    return answer(python, SCRIPT, folder, timeout=600, KERAS_BACKEND="tensorflow", **own)
+    listed = json.dumps([[each.name, each.implementation, each.options] for each in built_in()])
+    return answer(python, SCRIPT, folder, listed, timeout=600, KERAS_BACKEND="tensorflow", **own)
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -66,8 +78,6 @@ def test_what_cannot_be_carried_is_refused_with_its_layer(facts: Any) -> None:
 
 
 def test_the_lines_that_serve_give_the_model_s_answers(facts: Any) -> None:
-    from rnnserve import NAMES
-
-    assert tuple(facts["served"]) == NAMES
+    assert list(facts["served"]) == [each.name for each in built_in()]
     wrong = {name: apart for name, apart in facts["served"].items() if not apart < 1e-5}
     assert not wrong

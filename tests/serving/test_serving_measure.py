@@ -12,6 +12,7 @@ import pytest
 from rnnbench.errors import RunError
 from rnnbench.prediction import measure
 from rnnbench.prediction.measure import Job, Outcome
+from tests.serving.test_serving_results import runtime_named as named
 
 FACT = {"case": "batch 1", "call": 0, "difference": 1e-7, "bound": 1e-5}
 RIGHT = {"differences": [FACT], "load_seconds": 0.5}
@@ -55,7 +56,7 @@ def said() -> Said:
 def job(said: Said, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
 
     def command(job: Job, module: str, facts: dict, name: str) -> list[str]:
-        first = [said[runtime].pop(0) for runtime in facts["runtimes"]]
+        first = [said[runtime["name"]].pop(0) for runtime in facts["runtimes"]]
         if HANGS in first:
             return [sys.executable, "-c", "import time; time.sleep(60)"]
         if None in first:
@@ -68,21 +69,28 @@ def job(said: Said, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
         "device": {"kind": "cpu", "threads": 1},
         "build": {"name": "x"},
     }
-    return Job(config, ["a", "b"], [1], tmp_path, tmp_path, 1, 3)
+    return Job(config, [named("a"), named("b")], [1], tmp_path, tmp_path, 1, 3)
 
 
 def timed(job: Job, number: int, outcomes: list[Outcome]) -> list[str]:
     """The names of the runtimes that have turns in a round."""
+    groups = [measure.Group(job, together) for together in measure._by_imports(outcomes)]
+    processes = [process for group in groups for process in group.processes]
     order = random.Random(0)
-    found = measure._round(job, number, outcomes, CASES, order, lambda text: None)
-    return [outcome.runtime for outcome in found]
+    try:
+        found = measure._round(job, number, processes, CASES, order, lambda text: None)
+    finally:
+        for group in groups:
+            group.end()
+    return [process.outcome.runtime for process in found]
 
 
 def test_a_crash_and_a_wrong_answer_are_not_timed(job: Job, said: Said) -> None:
     said.update(a=[None], b=[WRONG], c=[{"refused": "layer x"}], d=[RIGHT], e=[GONE], f=[RIGHT])
     (job.folder / "e.log").write_text("Segmentation fault\n")
-    outcomes = [Outcome(name) for name in "abcd"]
-    outcomes += [Outcome(name, imports=["torch"]) for name in "ef"]
+    outcomes = [Outcome(named("a"), imports=["tensorflow"])]
+    outcomes += [Outcome(named(name)) for name in "bcd"]
+    outcomes += [Outcome(named(name), imports=["torch"]) for name in "ef"]
     assert timed(job, 0, outcomes) == ["d", "f"]
     assert [outcome.refused for outcome in outcomes] == [
         "the process of a ended: out of luck",
@@ -98,8 +106,8 @@ def test_a_crash_and_a_wrong_answer_are_not_timed(job: Job, said: Said) -> None:
 
 def test_everyone_has_a_turn_in_each_cycle(job: Job, said: Said) -> None:
     said.update(a=[RIGHT], b=[RIGHT], c=[RIGHT])
-    shared = [Outcome("b", imports=["torch"]), Outcome("c", imports=["torch"])]
-    outcomes = [Outcome("a"), *shared]
+    shared = [Outcome(named("b"), imports=["torch"]), Outcome(named("c"), imports=["torch"])]
+    outcomes = [Outcome(named("a")), *shared]
     assert timed(job, 4, outcomes) == ["a", "b", "c"]
     for outcome in outcomes:
         assert [(turn.round, turn.cycle, turn.batch) for turn in outcome.turns] == [
@@ -116,14 +124,14 @@ def test_everyone_has_a_turn_in_each_cycle(job: Job, said: Said) -> None:
 def test_another_process_with_other_answers_stops_the_measurement(job: Job, said: Said) -> None:
     said.update(a=[RIGHT], b=[WRONG])
     with pytest.raises(RunError, match="another process gave other answers"):
-        timed(job, 1, [Outcome("a"), Outcome("b")])
+        timed(job, 1, [Outcome(named("a")), Outcome(named("b"))])
 
 
 def test_a_runtime_that_hangs_is_refused_by_name(
     job: Job, said: Said, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said.update(a=[HANGS], b=[{"silent": 600}])
-    outcomes = [Outcome("b"), Outcome("a")]
+    outcomes = [Outcome(named("b")), Outcome(named("a"))]
     assert timed(job, 0, outcomes[:1]) == []
     monkeypatch.setattr(measure, "GROUP_SECONDS", 0.2)
     assert timed(job, 0, outcomes[1:]) == []
@@ -141,3 +149,21 @@ def test_a_preparation_that_hangs_says_for_which_runtime(
     monkeypatch.setattr(measure, "PREPARE_SECONDS", 1)
     with pytest.raises(RunError, match="in 1 s: exports for openvino"):
         measure._prepared(job, lambda text: None)
+
+
+def test_calls_longer_than_a_turn_have_no_lead_once_that_is_known(
+    job: Job, said: Said, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said.update(a=[RIGHT])
+    lines = []
+    say = measure.Group.say
+
+    def noted(group: measure.Group, text: str) -> None:
+        lines.append(text)
+        say(group, text)
+
+    monkeypatch.setattr(measure.Group, "say", noted)
+    monkeypatch.setattr(measure, "TURN", 0.0005)  # its calls take 1 ms at least
+    assert timed(job, 0, [Outcome(named("a"))]) == ["a"]
+    leads = [float(line.split()[-1]) for line in lines if line.startswith("turn")]
+    assert leads == [measure.LEAD, 0.0, 0.0]

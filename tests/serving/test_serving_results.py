@@ -13,10 +13,11 @@ import pytest
 
 from rnnbench.commands import prediction
 from rnnbench.errors import ConfigError
+from rnnbench.grid.experiment import known_runtimes
 from rnnbench.prediction.measure import Job, Outcome, Turn
 from rnnbench.prediction.results import ratios
 from rnnbench.prediction.results import results_of as results_with_name
-from rnnbench.records.predictions import Results
+from rnnbench.records.predictions import ChosenRuntime, Results
 from rnnbench.report.prediction import (
     code_of,
     fact_rows,
@@ -26,6 +27,7 @@ from rnnbench.report.prediction import (
 )
 from rnnbench.sources.prices import Price, PriceList
 from rnnbench.tables.stats import mean_interval
+from tests.conftest import ROOT
 
 CONFIG = {
     "model": {"function": "m.py:build"},
@@ -33,7 +35,14 @@ CONFIG = {
     "build": {"name": "x"},
 }
 STARTED = "20261129T120000_000000Z"
-JOB = Job(CONFIG, ["framework", "litert"], [1], Path(), Path(), 3, 2)
+
+
+def runtime_named(name: str) -> ChosenRuntime:
+    return ChosenRuntime(name=name, implementation=name)
+
+
+NAMED = [runtime_named("framework"), runtime_named("litert")]
+JOB = Job(CONFIG, NAMED, [1], Path(), Path(), 3, 2)
 PREPARED = {
     "steps": 10,
     "reference": "float64 formulas",
@@ -61,7 +70,7 @@ def outcome(name: str, turns: list[Turn], **differences: Any) -> Outcome:
     fact = {"case": "batch 1", "call": 0, "difference": 1e-7, "bound": 1e-5} | differences
     said = {"differences": [fact], "bytes": 10, "versions": {}, "code": f"import {name}"}
     said["load_seconds"] = 1.0
-    return Outcome(name, certificate=said, turns=turns, peak_bytes=100)
+    return Outcome(runtime_named(name), certificate=said, turns=turns, peak_bytes=100)
 
 
 SLOW = [[8.0, 8.0], [16.0, 16.0], [8.0, 8.0]]
@@ -125,7 +134,7 @@ def test_the_answer_names_who_is_fastest_who_is_not_equal_and_the_lines() -> Non
         outcome("framework", turns_of(SLOW)),
         outcome("litert", turns_of(FAST)),
         outcome("openvino", [], difference=0.2),
-        Outcome("onnxruntime", refused="layer lstm: stateful"),
+        Outcome(runtime_named("onnxruntime"), refused="layer lstm: stateful"),
     ]
     results = results_of(JOB, PREPARED, outcomes)
     rows = list(fact_rows([results], {"m-build": "m"}))
@@ -200,7 +209,8 @@ def test_models_are_named_by_what_differs() -> None:
 
 def test_an_error_in_an_answer_is_unequal() -> None:
     wrong = Outcome(
-        "litert", certificate={"differences": [{"case": "longer", "call": 1, "error": "x"}]}
+        runtime_named("litert"),
+        certificate={"differences": [{"case": "longer", "call": 1, "error": "x"}]},
     )
     assert not wrong.is_equal
     results = results_of(JOB, PREPARED, [outcome("framework", turns_of(SLOW)), wrong])
@@ -208,7 +218,7 @@ def test_an_error_in_an_answer_is_unequal() -> None:
 
 
 def test_nothing_is_equal_that_was_not_asked() -> None:
-    assert not Outcome("litert").is_equal
+    assert not Outcome(runtime_named("litert")).is_equal
 
 
 def test_no_right_answer_is_no_speed() -> None:
@@ -228,7 +238,7 @@ def test_the_file_is_read_back_as_its_type() -> None:
 )
 def test_wrong_runtimes_are_refused(names: list[str], says: str) -> None:
     with pytest.raises(ConfigError) as raised:
-        prediction._runtimes(names)
+        known_runtimes(names, [ROOT / "conf"], Path(), "here")
     assert says in str(raised.value)
 
 

@@ -77,13 +77,9 @@ def compare(
         )
 
     folder = _project(project)
-    choices = []
-    for name in map(str, names):
-        is_file = name.endswith((".yaml", ".yml"))
-        choices.append(str(Path(name).absolute()) if is_file else name)
     kept = folder / "results" / "compare"
     question = Question(
-        choices=tuple(choices),
+        choices=tuple(_absolute_files(names)),
         model=file_of_function(build, kept),
         data=file_of_data(data, kept),
         loss=str(Path(loss).absolute()) if loss and ".py:" in loss else loss,
@@ -95,6 +91,15 @@ def compare(
     with chdir(folder):
         name, _ = measured(question, Path())
     return load(name, project=folder)
+
+
+def _absolute_files(names: Sequence[str]) -> list[str]:
+    """Choices, with the absolute paths of YAML files: the current folder changes."""
+    found = []
+    for name in map(str, names):
+        is_file = name.endswith((".yaml", ".yml"))
+        found.append(str(Path(name).absolute()) if is_file else name)
+    return found
 
 
 def predict(
@@ -113,7 +118,8 @@ def predict(
     - `build`, `project`: as in `compare`.
     - `data`: the path of an ``.npz`` file, or a dict of arrays, with the samples that are asked,
       ``x_val`` or ``x``; for several inputs ``x.NAME``.
-    - `runtimes`: two or more; ratios are relative to the first.
+    - `runtimes`: two or more choices of ``conf/runtime``, or paths of YAML files; ratios are
+      relative to the first.
     - `batches`: numbers of samples in a call; `threads`: of each runtime; `rounds`: each with new
       processes.
 
@@ -126,11 +132,12 @@ def predict(
     kept = folder / "results" / "compare"
     model = file_of_function(build, kept)
     file = file_of_data(data, kept)
+    chosen = _absolute_files(runtimes)
     with chdir(folder), TemporaryDirectory(prefix="rnnbench-") as exported:
         job = job_of(
             model,
             str(file),
-            list(runtimes),
+            chosen,
             sorted(set(batches)),
             Path(exported),
             threads=threads,

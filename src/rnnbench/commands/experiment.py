@@ -105,6 +105,7 @@ def grid(arguments: Sequence[str]) -> int:
     # Imported late: `run` only starts Snakemake.
     from rnnbench.grid.expand import expand
     from rnnbench.grid.experiment import load_experiment
+    from rnnbench.grid.runtimes import with_runtimes
     from rnnbench.planning.planner import unmet_at
 
     declared: Arguments = {
@@ -122,10 +123,11 @@ def grid(arguments: Sequence[str]) -> int:
     if options.cfg and options.json:
         parser.error("argument --json: not allowed with argument --cfg")
     experiment = load_experiment(options.experiment, options.conf)
+    experiment, of_grids = with_runtimes(experiment, options.overrides, options.conf)
     points = expand(
         experiment,
         options.conf,
-        options.overrides,
+        of_grids,
         unmet_at(root),
         root,
     )

@@ -16,7 +16,6 @@ from rnnbench.datasets.pins import own_md5
 from rnnbench.errors import ConfigError, say
 from rnnbench.grid.experiment import known_runtimes
 from rnnbench.records.store import write_json
-from rnnserve import NAMES
 from rnnworker.options import SAVED
 from rnnworker.precision import DEFAULT
 
@@ -29,8 +28,8 @@ PREDICTED: Arguments = {
     "runtimes": {
         "nargs": "+",
         "metavar": "RUNTIME",
-        "help": f"two or more of {', '.join(NAMES)}, or FILE.py; the others are compared with the "
-        "first",
+        "help": "two or more choices of conf/runtime, such as framework and onnxruntime, or "
+        "FILE.yaml; the others are compared with the first",
     },
     "--predict": {"action": "store_true", "help": "compare runtimes, not training runs"},
     "--model": {
@@ -125,6 +124,7 @@ def job_of(
     The arguments are the options of the command; `folder`: for the exported files. Raises
     `ConfigError`.
     """
+    from rnnbench.grid.runtimes import runtimes_of
     from rnnbench.prediction.measure import Job
 
     config = {
@@ -137,8 +137,16 @@ def job_of(
         "precision": DEFAULT,
         "seed": 0,
     }
-    known = _runtimes(runtimes)
-    return Job(config, known, batches, Path().absolute(), folder, rounds)
+    conf = project_conf(Path())
+    chosen = known_runtimes(runtimes, conf, Path(), "compare --predict")
+    return Job(
+        config,
+        runtimes_of(chosen, conf),
+        batches,
+        Path().absolute(),
+        folder,
+        rounds,
+    )
 
 
 def answered(job: Job, rerun: str, out: Path | None) -> tuple[Results, Path]:
@@ -194,14 +202,6 @@ def _existing(text: str, flag: str) -> Path:
     if not path.is_file():
         raise ConfigError("no such file.", where=f"{flag} {text}", remedy="correct the path.")
     return path
-
-
-def _runtimes(names: Sequence[str]) -> list[str]:
-    found = known_runtimes(names, Path(), "compare --predict")
-    if len(found) < 2:
-        remedy = "name two or more."
-        raise ConfigError("one runtime is no comparison.", where="compare", remedy=remedy)
-    return found
 
 
 def _batches(text: str) -> list[int]:

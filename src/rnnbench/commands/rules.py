@@ -117,7 +117,7 @@ def predict(arguments: Sequence[str]) -> int:
     settings = planned.settings
     job = Job(
         config=planned.config,
-        runtimes=settings.runtimes,
+        runtimes=planned.runtimes,
         batches=settings.batches,
         root=place.root,
         folder=folder,

@@ -17,6 +17,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType, inspect
 from rnnbench.grid.keras_names import COMMON_SETTINGS, LOSSES, METRICS, OPTIMIZERS
 from rnnbench.grid.overrides import ABSENT, Config, lookup
 from rnnbench.grid.values import alternatives
+from rnnserve import IMPLEMENTATIONS as RUNTIME_IMPLEMENTATIONS
 from rnnworker.attest import KERNELS
 from rnnworker.frameworks.fake import DEFAULTS
 from rnnworker.frameworks.names import FRAMEWORKS
@@ -248,6 +249,26 @@ class FakeRnn(Rnn, kw_only=True):
     fake: _Fake | UnsetType = UNSET  # type: ignore[valid-type]
 
 
+class RuntimeChoice(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """A runtime: conf/runtime/NAME.yaml or a user-supplied file."""
+
+    name: str
+    defaults: Annotated[list[Any], Meta(description="Hydra's defaults list: what it extends.")] = []
+    about: Text = None
+    source: Text = None
+    implementation: Annotated[
+        str,
+        Meta(
+            description="mine.py, a Python file in the same folder (docs/runtimes.md), or one of "
+            + ", ".join(RUNTIME_IMPLEMENTATIONS)
+        ),
+    ]
+    options: Annotated[
+        dict[str, Any],
+        Meta(description="what its export and load are called with", examples=["{xnnpack: false}"]),
+    ] = {}
+
+
 _Peaks = msgspec.defstruct(
     "_Peaks",
     [(name, Annotated[float, Meta(gt=0, le=1e6)] | UnsetType, UNSET) for name in TOLERANCE],
@@ -445,7 +466,7 @@ def types_of(config: Config, key: str) -> list[Any]:
 
 def schemas() -> dict[str, str]:
     """Name of a file in ``conf/schemas`` → the JSON schema of such a choice."""
-    kinds = {"model.json": Model, "rnn.json": Rnn}
+    kinds = {"model.json": Model, "rnn.json": Rnn, "runtime.json": RuntimeChoice}
     return {name: json.dumps(msgspec.json.schema(kind)) + "\n" for name, kind in kinds.items()}
 
 

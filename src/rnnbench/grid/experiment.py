@@ -15,11 +15,9 @@ from msgspec import Meta
 
 from rnnbench.axes import NAMES
 from rnnbench.errors import ConfigError, display_path, suggestion
-from rnnbench.grid.files import file_of, files_of
+from rnnbench.grid.files import file_of, files_of, name_of_choice
 from rnnbench.grid.values import typed
 from rnnbench.plain_text import is_name
-from rnnserve import NAMES as NAMES_OF_RUNTIMES
-from rnnserve import OWN, name_of
 from rnnworker.options import PREFIX
 
 if TYPE_CHECKING:
@@ -59,8 +57,8 @@ class Repeats(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 class Predict(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The key ``predict`` of an experiment, whose models answer and do not train.
 
-    - `runtimes`: names of `rnnserve.NAMES`, or paths of files; the others are compared with the
-      first.
+    - `runtimes`: choices of ``conf/runtime``, or paths of YAML files; the others are compared with
+      the first.
     - `batches`: numbers of samples in a call.
     - `rounds`: each with new processes; `cycles`: turns of each runtime in a round.
     """
@@ -73,26 +71,26 @@ class Predict(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     cycles: Positive = 5
 
 
-def known_runtimes(chosen: Sequence[str], folder: Path, where: str) -> list[str]:
-    """The runtimes that are `chosen`, each once, with the absolute paths of files. Raises
-    `ConfigError` for an unknown one.
+def known_runtimes(
+    chosen: Sequence[str], conf: Sequence[Path], folder: Path, where: str
+) -> list[str]:
+    """The runtimes that are `chosen`, each once: names, or absolute paths of YAML files. Raises
+    `ConfigError` for an unknown one, two with the same name, and for less than two.
 
     `folder`: what paths are relative to; `where`: the place that names them.
     """
+    known = files_of(conf, RUNTIME)
     found: dict[str, str] = {}
     for each in chosen:
-        if each.endswith(OWN):
-            each = str((folder / Path(each).expanduser()).absolute())
-            if not Path(each).is_file():
-                raise ConfigError(f"{each}: no such file.", where=where, remedy="correct the path.")
-        elif each not in NAMES_OF_RUNTIMES:
-            known = ", ".join(NAMES_OF_RUNTIMES)
-            remedy = f"{suggestion(each, NAMES_OF_RUNTIMES)}use {known}, or FILE.py."
-            raise ConfigError(f"no runtime {each!r}.", where=where, remedy=remedy)
-        name = name_of(each)
-        if found.setdefault(name, each) != each:
+        file = file_of(known, RUNTIME, each, where, folder)
+        text = each if each in known else str(file)
+        name = name_of_choice(file)
+        if found.setdefault(name, text) != text:
             remedy = "rename the file."
             raise ConfigError(f"two runtimes have the name {name}.", where=where, remedy=remedy)
+    if len(found) < 2:
+        remedy = "name two or more."
+        raise ConfigError("one runtime is no comparison.", where=where, remedy=remedy)
     return list(found.values())
 
 
@@ -142,6 +140,7 @@ class Experiment(Settings, frozen=True, kw_only=True):
         return f'{display_path(self.file)}, grid "{text}"'
 
 
+RUNTIME = "runtime"  # the group of choices that `Predict` names
 LONGEST, LONGEST_SUFFIX = 100, 60  # characters of a name, and of what overrides add to one
 DEFAULTS, SELF = "defaults", "_self_"
 KEYS = (
@@ -209,7 +208,7 @@ def load_experiment(name: str, conf: Sequence[Path]) -> Experiment:
                     remedy=f"remove {key}: predict states its own rounds, and compares with its "
                     "first runtime.",
                 )
-        chosen = known_runtimes(predict.runtimes, file.parent, f"{where}: predict")
+        chosen = known_runtimes(predict.runtimes, conf, file.parent, f"{where}: predict")
         predict = msgspec.structs.replace(predict, runtimes=chosen)
     settings = msgspec.structs.asdict(data) | {
         "predict": predict,

@@ -31,12 +31,14 @@ BUILD = "build"  # the function if none is named
 SAVED_MODEL = ".keras"
 GIVEN_ARRAYS = "rnnworker.readers.given:prepare"  # those of the file, by name
 IMPLEMENTATION = "rnn.implementation"
+OF_RUNTIME = "runtime.implementation"
 DATA = "dataset.path"
 STAR = "*"  # stands for the names of a star import, which are known only after executing the file
 # What to write in place of a path that does not lead to a YAML file.
 BY_PATH = {
     "model": "write FILE.py:FUNCTION, FILE.keras, or the path of a YAML file (docs/models.md).",
     "rnn": "write the path of a YAML file that names the Python file (docs/own_kernel.md).",
+    "runtime": "write the path of a YAML file that names the Python file (docs/runtimes.md).",
     "dataset": "write dataset=file dataset.path=FILE (docs/data.md, Your own data).",
 }
 # Function of any other implementation's file → number of positional arguments of its call.
@@ -229,7 +231,7 @@ def data_path(
 
 def with_absolute_paths(group: str, section: Config, file: Path) -> Config:
     """The `section` of a choice in `file`, with its paths of Python files made absolute."""
-    for key in (*FUNCTIONS, IMPLEMENTATION):
+    for key in (*FUNCTIONS, IMPLEMENTATION, OF_RUNTIME):
         of_group, _, inner = key.partition(".")
         if of_group != group:
             continue
@@ -316,7 +318,7 @@ def _check_function(key: str, reference: str, where: str) -> None:
     file = file_of_module(module)
     if file is None:
         return
-    names = _bindings(parsed(file))
+    names = bindings_of(file)
     if name not in names and STAR not in names:
         raise ConfigError(
             f"{key}: {file} has no function {name}.",
@@ -344,7 +346,7 @@ def _check_implementation(implementation: str, where: str) -> None:
             f"{', '.join(IMPLEMENTATIONS)}.",
         )
 
-    bound = _bindings(parsed(Path(implementation)))
+    bound = bindings_of(Path(implementation))
     if KERNEL_CLASS in bound:
         return
     for name, count in OF_IMPLEMENTATION.items():
@@ -386,6 +388,11 @@ def _check_arguments(
         where=f"{file}, line {statement.lineno}",
         remedy=f"give it the arguments described in {docs}.",
     )
+
+
+def bindings_of(file: Path) -> dict[str, ast.AST]:
+    """The names that a Python file binds. Raises a `ConfigError` if it cannot be read."""
+    return _bindings(parsed(file))
 
 
 def _bindings(module: ast.Module) -> dict[str, ast.AST]:

@@ -27,6 +27,7 @@ from rnnbench.records.keys import OF_BATCHES, certificate_key, function_override
 from rnnbench.records.overrides import label
 from rnnbench.records.plan_file import Experiment as ExperimentFacts
 from rnnbench.records.plan_file import Obstacle, Skipped, batched
+from rnnbench.records.predictions import ChosenRuntime
 from rnnbench.records.record import Run
 from rnnbench.records.store import write_bytes, write_json
 from rnnworker.cards import replicas_of
@@ -115,7 +116,8 @@ class Prediction(msgspec.Struct, frozen=True, kw_only=True):
     """A model with which runtimes are to answer.
 
     - `identity`, `digest`: as of a certificate.
-    - `choices`, `overrides`, `config`: of its grid point. `settings`: those of the experiment.
+    - `choices`, `overrides`, `config`: of its grid point. `settings`: those of the experiment;
+      `runtimes`: the composed ones.
     """
 
     name: str
@@ -125,6 +127,7 @@ class Prediction(msgspec.Struct, frozen=True, kw_only=True):
     overrides: Mapping[str, Any]
     config: Config
     settings: Predict
+    runtimes: tuple[ChosenRuntime, ...]
 
     @property
     def configs(self) -> tuple[Config, ...]:

@@ -40,12 +40,14 @@ from rnnbench.grid.point import (
     name_of,
 )
 from rnnbench.grid.requirements import unmet_here
+from rnnbench.grid.runtimes import runtimes_of, with_runtimes
 from rnnbench.plain_text import is_name
 from rnnbench.planning.digests import serving_digest, worker_digest
 from rnnbench.planning.plan import Plan, Prediction, certifiable, certificates_of
 from rnnbench.records.keys import certificate_key
 from rnnbench.records.overrides import section_of
 from rnnbench.records.plan_file import Obstacle
+from rnnbench.records.predictions import ChosenRuntime
 from rnnbench.records.record import Run
 from rnnbench.records.store import RESERVED
 from rnnserve import OWN
@@ -198,9 +200,13 @@ def make_plan(
     experiment = load_experiment(name, conf)
     if separate:
         experiment = varied(experiment, changes)
+    experiment, of_grids = with_runtimes(experiment, changes, conf)
+    runtimes: tuple[ChosenRuntime, ...] = ()
+    if experiment.predict:
+        runtimes = runtimes_of(experiment.predict.runtimes, conf)
     why_not_here = None if site else unmet_at(root)
-    points = expand(experiment, conf, changes, why_not_here, root)
-    plan = _plan_of(experiment, points, root, site)
+    points = expand(experiment, conf, of_grids, why_not_here, root)
+    plan = _plan_of(experiment, points, runtimes, root, site)
     if not plan.runs and not plan.predictions:
         raise NothingToRun(plan, " ".join([name, *changes]))
     return plan
@@ -209,12 +215,13 @@ def make_plan(
 def _plan_of(
     experiment: Experiment,
     points: Sequence[GridPoint],
+    runtimes: tuple[ChosenRuntime, ...],
     root: Path,
     site: str | None,
 ) -> Plan:
     """The plan of an experiment, which has no runs if all grid points are skipped.
 
-    - `points`: all grid points.
+    - `points`: all grid points. `runtimes`: those that answer with their models.
     - `root`, `site`: as for `make_plan`.
     """
     pins = pinned(root)
@@ -244,7 +251,7 @@ def _plan_of(
         inputs = {"build_lock": lock(config["build"]), "dataset_md5": md5s[path]}
         name = each.point.name
         if experiment.predict:
-            predictions[name] = _prediction(each.point, experiment, inputs)
+            predictions[name] = _prediction(each.point, experiment, runtimes, inputs)
             continue
         identity = inputs | {"worker": worker_digest(config)}
         runs[name] = _run(each, rounds[name], identity)
@@ -300,6 +307,7 @@ def _run(each: Ordered, round_name: str, identity: Mapping[str, Any]) -> Run:
 def _prediction(
     point: GridPoint,
     experiment: Experiment,
+    runtimes: tuple[ChosenRuntime, ...],
     inputs: Mapping[str, Any],
 ) -> Prediction:
     """The prediction of a grid point.
@@ -318,9 +326,10 @@ def _prediction(
                 remedy=f"predict takes {key}={' or '.join(value)}.",
             )
     settings = to_builtins(experiment.predict)
-    own = [own_md5(Path(each)) for each in experiment.predict.runtimes if each.endswith(OWN)]
+    settings["runtimes"] = to_builtins(runtimes)
+    own = [each.implementation for each in runtimes if each.implementation.endswith(OWN)]
     if own:
-        settings["own"] = own
+        settings["own"] = [own_md5(Path(file)) for file in own]
     parts = {**inputs, "worker": serving_digest(config), "predict": settings}
     identity = full_identity(config, parts)
     return Prediction(
@@ -331,6 +340,7 @@ def _prediction(
         overrides=dict(point.overrides),
         config=config,
         settings=experiment.predict,
+        runtimes=runtimes,
     )
 
 

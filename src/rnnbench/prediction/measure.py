@@ -1,6 +1,6 @@
 """Prepares a model for runtimes and lets them answer in turns: one process for each runtime, of
-which one answers while the others sleep. Several rounds, each with new processes; the first one
-certifies its processes before any of them is timed."""
+which one answers while the others sleep. Several rounds, each with new processes, which are forked
+from the same ones; the first round certifies its processes before any of them is timed."""
 
 from __future__ import annotations
 
@@ -16,13 +16,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from rnnbench import locks
 from rnnbench.builds.environments import prepare
 from rnnbench.builds.launcher import launcher
 from rnnbench.errors import RunError
+from rnnbench.records.predictions import ChosenRuntime
 from rnnbench.records.store import timing_lock
 from rnnbench.running.worker import job_of
-from rnnserve import name_of
 from rnnworker.workers import WORKER, environment_of
 
 TURN = 0.06  # seconds of a turn, at least one call
@@ -50,14 +52,13 @@ class Job:
 
     - `config`: of a run, with its model, data, device and build. Without ``model.data``, the
       dataset is an .npz file with the arrays that are asked. `pinned_md5`: of the dataset.
-    - `runtimes`: names of `rnnserve.NAMES`, or paths of files; the first one is the reference of
-      the ratios.
+    - `runtimes`: the first one is the reference of the ratios.
     - `batches`: numbers of samples in a call.
     - `root`: the project's folder; `folder`: for the exported files and the logs.
     """
 
     config: Mapping[str, Any]
-    runtimes: Sequence[str]
+    runtimes: Sequence[ChosenRuntime]
     batches: Sequence[int]
     root: Path
     folder: Path
@@ -103,13 +104,13 @@ class Turn:
 class Outcome:
     """What one runtime did.
 
-    - `chosen`: its name or file.
+    - `chosen`: the runtime.
     - `refused`: why it cannot answer with the model, or None.
     - `folder`: of its exported files; `imports`: modules that are imported before the fork.
     - `certificate`: what its process said when it was asked everything; `turns`: of all rounds.
     """
 
-    chosen: str
+    chosen: ChosenRuntime
     refused: str | None = None
     folder: str | None = None
     imports: Sequence[str] = ()
@@ -120,8 +121,7 @@ class Outcome:
     @property
     def runtime(self) -> str:
         """Its name."""
-        name: str = name_of(self.chosen)
-        return name
+        return self.chosen.name
 
     @property
     def unequal(self) -> list[Facts]:
@@ -142,6 +142,11 @@ class Outcome:
                 return f"{_asked(fact)}: {fact['error']}"
         worst = max(wrong, key=lambda fact: float(fact["difference"]))
         return f"{_asked(worst)}: off by {worst['difference']:.2g}"
+
+    def quickest(self, batch: int) -> float:
+        """The seconds of the quickest timed call with so many samples; 0 before the first one."""
+        calls = [min(turn.calls) for turn in self.turns if turn.batch == batch]
+        return min(calls, default=0.0)
 
     @property
     def is_equal(self) -> bool:
@@ -164,15 +169,21 @@ def measure(job: Job, say: Callable[[str], None]) -> tuple[Facts, list[Outcome]]
     prepared = _prepared(job, say)
     outcomes = []
     for chosen in job.runtimes:
-        made = prepared["runtimes"][name_of(chosen)]
+        made = prepared["runtimes"][chosen.name]
         outcome = Outcome(chosen, made.get("refused"), made.get("folder"), made.get("imports", ()))
         outcomes.append(outcome)
     remaining = [outcome for outcome in outcomes if outcome.refused is None]
     order = random.Random(0)
     holder = f"process {os.getpid()}, prediction with {job.function}"
+    groups = [Group(job, together) for together in _by_imports(remaining)]
+    processes = [process for group in groups for process in group.processes]
     with locks.locked(timing_lock(), holder, lambda other: say(f"waiting for {other}")):
-        for number in range(job.rounds):
-            remaining = _round(job, number, remaining, prepared["cases"], order, say)
+        try:
+            for number in range(job.rounds):
+                processes = _round(job, number, processes, prepared["cases"], order, say)
+        finally:
+            for group in groups:
+                group.end()
     return prepared, outcomes
 
 
@@ -183,7 +194,7 @@ def _prepared(job: Job, say: Callable[[str], None]) -> Facts:
         "data": job.asked["dataset"],
         "pinned_md5": job.pinned_md5,
         "batches": list(job.batches),
-        "runtimes": list(job.runtimes),
+        "runtimes": msgspec.to_builtins(job.runtimes),
         "threads": job.threads,
         "folder": str(job.folder),
     }
@@ -232,28 +243,33 @@ def _last_line(log: Path) -> str:
 
 
 class Group:
-    """The process that forks those of runtimes with the same imports, in one round."""
+    """The process that forks those of runtimes with the same imports, in all rounds. It starts with
+    the first of them, so that it imports while nothing else is timed."""
 
-    def __init__(self, job: Job, outcomes: Sequence[Outcome], only_timed: bool) -> None:
-        name = outcomes[0].runtime
-        facts = {
-            "folder": str(job.folder),
-            "runtimes": [outcome.chosen for outcome in outcomes],
-            "imports": outcomes[0].imports,
-            "threads": job.threads,
-            "function": job.function,
-            "seconds": ANSWER_SECONDS,
-            "only_timed": only_timed,
-        }
+    def __init__(self, job: Job, outcomes: Sequence[Outcome]) -> None:
+        self.job = job
+        self.outcomes = outcomes
         self.name = f"the process of {', '.join(outcome.runtime for outcome in outcomes)}"
-        self.log = job.folder / f"{name}-imports.log"
-        self.runtimes = []
+        self.log = job.folder / f"{outcomes[0].runtime}-imports.log"
+        self.process: subprocess.Popen[str] | None = None
+        self.processes = []
         for number, outcome in enumerate(outcomes):
-            self.runtimes.append(Process(self, number, outcome, job.folder))
+            self.processes.append(Process(self, number, outcome, job.folder))
+
+    def start(self) -> subprocess.Popen[str]:
+        facts = {
+            "folder": str(self.job.folder),
+            "runtimes": [msgspec.to_builtins(outcome.chosen) for outcome in self.outcomes],
+            "imports": self.outcomes[0].imports,
+            "threads": self.job.threads,
+            "function": self.job.function,
+            "seconds": ANSWER_SECONDS,
+        }
+        name = self.outcomes[0].runtime
         with self.log.open("wb") as output:
-            self.process = subprocess.Popen(
-                _command(job, "answering", facts, f"{name}.json"),
-                env=_environment(job),
+            return subprocess.Popen(
+                _command(self.job, "answering", facts, f"{name}.json"),
+                env=_environment(self.job),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=output,
@@ -261,6 +277,8 @@ class Group:
             )
 
     def say(self, text: str) -> None:
+        if self.process is None:
+            self.process = self.start()
         assert self.process.stdin is not None
         with suppress(BrokenPipeError):  # of a process that has ended, which `read` says
             self.process.stdin.write(f"{text}\n")
@@ -269,16 +287,17 @@ class Group:
     def read(self) -> Facts:
         """The next line. Raises `RunError` if the process ends, or says nothing for
         `GROUP_SECONDS`, after which it is killed."""
-        assert self.process.stdout is not None
+        process = self.process
+        assert process is not None and process.stdout is not None
         killed = threading.Event()
 
         def kill() -> None:
             killed.set()
-            self.process.kill()
+            process.kill()
 
         timer = threading.Timer(GROUP_SECONDS, kill)
         timer.start()
-        line = self.process.stdout.readline()
+        line = process.stdout.readline()
         timer.cancel()
         if killed.is_set():
             what = f"{self.name} has not answered for {GROUP_SECONDS} s"
@@ -290,19 +309,22 @@ class Group:
         return facts
 
     def end(self) -> None:
-        assert self.process.stdin is not None and self.process.stdout is not None
+        process = self.process
+        if process is None:
+            return
+        assert process.stdin is not None and process.stdout is not None
         with suppress(BrokenPipeError):
-            self.process.stdin.close()
+            process.stdin.close()
         try:
-            self.process.wait(timeout=END_SECONDS)
+            process.wait(timeout=END_SECONDS)
         except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
-        self.process.stdout.close()
+            process.kill()
+            process.wait()
+        process.stdout.close()
 
 
 class Process:
-    """The process of one runtime in one round."""
+    """The process of one runtime, a new one in each round."""
 
     def __init__(self, group: Group, number: int, outcome: Outcome, folder: Path) -> None:
         self.group = group
@@ -311,8 +333,10 @@ class Process:
         self.log = folder / f"{outcome.runtime}.log"
         self.ended: float | None = None
 
-    def start(self) -> None:
-        self.group.say(f"start {self.number}")
+    def start(self, cases: str) -> None:
+        """`cases`: ``all`` or ``timed``, what it is asked before its turns."""
+        self.ended = None
+        self.group.say(f"start {self.number} {cases}")
 
     def read(self) -> Facts:
         """What the process says next. Raises `RunError` if it has ended, or says nothing for
@@ -328,51 +352,55 @@ class Process:
             raise RunError(f"the process of {self.outcome.runtime} {what}", where=str(self.log))
         return facts
 
-    def turn(self, case: int) -> Facts:
-        self.group.say(f"turn {self.number} {case} {TURN} {LEAD}")
+    def turn(self, case: int, batch: int) -> Facts:
+        lead = LEAD
+        if self.outcome.quickest(batch) > TURN:
+            lead = 0.0
+        self.group.say(f"turn {self.number} {case} {TURN} {lead}")
         return self.read()
+
+    def end(self) -> None:
+        self.group.say(f"end {self.number}")
 
 
 def _by_imports(outcomes: Sequence[Outcome]) -> list[list[Outcome]]:
-    """The outcomes whose runtimes import the same modules, together; each one alone that imports
-    nothing before it is forked."""
+    """The outcomes whose runtimes import the same modules, or none, together."""
     found: dict[tuple[str, ...], list[Outcome]] = {}
     for outcome in outcomes:
-        found.setdefault(tuple(outcome.imports) or (outcome.runtime,), []).append(outcome)
+        found.setdefault(tuple(outcome.imports), []).append(outcome)
     return list(found.values())
 
 
 def _round(
     job: Job,
     number: int,
-    outcomes: Sequence[Outcome],
+    processes: Sequence[Process],
     cases: Sequence[Facts],
     order: random.Random,
     say: Callable[[str], None],
-) -> list[Outcome]:
-    """Starts a process for each runtime and gives turns, in a new random order in each cycle.
+) -> list[Process]:
+    """Starts the processes and gives them turns, in a new random order in each cycle.
 
-    In the first round, the processes are certified and load one after the other, which is timed.
-    Returns the outcomes of those that have turns. Raises `RunError` if one fails in a later round.
+    In the first round they are certified, and load one after the other, which is timed. Returns
+    those that have turns. Raises `RunError` if one fails in a later round.
     """
-    groups: list[Group] = []
     running: list[Process] = []
     timed = [place for place, case in enumerate(cases) if case["is_timed"]]
     try:
-        for together in _by_imports(outcomes):
-            group = Group(job, together, only_timed=number > 0)
-            groups.append(group)
-            for process in group.runtimes:
-                process.start()
-                if number == 0:
-                    say(f"asks {process.outcome.runtime} for answers")
-                    if _is_certified(process):
-                        running.append(process)
+        for process in processes:
+            if number > 0:
+                process.start("timed")
+                running.append(process)
+                continue
+            say(f"asks {process.outcome.runtime} for answers")
+            process.start("all")
+            if _is_certified(process):
+                running.append(process)
+            else:
+                process.end()
         if number > 0:
-            for group in groups:
-                for process in group.runtimes:
-                    _check_again(process)
-                    running.append(process)
+            for process in running:
+                _check_again(process)
         say(f"round {number + 1} of {job.rounds}")
         for cycle in range(job.cycles):
             for case in timed:
@@ -381,9 +409,9 @@ def _round(
                 for process in members:
                     _take_turn(process, number, cycle, case, cases[case]["batch"])
     finally:
-        for group in groups:
-            group.end()
-    return [process.outcome for process in running]
+        for process in running:
+            process.end()
+    return running
 
 
 def _is_certified(process: Process) -> bool:
@@ -412,7 +440,7 @@ def _check_again(process: Process) -> None:
 
 
 def _take_turn(process: Process, number: int, cycle: int, case: int, batch: int) -> None:
-    facts = process.turn(case)
+    facts = process.turn(case, batch)
     slept = 0.0
     if process.ended is not None:
         slept = facts["slept"] - process.ended

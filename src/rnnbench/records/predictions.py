@@ -15,6 +15,15 @@ VERSION = 2
 PLAN = "predictions.json"  # name → the planned prediction
 
 
+class ChosenRuntime(msgspec.Struct, frozen=True, kw_only=True):
+    """What a prediction needs to know of a runtime. `implementation`: one of
+    `rnnserve.IMPLEMENTATIONS`, or the absolute path of a Python file."""
+
+    name: str
+    implementation: str
+    options: dict[str, Any] = {}
+
+
 class Range(msgspec.Struct, frozen=True):
     """An estimate with its 95 % interval, which a single round does not have."""
 

@@ -3,12 +3,14 @@
     python -m rnnworker.serving.answering JOB.json
 
 The job has ``folder`` (as `prepare` left it), ``runtimes``, ``imports``, ``threads``, ``function``
-(of the model), ``seconds`` (the longest silence of a runtime) and ``only_timed``. This process
+(of the model) and ``seconds`` (the longest silence of a runtime). This process
 imports what all of its runtimes need and does nothing else, so that each one is forked from it as
 if it had imported that itself. It reads lines, NUMBER being a place in ``runtimes``:
 
-- ``start NUMBER``: forks the process of a runtime.
+- ``start NUMBER CASES``: forks the process of a runtime, which is asked ``all`` cases, or only the
+  ``timed`` ones.
 - ``turn NUMBER CASE SECONDS LEAD``: it has a turn.
+- ``end NUMBER``: it ends, and can be started again.
 - ``hear NUMBER``: what the runtime says next is written as a line of JSON: first what it loaded and
   how far its answers are from what they should be, then the times of its turns. ``{"gone": true}``
   and ``{"silent": SECONDS}`` stand for a process that has ended, or was killed for its silence.
@@ -32,7 +34,7 @@ from pathlib import Path
 
 import numpy
 
-from rnnserve import name_of, runtime
+from rnnserve import runtime
 from rnnserve.refusals import Refused
 from rnnworker.run import die_with_parent
 from rnnworker.serving import equality
@@ -54,23 +56,25 @@ def main(path):
     imported = time.perf_counter() - begun
     children = {}
     for line in sys.stdin:
-        word, number, *turn = line.split()
+        word, number, *rest = line.split()
         if word == "start":
-            children[number] = Child(job, job["runtimes"][int(number)], imported, children)
+            asked = dict(job, runtime=job["runtimes"][int(number)], only_timed=rest == ["timed"])
+            children[number] = Child(asked, imported, children)
         elif word == "turn":
-            children[number].ask(" ".join(turn))
+            children[number].ask(" ".join(rest))
+        elif word == "end":
+            children.pop(number).end()
         else:
             lines.write(children[number].hear(job["seconds"]))
             lines.flush()
     for child in children.values():
-        os.kill(child.pid, signal.SIGKILL)
-        os.waitpid(child.pid, 0)
+        child.end()
 
 
 class Child:
     """The process of a runtime, forked from this one, with the `others` that were forked before."""
 
-    def __init__(self, job, chosen, imported, others):
+    def __init__(self, job, imported, others):
         self.socket, theirs = socket.socketpair()
         resident = _resident_bytes()
         self.pid = os.fork()
@@ -81,14 +85,14 @@ class Child:
                     other.socket.close()  # else they would not see their end
                 self.socket.close()
                 log = os.open(
-                    os.path.join(job["folder"], name_of(chosen) + ".log"),
+                    os.path.join(job["folder"], job["runtime"]["name"] + ".log"),
                     os.O_WRONLY | os.O_CREAT | os.O_TRUNC,
                 )
                 os.dup2(log, 1)
                 os.dup2(log, 2)
                 # A fork does not count pages of files until they are used again.
                 unseen = resident - _resident_bytes()
-                answer_all(dict(job, runtime=chosen), theirs, imported, unseen)
+                answer_all(job, theirs, imported, unseen)
             except BaseException:
                 traceback.print_exc()
             finally:
@@ -107,6 +111,12 @@ class Child:
             os.kill(self.pid, signal.SIGKILL)
             return json.dumps({"silent": seconds}) + "\n"
         return self.lines.readline() or json.dumps({"gone": True}) + "\n"
+
+    def end(self):
+        os.kill(self.pid, signal.SIGKILL)
+        os.waitpid(self.pid, 0)
+        self.lines.close()
+        self.socket.close()
 
 
 def answer_all(job, connection, imported, unseen):
@@ -141,7 +151,7 @@ class Server:
             self.prepared = json.load(file)
         self.cases = self.prepared["cases"]
         self.arrays = _read(folder / "cases.npz", len(self.cases))
-        self.files = folder / self.prepared["runtimes"][name_of(job["runtime"])]["folder"]
+        self.files = folder / self.prepared["runtimes"][job["runtime"]["name"]]["folder"]
         self.threads = job["threads"]
         if (self.files / "0" / "model.keras").exists() and ".py:" in job["function"]:
             from rnnworker import user_functions
@@ -149,9 +159,9 @@ class Server:
             # The classes of its layers must be known before Keras loads the model.
             user_functions.from_file(job["function"].rpartition(":")[0])
         begun = time.perf_counter()
-        self.module = runtime(job["runtime"])
+        chosen = job["runtime"]
+        self.runtime = runtime(chosen["implementation"], **chosen["options"])
         self.loaded = {}
-        self.quickest = {}  # case → nanoseconds of the quickest call of its last turn
         first = self.answer_of(0)
         self.load_seconds = imported + time.perf_counter() - begun
         begun = time.perf_counter()
@@ -161,10 +171,10 @@ class Server:
     def answer_of(self, case):
         """The loaded function for the shapes of a case."""
         shape = 0
-        if self.module.FIXED_SHAPES:
+        if self.runtime.has_fixed_shapes:
             shape = self.cases[case]["shape"]
         if shape not in self.loaded:
-            self.loaded[shape] = self.module.load(self.files / str(shape), self.threads)
+            self.loaded[shape] = self.runtime.load(self.files / str(shape), self.threads)
         return self.loaded[shape]
 
     def certify(self, only_timed):
@@ -189,7 +199,7 @@ class Server:
                     break
                 differences += self.compared(case["name"], call, found, wanted)
         return {
-            "code": self.module.CODE.replace("HOW_MANY", str(self.threads)),
+            "code": self.runtime.code(self.threads),
             "load_seconds": self.load_seconds,
             "first_seconds": self.first_seconds,
             "bytes": _size(self.files / "0"),
@@ -217,14 +227,14 @@ class Server:
         return facts
 
     def turn(self, case, seconds, lead):
-        """Answers for `lead` seconds, then for `seconds`, of which each call is timed. The lead has
-        one call at least, or none if a call takes longer than `seconds`."""
+        """Answers for `lead` seconds, with one call at least unless they are 0, then for `seconds`,
+        of which each call is timed."""
         answer = self.answer_of(case)
         asked, _ = self.arrays[case]
         clock = time.perf_counter_ns
         slept = time.process_time()
         until = clock() + int(lead * 1e9)
-        if self.quickest.get(case, 0) < seconds * 1e9:
+        if lead:
             answer(asked)
         while clock() < until:
             answer(asked)
@@ -240,7 +250,6 @@ class Server:
         cpu = time.process_time() - cpu
         spent = _spent(threads)
         calls = numpy.diff([begun] + marks)
-        self.quickest[case] = calls.min()
         return {
             "calls": calls.tolist(),
             "cpu": cpu,

@@ -11,6 +11,7 @@ BEFORE = "padded before"
 GAPS = "gaps"
 LONGER = 3  # time steps more, and fewer
 LARGEST = 64  # samples that are kept for batches
+SEVERAL = 4  # samples at least, of which some are masked
 
 Case = collections.namedtuple("Case", "name arrays is_timed")
 
@@ -81,7 +82,9 @@ def cases_of(model, samples, batches):
         cases.append(Case("shorter", _with_length(few, free, -LONGER), False))
     values = mask_values(model)
     if values:
-        some = _batch(samples, fixed or 4)
+        # A size that is timed, so that files for one shape are asked masks themselves.
+        several = [batch for batch in batches if batch >= SEVERAL]
+        some = _batch(samples, fixed or min(several, default=SEVERAL))
         for name in (BEHIND, BEFORE, GAPS):
             cases.append(Case(name, _masked(some, values, name), False))
     return cases

@@ -4,7 +4,8 @@ the answers should be, and each runtime's files.
     python -m rnnworker.serving.prepare JOB.json
 
 The job has ``config`` (of a run; see `model_of`), ``data`` (the path of its dataset, or null),
-``batches``, ``runtimes``, ``threads`` and ``folder``. Written into the folder: ``cases.npz``,
+``batches``, ``runtimes`` (each with ``name``, ``implementation`` and ``options``), ``threads`` and
+``folder``. Written into the folder: ``cases.npz``,
 ``prepared.json`` and a folder for each runtime, with one inside it for each shape if its files are
 for one shape.
 """
@@ -17,7 +18,7 @@ from pathlib import Path
 
 import numpy
 
-from rnnserve import keras_models, name_of, runtime
+from rnnserve import keras_models, runtime
 from rnnserve.refusals import Refused, first_words
 from rnnworker import trees, user_functions
 from rnnworker.frameworks import open_session
@@ -189,15 +190,14 @@ def export_all(model, runtimes, shapes, folder):
     export share its files."""
     found = {}
     done = {}
-    for chosen in runtimes:
-        name = name_of(chosen)
+    for each in runtimes:
+        name = each["name"]
         print("exports for {}".format(name), flush=True)  # the log's last line if it hangs
         try:
-            module = runtime(chosen)
-            if module.export not in done:
-                done[module.export] = _export(model, module, name, shapes, folder)
-            imports = getattr(module, "IMPORTS", ())
-            found[name] = dict(done[module.export], imports=list(imports))
+            chosen = runtime(each["implementation"], **each["options"])
+            if chosen.export_key not in done:
+                done[chosen.export_key] = _export(model, chosen, name, shapes, folder)
+            found[name] = dict(done[chosen.export_key], imports=list(chosen.imports))
         except Refused as error:
             found[name] = {"refused": user_functions.one_line(error)}
         except ImportError as error:
@@ -208,15 +208,15 @@ def export_all(model, runtimes, shapes, folder):
     return found
 
 
-def _export(model, module, name, shapes, folder):
+def _export(model, chosen, name, shapes, folder):
     begun = time.monotonic()
     wanted = shapes[:1]
-    if module.FIXED_SHAPES:
+    if chosen.has_fixed_shapes:
         wanted = shapes
     for number, arrays in enumerate(wanted):
         place = folder / name / str(number)
         os.makedirs(str(place))
-        module.export(model, arrays, place)
+        chosen.export(model, arrays, place)
     return {"seconds": time.monotonic() - begun, "folder": name}
 
 
