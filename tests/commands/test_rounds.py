@@ -253,3 +253,14 @@ def test_a_change_between_two_rounds_is_noticed(
     with pytest.raises(RunError, match="changed since the plan was made"):
         rounds.Loop(place).measure([PlannedRound(n, 3, [run]) for n, run in enumerate(runs)])
     assert measured == [runs[0].name]
+
+
+def test_a_line_names_runs_by_what_varies_among_them() -> None:
+    """Two model files with one implementation, and an override."""
+    records = {}
+    for model, overrides in (("rd0", {}), ("rd1", {"model.units": 512})):
+        made = make_record(model=model, overrides=overrides)
+        records[made.name] = made
+    runs = [record.run for record in records.values()]
+    (line,) = rounds._round_lines(runs, records, "")
+    assert [part.split(" clean")[0] for part in line.split("; ")] == ["rd0", "rd1 units=512"]

@@ -46,7 +46,7 @@ from rnnbench.records.rounds import (
     write_results,
 )
 from rnnbench.records.store import Place
-from rnnbench.report.rounds import so_far, unneeded_text
+from rnnbench.report.rounds import label_among, so_far, unneeded_text
 from rnnbench.running.progress import place_of, print_progress, progress_label, remaining
 from rnnbench.running.round import adoptable_records, measure, nothing_to_measure
 from rnnworker.cohorts import reference_of
@@ -301,7 +301,7 @@ def _round_lines(planned: Sequence[Run], records: Mapping[str, Record], text: st
             continue
         name = run.name
         if len(planned) > 1:
-            name = run.choices.get("rnn") or run.name
+            name = label_among(run, planned)
         status = record.verdict.status
         if status == "void":
             void.setdefault(_summary(record), []).append(name)

@@ -36,12 +36,12 @@ def so_far(
     texts = []
     for run in others:
         ratio = ratios[run.configuration]
-        text = f"{_label(run, base)} {n.ratio(ratio.estimate)}"
+        text = f"{label_among(run, [base, *others])} {n.ratio(ratio.estimate)}"
         if ratio.low is not None:
             text += f" ({n.ratio_interval(ratio)})"
         texts.append(text)
 
-    label = _label(base, others[0])
+    label = label_among(base, [base, *others])
     counting = max(ratios[run.configuration].method.units for run in others)
     after = n.counted(measured, "round")
     if counting < measured:
@@ -49,15 +49,16 @@ def so_far(
     return f"so far, speed relative to {label}: {', '.join(texts)} after {after}"
 
 
-def _label(run: Run, other: Run) -> str:
-    """The choices and overrides of `run` that differ from those of `other`: ``block units=512``."""
-    both = {**other.choices, **other.overrides}
+def label_among(run: Run, runs: Sequence[Run]) -> str:
+    """The choices and overrides of `run` in which the `runs` of its round differ:
+    ``block units=512``."""
+    every = [{**each.choices, **each.overrides} for each in runs]
     differing = []
     for key, value in run.choices.items():
-        if value != both.get(key):
+        if any(each.get(key) != value for each in every):
             differing.append(value)
     for key, value in run.overrides.items():
-        if value != both.get(key):
+        if any(each.get(key) != value for each in every):
             differing.append(f"{last_component(key)}={value}")
     return " ".join(differing) or run.configuration
 
