@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from rnnbench.errors import RunError
-from rnnbench.prediction import measure
+from rnnbench.prediction import measure, results
 from rnnbench.prediction.measure import Job, Outcome
 from tests.serving.test_serving_results import runtime_named as named
 
@@ -167,3 +167,16 @@ def test_calls_longer_than_a_turn_have_no_lead_once_that_is_known(
     assert timed(job, 0, [Outcome(named("a"))]) == ["a"]
     leads = [float(line.split()[-1]) for line in lines if line.startswith("turn")]
     assert leads == [measure.LEAD, 0.0, 0.0]
+
+
+def test_long_calls_have_one_turn_in_a_round_but_not_the_reference_s(
+    job: Job, said: Said, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said.update(a=[RIGHT], b=[RIGHT], c=[RIGHT])
+    monkeypatch.setattr(measure, "LONG", 0.0005)  # all calls take 1 ms at least
+    outcomes = [Outcome(named(name)) for name in "abc"]
+    assert timed(job, 1, outcomes) == ["a", "b", "c"]
+    assert [len(outcome.turns) for outcome in outcomes] == [3, 1, 1]
+    for one, other in ((1, 0), (0, 1)):
+        by_round = results.ratios(outcomes[one].turns, outcomes[other].turns, 1)
+        assert by_round == [pytest.approx(1.0)]

@@ -141,12 +141,16 @@ def _by_round(turns: Sequence[Turn], value: Callable[[Turn], float]) -> dict[int
 
 
 def ratios(turns: Sequence[Turn], reference: Sequence[Turn], batch: int) -> list[float]:
-    """For each round, how many times as fast as the reference: the median over its cycles."""
+    """For each round, how many times as fast as the reference: the median over the cycles in which
+    both had a turn."""
     slow = {}
     for turn in reference:
         if turn.batch == batch:
             slow[turn.round, turn.cycle] = _seconds(turn)
-    same = [turn for turn in turns if turn.batch == batch]
+    same = []
+    for turn in turns:
+        if turn.batch == batch and (turn.round, turn.cycle) in slow:
+            same.append(turn)
     by_round = _by_round(same, lambda turn: slow[turn.round, turn.cycle] / _seconds(turn))
     return [statistics.median(values) for values in by_round.values()]
 
