@@ -59,6 +59,22 @@ def test_companions_stay_with_the_round_of_their_last_records():
     assert all(companion not in own for own in found)
 
 
+def test_a_reference_that_was_measured_only_beside_a_changed_kernel_counts():
+    first, second = at(0, 0.4), at(0.01, 0.5)
+    changed = []
+    for record in second:
+        if record.run.choices["rnn"] == "keras":
+            changed.append(replace(record, round=replace(record.round, companion=True)))
+        else:
+            changed.append(replace(record, digest="e" * 64))
+    found = measurements(first + changed)
+    assert names(found) == [6, 6]
+    table = table_of(*found)
+    (row,) = table[(table["rnn"] == "block") & (table["measurement"] == 2)].to_dict("records")
+    assert (row["trend"], row["before"]) == (Trend.REGRESSION, 1)
+    assert row["change"] == pytest.approx(0.8, rel=0.01)
+
+
 @pytest.mark.parametrize(
     ("block", "trend"),
     [

@@ -273,8 +273,8 @@ def _without_contest(words: ContestWords) -> str:
     """The sentence if there are fewer than two contestants, so that nothing can be the fastest.
 
     Implementations of other functions get the ratios of their times:
-    ```auto` computes a different function from `keras`, so there is no speed-up; it trains ≠ 1.21× as
-    fast (1.19 to 1.23)``.
+    ```auto` computes a different function from `keras`, so there is no speed-up; it trains ≠ 1.21×
+    as fast (1.19 to 1.23)``.
     """
     contest = words.contest
     others = contest.unequal

@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import Any
 
 import pandas as pd
+from msgspec.structs import replace
 
 from rnnbench.axes import KEY, Row
 from rnnbench.records import timestamps
@@ -85,11 +86,21 @@ def _pause(finished: str, started: str) -> timedelta:
 
 
 def _last_records(records: Sequence[Record]) -> list[Record]:
-    """The last record of each run, with the companions of its round."""
+    """The last record of each run, with the companions of its round.
+
+    If only companions of a configuration were measured, because nothing but another one has
+    changed, they count as its runs.
+    """
     last = {record.name: record for record in records if not record.is_companion}
     rounds = {record.round_id for record in last.values()}
-    companions = [each for each in records if each.is_companion and each.round_id in rounds]
-    return [*last.values(), *companions]
+    own = {record.run.configuration for record in last.values()}
+    found = list(last.values())
+    for record in records:
+        if record.is_companion and record.round_id in rounds:
+            if record.run.configuration not in own:
+                record = replace(record, round=replace(record.round, companion=False))
+            found.append(record)
+    return found
 
 
 def history(times: Sequence[pd.DataFrame], starts: Sequence[str]) -> pd.DataFrame:
