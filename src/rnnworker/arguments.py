@@ -6,7 +6,9 @@ and refuses any other: no argument is ever ignored. Standard library only.
 """
 
 import difflib
+from typing import Dict, List, Optional, Tuple
 
+from rnnworker.json_types import Config
 from rnnworker.options import (
     GATED,
     IMPLEMENTATIONS,
@@ -75,10 +77,10 @@ class Refusal(ValueError):
     for the user."""
 
 
-def supports(config, argument, in_place=False):
+def supports(config: Config, argument: str, in_place: bool = False) -> bool:
     """Returns whether the implementation of a run's `config` takes an `argument` of a layer.
     `in_place`: it computes Keras's own layers."""
-    cell = config["cell"]["name"]
+    cell: str = config["cell"]["name"]
     if argument == "unit_forget_bias":
         return cell == "lstm"
     if argument in FOR_ALL:
@@ -93,13 +95,18 @@ def supports(config, argument, in_place=False):
     return argument in OF_ANY_LAYER and not is_user_file(config["rnn"]["implementation"])
 
 
-def _of_the_cell(cell):
+def _of_the_cell(cell: str) -> Tuple[str, ...]:
     """The options of a layer of Keras with this cell."""
     config = {"rnn": {"implementation": "keras"}, "cell": {"name": cell}}
-    return tuple(honoured(config))
+    return tuple(honoured(config) or ())
 
 
-def refusal(config, argument, value, in_place=False):
+def refusal(
+    config: Config,
+    argument: str,
+    value: object,
+    in_place: bool = False,
+) -> Optional[str]:
     """Returns why the implementation of `config` refuses `argument` with `value`, as the end of a
     sentence; None if it takes it, or if the value changes nothing.
 
@@ -130,7 +137,7 @@ def refusal(config, argument, value, in_place=False):
     return "rnn={} has weights of its own and does not support {}; keras can".format(name, what)
 
 
-def check_call(asked_for, mask, initial_state):
+def check_call(asked_for: str, mask: object, initial_state: object) -> None:
     """Raises a `Refusal` if a layer without masks and initial states is called with one.
     `asked_for`: the place in the model, and the implementation."""
     message = "{} does not support {}; keras can"
@@ -140,14 +147,13 @@ def check_call(asked_for, mask, initial_state):
         raise Refusal(message.format(asked_for, "an initial_state"))
 
 
-def known_arguments():
+def known_arguments() -> List[str]:
     """Every argument that some implementation honours, and those that are refused by name."""
-    config = {"rnn": {"implementation": "keras"}, "cell": {"name": "lstm"}}
     names = FOR_ALL + OF_ANY_LAYER + DROPOUT + OF_KERAS + NOWHERE
-    return sorted(set(names) | set(DECIDED) | set(honoured(config)))
+    return sorted(set(names) | set(DECIDED) | set(_of_the_cell("lstm")))
 
 
-def table(cell, framework):
+def table(cell: str, framework: str) -> Dict[str, List[str]]:
     """Returns {argument: implementations with weights of their own that take it}, in the order of
     `IMPLEMENTATIONS`. The arguments that a model cannot set have no entry."""
     config = {"cell": {"name": cell}, "build": {"framework": framework}}
@@ -163,14 +169,15 @@ def table(cell, framework):
     return found
 
 
-def _shown(value):
+def _shown(value: object) -> str:
     """A value as a user writes it; an object by its class."""
     if value is None or isinstance(value, (bool, int, float, str)):
         return repr(value)
-    return getattr(value, "__name__", type(value).__name__)
+    name: str = getattr(value, "__name__", type(value).__name__)
+    return name
 
 
-def _is_without_effect(argument, value, cell):
+def _is_without_effect(argument: str, value: object, cell: str) -> bool:
     if value is None:
         # activation=None means none at all.
         return argument not in ("activation", "recurrent_activation")

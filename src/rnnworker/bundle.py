@@ -6,6 +6,7 @@ stop within a time limit.
 ``rnnbench import`` makes records of what it writes below ``out/``; verdicts are reached only then.
 """
 
+import argparse
 import contextlib
 import datetime
 import fcntl
@@ -16,12 +17,14 @@ import os
 import sys
 import tarfile
 import time
+from typing import IO, Any, Dict, List, Mapping, Optional, Sequence, Set
 
 from rnnworker import cards, cohorts, machine, processors, rounds, workers
 from rnnworker.bundle_options import LACKING, LEFT, Builds, parser_of
 from rnnworker.durations import OUTCOME, Durations
 from rnnworker.forked_workers import Importers
-from rnnworker.members import Outcome
+from rnnworker.json_types import Config, Json, Planned
+from rnnworker.members import Member, Outcome
 from rnnworker.shared_file import open_shared
 from rnnworker.workers import read, write
 
@@ -37,10 +40,10 @@ CUT = "ended by --stop-after; will be repeated"
 TOO_LONG = "took {:.0f} s in phase {} and was ended; it needs a longer --stop-after"
 
 
-def main(folder, arguments):
+def main(folder: str, arguments: Sequence[str]) -> int:
     """Executes the bundle in `folder` and returns the exit code (`bundle_options.EXIT_CODES`)."""
     begin = time.monotonic()
-    parser = parser_of(folder, __doc__.splitlines()[0])
+    parser = parser_of(folder, (__doc__ or "").partition("\n")[0])
     options = parser.parse_args(arguments)
     packed = read(os.path.join(folder, "bundle.json"))["files"]
     for name, digest in sorted(packed.items()):
@@ -59,11 +62,11 @@ def main(folder, arguments):
 class Session:
     """One start of a bundle: its plan, this machine, its deadline and its output folder."""
 
-    def __init__(self, folder, options, begin):
+    def __init__(self, folder: str, options: argparse.Namespace, begin: float) -> None:
         """Raises ValueError for an option that names no build of the bundle, or no folder."""
         self.folder = folder
         self.options = options
-        self.deadline = None
+        self.deadline: Optional[float] = None
         self.phase_seconds = CERTIFICATE_SECONDS
         if options.limit is not None:
             self.deadline = begin + options.limit
@@ -71,9 +74,11 @@ class Session:
             self.phase_seconds = min(CERTIFICATE_SECONDS, share)
 
         with open(os.path.join(folder, "plan.jsonl")) as file:
-            self.runs = [json.loads(line) for line in file if line.strip()]
-        self.places = {run["name"]: place for place, run in enumerate(self.runs, 1)}
-        self.certificates = {}  # key → planned certificate, with a name
+            self.runs: List[Json] = [json.loads(line) for line in file if line.strip()]
+        self.places: Dict[str, int] = {}
+        for place, run in enumerate(self.runs, 1):
+            self.places[run["name"]] = place
+        self.certificates: Dict[str, Json] = {}  # key → planned certificate, with a name
         if not options.no_certificates:
             self.certificates = read(os.path.join(folder, "certificates.json"))
         for key, planned in self.certificates.items():
@@ -89,9 +94,9 @@ class Session:
         names = {run["config"]["build"]["name"] for run in self.runs}
         self.builds = Builds(options.python, options.site, names)
 
-        self.settled = set()  # names of certificates that need no further work
-        self.unmade = set()  # of those that are left for lack of time
-        self.given_up = set()  # of those among them that take too long for this session
+        self.settled: Set[str] = set()  # names of certificates that need no further work
+        self.unmade: Set[str] = set()  # of those that are left for lack of time
+        self.given_up: Set[str] = set()  # of those among them that take too long for this session
         self.packed = time.monotonic()
         self.packing = 0.0  # seconds that it took
         self.importers = Importers(lasting=True)
@@ -101,19 +106,19 @@ class Session:
         self.durations.recall(self.out, self.runs)
         self.durations.recall(self.out, self.certificates.values())
 
-        self.skipped = {}
+        self.skipped: Dict[str, str] = {}
         self.skipped_file = os.path.join(self.out, "skipped.json")
         if os.path.exists(self.skipped_file):  # from an earlier start, maybe with other Pythons
             write(self.skipped_file, self.skipped)
 
-    def measure(self):
+    def measure(self) -> int:
         """Executes all runs that are left. Returns the exit code."""
         try:
             return self._measure()
         finally:
             self.importers.end()
 
-    def _measure(self):
+    def _measure(self) -> int:
         self.check_builds()
         left = 0
         # What used up most of an earlier session may hang, so that it comes last.
@@ -132,10 +137,10 @@ class Session:
 
             together = self.cohort_of(run)
             self.certify(together)
-            results = {}
+            results: Dict[str, Optional[str]] = {}
             if self.fits(together):
                 results = self.train(together)
-            for name in sorted(results, key=self.places.get):
+            for name in sorted(results, key=self.places.__getitem__):
                 self._say(name, results[name] or CUT)
             if results.get(run["name"]) is None:
                 left += 1
@@ -153,11 +158,11 @@ class Session:
             return LEFT
         return 0
 
-    def _say(self, name, message):
+    def _say(self, name: str, message: str) -> None:
         place = self.places[name]
         print("[{}/{}] {}  {}".format(place, len(self.runs), name, message), flush=True)
 
-    def check_builds(self):
+    def check_builds(self) -> None:
         """Refuses each build of the runs that are left whose Python cannot run it."""
         last_of_build = {}
         for run in self.runs:
@@ -169,13 +174,13 @@ class Session:
                 return
             self.builds.check(config, self.time_left)
 
-    def time_left(self):
+    def time_left(self) -> float:
         """Returns the seconds until results must be packed; infinity without ``--stop-after``."""
         if self.deadline is None:
             return float("inf")
         return self.deadline - self.packing - time.monotonic()
 
-    def obstacle(self, config):
+    def obstacle(self, config: Config) -> Optional[str]:
         """Returns the reason why a run with `config` cannot run on this machine, or None."""
         gpus = self.hardware["gpus"]
         device = config["device"]
@@ -186,7 +191,7 @@ class Session:
         why = cards.unmet_device(device, self.cores, names)
         return why or self.builds.unfit.get(config["build"]["name"])
 
-    def done(self, planned):
+    def done(self, planned: Planned) -> bool:
         """Returns whether there is an outcome of `planned`; with ``--again``, whether there is a
         successful one. That of a certificate holds for machines of the same kind."""
         attempts = glob.escape(os.path.join(self.out, planned["name"]))
@@ -206,12 +211,12 @@ class Session:
             return True
         return False
 
-    def fits(self, planned):
+    def fits(self, planned: Sequence[Planned]) -> bool:
         """Returns whether all of `planned` are likely to end in the time that is left."""
         seconds = sum(self.durations.needed(each) for each in planned)
         return MARGIN * seconds <= self.time_left()
 
-    def cohort_of(self, run):
+    def cohort_of(self, run: Planned) -> List[Planned]:
         """Returns the runs that are measured together with `run`, which is missing: missing runs of
         its round, and the reference (see `cohorts.cohorts`); all runs of its round if the reference
         is missing, because only runs that are measured together can be compared. Only for runs that
@@ -220,7 +225,7 @@ class Session:
         if not cohorts.takes_turns(run["config"]) or not self.fits([run]):
             return [run]
 
-        able = []
+        able: List[Planned] = []
         for other in self.runs:
             if other.get("round") == run.get("round") and not self.obstacle(other["config"]):
                 able.append(other)
@@ -235,11 +240,11 @@ class Session:
                 return cohort
         return [run]
 
-    def certify(self, runs):
+    def certify(self, runs: Sequence[Planned]) -> None:
         """Makes those certificates of the `runs` that are missing, possible on this machine and
         likely to end in time. A failed one counts as made and affects no run."""
         for run in runs:
-            planned = self.certificates.get(run.get("certificate"))
+            planned = self.certificates.get(run.get("certificate") or "")
             if planned is None:
                 continue
             name = planned["name"]
@@ -259,7 +264,7 @@ class Session:
             self.settled.add(name)
             self.unmade.discard(name)
 
-    def train(self, runs):
+    def train(self, runs: Sequence[Planned]) -> Dict[str, Optional[str]]:
         """Measures `runs` in turns. Those that have an outcome already are companions of the
         others. Returns {name: message on the result}; None for a run that the session's end cut
         short, which leaves no outcome and will be repeated. A run that ran out of memory next to
@@ -282,7 +287,7 @@ class Session:
             members.append(self._member(run, folders[run["name"]], job, limits, place))
         outcomes = self._supervise(members)
 
-        results = {}
+        results: Dict[str, Optional[str]] = {}
         again = []
         for run in runs:
             name = run["name"]
@@ -302,7 +307,7 @@ class Session:
             results.update(self.train([run]))
         return results
 
-    def check(self, planned):
+    def check(self, planned: Planned) -> Optional[str]:
         """Makes a certificate, in one worker process per device. Prints and returns a message on
         the result. Returns None if the end of the session cut it short, or if a phase took longer
         than this session allows and a longer session allows more."""
@@ -310,7 +315,7 @@ class Session:
         name = planned["name"]
         folder = self._folder(name, started)
         limits = {"default": self.phase_seconds}
-        first = None
+        first = Outcome()  # on the first device
         took = 0.0
         for number, job in enumerate(workers.certificate_jobs(planned)):
             files = folder
@@ -344,13 +349,20 @@ class Session:
         print("{}  {}".format(name, message), flush=True)
         return message
 
-    def _folder(self, name, started):
+    def _folder(self, name: str, started: str) -> str:
         """Makes the folder of an attempt that began at `started`."""
         folder = os.path.join(self.out, name, started)
         os.makedirs(folder)
         return folder
 
-    def _keep(self, folder, planned, started, outcome, about=None):
+    def _keep(
+        self,
+        folder: str,
+        planned: Planned,
+        started: str,
+        outcome: Outcome,
+        about: Optional[Json] = None,
+    ) -> str:
         """Writes the outcome and returns a message on the result. `about`: the round of a run."""
         facts = outcome.facts()
         if about:
@@ -377,7 +389,14 @@ class Session:
             self.builds.refuse(build, why.format(python, error))
         return "{}, in phase {}: {}".format(message, outcome.phase, error)
 
-    def _member(self, planned, folder, job, limits, place=0):
+    def _member(
+        self,
+        planned: Planned,
+        folder: str,
+        job: Json,
+        limits: Mapping[str, float],
+        place: int = 0,
+    ) -> Member:
         """Returns the worker of `planned` that does `job` and has its files in `folder`. `place`:
         its number among the workers that run at the same time."""
         job = with_local_paths(job, self.own)
@@ -397,7 +416,7 @@ class Session:
         files = os.path.join(folder, "")
         return workers.member_of(planned["name"], job, launcher, files, limits)
 
-    def _supervise(self, members):
+    def _supervise(self, members: Sequence[Member]) -> Dict[str, Outcome]:
         """Runs `members` while nothing else on this host is timed. Returns {name: outcome}."""
         with os.fdopen(open_shared(TIMING_LOCK), "r+") as lock:
             if self._lock(lock):
@@ -407,7 +426,7 @@ class Session:
                 return rounds.supervise(members, end=end, importers=self.importers)
         return {member.name: Outcome(cut=True, seconds=0.0) for member in members}
 
-    def _lock(self, file):
+    def _lock(self, file: IO[Any]) -> bool:
         """Waits until nothing else is timed on this host; returns whether that was in time."""
         if self.deadline is None:
             fcntl.flock(file, fcntl.LOCK_EX)
@@ -420,7 +439,7 @@ class Session:
                 return False
             time.sleep(LOCK_SECONDS)
 
-    def pack(self, always=False):
+    def pack(self, always: bool = False) -> None:
         """Packs all results so far into one file, for machines that return only few files."""
         if not self.options.pack:
             return
@@ -436,7 +455,7 @@ class Session:
         self.packing = self.packed - begin
 
 
-def with_local_paths(value, paths):
+def with_local_paths(value: Any, paths: Mapping[str, str]) -> Any:
     """Replaces in `value` each path to a file, or to a function in a file, according to `paths`."""
     if isinstance(value, dict):
         return {key: with_local_paths(item, paths) for key, item in value.items()}
@@ -450,5 +469,5 @@ def with_local_paths(value, paths):
     return paths.get(value, value)
 
 
-def _now():
+def _now() -> str:
     return datetime.datetime.utcnow().strftime(STAMP)

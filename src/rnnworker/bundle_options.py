@@ -4,9 +4,11 @@ import argparse
 import os
 import subprocess
 import sys
+from typing import Callable, Collection, Dict, Iterable, Iterator, List, Tuple
 
 from rnnworker import cuda_toolkit, workers
 from rnnworker.frameworks.names import FRAMEWORKS
+from rnnworker.json_types import Config
 
 LEFT, LACKING = 1, 3
 EXIT_CODES = (
@@ -22,7 +24,7 @@ print(" ".join(name for name in sys.argv[1:] if importlib.util.find_spec(name) i
 CHECK_SECONDS = 120.0
 
 
-def parser_of(folder, description):
+def parser_of(folder: str, description: str) -> argparse.ArgumentParser:
     """Returns the parser of the options of the bundle in `folder`."""
     parser = argparse.ArgumentParser(description=description, epilog=EXIT_CODES)
     parser.add_argument(
@@ -73,18 +75,23 @@ class Builds:
     """The builds of a bundle on this machine: the Python of each, and further folders with its
     packages. `unfit` says for a build's name why its Python cannot run it."""
 
-    def __init__(self, pythons, sites, names):
+    def __init__(
+        self,
+        pythons: Iterable[str],
+        sites: Iterable[str],
+        names: Collection[str],
+    ) -> None:
         """Takes options ``BUILD=PATH`` and ``BUILD=FOLDER``. Raises ValueError for an option that
         names none of the builds `names`, or no folder."""
         self.pythons = dict(_of_builds(pythons, names))
-        self.sites = {}  # build → folders
+        self.sites: Dict[str, List[str]] = {}  # build → folders
         for build, site in _of_builds(sites, names):
             if not os.path.isdir(site):
                 raise ValueError("--site {}={} is not a folder".format(build, site))
             self.sites.setdefault(build, []).append(os.path.abspath(site))
-        self.unfit = {}
+        self.unfit: Dict[str, str] = {}
 
-    def check(self, config, time_left):
+    def check(self, config: Config, time_left: Callable[[], float]) -> None:
         """Refuses the build of `config` if its Python cannot run it. `time_left`: a function that
         returns the seconds until the end of the session. A check that this end cuts short refuses
         nothing."""
@@ -121,7 +128,7 @@ class Builds:
             if advice:
                 print("build {}: {}".format(build["name"], advice), flush=True)
 
-    def refuse(self, build, why):
+    def refuse(self, build: Config, why: str) -> None:
         """Notes and prints why the Python of `build` cannot run it."""
         self.unfit[build["name"]] = why
         message = (
@@ -130,11 +137,11 @@ class Builds:
         )
         print(message.format(build["name"], why), flush=True)
 
-    def python_of(self, build):
+    def python_of(self, build: Config) -> str:
         """Returns the path of the interpreter of `build`."""
         return self.pythons.get(build["name"], sys.executable)
 
-    def with_sites(self, build):
+    def with_sites(self, build: Config) -> Config:
         """Returns the section of a build with its further folders in PYTHONPATH."""
         folders = self.sites.get(build["name"])
         if not folders:
@@ -146,7 +153,7 @@ class Builds:
         return dict(build, environment=variables)
 
 
-def _of_builds(pairs, builds):
+def _of_builds(pairs: Iterable[str], builds: Collection[str]) -> Iterator[Tuple[str, str]]:
     """Splits options ``BUILD=VALUE``. Raises ValueError if a build is none of the bundle's."""
     for pair in pairs:
         build, equals, value = pair.partition("=")

@@ -10,6 +10,7 @@ import importlib.util
 import os
 import shutil
 import subprocess
+from typing import Callable, Dict, List, Optional, Sequence
 
 DEFAULT = "/usr/local/cuda"
 PACKAGES = ("nvidia.cu13", "nvidia.cuda_nvcc")
@@ -21,7 +22,7 @@ ADVICE = (
 )
 
 
-def advice_for(launcher, environment):
+def advice_for(launcher: Sequence[str], environment: Dict[str, str]) -> Optional[str]:
     """Returns what to do about what jax would lack in a build's Python, or None. `launcher`: the
     first arguments of its command, the last one its Python; `environment`: that of a worker."""
     command = list(launcher) + [os.path.abspath(__file__)]
@@ -40,7 +41,7 @@ def advice_for(launcher, environment):
     return ADVICE.format(" and no ".join(names))
 
 
-def lacking(roots, path=None):
+def lacking(roots: Sequence[str], path: Optional[str] = None) -> List[str]:
     """Returns which of `LIBDEVICE` and `PTXAS` none of the folders `roots` has, the second one also
     along `path` (None: ``PATH``)."""
     names = []
@@ -53,7 +54,7 @@ def lacking(roots, path=None):
     return names
 
 
-def roots(variable, folders_of):
+def roots(variable: Optional[str], folders_of: Callable[[str], List[str]]) -> List[str]:
     """Returns the folders that XLA searches. `variable`: CUDA_ROOT or None; `folders_of`: a
     function that returns the folders of a package, none if it is not installed."""
     if variable is not None:
@@ -65,7 +66,7 @@ def roots(variable, folders_of):
     return [DEFAULT]
 
 
-def _folders_of(package):
+def _folders_of(package: str) -> List[str]:
     try:
         spec = importlib.util.find_spec(package)
     except ImportError:

@@ -138,8 +138,8 @@ for _name in SCALINGS:
     DRAWN[_name] = _scaling(_name)
 
 
-def stream(*seeds):
-    """Returns a ``numpy.random.RandomState`` that depends on the texts of `seeds`."""
+def stream(*seeds: object) -> numpy.random.RandomState:
+    """Returns a stream that depends on the texts of `seeds`."""
     text = "/".join(map(str, seeds))
     return numpy.random.RandomState(zlib.crc32(text.encode("utf-8")))
 

@@ -58,7 +58,7 @@ class Outcome:
     cut = False  # whether it was killed at the end of the time for all members
     log_tail = ""  # the end of its log
     oom_kill = False  # whether the kernel killed a process of its group because memory ran out
-    seconds: Optional[float] = None  # its share of the time that its round took
+    seconds = 0.0  # its share of the time that its round took
 
     def __init__(
         self,

@@ -8,10 +8,14 @@ Keras 3, and epsilon has changed from 1e-8 to 1e-7.
 Source: Keras 2.0.6, ``keras/optimizers.py``; Keras 3, ``keras/src/optimizers``.
 """
 
+from typing import Any, Tuple
+
+from rnnworker.json_types import Config, Json
+
 WITH_EPSILON = ("adam", "adamax", "nadam", "rmsprop", "adagrad", "adadelta")
 
 
-def for_keras_3(keras, stated):
+def for_keras_3(keras: Any, stated: Config) -> Any:
     """Returns the optimizer object for Keras 3, or for Keras 2 on TensorFlow 2; `stated` is the
     YAML's ``optimizer``. Raises ValueError if this Keras has no such optimizer."""
     settings = dict(stated)
@@ -31,7 +35,7 @@ def for_keras_3(keras, stated):
     return optimizer(**settings)
 
 
-def for_keras_2(stated):
+def for_keras_2(stated: Config) -> Tuple[str, Json]:
     """Returns class name and arguments for Keras 2 up to 2.2 and TensorFlow 1's ``tf.keras``, in
     which the learning rate is called ``lr`` and ``decay`` is an argument."""
     settings = dict(stated)

@@ -9,8 +9,10 @@ initializers, from which every implementation starts alike (`initializers`).
 import ast
 import functools
 import os
+from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from rnnworker.frameworks.names import FRAMEWORKS
+from rnnworker.json_types import Config
 
 OF_MODEL = "of_model"  # the cell of a grid if the model's own layers decide
 GATED = ("lstm", "gru", "gru_reset_before", OF_MODEL)
@@ -30,12 +32,12 @@ OF_THE_FUNCTION = ("recurrent_activation", "activity_regularizer") + _LAYER + ("
 PREFIX = "rnn.options."
 
 
-def is_user_file(implementation):
+def is_user_file(implementation: object) -> bool:
     """Returns whether `implementation` is a user-supplied Python file, not a built-in name."""
     return str(implementation).endswith(".py")
 
 
-def named(reference):
+def named(reference: Mapping[str, Any]) -> Dict[str, Any]:
     """Returns {name: value} of the options in an experiment's reference (``rnn.options.NAME``)."""
     options = {}
     for key, value in reference.items():
@@ -65,12 +67,12 @@ IMPLEMENTATIONS = tuple(IN_PLACE) + WITHOUT_LAYERS + tuple(sorted(_FILES - {"__i
 _GENERIC = ("keras", "auto", "unrolled", "cell")
 
 
-def is_function(stated):
+def is_function(stated: object) -> bool:
     """Whether `stated` names a function: FILE.py:NAME or MODULE:NAME."""
     return ":" in str(stated)
 
 
-def honoured(config):
+def honoured(config: Config) -> Optional[List[str]]:
     """Returns the options that the implementation of a run's config honours, sorted: all that are
     given for a user-supplied file, None for an unknown implementation."""
     rnn = config["rnn"]
@@ -94,14 +96,14 @@ def honoured(config):
         # Keras 2.0.6 honours `implementation` in SimpleRNN too; tf.keras ignores it there, and
         # Keras 3 has no such argument.
         has_modes = cell in GATED or framework == "keras206_tensorflow1"
-        known = FRAMEWORKS.get(framework)
+        known = FRAMEWORKS.get(framework or "")
         may_be_cudnn = name == "auto" and (known is None or known.auto_uses_cudnn)
         if has_modes and not may_be_cudnn:
             options.append("implementation")
     return sorted(options)
 
 
-def not_honoured(config):
+def not_honoured(config: Config) -> List[str]:
     """Returns the options in a run's config that its implementation ignores, in their order."""
     given = config["rnn"].get("options")
     if not given:
@@ -113,7 +115,7 @@ def not_honoured(config):
 
 
 @functools.lru_cache(maxsize=None)
-def _own_options(implementation):
+def _own_options(implementation: str) -> Tuple[str, ...]:
     """The value of ``OPTIONS`` in the module of a built-in implementation; none without it."""
     if implementation in WITHOUT_LAYERS:
         return ()
@@ -121,5 +123,6 @@ def _own_options(implementation):
         tree = ast.parse(file.read())
     for node in tree.body:
         if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", None) == "OPTIONS":
-            return ast.literal_eval(node.value)
+            options: Tuple[str, ...] = ast.literal_eval(node.value)
+            return options
     return ()

@@ -1,11 +1,17 @@
 """Counts the matrix products of a model's training step."""
 
+from typing import Any, Iterable, List, Optional, Tuple
+
 import numpy
+
+from rnnworker.json_types import Json
+
+Sizes = Tuple[Optional[int], ...]
 
 RECURRENT = ("kernel", "recurrent")
 
 
-def facts_of(session, layers):
+def facts_of(session: Any, layers: Iterable[Json]) -> Json:
     """Returns two facts for the record of a built model, whose weighted `layers` are
     ``session.layers()``:
 
@@ -14,15 +20,15 @@ def facts_of(session, layers):
       counted.
     - ``timesteps``: the longest sequence of a recurrent layer; None if there is no such layer.
     """
-    layers = with_sizes(session, layers)
-    flops = forward_flops(layers)
+    sized = with_sizes(session, layers)
+    flops = forward_flops(sized)
     if flops is not None:
         flops *= 3
-    steps = [layer["steps"] for layer in layers if layer["steps"]]
+    steps = [layer["steps"] for layer in sized if layer["steps"]]
     return {"flops_per_sample": flops, "timesteps": max(steps, default=None)}
 
 
-def with_sizes(session, layers):
+def with_sizes(session: Any, layers: Iterable[Json]) -> List[Json]:
     """Returns the weighted `layers` of a session's model, each with ``steps`` (length of a
     recurrent layer's sequences), ``rows`` (rows of a dense layer's output per sample) and
     ``dense``. Sizes that are not fixed, or that a model without a graph does not state, are
@@ -30,23 +36,24 @@ def with_sizes(session, layers):
     sized = []
     for layer, described in zip(session.weighted(), layers):
         try:
-            inputs, outputs = session.layer_shapes(layer)
-            inputs = sizes(inputs)
-            outputs = sizes(outputs)
+            shape, output_shape = session.layer_shapes(layer)
+            inputs = sizes(shape)
+            outputs = sizes(output_shape)
         except (AttributeError, KeyError, ValueError):  # a model of a class of its own
-            inputs = [None]
-            outputs = [None, None]
+            inputs = (None,)
+            outputs = (None, None)
         facts = dict(described, steps=None, rows=None)
         facts["dense"] = type(layer).__name__ == "Dense"
-        if None not in outputs[:-1]:
-            facts["rows"] = int(numpy.prod(outputs[:-1]))
+        fixed = [size for size in outputs[:-1] if size is not None]
+        if len(fixed) == len(outputs[:-1]):
+            facts["rows"] = int(numpy.prod(fixed))
         if described["kind"] == "recurrent":
             facts["steps"] = inputs[0]
         sized.append(facts)
     return sized
 
 
-def forward_flops(layers):
+def forward_flops(layers: Iterable[Json]) -> Optional[int]:
     """Returns 2·m·k·n over the products of one sample's forward pass, or None if a layer has
     products that are not counted.
 
@@ -69,7 +76,7 @@ def forward_flops(layers):
     return flops
 
 
-def sizes(shape):
+def sizes(shape: Iterable[Any]) -> Sizes:
     """Returns a shape as integers; TensorFlow 1 has ``Dimension`` objects instead."""
     values = []
     for size in shape:

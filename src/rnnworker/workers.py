@@ -2,7 +2,7 @@
 
 import json
 import os
-from typing import Any, Dict, List, Mapping, Optional, Sequence
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Union
 
 from rnnworker import cards, machine, processors
 from rnnworker.forked_workers import may_fork
@@ -23,7 +23,7 @@ WORKER = os.path.dirname(os.path.abspath(__file__))
 
 def job_of(
     config: Config,
-    root: "os.PathLike[str]",
+    root: Union[str, "os.PathLike[str]"],
     pinned_md5: Optional[str] = None,
     place: int = 0,
     nvml: Optional[str] = None,
