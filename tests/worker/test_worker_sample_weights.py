@@ -11,7 +11,14 @@ import pytest
 
 from rnnworker import data
 from rnnworker.arguments import Refusal
-from tests.worker.building import MODEL, answer_of, certificate_job, settings_of, write
+from tests.worker.building import (
+    ALL_CERTIFICATES,
+    MODEL,
+    answer_of,
+    certificate_job,
+    settings_of,
+    write,
+)
 
 CLASSES = np.array([0, 1, 2, 1])
 ONE_HOT = np.eye(3)[CLASSES]
@@ -124,3 +131,48 @@ def test_a_step_is_that_of_fit_with_the_same_class_weights(
 
     assert ours == pytest.approx(of_keras, rel=1e-6)
     assert apart < 1e-6
+
+
+TAGGER = """
+def build(keras):
+    inputs = keras.layers.Input((5, 3))
+    outputs = keras.layers.Dense(1)(keras.layers.LSTM(4, return_sequences=True)(inputs))
+    model = keras.models.Model(inputs, outputs)
+    model.compile(keras.optimizers.SGD(0.5), "mse")
+    return model
+
+def prepare(source, config):
+    import numpy
+    x = numpy.ones((40, 5, 3), "float32")
+    weights = numpy.arange(40, dtype="float32")
+    if config["model"]["steps_too"]:
+        weights = numpy.repeat(weights[:, None], 5, axis=1)
+    return {"x_train": x, "y_train": x[:, :, :1], "x_val": x[:10], "y_val": x[:10, :, :1],
+            "sample_weight_train": weights}
+"""
+
+
+def test_one_weight_per_sample_for_a_loss_of_each_step_is_refused(
+    tmp_path: Path, tmp_path_factory
+) -> None:
+    """`findings/a_weight_per_sample_is_read_as_one_per_step.sh`: with batch 5 and 5 steps, Keras 3
+    would weigh the steps without a word."""
+    write(tmp_path, {"net.py": TAGGER})
+    jobs = []
+    for steps_too in (False, True):
+        rnn = {"of_model": {"name": "keras", "implementation": "keras"}}
+        job = certificate_job(settings_of("current")["framework"], "of_model", rnn)
+        job["config"]["model"] = {
+            "function": f"{tmp_path}/net.py:build",
+            "data": {"prepare": f"{tmp_path}/net.py:prepare"},
+            "batch": 5,
+            "steps_too": steps_too,
+        }
+        jobs.append(job)
+
+    found = answer_of("current", ALL_CERTIFICATES, json.dumps(jobs), temporary=tmp_path_factory)
+    (for_samples,), (for_steps,) = (each["implementations"].values() for each in found)
+
+    assert for_samples["status"] == "refused"
+    assert "sample_weight_train has one weight for each sample" in for_samples["why"]
+    assert for_steps["status"] == "certified", for_steps["why"]

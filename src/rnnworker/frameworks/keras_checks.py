@@ -84,6 +84,30 @@ def check_stop(session):
         raise Refusal(fault.format(session.config["model"]["function"]))
 
 
+def check_axes_of_weights(session):
+    """Raises `Refusal` if samples have one weight each and the compiled loss of Keras is one of
+    each time step. Keras 3 multiplies a batch that is as long as its sequences along the steps,
+    and refuses others; Keras 2 multiplies along the samples."""
+    model = session.model
+    loss = getattr(model, "loss", None)
+    module = str(getattr(loss, "__module__", None))
+    is_of_keras = isinstance(loss, str) or module.startswith("keras")
+    outputs = getattr(model, "outputs", None) or ()
+    if session.arrays is None or not is_of_keras or len(outputs) != 1:
+        return
+    axes_of_loss = len(outputs[0].shape) - 1
+    for name in WEIGHTS:
+        for weights in trees.leaves(session.arrays.get(name, ())):
+            if weights.ndim == 1 and axes_of_loss > 1:
+                fault = (
+                    "{}: {} has one weight for each sample, and the model has a loss for each of "
+                    "its {} axes: repeat the weights over the time steps, as "
+                    "numpy.repeat(weights[:, None], steps, axis=1)"
+                )
+                function = session.config["model"]["function"]
+                raise Refusal(fault.format(function, name, axes_of_loss))
+
+
 def check(session):
     """Raises `Refusal` if the built model of a `session` cannot be measured: if it does not fit its
     data, if another than the named implementation would run, or if weights could not be set."""

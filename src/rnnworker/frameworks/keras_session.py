@@ -168,6 +168,7 @@ class KerasSession(KerasWeights, KerasTraining):
             data.epoch_images(trees.taken(self.arrays["x_train"], slice(1)), self.config, 0)
             model_keys.check(self.config)
         self.compile(self.config.get("certifying_optimizer"))
+        keras_checks.check_axes_of_weights(self)
         if self.recurrent.kernel is not None and self.recurrent.made:
             self.give_kernel()
         if self.config.get("certifying") and not self.resets_dropout:
