@@ -92,7 +92,7 @@ def check_axes_of_weights(session):
     loss = getattr(model, "loss", None)
     module = str(getattr(loss, "__module__", None))
     is_of_keras = isinstance(loss, str) or module.startswith("keras")
-    outputs = getattr(model, "outputs", None) or ()
+    outputs = getattr(model, "outputs", None) or []
     if session.arrays is None or not is_of_keras or len(outputs) != 1:
         return
     axes_of_loss = len(outputs[0].shape) - 1
