@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 # Of `gc.set_threshold`: a process of tests ends before what it could free counts, and collections
-# take up to a fifth of its time.
+# take about a twentieth of its time.
 SELDOM = (50_000, 20, 10)
 elsewhere: list[float] = []  # of processes that are no children of this one
 

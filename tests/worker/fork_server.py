@@ -23,8 +23,7 @@ import traceback
 def main(path, modules):
     # What else writes to standard output, such as an import, must not reach the terminal.
     os.dup2(2, 1)
-    # Collections would traverse the framework again and again, a fifth of the time of its import
-    # and of a script that traces functions, and free next to nothing.
+    # Collections would traverse the framework again and again, and free next to nothing.
     gc.disable()
     for name in modules:
         importlib.import_module(name)
