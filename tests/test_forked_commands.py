@@ -37,14 +37,16 @@ print(len(forked._started))
 def test_processes_of_tests_fork_the_same_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(forked, "folder", tmp_path)
+    folder = tmp_path / ("a_path_longer_than_the_address_of_a_socket_may_be_" * 3)
+    folder.mkdir()
+    monkeypatch.setattr(forked, "folder", folder)
     script = "import os, sys; print(os.getppid()); sys.exit(3)"
 
     def run() -> subprocess.CompletedProcess[str]:
         return forked.run(sys.executable, ["json"], script, [], {"FOR": "this test"}, 60)
 
     first = run()
-    command = [sys.executable, "-c", OTHER, str(tmp_path)]
+    command = [sys.executable, "-c", OTHER, str(folder)]
     assert subprocess.check_output(command, cwd=ROOT, text=True) == "0\n"
     again = run()
     assert first.returncode == again.returncode == 3 and first.stdout == again.stdout

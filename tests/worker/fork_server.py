@@ -32,7 +32,10 @@ def main(path, modules):
     gc.enable()
     gc.set_threshold(50000, 20, 10)
     listener = socket.socket(socket.AF_UNIX)
-    listener.bind(path)
+    # An address has at most 107 bytes, a path may have more.
+    parent = os.open(os.path.dirname(path), os.O_DIRECTORY)
+    listener.bind(f"/proc/self/fd/{parent}/{os.path.basename(path)}")
+    os.close(parent)
     listener.listen(8)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for what serves a connection
     imported = seconds()

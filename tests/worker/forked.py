@@ -110,11 +110,15 @@ _kept: list[tempfile.TemporaryDirectory[str]] = []
 
 def _connected(path: Path) -> socket.socket | None:
     connection = socket.socket(socket.AF_UNIX)
+    parent = os.open(path.parent, os.O_DIRECTORY)
     try:
-        connection.connect(str(path))
+        # An address has at most 107 bytes, a path may have more.
+        connection.connect(f"/proc/self/fd/{parent}/{path.name}")
     except OSError:  # there is no server, or not yet
         connection.close()
         return None
+    finally:
+        os.close(parent)
     return connection
 
 
