@@ -45,8 +45,8 @@ MOST_TURNS = 200  # per member; more turns gain nothing
 
 class Share(NamedTuple):
     """How long the turns of a round take in all: the members train again from the same weights
-    until the turns are the share `of_round` (below 1) of its time, or until they have taken
-    `most_seconds`."""
+    until the turns are the share `of_round` (below 1) of its time, but not if the turns would take
+    more than `most_seconds`."""
 
     of_round: float
     most_seconds: float = math.inf
@@ -54,9 +54,11 @@ class Share(NamedTuple):
     def trainings(self, took: float, before: float) -> int:
         """Returns how often members train again, whose first training `took` so many seconds in
         turns, `before` seconds after the round began."""
-        wanted = before * self.of_round / (1 - self.of_round)
-        wanted = min(wanted, self.most_seconds)
-        return max(0, math.ceil(wanted / max(took, 1e-3)) - 1)
+        took = max(took, 1e-3)
+        wanted = math.ceil(before * self.of_round / (1 - self.of_round) / took)
+        if self.most_seconds < wanted * took:
+            wanted = int(self.most_seconds / took)
+        return max(0, wanted - 1)
 
 
 def supervise(

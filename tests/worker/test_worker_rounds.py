@@ -92,7 +92,7 @@ def test_turns_never_overlap_and_each_cycle_contains_each_member_once(run) -> No
         (2.0, 4.0, Share(0.6), 2),  # 6 of 10 s
         (2.0, 4.0, Share(0.75), 5),
         (6.5, 4.0, Share(0.6), 0),
-        (2.0, 4.0, Share(0.9, most_seconds=5.0), 2),
+        (2.0, 4.0, Share(0.9, most_seconds=5.0), 1),  # three would take 6 s
         (2.0, 4.0, Share(0.9, most_seconds=1.0), 0),
         (0.0, 0.0, Share(0.5), 0),
     ],
