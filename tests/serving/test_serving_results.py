@@ -153,6 +153,23 @@ def test_the_answer_names_who_is_fastest_who_is_not_equal_and_the_lines() -> Non
     assert code_of(results) == "# litert\nimport litert"
 
 
+def test_several_models_have_a_sentence_each_and_equality_is_said_once() -> None:
+    equal = results_of(
+        JOB, PREPARED, [outcome("framework", turns_of(SLOW)), outcome("litert", turns_of(FAST))]
+    )
+    outcomes = [outcome("framework", turns_of(SLOW)), outcome("openvino", [], difference=0.2)]
+    unequal = results_of(JOB, PREPARED, outcomes)
+    named = [
+        msgspec.structs.replace(each, name=name, choices={"model": name})
+        for name, each in (("a", equal), ("b", unequal))
+    ]
+    first, second = prediction_answers(named)
+    assert first.speed_sentence.endswith("as fast as `framework` (1.86 to 13.62).")
+    assert not first.further
+    assert second.speed_sentence.endswith("the same function, and `openvino` does not.")
+    assert second.further.startswith("All that were timed computed the same function. The table")
+
+
 def test_the_page_has_charts_tables_the_answer_and_the_lines(tmp_path: Path) -> None:
     outcomes = [outcome("framework", turns_of(SLOW)), outcome("litert", turns_of(FAST))]
     results = results_of(JOB, PREPARED, outcomes)

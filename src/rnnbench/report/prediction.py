@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from rnnbench.tables.stats import Interval
 
 DRAWN = 9  # runtimes in a chart, as there are colours
 SAID_EQUAL = "all that were timed computed the same function"
+OTHER_SIZES = "The table below has the other sizes of a batch."
 
 
 def _milliseconds(name: str) -> CellText:
@@ -250,18 +251,28 @@ def samples(batch: int) -> str:
 
 def prediction_answers(predictions: Sequence[Results]) -> list[Answer]:
     """For each model: ``For one sample, `litert` answers in 0.75 ms, 8.9 times as fast as
-    `framework` (8.4 to 10.7)``."""
+    `framework` (8.4 to 10.7)``. Of several models, the other sizes of a batch are in the table
+    only, and that all computed the same function is said once."""
     labels = labels_of(predictions)
+    are_several = len(predictions) > 1
     found = []
     for each in predictions:
-        of = f" of {labels[each.name]}" if len(predictions) > 1 else ""
+        of = f" of {labels[each.name]}" if are_several else ""
         clauses = answer_clauses(each, of)
         if not clauses:
             found.append(Answer(f"No runtime gave the right answers{of}, so nothing was timed."))
             continue
         first, *others = clauses
+        equality = equality_clause(each)
         further = " ".join(f"For {clause}." for clause in others)
-        found.append(Answer(f"For {first}; {equality_clause(each)}.", further=further))
+        if are_several:
+            further = ""
+        if not are_several or equality != SAID_EQUAL:
+            first = f"{first}; {equality}"
+        found.append(Answer(f"For {first}.", further=further))
+    if are_several:
+        once = f"{n.sentences([SAID_EQUAL])} {OTHER_SIZES}"
+        found[-1] = replace(found[-1], further=once)
     return found
 
 
