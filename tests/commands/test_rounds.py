@@ -208,9 +208,13 @@ def test_a_batch_that_was_planned_again_is_not_measured(place: Place, measured: 
 )
 @pytest.mark.parametrize("what", ["data", "code", "removed", "package"])
 def test_a_change_between_two_rounds_is_noticed(
-    place: Place, what: str, monkeypatch: pytest.MonkeyPatch
+    place: Place,
+    what: str,
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
 ) -> None:
     """Even if size and time of modification are as before."""
+    request.addfinalizer(rules.launcher.forget)  # the version that is made up
     files = {"data": place.root / "mine.npz", "code": place.root / "mine.py"}
     files["data"].write_bytes(b"data 1")
     files["code"].write_text("def build(): return 1\n")
