@@ -268,3 +268,26 @@ def test_a_line_names_runs_by_what_varies_among_them() -> None:
     runs = [record.run for record in records.values()]
     (line,) = rounds._round_lines(runs, records, "")
     assert [part.split(" clean")[0] for part in line.split("; ")] == ["rd0", "rd1 units=512"]
+
+
+@pytest.mark.parametrize(
+    ("budget", "done", "text"),
+    [
+        (100.0, 1, "about 2 min left"),  # 90 s: nine of the twelve fit in
+        (100.0, 2, "about 80 s left"),
+        (15.0, 1, "about 20 s left"),  # three are measured in any case
+        (15.0, 2, "about 10 s left"),
+        (15.0, 3, ""),
+    ],
+)
+def test_the_remaining_time_has_the_least_rounds_and_those_of_the_budget(
+    place: Place, budget: float, done: int, text: str
+) -> None:
+    rule = {"least": 3, "most": 12, "budget_s": budget}
+    write_json(place.folder / "experiment.json", {**FACTS, "repeats": rule})
+    for number in range(done):
+        result = Result(record="a", wall_seconds=10.0)
+        rounds.write_results(place.folder / f"rounds/r{number}.json", {"a": result})
+    with rounds.Loop(place) as loop:
+        found = loop._remaining_time(12, done)
+    assert found == (f", at most {text}" if text else "")

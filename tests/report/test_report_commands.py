@@ -305,6 +305,15 @@ def test_compare_blames_the_command_line_not_its_own_file(tmp_path, monkeypatch,
     assert "command line: model.optimizer.name is 'nope'" in error and ".yaml" not in error
 
 
+def test_compare_trains_a_model_of_ones_own_for_one_epoch_at_a_time(tmp_path):
+    """Longer trainings would exceed the budget; those of rnnbench's models are short."""
+    own = module.Question(("keras", "block"), model="mine.py:build", data="mine.npz")
+    for question, expected in ((own, True), (module.Question(("keras", "block")), False)):
+        file = module._write_experiment(question, [ROOT / "conf"], tmp_path)
+        ((_, *overrides),) = json.loads(file.read_text())["grids"]
+        assert ("model.epochs=1" in overrides) == expected
+
+
 def written_below(folder):
     """Writes the experiment of `compare` into `folder` instead of the results."""
     write = module._write_experiment

@@ -168,6 +168,9 @@ def test_several_models_have_a_sentence_each_and_equality_is_said_once() -> None
     assert not first.further
     assert second.speed_sentence.endswith("the same function, and `openvino` does not.")
     assert second.further.startswith("All that were timed computed the same function. The table")
+    nothing = results_of(JOB, PREPARED, [outcome("framework", [], difference=0.2)])
+    none = [msgspec.structs.replace(nothing, name=name) for name in ("a", "b")]
+    assert not any(answer.further for answer in prediction_answers(none))
 
 
 def test_the_page_has_charts_tables_the_answer_and_the_lines(tmp_path: Path) -> None:

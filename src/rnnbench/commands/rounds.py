@@ -265,7 +265,7 @@ class Loop:
         if rule and rule.budget_s is not None and sum(seconds) > 0:
             mean = sum(seconds) / len(seconds)
             within = math.ceil(max(0.0, rule.budget_s - sum(seconds)) / mean)
-            least = total * rule.least // rule.most - len(seconds)
+            least = total * rule.least // rule.most - done
             left = min(left, max(within, least))
         return remaining(seconds, left, "at most " if rule else "")
 

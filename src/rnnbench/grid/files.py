@@ -334,17 +334,22 @@ def _check_function(key: str, reference: str, where: str) -> None:
     )
 
 
+def check_known(key: str, implementation: str, known: Sequence[str], where: str) -> None:
+    """Raises a `ConfigError` unless the value of `key`, which is no file, is one of the `known`."""
+    if implementation not in known:
+        raise ConfigError(
+            f"{key} is {implementation!r}.",
+            where=where,
+            remedy=f"{suggestion(implementation, known)}name a file (mine.py) or one of "
+            f"{', '.join(known)}.",
+        )
+
+
 @cache
 def _check_implementation(implementation: str, where: str) -> None:
     if not is_user_file(implementation):
-        if implementation in IMPLEMENTATIONS:
-            return
-        raise ConfigError(
-            f"rnn.implementation is {implementation!r}.",
-            where=where,
-            remedy=f"{suggestion(implementation, IMPLEMENTATIONS)}name a file (mine.py) or one of "
-            f"{', '.join(IMPLEMENTATIONS)}.",
-        )
+        check_known(IMPLEMENTATION, implementation, IMPLEMENTATIONS, where)
+        return
 
     bound = bindings_of(Path(implementation))
     if KERNEL_CLASS in bound:

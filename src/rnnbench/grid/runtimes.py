@@ -8,11 +8,18 @@ from pathlib import Path
 
 import msgspec
 
-from rnnbench.errors import ConfigError, display_path, suggestion
+from rnnbench.errors import ConfigError, display_path
 from rnnbench.grid.choices import RuntimeChoice
 from rnnbench.grid.compose import compose_choices
 from rnnbench.grid.experiment import RUNTIME, Experiment, known_runtimes
-from rnnbench.grid.files import bindings_of, file_of, files_of, name_of_choice
+from rnnbench.grid.files import (
+    OF_RUNTIME,
+    bindings_of,
+    check_known,
+    file_of,
+    files_of,
+    name_of_choice,
+)
 from rnnbench.grid.overrides import Config, parse_overrides
 from rnnbench.grid.values import typed
 from rnnbench.records.predictions import ChosenRuntime
@@ -83,14 +90,8 @@ def _check_implementation(implementation: str, where: str) -> None:
     """Raises `ConfigError` unless it is one of rnnserve's, or a file with all parts of a runtime.
     The options that it takes are known to the Python that has its packages."""
     if not implementation.endswith(OWN):
-        if implementation in IMPLEMENTATIONS:
-            return
-        raise ConfigError(
-            f"runtime.implementation is {implementation!r}.",
-            where=where,
-            remedy=f"{suggestion(implementation, IMPLEMENTATIONS)}name a file (mine.py) or one of "
-            f"{', '.join(IMPLEMENTATIONS)}.",
-        )
+        check_known(OF_RUNTIME, implementation, IMPLEMENTATIONS, where)
+        return
     bound = bindings_of(Path(implementation))
     for part in PARTS:
         if part not in bound:

@@ -270,7 +270,7 @@ def prediction_answers(predictions: Sequence[Results]) -> list[Answer]:
         if not are_several or equality != SAID_EQUAL:
             first = f"{first}; {equality}"
         found.append(Answer(f"For {first}.", further=further))
-    if are_several:
+    if are_several and any(each.fastest for each in predictions):
         once = f"{n.sentences([SAID_EQUAL])} {OTHER_SIZES}"
         found[-1] = replace(found[-1], further=once)
     return found
