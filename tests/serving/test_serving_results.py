@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import statistics
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,8 @@ from rnnbench.report.prediction import (
     fact_rows,
     labels_of,
     prediction_answers,
+    prediction_conditions,
+    section_of,
     speed_rows,
 )
 from rnnbench.sources.prices import Price, PriceList
@@ -184,6 +187,30 @@ def test_the_page_has_charts_tables_the_answer_and_the_lines(tmp_path: Path) -> 
     assert "No run has produced" not in page
     (litert,) = pd.read_csv(tmp_path / "tables/prediction.csv").query("runtime == 'litert'").values
     assert "litert" in litert
+
+
+def test_the_first_screen_says_what_may_be_as_fast_and_where_the_lines_are() -> None:
+    names = ["framework", "onnxruntime_operator", "litert"]
+    turns = [turns_of(SLOW), turns_of(FAST), turns_of(FAST)]
+    outcomes = [outcome(name, own) for name, own in zip(names, turns, strict=True)]
+    named = []
+    for model in ("a", "a_model_with_a_long_name_of_its_own_and_another"):
+        results = results_of(JOB, PREPARED, outcomes)
+        named.append(msgspec.structs.replace(results, name=model, choices={"model": model}))
+    first, _ = prediction_answers(named)
+    rival = "`litert`" if "`onnxruntime_operator` answers" in first.speed_sentence else "`onnx"
+    assert f"(1.86 to 13.62), and {rival}" in first.speed_sentence
+    assert first.speed_sentence.endswith(" may be as fast.")
+    assert prediction_conditions(named)["Use it"].endswith("below, under Prediction")
+    assert "Use it" not in prediction_conditions(
+        [results_of(JOB, PREPARED, [outcome("framework", [], difference=0.2)])]
+    )
+    # A title is cut off on a phone if one of its lines is longer.
+    for each in section_of(named, None).figures:
+        lines = re.findall(r"<(?:text|tspan)[^>]*>([^<]+)<", each.svg)
+        assert "ms per call, p50 to p99:" in lines or "Samples per second:" in lines
+        assert max(map(len, lines)) <= 40
+        assert "\n" not in each.title
 
 
 def test_every_size_of_batch_has_a_sentence() -> None:

@@ -4,6 +4,7 @@ sources."""
 from __future__ import annotations
 
 import csv
+import re
 import runpy
 from types import SimpleNamespace
 
@@ -86,6 +87,25 @@ def test_rows_and_ratios_match_their_sources(table):
     assert mlp["price"] == pytest.approx(0.0636 / 0.745)
     assert mlp["usd"] == pytest.approx(138.46 / 3600 * 0.0636)
     assert mlp["cost"] == pytest.approx(138.46 * 0.0636 / (65.1 * 0.745))
+
+
+def texts_of(svg):
+    return re.findall(r"<text[^>]*>([^<]+)</text>", svg)
+
+
+def test_speed_ups_without_prices_have_a_chart_that_says_who_measured(table):
+    (own,) = source_section(table, SOURCES[K80_P100]).figures
+    assert own.title == "Published in 2018, not measured here" and own.title in own.svg
+    texts = texts_of(own.svg)
+    assert {"CuDNNLSTM, Tesla K80", "LSTM, Tesla P100", "7.52×", "12.5×"} <= set(texts)
+    assert "speed-up over LSTM on the same device" in texts
+    (steps,) = source_section(table, SOURCES[STEPS]).figures
+    assert "speed-up over Intel i5-4690 (CPU only)" in texts_of(steps.svg)
+    assert "54.4×" in texts_of(steps.svg)
+    # One of the two is a bound. With prices, time and cost are drawn instead.
+    assert not source_section(table, SOURCES[FIRST_ANSWER]).figures
+    kinds = {figure.kind for figure in source_section(table, SOURCES[CPU_GPU[0]]).figures}
+    assert kinds == {"published-time", "published-cost"}
 
 
 def test_text_generation_caveats_state_missing_validation_and_implementation(table):

@@ -247,7 +247,7 @@ def test_all_pairs_of_a_device_have_the_same_method():
         keys = [("m", "d", 0, number) for number in range(4)]
         ratios = [estimates.ratio(a, b) for a in keys for b in keys if a < b]
         assert {ratio.method for ratio in ratios} == {ratios[0].method}
-        assert ratios[0].method.pooled == pytest.approx(2) and ratios[0].method.units == 2
+        assert ratios[0].method.pooled == pytest.approx(2.25) and ratios[0].method.units == 2
 
 
 def test_shared_spreads_by_hand():
@@ -256,19 +256,24 @@ def test_shared_spreads_by_hand():
     estimates = estimates_of(logs, in_turns=False)
     keys = [("m", "d", 0, number) for number in range(3)]
     method = estimates.ratio(keys[1], keys[0]).method
-    assert method_text(method) == "paired; pooled over configurations, 1.6 degrees of freedom"
+    assert method_text(method) == "paired; pooled over configurations, 1.75 degrees of freedom"
     # Own: (2/9 - 1/18) / (1/3) = 1/2 and (1/18 - 1/18) / (1/3) = 0. Shared: (2/6 + own) / 3.
     found = pooled_spreads(estimates._runs)
     assert [found[key].variance for key in keys] == pytest.approx([5 / 18, 1 / 9, 1 / 9])
-    # 0.4 (3 + 1) (2 - 1); with more blocks, no more than 5 - 1 + 0.8 · 3.
-    assert [found[key].degrees_of_freedom for key in keys] == pytest.approx([1.6, 1.6, 1.6])
+    # 3 / 2 + 1 / 4 of two blocks, 0.4 (3 + 1) (n - 1) of n, but no more than n - 1 + 0.8 · 3.
+    assert [found[key].degrees_of_freedom for key in keys] == pytest.approx([1.75, 1.75, 1.75])
+    assert effective_freedom(2, 3) == pytest.approx(3.2)
     assert effective_freedom(4, 3) == pytest.approx(6.4)
     assert effective_freedom(7, 3) == pytest.approx(9.4)
+    # Eight configurations: 8 / 3 + 5 / 4; twenty: 0.4 (20 + 1). Half a degree counts as half.
+    assert effective_freedom(1, 8) == pytest.approx(3.9167, abs=1e-4)
+    assert effective_freedom(1, 20) == pytest.approx(8.4)
+    assert effective_freedom(0.5, 3) == pytest.approx(0.875)
     logs = np.random.default_rng(1).normal(0, 0.02, (1, 3, 3))
     logs[0, 2, 2] = np.nan  # The two others have 2 2/3 configurations in their blocks.
     found = pooled_spreads(estimates_of(logs)._runs)
     assert [found[key].degrees_of_freedom for key in keys] == pytest.approx(
-        [0.4 * 11 / 3 * 2, 0.4 * 11 / 3 * 2, 1.6]
+        [0.4 * 11 / 3 * 2, 0.4 * 11 / 3 * 2, 1.75]
     )
     logs[0, 2, 1] = np.nan
     assert pooled_spreads(estimates_of(logs)._runs) == {}, "two repeated ones are too few"

@@ -66,6 +66,8 @@ WITH_PUBLISHED_ROWS = {
     "pip_against_compiled": "compiled",
 }
 
+FIRST_SCREEN_ENDS = {"report.html": '<p class="about">', "report.md": "\nExperiment `"}
+
 
 @pytest.fixture
 def nothing_can_run(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,8 +109,11 @@ def test_an_experiment_with_published_rows_has_a_page_where_nothing_can_run(
         page = html.unescape((folder / job.report_folder / name).read_text())
         text = page.replace("<code>", "`").replace("</code>", "`")
         assert why in text and f"`rnnbench bundle {experiment} -o FOLDER` here" in text
-        assert "Published by others. Nothing in this table was measured here" in text
+        assert "Published by others. Nothing of it was measured here" in text
         assert WITH_PUBLISHED_ROWS[experiment] in text
+        # A published chart, what it compares and its source are on the first screen.
+        first = text.partition(FIRST_SCREEN_ENDS[name])[0]
+        assert "published-" in first and "Source: `" in first and why in first
     (*_, obstacle, report), exit_code = summarize(job)
     assert obstacle.startswith("none of the ") and "Fix: choose other devices" in obstacle
     assert report == f"the report is {job.report}"

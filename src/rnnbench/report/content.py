@@ -85,8 +85,8 @@ class Content:
         self.caveat = _caveat(m.runs, len(missing), len(faults))
 
         rerun = self.rerun = experiment.command
-        made = sections_without_runs(m)
-        made += [make(m) for make in SECTIONS]
+        published = sections_without_runs(m)
+        made = [*published, *(make(m) for make in SECTIONS)]
         made.append(runs_section(m, rerun, missing, faults, unneeded))
         made.append(provenance_section(m, rerun))
 
@@ -98,6 +98,12 @@ class Content:
         self.lead_views = lead.lead_views
         # A table of kernels has no figure.
         self.lead_figures = lead.lead_figures or by_id["speed"].lead_figures
+        beside_figures: list[str | Note] = []  # published ones need their words
+        for index, section in enumerate(published):
+            if section.leads:
+                self.lead_figures += section.lead_figures
+                beside_figures += section.paragraphs
+                made[index] = replace(section, paragraphs=())
 
         self.csv: dict[str, pd.DataFrame] = {}
         self.sections: list[Section] = []
@@ -122,12 +128,13 @@ class Content:
         else:
             self.answers = answers(m)
         self.use = kernel_to_use(m)
-        self.notes = list(notes.answer_notes(m, lead.id))
+        self.notes: list[str | Note] = [*notes.answer_notes(m, lead.id)]
         uncertified = list(notes.uncertified_notes(m.time))
         self.lead_notes = [*uncertified, *notes.exclusion_notes(m.time, m.contests)]
 
         # What the terminal and MLflow say.
         self.said = [str(text) for text in (*self.answers, *self.notes, *uncertified)]
+        self.notes += beside_figures
         self._compare_runs(m)
 
     @property

@@ -52,13 +52,15 @@ def figure(
     """Renders a chart under its title. Screen readers get the title only; the tables have the same
     numbers.
 
-    - `kind`, `group`, `title`, `wide`: see `Figure`.
+    - `kind`, `group`, `wide`: see `Figure`. `title`: one line or several.
     - `which`: what tells the figure from others of its kind and group, such as the device.
     - `chart`: a specification without a title.
     """
     names = [part for part in str(group).split(" · ") if part]
     id = f"{kind}-{element_id(*names, str(which))}"
-    svg = vl_convert.vegalite_to_svg({**chart, "config": CONFIG, "title": title})
+    lines = title.split("\n")
+    title = " ".join(lines)
+    svg = vl_convert.vegalite_to_svg({**chart, "config": CONFIG, "title": lines})
     # Ids are unique on the page, and the title is the name of the figure.
     svg = re.sub(r' (?:role|aria-[a-z]+)="[^"]*"', "", svg)
     svg = re.sub(r'\bid="([^"]+)"', rf'id="{id}-\1"', svg)

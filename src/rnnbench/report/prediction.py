@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -234,13 +235,15 @@ def _charts(speed: pd.DataFrame) -> Iterator[Figure]:
         tail = drawn["p99"].fillna(drawn["p95"]).fillna(drawn["p50"])
         latency = drawn.assign(seconds=drawn["p50"], low=drawn["p50"], high=tail)
         chart = charts.by_batch(latency, palette)
-        about = model
+        about = str(model)
         count = rows["runtime"].nunique()
         if count > DRAWN:
             about = f"{model} ({DRAWN} fastest of {count})"
-        title = f"ms per call, p50 to p99: {about}"
+        # On a phone, a line has room for so many characters.
+        about = "\n".join(textwrap.wrap(about, 40))
+        title = f"ms per call, p50 to p99:\n{about}"
         yield figure("prediction", model, "latency", title, chart)
-        title = f"Samples per second: {about}"
+        title = f"Samples per second:\n{about}"
         chart = charts.throughput(drawn, palette)
         yield figure("prediction", model, "throughput", title, chart)
 
@@ -291,7 +294,7 @@ def answer_clauses(results: Results, of: str = "") -> list[str]:
             text += f", {as_fast(ratio, f'`{results.compared_with}`')}"
         if fastest.also:
             names = ", ".join(f"`{name}`" for name in fastest.also)
-            text += f" (no difference shown to {names})"
+            text += f", and {names} may be as fast"
         clauses.append(text)
     return clauses
 
@@ -329,9 +332,13 @@ def prediction_conditions(predictions: Sequence[Results]) -> dict[str, str]:
             versions |= runtime.versions
     threads = {n.counted(each.threads, "thread"): None for each in predictions}
     rounds = {f"{each.rounds} rounds of {each.cycles} turns": None for each in predictions}
-    return {
+    found = {
         "Machine": ", ".join({each.machine: None for each in predictions}),
         "Software": ", ".join(f"{name} {version}" for name, version in sorted(versions.items())),
         "Devices": ", ".join(threads),
         "Measured": ", ".join(rounds),
     }
+    if code_of(predictions[0]):
+        heading = WORDS["prediction"]["title"]
+        found["Use it"] = f"the lines of Python are below, under {heading}"
+    return found

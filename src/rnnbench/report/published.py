@@ -1,5 +1,6 @@
-"""Published results: per source a table with ratios and charts, if nothing was measured, and a
-section next to measured rows. They are marked as such and in no statistic."""
+"""Published results: if nothing was measured, a table with ratios and charts for each source, of
+which the first leads; otherwise a section next to measured rows. They are marked as such and in no
+statistic."""
 
 from __future__ import annotations
 
@@ -86,7 +87,8 @@ def source_sections(table: pd.DataFrame, sources: Sequence[Source]) -> list[Sect
 
 
 def sections_without_runs(m: Tables) -> list[Section]:
-    """If nothing was measured, the published rows of the experiment's models, by source."""
+    """If nothing was measured, the published rows of the experiment's models, by source. The first
+    chart stands next to the answer."""
     if len(m.time):
         return []
     rows = [row for row in m.inputs.published if row.model in m.experiment.models]
@@ -95,12 +97,16 @@ def sections_without_runs(m: Tables) -> list[Section]:
     for section in source_sections(table, m.inputs.sources):
         paragraphs = (WORDS["published-alone"]["text"], *section.paragraphs)
         sections.append(replace(section, paragraphs=paragraphs))
+    for index, section in enumerate(sections):
+        if section.figures:
+            sections[index] = replace(section, leads=(section.figures[0].id,))
+            break
     return sections
 
 
 def source_section(table: pd.DataFrame, source: Source) -> Section:
-    """The rows of `source`, with the columns that it has values for and, if it has prices, charts
-    of relative time and cost.
+    """The rows of `source`, with the columns that it has values for, and charts of what it
+    compares: relative time and cost if it has prices, otherwise speed-ups.
 
     `table`: `published_frame`.
     """
@@ -136,7 +142,7 @@ def source_section(table: pd.DataFrame, source: Source) -> Section:
     return Section(
         id,
         (paragraph,),
-        figures=list(_charts(own, id)),
+        figures=[*_charts(own, id), *_speedup_chart(own, id, source)],
         views=(view,),
         kind="words",
         title=source.title,
@@ -178,6 +184,34 @@ def _charts(table: pd.DataFrame, id: str) -> Iterator[Figure]:
                 title,
                 chart,
             )
+
+
+def _speedup_chart(table: pd.DataFrame, id: str, source: Source) -> Iterator[Figure]:
+    """The speed-ups over the base of the source, if it has no prices. Rows whose seconds are only a
+    bound are not drawn.
+
+    - `table`: `published_pairs`, with the column `label`.
+    - `id`: of the section.
+    """
+    drawn = table[~table["below"].astype(bool) & table["speedup"].notna()]
+    if len(drawn) < 2 or table["cost"].notna().any():
+        return
+    rows = drawn.assign(
+        place=drawn["implementation"] + ", " + drawn["label"],
+        series=drawn["implementation"],
+        value=drawn["speedup"],
+        low=None,
+        high=None,
+        label=drawn["speedup"].map(n.ratio),
+    )
+    base = drawn["place_base"].iat[0]
+    if source.by == "device":
+        base = f"{drawn['implementation_base'].iat[0]} on the same device"
+    palette = colours(rows["series"])
+    chart = charts.relative(rows, palette, f"speed-up over {base}")
+    years = ", ".join(sorted({str(year) for year in drawn["year"]}))
+    title = f"Published in {years}, not measured here"
+    yield figure("published-speedup", "", id, title, chart)
 
 
 def _label(row: Row) -> str:

@@ -140,10 +140,14 @@ def effective_freedom(own_freedom: float, together: float) -> float:
     - `own_freedom`: of its own runs.
     - `together`: the number of configurations that share their spread.
 
-    From simulations of 3 to 12 configurations in 2 to 8 rounds (``benchmarks/fastest.py``).
+    From simulations of 3 to 20 configurations in 2 to 10 rounds (``benchmarks/fastest.py``).
     """
     of_each = FREEDOM_OF_EACH * (together + 1) * own_freedom
-    return min(of_each, own_freedom + FREEDOM_SHARED * together)
+    of_two_runs = min(together / 2 + 1 / 4, together / 3 + 5 / 4)
+    return max(
+        min(own_freedom, 1.0) * of_two_runs,
+        min(of_each, own_freedom + FREEDOM_SHARED * together),
+    )
 
 
 def moderated(
